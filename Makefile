@@ -1,0 +1,36 @@
+# The two that a newcomer needs: `make run` serves ./demo; `make test` runs every test. Both install what is missing.
+.PHONY: run test check soak bench kernel pynfs
+
+# Where rustup puts cargo, for the run that has just installed it.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+run:
+	@scripts/install-build
+	cargo build --release --bin holdfast
+	@scripts/serve-demo
+
+test:
+	@scripts/test all
+
+# The fast part: formatting, lints, layers, tests of the crates.
+check:
+	@scripts/test quick
+
+# Long: make soak PART=server (SOAK_MINUTES=N for longer fuzzing, PYNFS_DIR=CHECKOUT for pynfs).
+PART ?= server
+soak:
+	@scripts/soak $(PART)
+
+# Against NFS-Ganesha, in turn, in one run; BENCH="OPTIONS" are the bench's own.
+bench:
+	@scripts/install-build
+	@scripts/install-tests --soak
+	cargo build --release --bin holdfast
+	cargo run --release -p holdfast-bench -- $(BENCH)
+
+# The newest guest kernel, into target/kernels.
+kernel:
+	@scripts/build-kernel
+
+pynfs:
+	@scripts/run-pynfs

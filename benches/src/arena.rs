@@ -1,0 +1,79 @@
+//! The private place that a run happens in: own network (loopback alone), mounts and processes. An rpcbind lives
+//! there, without which NFS-Ganesha does not serve NFSv3; and nothing that is left over outlives the run.
+
+use anyhow::{Context, Result, ensure};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set in the environment of the process that runs inside.
+const INSIDE: &str = "HOLDFAST_BENCH_INSIDE";
+const RPCBIND_PORT: u16 = 111;
+const RPCBIND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The namespace's own helpers, ended when dropped.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    rpcbind: Child,
+}
+
+/// Goes inside, by starting this program once more there, or sets the place up where it is inside already.
+///
+/// Errors when namespaces cannot be made (the superuser can), or a program is missing.
+pub(crate) fn enter() -> Result<Arena> {
+    if std::env::var_os(INSIDE).is_none() {
+        let own = std::env::current_exe().context("finding this program")?;
+        let failed = Command::new("unshare")
+            .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
+            .arg(own)
+            .args(std::env::args_os().skip(1))
+            .env(INSIDE, "1")
+            .exec();
+        return Err(failed).context("starting unshare (package util-linux)");
+    }
+    // rpcbind and the servers keep sockets and pid files there; the machine's own must not be seen or touched.
+    run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
+    run("ip", &["link", "set", "lo", "up"])?;
+    let rpcbind = Command::new("rpcbind")
+        .arg("-f")
+        .stdin(Stdio::null())
+        .spawn()
+        .context("starting rpcbind (scripts/install-bench installs it)")?;
+    let arena = Arena { rpcbind };
+    wait_for_port(RPCBIND_PORT, RPCBIND_PATIENCE).context("rpcbind")?;
+    Ok(arena)
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let _ = self.rpcbind.kill();
+        let _ = self.rpcbind.wait();
+    }
+}
+
+/// Waits until something accepts connections on a port of the loopback address.
+///
+/// Errors when nothing does in time.
+pub(crate) fn wait_for_port(port: u16, patience: Duration) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        ensure!(Instant::now() < deadline, "nothing listens on port {port} after {patience:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Runs a command to its end.
+///
+/// Errors when it cannot be started or fails; the message holds what it complained of.
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("starting {program}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {}", args.join(" "), complaint.trim());
+    Ok(())
+}

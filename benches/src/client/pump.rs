@@ -1,0 +1,201 @@
+//! Keeps a fixed number of calls in flight on each of many connections, from one thread. Whatever may be sent to
+//! a connection goes with one write, as clients do that batch.
+
+use super::call::{REPLY_PATIENCE, accepted, reserve_xids};
+use super::record::{self, Records};
+use super::{Amount, Burst};
+use crate::cpu;
+use crate::histogram::Histogram;
+use anyhow::{Context, Result, ensure};
+use holdfast_xdr::{Reader, Writer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+/// Lanes a connection may have: the low bits of a call's number name the lane.
+const LANES_MAX: usize = 64;
+const LANE_BITS: u32 = LANES_MAX.trailing_zeros();
+
+/// One place for a call in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    /// The connection, from 0.
+    pub(crate) connection: usize,
+    /// The place on it, from 0.
+    pub(crate) slot: usize,
+}
+
+/// What is called, and what is made of the replies.
+pub(crate) trait Load {
+    /// Writes a call after its number: header and arguments.
+    fn encode(&mut self, lane: Lane, w: &mut Writer);
+
+    /// Looks at the reply to the lane's call, from its start; gives how many operations it stands for.
+    ///
+    /// Errors when it is not what was asked for.
+    fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64>;
+}
+
+/// The results of a reply that must be there and good: a reader after the RPC header and a status of 0.
+///
+/// Errors with the status otherwise.
+pub(crate) fn succeeded(reply: &[u8]) -> Result<Reader<'_>> {
+    let mut r = accepted(reply)?;
+    let status = r.u32()?;
+    ensure!(status == 0, "the server answered with status {status}");
+    Ok(r)
+}
+
+struct Connection {
+    stream: TcpStream,
+    records: Records,
+    out: Vec<u8>,
+    /// Bytes of `out` that have gone.
+    sent: usize,
+    started: Vec<Instant>,
+    in_flight: usize,
+}
+
+struct Tally {
+    amount: Amount,
+    began: Instant,
+    issued: u64,
+    units: u64,
+    latency: Histogram,
+}
+
+impl Tally {
+    fn may_issue(&self, now: Instant) -> bool {
+        match self.amount {
+            Amount::For(time) => now.duration_since(self.began) < time,
+            Amount::Calls(count) => self.issued < count,
+        }
+    }
+}
+
+/// Runs a load over connections with `depth` calls in flight on each; ends when all replies have come.
+///
+/// Errors when a connection breaks, a reply does not come in time, or the load does not like one.
+pub(crate) fn run(
+    streams: &[TcpStream],
+    depth: usize,
+    amount: Amount,
+    load: &mut dyn Load,
+) -> Result<Burst> {
+    ensure!((1..=LANES_MAX).contains(&depth), "a depth of 1 to {LANES_MAX}");
+    let mut connections = streams.iter().map(|s| Connection::new(s, depth)).collect::<Result<Vec<_>>>()?;
+    let cpu_before = cpu::of_self()?;
+    let began = Instant::now();
+    let mut tally = Tally { amount, began, issued: 0, units: 0, latency: Histogram::new() };
+    for (number, connection) in connections.iter_mut().enumerate() {
+        for slot in 0..depth {
+            if tally.may_issue(began) {
+                connection.issue(Lane { connection: number, slot }, began, load, &mut tally);
+            }
+        }
+        connection.flush()?;
+    }
+    while connections.iter().any(|c| c.in_flight > 0) {
+        turn(&mut connections, load, &mut tally)?;
+    }
+    let elapsed = began.elapsed();
+    for connection in &connections {
+        connection.stream.set_nonblocking(false)?;
+    }
+    Ok(Burst::new(tally.units, elapsed, cpu::of_self()? - cpu_before, &tally.latency))
+}
+
+/// Waits until something can be done, and does it.
+fn turn(connections: &mut [Connection], load: &mut dyn Load, tally: &mut Tally) -> Result<()> {
+    let mut ready = Vec::with_capacity(connections.len());
+    let mut polled: Vec<PollFd<'_>> = connections
+        .iter()
+        .map(|c| {
+            let wanted = if c.sent < c.out.len() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            PollFd::new(&c.stream, wanted)
+        })
+        .collect();
+    let patience = Timespec { tv_sec: REPLY_PATIENCE.as_secs().try_into()?, tv_nsec: 0 };
+    ensure!(poll(&mut polled, Some(&patience))? > 0, "no reply for {REPLY_PATIENCE:?}");
+    ready.extend(polled.iter().map(PollFd::revents));
+    for (number, events) in ready.into_iter().enumerate().filter(|(_, events)| !events.is_empty()) {
+        let connection = &mut connections[number];
+        if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            connection.receive(number, load, tally)?;
+        }
+        connection.flush()?;
+    }
+    Ok(())
+}
+
+impl Connection {
+    fn new(stream: &TcpStream, depth: usize) -> Result<Self> {
+        let stream = stream.try_clone()?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            records: Records::new(),
+            out: Vec::new(),
+            sent: 0,
+            started: vec![Instant::now(); depth],
+            in_flight: 0,
+        })
+    }
+
+    fn issue(&mut self, lane: Lane, now: Instant, load: &mut dyn Load, tally: &mut Tally) {
+        let xid = (reserve_xids(1) << LANE_BITS) | lane.slot as u32;
+        let start = self.out.len();
+        let mut w = Writer::from_vec(std::mem::take(&mut self.out));
+        w.put(&record::mark(0));
+        w.u32(xid);
+        load.encode(lane, &mut w);
+        self.out = w.into_vec();
+        let mark = record::mark(self.out.len() - start - 4);
+        self.out[start..start + 4].copy_from_slice(&mark);
+        self.started[lane.slot] = now;
+        self.in_flight += 1;
+        tally.issued += 1;
+    }
+
+    fn receive(&mut self, number: usize, load: &mut dyn Load, tally: &mut Tally) -> Result<()> {
+        match self.records.read_from(&mut self.stream) {
+            Ok(n) => ensure!(n > 0, "the server closed the connection"),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(e) => return Err(e).context("reading replies"),
+        }
+        let now = Instant::now();
+        let mut free = 0u64;
+        while let Some(reply) = self.records.next()? {
+            let xid = reply.first_chunk::<4>().context("a short reply")?;
+            let slot = u32::from_be_bytes(*xid) as usize % LANES_MAX;
+            let started = self.started.get(slot).context("a reply to no call")?;
+            ensure!(free & (1 << slot) == 0, "two replies to one call");
+            tally.latency.record(now.duration_since(*started));
+            tally.units += load.check(Lane { connection: number, slot }, reply)?;
+            self.in_flight = self.in_flight.checked_sub(1).context("a reply to no call")?;
+            free |= 1 << slot;
+        }
+        for slot in (0..LANES_MAX).filter(|slot| free & (1 << slot) != 0) {
+            if tally.may_issue(now) {
+                self.issue(Lane { connection: number, slot }, now, load, tally);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e).context("sending calls"),
+            }
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}

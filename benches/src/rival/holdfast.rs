@@ -1,0 +1,30 @@
+//! Holdfast itself: the binary that `HOLDFAST_BIN` names, else the release build of this checkout.
+
+use super::Ports;
+use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How to start it over one directory.
+///
+/// Errors when there is no such binary.
+pub(super) fn command(export: &Path, scratch: &Path, ports: Ports, is_async: bool) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command
+        .arg("serve")
+        .arg(export)
+        .args(["--listen", &format!("127.0.0.1:{}", ports.nfs)])
+        .args(["--allow", "all", "--squash", "none", "--no-rpcbind", "--state-dir"])
+        .arg(scratch.join("state"));
+    if is_async {
+        command.arg("--async");
+    }
+    Ok(command)
+}
+
+fn binary() -> Result<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/holdfast");
+    let path = std::env::var_os("HOLDFAST_BIN").map_or(built, PathBuf::from);
+    ensure!(path.is_file(), "no {}: cargo build --release --bin holdfast", path.display());
+    Ok(path)
+}

@@ -1,0 +1,154 @@
+//! Who takes part: each from its own file, which makes its configuration and starts it in the foreground.
+
+mod echo;
+mod ganesha;
+mod holdfast;
+
+pub(crate) use echo::serve as serve_echo;
+
+use crate::arena::wait_for_port;
+use crate::cpu;
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to accept connections.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to end when asked to.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is watched doing nothing.
+const IDLE_WATCH: Duration = Duration::from_millis(500);
+
+/// A contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Contender {
+    /// NFS-Ganesha with its VFS back end, Debian's package, its defaults.
+    Ganesha,
+    /// Holdfast with `--async`: the fair comparison, as Ganesha forces no metadata to disk.
+    HoldfastAsync,
+    /// Holdfast as it is by default.
+    HoldfastSync,
+}
+
+impl Contender {
+    /// As people write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ganesha => "ganesha",
+            Self::HoldfastAsync => "holdfast-async",
+            Self::HoldfastSync => "holdfast-sync",
+        }
+    }
+
+    /// Starts it over `export`, with its files in `scratch` (an own, empty directory), and waits until it is
+    /// ready.
+    ///
+    /// Errors when it cannot be started, ends at once, or is not ready in time; the message holds what it said.
+    pub(crate) fn start(self, export: &Path, scratch: &Path) -> Result<Server> {
+        let ports = Ports { nfs: 20_490, mount: 20_048 };
+        match self {
+            Self::Ganesha => Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports),
+            Self::HoldfastAsync | Self::HoldfastSync => {
+                let ports = Ports { mount: ports.nfs, ..ports };
+                let is_async = self == Self::HoldfastAsync;
+                Server::start(self.name(), holdfast::command(export, scratch, ports, is_async)?, scratch, ports)
+            }
+        }
+    }
+}
+
+/// Where a server listens, on the loopback address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    /// NFS.
+    pub(crate) nfs: u16,
+    /// MOUNT version 3.
+    pub(crate) mount: u16,
+}
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(crate) ports: Ports,
+    /// CPU seconds a second that it spends without clients.
+    idle_rate: f64,
+}
+
+impl Server {
+    /// Starts the echo server: the least that a server of RPC messages can cost.
+    ///
+    /// Errors as [`Contender::start`].
+    pub(crate) fn start_echo(scratch: &Path) -> Result<Self> {
+        let ports = Ports { nfs: 20_500, mount: 20_500 };
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["echo-server", &ports.nfs.to_string()]);
+        Self::start("echo", command, scratch, ports)
+    }
+
+    fn start(name: &str, mut command: Command, scratch: &Path, ports: Ports) -> Result<Self> {
+        let log_path = scratch.join("log");
+        let log = File::create(&log_path)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+        let mut server = Self { child, ports, idle_rate: 0.0 };
+        server.become_ready().with_context(|| {
+            let said = std::fs::read_to_string(&log_path).unwrap_or_default();
+            let last: Vec<_> = said.lines().rev().take(20).collect();
+            format!("{name}, which said:\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"))
+        })?;
+        Ok(server)
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time used since it began.
+    ///
+    /// Errors when it is gone.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        cpu::of_process(self.pid()).context("the server is gone")
+    }
+
+    /// CPU time that `elapsed` costs it without clients.
+    pub(crate) fn idle_cost(&self, elapsed: Duration) -> Duration {
+        elapsed.mul_f64(self.idle_rate)
+    }
+
+    fn become_ready(&mut self) -> Result<()> {
+        for port in [self.ports.nfs, self.ports.mount] {
+            wait_for_port(port, READY_PATIENCE)?;
+        }
+        // What starting left to do must not count as idling.
+        std::thread::sleep(Duration::from_millis(300));
+        ensure!(self.child.try_wait()?.is_none(), "the server ended by itself");
+        let (started, before) = (Instant::now(), self.cpu_time()?);
+        std::thread::sleep(IDLE_WATCH);
+        self.idle_rate = (self.cpu_time()? - before).as_secs_f64() / started.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    /// Asks first, so that a server that registered with rpcbind can take its registration back.
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::TERM,
+        );
+        let deadline = Instant::now() + END_PATIENCE;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

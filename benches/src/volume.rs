@@ -1,0 +1,134 @@
+//! The file system that all contenders serve, and what lies on it.
+
+use crate::arena::run;
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Its size; the image is sparse.
+const VOLUME_BYTES: u64 = 4 << 30;
+/// Files that GETATTR, LOOKUP and ACCESS go round.
+pub(crate) const SMALL_FILES: usize = 256;
+/// Bytes of each of the two files that READ and WRITE use.
+pub(crate) const DATA_BYTES: u64 = 64 << 20;
+/// The exported directory's name.
+pub(crate) const EXPORT_NAME: &str = "share";
+/// The folder of small files, below the export.
+pub(crate) const SMALL: &str = "small";
+/// The folder to be listed.
+pub(crate) const LISTED: &str = "listed";
+/// The folder in which names are made and removed; new in each turn.
+pub(crate) const CHANGING: &str = "changing";
+/// The file that is read.
+pub(crate) const READ_FILE: &str = "data-read";
+/// The file that is written.
+pub(crate) const WRITE_FILE: &str = "data-write";
+
+/// Where the files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FsKind {
+    /// XFS on a loop device.
+    Xfs,
+    /// ext4 on a loop device.
+    Ext4,
+    /// Memory.
+    Tmpfs,
+}
+
+impl FsKind {
+    /// The kernel's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs",
+            Self::Ext4 => "ext4",
+            Self::Tmpfs => "tmpfs",
+        }
+    }
+}
+
+/// A mounted file system; unmounted when dropped, its image goes with `scratch`.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    mount_point: PathBuf,
+}
+
+impl Volume {
+    /// Makes, mounts and fills one below `scratch`; the listed folder gets `listed_entries` files.
+    ///
+    /// Errors when the file system cannot be made or mounted.
+    pub(crate) fn new(kind: FsKind, scratch: &Path, listed_entries: usize) -> Result<Self> {
+        let mount_point = scratch.join("fs");
+        fs::create_dir(&mount_point)?;
+        let at = mount_point.to_string_lossy().into_owned();
+        if kind == FsKind::Tmpfs {
+            run("mount", &["-t", "tmpfs", "tmpfs", &at])?;
+        } else {
+            let image = scratch.join("image");
+            File::create(&image)?.set_len(VOLUME_BYTES)?;
+            let image = image.to_string_lossy().into_owned();
+            let (mkfs, force) = if kind == FsKind::Xfs { ("mkfs.xfs", "-f") } else { ("mkfs.ext4", "-F") };
+            run(mkfs, &["-q", force, &image])?;
+            run("mount", &["-o", "loop", &image, &at])?;
+        }
+        let volume = Self { mount_point };
+        volume.fill(listed_entries).context("filling the file system")?;
+        Ok(volume)
+    }
+
+    /// The directory to export.
+    pub(crate) fn export(&self) -> PathBuf {
+        self.mount_point.join(EXPORT_NAME)
+    }
+
+    /// Begins a turn: the folder of changing names is empty, nothing waits to be written back.
+    pub(crate) fn begin_turn(&self) -> Result<()> {
+        let changing = self.export().join(CHANGING);
+        if changing.exists() {
+            fs::remove_dir_all(&changing)?;
+        }
+        fs::create_dir(&changing)?;
+        rustix::fs::syncfs(File::open(&self.mount_point)?)?;
+        Ok(())
+    }
+
+    fn fill(&self, listed_entries: usize) -> Result<()> {
+        let export = self.export();
+        for folder in [SMALL, LISTED] {
+            fs::create_dir_all(export.join(folder))?;
+        }
+        for number in 0..SMALL_FILES {
+            fs::write(export.join(SMALL).join(small_name(number)), b"content")?;
+        }
+        for number in 0..listed_entries {
+            File::create(export.join(LISTED).join(format!("entry-{number:06}")))?;
+        }
+        // Not zeros, so that no file system has reason to be clever.
+        let block: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for name in [READ_FILE, WRITE_FILE] {
+            let mut file = File::create(export.join(name))?;
+            for _ in 0..DATA_BYTES >> 20 {
+                file.write_all(&block)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a small file.
+pub(crate) fn small_name(number: usize) -> String {
+    format!("file-{number:03}")
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        // A server that was killed a moment ago may still be letting go of it.
+        let at = self.mount_point.to_string_lossy().into_owned();
+        if run("umount", &[&at]).is_err() {
+            let _ = run("umount", &["--lazy", &at]);
+        }
+    }
+}

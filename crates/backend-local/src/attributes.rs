@@ -1,0 +1,353 @@
+//! Attributes: looking at them, setting them, and judging access.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_base::{ChangeId, Timestamp};
+use holdfast_vfs::{
+    AccessMask, AttrMask, Attrs, Change, CtimeGuard, Cx, Device, File, FileKind, FsError, FsId, FsResult, Handle,
+    PreAttrs, SetAttrs, SetTime,
+};
+use parking_lot::MutexGuard;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid};
+use rustix::io::Errno;
+
+use crate::change::nanos;
+use crate::errors::fs_error;
+use crate::filesystem::dev_of;
+use crate::local::LocalBackend;
+use crate::mounts::open_below;
+use crate::object::{Object, kind_of};
+use crate::procfd::FdName;
+use crate::sys;
+
+/// The moment before a change.
+pub(crate) struct Before<'a> {
+    object: &'a Object,
+    pub(crate) pre: PreAttrs,
+    pub(crate) st: Statx,
+    /// Keeps others out until the second look; `None` when somebody outside could come between anyhow.
+    sole: Option<MutexGuard<'a, ()>>,
+}
+
+const fn time(t: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: t.tv_sec, nanos: t.tv_nsec }
+}
+
+impl LocalBackend {
+    pub(crate) fn change_of(&self, object: &Object, st: &Statx) -> ChangeId {
+        let ctime = nanos(time(st.stx_ctime));
+        if object.fs.is_multigrain {
+            ChangeId(ctime)
+        } else {
+            self.changes.value((dev_of(st), st.stx_ino), ctime)
+        }
+    }
+
+    /// Notes that we have just changed an object without looking at it before.
+    pub(crate) fn note_change(&self, object: &Object) {
+        if !object.fs.is_multigrain
+            && let Ok(st) = object.look()
+        {
+            self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
+        }
+    }
+
+    pub(crate) fn attrs_of(&self, object: &Object, st: &Statx, want: AttrMask) -> Attrs {
+        let fsid = object.fs.id_of(object.fd(), dev_of(st));
+        let mut attrs = plain_attrs(st, fsid);
+        if want.contains(AttrMask::CHANGE) {
+            attrs.change = self.change_of(object, st);
+        }
+        if want.contains(AttrMask::MOUNTED_ON)
+            && st.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+            && object.handle != self.root.handle
+        {
+            attrs.mounted_on_fileid = self.covered_fileid(object).unwrap_or(st.stx_ino);
+        }
+        attrs
+    }
+
+    pub(crate) fn look_at(&self, object: &Object, want: AttrMask) -> FsResult<Attrs> {
+        Ok(self.attrs_of(object, &object.look()?, want))
+    }
+
+    /// The number of the directory that a mounted file system covers: only a listing of its parent tells it.
+    fn covered_fileid(&self, object: &Object) -> FsResult<u64> {
+        if let Some(ino) = object.fs.covered_ino.get() {
+            return Ok(*ino);
+        }
+        self.identity.as_server();
+        let path = self.proc_fd.path_below(object.fd(), self.root_fd())?;
+        let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&path[..0], &path[..]),
+        };
+        let above = open_below(self.root_fd(), above)?;
+        let listing = self.proc_fd.reopen(&above, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut buffer = Vec::with_capacity(holdfast_base::limits::BACKEND_LISTING_BUFFER_BYTES);
+        let mut entries = RawDir::new(&listing, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(fs_error)?;
+            if entry.file_name().to_bytes() == name {
+                return Ok(*object.fs.covered_ino.get_or_init(|| entry.ino()));
+            }
+        }
+        Err(FsError::NotFound)
+    }
+
+    pub(crate) fn do_getattr(&self, cx: &Cx<'_>, handle: &Handle, want: AttrMask) -> FsResult<Attrs> {
+        let object = self.resolve(cx.wait, handle)?;
+        let st = object.look()?;
+        if st.stx_nlink > 0 {
+            return Ok(self.attrs_of(&object, &st, want));
+        }
+        // It has lost its last name. Unless somebody has it open, our own descriptor is all that keeps it.
+        if object.handle == self.root.handle {
+            return Err(FsError::Stale);
+        }
+        if self.forget(&object) {
+            drop(object);
+            let object = self.resolve(cx.wait, handle)?;
+            return self.look_at(&object, want);
+        }
+        Ok(self.attrs_of(&object, &st, want))
+    }
+
+    /// Drops our idle descriptor of a removed object, so that its space is freed and its handle gets stale.
+    /// `false` when it is open: then the last close does it.
+    pub(crate) fn forget(&self, object: &Arc<Object>) -> bool {
+        // Whoever closes it looks at this mark afterwards, so it is set before we look who has it.
+        object.is_unlinked.store(true, Ordering::SeqCst);
+        self.dirty.forget(object);
+        if object.opens.load(Ordering::SeqCst) > 0 {
+            return false;
+        }
+        self.cache.remove(&object.handle);
+        true
+    }
+
+    /// The first look of a change. [`FsError::Stale`] for a directory that has been removed.
+    pub(crate) fn before<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
+        let sole = self.options.is_sole_writer.then(|| self.stripe(object).lock());
+        self.before_under(object, sole)
+    }
+
+    fn before_under<'a>(&'a self, object: &'a Object, sole: Option<MutexGuard<'a, ()>>) -> FsResult<Before<'a>> {
+        let st = object.look()?;
+        if st.stx_nlink == 0 && object.kind == FileKind::Directory {
+            return Err(FsError::Stale);
+        }
+        let pre = PreAttrs {
+            size: st.stx_size,
+            mtime: time(st.stx_mtime),
+            ctime: time(st.stx_ctime),
+            change: self.change_of(object, &st),
+        };
+        Ok(Before { object, pre, st, sole })
+    }
+
+    /// The first looks at two objects that change together, in the order given.
+    pub(crate) fn before_both<'a>(
+        &'a self,
+        one: &'a Object,
+        two: &'a Object,
+    ) -> FsResult<(Before<'a>, Before<'a>)> {
+        if !self.options.is_sole_writer {
+            return Ok((self.before_under(one, None)?, self.before_under(two, None)?));
+        }
+        let (a, b) = (self.stripe_index(one), self.stripe_index(two));
+        // Always the lower first, so that two renames cannot wait for each other.
+        let low = self.stripes[a.min(b)].lock();
+        let high = (a != b).then(|| self.stripes[a.max(b)].lock());
+        let (one_guard, two_guard) = if a <= b { (Some(low), high) } else { (high, Some(low)) };
+        let (mut first, mut second) = (self.before_under(one, one_guard)?, self.before_under(two, two_guard)?);
+        if a == b {
+            // One lock covers both; it must outlive both second looks, which come in this order.
+            second.sole = first.sole.take();
+        }
+        Ok((first, second))
+    }
+
+    fn stripe_index(&self, object: &Object) -> usize {
+        object.ino as usize % self.stripes.len()
+    }
+
+    fn stripe(&self, object: &Object) -> &parking_lot::Mutex<()> {
+        &self.stripes[self.stripe_index(object)]
+    }
+
+    /// The second look of a change that was made.
+    pub(crate) fn after(&self, before: Before<'_>) -> FsResult<Change> {
+        let object = before.object;
+        let mut st = object.look()?;
+        if !object.fs.is_multigrain {
+            self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
+            st = object.look()?;
+        }
+        let after = self.attrs_of(object, &st, AttrMask::STAT | AttrMask::CHANGE | AttrMask::BIRTH);
+        Ok(Change { before: before.pre, after, is_atomic: self.options.is_sole_writer })
+    }
+
+    pub(crate) fn do_setattr(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        set: &SetAttrs,
+        guard: CtimeGuard,
+    ) -> FsResult<Change> {
+        let object = self.resolve(cx.wait, file.handle())?;
+        self.may_wait(cx, &object)?;
+        if set.size.is_some() {
+            match object.kind {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(FsError::IsDir),
+                _ => return Err(FsError::Invalid),
+            }
+        }
+        // Opened before the owner changes: permission is judged by what the file is now.
+        let target = match set.size {
+            Some(_) => Some(self.writable(cx, &object, file)?),
+            None => None,
+        };
+        let before = self.before(&object)?;
+        if guard.is_some_and(|ctime| ctime != before.pre.ctime) {
+            return Err(FsError::NotSync);
+        }
+        if let (Some(fd), Some(size)) = (&target, set.size) {
+            // As the caller, so that set-id bits are cleared as a write clears them; after the owner, which is
+            // refused more often than a size.
+            let _acting = self.identity.act_as(cx.caller)?;
+            set_owner(&object, set)?;
+            rustix::fs::ftruncate(&**fd, size).map_err(fs_error)?;
+            self.mark_dirty(&object, fd)?;
+            self.apply(cx, &object, &SetAttrs { uid: None, gid: None, ..*set })?;
+        } else {
+            self.apply(cx, &object, set)?;
+        }
+        self.after(before)
+    }
+
+    /// Sets everything but the size. A mode comes after the owner, whose change clears set-id bits, and times
+    /// come last, since everything else sets them to now.
+    pub(crate) fn apply(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
+        {
+            let _acting = self.identity.act_as(cx.caller)?;
+            set_owner(object, set)?;
+            if let Some(mode) = set.mode {
+                self.set_mode(object, mode)?;
+            }
+        }
+        if set.atime.is_some() || set.mtime.is_some() {
+            self.set_times(cx, object, set)?;
+        }
+        Ok(())
+    }
+
+    fn set_mode(&self, object: &Object, mode: u32) -> FsResult<()> {
+        match sys::chmod_object(object.fd(), mode & 0o7777) {
+            Err(Errno::NOSYS) if object.kind != FileKind::Symlink => {
+                let name = FdName::new(object.fd());
+                let mode = Mode::from_raw_mode(mode & 0o7777);
+                rustix::fs::chmodat(self.proc_fd.dir(), name.as_bytes(), mode, AtFlags::empty()).map_err(fs_error)
+            }
+            other => other.map_err(fs_error),
+        }
+    }
+
+    fn set_times(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
+        let times = rustix::fs::Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+        let apply = || rustix::fs::utimensat(object.fd(), "", &times, AtFlags::EMPTY_PATH);
+        let _acting = self.identity.act_as(cx.caller)?;
+        let is_given = matches!(set.atime, Some(SetTime::At(_))) || matches!(set.mtime, Some(SetTime::At(_)));
+        match apply() {
+            // Who may write may set times to now (RFC 1813 section 3.3.2); utimensat grants it for both times
+            // together only.
+            Err(Errno::PERM | Errno::ACCESS) if !is_given && sys::has_rights(object.fd(), libc::W_OK).is_ok() => {
+                self.identity.as_server();
+                apply().map_err(fs_error)
+            }
+            other => other.map_err(fs_error),
+        }
+    }
+
+    pub(crate) fn do_access(&self, cx: &Cx<'_>, handle: &Handle, asked: AccessMask) -> FsResult<AccessMask> {
+        use AccessMask as A;
+        let object = self.resolve(cx.wait, handle)?;
+        let _acting = self.identity.act_as(cx.caller)?;
+        let is_dir = object.kind == FileKind::Directory;
+        // What each right needs of the object's permission bits (RFC 1813 section 3.3.4).
+        let needs: &[(A, libc::c_int)] = if is_dir {
+            &[
+                (A::READ, libc::R_OK),
+                (A::LOOKUP, libc::X_OK),
+                (A::MODIFY, libc::W_OK | libc::X_OK),
+                (A::EXTEND, libc::W_OK | libc::X_OK),
+                (A::DELETE, libc::W_OK | libc::X_OK),
+            ]
+        } else {
+            &[
+                (A::READ, libc::R_OK),
+                (A::MODIFY, libc::W_OK),
+                (A::EXTEND, libc::W_OK),
+                (A::EXECUTE, libc::X_OK),
+            ]
+        };
+        let xattr_needs =
+            [(A::XATTR_READ, libc::R_OK), (A::XATTR_WRITE, libc::W_OK), (A::XATTR_LIST, libc::R_OK)];
+        let wanted = || needs.iter().chain(&xattr_needs).filter(|(right, _)| asked.contains(*right));
+        let all = wanted().fold(0, |bits, (_, need)| bits | need);
+        if all == 0 {
+            return Ok(A::NONE);
+        }
+        if sys::has_rights(object.fd(), all).is_ok() {
+            return Ok(wanted().fold(A::NONE, |granted, (right, _)| granted | *right));
+        }
+        let has = |bit| all & bit != 0 && sys::has_rights(object.fd(), bit).is_ok();
+        let bits = [libc::R_OK, libc::W_OK, libc::X_OK].into_iter().filter(|b| has(*b)).fold(0, |a, b| a | b);
+        Ok(wanted().filter(|(_, need)| bits & need == *need).fold(A::NONE, |granted, (right, _)| granted | *right))
+    }
+}
+
+fn set_owner(object: &Object, set: &SetAttrs) -> FsResult<()> {
+    if set.uid.is_none() && set.gid.is_none() {
+        return Ok(());
+    }
+    if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
+        return Err(FsError::Invalid);
+    }
+    let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+    rustix::fs::chownat(object.fd(), "", uid, gid, AtFlags::EMPTY_PATH).map_err(fs_error)
+}
+
+fn timespec(set: Option<SetTime>) -> rustix::fs::Timespec {
+    let (tv_sec, tv_nsec) = match set {
+        None => (0, rustix::fs::UTIME_OMIT),
+        Some(SetTime::Now) => (0, rustix::fs::UTIME_NOW),
+        Some(SetTime::At(at)) => (at.seconds, i64::from(at.nanos) as _),
+    };
+    rustix::fs::Timespec { tv_sec, tv_nsec }
+}
+
+fn plain_attrs(st: &Statx, fsid: FsId) -> Attrs {
+    let has_btime = st.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Attrs {
+        kind: kind_of(st),
+        mode: u32::from(st.stx_mode) & 0o7777,
+        nlink: st.stx_nlink,
+        uid: st.stx_uid,
+        gid: st.stx_gid,
+        size: st.stx_size,
+        used: st.stx_blocks * 512,
+        rdev: Device { major: st.stx_rdev_major, minor: st.stx_rdev_minor },
+        fsid,
+        fileid: st.stx_ino,
+        mounted_on_fileid: st.stx_ino,
+        atime: time(st.stx_atime),
+        mtime: time(st.stx_mtime),
+        ctime: time(st.stx_ctime),
+        btime: has_btime.then(|| time(st.stx_btime)),
+        change: ChangeId(0),
+    }
+}

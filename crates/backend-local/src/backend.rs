@@ -1,0 +1,202 @@
+//! The trait, method by method: each is a line to the module of its subject.
+
+use std::sync::Arc;
+
+use holdfast_base::ByteRange;
+use holdfast_vfs::{
+    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing,
+    File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd, LockKind, LockedBy,
+    Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, SetAttrs, Touched, Wait, WriteAt,
+    Written, XattrMode,
+};
+
+use crate::errors::fs_error;
+use crate::local::LocalBackend;
+use crate::locks;
+
+impl Backend for LocalBackend {
+    fn root(&self) -> FsResult<Handle> {
+        if self.root.look()?.stx_nlink == 0 { Err(FsError::Stale) } else { Ok(self.root.handle) }
+    }
+
+    fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs> {
+        self.do_getattr(cx, object, want)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
+        self.do_setattr(cx, file, set, guard)
+    }
+
+    fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
+        self.do_lookup(cx, dir, name, want)
+    }
+
+    fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
+        self.do_parent(cx, dir, want)
+    }
+
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<AccessMask> {
+        self.do_access(cx, object, asked)
+    }
+
+    fn readlink(&self, cx: &Cx<'_>, link: &Handle) -> FsResult<Vec<u8>> {
+        self.do_readlink(cx, link)
+    }
+
+    fn readdir(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        self.do_readdir(cx, listing, take)
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        self.do_create(cx, dir, name, how)
+    }
+
+    fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        what: NewNode<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Change)> {
+        self.do_make(cx, dir, name, what, set)
+    }
+
+    fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
+        self.do_link(cx, object, dir, name)
+    }
+
+    fn rename(
+        &self,
+        cx: &Cx<'_>,
+        from: (&Handle, Name<'_>),
+        to: (&Handle, Name<'_>),
+        flags: RenameFlags,
+    ) -> FsResult<(Change, Change)> {
+        self.do_rename(cx, from, to, flags)
+    }
+
+    fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
+        self.do_remove(cx, dir, name, kind)
+    }
+
+    fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
+        self.do_open(cx, file, mode)
+    }
+
+    fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+        self.do_read(cx, file, offset, into)
+    }
+
+    fn read_span(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> FsResult<Option<FileSpan>> {
+        self.do_read_span(cx, file, offset, bytes)
+    }
+
+    fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+        self.do_write(cx, file, at, data)
+    }
+
+    fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
+        self.do_commit(touched, results);
+    }
+
+    fn commit_domain(&self, object: &Handle) -> u64 {
+        self.domain_of(object)
+    }
+
+    fn write_verifier(&self) -> [u8; 8] {
+        self.verifier()
+    }
+
+    fn seek(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, what: Seek) -> FsResult<u64> {
+        self.do_seek(cx, file, offset, what)
+    }
+
+    fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {
+        self.do_region(cx, file, (offset, bytes), what)
+    }
+
+    fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {
+        self.do_copy(cx, from, to, span)
+    }
+
+    fn clone_range(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {
+        self.do_clone(cx, from, to, span)
+    }
+
+    fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.do_getxattr(cx, object, name)
+    }
+
+    fn setxattr(
+        &self,
+        cx: &Cx<'_>,
+        object: &Handle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<Change> {
+        self.do_setxattr(cx, object, (name, value), mode)
+    }
+
+    fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
+        self.do_listxattr(cx, object)
+    }
+
+    fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change> {
+        self.do_removexattr(cx, object, name)
+    }
+
+    fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        locks::lock(file, range, kind)
+    }
+
+    fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()> {
+        locks::unlock(file, range)
+    }
+
+    fn test_lock(
+        &self,
+        file: &Arc<dyn FileObject>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> FsResult<Option<LockedBy>> {
+        locks::test(file, range, kind)
+    }
+
+    fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {
+        let object = self.resolve(cx.wait, object)?;
+        let st = rustix::fs::fstatvfs(object.fd()).map_err(fs_error)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(st.f_frsize);
+        Ok(FsUsage {
+            bytes_total: bytes(st.f_blocks),
+            bytes_free: bytes(st.f_bfree),
+            bytes_available: bytes(st.f_bavail),
+            files_total: st.f_files,
+            files_free: st.f_ffree,
+            files_available: st.f_favail,
+        })
+    }
+
+    fn limits(&self, object: &Handle) -> FsResult<FsLimits> {
+        Ok(self.resolve(Wait::Yes, object)?.fs.limits)
+    }
+
+    fn shed(&self, keep_percent: u8) {
+        self.identity.as_server();
+        self.listings.clear();
+        self.cache.shed(keep_percent);
+        self.cache.sweep();
+    }
+}

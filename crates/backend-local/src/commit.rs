@@ -1,0 +1,183 @@
+//! Group commit: making what was changed durable with the cheapest primitive that a disk cut has proven for the
+//! type of file system (`tests/disk_cut.rs`, `docs/durability.md`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+use crate::filesystem::{FsKind, Nature, Scratch};
+use crate::sys::{self, SyncData};
+
+/// What makes everything before it durable on one file system.
+enum Primitive {
+    /// Nothing outlives the machine there.
+    Nothing,
+    /// Force one inode changed after everything else (ext4 with a journal, XFS).
+    Journal(Scratch),
+    /// Commit the transaction (btrfs); file data by an fsync of each file, because an ordered extent enters the
+    /// tree only after its pages are clean.
+    Transaction,
+    /// Force each object by itself.
+    Each,
+}
+
+/// Where the turns of [`Committer::force_journal`] stand.
+#[derive(Default)]
+struct Turns {
+    started: u64,
+    finished: u64,
+    /// The latest turn that failed.
+    failed: Option<(u64, Errno)>,
+}
+
+/// The committer of one file system.
+pub(crate) struct Committer {
+    primitive: Primitive,
+    turns: Mutex<Turns>,
+    turned: Condvar,
+}
+
+/// One object to be forced.
+pub(crate) struct Force {
+    /// A real descriptor of it; `None` when only the journal can reach it (a symbolic link, a device).
+    pub(crate) fd: Option<Arc<OwnedFd>>,
+    /// Whether its data is meant.
+    pub(crate) data: bool,
+}
+
+type Outcome = Result<(), Errno>;
+
+impl Committer {
+    pub(crate) fn new(nature: &Nature, top: BorrowedFd<'_>, scratch: Option<Scratch>) -> Self {
+        let primitive = match (nature.kind, scratch) {
+            (FsKind::Tmpfs, _) => Primitive::Nothing,
+            (FsKind::Ext4, Some(scratch)) if ext4_has_journal(top) => Primitive::Journal(scratch),
+            (FsKind::Xfs, Some(scratch)) => Primitive::Journal(scratch),
+            (FsKind::Btrfs, _) => Primitive::Transaction,
+            _ => Primitive::Each,
+        };
+        Self { primitive, turns: Mutex::default(), turned: Condvar::new() }
+    }
+
+    /// Whether objects without data need no descriptor to be forced.
+    pub(crate) const fn forces_names_at_once(&self) -> bool {
+        !matches!(self.primitive, Primitive::Each)
+    }
+
+    /// Makes durable every completed change of these objects; one outcome an object.
+    pub(crate) fn force(&self, top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
+        match &self.primitive {
+            Primitive::Nothing => {}
+            Primitive::Journal(scratch) => {
+                Self::write_back(objects, outcomes);
+                let forced = self.in_turn(|odd| scratch.change(odd).and_then(|()| scratch.force()));
+                fail_all(outcomes, forced);
+            }
+            Primitive::Transaction => self.force_transaction(top, objects, outcomes),
+            Primitive::Each => Self::force_each(top, objects, outcomes),
+        }
+    }
+
+    /// Starts write-back of all files before waiting for any, so that the disk sees one long queue.
+    fn write_back(objects: &[Force], outcomes: &mut [Outcome]) {
+        for how in [SyncData::Start, SyncData::Wait] {
+            for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
+                if let (true, Some(fd)) = (object.data, &object.fd) {
+                    let done = sys::sync_data(&**fd, how);
+                    keep_first(outcome, done);
+                }
+            }
+        }
+    }
+
+    fn force_transaction(&self, top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
+        for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
+            if let (true, Some(fd)) = (object.data, &object.fd) {
+                keep_first(outcome, sys::sync_data(&**fd, SyncData::Start));
+            }
+        }
+        for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
+            if let (true, Some(fd)) = (object.data, &object.fd) {
+                keep_first(outcome, rustix::fs::fsync(&**fd));
+            }
+        }
+        if objects.iter().any(|o| !o.data || o.fd.is_none()) {
+            let forced = self.in_turn(|_| sys::btrfs_commit(top));
+            fail_all(outcomes, forced);
+        }
+    }
+
+    fn force_each(top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
+        for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
+            if let (true, Some(fd)) = (object.data, &object.fd) {
+                keep_first(outcome, sys::sync_data(&**fd, SyncData::Start));
+            }
+        }
+        let mut whole = None;
+        for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
+            let done = match &object.fd {
+                Some(fd) => rustix::fs::fsync(&**fd),
+                // Nothing smaller reaches what cannot be opened.
+                None => *whole.get_or_insert_with(|| rustix::fs::syncfs(top)),
+            };
+            keep_first(outcome, done);
+        }
+    }
+
+    /// Runs `force` so that it *begins* after this call did; callers that wait for the same turn share it.
+    fn in_turn(&self, force: impl Fn(bool) -> Outcome) -> Outcome {
+        let mut turns = self.turns.lock();
+        // A turn that runs already may have missed our changes: we need the next one.
+        let ours = turns.started + 1;
+        loop {
+            if turns.finished >= ours {
+                // A failure after our turn is told as well: the journal is broken then.
+                return turns.failed.filter(|(turn, _)| *turn >= ours).map_or(Ok(()), |(_, e)| Err(e));
+            }
+            if turns.started == turns.finished {
+                break;
+            }
+            self.turned.wait(&mut turns);
+        }
+        turns.started += 1;
+        let turn = turns.started;
+        drop(turns);
+        let done = force(turn % 2 == 1);
+        let mut turns = self.turns.lock();
+        turns.finished = turn;
+        if let Err(e) = done {
+            turns.failed = Some((turn, e));
+        }
+        drop(turns);
+        self.turned.notify_all();
+        done
+    }
+}
+
+fn keep_first(outcome: &mut Outcome, done: Outcome) {
+    if outcome.is_ok() {
+        *outcome = done;
+    }
+}
+
+fn fail_all(outcomes: &mut [Outcome], forced: Outcome) {
+    if forced.is_err() {
+        outcomes.iter_mut().for_each(|o| keep_first(o, forced));
+    }
+}
+
+/// ext4 can be made without a journal; then an fsync forces one inode only.
+fn ext4_has_journal(top: BorrowedFd<'_>) -> bool {
+    let Ok(st) = rustix::fs::fstat(top.as_fd()) else { return false };
+    let (major, minor) = (rustix::fs::major(st.st_dev), rustix::fs::minor(st.st_dev));
+    let device = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    let Some(name) = device.ok().and_then(|p| p.file_name().map(std::ffi::OsStr::to_owned)) else {
+        return false;
+    };
+    let mut path = std::path::PathBuf::from("/sys/fs/ext4");
+    path.push(name);
+    path.push("journal_task");
+    std::fs::read_to_string(path).is_ok_and(|task| task.trim().parse::<u32>().is_ok())
+}

@@ -1,0 +1,107 @@
+//! Commits: from handles to what the committers of the file systems force.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_vfs::{FileKind, FsError, FsResult, Handle, Touched, Wait};
+use rustix::fs::OFlags;
+
+use crate::commit::Force;
+use crate::errors::fs_error;
+use crate::filesystem::{FileSystem, HandleKind};
+use crate::handles;
+use crate::local::LocalBackend;
+use crate::object::Object;
+
+/// One object on its way to the disk.
+struct Committing {
+    index: usize,
+    object: Arc<Object>,
+    force: Force,
+}
+
+impl LocalBackend {
+    pub(crate) fn do_commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
+        self.identity.as_server();
+        let mut by_fs: BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)> = BTreeMap::new();
+        for (index, (one, result)) in touched.iter().zip(results.iter_mut()).enumerate() {
+            *result = self.prepare(index, one).map(|committing| {
+                if let Some(committing) = committing {
+                    let fs = Arc::clone(&committing.object.fs);
+                    by_fs.entry(fs.key).or_insert_with(|| (fs, Vec::new())).1.push(committing);
+                }
+            });
+        }
+        for (fs, group) in by_fs.into_values() {
+            self.commit_group(&fs, group, results);
+        }
+    }
+
+    /// Finds what is to be forced for one object; `None` when it is gone, and nothing of it can be durable.
+    fn prepare(&self, index: usize, one: &Touched) -> FsResult<Option<Committing>> {
+        let dirty = if one.data { self.dirty.take(&one.handle) } else { None };
+        let (object, fd) = match dirty {
+            Some((object, fd)) => (object, Some(fd)),
+            None => match self.resolve(Wait::Yes, &one.handle) {
+                Ok(object) => (object, None),
+                Err(FsError::Stale) => return Ok(None),
+                Err(e) => return Err(e),
+            },
+        };
+        let data = one.data && object.kind == FileKind::Regular;
+        let fd = match fd {
+            Some(fd) => Some(fd),
+            None if data || !object.fs.committer.forces_names_at_once() => self.forceable(&object)?,
+            None => None,
+        };
+        Ok(Some(Committing { index, object, force: Force { fd, data } }))
+    }
+
+    /// A descriptor that can be forced; `None` for what cannot be opened without side effects, and what we may
+    /// not open.
+    fn forceable(&self, object: &Object) -> FsResult<Option<Arc<OwnedFd>>> {
+        if !matches!(object.kind, FileKind::Regular | FileKind::Directory) {
+            return Ok(None);
+        }
+        let open = |flags| self.sparing(|| self.proc_fd.reopen(object.fd(), flags | OFlags::NONBLOCK));
+        match open(OFlags::RDONLY) {
+            // An ordinary user's write-only file.
+            Err(FsError::Access) if object.kind == FileKind::Regular => match open(OFlags::WRONLY) {
+                Err(FsError::Access) => Ok(None),
+                other => other.map(|fd| Some(Arc::new(fd))),
+            },
+            Err(FsError::Access) => Ok(None),
+            other => other.map(|fd| Some(Arc::new(fd))),
+        }
+    }
+
+    fn commit_group(&self, fs: &FileSystem, group: Vec<Committing>, results: &mut [FsResult<()>]) {
+        let table = if fs.handles == HandleKind::Table { self.table.force() } else { Ok(()) };
+        let (places, forces): (Vec<_>, Vec<_>) =
+            group.into_iter().map(|c| ((c.index, c.object), c.force)).unzip();
+        let mut outcomes = vec![Ok(()); forces.len()];
+        fs.committer.force(fs.top.as_fd(), &forces, &mut outcomes);
+        for (((index, object), force), outcome) in places.iter().zip(&forces).zip(outcomes) {
+            results[*index] = outcome.map_err(fs_error).and(table);
+            if let (true, Err(error)) = (force.data, results[*index]) {
+                self.note_lost_data(&object.handle, error);
+            }
+            if force.data && !object.is_dirty.load(Ordering::SeqCst) {
+                object.close_writer();
+            }
+        }
+    }
+
+    pub(crate) fn domain_of(&self, handle: &Handle) -> u64 {
+        handles::decode(handle).map_or(0, |(key, _)| key)
+    }
+
+    /// The seed, moved on by each loss. Mixed so that neighbouring seeds and losses give nothing alike.
+    pub(crate) fn verifier(&self) -> [u8; 8] {
+        let bumps = self.verifier_bumps.load(Ordering::SeqCst);
+        let seed = self.options.verifier_seed.wrapping_add(bumps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        seed.to_le_bytes()
+    }
+}

@@ -1,0 +1,427 @@
+//! Regular files: opening, creating, reading and writing, with NFS's exceptions from POSIX.
+
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_base::Timestamp;
+use holdfast_vfs::{
+    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileObject, FileSpan, FsError, FsResult,
+    Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
+};
+use rustix::fs::{AtFlags, OFlags, Statx, openat};
+use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
+
+use crate::cache::Cache;
+use crate::errors::fs_error;
+use crate::local::LocalBackend;
+use crate::object::{For, Object};
+use crate::sys;
+
+/// How often a create starts anew when the name comes and goes under it.
+const CREATE_TRIES: usize = 8;
+
+/// An open file.
+pub(crate) struct LocalFile {
+    pub(crate) object: Arc<Object>,
+    pub(crate) fd: Arc<OwnedFd>,
+    mode: OpenMode,
+    cache: Arc<Cache>,
+}
+
+impl FileObject for LocalFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for LocalFile {
+    fn drop(&mut self) {
+        if self.object.opens.fetch_sub(1, Ordering::SeqCst) == 1 && self.object.is_unlinked.load(Ordering::SeqCst) {
+            self.cache.remove(&self.object.handle);
+        }
+    }
+}
+
+/// The backend's own type behind an open file.
+pub(crate) fn local_file(file: &Arc<dyn FileObject>) -> FsResult<&LocalFile> {
+    file.as_any().downcast_ref().ok_or(FsError::BadHandle)
+}
+
+/// The two times that keep an exclusive create's verifier: 31 bits each, as every file system here can hold, the
+/// last two bits folded in.
+fn verifier_times(verifier: Exclusive) -> (i64, i64) {
+    let v = u64::from_le_bytes(verifier.0);
+    let low = v & 0x7fff_ffff;
+    let high = (v >> 31 & 0x7fff_ffff) ^ v >> 62;
+    (low as i64, high as i64)
+}
+
+fn made_with(st: &Statx, verifier: Exclusive) -> bool {
+    let (atime, mtime) = verifier_times(verifier);
+    (st.stx_atime.tv_sec, st.stx_atime.tv_nsec) == (atime, 0)
+        && (st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec) == (mtime, 0)
+        && st.stx_size == 0
+}
+
+fn open_flags(mode: OpenMode) -> OFlags {
+    match (mode.read, mode.write) {
+        (_, false) => OFlags::RDONLY,
+        (false, true) => OFlags::WRONLY,
+        (true, true) => OFlags::RDWR,
+    }
+}
+
+impl LocalBackend {
+    pub(crate) fn do_open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
+        let object = self.resolve(cx.wait, file)?;
+        object.must_be_file()?;
+        let fd = self.open_judged(cx, &object, mode)?;
+        Ok(self.opened(object, fd, mode))
+    }
+
+    fn opened(&self, object: Arc<Object>, fd: OwnedFd, mode: OpenMode) -> Arc<dyn FileObject> {
+        object.opens.fetch_add(1, Ordering::SeqCst);
+        Arc::new(LocalFile { object, fd: Arc::new(fd), mode, cache: Arc::clone(&self.cache) })
+    }
+
+    /// Opens with the kernel judging the caller, and NFS's exceptions when the mode has them.
+    fn open_judged(&self, cx: &Cx<'_>, object: &Object, mode: OpenMode) -> FsResult<OwnedFd> {
+        let flags = open_flags(mode) | OFlags::NONBLOCK;
+        let open = || self.proc_fd.reopen(object.fd(), flags);
+        let judged = {
+            let _acting = self.identity.act_as(cx.caller)?;
+            self.sparing_as(cx, open)
+        };
+        match judged {
+            Err(FsError::Access) if mode.nfs_exceptions && self.is_excepted(cx, object, mode)? => {
+                self.identity.as_server();
+                self.sparing(open)
+            }
+            other => other,
+        }
+    }
+
+    /// [`LocalBackend::sparing`] for what is done as the caller.
+    fn sparing_as<T>(&self, cx: &Cx<'_>, open: impl Fn() -> FsResult<T>) -> FsResult<T> {
+        self.sparing(|| {
+            let _acting = self.identity.act_as(cx.caller)?;
+            open()
+        })
+    }
+
+    /// Whether NFS allows what POSIX does not (RFC 1813 section 4.4): the owner reads and writes whatever the
+    /// mode says, since he checked it when he opened the file; and who may run a file may read it, since running
+    /// it over NFS is reading it.
+    fn is_excepted(&self, cx: &Cx<'_>, object: &Object, mode: OpenMode) -> FsResult<bool> {
+        if object.look()?.stx_uid == cx.caller.uid {
+            return Ok(true);
+        }
+        let _acting = self.identity.act_as(cx.caller)?;
+        Ok(!mode.write && mode.read && sys::has_rights(object.fd(), libc::X_OK).is_ok())
+    }
+
+    /// The descriptor for stateless I/O, after judging the caller now.
+    fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For) -> FsResult<Arc<OwnedFd>> {
+        object.must_be_file()?;
+        let need = if what == For::Reading { libc::R_OK } else { libc::W_OK };
+        let judged = {
+            let _acting = self.identity.act_as(cx.caller)?;
+            sys::has_rights(object.fd(), need)
+        };
+        let mode =
+            OpenMode { read: what == For::Reading, write: what == For::Writing, nfs_exceptions: true };
+        match judged {
+            Err(Errno::ACCESS) if self.is_excepted(cx, object, mode)? => {}
+            other => other.map_err(fs_error)?,
+        }
+        if !object.has_io(what) {
+            self.identity.as_server();
+        }
+        self.sparing(|| object.io(what, &self.proc_fd))
+    }
+
+    /// The object and a descriptor to read from.
+    pub(crate) fn readable(&self, cx: &Cx<'_>, file: File<'_>) -> FsResult<(Arc<Object>, Arc<OwnedFd>)> {
+        match file {
+            File::Open(_, open) => {
+                let open = local_file(open)?;
+                Ok((Arc::clone(&open.object), Arc::clone(&open.fd)))
+            }
+            File::Stateless(handle) => {
+                let object = self.resolve(cx.wait, handle)?;
+                let fd = self.stateless(cx, &object, For::Reading)?;
+                Ok((object, fd))
+            }
+        }
+    }
+
+    /// A descriptor to write to.
+    pub(crate) fn writable(&self, cx: &Cx<'_>, object: &Arc<Object>, file: File<'_>) -> FsResult<Arc<OwnedFd>> {
+        match file {
+            File::Open(_, open) => {
+                let open = local_file(open)?;
+                if open.mode.write { Ok(Arc::clone(&open.fd)) } else { Err(FsError::Access) }
+            }
+            File::Stateless(_) => self.stateless(cx, object, For::Writing),
+        }
+    }
+
+    /// The object of a file, with no descriptor for I/O.
+    pub(crate) fn object_of(&self, cx: &Cx<'_>, file: File<'_>) -> FsResult<Arc<Object>> {
+        match file {
+            File::Open(_, open) => Ok(Arc::clone(&local_file(open)?.object)),
+            File::Stateless(handle) => self.resolve(cx.wait, handle),
+        }
+    }
+
+    pub(crate) fn do_create(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        how: &CreateHow<'_>,
+    ) -> FsResult<Created> {
+        let dir = self.resolve(cx.wait, dir)?;
+        dir.must_be_dir()?;
+        self.may_wait(cx, &dir)?;
+        for _ in 0..CREATE_TRIES {
+            if how.mode != CreateMode::MustExist
+                && let Some(made) = self.create_new(cx, &dir, name.as_bytes(), how)?
+            {
+                return Ok(made);
+            }
+            match self.open_existing(cx, &dir, name.as_bytes(), how) {
+                Err(FsError::NotFound) if how.mode != CreateMode::MustExist => {}
+                other => return other,
+            }
+        }
+        Err(FsError::Delay)
+    }
+
+    /// Makes the file; `None` when the name exists.
+    fn create_new(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Arc<Object>,
+        name: &[u8],
+        how: &CreateHow<'_>,
+    ) -> FsResult<Option<Created>> {
+        let before = self.before(dir)?;
+        let acting = self.identity.act_as(cx.caller)?;
+        let mode = self.creation_mode(dir, how.set, 0o600)?;
+        let access = how.open.map_or(OFlags::RDWR, open_flags);
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = self.sparing_as(cx, || match openat(dir.fd(), name, flags, mode) {
+            Err(Errno::EXIST) => Ok(None),
+            other => other.map(Some).map_err(fs_error),
+        });
+        let Some(fd) = opened? else { return Ok(None) };
+        let finished = self
+            .proc_fd
+            .reopen(&fd, OFlags::PATH)
+            .and_then(|path| self.take_in(dir, name, path))
+            .and_then(|object| self.finish_file(cx, &object, &fd, how).map(|()| object));
+        let object = match finished {
+            Ok(object) => object,
+            Err(e) => {
+                let _acting = self.identity.act_as(cx.caller)?;
+                // The first error tells more than one of cleaning up.
+                let _ = rustix::fs::unlinkat(dir.fd(), name, AtFlags::empty());
+                return Err(e);
+            }
+        };
+        drop(acting);
+        let attrs = self.look_at(&object, how.want)?;
+        let file = how.open.map(|mode| self.opened(Arc::clone(&object), fd, mode));
+        let node = Node { handle: object.handle, attrs };
+        Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
+    }
+
+    fn finish_file(&self, cx: &Cx<'_>, object: &Object, fd: &OwnedFd, how: &CreateHow<'_>) -> FsResult<()> {
+        let mut set = *how.set;
+        if let CreateMode::Exclusive(verifier) = how.mode {
+            let (atime, mtime) = verifier_times(verifier);
+            let at = |seconds| Some(SetTime::At(Timestamp { seconds, nanos: 0 }));
+            (set.atime, set.mtime) = (at(atime), at(mtime));
+        }
+        if let Some(size) = set.size.filter(|size| *size > 0) {
+            if how.open.is_some_and(|mode| !mode.write) {
+                let target = self.proc_fd.reopen(object.fd(), OFlags::WRONLY)?;
+                rustix::fs::ftruncate(&target, size).map_err(fs_error)?;
+            } else {
+                rustix::fs::ftruncate(fd, size).map_err(fs_error)?;
+            }
+        }
+        self.finish_new(cx, object, &set)
+    }
+
+    fn open_existing(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Arc<Object>,
+        name: &[u8],
+        how: &CreateHow<'_>,
+    ) -> FsResult<Created> {
+        let before = self.before(dir)?;
+        let object = self.child(cx, dir, name)?;
+        match how.mode {
+            CreateMode::Guarded => return Err(FsError::Exists),
+            CreateMode::Exclusive(verifier) => {
+                if object.kind != FileKind::Regular || !made_with(&object.look()?, verifier) {
+                    return Err(FsError::Exists);
+                }
+            }
+            CreateMode::MustExist | CreateMode::Unchecked => object.must_be_file()?,
+        }
+        let file = match how.open {
+            // Its maker may open it however he asked to, whatever mode it got (as with O_CREAT).
+            Some(mode) if matches!(how.mode, CreateMode::Exclusive(_)) => {
+                let mode = OpenMode { nfs_exceptions: true, ..mode };
+                Some(self.opened(Arc::clone(&object), self.open_judged(cx, &object, mode)?, mode))
+            }
+            Some(mode) => Some(self.opened(Arc::clone(&object), self.open_judged(cx, &object, mode)?, mode)),
+            None => None,
+        };
+        if how.mode == CreateMode::Unchecked && how.set.size == Some(0) {
+            let cut = SetAttrs { size: Some(0), ..SetAttrs::default() };
+            let target = match &file {
+                Some(open) if how.open.is_some_and(|m| m.write) => File::Open(&object.handle, open),
+                _ => File::Stateless(&object.handle),
+            };
+            self.do_setattr(cx, target, &cut, None)?;
+        }
+        let attrs = self.look_at(&object, how.want)?;
+        let dir = holdfast_vfs::Change {
+            before: before.pre,
+            after: self.attrs_of(dir, &before.st, AttrMask::ALL),
+            is_atomic: true,
+        };
+        Ok(Created { node: Node { handle: object.handle, attrs }, dir, is_new: false, file })
+    }
+
+    pub(crate) fn do_read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+        let (_, fd) = self.readable(cx, file)?;
+        if i64::try_from(offset).is_err() || into.is_empty() {
+            return Ok(Read { bytes: 0, is_eof: offset >= size_of(&fd)? });
+        }
+        let mut bytes = read_some(&fd, offset, into, cx.wait)?;
+        let asked = into.len();
+        while bytes < asked {
+            // Short: the end, or the rest is not in memory.
+            let at = offset + bytes as u64;
+            let more = match read_some(&fd, at, &mut into[bytes..], cx.wait) {
+                Err(FsError::WouldBlock) if at >= size_of(&fd)? => 0,
+                other => other?,
+            };
+            if more == 0 {
+                return Ok(Read { bytes, is_eof: true });
+            }
+            bytes += more;
+        }
+        Ok(Read { bytes, is_eof: offset + bytes as u64 >= size_of(&fd)? })
+    }
+
+    pub(crate) fn do_read_span(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> FsResult<Option<FileSpan>> {
+        let (_, fd) = self.readable(cx, file)?;
+        let size = size_of(&fd)?;
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let bytes = bytes.min(left);
+        if cx.wait == Wait::No && bytes > 0 {
+            // One byte at both ends: read-ahead brings whole spans, so what lies between is there as well, or on
+            // its way.
+            for at in [offset, offset + bytes as u64 - 1] {
+                read_some(&fd, at, &mut [0], Wait::No)?;
+            }
+        }
+        Ok(Some(FileSpan { fd, offset, bytes, is_eof: offset + bytes as u64 >= size }))
+    }
+
+    pub(crate) fn do_write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+        let object = self.object_of(cx, file)?;
+        let fd = self.writable(cx, &object, file)?;
+        if i64::try_from(at.offset.saturating_add(data.len() as u64)).is_err() {
+            return Err(FsError::TooBig);
+        }
+        let before = at.want_change.then(|| self.before(&object)).transpose()?;
+        let written = {
+            let _acting = self.identity.act_as(cx.caller)?;
+            write_all(&fd, at.offset, data)
+        };
+        // After the write, so that a commit that comes between cannot take the mark away; whatever the outcome,
+        // since a part may have been written.
+        self.mark_dirty(&object, &fd)?;
+        let bytes = written?;
+        let change = match before {
+            Some(before) => Some(self.after(before)?),
+            None => {
+                self.note_change(&object);
+                None
+            }
+        };
+        Ok(Written { bytes, change })
+    }
+}
+
+fn size_of(fd: &OwnedFd) -> FsResult<u64> {
+    let st = rustix::fs::fstat(fd).map_err(fs_error)?;
+    Ok(u64::try_from(st.st_size).unwrap_or(0))
+}
+
+fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult<usize> {
+    loop {
+        let done = match wait {
+            Wait::Yes => rustix::io::pread(fd, &mut *into, offset),
+            Wait::No => {
+                let read = rustix::io::preadv2(fd, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT);
+                match read {
+                    // tmpfs has no such flag, and nothing to wait for.
+                    Err(Errno::OPNOTSUPP) => rustix::io::pread(fd, &mut *into, offset),
+                    other => other,
+                }
+            }
+        };
+        match done {
+            Err(Errno::INTR) => {}
+            other => return other.map_err(fs_error),
+        }
+    }
+}
+
+/// Writes until all is written or space runs out after something was.
+fn write_all(fd: &OwnedFd, offset: u64, data: &[u8]) -> FsResult<usize> {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(fd, &data[done..], offset + done as u64) {
+            Ok(0) => return if done > 0 { Ok(done) } else { Err(FsError::Io) },
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(fs_error(e)),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verifiers_fit_times_of_31_bits_and_every_bit_counts() {
+        let times = |v: u64| verifier_times(Exclusive(v.to_le_bytes()));
+        for bit in 0..64 {
+            let (a, m) = times(1 << bit);
+            assert!((a, m) != (0, 0), "bit {bit}");
+            assert!(a <= i64::from(i32::MAX) && m <= i64::from(i32::MAX));
+        }
+        assert_eq!(times(u64::MAX).0, i64::from(i32::MAX));
+    }
+}

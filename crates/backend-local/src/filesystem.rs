@@ -1,0 +1,245 @@
+//! One file system below the export: its identity, what it can do, and how it is told apart from others.
+
+use std::hash::Hasher as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use holdfast_base::Timestamp;
+use holdfast_vfs::{FsId, FsLimits, FsResult};
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+
+use crate::commit::Committer;
+use crate::errors::fs_error;
+use crate::sys;
+
+/// The kinds of file systems that something here depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FsKind {
+    Ext4,
+    Xfs,
+    Btrfs,
+    Tmpfs,
+    Overlay,
+    Other,
+}
+
+impl FsKind {
+    fn from_magic(magic: u64) -> Self {
+        match magic {
+            0xef53 => Self::Ext4,
+            0x5846_5342 => Self::Xfs,
+            0x9123_683e => Self::Btrfs,
+            0x0102_1994 | 0x8584_58f6 => Self::Tmpfs,
+            0x794c_7630 => Self::Overlay,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether `statfs` derives its id from the UUID on the disk.
+    pub(crate) const fn has_lasting_fsid(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs)
+    }
+
+    /// Whether nothing of it ever waits for a disk.
+    pub(crate) const fn is_in_memory(self) -> bool {
+        matches!(self, Self::Tmpfs)
+    }
+}
+
+/// How handles of objects on it are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandleKind {
+    /// The kernel's, wrapped.
+    Kernel,
+    /// Rows of our own table.
+    Table,
+}
+
+/// What `statfs` and the kernel tell about a file system's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nature {
+    pub(crate) kind: FsKind,
+    pub(crate) magic: u64,
+    pub(crate) statfs_id: u64,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) is_read_only: bool,
+    pub(crate) name_bytes_max: u32,
+    pub(crate) block_bytes: u32,
+}
+
+const ST_RDONLY: u64 = 1;
+
+impl Nature {
+    /// Asks the kernel. `object` must be open, not merely `O_PATH`, for the UUID to be told.
+    pub(crate) fn of(object: impl AsFd) -> FsResult<Self> {
+        let st = rustix::fs::fstatfs(&object).map_err(fs_error)?;
+        let vfs = rustix::fs::fstatvfs(&object).map_err(fs_error)?;
+        let magic = st.f_type as u64 & 0xffff_ffff;
+        Ok(Self {
+            kind: FsKind::from_magic(magic),
+            magic,
+            statfs_id: vfs.f_fsid,
+            uuid: sys::fs_uuid(&object).ok(),
+            is_read_only: vfs.f_flag.bits() & ST_RDONLY != 0,
+            name_bytes_max: u32::try_from(vfs.f_namemax).unwrap_or(255),
+            block_bytes: u32::try_from(vfs.f_bsize).unwrap_or(4096),
+        })
+    }
+
+    /// The identity that lasts, where there is one.
+    pub(crate) fn lasting_id(&self) -> Option<FsId> {
+        match self.uuid {
+            // A tmpfs or overlay makes its UUID up at every mount.
+            Some(uuid) if !matches!(self.kind, FsKind::Tmpfs | FsKind::Overlay) => Some(hash_id(&[&uuid])),
+            _ if self.kind.has_lasting_fsid() => {
+                Some(hash_id(&[&self.magic.to_le_bytes(), &self.statfs_id.to_le_bytes()]))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A 128-bit id of some bytes; the same in every run.
+pub(crate) fn hash_id(parts: &[&[u8]]) -> FsId {
+    let mut hasher = SipHasher13::new();
+    for part in parts {
+        hasher.write(part);
+    }
+    let hash = hasher.finish128();
+    FsId { major: hash.h1, minor: hash.h2 }
+}
+
+/// A file system that was met.
+pub(crate) struct FileSystem {
+    /// Constant: what its handles begin with.
+    pub(crate) key: u64,
+    pub(crate) id: FsId,
+    pub(crate) nature: Nature,
+    pub(crate) handles: HandleKind,
+    /// The directory it was met at: its root, or the exported directory. Open for reading where that is allowed.
+    pub(crate) top: OwnedFd,
+    pub(crate) top_ino: u64,
+    pub(crate) is_multigrain: bool,
+    pub(crate) limits: FsLimits,
+    pub(crate) committer: Committer,
+    /// Guarded by itself: ids of btrfs subvolumes, which have device numbers of their own.
+    subvolumes: RwLock<FxHashMap<u64, FsId>>,
+    pub(crate) covered_ino: OnceLock<u64>,
+}
+
+/// What every look at an object asks for: [`FileSystem`]s need the mount and the device in any case.
+pub(crate) const LOOK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
+
+pub(crate) fn dev_of(st: &Statx) -> u64 {
+    u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor)
+}
+
+impl FileSystem {
+    pub(crate) fn new(id: FsId, nature: Nature, top: OwnedFd, top_ino: u64) -> Self {
+        let probe = Scratch::make(top.as_fd());
+        let is_multigrain = probe.as_ref().is_some_and(|s| s.times_differ_within_a_tick());
+        Self {
+            key: id.major,
+            id,
+            nature,
+            handles: handle_kind(top.as_fd()),
+            limits: limits(&nature),
+            committer: Committer::new(&nature, top.as_fd(), probe),
+            top,
+            top_ino,
+            is_multigrain,
+            subvolumes: RwLock::default(),
+            covered_ino: OnceLock::new(),
+        }
+    }
+
+    /// The id that an object's attributes carry: of the file system, or of the btrfs subvolume.
+    pub(crate) fn id_of(&self, object: BorrowedFd<'_>, dev: u64) -> FsId {
+        if self.nature.kind != FsKind::Btrfs {
+            return self.id;
+        }
+        if let Some(id) = self.subvolumes.read().get(&dev) {
+            return *id;
+        }
+        let Ok(vfs) = rustix::fs::fstatvfs(object) else { return self.id };
+        let id = hash_id(&[&self.id.major.to_le_bytes(), &vfs.f_fsid.to_le_bytes()]);
+        self.subvolumes.write().insert(dev, id);
+        id
+    }
+}
+
+/// Whether handles of this file system can be made and opened again by us.
+fn handle_kind(top: BorrowedFd<'_>) -> HandleKind {
+    let round_trip = sys::name_to_handle(top, c"")
+        .and_then(|handle| sys::open_by_handle(top, &handle, libc::O_PATH).map(|_| handle.kind));
+    match round_trip {
+        Ok(kind) if u16::try_from(kind).is_ok() => HandleKind::Kernel,
+        _ => HandleKind::Table,
+    }
+}
+
+fn limits(nature: &Nature) -> FsLimits {
+    use FsKind::{Btrfs, Ext4, Overlay, Tmpfs, Xfs};
+    let known = nature.kind != FsKind::Other;
+    FsLimits {
+        name_bytes_max: nature.name_bytes_max.min(255),
+        links_max: match nature.kind {
+            Ext4 => 65_000,
+            Btrfs => 65_535,
+            _ => i32::MAX as u32,
+        },
+        file_bytes_max: match nature.kind {
+            Ext4 => 16 << 40,
+            _ => i64::MAX as u64,
+        },
+        time_delta_nanos: 1,
+        has_xattrs: known,
+        has_birth_time: known,
+        has_clone: matches!(nature.kind, Xfs | Btrfs),
+        has_sparse: matches!(nature.kind, Ext4 | Xfs | Btrfs | Tmpfs | Overlay),
+        change_is_version_counter: false,
+        is_read_only: nature.is_read_only,
+        clone_block_bytes: if matches!(nature.kind, Xfs | Btrfs) { nature.block_bytes } else { 0 },
+    }
+}
+
+/// A nameless file on a file system: to try things on, and to force its journal with.
+pub(crate) struct Scratch(OwnedFd);
+
+impl Scratch {
+    /// Makes one; `None` where that is not possible or not allowed.
+    pub(crate) fn make(top: BorrowedFd<'_>) -> Option<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        openat(top, ".", flags, Mode::from_raw_mode(0o600)).ok().map(Self)
+    }
+
+    /// Changes the inode, so that forcing it forces everything the journal holds.
+    pub(crate) fn change(&self, odd: bool) -> rustix::io::Result<()> {
+        rustix::fs::fchmod(&self.0, Mode::from_raw_mode(if odd { 0o400 } else { 0o600 }))
+    }
+
+    pub(crate) fn force(&self) -> rustix::io::Result<()> {
+        rustix::fs::fsync(&self.0)
+    }
+
+    fn ctime(&self) -> Option<Timestamp> {
+        let st = rustix::fs::statx(&self.0, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+        Some(Timestamp { seconds: st.stx_ctime.tv_sec, nanos: st.stx_ctime.tv_nsec })
+    }
+
+    /// Whether two changes with a look between them get different ctimes however close they are: five of them
+    /// take a few microseconds, a tick takes one to ten milliseconds, so at most one could differ by chance.
+    fn times_differ_within_a_tick(&self) -> bool {
+        let mut seen = self.ctime();
+        (0..5).all(|i| {
+            let changed = self.change(i % 2 == 0).is_ok();
+            let now = self.ctime();
+            let differs = changed && now.is_some() && now != seen;
+            seen = now;
+            differs
+        })
+    }
+}

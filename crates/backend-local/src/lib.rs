@@ -1,0 +1,34 @@
+//! A directory of this machine as a backend: persistent handles, the kernel's own judgement of permissions, a
+//! change attribute that never repeats, and commits shared by all who wait.
+//!
+//! `unsafe` stands in `sys` alone.
+
+mod attributes;
+mod backend;
+mod cache;
+mod change;
+mod commit;
+mod credentials;
+mod dirty;
+mod durable;
+mod errors;
+mod files;
+mod filesystem;
+mod handles;
+mod listing;
+mod local;
+mod locks;
+mod mounts;
+mod names;
+mod object;
+mod options;
+mod procfd;
+mod spans;
+mod sys;
+mod table;
+mod xattrs;
+
+pub use credentials::release_thread;
+pub use errors::OpenError;
+pub use local::LocalBackend;
+pub use options::LocalOptions;

@@ -1,0 +1,172 @@
+//! Listing directories: positions are the file system's own (`d_off`), shifted past the cookies that NFS keeps for
+//! itself.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use holdfast_base::Cookie;
+use holdfast_base::limits::{BACKEND_LISTING_BUFFER_BYTES, BACKEND_LISTINGS_MAX};
+use holdfast_vfs::{
+    AttrMask, Caller, Cx, DirEntry, DirListing, Flow, FsError, FsResult, Handle, ListEnd, Node,
+};
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
+
+use crate::errors::fs_error;
+use crate::local::LocalBackend;
+use crate::object::Object;
+
+/// `d_off` 0 is the start; NFS keeps cookies 1 and 2 for itself (RFC 8881 section 18.23.3).
+const SHIFT: u64 = 3;
+const LAST: u64 = i64::MAX as u64;
+
+/// The cookie of a position. ext4 ends its directories with the largest position there is, which stays itself.
+const fn cookie_of(position: u64) -> Cookie {
+    Cookie(if position >= LAST - SHIFT { LAST } else { position + SHIFT })
+}
+
+const fn position_of(cookie: Cookie) -> Option<u64> {
+    match cookie.0 {
+        0 => Some(0),
+        LAST => Some(LAST),
+        c if c >= SHIFT && c < LAST => Some(c - SHIFT),
+        _ => None,
+    }
+}
+
+/// A directory opened for a caller, standing somewhere.
+struct Open {
+    handle: Handle,
+    cookie: Cookie,
+    caller: Caller,
+    fd: OwnedFd,
+    /// Where the next `getdents64` would go on.
+    position: u64,
+}
+
+/// Open directories between two calls of one listing. An overlay would otherwise merge its layers anew for each.
+#[derive(Default)]
+pub(crate) struct Listings {
+    open: Mutex<VecDeque<Open>>,
+}
+
+impl Listings {
+    fn take(&self, handle: &Handle, cookie: Cookie, caller: &Caller) -> Option<Open> {
+        let mut open = self.open.lock();
+        let at = open.iter().position(|o| o.cookie == cookie && o.handle == *handle && o.caller == *caller)?;
+        open.remove(at)
+    }
+
+    fn put(&self, listing: Open) {
+        let mut open = self.open.lock();
+        let oldest = if open.len() >= BACKEND_LISTINGS_MAX { open.pop_front() } else { None };
+        open.push_back(listing);
+        drop(open);
+        drop(oldest);
+    }
+
+    pub(crate) fn clear(&self) {
+        let open = std::mem::take(&mut *self.open.lock());
+        drop(open);
+    }
+}
+
+impl LocalBackend {
+    pub(crate) fn do_readdir(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        let from = position_of(listing.from).ok_or(FsError::BadCookie)?;
+        let dir = self.resolve(cx.wait, listing.dir)?;
+        dir.must_be_dir()?;
+        self.may_wait(cx, &dir)?;
+        let mut open = match self.listings.take(listing.dir, listing.from, cx.caller) {
+            Some(open) => open,
+            None => self.open_listing(cx, &dir, listing.from)?,
+        };
+        if open.position != from {
+            seek(&open.fd, SeekFrom::Start(from)).map_err(|_| FsError::BadCookie)?;
+        }
+        let (end, at) = self.list(cx, &dir, &mut open, listing.want, take)?;
+        if end == ListEnd::Stopped {
+            // The kernel stands after the whole buffer; `position` is left as something that no cookie is, so
+            // that the next call seeks.
+            (open.cookie, open.position) = (at.unwrap_or(listing.from), u64::MAX);
+            self.listings.put(open);
+        }
+        Ok(end)
+    }
+
+    fn open_listing(&self, cx: &Cx<'_>, dir: &Object, cookie: Cookie) -> FsResult<Open> {
+        let fd = self.sparing(|| {
+            let _acting = self.identity.act_as(cx.caller)?;
+            self.proc_fd.reopen(dir.fd(), OFlags::RDONLY | OFlags::DIRECTORY)
+        })?;
+        Ok(Open { handle: dir.handle, cookie, caller: cx.caller.clone(), fd, position: 0 })
+    }
+
+    /// Gives entries to `take`; also tells the position after the last one taken.
+    fn list(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Arc<Object>,
+        open: &mut Open,
+        want: Option<AttrMask>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<(ListEnd, Option<Cookie>)> {
+        let mut buffer = Vec::with_capacity(BACKEND_LISTING_BUFFER_BYTES);
+        let mut entries = RawDir::new(open.fd.as_fd(), buffer.spare_capacity_mut());
+        let mut last = None;
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                // What a removed directory says.
+                Err(rustix::io::Errno::NOENT) => break,
+                other => other.map_err(fs_error)?,
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let next = cookie_of(entry.next_entry_cookie());
+            let node = match want {
+                None => None,
+                // Removed since the buffer was filled: it is not there any more.
+                Some(want) => match self.entry_node(cx, dir, name, want) {
+                    Err(FsError::NotFound) => continue,
+                    other => Some(other),
+                },
+            };
+            match take(DirEntry { name, next, fileid: entry.ino(), node }) {
+                Flow::Continue => last = Some(next),
+                Flow::Stop => return Ok((ListEnd::Stopped, last)),
+            }
+        }
+        Ok((ListEnd::Eof, last))
+    }
+
+    fn entry_node(&self, cx: &Cx<'_>, dir: &Arc<Object>, name: &[u8], want: AttrMask) -> FsResult<Node> {
+        let object = self.child(cx, dir, name)?;
+        Ok(Node { handle: object.handle, attrs: self.look_at(&object, want)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_keep_to_their_range_and_lead_back() {
+        for position in [1, 2, 3, 77, u64::from(u32::MAX), LAST - SHIFT - 1, LAST] {
+            let cookie = cookie_of(position);
+            assert!(cookie.0 > 2 && cookie.0 <= LAST);
+            assert_eq!(position_of(cookie), Some(position));
+        }
+        assert_eq!(position_of(Cookie(0)), Some(0));
+        for bad in [1, 2, LAST + 1, u64::MAX] {
+            assert_eq!(position_of(Cookie(bad)), None);
+        }
+    }
+}

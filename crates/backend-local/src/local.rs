@@ -1,0 +1,224 @@
+//! The backend's parts, and the way from a handle to an object. What each method does stands in the module of its
+//! subject.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use holdfast_vfs::{Cx, FsError, FsResult, Handle, Wait};
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statx};
+
+use crate::cache::Cache;
+use crate::change::Changes;
+use crate::credentials::Identity;
+use crate::dirty::Dirty;
+use crate::errors::{OpenError, fs_error};
+use crate::filesystem::{FileSystem, HandleKind, LOOK};
+use crate::handles::{self, Inner};
+use crate::listing::Listings;
+use crate::mounts::Mounts;
+use crate::object::Object;
+use crate::options::LocalOptions;
+use crate::procfd::ProcFd;
+use crate::sys;
+use crate::table::Table;
+
+/// Locks under which a directory is changed when nobody else may come between its two looks.
+const STRIPES: usize = 256;
+
+/// A directory of this machine, served.
+pub struct LocalBackend {
+    pub(crate) options: LocalOptions,
+    pub(crate) identity: Identity,
+    pub(crate) proc_fd: Arc<ProcFd>,
+    pub(crate) mounts: Mounts,
+    pub(crate) table: Table,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) changes: Changes,
+    pub(crate) dirty: Dirty,
+    pub(crate) listings: Listings,
+    pub(crate) verifier_bumps: AtomicU64,
+    pub(crate) stripes: Box<[Mutex<()>]>,
+    /// Never thrown out.
+    pub(crate) root: Arc<Object>,
+}
+
+impl LocalBackend {
+    /// Serves a directory. Sets the process's umask to 0, because modes come from callers.
+    ///
+    /// # Errors
+    /// [`OpenError`], naming the path and the way out.
+    pub fn open(root: &Path, options: LocalOptions) -> Result<Self, OpenError> {
+        rustix::process::umask(Mode::empty());
+        make_state_dir(&options.state_dir)?;
+        let root_error = |e: std::io::Error| OpenError::Root { path: root.to_owned(), source: e };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let top = openat(CWD, root, flags, Mode::empty()).map_err(|e| root_error(e.into()))?;
+        let st = statx(&top, "", AtFlags::EMPTY_PATH, LOOK).map_err(|e| root_error(e.into()))?;
+        if u32::from(st.stx_mode) & libc::S_IFMT != libc::S_IFDIR {
+            return Err(OpenError::NotADirectory { path: root.to_owned() });
+        }
+        let as_io = |e: FsError| std::io::Error::from_raw_os_error(e.to_errno());
+        let proc_fd = Arc::new(ProcFd::open()?);
+        let identity = Identity::probe(options.keep_credentials);
+        identity.as_server();
+        let mounts = Mounts::open(&options.state_dir, &proc_fd)?;
+        let table = Table::open(&options.state_dir)?;
+        let cache = Arc::new(Cache::new(options.descriptors_max.min(descriptors_allowed())));
+        let fs = mounts.of_object(top.as_fd(), &st, top.as_fd()).map_err(|e| root_error(as_io(e)))?;
+        if fs.handles == HandleKind::Table {
+            table.ready()?;
+        }
+        let handle = top_handle(&table, &fs, &top).map_err(|e| root_error(as_io(e)))?;
+        let root = Arc::new(Object::new(handle, fs, top, &st, cache.tally()));
+        Ok(Self {
+            identity,
+            proc_fd,
+            mounts,
+            table,
+            cache,
+            changes: Changes::start(),
+            dirty: Dirty::default(),
+            listings: Listings::default(),
+            verifier_bumps: AtomicU64::new(0),
+            stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            root,
+            options,
+        })
+    }
+
+    /// Whether callers are told apart. If not, everybody is served as the user who runs the server.
+    #[must_use]
+    pub const fn acts_as_callers(&self) -> bool {
+        self.identity.can_switch()
+    }
+
+    /// Whether handles of the exported directory are the kernel's; if not, they are rows of a table in the state
+    /// directory, and files that local processes rename get stale.
+    #[must_use]
+    pub fn has_kernel_handles(&self) -> bool {
+        self.root.fs.handles == HandleKind::Kernel
+    }
+
+    /// The object of a handle. The thread may have the server's rights afterwards.
+    pub(crate) fn resolve(&self, wait: Wait, handle: &Handle) -> FsResult<Arc<Object>> {
+        if let Some(object) = self.cache.find(handle) {
+            return Ok(object);
+        }
+        if *handle == self.root.handle {
+            return Ok(Arc::clone(&self.root));
+        }
+        self.resolve_cold(wait, handle)
+    }
+
+    fn resolve_cold(&self, wait: Wait, handle: &Handle) -> FsResult<Arc<Object>> {
+        let (key, inner) = handles::decode(handle)?;
+        self.identity.as_server();
+        let fs = self.mounts.by_key(key, self.root.fd())?;
+        if wait == Wait::No && !fs.nature.kind.is_in_memory() {
+            return Err(FsError::WouldBlock);
+        }
+        let fd = match inner {
+            Inner::Kernel(kernel) => self.sparing(|| {
+                sys::open_by_handle(&fs.top, &kernel, libc::O_PATH | libc::O_NOFOLLOW).map_err(|e| match e {
+                    // What the file system does not take as one of its handles.
+                    rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => FsError::Stale,
+                    e => fs_error(e),
+                })
+            })?,
+            Inner::Row(row) => self.sparing(|| self.table.resolve(&fs, row))?,
+        };
+        let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
+        Ok(self.cache.insert(Object::new(*handle, fs, fd, &st, self.cache.tally())))
+    }
+
+    /// Does something that needs descriptors; when they have run out, throws half of the idle ones away and
+    /// tries once more.
+    pub(crate) fn sparing<T>(&self, open: impl Fn() -> FsResult<T>) -> FsResult<T> {
+        match open() {
+            Err(FsError::Delay) => {
+                self.listings.clear();
+                self.cache.shed(50);
+                open()
+            }
+            other => other,
+        }
+    }
+
+    /// Takes in an object that was found by name: `fd` is `O_PATH`, the thread has any rights.
+    pub(crate) fn take_in(&self, parent: &Object, name: &[u8], fd: OwnedFd) -> FsResult<Arc<Object>> {
+        let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
+        let fs = match self.mounts.known(&st) {
+            Some(fs) => fs,
+            None => {
+                if !self.options.cross_mounts {
+                    return Err(FsError::Access);
+                }
+                self.identity.as_server();
+                self.mounts.of_object(fd.as_fd(), &st, self.root.fd())?
+            }
+        };
+        if !Arc::ptr_eq(&fs, &parent.fs) && !self.options.cross_mounts {
+            return Err(FsError::Access);
+        }
+        let handle = match fs.handles {
+            HandleKind::Kernel => handles::of_kernel(&fs, &handles::kernel_of(&fd).map_err(fs_error)?)?,
+            HandleKind::Table => self.table.enter(&fs, parent, name, &st)?,
+        };
+        if handle == self.root.handle {
+            return Ok(Arc::clone(&self.root));
+        }
+        Ok(self.cache.insert(Object::new(handle, fs, fd, &st, self.cache.tally())))
+    }
+
+    /// The same for the directory above `below`.
+    pub(crate) fn take_in_parent(&self, below: &Object, fd: OwnedFd) -> FsResult<Arc<Object>> {
+        let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
+        self.identity.as_server();
+        let fs = self.mounts.of_object(fd.as_fd(), &st, self.root.fd())?;
+        let handle = match fs.handles {
+            HandleKind::Kernel => handles::of_kernel(&fs, &handles::kernel_of(&fd).map_err(fs_error)?)?,
+            // We came through it, so it has a row unless a local process moved `below` elsewhere.
+            HandleKind::Table => self.table.find(&fs, &st).ok_or(FsError::Stale)?,
+        };
+        if handle == self.root.handle || below.handle == handle {
+            return Ok(Arc::clone(&self.root));
+        }
+        Ok(self.cache.insert(Object::new(handle, fs, fd, &st, self.cache.tally())))
+    }
+
+    /// Refuses to begin what may wait for a journal when waiting is not allowed.
+    pub(crate) fn may_wait(&self, cx: &Cx<'_>, object: &Object) -> FsResult<()> {
+        if cx.wait == Wait::No && !object.fs.nature.kind.is_in_memory() {
+            return Err(FsError::WouldBlock);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn root_fd(&self) -> BorrowedFd<'_> {
+        self.root.fd()
+    }
+}
+
+fn top_handle(table: &Table, fs: &Arc<FileSystem>, top: &OwnedFd) -> FsResult<Handle> {
+    match fs.handles {
+        HandleKind::Kernel => handles::of_kernel(fs, &handles::kernel_of(top).map_err(fs_error)?),
+        HandleKind::Table => table.enter_top(fs),
+    }
+}
+
+fn make_state_dir(dir: &Path) -> Result<(), OpenError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|e| OpenError::state(dir, e))
+}
+
+fn descriptors_allowed() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.map_or(usize::MAX, |n| usize::try_from(n / 4).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,259 @@
+//! The file systems below the export: met when a lookup crosses into them, remembered in the state directory so
+//! that handles to them resolve after a restart, and so that one without a lasting id keeps the id it was given.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_base::limits::FILE_SYSTEMS_MAX;
+use holdfast_vfs::{FsError, FsId, FsResult};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, openat, statx};
+
+use crate::errors::{OpenError, fs_error};
+use crate::filesystem::{FileSystem, LOOK, Nature, dev_of, hash_id};
+use crate::procfd::ProcFd;
+
+const HEAD: &str = "holdfast file systems 1";
+
+/// One line of the state file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Remembered {
+    id: FsId,
+    magic: u64,
+    statfs_id: u64,
+    /// Which boot of the machine `statfs_id` belongs to.
+    boot: String,
+    /// Where it was met, below the export; empty for the export itself.
+    path: Vec<u8>,
+}
+
+/// All file systems met or remembered.
+pub(crate) struct Mounts {
+    proc_fd: Arc<ProcFd>,
+    file: PathBuf,
+    boot: String,
+    by_key: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
+    by_dev: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
+    by_mount: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
+    remembered: Mutex<Vec<Remembered>>,
+}
+
+impl Mounts {
+    /// Reads what was remembered and meets the export's own file system.
+    pub(crate) fn open(state: &Path, proc_fd: &Arc<ProcFd>) -> Result<Self, OpenError> {
+        let file = state.join("file-systems");
+        let remembered = match fs::read_to_string(&file) {
+            Ok(text) => parse(&text)
+                .map_err(|reason| OpenError::Damaged { path: file.clone(), reason: reason.to_owned() })?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(e) => return Err(OpenError::state(&file, e)),
+        };
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        Ok(Self {
+            proc_fd: Arc::clone(proc_fd),
+            file,
+            boot,
+            by_key: RwLock::default(),
+            by_dev: RwLock::default(),
+            by_mount: RwLock::default(),
+            remembered: Mutex::new(remembered),
+        })
+    }
+
+    /// The file system of a handle's key. One that is remembered and not met yet is looked for below `root`.
+    pub(crate) fn by_key(&self, key: u64, root: BorrowedFd<'_>) -> FsResult<Arc<FileSystem>> {
+        if let Some(found) = self.by_key.read().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let path = {
+            let remembered = self.remembered.lock();
+            remembered.iter().find(|r| r.id.major == key).map(|r| r.path.clone())
+        };
+        let path = path.ok_or(FsError::BadHandle)?;
+        let top = open_below(root, &path).map_err(|_| FsError::Stale)?;
+        let st = statx(&top, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
+        let found = self.of_object(top.as_fd(), &st, root)?;
+        if found.key == key { Ok(found) } else { Err(FsError::Stale) }
+    }
+
+    /// The file system an object lies on, meeting it if it is new. Needs the server's own rights when it is.
+    pub(crate) fn of_object(
+        &self,
+        object: BorrowedFd<'_>,
+        st: &Statx,
+        root: BorrowedFd<'_>,
+    ) -> FsResult<Arc<FileSystem>> {
+        if let Some(found) = self.known(st) {
+            return Ok(found);
+        }
+        self.meet(object, st, root)
+    }
+
+    /// The file system of an object when it was met before.
+    pub(crate) fn known(&self, st: &Statx) -> Option<Arc<FileSystem>> {
+        let dev = dev_of(st);
+        if let Some(found) = self.by_dev.read().get(&dev) {
+            return Some(Arc::clone(found));
+        }
+        // A btrfs subvolume has another device number and the same mount.
+        let found = self.by_mount.read().get(&st.stx_mnt_id).cloned()?;
+        self.by_dev.write().insert(dev, Arc::clone(&found));
+        Some(found)
+    }
+
+    fn meet(&self, object: BorrowedFd<'_>, st: &Statx, root: BorrowedFd<'_>) -> FsResult<Arc<FileSystem>> {
+        let top = self.open_top(object)?;
+        let path = self.proc_fd.path_below(object, root)?;
+        let nature = Nature::of(&top)?;
+        let mut remembered = self.remembered.lock();
+        // Somebody else may have met it while we waited for the lock.
+        if let Some(found) = self.known(st) {
+            return Ok(found);
+        }
+        if self.by_key.read().len() >= FILE_SYSTEMS_MAX {
+            return Err(FsError::Delay);
+        }
+        let id = self.identify(&nature, &path, &remembered);
+        let met = Arc::new(FileSystem::new(id, nature, top, st.stx_ino));
+        self.by_key.write().insert(met.key, Arc::clone(&met));
+        self.by_mount.write().insert(st.stx_mnt_id, Arc::clone(&met));
+        self.by_dev.write().insert(dev_of(st), Arc::clone(&met));
+        let line = Remembered {
+            id,
+            magic: nature.magic,
+            statfs_id: nature.statfs_id,
+            boot: self.boot.clone(),
+            path,
+        };
+        if !remembered.contains(&line) {
+            remembered.retain(|r| r.id != id && (r.path != line.path || r.magic != line.magic));
+            remembered.push(line);
+            // Handles work without it until the next restart, so serving goes on.
+            if let Err(e) = write_whole(&self.file, &remembered) {
+                tracing::error!(file = %self.file.display(), error = %e, "file systems not remembered");
+            }
+        }
+        Ok(met)
+    }
+
+    /// A descriptor to resolve handles with: the kernel wants one that is really open, which an ordinary user
+    /// may lack the permission for; the table does without.
+    fn open_top(&self, object: BorrowedFd<'_>) -> FsResult<OwnedFd> {
+        match self.proc_fd.reopen(object, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(fd) => Ok(fd),
+            Err(FsError::Access) => self.proc_fd.reopen(object, OFlags::PATH),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn identify(&self, nature: &Nature, path: &[u8], remembered: &[Remembered]) -> FsId {
+        let fresh = match nature.lasting_id() {
+            Some(id) => id,
+            None => {
+                let same = |r: &&Remembered| {
+                    r.path == path
+                        && r.magic == nature.magic
+                        && (r.statfs_id == nature.statfs_id || r.boot != self.boot)
+                };
+                match remembered.iter().find(same) {
+                    Some(known) => known.id,
+                    None => hash_id(&[self.boot.as_bytes(), path, &nature.statfs_id.to_le_bytes()]),
+                }
+            }
+        };
+        // Two mounted copies of one image have one UUID: the second is known by where it is.
+        if self.by_key.read().contains_key(&fresh.major) {
+            hash_id(&[&fresh.major.to_le_bytes(), &fresh.minor.to_le_bytes(), path])
+        } else {
+            fresh
+        }
+    }
+
+    /// All that were met, for sweeping.
+    pub(crate) fn all(&self) -> Vec<Arc<FileSystem>> {
+        self.by_key.read().values().cloned().collect()
+    }
+}
+
+/// Opens a path of components below `root`, never through a symbolic link.
+pub(crate) fn open_below(root: BorrowedFd<'_>, path: &[u8]) -> FsResult<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = openat(root, ".", flags, Mode::empty()).map_err(fs_error)?;
+    for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+        here = openat(&here, name, flags, Mode::empty()).map_err(fs_error)?;
+    }
+    Ok(here)
+}
+
+fn write_whole(file: &Path, lines: &[Remembered]) -> std::io::Result<()> {
+    let mut text = format!("{HEAD}\n");
+    for r in lines {
+        let path: String = r.path.iter().map(|b| format!("{b:02x}")).collect();
+        let boot = if r.boot.is_empty() { "-" } else { &r.boot };
+        text += &format!(
+            "{:016x}{:016x} {:x} {:x} {boot} /{path}\n",
+            r.id.major, r.id.minor, r.magic, r.statfs_id
+        );
+    }
+    let new = file.with_extension("new");
+    let mut out = fs::File::create(&new)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    fs::rename(&new, file)?;
+    fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn parse(text: &str) -> Result<Vec<Remembered>, &'static str> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Err("its first line is not that of this version");
+    }
+    lines.map(|line| parse_line(line).ok_or("a line does not hold five fields")).collect()
+}
+
+fn parse_line(line: &str) -> Option<Remembered> {
+    let mut fields = line.split(' ');
+    let id = fields.next().filter(|f| f.len() == 32 && f.is_ascii())?;
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    let id = FsId { major: hex(&id[..16])?, minor: hex(&id[16..])? };
+    let (magic, statfs_id) = (hex(fields.next()?)?, hex(fields.next()?)?);
+    let boot = fields.next()?.trim_matches('-').to_owned();
+    let path = fields.next()?.strip_prefix('/').filter(|p| p.is_ascii() && p.len() % 2 == 0)?;
+    let path =
+        (0..path.len() / 2).map(|i| u8::from_str_radix(&path[2 * i..2 * i + 2], 16).ok()).collect::<Option<_>>()?;
+    fields.next().is_none().then_some(Remembered { id, magic, statfs_id, boot, path })
+}
+
+/// The path of `object` relative to `root`, both as absolute paths.
+pub(crate) fn relative(object: &Path, root: &Path) -> Option<Vec<u8>> {
+    Some(object.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_back_and_damage_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file-systems");
+        let line = |path: &[u8], boot: &str| Remembered {
+            id: FsId { major: 0xfeed, minor: u64::MAX },
+            magic: 0xef53,
+            statfs_id: 7,
+            boot: boot.to_owned(),
+            path: path.to_vec(),
+        };
+        let lines = vec![line(b"", "b-1"), line(b"a b/\xff\n", "")];
+        write_whole(&file, &lines).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(parse(&text).unwrap(), lines);
+        assert!(parse(&text[..text.len() - 4]).is_err());
+        assert!(parse("something else").is_err());
+    }
+}

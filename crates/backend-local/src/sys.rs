@@ -1,0 +1,286 @@
+//! The system calls that no safe wrapper offers, each as one safe function. Nothing else here decides anything.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, c_long, c_uint};
+use rustix::io::Errno;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// Bytes of the largest kernel handle that is taken as it is: what a backend handle holds beside our own fields.
+pub(crate) const KERNEL_HANDLE_BYTES_MAX: usize = 40;
+
+/// What `name_to_handle_at` gives.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelHandle {
+    pub(crate) kind: i32,
+    pub(crate) mount_id: i32,
+    len: u8,
+    bytes: [u8; KERNEL_HANDLE_BYTES_MAX],
+}
+
+impl KernelHandle {
+    pub(crate) fn new(kind: i32, from: &[u8]) -> Option<Self> {
+        let mut bytes = [0; KERNEL_HANDLE_BYTES_MAX];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        Some(Self { kind, mount_id: -1, len: u8::try_from(from.len()).ok()?, bytes })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// `struct file_handle` with room for the largest one we take.
+#[repr(C)]
+struct RawHandle {
+    bytes_count: c_uint,
+    kind: c_int,
+    bytes: [u8; KERNEL_HANDLE_BYTES_MAX],
+}
+
+fn check(ret: c_long) -> Result<c_long> {
+    if ret < 0 { Err(last_errno()) } else { Ok(ret) }
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: __errno_location gives a valid pointer to this thread's errno.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+/// The kernel's handle of `name` below `dir`, not following a symbolic link; of `dir` itself when `name` is empty.
+pub(crate) fn name_to_handle(dir: impl AsFd, name: &CStr) -> Result<KernelHandle> {
+    let mut raw =
+        RawHandle { bytes_count: KERNEL_HANDLE_BYTES_MAX as c_uint, kind: 0, bytes: [0; KERNEL_HANDLE_BYTES_MAX] };
+    let mut mount_id: c_int = 0;
+    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    // SAFETY: the name is NUL-terminated; `raw` is a file_handle with as many bytes behind its head as it says,
+    // and `mount_id` an int; both outlive the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            dir.as_fd().as_raw_fd(),
+            name.as_ptr(),
+            &raw mut raw,
+            &raw mut mount_id,
+            flags,
+        )
+    })?;
+    let len = u8::try_from(raw.bytes_count).map_err(|_| Errno::OVERFLOW)?;
+    Ok(KernelHandle { kind: raw.kind, mount_id, len, bytes: raw.bytes })
+}
+
+/// Opens the object of a kernel handle. Needs `CAP_DAC_READ_SEARCH`.
+pub(crate) fn open_by_handle(mount: impl AsFd, handle: &KernelHandle, flags: c_int) -> Result<OwnedFd> {
+    let mut raw =
+        RawHandle { bytes_count: c_uint::from(handle.len), kind: handle.kind, bytes: handle.bytes };
+    // SAFETY: `raw` is a file_handle with at least as many bytes as it says and outlives the call.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_fd().as_raw_fd(),
+            &raw mut raw,
+            flags | libc::O_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the kernel has just given us this descriptor, nobody else owns it, and it fits an int.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Sets this thread's file-system user; gives the former. The raw call: glibc's would do the same today, but only
+/// the raw one promises to leave other threads alone.
+pub(crate) fn set_fsuid(uid: u32) -> u32 {
+    // SAFETY: takes a number, changes this thread's credentials only.
+    (unsafe { libc::syscall(libc::SYS_setfsuid, uid) }) as u32
+}
+
+/// Sets this thread's file-system group; gives the former.
+pub(crate) fn set_fsgid(gid: u32) -> u32 {
+    // SAFETY: takes a number, changes this thread's credentials only.
+    (unsafe { libc::syscall(libc::SYS_setfsgid, gid) }) as u32
+}
+
+/// Sets this thread's supplementary groups; glibc's wrapper would set all threads'.
+pub(crate) fn set_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: the pointer is valid for as many 32-bit ids as the count says.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAP_VERSION_3: u32 = 0x2008_0522;
+
+/// Capabilities by their number in `linux/capability.h`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Capability {
+    DacReadSearch = 2,
+    SetGid = 6,
+    SetUid = 7,
+    SysResource = 24,
+}
+
+fn capabilities() -> Result<[CapData; 2]> {
+    let mut head = CapHeader { version: CAP_VERSION_3, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: version 3 reads one header and writes two data records, which these are.
+    check(unsafe { libc::syscall(libc::SYS_capget, &raw mut head, data.as_mut_ptr()) })?;
+    Ok(data)
+}
+
+/// Whether this thread may use a capability now.
+pub(crate) fn has_capability(cap: Capability) -> bool {
+    capabilities().is_ok_and(|data| data[0].effective & (1 << cap as u32) != 0)
+}
+
+/// Takes a capability out of this thread's effective set.
+pub(crate) fn drop_capability(cap: Capability) -> Result<()> {
+    let mut data = capabilities()?;
+    data[0].effective &= !(1 << cap as u32);
+    let mut head = CapHeader { version: CAP_VERSION_3, pid: 0 };
+    // SAFETY: version 3 reads one header and two data records, which these are.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw mut head, data.as_ptr()) }).map(drop)
+}
+
+/// Whether the thread's file-system credentials have these rights (`R_OK | W_OK | X_OK`) to an object.
+pub(crate) fn has_rights(object: impl AsFd, rights: c_int) -> Result<()> {
+    // SAFETY: the empty path is NUL-terminated.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_faccessat2,
+            object.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            rights,
+            libc::AT_EMPTY_PATH | libc::AT_EACCESS,
+        )
+    })
+    .map(drop)
+}
+
+/// Sets the mode of an object by any descriptor. `ENOSYS` before Linux 6.6.
+pub(crate) fn chmod_object(object: impl AsFd, mode: u32) -> Result<()> {
+    // SAFETY: the empty path is NUL-terminated.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_fchmodat2,
+            object.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            mode,
+            libc::AT_EMPTY_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// How far a call of [`sync_data`] goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SyncData {
+    /// Starts write-back.
+    Start,
+    /// Starts what has not been started, waits for all, and reports errors of write-back.
+    Wait,
+}
+
+/// Writes a whole file's dirty pages back; neither its inode nor the device's cache.
+pub(crate) fn sync_data(file: impl AsFd, how: SyncData) -> Result<()> {
+    let flags = match how {
+        SyncData::Start => libc::SYNC_FILE_RANGE_WRITE,
+        SyncData::Wait => {
+            libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER
+        }
+    };
+    // SAFETY: takes numbers only.
+    check(c_long::from(unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, flags) })).map(drop)
+}
+
+/// `struct file_clone_range`.
+#[repr(C)]
+struct CloneRange {
+    from: i64,
+    from_offset: u64,
+    bytes: u64,
+    to_offset: u64,
+}
+
+const FICLONERANGE: libc::Ioctl = 0x4020_940d_u32 as libc::Ioctl;
+
+/// Shares blocks of one file with another.
+pub(crate) fn clone_range(from: impl AsFd, to: impl AsFd, span: (u64, u64, u64)) -> Result<()> {
+    let (from_offset, to_offset, bytes) = span;
+    let arg = CloneRange { from: i64::from(from.as_fd().as_raw_fd()), from_offset, bytes, to_offset };
+    // SAFETY: FICLONERANGE reads a file_clone_range, which `arg` is.
+    check(c_long::from(unsafe { libc::ioctl(to.as_fd().as_raw_fd(), FICLONERANGE, &raw const arg) })).map(drop)
+}
+
+const FS_IOC_GETFSUUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;
+
+/// The UUID that the file system says it has. `ENOTTY` before Linux 6.9 and where it has none.
+pub(crate) fn fs_uuid(object: impl AsFd) -> Result<[u8; 16]> {
+    #[repr(C)]
+    struct FsUuid {
+        len: u8,
+        uuid: [u8; 16],
+    }
+    let mut arg = FsUuid { len: 0, uuid: [0; 16] };
+    // SAFETY: FS_IOC_GETFSUUID writes a struct fsuuid2, which `arg` is.
+    check(c_long::from(unsafe { libc::ioctl(object.as_fd().as_raw_fd(), FS_IOC_GETFSUUID, &raw mut arg) }))?;
+    if arg.len == 16 && arg.uuid != [0; 16] { Ok(arg.uuid) } else { Err(Errno::NOTTY) }
+}
+
+const BTRFS_IOC_START_SYNC: libc::Ioctl = 0x8008_9418_u32 as libc::Ioctl;
+const BTRFS_IOC_WAIT_SYNC: libc::Ioctl = 0x4008_9416_u32 as libc::Ioctl;
+
+/// Starts a commit of a btrfs file system and waits until it is on the disk.
+pub(crate) fn btrfs_commit(object: impl AsFd) -> Result<()> {
+    let fd = object.as_fd().as_raw_fd();
+    let mut transaction: u64 = 0;
+    // SAFETY: START_SYNC writes one u64, WAIT_SYNC reads one.
+    unsafe {
+        check(c_long::from(libc::ioctl(fd, BTRFS_IOC_START_SYNC, &raw mut transaction)))?;
+        check(c_long::from(libc::ioctl(fd, BTRFS_IOC_WAIT_SYNC, &raw const transaction))).map(drop)
+    }
+}
+
+fn flock(kind: c_int, first: i64, len: i64) -> libc::flock64 {
+    // SAFETY: flock64 is plain numbers; zero is a value of each.
+    let mut lock: libc::flock64 = unsafe { MaybeUninit::zeroed().assume_init() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = first;
+    lock.l_len = len;
+    lock
+}
+
+/// Takes (`F_RDLCK`, `F_WRLCK`) or drops (`F_UNLCK`) an open-file-description lock without waiting. A length of 0
+/// reaches to the end.
+pub(crate) fn ofd_lock(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Result<()> {
+    let lock = flock(kind, first, len);
+    // SAFETY: F_OFD_SETLK reads a flock64.
+    check(c_long::from(unsafe {
+        libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock)
+    }))
+    .map(drop)
+}
+
+/// The first lock in the way of one: kind, first byte, length (0: to the end).
+pub(crate) fn ofd_test(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Result<Option<(c_int, i64, i64)>> {
+    let mut lock = flock(kind, first, len);
+    // SAFETY: F_OFD_GETLK reads and writes a flock64.
+    check(c_long::from(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) }))?;
+    let found = c_int::from(lock.l_type);
+    Ok((found != libc::F_UNLCK).then_some((found, lock.l_start, lock.l_len)))
+}

@@ -1,0 +1,273 @@
+//! The rows: a log that takes them one by one, a database that takes them in batches.
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher as _;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use holdfast_base::limits::HANDLE_ROWS_PENDING_MAX;
+use holdfast_vfs::{FsError, FsResult};
+use parking_lot::Mutex;
+use redb::{Database, ReadableDatabase as _, TableDefinition};
+use rustc_hash::FxHashMap;
+use siphasher::sip::SipHasher13;
+
+use crate::errors::OpenError;
+
+const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("rows-1");
+const HEAD: usize = 2 + 4;
+
+/// Which row: file system and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) fs: u64,
+    pub(super) ino: u64,
+}
+
+/// Where an object was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) generation: u64,
+    pub(super) birth: u64,
+    pub(super) parent: u64,
+    pub(super) name: Vec<u8>,
+}
+
+impl Key {
+    fn encode(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.fs.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.ino.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (fs, rest) = bytes.split_first_chunk::<8>()?;
+        let (ino, _) = rest.split_first_chunk::<8>()?;
+        Some(Self { fs: u64::from_be_bytes(*fs), ino: u64::from_be_bytes(*ino) })
+    }
+}
+
+impl Row {
+    pub(super) fn is_at(&self, parent: u64, name: &[u8]) -> bool {
+        self.parent == parent && self.name == name
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24 + self.name.len());
+        for number in [self.generation, self.birth, self.parent] {
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        bytes.extend_from_slice(&self.name);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (generation, rest) = bytes.split_first_chunk::<8>()?;
+        let (birth, rest) = rest.split_first_chunk::<8>()?;
+        let (parent, name) = rest.split_first_chunk::<8>()?;
+        let [generation, birth, parent] = [generation, birth, parent].map(|n| u64::from_be_bytes(*n));
+        Some(Self { generation, birth, parent, name: name.to_vec() })
+    }
+}
+
+/// What the log holds and the database does not yet; `None` for a row that was removed.
+struct Pending {
+    rows: FxHashMap<Key, Option<Row>>,
+    log: File,
+    is_forced: bool,
+}
+
+/// All rows.
+pub(super) struct Rows {
+    database: Database,
+    pending: Mutex<Pending>,
+}
+
+fn log_path(dir: &Path) -> PathBuf {
+    dir.join("handles.log")
+}
+
+fn database_path(dir: &Path) -> PathBuf {
+    dir.join("handles.redb")
+}
+
+impl Rows {
+    pub(super) fn exist(dir: &Path) -> bool {
+        database_path(dir).exists() || log_path(dir).exists()
+    }
+
+    pub(super) fn open(dir: &Path) -> Result<Self, OpenError> {
+        let path = database_path(dir);
+        let damaged = |e: &dyn std::fmt::Display| OpenError::Damaged { path: path.clone(), reason: e.to_string() };
+        let database = Database::create(&path).map_err(|e| damaged(&e))?;
+        let log_path = log_path(dir);
+        let mut log = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&log_path)
+            .map_err(|e| OpenError::state(&log_path, e))?;
+        let mut bytes = Vec::new();
+        log.read_to_end(&mut bytes).map_err(|e| OpenError::state(&log_path, e))?;
+        let mut pending = Pending { rows: replay(&bytes), log, is_forced: false };
+        pending.settle(&database).map_err(|e| damaged(&e))?;
+        Ok(Self { database, pending: Mutex::new(pending) })
+    }
+
+    pub(super) fn find(&self, key: Key) -> FsResult<Option<Row>> {
+        if let Some(row) = self.pending.lock().rows.get(&key) {
+            return Ok(row.clone());
+        }
+        self.find_settled(key).map_err(|error| {
+            tracing::error!(%error, "the handle table cannot be read");
+            FsError::Io
+        })
+    }
+
+    fn find_settled(&self, key: Key) -> Result<Option<Row>, redb::Error> {
+        let read = self.database.begin_read()?;
+        let table = match read.open_table(ROWS) {
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            other => other?,
+        };
+        Ok(table.get(&key.encode()[..])?.and_then(|row| Row::decode(row.value())))
+    }
+
+    pub(super) fn put(&self, key: Key, row: Option<Row>) -> FsResult<()> {
+        let mut pending = self.pending.lock();
+        let record = encode_record(key, row.as_ref());
+        pending.log.write_all(&record).map_err(|e| FsError::from_errno(e.raw_os_error().unwrap_or(0)))?;
+        pending.is_forced = false;
+        pending.rows.insert(key, row);
+        if pending.rows.len() >= HANDLE_ROWS_PENDING_MAX {
+            pending.settle(&self.database).map_err(|error| {
+                tracing::error!(%error, "the handle table cannot be written");
+                FsError::Io
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn force(&self) -> FsResult<()> {
+        let mut pending = self.pending.lock();
+        if !pending.is_forced {
+            pending.log.sync_data().map_err(|e| FsError::from_errno(e.raw_os_error().unwrap_or(0)))?;
+            pending.is_forced = true;
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Moves everything to the database, durably, and empties the log.
+    fn settle(&mut self, database: &Database) -> Result<(), redb::Error> {
+        if !self.rows.is_empty() {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(ROWS)?;
+                for (key, row) in &self.rows {
+                    match row {
+                        Some(row) => table.insert(&key.encode()[..], &row.encode()[..])?,
+                        None => table.remove(&key.encode()[..])?,
+                    };
+                }
+            }
+            write.commit()?;
+        }
+        self.log.set_len(0).map_err(redb::StorageError::Io)?;
+        self.rows.clear();
+        self.is_forced = true;
+        Ok(())
+    }
+}
+
+/// Length and checksum of the body, then the body: key, whether the row is there, the row.
+fn encode_record(key: Key, row: Option<&Row>) -> Vec<u8> {
+    let mut body = key.encode().to_vec();
+    body.push(u8::from(row.is_some()));
+    if let Some(row) = row {
+        body.extend_from_slice(&row.encode());
+    }
+    let mut record = Vec::with_capacity(HEAD + body.len());
+    // A name has at most 255 bytes, so a body fits.
+    record.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    record.extend_from_slice(&checksum(&body));
+    record.extend_from_slice(&body);
+    record
+}
+
+fn checksum(body: &[u8]) -> [u8; 4] {
+    let mut hasher = SipHasher13::new();
+    hasher.write(body);
+    let [a, b, c, d, ..] = hasher.finish().to_be_bytes();
+    [a, b, c, d]
+}
+
+/// The rows of a log, up to a record that a crash cut short.
+fn replay(mut log: &[u8]) -> FxHashMap<Key, Option<Row>> {
+    let mut rows = FxHashMap::default();
+    while let Some((key, row, rest)) = decode_record(log) {
+        rows.insert(key, row);
+        log = rest;
+    }
+    rows
+}
+
+fn decode_record(log: &[u8]) -> Option<(Key, Option<Row>, &[u8])> {
+    let (len, rest) = log.split_first_chunk::<2>()?;
+    let (sum, rest) = rest.split_first_chunk::<4>()?;
+    let (body, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+    if checksum(body) != *sum {
+        return None;
+    }
+    let key = Key::decode(body)?;
+    let row = match body.get(16)? {
+        0 => None,
+        _ => Some(Row::decode(&body[17..])?),
+    };
+    Some((key, row, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(n: u64) -> Row {
+        Row { generation: n, birth: n + 1, parent: n + 2, name: format!("name-{n}").into_bytes() }
+    }
+
+    #[test]
+    fn rows_outlive_a_kill_and_a_torn_record_costs_only_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = |ino| Key { fs: 1, ino };
+        {
+            let rows = Rows::open(dir.path()).unwrap();
+            for n in 0..10 {
+                rows.put(key(n), Some(row(n))).unwrap();
+            }
+            rows.put(key(3), None).unwrap();
+            // No orderly close: the process might have been killed here.
+        }
+        let log = log_path(dir.path());
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes.extend_from_slice(&encode_record(key(99), Some(&row(99)))[..20]);
+        std::fs::write(&log, bytes).unwrap();
+        let rows = Rows::open(dir.path()).unwrap();
+        assert_eq!(rows.find(key(7)).unwrap(), Some(row(7)));
+        assert_eq!(rows.find(key(3)).unwrap(), None);
+        assert_eq!(rows.find(key(99)).unwrap(), None);
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), 0, "the log was taken into the database");
+    }
+
+    #[test]
+    fn rows_in_memory_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = Rows::open(dir.path()).unwrap();
+        for ino in 0..HANDLE_ROWS_PENDING_MAX as u64 + 5 {
+            rows.put(Key { fs: 1, ino }, Some(row(ino))).unwrap();
+        }
+        assert!(rows.pending.lock().rows.len() <= 5);
+        assert_eq!(rows.find(Key { fs: 1, ino: 0 }).unwrap(), Some(row(0)));
+    }
+}

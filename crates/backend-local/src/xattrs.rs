@@ -1,0 +1,123 @@
+//! Extended attributes, by the path of a descriptor: an `O_PATH` descriptor itself is refused.
+
+use holdfast_base::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use holdfast_vfs::{Change, Cx, FileKind, FsError, FsResult, Handle, XattrMode};
+use rustix::fs::XattrFlags;
+
+use crate::errors::fs_error;
+use crate::local::LocalBackend;
+use crate::object::Object;
+use crate::procfd::ProcFd;
+
+/// Default ACLs are kept under this name.
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+impl LocalBackend {
+    /// Whether new objects below the directory get their mode from it rather than from the umask.
+    pub(crate) fn has_default_acl(&self, dir: &Object) -> FsResult<bool> {
+        let path = ProcFd::name_of(dir.fd());
+        match rustix::fs::getxattr(&path[..], DEFAULT_ACL, &mut [0_u8; 0][..]) {
+            Ok(bytes) => Ok(bytes > 0),
+            Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(false),
+            Err(e) => Err(fs_error(e)),
+        }
+    }
+
+    pub(crate) fn do_getxattr(&self, cx: &Cx<'_>, handle: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
+        check_name(cx, name, FsError::NoXattr)?;
+        let object = self.resolve(cx.wait, handle)?;
+        check_kind(&object, name, FsError::NoXattr)?;
+        let path = ProcFd::name_of(object.fd());
+        let _acting = self.identity.act_as(cx.caller)?;
+        // Most are small; the limit is what the kernel holds to.
+        for bytes in [256, XATTR_VALUE_BYTES_MAX] {
+            let mut value = vec![0; bytes];
+            match rustix::fs::getxattr(&path[..], name, &mut value[..]) {
+                Err(rustix::io::Errno::RANGE) => {}
+                other => {
+                    value.truncate(other.map_err(fs_error)?);
+                    return Ok(value);
+                }
+            }
+        }
+        Err(FsError::XattrTooBig)
+    }
+
+    pub(crate) fn do_setxattr(
+        &self,
+        cx: &Cx<'_>,
+        handle: &Handle,
+        (name, value): (&[u8], &[u8]),
+        mode: XattrMode,
+    ) -> FsResult<Change> {
+        check_name(cx, name, FsError::Perm)?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(FsError::XattrTooBig);
+        }
+        let object = self.resolve(cx.wait, handle)?;
+        self.may_wait(cx, &object)?;
+        check_kind(&object, name, FsError::Perm)?;
+        let flags = match mode {
+            XattrMode::Either => XattrFlags::empty(),
+            XattrMode::Create => XattrFlags::CREATE,
+            XattrMode::Replace => XattrFlags::REPLACE,
+        };
+        let path = ProcFd::name_of(object.fd());
+        let before = self.before(&object)?;
+        {
+            let _acting = self.identity.act_as(cx.caller)?;
+            rustix::fs::setxattr(&path[..], name, value, flags).map_err(fs_error)?;
+        }
+        self.after(before)
+    }
+
+    pub(crate) fn do_listxattr(&self, cx: &Cx<'_>, handle: &Handle) -> FsResult<Vec<Vec<u8>>> {
+        let object = self.resolve(cx.wait, handle)?;
+        if object.kind == FileKind::Symlink {
+            return Ok(Vec::new());
+        }
+        let path = ProcFd::name_of(object.fd());
+        let _acting = self.identity.act_as(cx.caller)?;
+        let mut names = vec![0_u8; XATTR_LIST_BYTES_MAX];
+        let bytes = rustix::fs::listxattr(&path[..], &mut names[..]).map_err(fs_error)?;
+        Ok(names[..bytes]
+            .split(|b| *b == 0)
+            .filter(|n| !n.is_empty() && check_name(cx, n, FsError::NoXattr).is_ok())
+            .map(<[u8]>::to_vec)
+            .collect())
+    }
+
+    pub(crate) fn do_removexattr(&self, cx: &Cx<'_>, handle: &Handle, name: &[u8]) -> FsResult<Change> {
+        check_name(cx, name, FsError::NoXattr)?;
+        let object = self.resolve(cx.wait, handle)?;
+        self.may_wait(cx, &object)?;
+        check_kind(&object, name, FsError::NoXattr)?;
+        let path = ProcFd::name_of(object.fd());
+        let before = self.before(&object)?;
+        {
+            let _acting = self.identity.act_as(cx.caller)?;
+            rustix::fs::removexattr(&path[..], name).map_err(fs_error)?;
+        }
+        self.after(before)
+    }
+}
+
+/// Names that the kernel would let our process see for what it is, whoever it acts for.
+fn check_name(cx: &Cx<'_>, name: &[u8], refusal: FsError) -> FsResult<()> {
+    if name.is_empty() || name.contains(&0) {
+        return Err(FsError::Invalid);
+    }
+    if name.len() > XATTR_NAME_BYTES_MAX {
+        return Err(FsError::NameTooLong);
+    }
+    if cx.caller.uid != 0 && (name.starts_with(b"trusted.")) {
+        return Err(refusal);
+    }
+    Ok(())
+}
+
+/// A path to a symbolic link's descriptor would be followed to the link itself, which takes no user attributes.
+fn check_kind(object: &Object, name: &[u8], refusal: FsError) -> FsResult<()> {
+    let takes = matches!(object.kind, FileKind::Regular | FileKind::Directory) || !name.starts_with(b"user.");
+    if takes { Ok(()) } else { Err(refusal) }
+}

@@ -1,0 +1,100 @@
+//! Real file systems for tests: images on loop devices, mounted below a temporary directory.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A mounted file system, unmounted when dropped.
+pub struct Disk {
+    pub dir: TempDir,
+    pub mount: PathBuf,
+}
+
+/// Runs a program; what it needs and lacks is told by name.
+pub fn run(program: &str, args: &[&str]) {
+    let done = Command::new(program).args(args).output();
+    let done = done.unwrap_or_else(|e| panic!("this test needs the program {program}: {e}"));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{program} {}: {said}", args.join(" "));
+}
+
+pub fn must_be_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test mounts file systems and acts as other users: run it as root"
+    );
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary directories have plain names")
+}
+
+impl Disk {
+    fn at(dir: TempDir) -> Self {
+        let mount = dir.path().join("mount");
+        std::fs::create_dir(&mount).unwrap();
+        Self { dir, mount }
+    }
+
+    pub fn image(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    /// A fresh file system of a kind, by `mkfs` and a loop device.
+    pub fn make(kind: &str, mkfs_args: &[&str]) -> Self {
+        must_be_root();
+        let disk = Self::at(tempfile::tempdir().unwrap());
+        let image = disk.image();
+        std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+        let quiet: &[&str] = if kind == "ext4" { &["-F"] } else { &[] };
+        let args = [quiet, &["-q"], mkfs_args, &[text(&image)]].concat();
+        run(&format!("mkfs.{kind}"), &args);
+        run("mount", &["-o", "loop", text(&image), text(&disk.mount)]);
+        disk
+    }
+
+    /// A copy of another's image as it is at this moment, mounted: what a power cut would have left.
+    pub fn cut(of: &Self, options: &str) -> Self {
+        let disk = Self::at(tempfile::tempdir().unwrap());
+        run("cp", &["--sparse=always", text(&of.image()), text(&disk.image())]);
+        let options = format!("loop{options}");
+        run("mount", &["-o", &options, text(&disk.image()), text(&disk.mount)]);
+        disk
+    }
+
+    pub fn tmpfs() -> Self {
+        must_be_root();
+        let disk = Self::at(tempfile::tempdir().unwrap());
+        run("mount", &["-t", "tmpfs", "tmpfs", text(&disk.mount)]);
+        disk
+    }
+
+    /// An overlay whose layers lie on `below`; `lower` is filled by the caller.
+    pub fn overlay(below: &Self, fill: impl FnOnce(&Path)) -> Self {
+        let disk = Self::at(tempfile::tempdir_in(&below.mount).unwrap());
+        let layers = ["lower", "upper", "work"].map(|n| disk.dir.path().join(n));
+        layers.iter().for_each(|l| std::fs::create_dir(l).unwrap());
+        fill(&layers[0]);
+        let [lower, upper, work] = layers.each_ref().map(|l| text(l));
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        run("mount", &["-t", "overlay", "overlay", "-o", &options, text(&disk.mount)]);
+        disk
+    }
+
+    /// A new empty directory on it.
+    pub fn fresh(&self) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::Builder::new().prefix("export").tempdir_in(&self.mount).unwrap().keep();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        dir
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: a failed case may still hold descriptors.
+        let _ = Command::new("umount").args(["-l", text(&self.mount)]).status();
+    }
+}

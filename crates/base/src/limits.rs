@@ -1,0 +1,359 @@
+//! Every bound in one place, each with the reason for its value. A queue, cache, list or table without a line
+//! here is a defect.
+
+/// Bytes of an NFS file handle on the wire: NFSv3's maximum (RFC 1813 section 2.4), kept for NFSv4 as well so
+/// that one format serves both.
+pub const WIRE_HANDLE_BYTES_MAX: usize = 64;
+
+/// Bytes of a backend's handle: what remains of a wire handle after version, export and signature.
+pub const BACKEND_HANDLE_BYTES_MAX: usize = 52;
+
+/// Bytes of one file name: what every Linux file system allows (`NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a path in MOUNT, or of a symbolic link's text (`PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
+
+/// Bytes of data in one READ or WRITE: what Linux clients ask for at most (`NFS_MAX_FILE_IO_SIZE`).
+pub const IO_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of one RPC record, with room for a full WRITE and its compound around it.
+pub const RECORD_BYTES_MAX: usize = IO_BYTES_MAX + (64 << 10);
+
+/// Fragments of one record: senders use one; many small ones would make assembly quadratic.
+pub const RECORD_FRAGMENTS_MAX: usize = 256;
+
+/// Bytes of an RPC credential or verifier (RFC 5531 section 8.2).
+pub const AUTH_BYTES_MAX: usize = 400;
+
+/// Groups in an AUTH_SYS credential (RFC 5531 section 14, appendix A).
+pub const AUTH_SYS_GROUPS_MAX: usize = 16;
+
+/// Groups of one caller after lookup on the server (`NGROUPS_MAX` is 65536; a list this long costs 100 us to
+/// install and serves nobody).
+pub const CALLER_GROUPS_MAX: usize = 1024;
+
+/// Operations in one COMPOUND. Linux sends fewer than 16; pynfs and libnfs fewer than 100.
+pub const COMPOUND_OPS_MAX: usize = 128;
+
+/// Bytes of a COMPOUND's tag.
+pub const COMPOUND_TAG_BYTES_MAX: usize = 1024;
+
+/// Slots in one session: what Linux asks for (`NFS4_MAX_SLOT_TABLE` is 1024, it requests 64).
+pub const SESSION_SLOTS_MAX: u32 = 128;
+
+/// Bytes of one cached reply in a slot; larger replies are not cached (`NFS4ERR_REP_TOO_BIG_TO_CACHE`).
+pub const SLOT_REPLY_BYTES_MAX: usize = 4096;
+
+/// Bytes of an open or lock owner (RFC 8881 section 3.3.7: `NFS4_OPAQUE_LIMIT`).
+pub const OWNER_BYTES_MAX: usize = 1024;
+
+/// Bytes of an extended attribute's value (Linux's `XATTR_SIZE_MAX`).
+pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
+
+/// Bytes of an extended attribute's name (Linux's `XATTR_NAME_MAX`).
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of all extended attribute names of a file (Linux's `XATTR_LIST_MAX`).
+pub const XATTR_LIST_BYTES_MAX: usize = 65536;
+
+/// Bytes of an NFSv4 file handle that is decoded at all (RFC 8881 section 3.1: `NFS4_FHSIZE`). Ours are
+/// shorter; a longer one is answered with NFS4ERR_BADHANDLE rather than NFS4ERR_BADXDR.
+pub const WIRE_HANDLE4_BYTES_MAX: usize = 128;
+
+/// Bytes of a name or link text that is decoded at all: well above `PATH_BYTES_MAX`, so that a name too long
+/// for the file system is answered with NAMETOOLONG and not taken for a broken message.
+pub const WIRE_NAME_BYTES_MAX: usize = 8192;
+
+/// Names in one `pathname4` (a referral's path); a path of `PATH_BYTES_MAX` made of short names.
+pub const PATH_NAMES_MAX: usize = 1024;
+
+/// Bytes of the values of one `fattr4`: an ACL of `ACES_MAX` entries and everything else fits.
+pub const ATTR_BYTES_MAX: usize = 128 << 10;
+
+/// Words of a `bitmap4` that are read; four are known today, and what is longer is an attack.
+pub const BITMAP_WORDS_MAX: usize = 16;
+
+/// Entries of one ACL: an extended attribute of 64 KiB holds no more on Linux file systems.
+pub const ACES_MAX: usize = 1024;
+
+/// Bytes of the `who` of an ACL entry, of an owner or group name.
+pub const PRINCIPAL_BYTES_MAX: usize = 1024;
+
+/// Bytes of a network id, a universal address, or a server name.
+pub const ADDRESS_BYTES_MAX: usize = 256;
+
+/// Servers or locations in one list (fs_locations, COPY's sources).
+pub const LOCATIONS_MAX: usize = 64;
+
+/// Security flavors in one list (SECINFO, MOUNT, CREATE_SESSION's callback parameters).
+pub const FLAVORS_MAX: usize = 32;
+
+/// Bytes of a security mechanism's object identifier.
+pub const OID_BYTES_MAX: usize = 64;
+
+/// Algorithms offered, or handles given out, for SP4_SSV.
+pub const SSV_ITEMS_MAX: usize = 64;
+
+/// Bytes of a GSS context handle, a secret state verifier, or a digest.
+pub const GSS_TOKEN_BYTES_MAX: usize = 4096;
+
+/// Bytes of the layout-type-specific part of a layout, device address, layout update or return.
+pub const LAYOUT_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Layouts or devices in one list.
+pub const LAYOUTS_MAX: usize = 256;
+
+/// State ids in one TEST_STATEID: Linux asks for one, a migrating client for all it holds.
+pub const TEST_STATEIDS_MAX: usize = 4096;
+
+/// Errors in one LAYOUTERROR or layout return.
+pub const DEVICE_ERRORS_MAX: usize = 64;
+
+/// Sessions, and calls of each, in the referring call lists of CB_SEQUENCE.
+pub const REFERRING_CALLS_MAX: usize = 128;
+
+/// Changes in one CB_NOTIFY or CB_NOTIFY_DEVICEID.
+pub const NOTIFY_CHANGES_MAX: usize = 1024;
+
+/// Segments in one READ_PLUS reply.
+pub const READ_PLUS_SEGMENTS_MAX: usize = 1024;
+
+/// Entries a client decodes from one READDIR or LISTXATTRS reply: 1 MiB of the smallest.
+pub const DIRECTORY_ENTRIES_MAX: usize = 65536;
+
+/// Exports, or mounts, in one list of the MOUNT protocol.
+pub const MOUNT_LIST_MAX: usize = 65536;
+
+/// Client incarnations the state engine remembers. Each costs about 1 KiB before it opens anything; the largest
+/// NFS servers in use serve some ten thousand.
+pub const CLIENTS_MAX: usize = 32_768;
+
+/// Unconfirmed client records among them: a flood of EXCHANGE_ID or SETCLIENTID by one stranger must not use up
+/// the room of clients that confirm.
+pub const CLIENTS_UNCONFIRMED_MAX: usize = 4096;
+
+/// Bytes of a client's owner string (`NFS4_OPAQUE_LIMIT`).
+pub const CLIENT_OWNER_BYTES_MAX: usize = 1024;
+
+/// Bytes of the callback address a 4.0 client sends, held opaque: a netid and a universal address are below 100.
+pub const CALLBACK_BYTES_MAX: usize = 1024;
+
+/// Sessions of one client. Linux makes one; trunking and tests make a few.
+pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
+
+/// Connections remembered for one session. Linux's `nconnect` goes to 16, with `max_connect` 16 more.
+pub const SESSION_CONNECTIONS_MAX: usize = 64;
+
+/// Smallest request a session may be limited to: an RPC header with AUTH_SYS and SEQUENCE must fit.
+pub const SESSION_REQUEST_BYTES_MIN: u32 = 256;
+
+/// Smallest reply a session may be limited to: an RPC reply header and SEQUENCE's result must fit.
+pub const SESSION_REPLY_BYTES_MIN: u32 = 128;
+
+/// Slots of a session's back channel that we use at once; recalls to one client beyond that wait.
+pub const BACK_CHANNEL_SLOTS_MAX: u32 = 16;
+
+/// Bytes of one record on the back channel: callbacks carry a handle, a stateid and few attributes.
+pub const BACK_CHANNEL_BYTES_MAX: u32 = 4096;
+
+/// Open-owners and lock-owners of one client together. Linux has an open-owner a user and a lock-owner a process.
+pub const OWNERS_PER_CLIENT_MAX: usize = 65_536;
+
+/// Stateids (opens, locks) of one client: what its own descriptor limits allow on a large machine.
+pub const STATEIDS_PER_CLIENT_MAX: usize = 262_144;
+
+/// Stateids of all clients: about 200 bytes each, so 200 MiB at the very worst.
+pub const STATEIDS_MAX: usize = 1 << 20;
+
+/// Byte ranges one lock-owner holds on one file after merging; insertion moves those behind it, 24 bytes each.
+pub const LOCK_RANGES_PER_OWNER_FILE_MAX: usize = 16_384;
+
+/// Lock holders (lock-owners of any protocol) on one file: each conflict check asks every one of them.
+pub const LOCK_HOLDERS_PER_FILE_MAX: usize = 16_384;
+
+/// Blocked lock requests remembered on one file; later ones are told to poll.
+pub const LOCK_WAITERS_PER_FILE_MAX: usize = 1024;
+
+/// How long a freed range is kept for the waiter that was notified of it, in milliseconds: a round trip to a slow
+/// client, and short enough that a dead one hardly delays the next.
+pub const LOCK_HANDOFF_MS: u64 = 1000;
+
+/// Bytes of the last reply kept for a 4.0 owner's replay: LOCK's denial with the longest owner fits.
+pub const OWNER_REPLY_BYTES_MAX: usize = 2048;
+
+/// Bytes of the machine name in an AUTH_SYS credential (RFC 5531 appendix A).
+pub const AUTH_SYS_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes that the in-memory backend holds unless told otherwise: enough for every test, small beside a machine.
+pub const MEM_BYTES_MAX: u64 = 1 << 30;
+
+/// Objects that the in-memory backend holds unless told otherwise.
+pub const MEM_OBJECTS_MAX: u64 = 1 << 20;
+
+/// Hard links of one object of the in-memory backend: ext4's bound, so that clients meet nothing new.
+pub const MEM_LINKS_MAX: u32 = 65_000;
+
+/// Bytes of the largest file of the in-memory backend (Linux's `loff_t`); its blocks are bounded apart.
+pub const MEM_FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Bytes that the in-memory backend copies in one call: it holds its one lock meanwhile.
+pub const MEM_COPY_BYTES_MAX: u64 = 16 << 20;
+
+/// Byte-range locks that the in-memory backend keeps, its own and those from outside.
+pub const MEM_LOCKS_MAX: usize = 65_536;
+
+/// Commits that the in-memory backend remembers for tests; older ones are forgotten.
+pub const MEM_COMMIT_LOG_MAX: usize = 65_536;
+
+/// Connections of all clients: about 2 KiB each when idle, and as many descriptors.
+pub const CONNECTIONS_MAX: usize = 16_384;
+
+/// Connections of one client address: Linux opens at most 16 a mount (`nconnect`), but one address may hide a
+/// whole site of clients.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 1024;
+
+/// Seconds without a call after which a connection may be closed in favour of a new one when all are taken.
+pub const CONNECTION_IDLE_SECONDS: u32 = 60;
+
+/// Calls of one connection on their way through the offload pool; then its reading stops. Twice the slots of a
+/// session.
+pub const CALLS_IN_FLIGHT_MAX: usize = 256;
+
+/// Bytes of records of those calls: eight full WRITEs.
+pub const CALL_BYTES_IN_FLIGHT_MAX: usize = 8 << 20;
+
+/// Calls of one connection that wait for a peer (a lock, a recall). Programs answer "try later" beyond it; should
+/// they not, reading stops at twice as many.
+pub const PARKED_CALLS_MAX: usize = 1024;
+
+/// Bytes of records of those calls, as most of them are kept: far more than locks and opens take.
+pub const PARKED_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of replies of one connection that its peer has not taken yet; then its calls wait. Four full READs.
+pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Parts of replies in that queue, files (which hold no bytes, but a descriptor) among them.
+pub const OUTPUT_CHUNKS_MAX: usize = 512;
+
+/// Bytes of replies gathered in one wake-up before they are sent early: keeps the peer busy meanwhile.
+pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;
+
+/// Bytes taken from a connection in one wake-up: hundreds of small calls, without holding up its neighbours.
+pub const INPUT_BYTES: usize = 64 << 10;
+
+/// Calls of ours to one client that it has not answered yet. Twice the slots of a back channel.
+pub const CALLS_BACK_MAX: usize = 64;
+
+/// Bytes of a reply to a call of ours (callbacks, rpcbind): bounds what a hostile one makes us hold.
+pub const CALL_BACK_REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// Seconds for a record to become whole after its first byte: a full WRITE at 20 KiB/s.
+pub const RECORD_SECONDS_MAX: u32 = 60;
+
+/// The same once all connections together hold [`TRANSPORT_BYTES_MAX`].
+pub const RECORD_SECONDS_UNDER_PRESSURE: u32 = 5;
+
+/// Seconds that a peer may take nothing of replies waiting for it before it is dropped.
+pub const OUTPUT_STALL_SECONDS: u32 = 120;
+
+/// Bytes that all connections together hold in calls and replies; beyond it, those that hold any are not read.
+pub const TRANSPORT_BYTES_MAX: usize = 512 << 20;
+
+/// Calls waiting for a thread of the offload pool; beyond it connections are not read until it moves.
+pub const POOL_QUEUE_MAX: usize = 4096;
+
+/// Threads of the offload pool at least: so many disk requests keep a fast disk busy.
+pub const POOL_THREADS_MIN: usize = 16;
+
+/// Entries of the duplicate-request cache: 60 seconds of 1,000 mutations a second.
+pub const REPLY_CACHE_ENTRIES_MAX: usize = 65_536;
+
+/// Bytes of its replies. One of NFSv3 takes about 250.
+pub const REPLY_CACHE_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of one cached reply; a longer one is not of an operation that needs the cache.
+pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 4096;
+
+/// Seconds after which an entry is of no more use: Linux retries over TCP after 60, and after each reconnect.
+pub const REPLY_CACHE_SECONDS: u64 = 300;
+
+/// Duplicates that wait for the answer to one running call; further ones are not answered.
+pub const REPLY_CACHE_WAITERS_MAX: usize = 16;
+
+/// Bytes of a key in the store: the longest client owner, doubled for what a key says besides.
+pub const STORE_KEY_BYTES_MAX: usize = 2 * OWNER_BYTES_MAX;
+
+/// Bytes of a value in the store. Records are small; etcd refuses requests above 1.5 MiB.
+pub const STORE_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Changes in one batch of the store: the end of grace marks this many clients at a time. RADOS bounds one
+/// operation to some thousand omap keys.
+pub const STORE_BATCH_CHANGES_MAX: usize = 1024;
+
+/// Watches on one store: a few parts of a server watch a few prefixes.
+pub const STORE_WATCHES_MAX: usize = 64;
+
+/// Changed keys a watch holds before it says "look at everything again": more than a watcher that is running
+/// ever leaves, little enough to be forgotten.
+pub const STORE_WATCH_KEYS_MAX: usize = 256;
+
+/// Bytes of a journal entry's key: a session id with a slot, or a duplicate-request key.
+pub const JOURNAL_KEY_BYTES_MAX: usize = 128;
+
+/// Bytes of an intent or of a reply in the journal: a whole batch of names, far above a slot's cached reply.
+pub const JOURNAL_PART_BYTES_MAX: usize = 32 << 10;
+
+/// Bytes of the journal's file unless configured otherwise: the last replies of some forty thousand slots, and
+/// several seconds of duplicate requests at full rate.
+pub const JOURNAL_BYTES_DEFAULT: u64 = 32 << 20;
+
+/// Live entries in a journal: what its default size holds at 256 bytes each, and what bounds its index in
+/// memory (about 120 bytes an entry).
+pub const JOURNAL_ENTRIES_MAX: usize = 128 << 10;
+
+/// File systems below one export: each keeps a descriptor and a nameless file open for good.
+pub const FILE_SYSTEMS_MAX: usize = 1024;
+
+/// Descriptors that the local backend keeps of idle objects unless told otherwise. Each pins an inode in the
+/// kernel (1 KiB) and 200 bytes here: 16 MiB and 3 MiB. Cut to a quarter of `RLIMIT_NOFILE`.
+pub const BACKEND_DESCRIPTORS_DEFAULT: usize = 16_384;
+
+/// Parts of the descriptor cache, each with a lock of its own: enough that 4 x 64 threads seldom meet.
+pub const BACKEND_CACHE_SHARDS: usize = 64;
+
+/// Open directories kept between two calls of one listing: as many as clients list at once on a busy server.
+pub const BACKEND_LISTINGS_MAX: usize = 128;
+
+/// Bytes asked of `getdents64` at once: 1 ms of work for a directory with attributes.
+pub const BACKEND_LISTING_BUFFER_BYTES: usize = 32 << 10;
+
+/// Files with unstable writes whose descriptors are kept open until they are committed. Beyond it the oldest is
+/// written back at once.
+pub const BACKEND_DIRTY_FILES_MAX: usize = 8_192;
+
+/// Objects on file systems with coarse times of which the number of changes within one tick is kept; beyond it
+/// the oldest half is forgotten in a way that cannot repeat a value. 64 bytes each.
+pub const BACKEND_CHANGE_COUNTS_MAX: usize = 65_536;
+
+/// Rows of the handle table that wait in memory for their transaction: each has been written to the log already.
+pub const HANDLE_ROWS_PENDING_MAX: usize = 4_096;
+
+/// Directories above an object that the handle table follows: `PATH_MAX` holds no more.
+pub const HANDLE_DEPTH_MAX: usize = 2_048;
+
+/// Bytes of an NLM cookie, handle or owner (`MAXNETOBJ_SZ`).
+pub const NLM_OBJECT_BYTES_MAX: usize = 1024;
+
+/// Bytes of a host's name in NLM and NSM (`LM_MAXSTRLEN`, `SM_MAXSTRLEN`).
+pub const NLM_NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes of a READ from which on it is answered from the file itself (`sendfile`) rather than through memory:
+/// measured crossover is 16 to 32 KiB.
+pub const FILE_REPLY_BYTES_MIN: usize = 32 << 10;
+
+/// Mounts that MOUNT's DUMP remembers: a courtesy to `showmount`, nothing depends on it; the oldest go.
+pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
+
+/// Results of a compound's earlier operations kept with an intent: a slot's cached reply.
+pub const INTENT_PREFIX_BYTES_MAX: usize = SLOT_REPLY_BYTES_MAX;

@@ -1,0 +1,184 @@
+//! Group commit: replies wait here until what they promise is on disk, and all that wait together share one
+//! force. One thread a file system, started at need and gone when idle; nobody else ever waits for a disk here.
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use holdfast_vfs::{Backend, FsError, FsResult, Touched};
+use parking_lot::{Condvar, Mutex};
+
+/// What happens once the changes are durable, or could not be made so. Runs on the committer's thread: it sends
+/// a reply and does nothing that waits.
+pub type Committed = Box<dyn FnOnce(FsResult<()>) + Send>;
+
+/// Something else to be forced with every group, before the replies leave: the journal of replies.
+pub trait Force: Send + Sync {
+    /// Makes durable all that was written before the call.
+    ///
+    /// # Errors
+    /// The medium's.
+    fn force(&self) -> io::Result<()>;
+}
+
+/// How long a file system's thread waits for work before it ends. Long enough that steady work never pays for
+/// starting one, short enough that a thousand exports used once do not keep a thousand threads.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Gathers and forces changes.
+pub struct Committer {
+    domains: Mutex<HashMap<DomainKey, Arc<Domain>>>,
+    with: Option<Arc<dyn Force>>,
+}
+
+/// A backend by its address, and its number for a file system.
+type DomainKey = (usize, u64);
+
+struct Domain {
+    backend: Arc<dyn Backend>,
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    batch: Vec<(Vec<Touched>, Committed)>,
+    has_thread: bool,
+}
+
+impl Committer {
+    /// A committer that forces `with` along with every group.
+    #[must_use]
+    pub fn new(with: Option<Arc<dyn Force>>) -> Arc<Self> {
+        Arc::new(Self { domains: Mutex::new(HashMap::new()), with })
+    }
+
+    /// Calls `done` once all completed changes of `touched` are durable; at once and on this thread when there
+    /// are none. The first error of any of them is given to `done`.
+    ///
+    /// The number of waiting replies is bounded by the transport, which admits only so many calls at a time.
+    pub fn submit(self: &Arc<Self>, backend: &Arc<dyn Backend>, touched: Vec<Touched>, done: Committed) {
+        let Some(first) = touched.first() else { return done(Ok(())) };
+        let domain = backend.commit_domain(&first.handle);
+        if touched.iter().all(|t| backend.commit_domain(&t.handle) == domain) {
+            return self.enqueue(backend, domain, touched, done);
+        }
+        self.submit_across(backend, touched, done);
+    }
+
+    /// A call that touched several file systems: `done` runs after the last of them.
+    fn submit_across(self: &Arc<Self>, backend: &Arc<dyn Backend>, touched: Vec<Touched>, done: Committed) {
+        let mut by_domain: HashMap<u64, Vec<Touched>> = HashMap::new();
+        for t in touched {
+            by_domain.entry(backend.commit_domain(&t.handle)).or_default().push(t);
+        }
+        let gate = Arc::new(Mutex::new((by_domain.len(), Ok(()), Some(done))));
+        for (domain, touched) in by_domain {
+            let gate = gate.clone();
+            let part = move |result: FsResult<()>| {
+                let last = {
+                    let mut gate = gate.lock();
+                    gate.0 -= 1;
+                    gate.1 = gate.1.and(result);
+                    if gate.0 == 0 { gate.2.take().map(|done| (done, gate.1)) } else { None }
+                };
+                if let Some((done, result)) = last {
+                    done(result);
+                }
+            };
+            self.enqueue(backend, domain, touched, Box::new(part));
+        }
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        backend: &Arc<dyn Backend>,
+        number: u64,
+        touched: Vec<Touched>,
+        done: Committed,
+    ) {
+        let key = (Arc::as_ptr(backend).cast::<()>() as usize, number);
+        let mut domains = self.domains.lock();
+        let domain = domains.entry(key).or_insert_with(|| {
+            Arc::new(Domain {
+                backend: backend.clone(),
+                waiting: Mutex::new(Waiting::default()),
+                arrived: Condvar::new(),
+            })
+        });
+        let domain = domain.clone();
+        let mut waiting = domain.waiting.lock();
+        waiting.batch.push((touched, done));
+        if waiting.has_thread {
+            domain.arrived.notify_one();
+            return;
+        }
+        waiting.has_thread = true;
+        drop(waiting);
+        drop(domains);
+        self.start(key, domain);
+    }
+
+    fn start(self: &Arc<Self>, key: DomainKey, domain: Arc<Domain>) {
+        let (this, on_thread) = (self.clone(), domain.clone());
+        let started = thread::Builder::new().name("commit".into()).spawn(move || this.run(key, &on_thread));
+        if started.is_err() {
+            // No thread to be had: say so to those who wait, rather than let them hang. They ask again later.
+            let batch = {
+                let mut waiting = domain.waiting.lock();
+                waiting.has_thread = false;
+                std::mem::take(&mut waiting.batch)
+            };
+            batch.into_iter().for_each(|(_, done)| done(Err(FsError::Delay)));
+        }
+    }
+
+    fn run(&self, key: DomainKey, domain: &Arc<Domain>) {
+        loop {
+            let batch = {
+                let mut waiting = domain.waiting.lock();
+                if waiting.batch.is_empty() {
+                    domain.arrived.wait_for(&mut waiting, IDLE);
+                }
+                std::mem::take(&mut waiting.batch)
+            };
+            if !batch.is_empty() {
+                commit(domain.backend.as_ref(), self.with.as_deref(), batch);
+                continue;
+            }
+            // The order of locks is the same as in `enqueue`: nothing can arrive between the look and the end.
+            let mut domains = self.domains.lock();
+            let mut waiting = domain.waiting.lock();
+            if waiting.batch.is_empty() {
+                waiting.has_thread = false;
+                domains.remove(&key);
+                return;
+            }
+        }
+    }
+}
+
+fn commit(backend: &dyn Backend, with: Option<&dyn Force>, batch: Vec<(Vec<Touched>, Committed)>) {
+    let mut index: HashMap<Touched, usize> = HashMap::new();
+    let mut touched = Vec::new();
+    for &t in batch.iter().flat_map(|(touched, _)| touched) {
+        index.entry(t).or_insert_with(|| {
+            touched.push(t);
+            touched.len() - 1
+        });
+    }
+    let mut results = vec![Ok(()); touched.len()];
+    // A panic here must fail those who wait, not leave them waiting for a thread that is gone.
+    let outcome = catch_unwind(AssertUnwindSafe(|| backend.commit(&touched, &mut results)));
+    if outcome.is_err() {
+        results.fill(Err(FsError::Io));
+    }
+    let forced = with.map_or(Ok(()), |w| w.force().map_err(|_| FsError::Io));
+    for (touched, done) in batch {
+        let result = touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
+        done(result);
+    }
+}

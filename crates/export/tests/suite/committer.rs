@@ -1,0 +1,86 @@
+//! Replies wait until their changes are durable, and share the force.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use std::{io, thread};
+
+use holdfast_export::{Committer, Force};
+use holdfast_vfs::mem::{MemBackend, MemOptions};
+use holdfast_vfs::{
+    AttrMask, Backend, Caller, CreateHow, CreateMode, Cx, FsError, Name, SetAttrs, Touched, Wait,
+};
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct Journal {
+    forced: AtomicUsize,
+    fails: bool,
+}
+
+impl Force for Journal {
+    fn force(&self) -> io::Result<()> {
+        // Long enough that what is submitted meanwhile gathers.
+        thread::sleep(Duration::from_millis(20));
+        self.forced.fetch_add(1, Ordering::SeqCst);
+        if self.fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+fn backend() -> (Arc<dyn Backend>, Touched) {
+    let mem = MemBackend::new(&MemOptions::deterministic());
+    let root = mem.root().unwrap();
+    let (caller, set) = (Caller::root(), SetAttrs::default());
+    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let how = CreateHow { mode: CreateMode::Guarded, set: &set, open: None, want: AttrMask::NONE };
+    mem.create(&cx, &root, Name::new(b"f").unwrap(), &how).unwrap();
+    (Arc::new(mem), Touched { handle: root, data: false })
+}
+
+#[test]
+fn a_reply_leaves_after_the_backend_and_the_journal_were_forced() {
+    let journal = Arc::new(Journal::default());
+    let committer = Committer::new(Some(journal.clone()));
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    let seen = journal.clone();
+    let done = move |result| tell.send((result, seen.forced.load(Ordering::SeqCst))).unwrap();
+    committer.submit(&backend, vec![touched], Box::new(done));
+    assert_eq!(told.recv_timeout(LONG).unwrap(), (Ok(()), 1));
+}
+
+#[test]
+fn replies_that_wait_together_share_one_force() {
+    let journal = Arc::new(Journal::default());
+    let committer = Committer::new(Some(journal.clone()));
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    for _ in 0..100 {
+        let tell = tell.clone();
+        committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+    }
+    for _ in 0..100 {
+        assert_eq!(told.recv_timeout(LONG).unwrap(), Ok(()));
+    }
+    assert!(journal.forced.load(Ordering::SeqCst) < 20, "{:?}", journal.forced);
+}
+
+#[test]
+fn a_journal_that_cannot_be_forced_fails_those_who_wait() {
+    let committer = Committer::new(Some(Arc::new(Journal { fails: true, ..Journal::default() })));
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Err(FsError::Io));
+}
+
+#[test]
+fn nothing_touched_is_done_at_once() {
+    let committer = Committer::new(None);
+    let (backend, _) = backend();
+    let (tell, told) = channel();
+    committer.submit(&backend, Vec::new(), Box::new(move |r| tell.send(r).unwrap()));
+    assert_eq!(told.try_recv(), Ok(Ok(())));
+}

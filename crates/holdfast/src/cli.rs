@@ -1,0 +1,126 @@
+//! The command line, as `docs/design` fixes it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use holdfast_server::{ClientRule, LocalUse, Share, Squash};
+
+/// A network file system for Linux, in user space.
+#[derive(Parser)]
+#[command(name = "holdfast", version, max_term_width = 100, subcommand_required = true)]
+pub(crate) struct Cli {
+    /// What to log: error, warn, info, debug or trace, also by part: "info,holdfast_nfs4=debug".
+    #[arg(long, global = true, value_name = "LEVELS", default_value = "info", env = "HOLDFAST_LOG")]
+    pub(crate) log: String,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Serve directories over NFSv3, NFSv4.0, 4.1 and 4.2.
+    Serve(Box<ServeArgs>),
+    /// Read a configuration file and say whether it can be served.
+    Check(CheckArgs),
+}
+
+/// Serve directories over NFSv3, NFSv4.0, 4.1 and 4.2, on one port.
+///
+/// `holdfast serve /srv/data` exports the directory as /data to clients of this host. Mount it with
+/// `mount -t nfs -o vers=4.2,port=PORT HOST:/data /mnt`.
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Directories to export; DIR:/PATH chooses the path clients see (default: / and DIR's last component).
+    /// "mem:" exports memory, for trying things out.
+    #[arg(value_name = "SOURCE[:/EXPORT]", required_unless_present = "config")]
+    pub(crate) sources: Vec<Share>,
+
+    /// Address to listen on, once or more [default: every address, port 2049, or 20490 when not root].
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+
+    /// Where records that must outlive the server are kept [default: /var/lib/holdfast, or below the home
+    /// directory when not root].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// Configuration file; exports named on the command line are served beside those in it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Which callers become the anonymous user.
+    #[arg(long, value_enum, default_value_t = SquashArg::Root)]
+    pub(crate) squash: SquashArg,
+
+    /// Hosts and networks that may mount, separated by commas, or "all" [default: this host].
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
+    pub(crate) allow: Vec<ClientRule>,
+
+    /// Serve read-only.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Answer before changes are on disk: faster, and a power cut takes what was acknowledged last.
+    #[arg(long = "async")]
+    pub(crate) is_async: bool,
+
+    /// How processes of this host use the directory meanwhile.
+    #[arg(long, value_enum, default_value_t = LocalArg::Lazy)]
+    pub(crate) local: LocalArg,
+
+    /// Do not register with rpcbind.
+    #[arg(long)]
+    pub(crate) no_rpcbind: bool,
+
+    /// Lease in seconds, and the grace period after a restart [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) lease: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration file.
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum SquashArg {
+    /// The superuser
+    Root,
+    /// Nobody
+    None,
+    /// Everybody
+    All,
+}
+
+impl From<SquashArg> for Squash {
+    fn from(arg: SquashArg) -> Self {
+        match arg {
+            SquashArg::Root => Self::Root,
+            SquashArg::None => Self::None,
+            SquashArg::All => Self::All,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum LocalArg {
+    /// Not at all
+    None,
+    /// They may; their changes are noticed soon
+    Lazy,
+    /// They may; only what the kernel guards against them is promised
+    Strict,
+}
+
+impl From<LocalArg> for LocalUse {
+    fn from(arg: LocalArg) -> Self {
+        match arg {
+            LocalArg::None => Self::None,
+            LocalArg::Lazy => Self::Lazy,
+            LocalArg::Strict => Self::Strict,
+        }
+    }
+}

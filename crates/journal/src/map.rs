@@ -1,0 +1,90 @@
+//! The mapped file: the only unsafe code of the crate. Every access is checked against the length; a place
+//! outside is a defect of ours and panics before it touches memory.
+//!
+//! The file is private (0600), locked, and all its blocks are reserved before it is mapped, so that a store never
+//! meets a full disk. Somebody with the server's own rights who truncates it makes the next store fail with
+//! SIGBUS, as he could kill the server by other means.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A shared, writable mapping of a whole file.
+pub(crate) struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the `Map` alone and is freed by its drop; nothing in it is tied to a thread.
+// (`Sync` is not claimed: all writing goes through `&mut`, and the journal keeps the map behind a mutex.)
+unsafe impl Send for Map {}
+
+impl Map {
+    /// Maps the first `len` bytes of `file`, which is at least that long.
+    pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
+        if len == 0 || file.metadata()?.len() < len as u64 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice aliases nothing that Rust knows of.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, flags, MapFlags::SHARED, file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len })
+    }
+
+    /// Writes a record so that it is there as a whole or not at all for whoever reads the file after this process
+    /// was killed: the first 4 bytes of `head` are stored last, by one store, and are 0 until then.
+    ///
+    /// A process is killed between two of its instructions, and what the earlier ones stored is in the page
+    /// cache; so it is the order of instructions that matters, which the
+    /// compiler fence and the releasing store fix. `at` is a multiple of 4.
+    #[inline]
+    pub(crate) fn publish(&mut self, at: usize, head: &[u8; 32], key: &[u8], payload: &[u8]) {
+        let end = at.checked_add(head.len() + key.len() + payload.len());
+        assert!(at.is_multiple_of(4) && end.is_some_and(|end| end <= self.len), "record outside of the map");
+        let (commit, rest) = head.split_at(4);
+        // Holds: split_at(4) of 32 bytes.
+        let commit = u32::from_le_bytes([commit[0], commit[1], commit[2], commit[3]]).to_le();
+        // SAFETY: `at..end` lies inside the mapping (asserted above), `at` is aligned for a u32 because mappings
+        // start at a page, the sources are separate Rust objects, and `&mut self` excludes other accesses.
+        unsafe {
+            let base = self.start.as_ptr().add(at);
+            let word = AtomicU32::from_ptr(base.cast());
+            word.store(0, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            base.add(4).copy_from_nonoverlapping(rest.as_ptr(), rest.len());
+            base.add(32).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            base.add(32 + key.len()).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
+            word.store(commit, Ordering::Release);
+        }
+    }
+
+    /// Writes bytes that need no commit: the header of a file that nobody has opened yet.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.len), "write outside of the map");
+        // SAFETY: `at..end` lies inside the mapping (asserted), `bytes` is a separate Rust object, and `&mut self`
+        // excludes other accesses.
+        unsafe { self.start.as_ptr().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Copies bytes out.
+    pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
+        let end = at.checked_add(into.len());
+        assert!(end.is_some_and(|end| end <= self.len), "read outside of the map");
+        // SAFETY: `at..end` lies inside the mapping (asserted), `into` is a separate Rust object, and writers need
+        // `&mut self`.
+        unsafe { self.start.as_ptr().add(at).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this start and length, and nobody holds a pointer into it.
+        // An error would mean a bad range, which leaves nothing to undo.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,345 @@
+//! The server under test: the `holdfast` binary, started and ended as a person or an init system would.
+
+use crate::kernel::{checkout, target_dir};
+use crate::missing::Missing;
+use crate::process::{self, tail};
+use crate::rival;
+use crate::scratch::Scratch;
+use anyhow::{Context, Result, bail, ensure};
+use std::fmt;
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to say that it is ready.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A protocol version as a mount names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NfsVersion {
+    /// NFSv3 with MOUNT on the same port.
+    V3,
+    /// NFSv4.0.
+    V40,
+    /// NFSv4.1.
+    V41,
+    /// NFSv4.2.
+    V42,
+}
+
+impl NfsVersion {
+    /// Every version.
+    pub const ALL: [Self; 4] = [Self::V3, Self::V40, Self::V41, Self::V42];
+
+    /// As `mount -o vers=` takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V3 => "3",
+            Self::V40 => "4.0",
+            Self::V41 => "4.1",
+            Self::V42 => "4.2",
+        }
+    }
+}
+
+impl fmt::Display for NfsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.as_str())
+    }
+}
+
+/// Which server a run is about, from `HOLDFAST_LAB_TARGET`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The `holdfast` binary (the default).
+    Holdfast,
+    /// NFS-Ganesha (`ganesha`), NFSv4 only: to tell a test's fault from the server's.
+    Ganesha,
+}
+
+impl Target {
+    /// Reads `HOLDFAST_LAB_TARGET`.
+    pub fn from_env() -> Self {
+        match std::env::var("HOLDFAST_LAB_TARGET").as_deref() {
+            Ok("ganesha") => Self::Ganesha,
+            _ => Self::Holdfast,
+        }
+    }
+}
+
+/// How a server is to be started; see [`ServerUnderTest::builder`].
+#[derive(Debug, Clone)]
+pub struct ServerBuilder {
+    target: Target,
+    directory: PathBuf,
+    listen_on: String,
+    state_dir: Option<PathBuf>,
+    port: Option<u16>,
+    lease_seconds: u32,
+    squash: String,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// A running (or stopped, or killed) server over one directory. Dropped, it is killed.
+#[derive(Debug)]
+pub struct ServerUnderTest {
+    spec: ServerBuilder,
+    port: u16,
+    scratch: Scratch,
+    child: Option<Child>,
+}
+
+/// Finds the `holdfast` binary: `HOLDFAST_BIN`, else the newer of the release and debug builds.
+///
+/// Errors with [`Missing`] when there is none.
+pub fn holdfast_binary() -> Result<PathBuf, Missing> {
+    if let Some(given) = std::env::var_os("HOLDFAST_BIN") {
+        let path = PathBuf::from(given);
+        return crate::missing::file(&path, "HOLDFAST_BIN names it").map(|()| path);
+    }
+    let mut folders = vec![target_dir(), checkout().join("target")];
+    folders.dedup();
+    folders
+        .iter()
+        .flat_map(|folder| ["release", "debug"].map(|profile| folder.join(profile).join("holdfast")))
+        .filter(|candidate| candidate.is_file())
+        .max_by_key(|found| found.metadata().and_then(|meta| meta.modified()).ok())
+        .ok_or_else(|| Missing::new("the holdfast binary", "cargo build --release --bin holdfast"))
+}
+
+impl ServerBuilder {
+    /// The lease, and so the grace time, in seconds (10 where a test does not say).
+    pub fn lease_seconds(mut self, seconds: u32) -> Self {
+        self.lease_seconds = seconds;
+        self
+    }
+
+    /// The address to listen on, as `--listen` takes it before the port (`0.0.0.0` where a test does not say).
+    pub fn listen_on(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen_on);
+        self
+    }
+
+    /// `none` (the default here, as most suites act as root), `root` or `all`.
+    pub fn squash(mut self, squash: &str) -> Self {
+        squash.clone_into(&mut self.squash);
+        self
+    }
+
+    /// A state directory that outlives the fixture; without it, one that goes with it.
+    pub fn state_dir(mut self, dir: &Path) -> Self {
+        self.state_dir = Some(dir.to_path_buf());
+        self
+    }
+
+    /// More arguments of `holdfast serve`.
+    pub fn arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
+        self
+    }
+
+    /// A variable for the server's environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The server to start, whatever `HOLDFAST_LAB_TARGET` says.
+    pub fn target(mut self, target: Target) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// A fixed port; without it, a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Starts the server and waits until it is ready.
+    ///
+    /// Errors when the binary is missing, when it ends early, and when it is not ready in time; the message
+    /// holds what it said.
+    pub fn start(self) -> Result<ServerUnderTest> {
+        let port = self.port.map_or_else(free_port, Ok)?;
+        let scratch = Scratch::new("server")?;
+        let mut server = ServerUnderTest { spec: self, port, scratch, child: None };
+        server.restart()?;
+        Ok(server)
+    }
+}
+
+impl ServerUnderTest {
+    /// A server over `directory` with root not squashed, all clients allowed and a lease of ten seconds.
+    pub fn builder(directory: &Path) -> ServerBuilder {
+        ServerBuilder {
+            target: Target::from_env(),
+            directory: directory.to_path_buf(),
+            listen_on: "0.0.0.0".to_owned(),
+            state_dir: None,
+            port: None,
+            lease_seconds: 10,
+            squash: "none".to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// The TCP port, the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The export's path: `/` and the directory's last component.
+    pub fn export(&self) -> String {
+        let name = self.spec.directory.file_name().unwrap_or_default();
+        format!("/{}", name.to_string_lossy())
+    }
+
+    /// The directory served.
+    pub fn directory(&self) -> &Path {
+        &self.spec.directory
+    }
+
+    /// Starts it, where it is not running: on the same port, with the same state directory.
+    pub fn restart(&mut self) -> Result<()> {
+        ensure!(self.child.is_none(), "the server is running already");
+        let log = File::options().create(true).append(true).open(self.log_file())?;
+        let said_before = self.log().len();
+        let mut command = self.command()?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.envs(self.spec.environment.iter().map(|(name, value)| (name, value)));
+        self.child = Some(command.spawn().with_context(|| format!("starting {command:?}"))?);
+        self.wait_ready(said_before)
+    }
+
+    /// The server's process id.
+    ///
+    /// Errors when it is not running.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(self.child.as_ref().context("the server is not running")?.id())
+    }
+
+    /// Bytes of memory it holds resident.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        process::resident_bytes(self.pid()?)
+    }
+
+    /// CPU time that it has used since its start.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        process::cpu_time(self.pid()?)
+    }
+
+    /// Ends it as a crash would (SIGKILL).
+    pub fn kill(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("the server is not running")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Ends it as an administrator would (SIGTERM), and gives its exit status.
+    ///
+    /// Errors when it has not ended after `patience`; it is then killed.
+    pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let mut child = self.child.take().context("the server is not running")?;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+        child.kill()?;
+        child.wait()?;
+        bail!("the server did not end within {patience:?} of SIGTERM\n{}", tail(&self.log(), 40))
+    }
+
+    /// Errors when the server has ended by itself: a crash that a client's retries might hide.
+    pub fn check_alive(&mut self) -> Result<()> {
+        let child = self.child.as_mut().context("the server is not running")?;
+        if let Some(status) = child.try_wait()? {
+            bail!("the server ended by itself with {status}\n{}", tail(&self.log(), 40));
+        }
+        Ok(())
+    }
+
+    /// All that it said on both its outputs, over all its starts.
+    pub fn log(&self) -> String {
+        let said = std::fs::read(self.log_file()).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.scratch.path().join("log")
+    }
+
+    fn command(&self) -> Result<Command> {
+        let spec = &self.spec;
+        let state_dir = spec.state_dir.clone().unwrap_or_else(|| self.scratch.path().join("state"));
+        if spec.target == Target::Ganesha {
+            return rival::ganesha_command(
+                self.scratch.path(),
+                &spec.directory,
+                self.port,
+                spec.lease_seconds,
+            );
+        }
+        let mut command = Command::new(holdfast_binary()?);
+        command
+            .arg("serve")
+            .arg(&spec.directory)
+            .args(["--listen", &format!("{}:{}", spec.listen_on, self.port)])
+            .args(["--allow", "all", "--squash", &spec.squash])
+            .args(["--lease", &spec.lease_seconds.to_string()])
+            .arg("--no-rpcbind")
+            .arg("--state-dir")
+            .arg(&state_dir)
+            .args(&spec.arguments);
+        Ok(command)
+    }
+
+    /// Ready is what the server says itself, in a line that names its port; a rival is ready when it accepts.
+    fn wait_ready(&mut self, said_before: usize) -> Result<()> {
+        let deadline = Instant::now() + READY_PATIENCE;
+        let port = format!(":{} ", self.port);
+        let says_ready =
+            |said: &str| said.lines().any(|line| line.contains(&port) && line.ends_with("ready"));
+        loop {
+            self.check_alive()?;
+            let is_ready = match self.spec.target {
+                Target::Holdfast => self.log().get(said_before..).is_some_and(says_ready),
+                Target::Ganesha => std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok(),
+            };
+            if is_ready {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "the server was not ready after {READY_PATIENCE:?}\n{}",
+                tail(&self.log(), 40)
+            );
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for ServerUnderTest {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
+}

@@ -1,0 +1,220 @@
+//! A test runner whose cases are made at run time (kernel × version × script), and may say "not run".
+//!
+//! It takes the arguments that `cargo test` users know: name filters, `--exact`, `--skip`, `--list`,
+//! `--test-threads`. A case that is not run is printed with its reason and counted apart; with
+//! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out.
+
+use crate::scale::Scale;
+use anyhow::{Result, anyhow};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// Cases that run at once: a guest keeps one core busy, and the server wants the other.
+const THREADS_DEFAULT: usize = 2;
+/// How often a long case is named, lest a run look dead.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
+
+/// One case.
+pub struct Trial {
+    name: String,
+    not_run: Option<String>,
+    body: Box<dyn Fn() -> Result<()> + Send + Sync>,
+}
+
+impl Trial {
+    /// A case that passes when `body` gives no error and does not panic.
+    pub fn new(name: impl Into<String>, body: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), not_run: None, body: Box::new(body) }
+    }
+
+    /// A case that cannot be run here, and why.
+    pub fn not_run(name: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { name: name.into(), not_run: Some(why.into()), body: Box::new(|| Ok(())) }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    filters: Vec<String>,
+    skips: Vec<String>,
+    is_exact: bool,
+    is_list: bool,
+    threads: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    passed: usize,
+    not_run: usize,
+    failed: Vec<String>,
+}
+
+/// Runs the cases that the command line asks for, and gives the status for `main`.
+pub fn run(trials: Vec<Trial>) -> ExitCode {
+    let options = Options::parse(std::env::args().skip(1));
+    let mut chosen: Vec<Trial> = trials.into_iter().filter(|trial| options.wants(&trial.name)).collect();
+    chosen.sort_by(|a, b| a.name.cmp(&b.name));
+    if options.is_list {
+        chosen.iter().for_each(|trial| println!("{}: test", trial.name));
+        return ExitCode::SUCCESS;
+    }
+    let started = Instant::now();
+    println!("\nrunning {} cases", chosen.len());
+    let tally = run_all(chosen, options.threads.unwrap_or(THREADS_DEFAULT).max(1));
+    let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {} failed; {} not run; finished in {:.0} s\n",
+        tally.passed,
+        tally.failed.len(),
+        tally.not_run,
+        started.elapsed().as_secs_f64()
+    );
+    tally.failed.iter().for_each(|name| println!("failed: {name}"));
+    if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_all(trials: Vec<Trial>, threads: usize) -> Tally {
+    let queue = Mutex::new(VecDeque::from(trials));
+    let tally = Mutex::new(Tally::default());
+    let running = Running::default();
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (all_done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| report_progress(&running, is_done));
+        for _ in 0..threads {
+            let worker_lives = all_done.clone();
+            let (next, tally, running) = (&next, &tally, &running);
+            scope.spawn(move || {
+                while let Some(trial) = next() {
+                    running.begin(&trial.name);
+                    run_one(&trial, tally);
+                    running.end(&trial.name);
+                }
+                drop(worker_lives);
+            });
+        }
+        drop(all_done);
+    });
+    tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The cases under way, and since when.
+#[derive(Debug, Default)]
+struct Running(Mutex<BTreeMap<String, Instant>>);
+
+impl Running {
+    fn begin(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Instant::now());
+    }
+
+    fn end(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// Names, every minute, what has been under way for longer, until every worker is gone.
+#[expect(clippy::needless_pass_by_value, reason = "the receiver must not outlive the report")]
+fn report_progress(running: &Running, all_done: mpsc::Receiver<()>) {
+    while all_done.recv_timeout(PROGRESS_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        for (name, since) in &*running.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            if since.elapsed() >= PROGRESS_EVERY {
+                println!("     {name} still runs ({})", seconds(since.elapsed()));
+            }
+        }
+    }
+}
+
+fn run_one(trial: &Trial, tally: &Mutex<Tally>) {
+    let started = Instant::now();
+    let result = match &trial.not_run {
+        Some(why) if Scale::from_env() == Scale::Soak => Err(anyhow!("not run: {why}")),
+        Some(why) => {
+            println!("test {} ... not run: {why}", trial.name);
+            tally.lock().unwrap_or_else(PoisonError::into_inner).not_run += 1;
+            return;
+        }
+        None => {
+            println!("test {} ... started", trial.name);
+            catch_unwind(AssertUnwindSafe(&trial.body)).unwrap_or_else(|_| Err(anyhow!("it panicked")))
+        }
+    };
+    let took = started.elapsed();
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    match result {
+        Ok(()) => {
+            println!("test {} ... ok ({})", trial.name, seconds(took));
+            tally.passed += 1;
+        }
+        Err(error) => {
+            println!("test {} ... FAILED ({})\n{error:#}\n", trial.name, seconds(took));
+            tally.failed.push(trial.name.clone());
+        }
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+impl Options {
+    /// Flags of libtest that mean nothing here are passed over, so that `cargo test -- FLAG` works on all suites.
+    fn parse(arguments: impl Iterator<Item = String>) -> Self {
+        let mut options = Self::default();
+        let mut arguments = arguments.peekable();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--exact" => options.is_exact = true,
+                "--list" => options.is_list = true,
+                "--skip" => options.skips.extend(arguments.next()),
+                "--test-threads" => options.threads = arguments.next().and_then(|count| count.parse().ok()),
+                "--format" | "--color" | "--logfile" => drop(arguments.next()),
+                flag if flag.starts_with("--test-threads=") => {
+                    options.threads = flag.split_once('=').and_then(|(_, count)| count.parse().ok());
+                }
+                flag if flag.starts_with('-') => {}
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        options
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let matches =
+            |filter: &String| if self.is_exact { name == filter } else { name.contains(filter.as_str()) };
+        (self.filters.is_empty() || self.filters.iter().any(matches)) && !self.skips.iter().any(matches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Options {
+        Options::parse(words.iter().map(|&word| word.to_owned()))
+    }
+
+    #[test]
+    fn a_filter_chooses_by_part_of_the_name_and_exact_by_all_of_it() {
+        assert!(options(&["tree"]).wants("tree::v3"));
+        assert!(!options(&["tree", "--exact"]).wants("tree::v3"));
+        assert!(!options(&["tree", "--skip", "v3"]).wants("tree::v3"));
+        assert_eq!(options(&["--test-threads=3"]).threads, Some(3));
+    }
+
+    #[test]
+    fn an_error_and_a_panic_both_fail_and_the_rest_goes_on() {
+        let tally = run_all(
+            vec![
+                Trial::new("error", || Err(anyhow!("no"))),
+                Trial::new("panic", || panic!("on purpose")),
+                Trial::new("good", || Ok(())),
+                Trial::not_run("absent", "no kernel"),
+            ],
+            1,
+        );
+        assert_eq!((tally.passed, tally.not_run, tally.failed.len()), (1, 1, 2));
+    }
+}

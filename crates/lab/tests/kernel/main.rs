@@ -1,0 +1,31 @@
+//! The server under test, driven by clients that nobody here wrote: the Linux kernel's (in guests), libnfs, and
+//! `nfs-rs`; and suites that others wrote, over the kernel's mounts.
+//!
+//! `cargo test -p holdfast-lab --test kernel -- NAME` runs the cases whose names contain NAME; see
+//! `docs/testing.md`. `HOLDFAST_SCALE=soak` makes them whole.
+
+mod boot;
+mod fixture;
+mod fsx;
+mod pjdfstest;
+mod pynfs;
+mod restart;
+mod sqlite;
+mod tree;
+mod userspace;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cases = [
+        boot::trials(),
+        tree::trials(),
+        pjdfstest::trials(),
+        fsx::trials(),
+        sqlite::trials(),
+        pynfs::trials(),
+        restart::trials(),
+        userspace::trials(),
+    ];
+    holdfast_lab::trial::run(cases.into_iter().flatten().collect())
+}

@@ -1,0 +1,109 @@
+//! The conformance suite pynfs, 4.0 and 4.1, where a checkout of it can be had (`PYNFS_DIR`).
+//!
+//! The suite is no part of Holdfast: the checkout is copied into the target folder and built there. What does not
+//! pass is listed, each case with its reason, in `expected/pynfs-*.toml`; `docs/conformance.md` tells the story.
+
+use crate::fixture::serve;
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::kernel::target_dir;
+use holdfast_lab::{Expectations, NfsVersion, Observation, SuiteOutcome, Trial, process, suites};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Lease-bound cases wait for the lease (10 s here), so a run takes minutes.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// The cases: none without a checkout.
+pub(crate) fn trials() -> Vec<Trial> {
+    let Some(checkout) = std::env::var_os("PYNFS_DIR").map(PathBuf::from) else { return Vec::new() };
+    [NfsVersion::V40, NfsVersion::V41]
+        .map(|version| {
+            let checkout = checkout.clone();
+            Trial::new(format!("pynfs::{version}"), move || conforms(&checkout, version))
+        })
+        .into()
+}
+
+fn conforms(checkout: &Path, version: NfsVersion) -> Result<()> {
+    let list = format!("expected/pynfs-{}.toml", version.as_str());
+    let expectations = Expectations::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(list))?;
+    let suite = build(checkout, version)?.join(format!("nfs{}", version.as_str()));
+    let mut served = serve(2 << 30, &[])?;
+    let (port, export) = (served.server.port(), served.server.export());
+    let report = suite.join("report.txt");
+    run(&suite, &report, &format!("127.0.0.1:{port}{export}"))?;
+    served.server.check_alive()?;
+    let seen = read(&report)?;
+    let count = |outcome| seen.iter().filter(|case| case.outcome == outcome).count();
+    println!(
+        "pynfs {version}: {} of {} pass, {} fail, {} warn, {} unsupported, {} skipped",
+        count(SuiteOutcome::Pass),
+        seen.len(),
+        count(SuiteOutcome::Fail),
+        count(SuiteOutcome::Warn),
+        count(SuiteOutcome::Unsupported),
+        count(SuiteOutcome::Skip),
+    );
+    expectations.judge(&version.to_string(), &seen, |_| SuiteOutcome::Pass)
+}
+
+/// Copies the checkout, one copy a version, and lets it generate its codecs. Its build calls `python3` by name.
+fn build(checkout: &Path, version: NfsVersion) -> Result<PathBuf> {
+    let copy = target_dir().join(format!("pynfs/{version}"));
+    if copy.join("built").exists() {
+        return Ok(copy);
+    }
+    std::fs::create_dir_all(copy.parent().context("no parent folder")?)?;
+    let _ = std::fs::remove_dir_all(&copy);
+    process::capture("cp", &["-r".as_ref(), checkout.as_os_str(), copy.as_os_str()])?;
+    let built = python()?.args(["setup.py", "build"]).current_dir(&copy).output()?;
+    let said = String::from_utf8_lossy(&built.stderr);
+    ensure!(built.status.success(), "pynfs does not build: {}", process::tail(&said, 20));
+    File::create(copy.join("built"))?;
+    Ok(copy)
+}
+
+fn run(suite: &Path, report: &Path, url: &str) -> Result<()> {
+    let asset = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/pynfs_nodelay.py");
+    let output = File::create(report)?;
+    let mut child = python()?
+        .arg("-u")
+        .arg(asset)
+        .args(["testserver.py", url, "--maketree", "--uid=0", "--gid=0"])
+        .args(["-v", "--showomit", "--rundeps", "all"])
+        .current_dir(suite)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()?;
+    // Its exit status only tells that something failed; the report tells what.
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            anyhow::bail!("pynfs did not end within {PATIENCE:?}; see {}", report.display());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+fn read(report: &Path) -> Result<Vec<Observation>> {
+    let asset = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/pynfs_outcomes.py");
+    let parsed = python()?.arg(asset).arg(report).output()?;
+    let said = String::from_utf8_lossy(&parsed.stderr);
+    ensure!(parsed.status.success(), "{}: {}", report.display(), said.trim());
+    serde_json::from_slice(&parsed.stdout).context("what pynfs_outcomes.py printed")
+}
+
+/// The environment's interpreter, first in `PATH` as well.
+fn python() -> Result<Command> {
+    let python = suites::python()?;
+    let folder = python.parent().context("no parent folder")?;
+    let mut command = Command::new(&python);
+    command.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+    Ok(command)
+}

@@ -1,0 +1,3 @@
+long linear(long n);
+long squares(long n);
+long cubes(long n);

@@ -1,0 +1,266 @@
+//! What every procedure repeats, once: decode, find the objects, admit the caller, answer duplicates, fail with
+//! the right body, and hold the reply until what it promises is durable.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use holdfast_export::Object;
+use holdfast_rpc::reply_cache::{Begin, Key, Token};
+use holdfast_rpc::{Auth, Call, Mode, Outcome, PendingReply};
+use holdfast_vfs::{FsError, FsResult, Wait};
+use holdfast_wire::nfs3::{Fh3, NFS3_PROGRAM, NfsStat3, Proc3, WccData};
+use holdfast_xdr::{Decode, Encode, Writer};
+
+use crate::caller;
+use crate::procedure::{Desc, FailBody, Failure, Handles, On, Op, Procedure, Site, Target};
+use crate::service::Nfs3;
+use crate::status::{is_allowed, status_of};
+
+/// What is left to be done when a procedure has run.
+struct Ending {
+    desc: Desc,
+    status: NfsStat3,
+    /// Where the result begins in the reply.
+    start: usize,
+    /// Of a call that must not run twice. Dropped, the call counts as never having come.
+    token: Option<Token>,
+}
+
+impl Nfs3 {
+    /// Runs one call of a procedure.
+    pub(crate) fn serve<P: Procedure>(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
+        let Ok(args) = P::Args::decode(&mut call.args.clone()) else { return Outcome::Garbage };
+        if P::DESC.waits && call.mode == Mode::Inline {
+            return Outcome::Offload;
+        }
+        if caller::credential(call.auth).is_none() {
+            return Outcome::WeakAuth;
+        }
+        let token = match P::DESC.replays.then(|| self.parts.replies.begin(Key::of(NFS3_PROGRAM, call))) {
+            None => None,
+            Some(Begin::New(token)) => Some(token),
+            Some(Begin::Running(duplicate)) => return duplicate.outcome(),
+            Some(Begin::Replay(results)) => {
+                reply.put(&results);
+                return Outcome::Reply;
+            }
+        };
+        let start = reply.len();
+        let peer = call.connection.peer();
+        let mut op = Op {
+            namespace: &self.parts.namespace,
+            peer: peer.ip(),
+            wait: if call.mode == Mode::Pool { Wait::Yes } else { Wait::No },
+            touched: Vec::new(),
+            file: None,
+            ends_with_verifier: false,
+        };
+        let (on, result) = match self.objects(P::DESC, args.handles(), call.auth, peer) {
+            Ok(on) => {
+                let result = P::run(&mut op, &on, &args, reply);
+                (Some(on), result)
+            }
+            Err(failure) => (None, Err(failure)),
+        };
+        let mut ending = Ending { desc: P::DESC, status: NfsStat3::Ok, start, token };
+        if let Err(failure) = result {
+            reply.truncate(start);
+            ending.status = match self.fail(P::DESC, failure, on.as_ref(), &op, reply) {
+                Ok(status) => status,
+                Err(WouldBlock) => return Outcome::Offload,
+            };
+            op.touched.clear();
+        }
+        self.end(ending, on.as_ref(), op, reply)
+    }
+
+    /// The objects that the arguments name, when the caller may come near them.
+    fn objects(
+        &self,
+        desc: Desc,
+        (first, second): (Fh3<'_>, Option<Fh3<'_>>),
+        auth: &Auth,
+        peer: SocketAddr,
+    ) -> Result<On, Failure> {
+        let first = self.target(desc, first, auth, peer)?;
+        let second = second.map(|fh| self.target(desc, fh, auth, peer)).transpose()?;
+        Ok(On { first, second })
+    }
+
+    fn target(&self, desc: Desc, fh: Fh3<'_>, auth: &Auth, peer: SocketAddr) -> Result<Target, Failure> {
+        let (export, handle) = match self.parts.namespace.open(fh.0)? {
+            Object::Pseudo(_) if desc.mutates => return Err(NfsStat3::Rofs.into()),
+            Object::Pseudo(dir) => return Ok(Target::Pseudo(dir)),
+            Object::Export(export, handle) => (export, handle),
+        };
+        if !export.admits(peer.ip(), peer.port()) {
+            return Err(NfsStat3::Acces.into());
+        }
+        if desc.mutates && export.options.is_read_only {
+            return Err(NfsStat3::Rofs.into());
+        }
+        let caller = caller::caller(&export, auth, &*self.parts.groups).ok_or(NfsStat3::Acces)?;
+        Ok(Target::Site(Site { export, handle, caller }))
+    }
+
+    /// Writes a failed result, with the attributes that go with it.
+    fn fail(
+        &self,
+        desc: Desc,
+        failure: Failure,
+        on: Option<&On>,
+        op: &Op<'_>,
+        reply: &mut Writer,
+    ) -> Result<NfsStat3, WouldBlock> {
+        let status = match failure {
+            Failure::Fs(FsError::WouldBlock) if op.wait == Wait::No => return Err(WouldBlock),
+            Failure::Fs(error) => status_of(desc.procedure, error),
+            Failure::Status(status) => status,
+        };
+        debug_assert!(is_allowed(desc.procedure, status), "{} answers {status}", desc.procedure);
+        status.encode(reply);
+        let Some(on) = on else {
+            write_empty(desc.fail, reply);
+            return Ok(status);
+        };
+        let second = on.second.as_ref().unwrap_or(&on.first);
+        match desc.fail {
+            FailBody::Empty => {}
+            FailBody::PostOp => op.post_op(&on.first)?.encode(reply),
+            FailBody::Wcc => op.wcc_after(&on.first)?.encode(reply),
+            FailBody::TwoWcc => {
+                op.wcc_after(&on.first)?.encode(reply);
+                op.wcc_after(second)?.encode(reply);
+            }
+            FailBody::PostOpWcc => {
+                op.post_op(&on.first)?.encode(reply);
+                op.wcc_after(second)?.encode(reply);
+            }
+        }
+        Ok(status)
+    }
+
+    /// Sends the reply, or has it wait for its commit.
+    fn end(&self, ending: Ending, on: Option<&On>, op: Op<'_>, reply: &mut Writer) -> Outcome {
+        if let Some(file) = op.file {
+            self.note(&ending);
+            return Outcome::ReplyFile(file);
+        }
+        let Some(On { first: Target::Site(site), .. }) = on.filter(|_| !op.touched.is_empty()) else {
+            self.note(&ending);
+            ending.keep(reply);
+            return Outcome::Reply;
+        };
+        let (this, backend) = (self.clone(), Arc::clone(&site.export.backend));
+        let (touched, ends_with_verifier) = (op.touched, op.ends_with_verifier);
+        Outcome::Park(Box::new(move |pending: PendingReply| {
+            let committer = Arc::clone(&this.parts.committer);
+            let on = Arc::clone(&backend);
+            let done = move |result| {
+                let verifier = ends_with_verifier.then(|| on.write_verifier());
+                this.committed(ending, pending, result, verifier);
+            };
+            committer.submit(&backend, touched, Box::new(done));
+        }))
+    }
+
+    /// Sends a reply that waited for its commit.
+    fn committed(
+        &self,
+        mut ending: Ending,
+        mut pending: PendingReply,
+        result: FsResult<()>,
+        verifier: Option<[u8; 8]>,
+    ) {
+        let reply = pending.writer();
+        match (result, verifier) {
+            (Ok(()), Some(verifier)) => {
+                reply.truncate(reply.len() - verifier.len());
+                verifier.encode(reply);
+            }
+            (Ok(()), None) => {}
+            (Err(error), _) => {
+                ending.status = commit_failed(ending.desc.procedure, error);
+                reply.truncate(ending.start);
+                ending.status.encode(reply);
+                write_empty(ending.desc.fail, reply);
+            }
+        }
+        self.note(&ending);
+        ending.keep(reply);
+        pending.send();
+    }
+
+    fn note(&self, ending: &Ending) {
+        let (procedure, status) = (ending.desc.procedure, ending.status);
+        tracing::trace!(%procedure, %status, "answered");
+        if let Some(observer) = &self.parts.observer {
+            observer.answered(procedure, status);
+        }
+    }
+}
+
+/// The call is to be run again where it may wait.
+struct WouldBlock;
+
+impl From<FsError> for WouldBlock {
+    fn from(_: FsError) -> Self {
+        Self
+    }
+}
+
+impl Ending {
+    /// Keeps the reply for duplicates. A call that is to be repeated is no reply to keep.
+    fn keep(self, reply: &Writer) {
+        if let Some(token) = self.token
+            && self.status != NfsStat3::Jukebox
+        {
+            token.finish(&reply.as_slice()[self.start..]);
+        }
+    }
+}
+
+/// What a failed commit is to the client. The change was done and may be lost: never JUKEBOX for a change of
+/// names, for the client would do it a second time.
+fn commit_failed(procedure: Proc3, error: FsError) -> NfsStat3 {
+    let can_repeat = matches!(procedure, Proc3::Write | Proc3::Commit);
+    let status = match error {
+        FsError::NoSpace => NfsStat3::NoSpc,
+        FsError::Quota => NfsStat3::Dquot,
+        FsError::Delay if can_repeat => NfsStat3::Jukebox,
+        _ => NfsStat3::Io,
+    };
+    if is_allowed(procedure, status) { status } else { NfsStat3::Io }
+}
+
+fn write_empty(body: FailBody, w: &mut Writer) {
+    let no_attr = |w: &mut Writer| false.encode(w);
+    match body {
+        FailBody::Empty => {}
+        FailBody::PostOp => no_attr(w),
+        FailBody::Wcc => WccData::NONE.encode(w),
+        FailBody::TwoWcc => {
+            WccData::NONE.encode(w);
+            WccData::NONE.encode(w);
+        }
+        FailBody::PostOpWcc => {
+            no_attr(w);
+            WccData::NONE.encode(w);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_commit_is_never_a_reason_to_repeat_a_change_of_names() {
+        for error in [FsError::Delay, FsError::Io, FsError::Stale, FsError::WouldBlock] {
+            assert_eq!(commit_failed(Proc3::Create, error), NfsStat3::Io);
+        }
+        assert_eq!(commit_failed(Proc3::Commit, FsError::Delay), NfsStat3::Jukebox);
+        assert_eq!(commit_failed(Proc3::Write, FsError::NoSpace), NfsStat3::NoSpc);
+        assert_eq!(commit_failed(Proc3::Rename, FsError::Quota), NfsStat3::Dquot);
+    }
+}

@@ -1,0 +1,84 @@
+//! The NFS program: its parts, and the table of its procedures.
+
+use std::sync::Arc;
+
+use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_rpc::reply_cache::ReplyCache;
+use holdfast_rpc::{Call, Outcome, Program};
+use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM, NfsStat3, Proc3};
+use holdfast_xdr::Writer;
+
+use crate::procedures::{attributes, create, io, list, remove, volume};
+
+/// Told of every answered procedure: for metrics and audit.
+pub trait Observer: Send + Sync {
+    /// A procedure was answered. Runs on the thread that answers: it must not wait.
+    fn answered(&self, procedure: Proc3, status: NfsStat3);
+}
+
+/// What the service stands on.
+#[derive(Clone)]
+pub struct Nfs3Parts {
+    /// The exports.
+    pub namespace: Arc<Namespace>,
+    /// Makes changes durable before their replies leave.
+    pub committer: Arc<Committer>,
+    /// Answers what is sent twice.
+    pub replies: Arc<ReplyCache>,
+    /// Groups that credentials could not list.
+    pub groups: Arc<dyn GroupSource>,
+    /// Who is told of every answer, if anybody.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// NFS version 3. Cheap to clone: all clones are one service.
+#[derive(Clone)]
+pub struct Nfs3 {
+    pub(crate) parts: Arc<Nfs3Parts>,
+}
+
+impl Nfs3 {
+    /// A service of these parts.
+    #[must_use]
+    pub fn new(parts: Nfs3Parts) -> Self {
+        Self { parts: Arc::new(parts) }
+    }
+}
+
+impl Program for Nfs3 {
+    fn number(&self) -> u32 {
+        NFS3_PROGRAM
+    }
+
+    fn versions(&self) -> (u32, u32) {
+        (NFS_V3, NFS_V3)
+    }
+
+    fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
+        let Some(procedure) = Proc3::from_u32(call.procedure) else { return Outcome::NoProcedure };
+        match procedure {
+            Proc3::Null => Outcome::Reply,
+            Proc3::GetAttr => self.serve::<attributes::GetAttr>(call, reply),
+            Proc3::SetAttr => self.serve::<attributes::SetAttr>(call, reply),
+            Proc3::Lookup => self.serve::<attributes::Lookup>(call, reply),
+            Proc3::Access => self.serve::<attributes::Access>(call, reply),
+            Proc3::ReadLink => self.serve::<attributes::ReadLink>(call, reply),
+            Proc3::Read => self.serve::<io::Read>(call, reply),
+            Proc3::Write => self.serve::<io::Write>(call, reply),
+            Proc3::Create => self.serve::<create::Create>(call, reply),
+            Proc3::Mkdir => self.serve::<create::Mkdir>(call, reply),
+            Proc3::Symlink => self.serve::<create::Symlink>(call, reply),
+            Proc3::Mknod => self.serve::<create::Mknod>(call, reply),
+            Proc3::Remove => self.serve::<remove::Remove>(call, reply),
+            Proc3::Rmdir => self.serve::<remove::Rmdir>(call, reply),
+            Proc3::Rename => self.serve::<remove::Rename>(call, reply),
+            Proc3::Link => self.serve::<remove::Link>(call, reply),
+            Proc3::ReadDir => self.serve::<list::ReadDir>(call, reply),
+            Proc3::ReadDirPlus => self.serve::<list::ReadDirPlus>(call, reply),
+            Proc3::FsStat => self.serve::<volume::FsStat>(call, reply),
+            Proc3::FsInfo => self.serve::<volume::FsInfo>(call, reply),
+            Proc3::PathConf => self.serve::<volume::PathConf>(call, reply),
+            Proc3::Commit => self.serve::<io::Commit>(call, reply),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! READ, WRITE, COMMIT.
+
+use holdfast_base::Offset;
+use holdfast_wire::nfs3::*;
+
+use crate::world::*;
+
+fn read(w: &mut World, file: &[u8], offset: u64, count: u32) -> Result<(Vec<u8>, bool), NfsStat3> {
+    let reply = w.call(Proc3::Read, &Read3Args { file: Fh3(file), offset: Offset(offset), count });
+    match decode::<Read3Res<'_>>(&reply) {
+        Res3::Ok(ok) => {
+            assert!(ok.file_attributes.is_some());
+            assert_eq!(ok.count as usize, ok.data.len());
+            Ok((ok.data.to_vec(), ok.eof))
+        }
+        Res3::Fail(status, _) => Err(status),
+    }
+}
+
+#[test]
+fn what_was_written_is_read_up_to_the_end() {
+    let mut w = World::new();
+    let f = w.create("a");
+    let before = w.getattr(&f);
+    let written = match w.write(&f, 3, b"hello", StableHow::Unstable) {
+        Res3::Ok(ok) => ok,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((written.count, written.committed), (5, StableHow::Unstable));
+    assert_eq!(written.file_wcc.before, Some(WccAttr { size: 0, mtime: before.mtime, ctime: before.ctime }));
+    assert_eq!(written.file_wcc.after.map(|a| a.size), Some(8));
+    assert_eq!(read(&mut w, &f, 0, 100), Ok((b"\0\0\0hello".to_vec(), true)));
+    assert_eq!(read(&mut w, &f, 4, 2), Ok((b"el".to_vec(), false)));
+    assert_eq!(read(&mut w, &f, 6, 2), Ok((b"lo".to_vec(), true)));
+    assert_eq!(read(&mut w, &f, 99, 2), Ok((Vec::new(), true)));
+    assert_eq!(read(&mut w, &f, 0, 0), Ok((Vec::new(), false)));
+}
+
+#[test]
+fn large_reads_come_from_the_file_itself_with_their_padding() {
+    let mut w = World::new();
+    w.fs.give_spans(true);
+    let f = w.create("a");
+    let data: Vec<u8> = (0..70_001_u32).map(|i| i as u8).collect();
+    w.write(&f, 0, &data, StableHow::Unstable);
+    assert_eq!(read(&mut w, &f, 0, 70_001), Ok((data.clone(), true)));
+    assert_eq!(read(&mut w, &f, 1, 40_001), Ok((data[1..40_002].to_vec(), false)));
+    assert_eq!(read(&mut w, &f, 70_000, 40_000), Ok((data[70_000..].to_vec(), true)));
+    w.fs.give_spans(false);
+    assert_eq!(read(&mut w, &f, 1, 40_001), Ok((data[1..40_002].to_vec(), false)));
+}
+
+#[test]
+fn reads_and_writes_of_what_is_no_file_are_invalid() {
+    let mut w = World::new();
+    let (root, top) = (w.root(), w.handle_at(b"/"));
+    for fh in [&root, &top] {
+        assert_eq!(read(&mut w, fh, 0, 10), Err(NfsStat3::Inval));
+    }
+    assert!(matches!(w.write(&root, 0, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Inval, _)));
+    assert!(matches!(w.write(&top, 0, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Rofs, _)));
+}
+
+#[test]
+fn the_owner_writes_what_he_made_read_only() {
+    let mut w = World::new();
+    let root = w.root();
+    let f = w.create_in(&root, "a", 0o444);
+    assert!(matches!(w.write(&f, 0, b"x", StableHow::Unstable), Res3::Ok(_)));
+    w.auth = user(2);
+    let refused = w.write(&f, 0, b"x", StableHow::Unstable);
+    let attrs = w.getattr(&f);
+    assert_eq!(refused, Res3::Fail(NfsStat3::Acces, WccData { before: None, after: Some(attrs) }));
+}
+
+#[test]
+fn a_count_above_the_data_is_invalid_and_one_below_cuts_it() {
+    let mut w = World::new();
+    let f = w.create("a");
+    let args = |count| Write3Args {
+        file: Fh3(&f),
+        offset: Offset(0),
+        count,
+        stable: StableHow::Unstable,
+        data: b"abcdef",
+    };
+    assert_eq!(status(&w.call(Proc3::Write, &args(7))), NfsStat3::Inval);
+    assert_eq!(status(&w.call(Proc3::Write, &args(2))), NfsStat3::Ok);
+    assert_eq!(read(&mut w, &f, 0, 9), Ok((b"ab".to_vec(), true)));
+}
+
+#[test]
+fn an_unstable_write_is_durable_after_commit_and_not_before() {
+    let mut w = World::new();
+    let f = w.create("a");
+    w.write(&f, 0, b"x", StableHow::Unstable);
+    assert_eq!(w.fs.uncommitted().len(), 1);
+    let args = Commit3Args { file: Fh3(&f), offset: Offset(0), count: 0 };
+    let reply = w.call(Proc3::Commit, &args);
+    w.assert_durable();
+    let attrs = w.getattr(&f);
+    match decode::<Commit3Res>(&reply) {
+        Res3::Ok(ok) => assert_eq!(ok.file_wcc.after, Some(attrs)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stable_write_is_durable_before_its_reply() {
+    for stable in [StableHow::DataSync, StableHow::FileSync] {
+        let mut w = World::new();
+        let f = w.create("a");
+        match w.write(&f, 0, b"x", stable) {
+            Res3::Ok(ok) => assert_eq!(ok.committed, StableHow::FileSync),
+            other => panic!("{other:?}"),
+        }
+        w.assert_durable();
+    }
+}
+
+#[test]
+fn a_failed_commit_is_reported_and_changes_the_verifier() {
+    let mut w = World::new();
+    let f = w.create("a");
+    let before = match w.write(&f, 0, b"x", StableHow::Unstable) {
+        Res3::Ok(ok) => ok.verf,
+        other => panic!("{other:?}"),
+    };
+    let args = Commit3Args { file: Fh3(&f), offset: Offset(0), count: 0 };
+    w.fs.fail_next_commit(holdfast_vfs::FsError::Io);
+    let reply: Commit3Res = decode(&w.call(Proc3::Commit, &args));
+    assert_eq!(reply, Res3::Fail(NfsStat3::Io, WccData::NONE));
+    let after = match decode::<Commit3Res>(&w.call(Proc3::Commit, &args)) {
+        Res3::Ok(ok) => ok.verf,
+        other => panic!("{other:?}"),
+    };
+    assert_ne!(before, after, "the client must send its data again");
+    w.fs.fail_next_commit(holdfast_vfs::FsError::NoSpace);
+    let reply = w.write(&f, 0, b"x", StableHow::FileSync);
+    assert_eq!(reply, Res3::Fail(NfsStat3::NoSpc, WccData::NONE));
+}
+
+#[test]
+fn space_and_size_are_told_apart() {
+    let mut w = World::new();
+    let f = w.create("a");
+    assert!(matches!(w.write(&f, i64::MAX as u64, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Fbig, _)));
+    w.fs.set_quota(1, 0);
+    assert!(matches!(w.write(&f, 0, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Dquot, _)));
+}

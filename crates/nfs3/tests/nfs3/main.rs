@@ -1,0 +1,14 @@
+//! NFSv3 and MOUNT over the in-memory backend: calls in, whole replies out.
+
+mod attributes;
+mod create;
+mod durability;
+mod garbage;
+mod io;
+mod list;
+mod mount;
+mod remove;
+mod replay;
+mod status;
+mod volume;
+mod world;

@@ -1,0 +1,124 @@
+//! File attributes on the wire: which are served in which minor version, their encoding and decoding. The rest
+//! of the crate speaks `vfs`'s attributes.
+
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub mod ids;
+pub(crate) mod look;
+
+use holdfast_vfs::{AttrMask, FsLimits};
+use holdfast_wire::nfs4::{Attr, Bitmap4};
+
+use crate::desc::Minor;
+
+/// Served in every minor version.
+const IN_V40: Bitmap4 = Bitmap4::of(&[
+    Attr::SupportedAttrs,
+    Attr::Type,
+    Attr::FhExpireType,
+    Attr::Change,
+    Attr::Size,
+    Attr::LinkSupport,
+    Attr::SymlinkSupport,
+    Attr::NamedAttr,
+    Attr::Fsid,
+    Attr::UniqueHandles,
+    Attr::LeaseTime,
+    Attr::RdAttrError,
+    Attr::AclSupport,
+    Attr::CanSetTime,
+    Attr::CaseInsensitive,
+    Attr::CasePreserving,
+    Attr::ChownRestricted,
+    Attr::FileHandle,
+    Attr::FileId,
+    Attr::FilesAvail,
+    Attr::FilesFree,
+    Attr::FilesTotal,
+    Attr::FsLocations,
+    Attr::Homogeneous,
+    Attr::MaxFileSize,
+    Attr::MaxLink,
+    Attr::MaxName,
+    Attr::MaxRead,
+    Attr::MaxWrite,
+    Attr::Mode,
+    Attr::NoTrunc,
+    Attr::NumLinks,
+    Attr::Owner,
+    Attr::OwnerGroup,
+    Attr::RawDev,
+    Attr::SpaceAvail,
+    Attr::SpaceFree,
+    Attr::SpaceTotal,
+    Attr::SpaceUsed,
+    Attr::TimeAccess,
+    Attr::TimeAccessSet,
+    Attr::TimeCreate,
+    Attr::TimeDelta,
+    Attr::TimeMetadata,
+    Attr::TimeModify,
+    Attr::TimeModifySet,
+    Attr::MountedOnFileId,
+]);
+
+/// Served from 4.1 on.
+const FROM_V41: Bitmap4 = Bitmap4::of(&[Attr::SuppAttrExclCreat]);
+
+/// Served from 4.2 on.
+const FROM_V42: Bitmap4 =
+    Bitmap4::of(&[Attr::CloneBlkSize, Attr::ChangeAttrType, Attr::ModeUmask, Attr::XattrSupport]);
+
+/// Can be set and not read (RFC 8881 section 5.5; RFC 8275 section 5).
+pub(crate) const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]);
+
+/// Can be set.
+pub(crate) const SETTABLE: Bitmap4 = Bitmap4::of(&[
+    Attr::Size,
+    Attr::Mode,
+    Attr::Owner,
+    Attr::OwnerGroup,
+    Attr::TimeAccessSet,
+    Attr::TimeModifySet,
+    Attr::ModeUmask,
+]);
+
+/// Can be set by an exclusive create beside its verifier, which lies in the two times meanwhile
+/// (RFC 8881 section 5.8.1.14).
+pub(crate) const EXCLUSIVE_CREATE: Bitmap4 =
+    SETTABLE.without(Attr::TimeAccessSet as u32).without(Attr::TimeModifySet as u32);
+
+/// Needs [`holdfast_vfs::FsUsage`].
+pub(crate) const OF_USAGE: Bitmap4 = Bitmap4::of(&[
+    Attr::FilesAvail,
+    Attr::FilesFree,
+    Attr::FilesTotal,
+    Attr::SpaceAvail,
+    Attr::SpaceFree,
+    Attr::SpaceTotal,
+]);
+
+/// What a file system serves in a minor version.
+pub(crate) const fn supported(minor: Minor, limits: &FsLimits) -> Bitmap4 {
+    let all = match minor {
+        Minor::V0 => IN_V40,
+        Minor::V1 => IN_V40.or(FROM_V41),
+        Minor::V2 => IN_V40.or(FROM_V41).or(FROM_V42),
+    };
+    if limits.has_birth_time { all } else { all.without(Attr::TimeCreate as u32) }
+}
+
+/// What to ask a backend for, to serve these attributes.
+pub(crate) const fn backend_mask(want: Bitmap4) -> AttrMask {
+    let mut mask = AttrMask::STAT;
+    if want.has(Attr::Change) {
+        mask = mask.union(AttrMask::CHANGE);
+    }
+    if want.has(Attr::TimeCreate) {
+        mask = mask.union(AttrMask::BIRTH);
+    }
+    if want.has(Attr::MountedOnFileId) {
+        mask = mask.union(AttrMask::MOUNTED_ON);
+    }
+    mask
+}

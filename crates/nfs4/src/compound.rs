@@ -1,0 +1,156 @@
+//! One COMPOUND between its operations: what it is about, how far it came, and what must happen before its reply
+//! may leave. It owns all it needs, so that it can go on on another thread.
+
+use std::sync::Arc;
+
+use holdfast_base::limits::{COMPOUND_OPS_MAX, RECORD_BYTES_MAX};
+use holdfast_export::{Export, Object};
+use holdfast_rpc::{Auth, Call, Connection};
+use holdfast_state::StateId;
+use holdfast_vfs::{Backend, Caller, FileSpan, Touched};
+use holdfast_wire::nfs4::{CompoundArgsHeader, NfsStat4, OpNum4};
+use holdfast_xdr::{Decode, Mark, Writer};
+
+use crate::desc::Minor;
+use crate::service::Service;
+use crate::slot::{SlotUse, digest};
+
+/// Bytes of an RPC reply before the results, without a record mark: what sessions count in their limits. A
+/// verifier other than AUTH_NONE's would add to it.
+pub(crate) const RPC_REPLY_HEADER_BYTES: usize = 24;
+
+/// An object with the state id that belongs to it (RFC 8881 section 16.2.3.1.2).
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) object: Object,
+    pub(crate) stateid: Option<StateId>,
+    /// Whether the peer may use the object's export at all.
+    pub(crate) is_admitted: bool,
+}
+
+/// The first operation that changed what is to be made durable: the one to blame when that fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstTouch {
+    pub(crate) op: OpNum4,
+    pub(crate) index: u32,
+    pub(crate) result_at: usize,
+}
+
+pub(crate) struct Compound {
+    // Constant.
+    pub(crate) service: Arc<Service>,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) xid: u32,
+    pub(crate) minor: Minor,
+    pub(crate) ops: u32,
+    pub(crate) request_bytes: usize,
+    pub(crate) digest: u64,
+    /// Where the results begin in the reply.
+    pub(crate) start: usize,
+    pub(crate) status: Mark,
+    pub(crate) count: Mark,
+    // How far it came.
+    pub(crate) index: u32,
+    pub(crate) op: OpNum4,
+    pub(crate) result_at: usize,
+    pub(crate) current: Option<Place>,
+    pub(crate) saved: Option<Place>,
+    pub(crate) slot: Option<SlotUse>,
+    /// The most the reply may grow to, counted from `start`.
+    pub(crate) reply_bytes_max: usize,
+    pub(crate) has_modified: bool,
+    caller: Option<(usize, Caller)>,
+    // What must happen before the reply leaves.
+    pub(crate) touched: Vec<(Arc<dyn Backend>, Vec<Touched>)>,
+    pub(crate) first_touch: Option<FirstTouch>,
+    /// A stretch of a file that belongs at this place of the reply.
+    pub(crate) file: Option<(usize, FileSpan)>,
+}
+
+/// What came of reading a compound's frame.
+pub(crate) enum Begun {
+    /// It can be run.
+    Run(Box<Compound>),
+    /// It was answered.
+    Answered,
+    /// Not even a frame could be read.
+    Garbage,
+}
+
+impl Compound {
+    /// Reads the frame and writes that of the reply, whose tag is the request's. The tag's bytes are not looked
+    /// at: it is the client's own, and Linux does not look either.
+    pub(crate) fn begin(service: &Arc<Service>, call: &mut Call<'_>, reply: &mut Writer) -> Begun {
+        let args = call.args.rest();
+        let Ok(header) = CompoundArgsHeader::decode(&mut call.args) else { return Begun::Garbage };
+        let start = reply.len();
+        let status = reply.mark();
+        reply.opaque(header.tag);
+        let count = reply.mark();
+        let refuse = |reply: &mut Writer, why: NfsStat4| {
+            reply.fill(status, why.as_u32());
+            Begun::Answered
+        };
+        let Some(minor) = Minor::from_u32(header.minorversion).filter(|m| service.serves(*m)) else {
+            return refuse(reply, NfsStat4::MinorVersMismatch);
+        };
+        if header.ops as usize > COMPOUND_OPS_MAX {
+            let too_many = if minor.has_sessions() { NfsStat4::TooManyOps } else { NfsStat4::Resource };
+            return refuse(reply, too_many);
+        }
+        Begun::Run(Box::new(Self {
+            service: Arc::clone(service),
+            auth: Arc::clone(call.auth),
+            connection: Arc::clone(call.connection),
+            xid: call.xid,
+            minor,
+            ops: header.ops,
+            request_bytes: call.record.bytes().len(),
+            digest: digest(args, call.auth),
+            start,
+            status,
+            count,
+            index: 0,
+            op: OpNum4::Illegal,
+            result_at: reply.len(),
+            current: None,
+            saved: None,
+            slot: None,
+            reply_bytes_max: RECORD_BYTES_MAX - RPC_REPLY_HEADER_BYTES,
+            has_modified: false,
+            caller: None,
+            touched: Vec::new(),
+            first_touch: None,
+            file: None,
+        }))
+    }
+
+    /// Bytes of the results so far.
+    pub(crate) fn reply_bytes(&self, reply: &Writer) -> usize {
+        let in_file = self.file.as_ref().map_or(0, |(_, span)| span.bytes.next_multiple_of(4));
+        reply.len() - self.start + in_file
+    }
+
+    /// Who calls, on this export. The last answer is kept: compounds seldom leave an export.
+    pub(crate) fn caller(&mut self, export: &Arc<Export>) -> Caller {
+        let key = Arc::as_ptr(export) as usize;
+        match &self.caller {
+            Some((of, caller)) if *of == key => caller.clone(),
+            _ => {
+                let caller = self.service.caller(export, &self.auth);
+                self.caller = Some((key, caller.clone()));
+                caller
+            }
+        }
+    }
+}
+
+impl Drop for Compound {
+    /// A compound that ends without a reply (a panic in a backend) must not hold its slot for ever.
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.service.complete(&slot, &[], false);
+        }
+    }
+}

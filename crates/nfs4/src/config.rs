@@ -1,0 +1,110 @@
+//! What the service is made with: everything that another crate, or a test, decides.
+
+use std::io;
+use std::sync::Arc;
+
+use holdfast_base::{ClientId, Clock, Entropy, Seqid, SessionId, SlotId};
+use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_state::{BootInstance, ClientImage, Grace, Recorded, SessionImage};
+
+use crate::attr::ids::IdNames;
+use crate::observe::Observer;
+
+/// Where client records lie, so that clients can reclaim after a restart.
+pub trait ClientRecords: Send + Sync {
+    /// Puts a record on stable storage. Waits for it.
+    ///
+    /// # Errors
+    /// The medium's: the client is then told nothing that depends on the record.
+    fn persist(&self, client: &ClientImage) -> io::Result<()>;
+
+    /// The record is not needed any more. Need not wait, nor be certain.
+    fn forget(&self, client: ClientId);
+
+    /// The client has reclaimed all it wants.
+    fn reclaim_done(&self, client: ClientId);
+
+    /// Whether the client of that name held state when the server last stopped, and may reclaim it.
+    fn recorded(&self, client: &ClientImage) -> Recorded;
+}
+
+/// Keeps nothing: after a restart nobody may reclaim.
+#[derive(Debug)]
+pub struct NoRecords;
+
+impl ClientRecords for NoRecords {
+    fn persist(&self, _: &ClientImage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn forget(&self, _: ClientId) {}
+
+    fn reclaim_done(&self, _: ClientId) {}
+
+    fn recorded(&self, _: &ClientImage) -> Recorded {
+        Recorded::No
+    }
+}
+
+/// Where sessions and the replies of their slots lie, so that they outlive the server (CSR4_PERSIST).
+pub trait ReplyJournal: Send + Sync {
+    /// A session was made.
+    ///
+    /// # Errors
+    /// The medium's: the session is then not persistent.
+    fn session_made(&self, session: &SessionImage) -> io::Result<()>;
+
+    /// A session is gone.
+    fn session_gone(&self, session: SessionId);
+
+    /// A request was executed and what it changed is durable: this is its reply, kept from now on, before it is
+    /// sent. Must not wait: the journal is forced with the group commit.
+    fn replied(&self, session: SessionId, slot: SlotId, seqid: Seqid, reply: &[u8]);
+}
+
+/// Who the server says it is (RFC 8881 section 2.5).
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Equal on all addresses of one server, or of a cluster sharing client ids.
+    pub major_id: Vec<u8>,
+    /// Together with `major_id`: where sessions can be trunked.
+    pub minor_id: u64,
+    /// Where handles and ids mean the same.
+    pub scope: Vec<u8>,
+}
+
+/// What [`crate::Nfs4`] is made with.
+pub struct Config {
+    /// The exports.
+    pub namespace: Arc<Namespace>,
+    /// Groups looked up on the server.
+    pub groups: Arc<dyn GroupSource>,
+    /// How owners and groups are written.
+    pub ids: Arc<dyn IdNames>,
+    /// Where replies wait for their changes to be durable.
+    pub committer: Arc<Committer>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The lease, in milliseconds.
+    pub lease_ms: u64,
+    /// The number of this run; part of client ids and state ids.
+    pub boot: BootInstance,
+    /// Whether reclaims are served at first.
+    pub grace: Grace,
+    /// Client records.
+    pub records: Arc<dyn ClientRecords>,
+    /// Replies that outlive a restart, when they are to.
+    pub journal: Option<Arc<dyn ReplyJournal>>,
+    /// Who the server says it is.
+    pub identity: Identity,
+    /// The highest minor version served, 0 to 2.
+    pub minor_max: u32,
+    /// Told of every operation.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// What is handed over once and not shared.
+pub struct Seeds {
+    /// Makes session ids and verifiers.
+    pub entropy: Box<dyn Entropy>,
+}

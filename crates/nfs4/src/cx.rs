@@ -1,0 +1,303 @@
+//! What an operation sees of its compound and of the server.
+
+use std::sync::Arc;
+
+use holdfast_base::{ClientId, Instant};
+use holdfast_export::{Export, Object};
+use holdfast_rpc::{Auth, Connection, Mode};
+use holdfast_state::{ConnId, Engine, Principal, Recorded, StateId, StateIdForm};
+use holdfast_vfs::{Backend, Caller, Change, FileSpan, Handle, Touched, Wait};
+use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, Stateid4};
+use holdfast_xdr::Writer;
+
+use crate::compound::{Compound, FirstTouch, Place};
+use crate::config::Config;
+use crate::desc::Minor;
+use crate::error::{Failure, OpResult};
+use crate::service::Service;
+
+/// The context of one operation.
+pub(crate) struct Cx<'c> {
+    /// The reply, for operations that write their result in place.
+    pub(crate) reply: &'c mut Writer,
+    pub(crate) compound: &'c mut Compound,
+    pub(crate) mode: Mode,
+}
+
+/// An object of an export, with everything a call of its backend needs.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    /// Where it lies.
+    pub(crate) export: Arc<Export>,
+    /// Its name for the backend.
+    pub(crate) handle: Handle,
+    caller: Caller,
+    wait: Wait,
+}
+
+impl At {
+    /// The export's backend.
+    #[must_use]
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.export.backend.as_ref()
+    }
+
+    /// On whose behalf, and with how much patience.
+    #[must_use]
+    pub(crate) const fn cx(&self) -> holdfast_vfs::Cx<'_> {
+        holdfast_vfs::Cx { caller: &self.caller, wait: self.wait }
+    }
+
+    /// On whose behalf.
+    #[must_use]
+    pub(crate) const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The same for another object of the export.
+    #[must_use]
+    pub(crate) fn with(&self, handle: Handle) -> Self {
+        Self { handle, ..self.clone() }
+    }
+
+    /// It as an object of the namespace.
+    #[must_use]
+    pub(crate) fn object(&self) -> Object {
+        Object::Export(Arc::clone(&self.export), self.handle)
+    }
+}
+
+impl Cx<'_> {
+    /// The compound's minor version.
+    #[must_use]
+    pub(crate) const fn minor(&self) -> Minor {
+        self.compound.minor
+    }
+
+    /// What the service was made with: namespace, clock, lease.
+    #[must_use]
+    pub(crate) fn config(&self) -> &Config {
+        &self.compound.service.config
+    }
+
+    pub(crate) const fn service(&self) -> &Arc<Service> {
+        &self.compound.service
+    }
+
+    /// Who calls, as the transport vouches for it.
+    #[must_use]
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.compound.auth
+    }
+
+    /// The connection the request came on.
+    #[must_use]
+    pub(crate) const fn connection(&self) -> &Arc<Connection> {
+        &self.compound.connection
+    }
+
+    pub(crate) fn conn_id(&self) -> ConnId {
+        ConnId(self.compound.connection.id())
+    }
+
+    /// Who calls, as the state engine compares it.
+    #[must_use]
+    pub(crate) fn principal(&self) -> Principal {
+        crate::service::principal(&self.compound.auth)
+    }
+
+    /// The session's client (4.1 and later).
+    ///
+    /// # Errors
+    /// NFS4ERR_OP_NOT_IN_SESSION where there is no session.
+    pub(crate) fn client(&self) -> OpResult<ClientId> {
+        self.compound.slot.as_ref().map(|slot| slot.client).ok_or_else(|| NfsStat4::OpNotInSession.into())
+    }
+
+    /// Whether the client may reclaim what it held before the server restarted.
+    pub(crate) fn recorded(&self, client: ClientId) -> Recorded {
+        let image = self.service().look(|engine| engine.client_image(client));
+        image.map_or(Recorded::No, |image| self.config().records.recorded(&image))
+    }
+
+    /// The current object. The engine has made sure of it where the operation's row asks for one.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE.
+    pub(crate) fn current(&self) -> OpResult<&Object> {
+        self.compound.current.as_ref().map(|place| &place.object).ok_or_else(|| NfsStat4::NoFileHandle.into())
+    }
+
+    /// The saved object; as [`Cx::current`].
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE.
+    pub(crate) fn saved(&self) -> OpResult<&Object> {
+        self.compound.saved.as_ref().map(|place| &place.object).ok_or_else(|| NfsStat4::NoFileHandle.into())
+    }
+
+    /// The current object, when it lies in an export; `pseudo` is the status when it is one of the directories
+    /// above them. A change of those never gets here: the engine refuses it with NFS4ERR_ROFS.
+    ///
+    /// # Errors
+    /// `pseudo`; NFS4ERR_NOFILEHANDLE.
+    pub(crate) fn at(&mut self, pseudo: NfsStat4) -> OpResult<At> {
+        let object = self.current()?.clone();
+        self.at_object(object, pseudo)
+    }
+
+    /// The same of the saved object.
+    ///
+    /// # Errors
+    /// `pseudo`; NFS4ERR_NOFILEHANDLE.
+    pub(crate) fn saved_at(&mut self, pseudo: NfsStat4) -> OpResult<At> {
+        let object = self.saved()?.clone();
+        self.at_object(object, pseudo)
+    }
+
+    pub(crate) fn at_object(&mut self, object: Object, pseudo: NfsStat4) -> OpResult<At> {
+        let Object::Export(export, handle) = object else { return Err(pseudo.into()) };
+        let caller = self.compound.caller(&export);
+        let wait = if self.mode == Mode::Inline { Wait::No } else { Wait::Yes };
+        Ok(At { export, handle, caller, wait })
+    }
+
+    /// Makes another object current. Its export must admit the peer.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE when the export is not for this peer: to it the object does not exist.
+    pub(crate) fn set_current(&mut self, object: Object) -> OpResult<()> {
+        let peer = self.compound.connection.peer();
+        let is_admitted = match &object {
+            Object::Pseudo(_) => true,
+            // Two questions, as the answers differ: from no port of this host, or not from this port.
+            Object::Export(export, _) if !export.admits(peer.ip(), 0) => return Err(NfsStat4::Stale.into()),
+            Object::Export(export, _) => export.admits(peer.ip(), peer.port()),
+        };
+        self.compound.current = Some(Place { object, stateid: None, is_admitted });
+        Ok(())
+    }
+
+    /// Leaves no object current.
+    pub(crate) fn clear_current(&mut self) {
+        self.compound.current = None;
+    }
+
+    /// The operation goes on only where waiting for a disk is allowed: elsewhere it is run again there.
+    ///
+    /// # Errors
+    /// [`Failure::Wait`].
+    pub(crate) fn must_wait(&self) -> OpResult<()> {
+        if self.mode == Mode::Inline { Err(Failure::Wait) } else { Ok(()) }
+    }
+
+    /// Refuses a change of a read-only export, for operations whose row does not say so already.
+    ///
+    /// # Errors
+    /// NFS4ERR_ROFS.
+    pub(crate) fn check_writable(&self) -> OpResult<()> {
+        match self.current()? {
+            Object::Export(export, _) if !export.options.is_read_only => Ok(()),
+            _ => Err(NfsStat4::Rofs.into()),
+        }
+    }
+
+    /// Notes a change that a synchronous export promises to have on disk before the reply.
+    pub(crate) fn touched(&mut self, at: &At, handle: Handle) {
+        if at.export.options.is_sync {
+            self.commit_before_reply(at, Touched { handle, data: false });
+        }
+    }
+
+    /// Has this durable before the reply, whatever the export says: COMMIT and stable WRITE.
+    pub(crate) fn commit_before_reply(&mut self, at: &At, what: Touched) {
+        let compound = &mut *self.compound;
+        compound.first_touch.get_or_insert(FirstTouch {
+            op: compound.op,
+            index: compound.index,
+            result_at: compound.result_at,
+        });
+        let backend = &at.export.backend;
+        match compound.touched.iter_mut().find(|(of, _)| Arc::ptr_eq(of, backend)) {
+            Some((_, touched)) if touched.contains(&what) => {}
+            Some((_, touched)) => touched.push(what),
+            None => compound.touched.push((Arc::clone(backend), vec![what])),
+        }
+    }
+
+    /// Runs a step of the state engine under its lock, then what it left to do.
+    ///
+    /// # Errors
+    /// Those of the step; NFS4ERR_SERVERFAULT when a client record could not be put on stable storage.
+    pub(crate) fn state<R>(&self, step: impl FnOnce(&mut Engine, Instant) -> OpResult<R>) -> OpResult<R> {
+        self.compound.service.state(step)
+    }
+
+    /// The state id that an argument stands for: "current" becomes what it is (RFC 8881 section 16.2.3.1.2).
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID when there is no current one.
+    pub(crate) fn stateid(&self, wire: Stateid4) -> OpResult<StateId> {
+        let given = StateId { seqid: wire.seqid, other: wire.other };
+        resolve(given, self.compound.current.as_ref(), self.minor())
+    }
+
+    /// The same for the saved object's (COPY, CLONE).
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID.
+    pub(crate) fn saved_stateid(&self, wire: Stateid4) -> OpResult<StateId> {
+        let given = StateId { seqid: wire.seqid, other: wire.other };
+        resolve(given, self.compound.saved.as_ref(), self.minor())
+    }
+
+    /// Makes a state id the current one, and gives it as the wire has it.
+    pub(crate) fn set_current_stateid(&mut self, stateid: StateId) -> Stateid4 {
+        if let Some(place) = &mut self.compound.current {
+            place.stateid = Some(stateid);
+        }
+        Stateid4 { seqid: stateid.seqid, other: stateid.other }
+    }
+
+    /// Bytes that the reply may still grow by, the heads of results to come not counted.
+    #[must_use]
+    pub(crate) fn reply_room(&self) -> usize {
+        let compound = &*self.compound;
+        let to_come = if compound.index + 1 < compound.ops { 8 } else { 0 };
+        compound.reply_bytes_max.saturating_sub(compound.reply_bytes(self.reply) + to_come)
+    }
+
+    /// Refuses to start what may not be able to say how it ended.
+    pub(crate) fn expect_reply(&mut self, bytes_max: usize) -> OpResult<()> {
+        if bytes_max > self.reply_room() {
+            return Err(self.compound.too_big().into());
+        }
+        self.compound.has_modified = true;
+        Ok(())
+    }
+
+    /// Whether READ's data may follow as a stretch of a file: once a compound, and not into a reply that is kept.
+    #[must_use]
+    pub(crate) fn may_send_file(&self) -> bool {
+        self.compound.file.is_none() && !self.compound.is_reply_kept()
+    }
+
+    /// Puts a stretch of a file at this place of the reply: what follows the length of the data. The operation
+    /// has written the length, and asked [`Cx::may_send_file`]. The padding is seen to.
+    pub(crate) fn send_file(&mut self, span: FileSpan) {
+        self.compound.file = Some((self.reply.len(), span));
+    }
+}
+
+fn resolve(given: StateId, place: Option<&Place>, minor: Minor) -> OpResult<StateId> {
+    if !minor.has_sessions() || given.form() != StateIdForm::Current {
+        return Ok(given);
+    }
+    place.and_then(|place| place.stateid).ok_or_else(|| NfsStat4::BadStateid.into())
+}
+
+/// A directory's change as the wire has it.
+#[must_use]
+pub(crate) const fn change_info(change: &Change) -> ChangeInfo4 {
+    ChangeInfo4 { atomic: change.is_atomic, before: change.before.change, after: change.after.change }
+}

@@ -1,0 +1,80 @@
+//! The backend's open files behind opens and locks. The state engine decides when one is opened and closed and
+//! bounds their number by that of state ids; here they only lie.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_base::FileKey;
+use holdfast_state::{LockToken, OpenId};
+use holdfast_vfs::FileObject;
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+/// Open files by the engine's numbers.
+#[derive(Default)]
+pub(crate) struct OpenFiles {
+    next: AtomicU64,
+    opens: RwLock<FxHashMap<OpenId, Arc<dyn FileObject>>>,
+    locks: RwLock<LockFiles>,
+}
+
+/// The files that carry lock-owners' locks.
+#[derive(Default)]
+struct LockFiles {
+    by_token: FxHashMap<LockToken, (FileKey, Arc<dyn FileObject>)>,
+    /// How many of them are of one file.
+    by_file: FxHashMap<FileKey, u32>,
+}
+
+impl OpenFiles {
+    /// Keeps an open file under a new number.
+    pub(crate) fn keep(&self, file: Arc<dyn FileObject>) -> OpenId {
+        let id = OpenId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.opens.write().insert(id, file);
+        id
+    }
+
+    pub(crate) fn get(&self, id: OpenId) -> Option<Arc<dyn FileObject>> {
+        self.opens.read().get(&id).cloned()
+    }
+
+    /// Lets go of an open file: it is closed when the last I/O on it ends. Returned so that the caller drops it
+    /// outside the table's lock.
+    pub(crate) fn close(&self, id: OpenId) -> Option<Arc<dyn FileObject>> {
+        self.opens.write().remove(&id)
+    }
+
+    /// Keeps the file that carries a lock-owner's locks on `key`. There is none yet under this token.
+    pub(crate) fn keep_locks(&self, token: LockToken, key: FileKey, file: Arc<dyn FileObject>) {
+        let mut locks = self.locks.write();
+        locks.by_token.insert(token, (key, file));
+        *locks.by_file.entry(key).or_default() += 1;
+    }
+
+    pub(crate) fn locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
+        self.locks.read().by_token.get(&token).map(|(_, file)| Arc::clone(file))
+    }
+
+    /// Whether any lock-owner may hold backend locks on this file.
+    pub(crate) fn has_locks(&self, key: FileKey) -> bool {
+        self.locks.read().by_file.contains_key(&key)
+    }
+
+    /// Lets go of a lock-owner's locks on a file.
+    pub(crate) fn close_locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
+        let mut locks = self.locks.write();
+        let (key, file) = locks.by_token.remove(&token)?;
+        if let Some(count) = locks.by_file.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                locks.by_file.remove(&key);
+            }
+        }
+        Some(file)
+    }
+
+    /// Open files and lock files held.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.opens.read().len(), self.locks.read().by_token.len())
+    }
+}

@@ -1,0 +1,83 @@
+//! The end of a compound: what it changed becomes durable, then its reply is kept for retries, then it is sent.
+//! Never in another order: a reply that left promises both.
+
+use holdfast_rpc::{FileBody, Outcome, PendingReply};
+use holdfast_vfs::FsError;
+use holdfast_wire::nfs4::NfsStat4;
+use holdfast_xdr::Writer;
+
+use crate::compound::Compound;
+use crate::slot::SlotUse;
+
+impl Compound {
+    /// Ends a compound whose results are all written.
+    pub(crate) fn finish(mut self: Box<Self>, reply: &mut Writer) -> Outcome {
+        if self.touched.is_empty() {
+            self.conclude(reply)
+        } else {
+            Outcome::Park(Box::new(move |pending| self.commit(pending)))
+        }
+    }
+
+    /// Has everything forced that was touched, one backend after the other: compounds that touch two are rare.
+    fn commit(mut self: Box<Self>, mut pending: PendingReply) {
+        let Some((backend, touched)) = self.touched.pop() else {
+            let outcome = self.conclude(pending.writer());
+            return pending.finish(outcome);
+        };
+        let committer = self.service.config.committer.clone();
+        let done = move |result: Result<(), FsError>| {
+            if result.is_err() {
+                self.fail_commit(pending.writer());
+            }
+            self.commit(pending);
+        };
+        committer.submit(&backend, touched, Box::new(done));
+    }
+
+    /// The changes could not be made durable. They were made, and can be seen, but the client must not believe
+    /// them safe: as with fsync(2), it is told NFS4ERR_IO, in place of the first operation that changed anything,
+    /// for which of them is lost nobody knows. State granted on the way (an open) stays until the client closes
+    /// it or its lease ends.
+    fn fail_commit(&mut self, reply: &mut Writer) {
+        self.touched.clear();
+        self.file = None;
+        let Some(first) = self.first_touch else { return };
+        reply.truncate(first.result_at);
+        reply.u32(first.op.as_u32());
+        reply.u32(NfsStat4::Io.as_u32());
+        if crate::table::row(first.op).is_some_and(|row| row.desc.flags.has(crate::desc::Flags::BITMAP_ON_ERROR)) {
+            reply.u32(0);
+        }
+        reply.fill(self.status, NfsStat4::Io.as_u32());
+        reply.fill(self.count, first.index + 1);
+    }
+
+    /// Keeps the reply for retries, and lets it go.
+    fn conclude(&mut self, reply: &mut Writer) -> Outcome {
+        if let Some(slot) = self.slot.take() {
+            let is_kept = self.file.is_none() && self.keeps(&slot);
+            self.service.complete(&slot, &reply.as_slice()[self.start..], is_kept);
+        }
+        match self.file.take() {
+            None => Outcome::Reply,
+            Some((at, span)) => {
+                let mut trailer = vec![0; span.bytes.next_multiple_of(4) - span.bytes];
+                trailer.extend_from_slice(&reply.as_slice()[at..]);
+                reply.truncate(at);
+                Outcome::ReplyFile(FileBody { fd: span.fd, offset: span.offset, bytes: span.bytes, trailer })
+            }
+        }
+    }
+
+    /// Whether this compound's reply is kept for a retry: when the client asked for it, when something was
+    /// changed (a client may forget to ask), and when SEQUENCE stood alone, whose retry needs nothing else.
+    fn keeps(&self, slot: &SlotUse) -> bool {
+        slot.is_kept || self.has_modified || self.ops == 1
+    }
+
+    /// Whether the reply will be kept, as far as is known yet.
+    pub(crate) fn is_reply_kept(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| self.keeps(slot))
+    }
+}

@@ -1,0 +1,29 @@
+//! NFS version 4 over `vfs` and `state`: 4.0, 4.1 and 4.2 in one engine. An operation's meaning stands once, in its
+//! own file under `op`; what operations have in common is the engine's. Nothing here knows a concrete backend.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod callback;
+mod compound;
+mod config;
+mod cx;
+mod desc;
+mod engine;
+mod error;
+mod files;
+mod finish;
+mod io;
+mod observe;
+mod op;
+mod order;
+mod owner;
+mod program;
+mod service;
+mod slot;
+mod table;
+
+pub use attr::ids::{IdNames, NumericIds};
+pub use config::{ClientRecords, Config, Identity, NoRecords, ReplyJournal, Seeds};
+pub use desc::Minor;
+pub use observe::{Observed, Observer};
+pub use program::Nfs4;

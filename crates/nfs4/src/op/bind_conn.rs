@@ -1,0 +1,51 @@
+//! BIND_CONN_TO_SESSION and BACKCHANNEL_CTL (RFC 8881 sections 18.34 and 18.33): what carries callbacks.
+
+use holdfast_state::Direction;
+use holdfast_wire::nfs4::{
+    BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4Ok, ChannelDirFromClient4,
+    ChannelDirFromServer4, NfsStat4, OpNum4,
+};
+
+use super::Op;
+use crate::callback::credential;
+use crate::cx::Cx;
+use crate::desc::{Flags, OpDesc};
+use crate::error::OpResult;
+
+impl Op for BindConnToSession4Args {
+    const DESC: OpDesc = OpDesc::new(OpNum4::BindConnToSession, Flags::OUTSIDE_SESSION).reply(24);
+    type Ok = BindConnToSession4Ok;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<BindConnToSession4Ok> {
+        let conn = cx.conn_id();
+        let wanted = match self.dir {
+            ChannelDirFromClient4::Fore => Direction::Fore,
+            ChannelDirFromClient4::Back => Direction::Back,
+            ChannelDirFromClient4::ForeOrBoth | ChannelDirFromClient4::BackOrBoth => Direction::Both,
+        };
+        let bound = cx.state(|engine, _| Ok(engine.sessions_mut().bind_connection(self.sessionid, conn, wanted)?))?;
+        cx.service().callbacks.connection_bound(cx.connection());
+        Ok(BindConnToSession4Ok {
+            sessionid: self.sessionid,
+            dir: match bound {
+                Direction::Fore => ChannelDirFromServer4::Fore,
+                Direction::Back => ChannelDirFromServer4::Back,
+                Direction::Both => ChannelDirFromServer4::Both,
+            },
+            // RDMA is not spoken here.
+            use_conn_in_rdma_mode: false,
+        })
+    }
+}
+
+impl Op for BackchannelCtl4Args<'_> {
+    const DESC: OpDesc = OpDesc::new(OpNum4::BackchannelCtl, Flags::NONE);
+    type Ok = ();
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
+        let auth = credential(&self.sec_parms).ok_or(NfsStat4::Inval)?;
+        let slot = cx.compound.slot.as_ref().ok_or(NfsStat4::OpNotInSession)?;
+        cx.service().callbacks.session_changed(slot.session, self.cb_program, auth);
+        Ok(())
+    }
+}

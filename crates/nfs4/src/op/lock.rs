@@ -1,0 +1,251 @@
+//! LOCK, LOCKT, LOCKU and RELEASE_LOCKOWNER (RFC 8881 sections 18.10-18.12, RFC 7530 section 16.37). A lock is
+//! reserved with the state engine, then taken on the backend against everybody outside, then made final.
+
+use std::sync::Arc;
+
+use holdfast_base::limits::OWNER_BYTES_MAX;
+use holdfast_base::{ByteRange, ClientId, Length, Offset};
+use holdfast_export::LocalUse;
+use holdfast_state::{
+    Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest, LockTicket,
+    OwnerOf, OwnerOp, Wait,
+};
+use holdfast_vfs::{AttrMask, Caller, FileKind, FileObject, FsError, FsResult, OpenMode};
+use holdfast_wire::nfs4::{
+    Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4,
+    ReleaseLockOwner4Args, StateOwner4,
+};
+use holdfast_xdr::Encode;
+
+use super::{Encoded, Op};
+use crate::cx::{At, Cx};
+use crate::desc::{Flags, OpDesc, STATEID_BYTES};
+use crate::error::{Failure, OpResult};
+use crate::owner::{Turn, in_turn};
+
+/// Bytes of `LOCK4denied` with the longest owner.
+const DENIED_BYTES: usize = 32 + OWNER_BYTES_MAX;
+
+/// The owner named for a lock of a process on the server's host; its client id, 0, is nobody's.
+const OUTSIDER: &[u8] = b"a process on the server";
+
+impl Op for Lock4Args<'_> {
+    const DESC: OpDesc = OpDesc::new(OpNum4::Lock, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(DENIED_BYTES);
+    type Ok = Encoded;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
+        let (of, seqid) = match &self.locker {
+            Locker4::New(new) => (cx.stateid(new.open_stateid)?, new.open_seqid),
+            Locker4::Exist(exist) => (cx.stateid(exist.lock_stateid)?, exist.lock_seqid),
+        };
+        let turn = Turn { of: OwnerOf::Stateid(of), seqid, op: OwnerOp::Lock };
+        in_turn(cx, turn, |cx| lock(cx, &self))
+    }
+}
+
+fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
+    let at = cx.at(NfsStat4::IsDir)?;
+    let range = range_of(args.offset, args.length)?;
+    let by = match &args.locker {
+        Locker4::New(new) => LockBy::Open {
+            open: cx.stateid(new.open_stateid)?,
+            owner: new.lock_owner.owner,
+            first_seqid: (!cx.minor().has_sessions()).then_some(new.lock_seqid),
+        },
+        Locker4::Exist(exist) => LockBy::Lock(cx.stateid(exist.lock_stateid)?),
+    };
+    let claim = if args.reclaim { Claim::Reclaim(recorded(cx, args)?) } else { Claim::New };
+    let request = LockRequest {
+        caller: cx.state_caller()?,
+        file: at.handle.key(),
+        by,
+        range,
+        kind: kind_of(args.locktype),
+        claim,
+        // Who cannot be notified polls: nobody is yet.
+        wait: Wait::No,
+    };
+    let ticket = match cx.state(|engine, now| Ok(engine.lock_prepare(&request, now)))? {
+        Ok(ticket) => ticket,
+        Err(LockRefusal::Error(error)) => return Err(error.into()),
+        Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
+    };
+    let token = ticket.token();
+    if let Err(failure) = take_outside(cx, &at, &ticket, request.kind) {
+        cx.state(|engine, now| {
+            engine.lock_abort(ticket, now);
+            Ok(())
+        })?;
+        return Err(failure);
+    }
+    let committed = cx.state(|engine, now| Ok(engine.lock_commit(ticket, now)?));
+    if committed.is_err() {
+        // The open was closed meanwhile: what was taken outside goes as well.
+        drop(cx.service().files.close_locks(token));
+    }
+    Ok(Lock4Ok { lock_stateid: cx.set_current_stateid(committed?) })
+}
+
+fn recorded(cx: &Cx<'_>, args: &Lock4Args<'_>) -> OpResult<holdfast_state::Recorded> {
+    let client = match &args.locker {
+        _ if cx.minor().has_sessions() => cx.client()?,
+        Locker4::New(new) => new.lock_owner.clientid,
+        // A lock stateid is of this run, so its owner has reclaimed before, and was recorded then.
+        Locker4::Exist(_) => return Ok(holdfast_state::Recorded::Yes),
+    };
+    Ok(cx.recorded(client))
+}
+
+const fn kind_of(kind: LockType4) -> LockKind {
+    if kind.is_write() { LockKind::Write } else { LockKind::Read }
+}
+
+const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
+    match kind {
+        LockKind::Read => holdfast_vfs::LockKind::Read,
+        LockKind::Write => holdfast_vfs::LockKind::Write,
+    }
+}
+
+fn range_of(offset: Offset, length: Length) -> Result<ByteRange, NfsStat4> {
+    ByteRange::from_nfs4(offset, length).ok_or(NfsStat4::Inval)
+}
+
+/// Whether somebody outside may hold locks on the export's files, or look at ours.
+fn has_outsiders(at: &At) -> bool {
+    at.export.options.local != LocalUse::None
+}
+
+/// Takes the lock on the backend, on an open file of this lock-owner's own: open-file-description locks belong to
+/// it, so they conflict with other owners' and are not lost when some other descriptor of the file is closed.
+fn take_outside(cx: &mut Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -> OpResult<()> {
+    if !has_outsiders(at) {
+        return Ok(());
+    }
+    let file = match cx.service().files.locks(ticket.token()) {
+        Some(file) => file,
+        None => {
+            let (_, access) = ticket.open().ok_or(NfsStat4::Delay)?;
+            let file = open_for_locks(at, access)?;
+            cx.service().files.keep_locks(ticket.token(), at.handle.key(), Arc::clone(&file));
+            file
+        }
+    };
+    match at.backend().lock(&file, ticket.range(), backend_kind(kind)) {
+        Ok(()) => Ok(()),
+        Err(FsError::Locked) => Err(denied_outside(cx, at, &file, (ticket.range(), kind))),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// With the server's own rights: that the owner may have the file was asked at OPEN.
+fn open_for_locks(at: &At, access: Access) -> FsResult<Arc<dyn FileObject>> {
+    let root = Caller::root();
+    let cx = holdfast_vfs::Cx { caller: &root, ..at.cx() };
+    let (read, write) = (access.contains(Access::READ), access.contains(Access::WRITE));
+    at.backend().open(&cx, &at.handle, OpenMode { read, write, nfs_exceptions: true })
+}
+
+fn denied(cx: &mut Cx<'_>, conflict: &Conflict) -> Failure {
+    let (clientid, owner) = match &conflict.holder {
+        ConflictHolder::Nfs4 { client, owner } => (*client, owner.as_bytes()),
+        ConflictHolder::Foreign(_) => (ClientId(0), OUTSIDER),
+    };
+    write_denied(cx, (conflict.range, conflict.kind), StateOwner4 { clientid, owner })
+}
+
+/// Somebody outside holds it. When he let go just now, the range asked for is named.
+fn denied_outside(cx: &mut Cx<'_>, at: &At, file: &Arc<dyn FileObject>, asked: (ByteRange, LockKind)) -> Failure {
+    let (range, kind) = asked;
+    let held = match at.backend().test_lock(file, range, backend_kind(kind)) {
+        Ok(Some(held)) if held.kind == holdfast_vfs::LockKind::Read => (held.range, LockKind::Read),
+        Ok(Some(held)) => (held.range, LockKind::Write),
+        Ok(None) | Err(_) => asked,
+    };
+    write_denied(cx, held, StateOwner4 { clientid: ClientId(0), owner: OUTSIDER })
+}
+
+fn write_denied(cx: &mut Cx<'_>, (range, kind): (ByteRange, LockKind), owner: StateOwner4<'_>) -> Failure {
+    let locktype = match kind {
+        LockKind::Read => LockType4::Read,
+        LockKind::Write => LockType4::Write,
+    };
+    let denied = Lock4Denied { offset: Offset(range.first()), length: range.nfs4_length(), locktype, owner };
+    denied.encode(cx.reply);
+    Failure::WithBody(NfsStat4::Denied)
+}
+
+impl Op for Lockt4Args<'_> {
+    const DESC: OpDesc = OpDesc::new(OpNum4::Lockt, Flags::NEEDS_FH).reply(DENIED_BYTES);
+    type Ok = ();
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
+        let at = cx.at(NfsStat4::IsDir)?;
+        let range = range_of(self.offset, self.length)?;
+        match at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(FsError::IsDir.into()),
+            FileKind::Symlink => return Err(FsError::IsSymlink.into()),
+            _ => return Err(FsError::WrongKind.into()),
+        }
+        let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
+        let kind = kind_of(self.locktype);
+        let test = LockTest { client, owner: self.owner.owner, file: at.handle.key(), range, kind };
+        match cx.state(|engine, now| Ok(engine.lock_test(&test, now)))? {
+            Ok(()) => {}
+            Err(LockRefusal::Error(error)) => return Err(error.into()),
+            Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
+        }
+        test_outside(cx, &at, (range, kind))
+    }
+}
+
+/// Whether somebody outside is in the way. What our own lock-owners hold on the backend would look like it, so this
+/// can only be asked while none of them holds anything there.
+fn test_outside(cx: &mut Cx<'_>, at: &At, asked: (ByteRange, LockKind)) -> OpResult<()> {
+    if !has_outsiders(at) || cx.service().files.has_locks(at.handle.key()) {
+        return Ok(());
+    }
+    let file = open_for_locks(at, Access::READ)?;
+    match at.backend().test_lock(&file, asked.0, backend_kind(asked.1))? {
+        None => Ok(()),
+        Some(_) => Err(denied_outside(cx, at, &file, asked)),
+    }
+}
+
+impl Op for Locku4Args {
+    const DESC: OpDesc = OpDesc::new(OpNum4::Locku, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(STATEID_BYTES);
+    type Ok = Encoded;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
+        let of = cx.stateid(self.lock_stateid)?;
+        let turn = Turn { of: OwnerOf::Stateid(of), seqid: self.seqid, op: OwnerOp::Unlock };
+        in_turn(cx, turn, |cx| {
+            let at = cx.at(NfsStat4::IsDir)?;
+            let range = range_of(self.offset, self.length)?;
+            let (caller, file) = (cx.state_caller()?, at.handle.key());
+            let ticket = cx.state(|engine, now| Ok(engine.unlock_prepare(caller, of, file, range, now)?))?;
+            if let Some(outside) = cx.service().files.locks(ticket.token())
+                && let Err(error) = at.backend().unlock(&outside, range)
+            {
+                cx.state(|engine, now| {
+                    engine.lock_abort(ticket, now);
+                    Ok(())
+                })?;
+                return Err(error.into());
+            }
+            let stateid = cx.state(|engine, now| Ok(engine.lock_commit(ticket, now)?))?;
+            Ok(Locku4Ok { lock_stateid: cx.set_current_stateid(stateid) })
+        })
+    }
+}
+
+impl Op for ReleaseLockOwner4Args<'_> {
+    const DESC: OpDesc = OpDesc::new(OpNum4::ReleaseLockOwner, Flags::NONE).only_in_v0();
+    type Ok = ();
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
+        let (client, name) = (self.lock_owner.clientid, self.lock_owner.owner);
+        cx.state(|engine, now| Ok(engine.release_lock_owner(client, name, now)?))
+    }
+}

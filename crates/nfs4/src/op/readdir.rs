@@ -1,0 +1,168 @@
+//! READDIR (RFC 8881 section 18.23).
+
+use holdfast_base::Cookie;
+use holdfast_export::Object;
+use holdfast_vfs::{DirEntry, DirListing, Flow, FsError, ListEnd, Node};
+use holdfast_wire::EntryList;
+use holdfast_wire::nfs4::{Attr, Bitmap4, NfsStat4, OpNum4, ReadDir4Args, Verifier4};
+use holdfast_xdr::Encode;
+
+use super::{Encoded, Op};
+use crate::attr::{WRITE_ONLY, backend_mask, encode, look};
+use crate::cx::{At, Cx};
+use crate::desc::{Flags, Minor, OpDesc};
+use crate::error::{self, Failure, OpResult};
+use crate::service::Service;
+
+/// Cookies stay valid for as long as their directory lives, so the verifier never changes and is not looked at.
+const VERIFIER: Verifier4 = [0; 8];
+
+/// Bytes of an empty listing: verifier, end of the chain, `eof`.
+const EMPTY_BYTES: usize = 16;
+
+/// The first cookie of a pseudo directory's listing: 0, 1 and 2 name no entry (RFC 8881 section 18.23.3).
+const FIRST_COOKIE: u64 = 3;
+
+impl Op for ReadDir4Args {
+    const DESC: OpDesc = OpDesc::new(OpNum4::ReadDir, Flags::NEEDS_FH);
+    type Ok = Encoded;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
+        if matches!(self.cookie, Cookie(1 | 2)) {
+            return Err(NfsStat4::BadCookie.into());
+        }
+        if !self.attr_request.and(WRITE_ONLY).is_empty() {
+            return Err(NfsStat4::Inval.into());
+        }
+        let room = (self.maxcount as usize).min(cx.reply_room());
+        if room < EMPTY_BYTES {
+            return Err(NfsStat4::TooSmall.into());
+        }
+        if let Object::Pseudo(dir) = *cx.current()? {
+            return list_pseudo(cx, dir, &self, room);
+        }
+        let at = cx.at(NfsStat4::ServerFault)?;
+        list(cx, &at, &self, room)
+    }
+}
+
+fn list(cx: &mut Cx<'_>, at: &At, args: &ReadDir4Args, room: usize) -> OpResult<Encoded> {
+    let (service, minor) = (&*cx.compound.service, cx.compound.minor);
+    let start = cx.reply.len();
+    VERIFIER.encode(cx.reply);
+    let mut entries = EntryList::new(cx.reply, start, room, names_max(args.dircount));
+    let listing = DirListing { dir: &at.handle, from: args.cookie, want: Some(backend_mask(args.attr_request)) };
+    let mut failed = None;
+    let end = at.backend().readdir(&at.cx(), listing, &mut |entry| {
+        match one(service, minor, at, &entry, args.attr_request) {
+            Ok(None) => Flow::Continue,
+            Ok(Some(attrs)) => taken(entries.push_with(name_bytes(entry.name), |w| {
+                entry.next.encode(w);
+                w.opaque(entry.name);
+                attrs.write(service, minor, args.attr_request, w);
+            })),
+            Err(failure) => {
+                failed = Some(failure);
+                Flow::Stop
+            }
+        }
+    })?;
+    if entries.count() == 0 {
+        // What stopped the listing before its first entry is the answer; later, the next call meets it again.
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        if end == ListEnd::Stopped {
+            return Err(NfsStat4::TooSmall.into());
+        }
+    }
+    entries.finish(end == ListEnd::Eof);
+    Ok(Encoded)
+}
+
+/// What is told of an entry.
+enum EntryAttrs {
+    Looked(Box<look::Looked>),
+    Error(NfsStat4),
+}
+
+impl EntryAttrs {
+    fn write(&self, service: &Service, minor: Minor, want: Bitmap4, to: &mut holdfast_xdr::Writer) {
+        match self {
+            Self::Looked(looked) => looked.write(service, minor, want, to),
+            Self::Error(status) => encode::rdattr_error(*status, to),
+        }
+    }
+}
+
+/// `None` for an entry that vanished meanwhile.
+fn one(
+    service: &Service,
+    minor: Minor,
+    at: &At,
+    entry: &DirEntry<'_>,
+    want: Bitmap4,
+) -> OpResult<Option<EntryAttrs>> {
+    let node: Result<Node, FsError> = entry.node.unwrap_or(Err(FsError::Io));
+    let looked = node.map_err(Failure::from).and_then(|node| look::node(service, at, &node, want));
+    match looked {
+        Ok(looked) => Ok(Some(EntryAttrs::Looked(Box::new(looked)))),
+        Err(Failure::Fs(FsError::NotFound | FsError::Stale)) => Ok(None),
+        Err(Failure::Fs(e)) if want.has(Attr::RdAttrError) => {
+            Ok(Some(EntryAttrs::Error(error::fit(error::from_fs(e), OpNum4::ReadDir, minor))))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn list_pseudo(cx: &mut Cx<'_>, dir: u64, args: &ReadDir4Args, room: usize) -> OpResult<Encoded> {
+    let peer = cx.connection().peer().ip();
+    let all = cx.config().namespace.entries(dir, peer)?;
+    let skip = match args.cookie.0 {
+        0 => 0,
+        n => usize::try_from(n - FIRST_COOKIE + 1).map_err(|_| NfsStat4::BadCookie)?,
+    };
+    let mut looked = Vec::new();
+    for (name, object) in all.into_iter().skip(skip) {
+        let attrs = match object {
+            Object::Pseudo(below) => look::pseudo(cx.service(), below)?,
+            Object::Export(..) => export_root(cx, object, args.attr_request)?,
+        };
+        looked.push((name, attrs));
+    }
+    let (service, minor) = (&*cx.compound.service, cx.compound.minor);
+    let start = cx.reply.len();
+    VERIFIER.encode(cx.reply);
+    let mut entries = EntryList::new(cx.reply, start, room, names_max(args.dircount));
+    let took_all = looked.iter().enumerate().all(|(i, (name, attrs))| {
+        entries.push_with(name_bytes(name), |w| {
+            w.u64(FIRST_COOKIE + (skip + i) as u64);
+            w.opaque(name);
+            attrs.write(service, minor, args.attr_request, w);
+        })
+    });
+    if entries.count() == 0 && !took_all {
+        return Err(NfsStat4::TooSmall.into());
+    }
+    entries.finish(took_all);
+    Ok(Encoded)
+}
+
+fn export_root(cx: &mut Cx<'_>, object: Object, want: Bitmap4) -> OpResult<look::Looked> {
+    let at = cx.at_object(object, NfsStat4::ServerFault)?;
+    let attrs = at.backend().getattr(&at.cx(), &at.handle, backend_mask(want))?;
+    look::node(cx.service(), &at, &Node { handle: at.handle, attrs }, want)
+}
+
+/// `dircount` bounds names and cookies alone, as a hint; 0 means there is none.
+const fn names_max(dircount: u32) -> usize {
+    if dircount == 0 { usize::MAX } else { dircount as usize }
+}
+
+const fn name_bytes(name: &[u8]) -> usize {
+    8 + 4 + name.len().next_multiple_of(4)
+}
+
+const fn taken(fits: bool) -> Flow {
+    if fits { Flow::Continue } else { Flow::Stop }
+}

@@ -1,0 +1,161 @@
+//! NFSv4 as an RPC program.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_rpc::{Call, Connection, Mode, Outcome, PendingReply, Program};
+use holdfast_state::{Admission, ConnId, Grace, SlotRequest};
+use holdfast_base::SessionId;
+use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
+use holdfast_xdr::{Reader, Writer};
+
+use crate::compound::{Begun, Compound};
+use crate::config::{Config, Seeds};
+use crate::engine::Stopped;
+use crate::error::{Failure, fit, from_state};
+use crate::service::Service;
+use crate::slot::TurnKind;
+
+/// The NFSv4 service.
+pub struct Nfs4 {
+    service: Arc<Service>,
+}
+
+impl Nfs4 {
+    /// The service. One serves any number of listeners.
+    #[must_use]
+    pub fn new(config: Config, seeds: Seeds) -> Arc<Self> {
+        Arc::new(Self { service: Service::new(config, seeds) })
+    }
+
+    /// Expires leases that have run out. To be called about once a second.
+    pub fn tick(&self) {
+        self.service.tick();
+    }
+
+    /// Begins, prolongs or ends the grace period.
+    pub fn set_grace(&self, grace: Grace) {
+        // Setting it cannot fail and leaves nothing to do.
+        let _ = self.service.state(|engine, _| {
+            engine.set_grace(grace);
+            Ok(())
+        });
+    }
+
+    /// What the state engine holds, and how many backend files are open for opens and for locks.
+    #[must_use]
+    pub fn census(&self) -> (holdfast_state::Census, usize, usize) {
+        let (opens, locks) = self.service.files.counts();
+        (self.service.look(holdfast_state::Engine::census), opens, locks)
+    }
+
+    /// Looks at the state engine: for tests of its invariants, and for status pages.
+    pub fn inspect<R>(&self, look: impl FnOnce(&holdfast_state::Engine) -> R) -> R {
+        self.service.look(look)
+    }
+}
+
+impl Program for Nfs4 {
+    fn number(&self) -> u32 {
+        NFS4_PROGRAM
+    }
+
+    fn versions(&self) -> (u32, u32) {
+        (NFS_V4, NFS_V4)
+    }
+
+    fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
+        match call.procedure {
+            NFSPROC4_NULL => return Outcome::Reply,
+            NFSPROC4_COMPOUND => {}
+            _ => return Outcome::NoProcedure,
+        }
+        let mut compound = match Compound::begin(&self.service, call, reply) {
+            Begun::Run(compound) => compound,
+            Begun::Answered => return Outcome::Reply,
+            Begun::Garbage => return Outcome::Garbage,
+        };
+        match compound.run(&mut call.args, reply, call.mode) {
+            Stopped::Done => compound.finish(reply),
+            Stopped::Turned(turn) => compound.turn(turn, reply),
+            Stopped::Waits => {
+                let args = call.keep_args();
+                Outcome::Resume(Box::new(move |reply: &mut Writer| compound.resume(&args, reply)))
+            }
+        }
+    }
+
+    fn connection_closed(&self, connection: &Arc<Connection>) {
+        let conn = ConnId(connection.id());
+        self.service.callbacks.connection_gone(conn);
+        // Forgetting cannot fail.
+        let _ = self.service.state(|engine, _| {
+            engine.sessions_mut().forget_connection(conn);
+            Ok(())
+        });
+    }
+}
+
+impl Compound {
+    /// Goes on, on the pool.
+    fn resume(mut self: Box<Self>, args: &Bytes, reply: &mut Writer) -> Outcome {
+        match self.run(&mut Reader::new(args), reply, Mode::Pool) {
+            // On the pool nothing waits any more; were it to, the reply ends where it stands.
+            Stopped::Done | Stopped::Waits => self.finish(reply),
+            Stopped::Turned(turn) => self.turn(turn, reply),
+        }
+    }
+
+    /// A retry: it gets the results of the original, now or when there are any.
+    fn turn(self: Box<Self>, turn: TurnKind, reply: &mut Writer) -> Outcome {
+        match turn {
+            TurnKind::Replay(results) => {
+                reply.truncate(self.start);
+                reply.put(&results);
+                Outcome::Reply
+            }
+            TurnKind::InProgress(session, request) => {
+                Outcome::Park(Box::new(move |pending| self.wait_for_original(session, request, pending)))
+            }
+        }
+    }
+
+    fn wait_for_original(self: Box<Self>, session: SessionId, request: SlotRequest, mut pending: PendingReply) {
+        let conn = ConnId(self.connection.id());
+        // Held while asking again, so that the original cannot end unseen in between: it takes this lock after
+        // it has ended its request.
+        let mut waiting = self.service.retries.waiting.lock();
+        let asked = self.service.state(|engine, now| {
+            Ok(engine.sessions_mut().sequence(session, request, conn, now)?.admission)
+        });
+        match asked {
+            Ok(Admission::RetryInProgress) => {
+                waiting.entry((session, request.slot)).or_default().push(pending);
+                return;
+            }
+            Ok(Admission::Replay(results)) => {
+                pending.reset();
+                pending.writer().put(&results);
+            }
+            other => {
+                // The session ended meanwhile, or the reply was not kept. That the request is new is impossible:
+                // its number was taken when it was asked first.
+                let status = match other {
+                    Err(Failure::State(error)) => from_state(error),
+                    _ => NfsStat4::Delay,
+                };
+                self.answer_sequence(status, pending.writer());
+            }
+        }
+        drop(waiting);
+        pending.send();
+    }
+
+    fn answer_sequence(&self, status: NfsStat4, reply: &mut Writer) {
+        let status = fit(status, OpNum4::Sequence, self.minor);
+        reply.u32(OpNum4::Sequence.as_u32());
+        reply.u32(status.as_u32());
+        reply.fill(self.status, status.as_u32());
+        reply.fill(self.count, 1);
+    }
+}

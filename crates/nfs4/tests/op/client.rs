@@ -1,0 +1,248 @@
+//! A client that says exactly what a test has it say.
+
+use std::time::{Duration, Instant};
+
+use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_rpc::detached::Detached;
+use holdfast_rpc::{Auth, AuthSys, OutgoingCall};
+use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Decode, Reader, Writer};
+
+use crate::world::World;
+
+/// A reply to a compound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: NfsStat4,
+    pub tag: Vec<u8>,
+    pub ops: u32,
+    pub bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Reply {
+    fn read(results: &[u8]) -> Self {
+        let mut r = Reader::new(results);
+        let header = CompoundResHeader::decode(&mut r).unwrap();
+        let at = results.len() - r.rest().len();
+        Self { status: header.status, tag: header.tag.to_vec(), ops: header.ops, bytes: results.to_vec(), at }
+    }
+
+    /// The next result, which must be a success of this operation.
+    pub fn ok<'a, T: Decode<'a>>(&'a mut self, op: OpNum4) -> T {
+        let mut r = Reader::new(&self.bytes[self.at..]);
+        let head = ResOpHeader::decode(&mut r).unwrap();
+        assert_eq!((head.op, head.status), (op.as_u32(), NfsStat4::Ok), "{op}");
+        let body = T::decode(&mut r).unwrap();
+        self.at = self.bytes.len() - r.rest().len();
+        body
+    }
+
+    /// The last result, which must be this failure; its body.
+    pub fn fails<'a, T: Decode<'a>>(&'a mut self, op: OpNum4, status: NfsStat4) -> T {
+        let mut r = Reader::new(&self.bytes[self.at..]);
+        let head = ResOpHeader::decode(&mut r).unwrap();
+        assert_eq!((head.op, head.status), (op.as_u32(), status), "{op}");
+        assert_eq!(self.status, status);
+        let body = T::decode(&mut r).unwrap();
+        assert_eq!(r.rest(), b"", "nothing follows a failure");
+        body
+    }
+
+    /// That nothing is left.
+    pub fn end(&self) {
+        assert_eq!(&self.bytes[self.at..], b"");
+    }
+}
+
+/// Somebody at a connection.
+pub struct Peer {
+    pub wire: Detached,
+    pub auth: Auth,
+    pub minor: u32,
+    xid: u32,
+}
+
+pub fn user(uid: u32) -> Auth {
+    Auth::Sys(AuthSys { uid, gid: uid, groups: Vec::new(), machine: b"box".to_vec() })
+}
+
+impl Peer {
+    pub fn new(world: &World, host: u8, minor: u32) -> Self {
+        Self { wire: world.connect(host), auth: user(1000), minor, xid: 0 }
+    }
+
+    /// Sends a compound's bytes and waits for what comes back: nothing, within half a second, is nothing.
+    pub fn raw(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
+        self.xid += 1;
+        let call = OutgoingCall {
+            program: NFS4_PROGRAM,
+            version: NFS_V4,
+            procedure: NFSPROC4_COMPOUND,
+            auth: &self.auth,
+            args,
+        };
+        let mut records = self.wire.call(self.xid, &call);
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while records.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            records = self.wire.sent();
+        }
+        records
+    }
+
+    /// Sends a compound and reads its reply.
+    pub fn compound(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+        let args = self.args(ops);
+        self.exchange(&args)
+    }
+
+    pub fn args(&self, ops: &[ArgOp<'_>]) -> Vec<u8> {
+        let mut w = Writer::new();
+        encode_compound(&mut w, b"tag", self.minor, ops);
+        w.into_vec()
+    }
+
+    pub fn exchange(&mut self, args: &[u8]) -> Reply {
+        let records = self.raw(args);
+        assert_eq!(records.len(), 1, "one call, one reply");
+        Reply::read(Detached::results(&records[0]).unwrap())
+    }
+}
+
+/// A client of 4.1 or 4.2 with a session.
+pub struct Session {
+    pub peer: Peer,
+    pub client: ClientId,
+    pub id: SessionId,
+    pub seqid: Seqid,
+    pub cachethis: bool,
+}
+
+pub fn exchange_id(name: &[u8]) -> ExchangeId4Args<'_> {
+    ExchangeId4Args {
+        clientowner: ClientOwner4 { verifier: [1; 8], ownerid: name },
+        flags: 0,
+        state_protect: StateProtect4A::None,
+        client_impl_id: None,
+    }
+}
+
+pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
+    headerpadsize: 0,
+    maxrequestsize: 1 << 20,
+    maxresponsesize: 1 << 20,
+    maxresponsesize_cached: 4096,
+    maxoperations: 32,
+    maxrequests: 4,
+    rdma_ird: None,
+};
+
+pub const BACK: ChannelAttrs4 = ChannelAttrs4 { maxoperations: 2, ..FORE };
+
+pub fn create_session(client: ClientId, sequence: Seqid) -> CreateSession4Args<'static> {
+    CreateSession4Args {
+        clientid: client,
+        sequence,
+        flags: 0,
+        fore_chan_attrs: FORE,
+        back_chan_attrs: BACK,
+        cb_program: NFS4_CALLBACK_PROGRAM,
+        sec_parms: vec![CallbackSecParms4::None],
+    }
+}
+
+impl Session {
+    /// A client with a session, past RECLAIM_COMPLETE.
+    pub fn open(world: &World, host: u8, minor: u32) -> Self {
+        let mut session = Self::bare(world, host, minor);
+        session.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+        session
+    }
+
+    /// A client with a session.
+    pub fn bare(world: &World, host: u8, minor: u32) -> Self {
+        Self::with(world, host, minor, |args| args)
+    }
+
+    pub fn with(
+        world: &World,
+        host: u8,
+        minor: u32,
+        change: impl FnOnce(CreateSession4Args<'static>) -> CreateSession4Args<'static>,
+    ) -> Self {
+        let mut peer = Peer::new(world, host, minor);
+        let name = format!("client of host {host}");
+        let known: ExchangeId4Ok<'_> = {
+            let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(name.as_bytes()))]);
+            let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
+            ExchangeId4Ok { server_owner: ServerOwner4 { minor_id: 0, major_id: b"" }, server_scope: b"", server_impl_id: None, state_protect: StateProtect4R::None, ..known }
+        };
+        let args = change(create_session(known.clientid, known.sequenceid));
+        let made: CreateSession4Ok =
+            peer.compound(&[ArgOp::CreateSession(args)]).ok(OpNum4::CreateSession);
+        Self { peer, client: known.clientid, id: made.sessionid, seqid: Seqid(0), cachethis: false }
+    }
+
+    pub fn sequence(&self) -> Sequence4Args {
+        Sequence4Args {
+            sessionid: self.id,
+            sequenceid: self.seqid,
+            slotid: SlotId(0),
+            highest_slotid: SlotId(0),
+            cachethis: self.cachethis,
+        }
+    }
+
+    /// Sends a compound in the next place of slot 0; the reply stands behind SEQUENCE's result.
+    pub fn run(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+        self.seqid = self.seqid.next();
+        self.again(ops)
+    }
+
+    /// Sends the same once more.
+    pub fn again(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+        let mut all = vec![ArgOp::Sequence(self.sequence())];
+        all.extend_from_slice(ops);
+        let mut reply = self.peer.compound(&all);
+        reply.ok::<Sequence4Ok>(OpNum4::Sequence);
+        reply
+    }
+
+    /// The handle of a path below the export.
+    pub fn handle(&mut self, path: &[&[u8]]) -> Vec<u8> {
+        let mut ops = at(path);
+        ops.push(ArgOp::GetFh);
+        let mut reply = self.run(&ops);
+        reply.ok::<()>(OpNum4::PutRootFh);
+        for _ in 0..=path.len() {
+            reply.ok::<()>(OpNum4::Lookup);
+        }
+        reply.ok::<GetFh4Ok<'_>>(OpNum4::GetFh).object.to_vec()
+    }
+}
+
+/// The way to a path below the export.
+pub fn at<'a>(path: &[&'a [u8]]) -> Vec<ArgOp<'a>> {
+    let mut ops = vec![ArgOp::PutRootFh, ArgOp::Lookup(Lookup4Args { objname: b"export" })];
+    ops.extend(path.iter().map(|objname| ArgOp::Lookup(Lookup4Args { objname })));
+    ops
+}
+
+/// A plain open of a name in the current directory, made when it is not there.
+pub fn open_create<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
+    let none = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
+    Open4Args { openhow: OpenFlag4::Create(CreateHow4::Unchecked(none)), ..open_existing(name, owner, share_access) }
+}
+
+/// A plain open of a name in the current directory.
+pub fn open_existing<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
+    Open4Args {
+        seqid: Seqid(0),
+        share_access,
+        share_deny: OPEN4_SHARE_DENY_NONE,
+        owner: StateOwner4 { clientid: ClientId(0), owner },
+        openhow: OpenFlag4::NoCreate,
+        claim: OpenClaim4::Null(name),
+    }
+}

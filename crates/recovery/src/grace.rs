@@ -1,0 +1,224 @@
+//! The grace machine: who may reclaim after a restart, and when new locks may be granted again (RFC 8881 sections
+//! 8.4.2.1 and 8.4.3). Pure: it is told what happens, and returns what is to be stored.
+//!
+//! Two rules exclude that a lock is reclaimed which another has held meanwhile:
+//!
+//! * only a client whose record was entitled when the server started may reclaim ([`ClientRecord::may_reclaim`]); a
+//!   record loses that before state of its client is given to another;
+//! * grace ends only when those who did not finish reclaiming have lost it on stable storage: until
+//!   [`Grace::stored`] is called, nothing new is granted.
+//!
+//! A server that starts again before its grace is over has granted nothing new, so the records stand, and everybody
+//! may reclaim again.
+
+use std::collections::BTreeMap;
+
+use holdfast_base::Instant;
+
+use crate::records::{ClientName, ClientRecord, RecordChange};
+
+/// How far a member of the grace period has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Not heard of since the start.
+    Silent,
+    /// Back, and has reclaimed nothing yet.
+    Back,
+    /// Has reclaimed something; perhaps not all.
+    Reclaiming,
+    /// Has said RECLAIM_COMPLETE.
+    Complete,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    record: ClientRecord,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Reclaims are taken, nothing new is granted.
+    Open,
+    /// Neither: marks are on their way to stable storage.
+    Closing,
+    /// No reclaims; new locks are granted.
+    Over,
+}
+
+/// The answer to a reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaim {
+    /// It may be granted.
+    Granted,
+    /// Grace is over. NFS4ERR_NO_GRACE.
+    Over,
+    /// Nothing is recorded that this client, in this incarnation and as this principal, could reclaim, or others may
+    /// have had it. NFS4ERR_NO_GRACE; NFS4ERR_RECLAIM_BAD says that a 4.0 client should not try the rest.
+    NotEntitled,
+    /// It has said RECLAIM_COMPLETE already. NFS4ERR_NO_GRACE (RFC 8881 section 18.51.3).
+    AlreadyComplete,
+}
+
+/// What is to be done after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GraceEffect {
+    /// Store these, then call [`Grace::stored`].
+    Store(Vec<RecordChange>),
+    /// Grace is over: let waiting requests try again.
+    Ended,
+}
+
+/// One start's grace period.
+#[derive(Clone, Debug)]
+pub struct Grace {
+    phase: Phase,
+    ends_at: Instant,
+    /// Whether some hold locks who can never say that they are done.
+    has_untold: bool,
+    members: BTreeMap<ClientName, Member>,
+}
+
+impl Grace {
+    /// Starts grace for the recorded clients. `length_ms` is at least the lease of the start before
+    /// ([`crate::Boot::previous_lease_ms`]). `has_nlm_holders` says whether NLM clients are on record: nothing tells
+    /// when they are done.
+    ///
+    /// With nobody to wait for, grace is over at once.
+    #[must_use]
+    pub fn start(now: Instant, length_ms: u64, records: &[ClientRecord], has_nlm_holders: bool) -> Self {
+        let members: BTreeMap<_, _> = records
+            .iter()
+            .filter(|r| r.may_reclaim())
+            .map(|r| (r.name.clone(), Member { record: r.clone(), progress: Progress::Silent }))
+            .collect();
+        let has_untold = has_nlm_holders || members.keys().any(|name| !name.is_sessions);
+        let phase = if members.is_empty() && !has_untold { Phase::Over } else { Phase::Open };
+        Self { phase, ends_at: now.after_ms(length_ms), has_untold, members }
+    }
+
+    /// Whether new locks may be granted. A 4.1+ client must besides have said RECLAIM_COMPLETE itself, in grace or
+    /// not; the state engine sees to that.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// When [`Grace::tick`] has something to do; `None` when never again.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.phase == Phase::Open).then_some(self.ends_at)
+    }
+
+    /// Clients that may reclaim and have not said that they are done: for the status page.
+    pub fn awaited(&self) -> impl Iterator<Item = &ClientName> {
+        let open = self.phase == Phase::Open;
+        self.members
+            .iter()
+            .filter(move |(_, m)| open && m.progress != Progress::Complete)
+            .map(|(name, _)| name)
+    }
+
+    /// A client asks to reclaim a lock, an open or a delegation.
+    pub fn reclaim(&mut self, name: &ClientName, principal: &[u8]) -> Reclaim {
+        if self.phase != Phase::Open {
+            return Reclaim::Over;
+        }
+        match self.members.get_mut(name) {
+            Some(member) if member.record.principal != principal => Reclaim::NotEntitled,
+            Some(member) if member.progress == Progress::Complete => Reclaim::AlreadyComplete,
+            Some(member) => {
+                member.progress = Progress::Reclaiming;
+                Reclaim::Granted
+            }
+            None => Reclaim::NotEntitled,
+        }
+    }
+
+    /// A client is heard of again: it confirmed a client id, made a session, or used a persistent one. Under another
+    /// verifier it has restarted itself and has nothing to reclaim (RFC 8881 section 8.4.1).
+    #[must_use]
+    pub fn returned(&mut self, name: &ClientName, verifier: [u8; 8]) -> Vec<GraceEffect> {
+        match self.members.get_mut(name) {
+            Some(member) if member.record.verifier != verifier => self.gone(name),
+            Some(member) => {
+                if member.progress == Progress::Silent {
+                    member.progress = Progress::Back;
+                }
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// A client has said RECLAIM_COMPLETE. Its record is then to be stored anew by the state engine
+    /// ([`ClientRecord::agreed`]) when it was marked.
+    #[must_use]
+    pub fn reclaim_complete(&mut self, name: &ClientName) -> Vec<GraceEffect> {
+        if let Some(member) = self.members.get_mut(name) {
+            member.progress = Progress::Complete;
+        }
+        self.end_if_all_are_done()
+    }
+
+    /// A client is gone for good: DESTROY_CLIENTID, an administrator's word, or a newer incarnation.
+    #[must_use]
+    pub fn gone(&mut self, name: &ClientName) -> Vec<GraceEffect> {
+        self.members.remove(name);
+        self.end_if_all_are_done()
+    }
+
+    /// Time has passed.
+    #[must_use]
+    pub fn tick(&mut self, now: Instant) -> Vec<GraceEffect> {
+        if self.phase == Phase::Open && now >= self.ends_at { self.close() } else { Vec::new() }
+    }
+
+    /// An administrator ends grace now.
+    #[must_use]
+    pub fn end_now(&mut self) -> Vec<GraceEffect> {
+        if self.phase == Phase::Open { self.close() } else { Vec::new() }
+    }
+
+    /// What [`GraceEffect::Store`] asked for is on stable storage.
+    #[must_use]
+    pub fn stored(&mut self) -> Vec<GraceEffect> {
+        if self.phase == Phase::Closing { self.finish() } else { Vec::new() }
+    }
+
+    fn end_if_all_are_done(&mut self) -> Vec<GraceEffect> {
+        let all = self.members.values().all(|m| m.progress == Progress::Complete);
+        // Untold holders keep grace open for its time even when those on record have gone: they may come as another.
+        if self.phase == Phase::Open && all && !self.has_untold { self.close() } else { Vec::new() }
+    }
+
+    /// Stops reclaims and takes the right to reclaim from those who did not finish: who was not heard of for the
+    /// whole period is forgotten (its lease is over too), who was is marked.
+    fn close(&mut self) -> Vec<GraceEffect> {
+        let changes: Vec<_> = self
+            .members
+            .values()
+            .filter_map(|m| match m.progress {
+                Progress::Silent => Some(RecordChange::ForgetClient(m.record.name.clone())),
+                // A 4.0 client cannot say that it is done; that it reclaimed something must do (RFC 7530 section
+                // 9.6.3.4 asks no more).
+                Progress::Reclaiming if !m.record.name.is_sessions => None,
+                Progress::Back | Progress::Reclaiming => {
+                    Some(RecordChange::Client(ClientRecord { missed_grace: true, ..m.record.clone() }))
+                }
+                Progress::Complete => None,
+            })
+            .collect();
+        if changes.is_empty() {
+            return self.finish();
+        }
+        self.phase = Phase::Closing;
+        vec![GraceEffect::Store(changes)]
+    }
+
+    fn finish(&mut self) -> Vec<GraceEffect> {
+        self.phase = Phase::Over;
+        self.members.clear();
+        vec![GraceEffect::Ended]
+    }
+}

@@ -1,0 +1,282 @@
+//! The grace machine: its cases one by one, then random worlds of clients, partitions and restarts, in which no
+//! client may ever reclaim what another has held since.
+
+use std::collections::BTreeMap;
+
+use holdfast_base::{ClientId, Entropy, Instant, SeededEntropy};
+use holdfast_recovery::{ClientName, ClientRecord, Grace, GraceEffect, Reclaim, RecordChange};
+use proptest::prelude::*;
+
+const LEASE: u64 = 60_000;
+const START: Instant = Instant(1_000_000);
+
+fn name(n: u8, is_sessions: bool) -> ClientName {
+    ClientName { is_sessions, owner: vec![n] }
+}
+
+fn record(n: u8, is_sessions: bool) -> ClientRecord {
+    ClientRecord {
+        name: name(n, is_sessions),
+        verifier: [n; 8],
+        principal: b"p".to_vec(),
+        client_id: ClientId(u64::from(n)),
+        holds_state: true,
+        lost_state: false,
+        missed_grace: false,
+    }
+}
+
+fn start(records: &[ClientRecord]) -> Grace {
+    Grace::start(START, LEASE, records, false)
+}
+
+#[test]
+fn with_nothing_to_reclaim_grace_is_over_at_once() {
+    assert!(start(&[]).is_over());
+    let idle = ClientRecord { holds_state: false, ..record(1, true) };
+    let lost = ClientRecord { lost_state: true, ..record(2, true) };
+    let missed = ClientRecord { missed_grace: true, ..record(3, false) };
+    let grace = start(&[idle, lost, missed]);
+    assert!(grace.is_over());
+    assert_eq!(grace.deadline(), None);
+    assert!(!start(&[record(1, true)]).is_over());
+}
+
+#[test]
+fn grace_ends_when_every_session_client_is_done() {
+    let mut grace = start(&[record(1, true), record(2, true)]);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Granted);
+    assert_eq!(grace.reclaim_complete(&name(1, true)), []);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::AlreadyComplete);
+    assert_eq!(grace.awaited().collect::<Vec<_>>(), [&name(2, true)]);
+    assert_eq!(grace.reclaim_complete(&name(9, true)), [], "a client without a record has no say");
+    assert!(!grace.is_over());
+    assert_eq!(grace.reclaim_complete(&name(2, true)), [GraceEffect::Ended]);
+    assert!(grace.is_over());
+    assert_eq!(grace.reclaim(&name(2, true), b"p"), Reclaim::Over);
+}
+
+#[test]
+fn clients_of_4_0_and_nlm_keep_grace_open_for_its_time() {
+    let mut grace = start(&[record(1, true), record(2, false)]);
+    assert_eq!(grace.reclaim(&name(2, false), b"p"), Reclaim::Granted);
+    assert_eq!(grace.reclaim_complete(&name(1, true)), []);
+    assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
+    assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
+    assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Ended], "who came back keeps his record");
+
+    let mut nlm = Grace::start(START, LEASE, &[], true);
+    assert!(!nlm.is_over());
+    assert_eq!(nlm.tick(START.after_ms(LEASE)), [GraceEffect::Ended]);
+}
+
+#[test]
+fn a_client_of_4_0_that_came_back_and_reclaimed_nothing_loses_its_right() {
+    let mut grace = start(&[record(1, false)]);
+    assert_eq!(grace.returned(&name(1, false), [1; 8]), []);
+    let marked = ClientRecord { missed_grace: true, ..record(1, false) };
+    assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![RecordChange::Client(marked)])]);
+}
+
+#[test]
+fn only_a_recorded_client_as_the_same_principal_may_reclaim() {
+    let mut grace = start(&[record(1, true), ClientRecord { lost_state: true, ..record(2, true) }]);
+    assert_eq!(grace.reclaim(&name(1, true), b"other"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim(&name(1, false), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim(&name(2, true), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim(&name(3, true), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Granted);
+}
+
+#[test]
+fn a_client_that_restarted_itself_has_nothing_to_reclaim() {
+    let mut grace = start(&[record(1, true), record(2, true)]);
+    assert_eq!(grace.returned(&name(1, true), [1; 8]), []);
+    assert_eq!(grace.returned(&name(2, true), [99; 8]), []);
+    assert_eq!(grace.reclaim(&name(2, true), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.returned(&name(3, true), [3; 8]), []);
+    assert_eq!(grace.reclaim_complete(&name(1, true)), [GraceEffect::Ended]);
+    let mut alone = start(&[record(1, true)]);
+    assert_eq!(alone.gone(&name(1, true)), [GraceEffect::Ended]);
+}
+
+#[test]
+fn nothing_new_is_granted_before_the_marks_are_stored() {
+    let mut grace = start(&[record(1, true), record(2, true), record(3, true), record(4, false)]);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Granted);
+    assert_eq!(grace.reclaim_complete(&name(2, true)), []);
+    let effects = grace.tick(START.after_ms(LEASE));
+    let marked = ClientRecord { missed_grace: true, ..record(1, true) };
+    let changes = [
+        RecordChange::ForgetClient(name(4, false)),
+        RecordChange::Client(marked),
+        RecordChange::ForgetClient(name(3, true)),
+    ];
+    assert_eq!(effects, [GraceEffect::Store(changes.to_vec())]);
+    assert!(!grace.is_over());
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Over);
+    assert_eq!(grace.tick(START.after_ms(2 * LEASE)), []);
+    assert_eq!(grace.stored(), [GraceEffect::Ended]);
+    assert_eq!(grace.stored(), [], "it ends once");
+}
+
+/// One lock, three clients, one server that restarts; what each client believes, and what is true.
+struct World {
+    random: SeededEntropy,
+    now: Instant,
+    records: BTreeMap<ClientName, ClientRecord>,
+    grace: Grace,
+    /// Who holds the lock for the server.
+    holder: Option<ClientName>,
+    /// Who believes to hold it, and whether anybody else has held it since that was true.
+    believers: BTreeMap<ClientName, bool>,
+    reclaims: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let grace = Grace::start(START, LEASE, &[], false);
+        let random = SeededEntropy(seed);
+        Self {
+            random,
+            now: START,
+            records: BTreeMap::new(),
+            grace,
+            holder: None,
+            believers: BTreeMap::new(),
+            reclaims: 0,
+        }
+    }
+
+    fn clients() -> [ClientName; 3] {
+        [name(1, true), name(2, true), name(3, false)]
+    }
+
+    /// The edges do what effects say, at once or (a crash) not at all.
+    fn run(&mut self, effects: Vec<GraceEffect>) {
+        for effect in effects {
+            if let GraceEffect::Store(changes) = effect {
+                if self.random.u64().is_multiple_of(4) {
+                    return self.restart();
+                }
+                changes.into_iter().for_each(|c| self.apply(c));
+                let more = self.grace.stored();
+                self.run(more);
+            }
+        }
+    }
+
+    fn apply(&mut self, change: RecordChange) {
+        match change {
+            RecordChange::Client(c) => drop(self.records.insert(c.name.clone(), c)),
+            RecordChange::ForgetClient(name) => drop(self.records.remove(&name)),
+            RecordChange::Session(_) | RecordChange::ForgetSession(_) => {}
+        }
+    }
+
+    fn restart(&mut self) {
+        self.holder = None;
+        let records: Vec<_> = self.records.values().cloned().collect();
+        self.grace = Grace::start(self.now, LEASE, &records, false);
+    }
+
+    fn take(&mut self, who: &ClientName) {
+        for (other, is_tainted) in &mut self.believers {
+            *is_tainted |= other != who;
+        }
+        self.believers.insert(who.clone(), false);
+        self.holder = Some(who.clone());
+    }
+
+    fn acquire(&mut self, who: &ClientName) {
+        if !self.grace.is_over() || self.holder.is_some() || self.believers.contains_key(who) {
+            return;
+        }
+        let fresh = ClientRecord { ..record(who.owner[0], who.is_sessions) };
+        self.records.insert(who.clone(), fresh);
+        self.take(who);
+    }
+
+    fn reclaim(&mut self, who: &ClientName) -> Result<(), TestCaseError> {
+        let Some(is_tainted) = self.believers.get(who).copied() else { return Ok(()) };
+        if self.holder.as_ref() == Some(who) {
+            return Ok(());
+        }
+        if self.grace.reclaim(who, b"p") == Reclaim::Granted {
+            prop_assert!(!is_tainted, "{who:?} reclaims what another has held");
+            prop_assert_eq!(&self.holder, &None);
+            self.holder = Some(who.clone());
+            self.reclaims += 1;
+        } else {
+            self.believers.remove(who);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, who: &ClientName) {
+        if !who.is_sessions {
+            return;
+        }
+        // It has reclaimed what it could, and gives up the rest.
+        let holds = self.holder.as_ref() == Some(who);
+        if !holds {
+            self.believers.remove(who);
+        }
+        if let Some(record) = self.records.remove(who) {
+            self.records.insert(who.clone(), record.agreed(holds));
+        }
+        let effects = self.grace.reclaim_complete(who);
+        self.run(effects);
+    }
+
+    /// The lease is over: the record loses its right before the lock goes to another.
+    fn expire(&mut self) {
+        if let Some(who) = self.holder.take()
+            && let Some(record) = self.records.get_mut(&who)
+        {
+            record.lost_state = true;
+        }
+    }
+
+    fn release(&mut self, who: &ClientName) {
+        if self.holder.as_ref() == Some(who) {
+            self.holder = None;
+            self.believers.remove(who);
+        }
+    }
+
+    fn step(&mut self) -> Result<(), TestCaseError> {
+        let who = Self::clients()[(self.random.u64() % 3) as usize].clone();
+        match self.random.u64() % 20 {
+            0..5 => self.acquire(&who),
+            5..9 => self.reclaim(&who)?,
+            9..12 => self.complete(&who),
+            12 => self.expire(),
+            13..15 => self.release(&who),
+            15 => self.restart(),
+            16 => {
+                let effects = self.grace.returned(&who, [who.owner[0]; 8]);
+                self.run(effects);
+            }
+            _ => {
+                self.now = self.now.after_ms(self.random.u64() % LEASE);
+                let effects = self.grace.tick(self.now);
+                self.run(effects);
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nobody_reclaims_what_another_has_held_since(seed: u64) {
+        let mut world = World::new(seed);
+        for _ in 0..2000 {
+            world.step()?;
+        }
+        prop_assert!(world.reclaims > 0, "the world never came to a reclaim");
+    }
+}

@@ -1,0 +1,372 @@
+//! One client connection as programs see it: who it is, what they keep with it, calls back to the client; and the
+//! bookkeeping by which its calls and replies stay bounded.
+
+use std::any::{Any, TypeId};
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::time::Duration;
+
+use holdfast_xdr::Writer;
+use parking_lot::Mutex;
+use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::callback::{Answered, BackChannel, CallError, OutgoingCall};
+use crate::dispatch::Core;
+use crate::kick::Kick;
+use crate::message;
+use crate::output::{Output, Sent};
+use crate::pool::Job;
+use crate::service::FileBody;
+
+/// A connection. It lives as long as somebody holds it; its socket goes when it is closed.
+pub struct Connection {
+    id: u64,
+    peer: SocketAddr,
+    local: SocketAddr,
+    pub(crate) core: Arc<Core>,
+    pub(crate) kick: Kick,
+    pub(crate) output: Output,
+    back: BackChannel,
+    extensions: Mutex<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>,
+    is_closed: AtomicBool,
+    /// The task reads no more until it is kicked.
+    pub(crate) is_paused: AtomicBool,
+    in_flight: AtomicUsize,
+    in_flight_bytes: AtomicUsize,
+    parked: AtomicUsize,
+    parked_bytes: AtomicUsize,
+    /// Pool jobs held back because the peer does not take its replies.
+    deferred: Mutex<VecDeque<Job>>,
+    has_deferred: AtomicBool,
+    /// It is in the pool's list of those that found it full.
+    pub(crate) waits_for_pool: AtomicBool,
+    pub(crate) partial_bytes: AtomicUsize,
+    /// Ticks of the server's clock: of the last call, of the start of a record not whole yet (0: none), and of
+    /// the last progress of a blocked output (0: not blocked).
+    pub(crate) active_at: AtomicU32,
+    pub(crate) partial_since: AtomicU32,
+    pub(crate) blocked_since: AtomicU32,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        half: Option<OwnedWriteHalf>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id: core.next_connection_id(),
+            peer: canonical(peer),
+            local: canonical(local),
+            core: Arc::clone(core),
+            kick: Kick::default(),
+            output: Output::new(half),
+            back: BackChannel::default(),
+            extensions: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            in_flight_bytes: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            parked_bytes: AtomicUsize::new(0),
+            deferred: Mutex::default(),
+            has_deferred: AtomicBool::new(false),
+            waits_for_pool: AtomicBool::new(false),
+            partial_bytes: AtomicUsize::new(0),
+            active_at: AtomicU32::new(core.tick()),
+            partial_since: AtomicU32::new(0),
+            blocked_since: AtomicU32::new(0),
+        })
+    }
+
+    /// Unique among all connections of this process.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The client's address; an IPv4 client of an IPv6 listener appears as IPv4.
+    #[must_use]
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The address the client connected to.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether it is gone; replies to it go nowhere.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Drops the connection, replies on their way included. From any thread.
+    pub fn close(&self) {
+        if !self.is_closed.swap(true, Ordering::AcqRel) {
+            self.output.close();
+            self.back.close();
+            let deferred = std::mem::take(&mut *self.deferred.lock());
+            drop(deferred);
+            self.kick.kick();
+        }
+    }
+
+    /// What a program keeps with this connection, by its type.
+    #[must_use]
+    pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let extensions = self.extensions.lock();
+        let (_, value) = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        Arc::clone(value).downcast().ok()
+    }
+
+    /// The same, made on first use. `make` runs under a lock: it must not call back into this connection.
+    pub fn extension_or_insert<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut extensions = self.extensions.lock();
+        let known = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>());
+        if let Some(value) = known.and_then(|(_, v)| Arc::clone(v).downcast().ok()) {
+            return value;
+        }
+        let value = Arc::new(make());
+        extensions.push((TypeId::of::<T>(), Arc::clone(&value) as Arc<dyn Any + Send + Sync>));
+        value
+    }
+
+    /// Whether one more call may wait for a peer (see [`crate::service::Outcome::Park`]).
+    #[must_use]
+    pub fn may_park(&self) -> bool {
+        self.may_park_times(1)
+    }
+
+    fn may_park_times(&self, factor: usize) -> bool {
+        let limits = &self.core.limits;
+        self.parked.load(Ordering::SeqCst) < factor * limits.parked_calls
+            && self.parked_bytes.load(Ordering::SeqCst) < factor * limits.parked_bytes
+    }
+
+    /// Calls the client back over this connection. `answered` is told the results, or why there are none, exactly
+    /// once, from a thread that must not be blocked; perhaps before this returns.
+    pub fn call_back(
+        self: &Arc<Self>,
+        call: &OutgoingCall<'_>,
+        timeout: Duration,
+        answered: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
+    ) {
+        let answered: Answered = Box::new(answered);
+        let xid = match self.back.begin(answered) {
+            Ok(xid) => xid,
+            Err((error, answered)) => return answered(Err(error)),
+        };
+        if let Some(runtime) = &self.core.runtime {
+            let weak = Arc::downgrade(self);
+            let timer = runtime.spawn(async move {
+                tokio::time::sleep(timeout).await;
+                if let Some(connection) = weak.upgrade() {
+                    connection.back.finish(xid, Err(CallError::TimedOut));
+                }
+            });
+            self.back.set_timer(xid, timer.abort_handle());
+        }
+        let mut record = Writer::new();
+        message::write_call(&mut record, xid, call);
+        self.send(record.as_slice(), None);
+    }
+
+    /// The same as a future; it resolves to the encoded results.
+    ///
+    /// # Errors
+    /// Any [`CallError`].
+    pub async fn call_back_and_wait(
+        self: &Arc<Self>,
+        call: &OutgoingCall<'_>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        self.call_back(call, timeout, move |result| {
+            // Whoever asked may have stopped waiting.
+            let _ = sender.send(result.map(<[u8]>::to_vec));
+        });
+        receiver.await.unwrap_or(Err(CallError::Closed))
+    }
+
+    /// Hands over the answer to a call of ours; false when nobody waits for it.
+    pub(crate) fn answer(&self, xid: u32, result: Result<&[u8], CallError>) -> bool {
+        self.back.finish(xid, result)
+    }
+
+    /// Sends bytes, then perhaps a stretch of a file.
+    pub(crate) fn send(&self, head: &[u8], file: Option<FileBody>) {
+        let sent = self.output.send(head, file);
+        self.after(sent);
+    }
+
+    /// Sends what is queued as far as the socket takes it.
+    pub(crate) fn drain(&self) {
+        let sent = self.output.drain();
+        self.after(sent);
+    }
+
+    fn after(&self, sent: Sent) {
+        match sent {
+            Sent::Broken => self.close(),
+            Sent::Blocked => {
+                self.blocked_since.store(self.core.tick(), Ordering::Relaxed);
+                self.kick.kick();
+            }
+            Sent::Done => {
+                if self.output.chunks() == 0 && self.blocked_since.load(Ordering::Relaxed) != 0 {
+                    self.blocked_since.store(0, Ordering::Relaxed);
+                }
+                self.resume_reading();
+            }
+        }
+        if self.has_deferred.load(Ordering::Acquire) {
+            self.release_deferred();
+        }
+    }
+
+    /// Whether the peer takes its replies too slowly to make more of them.
+    pub(crate) fn is_output_full(&self) -> bool {
+        self.output.held_bytes() > self.core.limits.output_bytes
+            || self.output.chunks() > self.core.limits.output_chunks
+    }
+
+    /// Whether the next call may be taken.
+    pub(crate) fn may_read(&self) -> bool {
+        let limits = &self.core.limits;
+        let (calls, bytes) =
+            (self.in_flight.load(Ordering::Acquire), self.in_flight_bytes.load(Ordering::Acquire));
+        let is_idle = calls == 0 && self.output.chunks() == 0;
+        calls < limits.calls_in_flight
+            && bytes < limits.call_bytes_in_flight
+            && self.may_park_times(2)
+            && !self.is_output_full()
+            && (is_idle || !self.core.is_under_pressure())
+    }
+
+    /// Whether nothing is on its way but calls that wait for a peer.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) == 0 && self.output.chunks() == 0
+    }
+
+    /// Bytes held on behalf of this connection.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.output.held_bytes()
+            + self.in_flight_bytes.load(Ordering::Relaxed)
+            + self.parked_bytes.load(Ordering::Relaxed)
+            + self.partial_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a job back until the peer has taken replies; runs it at once when that happened meanwhile.
+    pub(crate) fn defer(&self, job: Job) {
+        self.deferred.lock().push_back(job);
+        self.has_deferred.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.release_deferred();
+    }
+
+    fn release_deferred(&self) {
+        if self.is_output_full() {
+            return;
+        }
+        let mut deferred = self.deferred.lock();
+        let jobs = std::mem::take(&mut *deferred);
+        self.has_deferred.store(false, Ordering::SeqCst);
+        drop(deferred);
+        for job in jobs {
+            self.core.pool.push(job);
+        }
+    }
+
+    /// Tells the task that it stops reading; it has to look once more whether it must, for what changes after
+    /// this kicks it ([`Connection::resume_reading`]), and what changed before does not.
+    pub(crate) fn pause_reading(&self) {
+        self.is_paused.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Lets the task read again if it had stopped. To be called after whatever may let it.
+    pub(crate) fn resume_reading(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_paused.load(Ordering::SeqCst) {
+            self.kick.kick();
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// IPv4 addresses inside IPv6 ones, as listeners for both families give them, become plain IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = address.ip().to_canonical();
+    if ip == address.ip() { address } else { SocketAddr::new(ip, address.port()) }
+}
+
+/// A call's share in the bounds of its connection, given back when dropped.
+pub(crate) struct Ticket {
+    connection: Arc<Connection>,
+    kind: TicketKind,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+enum TicketKind {
+    InFlight,
+    Parked,
+}
+
+impl Ticket {
+    /// For a call on its way through the pool, which holds `bytes`.
+    pub(crate) fn in_flight(connection: &Arc<Connection>, bytes: usize) -> Self {
+        Self::new(connection, TicketKind::InFlight, bytes)
+    }
+
+    /// For a call that waits for a peer, and may hold `bytes`.
+    pub(crate) fn parked(connection: &Arc<Connection>, bytes: usize) -> Self {
+        Self::new(connection, TicketKind::Parked, bytes)
+    }
+
+    fn new(connection: &Arc<Connection>, kind: TicketKind, bytes: usize) -> Self {
+        let ticket = Self { connection: Arc::clone(connection), kind, bytes };
+        let (calls, held) = ticket.counters();
+        calls.fetch_add(1, Ordering::SeqCst);
+        held.fetch_add(bytes, Ordering::SeqCst);
+        ticket
+    }
+
+    fn counters(&self) -> (&AtomicUsize, &AtomicUsize) {
+        let connection = &self.connection;
+        match self.kind {
+            TicketKind::InFlight => (&connection.in_flight, &connection.in_flight_bytes),
+            TicketKind::Parked => (&connection.parked, &connection.parked_bytes),
+        }
+    }
+
+    pub(crate) const fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// What the call holds.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let (calls, held) = self.counters();
+        calls.fetch_sub(1, Ordering::SeqCst);
+        held.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.connection.resume_reading();
+    }
+}

@@ -1,0 +1,115 @@
+//! Programs without a network: records in, replies out, on one thread. For tests, fuzzing and simulation.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use holdfast_xdr::Writer;
+
+use crate::auth::{Auth, AuthCache};
+use crate::callback::OutgoingCall;
+use crate::connection::Connection;
+use crate::dispatch::{self, Core, Step};
+use crate::message;
+use crate::pool::Pool;
+use crate::record::Record;
+use crate::server::Limits;
+use crate::service::Program;
+
+/// A connection to programs in the same process. What they offload runs right here, before the answer is looked
+/// at; timers do not run.
+pub struct Detached {
+    connection: Arc<Connection>,
+    auths: AuthCache,
+    reply: Writer,
+}
+
+impl Detached {
+    /// A connection to these programs.
+    ///
+    /// # Errors
+    /// None in fact: no thread is made.
+    pub fn new(programs: Vec<Arc<dyn Program>>, limits: Limits) -> io::Result<Self> {
+        let pool = Pool::start(0, limits.pool_queue)?;
+        let core = Core::new(programs, pool, limits, None);
+        Ok(Self::on(&core, (Ipv4Addr::LOCALHOST, 700).into()))
+    }
+
+    fn on(core: &Arc<Core>, peer: SocketAddr) -> Self {
+        let connection = Connection::new(core, peer, (Ipv4Addr::LOCALHOST, 2049).into(), None);
+        Self { connection, auths: AuthCache::default(), reply: Writer::new() }
+    }
+
+    /// Another connection to the same programs, from this address.
+    #[must_use]
+    pub fn another(&self, peer: SocketAddr) -> Self {
+        Self::on(&self.connection.core, peer)
+    }
+
+    /// The connection, as the programs see it.
+    #[must_use]
+    pub const fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// Hands a record (without its header) to the programs and returns the records they sent since the last
+    /// time, without headers. Replies held back come with a later call, or with [`Detached::sent`].
+    pub fn exchange(&mut self, record: &[u8]) -> Vec<Vec<u8>> {
+        match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
+            Step::Reply => self.connection.send(self.reply.as_slice(), None),
+            Step::ReplyFile(file) => self.connection.send(self.reply.as_slice(), Some(file)),
+            // A queue without room would be a hang on a network; here the call is lost.
+            Step::Nothing | Step::Stalled(_) => {}
+            Step::Close => self.connection.close(),
+        }
+        self.connection.core.pool.run_queued();
+        self.sent()
+    }
+
+    /// Calls a procedure and returns what [`Detached::exchange`] does.
+    pub fn call(&mut self, xid: u32, call: &OutgoingCall<'_>) -> Vec<Vec<u8>> {
+        let mut w = Writer::new();
+        message::write_call(&mut w, xid, call);
+        self.exchange(&w.as_slice()[4..])
+    }
+
+    /// The records sent since the last time.
+    pub fn sent(&self) -> Vec<Vec<u8>> {
+        self.connection.core.pool.run_queued();
+        let mut stream = self.connection.output.take_queued().concat();
+        let mut records = Vec::new();
+        while let Some((header, rest)) = stream.split_first_chunk::<4>() {
+            let n = (u32::from_be_bytes(*header) & 0x7fff_ffff) as usize;
+            let (record, rest) = rest.split_at(n.min(rest.len()));
+            records.push(record.to_vec());
+            stream = rest.to_vec();
+        }
+        records
+    }
+
+    /// The results in a reply record, when it is one of success.
+    #[must_use]
+    pub fn results(record: &[u8]) -> Option<&[u8]> {
+        match message::read(record) {
+            Ok(message::Message::Reply(_, Ok(results))) => Some(results),
+            _ => None,
+        }
+    }
+
+    /// Ends the connection as a lost one ends: the programs are told.
+    pub fn close(self) {
+        self.connection.close();
+        for program in &self.connection.core.programs {
+            program.connection_closed(&self.connection);
+        }
+    }
+
+    /// Calls as nobody: AUTH_NONE.
+    pub const NOBODY: Auth = Auth::None;
+}
+
+impl std::fmt::Debug for Detached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.connection.fmt(f)
+    }
+}

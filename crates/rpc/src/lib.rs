@@ -1,0 +1,33 @@
+//! ONC RPC version 2 (RFC 5531) over TCP: record marking, calls and replies, credentials, the duplicate-request
+//! cache, calls back to clients, and the threads that all of it runs on.
+//!
+//! Programs implement [`service::Program`]; [`server::Server`] serves them; [`detached::Detached`] runs them
+//! without a network.
+#![forbid(unsafe_code)]
+
+pub mod auth;
+pub mod callback;
+pub mod client;
+pub mod connection;
+pub mod detached;
+mod dispatch;
+mod driver;
+mod kick;
+mod message;
+mod output;
+pub mod pending;
+pub mod pool;
+pub mod record;
+pub mod reply_cache;
+pub mod rpcbind;
+pub mod runtime;
+pub mod server;
+pub mod service;
+mod throttle;
+
+pub use auth::{Auth, AuthSys};
+pub use callback::{CallError, OutgoingCall};
+pub use connection::Connection;
+pub use pending::PendingReply;
+pub use server::{Limits, Server};
+pub use service::{Call, FileBody, Mode, Outcome, Program, Resume};

@@ -1,0 +1,331 @@
+//! The sending half of a connection: whoever has a reply sends it himself when nobody else is sending and the
+//! socket takes it; what it does not take is queued, and the connection's task goes on when there is room.
+//!
+//! One writer at a time: he has taken the socket's half out of its place. Nobody holds the lock across a system
+//! call.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::service::FileBody;
+
+/// Parts of replies given to the kernel in one call.
+const GATHER_MAX: usize = 64;
+
+enum Chunk {
+    Bytes { buf: Vec<u8>, sent: usize },
+    File { fd: Arc<OwnedFd>, offset: u64, left: usize },
+}
+
+impl Chunk {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Bytes { buf, sent } => buf.len() - sent,
+            Self::File { .. } => 0,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    half: Option<OwnedWriteHalf>,
+    queue: VecDeque<Chunk>,
+    /// The socket took no more; the task waits for room.
+    is_blocked: bool,
+    is_closed: bool,
+}
+
+/// What became of something handed over for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// All is with the kernel, or with another thread that is sending.
+    Done,
+    /// The socket is full: the task has to wait for room.
+    Blocked,
+    /// The connection is of no more use.
+    Broken,
+}
+
+/// The queue and the socket's half.
+#[derive(Default)]
+pub(crate) struct Output {
+    state: Mutex<State>,
+    held_bytes: AtomicUsize,
+    chunks: AtomicUsize,
+}
+
+impl Output {
+    pub(crate) fn new(half: Option<OwnedWriteHalf>) -> Self {
+        Self { state: Mutex::new(State { half, ..State::default() }), ..Self::default() }
+    }
+
+    /// Bytes waiting.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Parts of replies waiting.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks.load(Ordering::Relaxed)
+    }
+
+    /// Whether the task has to wait for room.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.chunks() > 0 && self.state.lock().is_blocked
+    }
+
+    /// Sends `head`, then the file's stretch and its trailer. Only what the socket does not take is copied.
+    pub(crate) fn send(&self, head: &[u8], file: Option<FileBody>) -> Sent {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Sent::Broken;
+        }
+        let is_free = state.queue.is_empty();
+        let Some(half) = (if is_free { state.half.take() } else { None }) else {
+            self.enqueue(&mut state, head, file);
+            return Sent::Done;
+        };
+        drop(state);
+        let sent = match send_bytes(half.as_ref(), head, file.is_some()) {
+            Ok(sent) => sent,
+            Err(_) => return Sent::Broken,
+        };
+        if sent == head.len() && file.is_none() {
+            return self.put_back(half);
+        }
+        let mut rest = VecDeque::new();
+        self.append(&mut rest, &head[sent..], file);
+        self.go_on(half, rest)
+    }
+
+    /// Sends what is queued, if nobody else is at it.
+    pub(crate) fn drain(&self) -> Sent {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Sent::Broken;
+        }
+        let Some(half) = state.half.take() else { return Sent::Done };
+        // Whoever has the half tells anew whether the socket is full; until then nobody has to wait for it.
+        state.is_blocked = false;
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        self.go_on(half, queue)
+    }
+
+    /// Gives the half back when nothing was queued meanwhile, else goes on sending.
+    fn put_back(&self, half: OwnedWriteHalf) -> Sent {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Sent::Broken;
+        }
+        if state.queue.is_empty() {
+            state.half = Some(half);
+            state.is_blocked = false;
+            return Sent::Done;
+        }
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        self.go_on(half, queue)
+    }
+
+    fn go_on(&self, half: OwnedWriteHalf, mut rest: VecDeque<Chunk>) -> Sent {
+        loop {
+            match self.send_chunks(half.as_ref(), &mut rest) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let mut state = self.state.lock();
+                    rest.append(&mut state.queue);
+                    state.queue = rest;
+                    if state.is_closed {
+                        state.queue.clear();
+                        return Sent::Broken;
+                    }
+                    state.half = Some(half);
+                    state.is_blocked = true;
+                    return Sent::Blocked;
+                }
+                Err(_) => return Sent::Broken,
+            }
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Sent::Broken;
+            }
+            if state.queue.is_empty() {
+                state.half = Some(half);
+                state.is_blocked = false;
+                return Sent::Done;
+            }
+            std::mem::swap(&mut rest, &mut state.queue);
+        }
+    }
+
+    fn enqueue(&self, state: &mut State, head: &[u8], file: Option<FileBody>) {
+        let mut queue = std::mem::take(&mut state.queue);
+        self.append(&mut queue, head, file);
+        state.queue = queue;
+    }
+
+    fn append(&self, queue: &mut VecDeque<Chunk>, head: &[u8], file: Option<FileBody>) {
+        let mut push = |chunk: Chunk| {
+            self.held_bytes.fetch_add(chunk.held_bytes(), Ordering::Relaxed);
+            self.chunks.fetch_add(1, Ordering::Relaxed);
+            queue.push_back(chunk);
+        };
+        if !head.is_empty() {
+            push(Chunk::Bytes { buf: head.to_vec(), sent: 0 });
+        }
+        if let Some(file) = file {
+            push(Chunk::File { fd: file.fd, offset: file.offset, left: file.bytes });
+            if !file.trailer.is_empty() {
+                push(Chunk::Bytes { buf: file.trailer, sent: 0 });
+            }
+        }
+    }
+
+    /// Sends from the front of `queue`; true when nothing is left, false when the socket is full.
+    fn send_chunks(&self, stream: &TcpStream, queue: &mut VecDeque<Chunk>) -> io::Result<bool> {
+        while let Some(front) = queue.front_mut() {
+            match front {
+                Chunk::File { left: 0, .. } => self.pop(queue),
+                Chunk::File { fd, offset, left } => {
+                    let Some(n) = full_is_none(send_file(stream, fd, offset, *left))? else {
+                        return Ok(false);
+                    };
+                    // The length is already on the wire, and no data is left to keep the promise with.
+                    if n == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    *left -= n;
+                }
+                Chunk::Bytes { .. } => {
+                    let Some(n) = full_is_none(send_gathered(stream, queue))? else { return Ok(false) };
+                    self.consume(queue, n);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn consume(&self, queue: &mut VecDeque<Chunk>, mut n: usize) {
+        self.held_bytes.fetch_sub(n, Ordering::Relaxed);
+        while let Some(Chunk::Bytes { buf, sent }) = queue.front_mut() {
+            let step = n.min(buf.len() - *sent);
+            *sent += step;
+            n -= step;
+            if *sent < buf.len() {
+                return;
+            }
+            self.pop(queue);
+        }
+    }
+
+    fn pop(&self, queue: &mut VecDeque<Chunk>) {
+        if queue.pop_front().is_some() {
+            self.chunks.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops the socket's half and what is queued. A writer under way drops his half when he comes back.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let half = state.half.take();
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        for chunk in &queue {
+            self.held_bytes.fetch_sub(chunk.held_bytes(), Ordering::Relaxed);
+            self.chunks.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop((half, queue));
+    }
+
+    /// Takes the bytes queued: for connections that have no socket.
+    pub(crate) fn take_queued(&self) -> Vec<Vec<u8>> {
+        let queue = std::mem::take(&mut self.state.lock().queue);
+        let mut out = Vec::new();
+        for chunk in queue {
+            self.chunks.fetch_sub(1, Ordering::Relaxed);
+            self.held_bytes.fetch_sub(chunk.held_bytes(), Ordering::Relaxed);
+            match chunk {
+                Chunk::Bytes { buf, .. } => out.push(buf),
+                Chunk::File { fd, offset, left } => out.push(read_file(&fd, offset, left)),
+            }
+        }
+        out
+    }
+}
+
+fn read_file(fd: &OwnedFd, offset: u64, bytes: usize) -> Vec<u8> {
+    let mut buf = vec![0; bytes];
+    let n = rustix::io::pread(fd, &mut buf, offset).unwrap_or(0);
+    buf.truncate(n);
+    buf
+}
+
+fn full_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+const fn flags(is_more_to_come: bool) -> SendFlags {
+    if is_more_to_come { SendFlags::NOSIGNAL.union(SendFlags::MORE) } else { SendFlags::NOSIGNAL }
+}
+
+/// Sends as much of `bytes` as the socket takes.
+fn send_bytes(stream: &TcpStream, bytes: &[u8], is_more_to_come: bool) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let attempt = stream.try_io(Interest::WRITABLE, || {
+            Ok(rustix::io::retry_on_intr(|| {
+                rustix::net::send(stream, &bytes[sent..], flags(is_more_to_come))
+            })?)
+        });
+        match full_is_none(attempt)? {
+            Some(n) => sent += n,
+            None => break,
+        }
+    }
+    Ok(sent)
+}
+
+fn send_gathered(stream: &TcpStream, queue: &VecDeque<Chunk>) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); GATHER_MAX];
+    let mut n = 0;
+    let mut is_file_next = false;
+    for chunk in queue.iter() {
+        match chunk {
+            Chunk::Bytes { buf, sent } if n < GATHER_MAX => {
+                slices[n] = IoSlice::new(&buf[*sent..]);
+                n += 1;
+            }
+            Chunk::Bytes { .. } => break,
+            Chunk::File { .. } => {
+                is_file_next = true;
+                break;
+            }
+        }
+    }
+    stream.try_io(Interest::WRITABLE, || {
+        let mut control = SendAncillaryBuffer::default();
+        let send = || rustix::net::sendmsg(stream, &slices[..n], &mut control, flags(is_file_next));
+        Ok(rustix::io::retry_on_intr(send)?)
+    })
+}
+
+fn send_file(stream: &TcpStream, fd: &OwnedFd, offset: &mut u64, bytes: usize) -> io::Result<usize> {
+    stream.try_io(Interest::WRITABLE, || {
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::sendfile(stream, fd, Some(offset), bytes))?)
+    })
+}

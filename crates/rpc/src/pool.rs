@@ -1,0 +1,172 @@
+//! The offload pool: threads of our own for calls that may wait for a disk. The queue is bounded; a connection
+//! whose call finds it full stops reading until there is room.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::connection::{Connection, Ticket};
+use crate::dispatch::{self, Work};
+
+/// Something for the pool to do.
+pub(crate) enum Job {
+    /// A call, or the rest of one.
+    Call { work: Work, ticket: Ticket },
+    /// Anything else.
+    Run(Box<dyn FnOnce() + Send>),
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    /// Connections that found the queue full.
+    waiting: VecDeque<Arc<Connection>>,
+    idle: usize,
+    is_closed: bool,
+}
+
+/// The pool is full; what was to be run comes back.
+pub struct Full(pub Box<dyn FnOnce() + Send>);
+
+/// Threads that may wait.
+pub struct Pool {
+    state: Mutex<State>,
+    work: Condvar,
+    queue_max: usize,
+}
+
+impl Pool {
+    /// A pool of so many threads; with none, jobs wait for [`Pool::run_queued`].
+    ///
+    /// # Errors
+    /// When the threads cannot be made.
+    pub(crate) fn start(threads: usize, queue_max: usize) -> io::Result<Arc<Self>> {
+        let pool = Arc::new(Self { state: Mutex::default(), work: Condvar::new(), queue_max });
+        for n in 0..threads {
+            let worker = Arc::clone(&pool);
+            std::thread::Builder::new()
+                .name(format!("offload-{n}"))
+                .spawn(move || worker.work())
+                .inspect_err(|_| pool.close())?;
+        }
+        Ok(pool)
+    }
+
+    /// Runs something on the pool.
+    ///
+    /// # Errors
+    /// [`Full`], when the queue is.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
+        let job: Box<dyn FnOnce() + Send> = Box::new(job);
+        let mut state = self.state.lock();
+        if state.queue.len() >= self.queue_max || state.is_closed {
+            return Err(Full(job));
+        }
+        self.enqueue(&mut state, Job::Run(job));
+        Ok(())
+    }
+
+    /// Queues a job, or gives it back and kicks the connection as soon as there may be room.
+    pub(crate) fn try_push(&self, job: Job, connection: &Arc<Connection>) -> Result<(), Job> {
+        let mut state = self.state.lock();
+        if state.queue.len() >= self.queue_max && !state.is_closed {
+            if !connection.waits_for_pool.swap(true, Ordering::AcqRel) {
+                state.waiting.push_back(Arc::clone(connection));
+            }
+            return Err(job);
+        }
+        let refused = self.enqueue(&mut state, job);
+        drop(state);
+        drop(refused);
+        Ok(())
+    }
+
+    /// Queues a job whose number is bounded elsewhere.
+    pub(crate) fn push(&self, job: Job) {
+        let mut state = self.state.lock();
+        let refused = self.enqueue(&mut state, job);
+        drop(state);
+        drop(refused);
+    }
+
+    /// Queues a job; gives it back, to be dropped without the lock, when the pool takes none any more.
+    fn enqueue(&self, state: &mut State, job: Job) -> Option<Job> {
+        if state.is_closed {
+            return Some(job);
+        }
+        state.queue.push_back(job);
+        if state.idle > 0 {
+            self.work.notify_one();
+        }
+        None
+    }
+
+    /// Runs what is queued on this thread, until nothing is.
+    pub(crate) fn run_queued(&self) {
+        loop {
+            let job = self.state.lock().queue.pop_front();
+            let Some(job) = job else { return };
+            run(job);
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                let waiting = state.waiting.pop_front();
+                drop(state);
+                if let Some(connection) = waiting {
+                    connection.waits_for_pool.store(false, Ordering::Release);
+                    connection.kick.kick();
+                }
+                run(job);
+                state = self.state.lock();
+            } else if state.is_closed {
+                return;
+            } else {
+                state.idle += 1;
+                self.work.wait(&mut state);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    /// Lets the threads end once the queue is empty, and takes nothing more.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.work.notify_all();
+    }
+}
+
+fn run(job: Job) {
+    match job {
+        Job::Call { work, ticket } => {
+            let connection = Arc::clone(ticket.connection());
+            if connection.is_closed() {
+                return;
+            }
+            if connection.is_output_full() {
+                connection.defer(Job::Call { work, ticket });
+            } else {
+                dispatch::run_on_pool(work, ticket);
+            }
+        }
+        // The thread is needed for others.
+        Job::Run(job) => {
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a background job panicked");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("queued", &self.state.lock().queue.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,224 @@
+//! Record marking (RFC 5531 section 11), without I/O: bytes in, whole records out. A record that lies whole in
+//! the bytes at hand is borrowed from them; one that does not is gathered in a buffer of its own, which grows with
+//! what really came and not with what a header promised.
+
+use bytes::buf::Limit;
+use bytes::{BufMut, Bytes, BytesMut};
+use holdfast_base::limits::{RECORD_BYTES_MAX, RECORD_FRAGMENTS_MAX};
+
+/// Bit of a fragment header that says "last of its record".
+const LAST: u32 = 1 << 31;
+
+/// How far a gathering buffer grows ahead of the bytes that came, at first; after that it doubles.
+const GROWTH_BYTES: usize = 128 << 10;
+
+/// One whole record.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a>(Place<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    /// In a read buffer that is about to be used again.
+    Borrowed(&'a [u8]),
+    /// In a buffer of its own.
+    Own(&'a Bytes),
+}
+
+impl<'a> Record<'a> {
+    /// A record inside a buffer that others share.
+    #[must_use]
+    pub const fn borrowed(bytes: &'a [u8]) -> Self {
+        Self(Place::Borrowed(bytes))
+    }
+
+    /// A record with a buffer of its own.
+    #[must_use]
+    pub const fn own(bytes: &'a Bytes) -> Self {
+        Self(Place::Own(bytes))
+    }
+
+    /// Its bytes, without fragment headers.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        match self.0 {
+            Place::Borrowed(bytes) => bytes,
+            Place::Own(bytes) => bytes,
+        }
+    }
+
+    /// The record, to keep.
+    #[must_use]
+    pub fn keep(&self) -> Bytes {
+        self.keep_part(self.bytes())
+    }
+
+    /// A part of the record, to keep. `part` may be any slice; one from elsewhere is copied.
+    #[must_use]
+    pub fn keep_part(&self, part: &[u8]) -> Bytes {
+        match self.0 {
+            Place::Own(bytes) if bytes.as_ptr_range().start <= part.as_ptr() && is_within(bytes, part) => {
+                bytes.slice_ref(part)
+            }
+            _ => Bytes::copy_from_slice(part),
+        }
+    }
+}
+
+fn is_within(whole: &[u8], part: &[u8]) -> bool {
+    part.as_ptr_range().end <= whole.as_ptr_range().end
+}
+
+/// A record as the assembler hands it out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Assembled<'a> {
+    /// It lies whole in the input.
+    Borrowed(&'a [u8]),
+    /// It came in parts and was gathered.
+    Own(Bytes),
+}
+
+impl Assembled<'_> {
+    /// The record.
+    #[must_use]
+    pub fn record(&self) -> Record<'_> {
+        match self {
+            Self::Borrowed(bytes) => Record::borrowed(bytes),
+            Self::Own(bytes) => Record::own(bytes),
+        }
+    }
+}
+
+/// Why a stream cannot be followed any further. The connection is to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A record above [`RECORD_BYTES_MAX`].
+    #[error("a record of at least {0} bytes")]
+    TooLong(usize),
+    /// A record of more than [`RECORD_FRAGMENTS_MAX`] fragments.
+    #[error("a record of too many fragments")]
+    TooManyFragments,
+}
+
+/// Splits a byte stream into records.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    gathered: BytesMut,
+    header: [u8; 4],
+    header_bytes: usize,
+    /// Of the current fragment.
+    left: usize,
+    fragments: usize,
+    is_last: bool,
+}
+
+impl Assembler {
+    /// At the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next record out of `input`, or all of `input` when it does not complete one.
+    ///
+    /// # Errors
+    /// A record beyond the bounds; known from the header, before its bytes are taken.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Assembled<'a>>, RecordError> {
+        loop {
+            if self.left > 0 {
+                let whole = self.fragments == 1 && self.is_last && self.gathered.is_empty();
+                if whole && let Some((record, rest)) = input.split_at_checked(self.left) {
+                    *input = rest;
+                    self.begin_record();
+                    return Ok(Some(Assembled::Borrowed(record)));
+                }
+                let n = self.left.min(input.len());
+                self.gathered.extend_from_slice(&input[..n]);
+                *input = &input[n..];
+                self.left -= n;
+                if self.left > 0 {
+                    return Ok(None);
+                }
+            }
+            if self.fragments > 0 && self.is_last && self.header_bytes == 0 {
+                let record = std::mem::take(&mut self.gathered).freeze();
+                self.begin_record();
+                return Ok(Some(Assembled::Own(record)));
+            }
+            if !self.take_header(input)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn begin_record(&mut self) {
+        self.left = 0;
+        self.fragments = 0;
+        self.is_last = false;
+    }
+
+    /// Reads a fragment's header; false when `input` ends first.
+    fn take_header(&mut self, input: &mut &[u8]) -> Result<bool, RecordError> {
+        let n = (4 - self.header_bytes).min(input.len());
+        self.header[self.header_bytes..self.header_bytes + n].copy_from_slice(&input[..n]);
+        *input = &input[n..];
+        self.header_bytes += n;
+        if self.header_bytes < 4 {
+            return Ok(false);
+        }
+        self.header_bytes = 0;
+        let header = u32::from_be_bytes(self.header);
+        self.left = (header & !LAST) as usize;
+        self.is_last = header & LAST != 0;
+        self.fragments += 1;
+        let bytes = self.gathered.len().saturating_add(self.left);
+        if bytes > RECORD_BYTES_MAX {
+            return Err(RecordError::TooLong(bytes));
+        }
+        // Empty fragments count: they cost the sender 4 bytes each and could go on for ever.
+        if self.fragments > RECORD_FRAGMENTS_MAX {
+            return Err(RecordError::TooManyFragments);
+        }
+        Ok(true)
+    }
+
+    /// Where the rest of a started fragment may be read to directly, without a copy; never more than belongs to
+    /// it. Nothing when no fragment is started. What was read is told by [`Assembler::filled`].
+    pub fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
+        if self.left == 0 || self.gathered.is_empty() {
+            return None;
+        }
+        if self.gathered.capacity() == self.gathered.len() {
+            self.gathered.reserve(self.left.min(GROWTH_BYTES.max(self.gathered.len())));
+        }
+        let room = (self.gathered.capacity() - self.gathered.len()).min(self.left);
+        Some((&mut self.gathered).limit(room))
+    }
+
+    /// Says that `n` bytes were read to where [`Assembler::room`] pointed.
+    pub fn filled(&mut self, n: usize) {
+        debug_assert!(n <= self.left);
+        self.left = self.left.saturating_sub(n);
+    }
+
+    /// Whether part of a record has come.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.header_bytes > 0 || self.fragments > 0
+    }
+
+    /// Bytes held of a record that is not whole yet.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.gathered.capacity()
+    }
+}
+
+/// The header of a record of one fragment. Records of ours stay far below 2 GiB.
+#[must_use]
+pub const fn header_of(bytes: usize) -> [u8; 4] {
+    (LAST | bytes as u32).to_be_bytes()
+}
+
+#[cfg(test)]
+#[path = "record/tests.rs"]
+mod tests;

@@ -1,0 +1,419 @@
+//! The duplicate-request cache of NFSv3 and NFSv4.0: a mutation that is sent again is answered as it was the first
+//! time, and one that is still running is answered once it is done. Programs consult it for the procedures that
+//! must not run twice, and only for those.
+//!
+//! A call is known by its client's address without the port, its xid, program, version, procedure, caller, and
+//! arguments (length, and a sum over their beginning). Linux keeps the xid of a retry and usually, but not always,
+//! the port after a reconnect; nfsd compares the port too and misses those. What a false hit would need instead is
+//! two clients behind one address that send the same bytes under the same xid within minutes.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_base::{Clock, Instant, limits};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use siphasher::sip::SipHasher13;
+
+use crate::auth::Auth;
+use crate::pending::PendingReply;
+use crate::service::{Call, Outcome};
+
+/// Bytes of the arguments that the sum covers; a handle, a name and attributes fit.
+const SUM_BYTES: usize = 256;
+
+/// Entries taken at once from the client that has most, so that looking for it is rare.
+const EVICT_BATCH: usize = 64;
+
+/// What two sendings of one call have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The client's address.
+    pub client: IpAddr,
+    /// Transaction id.
+    pub xid: u32,
+    /// Program number.
+    pub program: u32,
+    /// Program version.
+    pub version: u32,
+    /// Procedure number.
+    pub procedure: u32,
+    /// Bytes of the arguments.
+    pub length: u32,
+    /// Over the caller and the first bytes of the arguments. Stable across restarts.
+    pub sum: u64,
+}
+
+impl Key {
+    /// The key of a call whose arguments have not been read yet.
+    #[must_use]
+    pub fn of(program: u32, call: &Call<'_>) -> Self {
+        let args = call.args.rest();
+        let mut hasher = SipHasher13::new();
+        if let Auth::Sys(sys) = &**call.auth {
+            hasher.write_u32(sys.uid);
+            hasher.write_u32(sys.gid);
+        }
+        hasher.write(&args[..args.len().min(SUM_BYTES)]);
+        Self {
+            client: call.connection.peer().ip(),
+            xid: call.xid,
+            program,
+            version: call.version,
+            procedure: call.procedure,
+            length: args.len() as u32,
+            sum: hasher.finish(),
+        }
+    }
+}
+
+/// The form in which logs keep keys: 44 bytes. An IPv4 address is kept as an IPv4-mapped one.
+impl Encode for Key {
+    fn encode(&self, w: &mut Writer) {
+        let ip = match self.client {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        w.fixed(&ip.octets());
+        for word in [self.xid, self.program, self.version, self.procedure, self.length] {
+            w.u32(word);
+        }
+        w.u64(self.sum);
+    }
+}
+
+impl Decode<'_> for Key {
+    fn decode(r: &mut Reader<'_>) -> holdfast_xdr::Result<Self> {
+        Ok(Self {
+            client: IpAddr::from(r.array::<16>()?).to_canonical(),
+            xid: r.u32()?,
+            program: r.u32()?,
+            version: r.u32()?,
+            procedure: r.u32()?,
+            length: r.u32()?,
+            sum: r.u64()?,
+        })
+    }
+}
+
+/// Where entries are kept beyond the life of this process. Called under the cache's lock, in the order of what
+/// happened: a write to memory, not to a disk.
+pub trait ReplyLog: Send + Sync {
+    /// A call is about to run.
+    fn begin(&self, key: &Key);
+    /// It ran, and this is its answer. What was begun and never finished was cut short by a crash.
+    fn finish(&self, key: &Key, results: &[u8]);
+    /// The entry is of no more use: it did not run after all, or it is old.
+    fn forget(&self, key: &Key);
+}
+
+/// The bounds of a cache; by default those of [`holdfast_base::limits`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyCacheLimits {
+    /// Entries, running calls among them.
+    pub entries: usize,
+    /// Bytes of all results.
+    pub bytes: usize,
+    /// Milliseconds after which an entry goes.
+    pub age_ms: u64,
+}
+
+impl Default for ReplyCacheLimits {
+    fn default() -> Self {
+        Self {
+            entries: limits::REPLY_CACHE_ENTRIES_MAX,
+            bytes: limits::REPLY_CACHE_BYTES_MAX,
+            age_ms: limits::REPLY_CACHE_SECONDS * 1000,
+        }
+    }
+}
+
+/// How a call stands to the cache.
+#[derive(Debug)]
+pub enum Begin {
+    /// It is new: run it, and finish the token with its results.
+    New(Token),
+    /// It ran: these are its results.
+    Replay(Bytes),
+    /// It is running.
+    Running(Duplicate),
+}
+
+enum Entry {
+    Running {
+        waiters: Vec<PendingReply>,
+    },
+    /// Its token was dropped (the call is to run again on the pool, or failed), but others wait for the answer:
+    /// they get that of the next one to run it.
+    Vacant {
+        waiters: Vec<PendingReply>,
+    },
+    Done {
+        results: Bytes,
+    },
+}
+
+/// The finished and vacant calls of one client, oldest first. A call may stand here twice, having been vacant.
+#[derive(Default)]
+struct Client {
+    done: VecDeque<(Key, Instant)>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: FxHashMap<Key, Entry>,
+    clients: FxHashMap<IpAddr, Client>,
+    bytes: usize,
+}
+
+/// The cache.
+pub struct ReplyCache {
+    limits: ReplyCacheLimits,
+    clock: Arc<dyn Clock>,
+    log: Option<Arc<dyn ReplyLog>>,
+    inner: Mutex<Inner>,
+}
+
+impl ReplyCache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(limits: ReplyCacheLimits, clock: Arc<dyn Clock>, log: Option<Arc<dyn ReplyLog>>) -> Arc<Self> {
+        Arc::new(Self { limits, clock, log, inner: Mutex::default() })
+    }
+
+    /// Asks whether a call is new, before anything of it is done. A token may be dropped on the way to the pool
+    /// ([`Outcome::Offload`]) and the question asked again there.
+    pub fn begin(self: &Arc<Self>, key: Key) -> Begin {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        self.expire(&mut inner, key.client, now);
+        match inner.entries.get(&key) {
+            Some(Entry::Done { results }) => return Begin::Replay(results.clone()),
+            Some(Entry::Running { .. }) => {
+                return Begin::Running(Duplicate { cache: Arc::clone(self), key });
+            }
+            Some(Entry::Vacant { .. }) | None => {}
+        }
+        let waiters = match inner.entries.remove(&key) {
+            Some(Entry::Vacant { waiters }) => waiters,
+            _ => Vec::new(),
+        };
+        while inner.entries.len() >= self.limits.entries && self.evict(&mut inner, key.client) {}
+        let is_tracked = inner.entries.len() < self.limits.entries;
+        if is_tracked {
+            inner.entries.insert(key, Entry::Running { waiters });
+            if let Some(log) = &self.log {
+                log.begin(&key);
+            }
+        }
+        drop(inner);
+        Begin::New(Token { cache: Arc::clone(self), key, is_open: is_tracked })
+    }
+
+    /// Puts back finished calls that a log kept, oldest first.
+    pub fn restore(&self, entries: impl IntoIterator<Item = (Key, Bytes)>) {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        for (key, results) in entries {
+            inner.entries.insert(key, Entry::Running { waiters: Vec::new() });
+            self.settle(&mut inner, key, results, now);
+        }
+    }
+
+    /// Entries held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of results held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inner.lock().bytes
+    }
+
+    fn finish(&self, key: Key, results: &[u8]) {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        let waiters = if results.len() <= limits::REPLY_CACHE_REPLY_BYTES_MAX {
+            if let Some(log) = &self.log {
+                log.finish(&key, results);
+            }
+            self.settle(&mut inner, key, Bytes::copy_from_slice(results), now)
+        } else {
+            self.drop_running(&mut inner, &key)
+        };
+        drop(inner);
+        for mut waiter in waiters {
+            waiter.reset();
+            waiter.writer().put(results);
+            waiter.send();
+        }
+    }
+
+    /// Makes a running entry a finished one and returns who waited for it.
+    fn settle(&self, inner: &mut Inner, key: Key, results: Bytes, now: Instant) -> Vec<PendingReply> {
+        let bytes = results.len();
+        let old = inner.entries.insert(key, Entry::Done { results });
+        let client = inner.clients.entry(key.client).or_default();
+        client.done.push_back((key, now));
+        client.bytes += bytes;
+        inner.bytes += bytes;
+        while inner.bytes > self.limits.bytes && self.evict(inner, key.client) {}
+        match old {
+            Some(Entry::Running { waiters }) => waiters,
+            _ => Vec::new(),
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        let waiters = self.drop_running(&mut inner, key);
+        if !waiters.is_empty() {
+            inner.entries.insert(*key, Entry::Vacant { waiters });
+            inner.clients.entry(key.client).or_default().done.push_back((*key, now));
+        }
+    }
+
+    fn drop_running(&self, inner: &mut Inner, key: &Key) -> Vec<PendingReply> {
+        let Some(Entry::Running { waiters }) = inner.entries.remove(key) else { return Vec::new() };
+        if let Some(log) = &self.log {
+            log.forget(key);
+        }
+        waiters
+    }
+
+    fn expire(&self, inner: &mut Inner, client: IpAddr, now: Instant) {
+        while let Some((_, at)) = inner.clients.get(&client).and_then(|c| c.done.front())
+            && now.ms_since(*at) > self.limits.age_ms
+        {
+            self.drop_oldest(inner, client);
+        }
+    }
+
+    /// Makes room: at the cost of the client that asks for it when it has its share, else of the one
+    /// that has most. False when nothing finished is left.
+    fn evict(&self, inner: &mut Inner, asking: IpAddr) -> bool {
+        let share = inner.entries.len() / inner.clients.len().max(1);
+        if inner.clients.get(&asking).is_some_and(|c| c.done.len() >= share) {
+            return self.drop_oldest(inner, asking);
+        }
+        let most = inner.clients.iter().max_by_key(|(_, c)| (c.done.len(), c.bytes)).map(|(ip, _)| *ip);
+        let Some(most) = most else { return false };
+        (0..EVICT_BATCH.min(1 + inner.entries.len() / 2)).filter(|_| self.drop_oldest(inner, most)).count()
+            > 0
+    }
+
+    fn drop_oldest(&self, inner: &mut Inner, ip: IpAddr) -> bool {
+        let Some(client) = inner.clients.get_mut(&ip) else { return false };
+        let Some((key, _)) = client.done.pop_front() else { return false };
+        if let Some(Entry::Done { results }) = inner.entries.get(&key) {
+            client.bytes -= results.len();
+            inner.bytes -= results.len();
+            inner.entries.remove(&key);
+            if let Some(log) = &self.log {
+                log.forget(&key);
+            }
+        } else if let Some(Entry::Vacant { .. }) = inner.entries.get(&key)
+            && let Some(Entry::Vacant { waiters }) = inner.entries.remove(&key)
+        {
+            // Nobody ran it again: its client gave up, or will send it once more.
+            waiters.into_iter().for_each(PendingReply::abandon);
+        }
+        if client.done.is_empty() {
+            inner.clients.remove(&ip);
+        }
+        true
+    }
+}
+
+impl std::fmt::Debug for ReplyCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReplyCache").field("entries", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// The right and duty to run a call. Dropped unfinished, the call counts as never having come.
+#[derive(Debug)]
+#[must_use]
+pub struct Token {
+    cache: Arc<ReplyCache>,
+    key: Key,
+    is_open: bool,
+}
+
+impl Token {
+    /// The call's key.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The call ran; these are its results, as the program encoded them. Before its own reply is sent.
+    pub fn finish(mut self, results: &[u8]) {
+        if std::mem::take(&mut self.is_open) {
+            self.cache.finish(self.key, results);
+        }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.cache.forget(&self.key);
+        }
+    }
+}
+
+/// A second sending of a call that is running.
+#[derive(Debug)]
+#[must_use]
+pub struct Duplicate {
+    cache: Arc<ReplyCache>,
+    key: Key,
+}
+
+impl Duplicate {
+    /// What the program returns for it: it is answered when the first is.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        Outcome::Park(Box::new(move |pending| self.attach(pending)))
+    }
+
+    fn attach(self, mut pending: PendingReply) {
+        let mut inner = self.cache.inner.lock();
+        let results = match inner.entries.get_mut(&self.key) {
+            Some(Entry::Running { waiters }) if waiters.len() < limits::REPLY_CACHE_WAITERS_MAX => {
+                waiters.push(pending);
+                return;
+            }
+            Some(Entry::Done { results }) => Some(results.clone()),
+            _ => None,
+        };
+        drop(inner);
+        match results {
+            Some(results) => {
+                pending.reset();
+                pending.writer().put(&results);
+                pending.send();
+            }
+            None => pending.abandon(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_cache/tests.rs"]
+mod tests;

@@ -1,0 +1,333 @@
+//! Listeners, the register of connections and their bounds, the clock that ends stuck ones, and the end of it all.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use holdfast_base::limits;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::connection::Connection;
+use crate::dispatch::Core;
+use crate::driver::Driver;
+use crate::pool::Pool;
+use crate::runtime::cores;
+use crate::service::Program;
+use crate::throttle::Throttle;
+
+/// Length of a listener's queue of connections not accepted yet; the kernel cuts it to its own bound.
+const BACKLOG: i32 = 1024;
+
+/// How often connections are looked over.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// How long accepting pauses when the process has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The bounds of a server; by default those of [`holdfast_base::limits`], which give the reasons.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is documented under its name in holdfast_base::limits")]
+pub struct Limits {
+    pub connections: usize,
+    pub connections_per_address: usize,
+    pub connection_idle_seconds: u32,
+    pub calls_in_flight: usize,
+    pub call_bytes_in_flight: usize,
+    pub parked_calls: usize,
+    pub parked_bytes: usize,
+    pub output_bytes: usize,
+    pub output_chunks: usize,
+    pub output_stall_seconds: u32,
+    pub record_seconds: u32,
+    pub record_seconds_under_pressure: u32,
+    pub transport_bytes: usize,
+    pub pool_queue: usize,
+    /// Threads of the offload pool.
+    pub pool_threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: limits::CONNECTIONS_MAX,
+            connections_per_address: limits::CONNECTIONS_PER_ADDRESS_MAX,
+            connection_idle_seconds: limits::CONNECTION_IDLE_SECONDS,
+            calls_in_flight: limits::CALLS_IN_FLIGHT_MAX,
+            call_bytes_in_flight: limits::CALL_BYTES_IN_FLIGHT_MAX,
+            parked_calls: limits::PARKED_CALLS_MAX,
+            parked_bytes: limits::PARKED_BYTES_MAX,
+            output_bytes: limits::OUTPUT_BYTES_MAX,
+            output_chunks: limits::OUTPUT_CHUNKS_MAX,
+            output_stall_seconds: limits::OUTPUT_STALL_SECONDS,
+            record_seconds: limits::RECORD_SECONDS_MAX,
+            record_seconds_under_pressure: limits::RECORD_SECONDS_UNDER_PRESSURE,
+            transport_bytes: limits::TRANSPORT_BYTES_MAX,
+            pool_queue: limits::POOL_QUEUE_MAX,
+            pool_threads: (4 * cores()).max(limits::POOL_THREADS_MIN),
+        }
+    }
+}
+
+/// A server of RPC programs over TCP. Dropping it does not end it: [`Server::shutdown`] does.
+pub struct Server {
+    inner: Arc<Inner>,
+    addresses: Vec<SocketAddr>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+struct Inner {
+    core: Arc<Core>,
+    register: Mutex<Register>,
+    refused: Throttle,
+    started: std::time::Instant,
+}
+
+#[derive(Default)]
+struct Register {
+    connections: FxHashMap<u64, Arc<Connection>>,
+    per_address: FxHashMap<IpAddr, usize>,
+}
+
+/// A listening socket on `address`. `[::]` takes IPv6 only, so that `0.0.0.0` may be listened on beside it.
+///
+/// # Errors
+/// Those of the system: the address is in use, not ours, or its family is not there.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restarted server must not wait for the connections of its predecessor to time out.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+impl Server {
+    /// Serves `programs` on `listeners` (see [`listen`]; they may also come from a predecessor). To be called
+    /// inside the runtime it shall run on ([`crate::runtime::runtime`]).
+    ///
+    /// # Errors
+    /// When a listener cannot be used, or the pool's threads cannot be made.
+    pub fn start(
+        listeners: Vec<std::net::TcpListener>,
+        programs: Vec<Arc<dyn Program>>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let pool = Pool::start(limits.pool_threads, limits.pool_queue)?;
+        let runtime = tokio::runtime::Handle::current();
+        let core = Core::new(programs, pool, limits, Some(runtime));
+        let inner = Arc::new(Inner {
+            core,
+            register: Mutex::default(),
+            refused: Throttle::default(),
+            started: std::time::Instant::now(),
+        });
+        let mut addresses = Vec::new();
+        let mut tasks = vec![tokio::spawn(sweep(Arc::clone(&inner)))];
+        for listener in listeners {
+            listener.set_nonblocking(true)?;
+            addresses.push(listener.local_addr()?);
+            tasks.push(tokio::spawn(accept(Arc::clone(&inner), TcpListener::from_std(listener)?)));
+        }
+        Ok(Self { inner, addresses, tasks })
+    }
+
+    /// What it listens on, in the order given, with the ports the system chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        self.inner.register.lock().connections.values().cloned().collect()
+    }
+
+    /// The pool that calls are offloaded to, for other work that may wait.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.inner.core.pool
+    }
+
+    /// Ends the server: takes no more connections and calls, answers the calls on their way (but not those that
+    /// wait for a peer: their clients ask again), and closes. What is not answered within `patience` is dropped.
+    /// Returns how many connections that were.
+    pub async fn shutdown(mut self, patience: Duration) -> usize {
+        for task in self.tasks.drain(1..) {
+            task.abort();
+            // The listener's socket is closed when this returns.
+            let _ = task.await;
+        }
+        self.inner.core.set_draining();
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let open = self.connections();
+            if open.is_empty() {
+                break;
+            }
+            if tokio::time::Instant::now() >= deadline {
+                open.iter().for_each(|c| c.close());
+                self.end();
+                return open.len();
+            }
+            open.iter().for_each(|c| c.kick.kick());
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+        self.end();
+        0
+    }
+
+    fn end(&self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.inner.core.pool.close();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+async fn accept(inner: Arc<Inner>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if let Err(error) = inner.adopt(stream, peer) {
+                    tracing::debug!(%peer, %error, "a connection was gone before it was served");
+                }
+            }
+            Err(error) => {
+                // A connection that failed while waiting says nothing about the next; a lack of descriptors does.
+                if inner.refused.may_log() {
+                    tracing::warn!(%error, "cannot accept connections");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        let local = stream.local_addr().unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into());
+        stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(60))
+            .with_interval(Duration::from_secs(10))
+            .with_retries(6);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        if !self.make_room(peer.ip().to_canonical()) {
+            return Ok(());
+        }
+        let (read, write) = stream.into_split();
+        let connection = Connection::new(&self.core, peer, local, Some(write));
+        let mut register = self.register.lock();
+        *register.per_address.entry(connection.peer().ip()).or_default() += 1;
+        register.connections.insert(connection.id(), Arc::clone(&connection));
+        drop(register);
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            Driver::new(Arc::clone(&connection), read).run().await;
+            inner.forget(&connection);
+        });
+        Ok(())
+    }
+
+    /// Whether a connection from `ip` may be taken. When all are taken, the one longest idle makes room.
+    fn make_room(&self, ip: IpAddr) -> bool {
+        let limits = &self.core.limits;
+        let register = self.register.lock();
+        let of_address = register.per_address.get(&ip).copied().unwrap_or(0);
+        if of_address >= limits.connections_per_address {
+            if self.refused.may_log() {
+                tracing::warn!(%ip, connections = of_address, "refusing connections: too many from this address");
+            }
+            return false;
+        }
+        if register.connections.len() < limits.connections {
+            return true;
+        }
+        let now = self.core.tick();
+        let idle = |c: &&Arc<Connection>| {
+            c.is_quiet()
+                && now - c.active_at.load(Ordering::Relaxed).min(now) >= limits.connection_idle_seconds
+        };
+        let oldest = register.connections.values().filter(idle);
+        let oldest = oldest.min_by_key(|c| c.active_at.load(Ordering::Relaxed)).cloned();
+        drop(register);
+        if self.refused.may_log() {
+            tracing::warn!(%ip, closed = ?oldest, "all connections are taken");
+        }
+        // It leaves the register a moment later: the bound may be passed by those accepted meanwhile, and each
+        // of those closed another one.
+        oldest.inspect(|c| c.close()).is_some()
+    }
+
+    fn forget(&self, connection: &Arc<Connection>) {
+        let mut register = self.register.lock();
+        register.connections.remove(&connection.id());
+        let ip = connection.peer().ip();
+        if let Some(n) = register.per_address.get_mut(&ip) {
+            *n -= 1;
+            if *n == 0 {
+                register.per_address.remove(&ip);
+            }
+        }
+        drop(register);
+        for program in &self.core.programs {
+            program.connection_closed(connection);
+        }
+    }
+
+    fn sweep(&self) {
+        let core = &self.core;
+        core.set_tick(u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX).saturating_add(1));
+        let connections: Vec<_> = self.register.lock().connections.values().cloned().collect();
+        let held: usize = connections.iter().map(|c| c.held_bytes()).sum();
+        let is_under_pressure = held > core.limits.transport_bytes;
+        let is_relief = core.is_under_pressure() && !is_under_pressure;
+        core.set_under_pressure(is_under_pressure);
+        for connection in &connections {
+            if let Some(reason) = overdue(connection) {
+                tracing::debug!(?connection, reason, "dropping a connection");
+                connection.close();
+            } else if is_relief {
+                connection.kick.kick();
+            }
+        }
+    }
+}
+
+/// Why a connection has waited too long, if it has.
+fn overdue(connection: &Connection) -> Option<&'static str> {
+    let core = &connection.core;
+    let limits = &core.limits;
+    let is_since = |since: u32, seconds: u32| since != 0 && core.tick().saturating_sub(since) > seconds;
+    let record_seconds =
+        if core.is_under_pressure() { limits.record_seconds_under_pressure } else { limits.record_seconds };
+    if is_since(connection.partial_since.load(Ordering::Relaxed), record_seconds) {
+        return Some("half a record");
+    }
+    is_since(connection.blocked_since.load(Ordering::Relaxed), limits.output_stall_seconds)
+        .then_some("it takes no replies")
+}
+
+async fn sweep(inner: Arc<Inner>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        inner.sweep();
+    }
+}

@@ -1,0 +1,128 @@
+//! The seam between the transport and the programs served over it.
+//!
+//! A call is handled synchronously on the connection's own worker, in the order of arrival, and its reply goes
+//! out with those of the same wake-up. What cannot be answered at once leaves that path by its [`Outcome`].
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_xdr::{Reader, Writer};
+
+use crate::auth::Auth;
+use crate::connection::Connection;
+use crate::pending::PendingReply;
+use crate::record::Record;
+
+/// Whether a call may wait for a disk or a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the connection's worker: waiting would hold up every other call of the connection.
+    Inline,
+    /// On the offload pool: waiting is what it is for.
+    Pool,
+}
+
+/// One call, as a program sees it.
+pub struct Call<'a> {
+    /// Transaction id.
+    pub xid: u32,
+    /// Program version, within what [`Program::versions`] gave.
+    pub version: u32,
+    /// Procedure number; 0 (NULL) too is the program's to answer.
+    pub procedure: u32,
+    /// Who calls. A credential that a connection repeats is the same `Arc` each time.
+    pub auth: &'a Arc<Auth>,
+    /// The arguments.
+    pub args: Reader<'a>,
+    /// The whole record; `args` reads from it.
+    pub record: Record<'a>,
+    /// Where it came from and the reply goes to.
+    pub connection: &'a Arc<Connection>,
+    /// Whether it may wait.
+    pub mode: Mode,
+}
+
+impl Call<'_> {
+    /// What is left of the arguments, to keep when the call outlives [`Program::call`]: shared where the record
+    /// has a buffer of its own (large ones do), copied where it lies in the connection's read buffer.
+    #[must_use]
+    pub fn keep_args(&self) -> Bytes {
+        self.record.keep_part(self.args.rest())
+    }
+}
+
+/// How a call left its program. In every case but [`Outcome::Reply`], [`Outcome::ReplyFile`],
+/// [`Outcome::Resume`] and [`Outcome::Park`] what was written to the reply is discarded.
+pub enum Outcome {
+    /// The results are in the writer: send them.
+    Reply,
+    /// The results are in the writer up to the data of a file, which follows: `bytes` of it, then `trailer`.
+    ReplyFile(FileBody),
+    /// It may wait: run the same call again on the pool, with [`Mode::Pool`]. Nothing was changed.
+    Offload,
+    /// It may wait in the middle: go on there with this, and with what was written so far.
+    Resume(Box<dyn Resume>),
+    /// The reply is held back until somebody sends it. The function is given the reply as written so far, right
+    /// away and on the same thread; places marked in it stay good. Programs ask
+    /// [`Connection::may_park`] first and answer "try later" when it says no.
+    Park(Box<dyn FnOnce(PendingReply) + Send>),
+    /// The arguments cannot be decoded: GARBAGE_ARGS.
+    Garbage,
+    /// There is no such procedure: PROC_UNAVAIL.
+    NoProcedure,
+    /// The credential is not acceptable here: AUTH_ERROR, AUTH_TOOWEAK.
+    WeakAuth,
+    /// No reply at all.
+    Silent,
+    /// The peer misbehaves beyond answering: drop the connection.
+    Close,
+}
+
+/// The rest of a call that left its connection's worker.
+pub trait Resume: Send {
+    /// Goes on, on the pool. `reply` holds what was written before.
+    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome;
+}
+
+impl<F: FnOnce(&mut Writer) -> Outcome + Send> Resume for F {
+    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
+        self(reply)
+    }
+}
+
+/// A stretch of a file inside a reply.
+pub struct FileBody {
+    /// Open for reading.
+    pub fd: Arc<OwnedFd>,
+    /// First byte.
+    pub offset: u64,
+    /// How many. Were the file to shrink meanwhile, the connection is dropped rather than the reply falsified.
+    pub bytes: usize,
+    /// What follows the data, its XDR padding first.
+    pub trailer: Vec<u8>,
+}
+
+/// An RPC program (RFC 5531 section 7.3).
+pub trait Program: Send + Sync + 'static {
+    /// Its number.
+    fn number(&self) -> u32;
+
+    /// The lowest and the highest version served; all between are served too.
+    fn versions(&self) -> (u32, u32);
+
+    /// Whether this version is served; for programs whose versions have gaps.
+    fn has_version(&self, version: u32) -> bool {
+        let (low, high) = self.versions();
+        (low..=high).contains(&version)
+    }
+
+    /// Handles one call: appends the results (what follows the accepted-reply header) to `reply`. The writer is
+    /// not empty at the start: sizes are to be taken as differences.
+    fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome;
+
+    /// Told once when a connection is gone, whether or not it ever called this program.
+    fn connection_closed(&self, connection: &Arc<Connection>) {
+        let _ = connection;
+    }
+}

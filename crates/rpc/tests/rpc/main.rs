@@ -1,0 +1,10 @@
+//! The transport over real sockets, with a client that speaks bytes.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share are no tests to clippy")]
+
+mod abuse;
+mod backpressure;
+mod basics;
+mod client;
+mod files;
+mod lifecycle;
+mod program;

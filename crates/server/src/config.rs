@@ -1,0 +1,287 @@
+//! The configuration file: TOML, every key optional but an export's `source`, unknown keys refused. What each
+//! key means, its default and range stand in `docs/config.md`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use holdfast_export::{ANONYMOUS_ID, ClientRule, ExportOptions, LocalUse, Squash};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use crate::source::{Share, Source, parse_export_path};
+
+/// Shortest and longest lease in seconds: below, clients spend their time renewing; above, a dead client's
+/// locks stand in everybody's way for an hour.
+pub const LEASE_SECONDS: std::ops::RangeInclusive<u32> = 1..=3600;
+
+/// A configuration file's content.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Addresses to listen on for NFS.
+    #[serde(default)]
+    pub listen: Vec<SocketAddr>,
+    /// Where records that must outlive the server are kept.
+    pub state_dir: Option<PathBuf>,
+    /// Lease and grace period in seconds.
+    #[serde(default, deserialize_with = "lease")]
+    pub lease: Option<u32>,
+    /// Whether to register with rpcbind when one runs.
+    pub rpcbind: Option<bool>,
+    /// The exports.
+    #[serde(default, rename = "export")]
+    pub exports: Vec<ExportConfig>,
+}
+
+/// One `[[export]]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct ExportConfig {
+    /// What is served.
+    #[serde(deserialize_with = "parsed")]
+    pub source: Source,
+    /// The path it is exported as.
+    #[serde(default, deserialize_with = "export_path")]
+    pub path: Option<Vec<Vec<u8>>>,
+    /// Its number in file handles, from 1; derived from the path when not set.
+    pub id: Option<std::num::NonZeroU16>,
+    /// Refuse every change.
+    #[serde(default)]
+    pub read_only: bool,
+    /// `root`, `none` or `all`.
+    #[serde(default, deserialize_with = "squash")]
+    pub squash: Squash,
+    /// User id of the anonymous.
+    #[serde(default = "anonymous")]
+    pub anonymous_uid: u32,
+    /// Group id of the anonymous.
+    #[serde(default = "anonymous")]
+    pub anonymous_gid: u32,
+    /// Addresses and networks, or `all`.
+    #[serde(default, deserialize_with = "rules")]
+    pub clients: Option<Vec<ClientRule>>,
+    /// Whether stable means on disk.
+    #[serde(default = "yes")]
+    pub sync: bool,
+    /// `none`, `lazy` or `strict`.
+    #[serde(default, deserialize_with = "local_use")]
+    pub local: LocalUse,
+    /// Whether source ports of 1024 and above are accepted.
+    #[serde(default = "yes")]
+    pub high_ports: bool,
+    /// Whether groups always come from the server's own user database.
+    #[serde(default)]
+    pub server_groups: bool,
+}
+
+/// Why a configuration cannot be used; the message names the file and, where there is one, the key.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is no such configuration.
+    #[error("{}: {error}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        error: toml::de::Error,
+    },
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        toml::from_str(&text).map_err(|error| ConfigError::Parse { path: path.to_owned(), error })
+    }
+}
+
+impl ExportConfig {
+    /// An export of the command line, under the options given there.
+    #[must_use]
+    pub fn from_share(share: Share, options: &ExportOptions) -> Self {
+        Self {
+            source: share.source,
+            path: share.path,
+            id: None,
+            read_only: options.is_read_only,
+            squash: options.squash,
+            anonymous_uid: options.anonymous_uid,
+            anonymous_gid: options.anonymous_gid,
+            clients: Some(options.clients.clone()),
+            sync: options.is_sync,
+            local: options.local,
+            high_ports: options.accepts_high_ports,
+            server_groups: options.looks_up_groups,
+        }
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub fn options(&self) -> ExportOptions {
+        ExportOptions {
+            is_read_only: self.read_only,
+            squash: self.squash,
+            anonymous_uid: self.anonymous_uid,
+            anonymous_gid: self.anonymous_gid,
+            clients: self.clients.clone().unwrap_or_else(ClientRule::this_host),
+            is_sync: self.sync,
+            local: self.local,
+            accepts_high_ports: self.high_ports,
+            looks_up_groups: self.server_groups,
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn anonymous() -> u32 {
+    ANONYMOUS_ID
+}
+
+fn parsed<'de, D: Deserializer<'de>, T: std::str::FromStr<Err: std::fmt::Display>>(
+    d: D,
+) -> Result<T, D::Error> {
+    String::deserialize(d)?.parse().map_err(D::Error::custom)
+}
+
+fn export_path<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Vec<u8>>>, D::Error> {
+    parse_export_path(&String::deserialize(d)?).map(Some).map_err(D::Error::custom)
+}
+
+fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ClientRule>>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    texts.iter().map(|t| t.parse()).collect::<Result<_, _>>().map(Some).map_err(D::Error::custom)
+}
+
+fn lease<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    let seconds = u32::deserialize(d)?;
+    if LEASE_SECONDS.contains(&seconds) {
+        return Ok(Some(seconds));
+    }
+    let (low, high) = LEASE_SECONDS.into_inner();
+    Err(D::Error::custom(format!("a lease of {seconds} seconds: choose {low} to {high}")))
+}
+
+fn squash<'de, D: Deserializer<'de>>(d: D) -> Result<Squash, D::Error> {
+    let text = String::deserialize(d)?;
+    parse_squash(&text)
+        .ok_or_else(|| D::Error::custom(format!("{text:?}: write \"root\", \"none\" or \"all\"")))
+}
+
+fn local_use<'de, D: Deserializer<'de>>(d: D) -> Result<LocalUse, D::Error> {
+    let text = String::deserialize(d)?;
+    parse_local(&text)
+        .ok_or_else(|| D::Error::custom(format!("{text:?}: write \"none\", \"lazy\" or \"strict\"")))
+}
+
+/// The squash rule of this name.
+#[must_use]
+pub fn parse_squash(text: &str) -> Option<Squash> {
+    match text {
+        "root" => Some(Squash::Root),
+        "none" => Some(Squash::None),
+        "all" => Some(Squash::All),
+        _ => None,
+    }
+}
+
+/// The local use of this name.
+#[must_use]
+pub fn parse_local(text: &str) -> Option<LocalUse> {
+    match text {
+        "none" => Some(LocalUse::None),
+        "lazy" => Some(LocalUse::Lazy),
+        "strict" => Some(LocalUse::Strict),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn an_export_needs_only_its_source() {
+        let config = parse("[[export]]\nsource = \"/srv\"").unwrap();
+        let export = &config.exports[0];
+        assert_eq!(export.options(), ExportOptions::default());
+        assert_eq!(export.source, Source::Directory("/srv".into()));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = r#"
+            listen = ["127.0.0.1:2049", "[::1]:2049"]
+            state_dir = "/var/lib/h"
+            lease = 90
+            rpcbind = false
+            [[export]]
+            source = "/srv/data"
+            path = "/pub/data"
+            id = 7
+            read_only = true
+            squash = "all"
+            anonymous_uid = 1
+            anonymous_gid = 2
+            clients = ["10.0.0.0/8", "2001:db8::1"]
+            sync = false
+            local = "strict"
+            high_ports = false
+            server_groups = true
+        "#;
+        let config = parse(text).unwrap();
+        assert_eq!((config.listen.len(), config.lease, config.rpcbind), (2, Some(90), Some(false)));
+        let options = config.exports[0].options();
+        assert!(
+            options.is_read_only
+                && !options.is_sync
+                && !options.accepts_high_ports
+                && options.looks_up_groups
+        );
+        assert_eq!(
+            (options.squash, options.local, options.clients.len()),
+            (Squash::All, LocalUse::Strict, 2)
+        );
+    }
+
+    #[test]
+    fn errors_name_the_key_and_the_way_out() {
+        for (text, says) in [
+            ("lease = 0", "choose 1 to 3600"),
+            ("lease = 3601", "choose 1 to 3600"),
+            ("leese = 5", "unknown field `leese`"),
+            ("[[export]]\nsource = \"/a\"\nsquash = \"some\"", "write \"root\""),
+            ("[[export]]\nsource = \"/a\"\nclients = [\"host\"]", "no address or network"),
+            ("[[export]]\nsource = \"/a\"\npath = \"b\"", "no export path"),
+            ("[[export]]\nsource = \"/a\"\nid = 0", "nonzero"),
+            ("[[export]]\npath = \"/a\"", "missing field `source`"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_lease_range_are_accepted() {
+        assert_eq!(parse("lease = 1").unwrap().lease, Some(1));
+        assert_eq!(parse("lease = 3600").unwrap().lease, Some(3600));
+    }
+}

@@ -1,0 +1,118 @@
+//! From configuration to exports: opens each source, and says what is wrong with what cannot be served.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use holdfast_backend_local::{LocalBackend, LocalOptions};
+use holdfast_base::{ExportId, Timestamp};
+use holdfast_export::{Export, Namespace, Sealer};
+use holdfast_vfs::mem::{MemBackend, MemOptions};
+use holdfast_vfs::{Backend, FsId};
+
+use crate::config::{Config, ExportConfig};
+use crate::source::Source;
+
+/// An export with what it was opened from.
+pub(crate) struct Opened {
+    source: Source,
+    pub(crate) export: Arc<Export>,
+}
+
+/// Opens all exports. Each keeps what it must remember in a directory of its own below `state_dir`. An export that
+/// is among `present` with the same source and number keeps its backend: it holds what clients have open.
+///
+/// # Errors
+/// A source that cannot be served, by its name.
+pub(crate) fn open_all(config: &Config, state_dir: &Path, present: &[Opened]) -> Result<Vec<Opened>> {
+    if config.exports.is_empty() {
+        bail!("nothing to serve: name a directory, or an [[export]] in the configuration file");
+    }
+    config.exports.iter().map(|export| open(export, state_dir, present)).collect()
+}
+
+fn open(config: &ExportConfig, state_dir: &Path, present: &[Opened]) -> Result<Opened> {
+    let path = path_of(config)?;
+    let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
+    let kept = present.iter().find(|o| o.export.id == id && o.source == config.source);
+    let backend = match kept {
+        Some(kept) => Arc::clone(&kept.export.backend),
+        None => backend_of(config, id, state_dir)?,
+    };
+    let export = Arc::new(Export { id, path, backend, options: config.options() });
+    Ok(Opened { source: config.source.clone(), export })
+}
+
+fn backend_of(config: &ExportConfig, id: ExportId, state_dir: &Path) -> Result<Arc<dyn Backend>> {
+    Ok(match &config.source {
+        Source::Directory(dir) => {
+            let mut options = LocalOptions::new(state_dir.join("exports").join(id.to_string()));
+            options.is_sole_writer = config.local == holdfast_export::LocalUse::None;
+            Arc::new(LocalBackend::open(dir, options)?)
+        }
+        Source::Memory => {
+            let mut options = MemOptions::system();
+            options.fsid = FsId { major: options.fsid.major, minor: u64::from(id.0) };
+            // What is in memory belongs to whoever mounts it: there is no owner on disk to respect.
+            options.root_mode = 0o1777;
+            Arc::new(MemBackend::new(&options))
+        }
+    })
+}
+
+/// The path an export has when none is given: the source's last component.
+fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
+    if let Some(path) = &config.path {
+        return Ok(path.clone());
+    }
+    match &config.source {
+        Source::Memory => Ok(vec![b"mem".to_vec()]),
+        Source::Directory(dir) => {
+            let whole = dir.canonicalize().with_context(|| format!("cannot serve {}", dir.display()))?;
+            let name = whole.file_name().with_context(|| {
+                format!("{} has no name to be exported under: write {}:/PATH", dir.display(), dir.display())
+            })?;
+            Ok(vec![std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec()])
+        }
+    }
+}
+
+/// Tries a configuration without serving it, and tells in a line each what would be served.
+///
+/// # Errors
+/// What would keep it from being served.
+pub fn check(config: &Config) -> Result<Vec<String>> {
+    let scratch = Scratch::new()?;
+    let exports: Vec<_> = open_all(config, &scratch.0, &[])?.into_iter().map(|o| o.export).collect();
+    let lines = exports.iter().map(|export| describe(export)).collect();
+    Namespace::new(Sealer::new([0; 16]), exports, Timestamp::default())?;
+    Ok(lines)
+}
+
+/// One line on an export, for people.
+pub(crate) fn describe(export: &Export) -> String {
+    let options = &export.options;
+    let clients: Vec<_> = options.clients.iter().map(ToString::to_string).collect();
+    let clients = if clients.is_empty() { "nobody".to_owned() } else { clients.join(", ") };
+    let access = if options.is_read_only { "read-only" } else { "read-write" };
+    let durability = if options.is_sync { "sync" } else { "async" };
+    format!("export {} (id {}): {access}, {durability}, for {clients}", export.path_display(), export.id)
+}
+
+/// A directory that is gone when dropped: checking must leave nothing behind.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("holdfast-check-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left in the temporary directory harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,264 @@
+//! Judging stateids (RFC 8881 section 8.2.4, RFC 7530 section 9.1.4.4) and I/O by them.
+
+use holdfast_base::{ClientId, FileKey, Instant, Seqid};
+
+use crate::effect::Effect;
+use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::error::StateError;
+use crate::names::{Dialect, OpenId};
+use crate::share::{Access, Share};
+use crate::stateid::{StateId, StateIdForm, seqid_age};
+
+/// Whose request carries a stateid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A 4.0 client: known by the stateid itself. Its use renews the lease.
+    V40,
+    /// The client of the session the request came in.
+    V41(ClientId),
+}
+
+/// I/O that names no open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoBy {
+    /// The anonymous stateid: waits out grace, as what it conflicts with may not be reclaimed yet.
+    Anonymous,
+    /// The READ bypass stateid: reads regardless of share reservations.
+    Bypass,
+    /// NFSv3, whose clients know no grace for I/O.
+    Nfs3,
+}
+
+/// Leave to do I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoGrant {
+    /// Through this descriptor.
+    Open(OpenId),
+    /// Through a descriptor of the edge's own.
+    NoOpen,
+}
+
+impl Engine {
+    /// Whether I/O with a stateid is allowed, and through which descriptor.
+    ///
+    /// # Errors
+    /// Those of a stateid; `OpenMode`; for special stateids those of [`Engine::check_io`]; `Delay` while the open
+    /// has no descriptor fit for this yet.
+    pub fn check_stateid(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        access: Access,
+        now: Instant,
+    ) -> Result<IoGrant, StateError> {
+        match stateid.form() {
+            StateIdForm::Anonymous => return self.check_io(file, access, IoBy::Anonymous, now),
+            StateIdForm::ReadBypass => return self.check_io(file, access, IoBy::Bypass, now),
+            StateIdForm::Current | StateIdForm::Reserved => return Err(StateError::BadStateid),
+            StateIdForm::Ordinary => {}
+        }
+        let key = self.resolve(caller, stateid, file, now)?;
+        let open = match &self.state(key)?.kind {
+            Kind::Open(open) => open,
+            Kind::Lock(lock) => self.open_of(lock.open)?,
+        };
+        if !open.share.access.contains(access) {
+            return Err(StateError::OpenMode);
+        }
+        match open.backing {
+            Some((id, can)) if can.contains(access) => Ok(IoGrant::Open(id)),
+            _ => Err(StateError::Delay),
+        }
+    }
+
+    /// Whether I/O without an open is allowed.
+    ///
+    /// # Errors
+    /// `Locked` by a share reservation; `Grace`.
+    pub fn check_io(
+        &mut self,
+        file: FileKey,
+        access: Access,
+        by: IoBy,
+        now: Instant,
+    ) -> Result<IoGrant, StateError> {
+        if by == IoBy::Bypass && access == Access::READ {
+            return Ok(IoGrant::NoOpen);
+        }
+        if by != IoBy::Nfs3 && self.grace.is_on(now) {
+            return Err(StateError::Grace);
+        }
+        let wanted = Share { access, deny: Access::NONE };
+        if self.is_share_free(file, Share::default(), wanted, None, now) {
+            Ok(IoGrant::NoOpen)
+        } else {
+            Err(StateError::Locked)
+        }
+    }
+
+    /// TEST_STATEID of one stateid.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn test_stateid(&self, client: ClientId, stateid: StateId) -> Result<(), StateError> {
+        if stateid.form() != StateIdForm::Ordinary {
+            return Err(StateError::BadStateid);
+        }
+        let key = self.locate(Caller::V41(client), stateid)?;
+        self.judge(key, stateid.seqid, Dialect::V41)
+    }
+
+    /// FREE_STATEID (RFC 8881 section 18.38): forgets a revoked state, or a lock state without locks.
+    ///
+    /// # Errors
+    /// Those of a stateid; `LocksHeld` when it still stands for something.
+    pub fn free_stateid(
+        &mut self,
+        client: ClientId,
+        stateid: StateId,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        if stateid.form() != StateIdForm::Ordinary {
+            return Err(StateError::BadStateid);
+        }
+        let key = self.locate(Caller::V41(client), stateid)?;
+        match self.judge(key, stateid.seqid, Dialect::V41) {
+            Ok(()) => self.free_good(key, now),
+            Err(StateError::AdminRevoked) => {
+                self.drop_state(key, now);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn free_good(&mut self, key: StateKey, now: Instant) -> Result<(), StateError> {
+        let state = self.state(key)?;
+        match &state.kind {
+            Kind::Open(_) => Err(StateError::LocksHeld),
+            Kind::Lock(lock) if lock.is_busy => Err(StateError::Delay),
+            Kind::Lock(_) if self.holds_locks(state.file, key) => Err(StateError::LocksHeld),
+            Kind::Lock(_) => {
+                self.drop_state(key, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a state from its holder as an administrator's decision; a client of 4.1 learns of it by
+    /// `AdminRevoked`. With an open go its locks.
+    ///
+    /// # Errors
+    /// `BadStateid`.
+    pub fn revoke(&mut self, stateid: StateId, now: Instant) -> Result<(), StateError> {
+        let (boot, key) = stateid.parts();
+        let key = StateKey(key);
+        let state = self.state(key)?;
+        if boot != self.config.boot.get() || state.standing != Standing::Good {
+            return Err(StateError::BadStateid);
+        }
+        let client = state.client;
+        self.detach(key, Standing::AdminRevoked, now);
+        self.count_revoked(client, |n| n + 1);
+        Ok(())
+    }
+
+    pub(crate) fn count_revoked(&mut self, id: ClientId, change: impl Fn(u32) -> u32) {
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return };
+        client.revoked = change(client.revoked);
+        for session in &client.sessions {
+            if let Some(session) = self.sessions.get_mut(*session) {
+                session.is_state_revoked = client.revoked > 0;
+            }
+        }
+    }
+
+    /// The state an ordinary stateid names for this caller, whatever its age or standing.
+    pub(crate) fn locate(&self, caller: Caller, stateid: StateId) -> Result<StateKey, StateError> {
+        let (boot, key) = stateid.parts();
+        if boot != self.config.boot.get() {
+            return Err(match caller {
+                Caller::V40 => StateError::StaleStateid,
+                Caller::V41(_) => StateError::BadStateid,
+            });
+        }
+        let Some(state) = self.states.get(key) else { return Err(self.absence(caller, stateid)) };
+        let is_its = match caller {
+            Caller::V41(client) => client == state.client,
+            Caller::V40 => self.dialect_of(state.client) == Some(Dialect::V40),
+        };
+        if is_its { Ok(StateKey(key)) } else { Err(StateError::BadStateid) }
+    }
+
+    /// Why a stateid of this run names nothing: a 4.0 client whose lease ran out must start over, not just lose
+    /// this one (4.1 learns that from its session).
+    fn absence(&self, caller: Caller, stateid: StateId) -> StateError {
+        let last = self.states.memo(stateid.parts().1);
+        let is_client_gone = last.is_some_and(|client| !self.clients.by_id.contains_key(client));
+        if caller == Caller::V40 && is_client_gone { StateError::Expired } else { StateError::BadStateid }
+    }
+
+    fn judge(&self, key: StateKey, seqid: Seqid, dialect: Dialect) -> Result<(), StateError> {
+        let state = self.state(key)?;
+        match state.standing {
+            Standing::Good => {}
+            Standing::Closed => return Err(StateError::BadStateid),
+            Standing::AdminRevoked => return Err(StateError::AdminRevoked),
+        }
+        if dialect == Dialect::V41 && seqid == Seqid(0) {
+            return Ok(());
+        }
+        match seqid_age(seqid, state.seqid) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Less => Err(StateError::OldStateid),
+            std::cmp::Ordering::Greater => Err(StateError::BadStateid),
+        }
+    }
+
+    /// The good state that a stateid names for this caller on this file. Renews a 4.0 lease.
+    pub(crate) fn resolve(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        now: Instant,
+    ) -> Result<StateKey, StateError> {
+        let key = self.resolve_unconfirmed(caller, stateid, file, now)?;
+        let owner = self.owners.get(self.state(key)?.owner.0);
+        let sequence = owner.and_then(|owner| owner.sequence.as_ref());
+        if sequence.is_some_and(|sequence| !sequence.is_confirmed) {
+            return Err(StateError::BadStateid);
+        }
+        Ok(key)
+    }
+
+    /// As `resolve`, also of a 4.0 owner that is still to be confirmed.
+    pub(crate) fn resolve_unconfirmed(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        now: Instant,
+    ) -> Result<StateKey, StateError> {
+        if stateid.form() != StateIdForm::Ordinary {
+            return Err(StateError::BadStateid);
+        }
+        let key = self.locate(caller, stateid)?;
+        let state = self.state(key)?;
+        if state.file != file {
+            return Err(StateError::BadStateid);
+        }
+        let (dialect, client) = match caller {
+            Caller::V40 => (Dialect::V40, state.client),
+            Caller::V41(client) => (Dialect::V41, client),
+        };
+        self.live_client(client, dialect, now)?;
+        self.judge(key, stateid.seqid, dialect)?;
+        Ok(key)
+    }
+
+    pub(crate) fn push_effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}

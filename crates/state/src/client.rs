@@ -1,0 +1,206 @@
+//! Client records: who the clients are, by name and by id, which incarnation of each is confirmed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::limits::{CLIENTS_MAX, CLIENTS_UNCONFIRMED_MAX};
+use holdfast_base::{ClientId, Instant, Seqid, SessionId};
+use rustc_hash::FxHashMap;
+
+use crate::engine::{OwnerKey, StateKey};
+use crate::error::StateError;
+use crate::image::ClientImage;
+use crate::names::{Dialect, OwnerName, Principal, Verifier};
+use crate::stateid::BootInstance;
+
+mod create_session;
+mod exchange;
+mod leave;
+mod setclientid;
+
+pub use create_session::{CreateSession, CreatedSession};
+pub use exchange::{ExchangeId, ExchangeIntent, ExchangedId};
+pub use setclientid::{Callback, SetClientId};
+
+/// What a client says of itself, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) name: OwnerName,
+    pub(crate) verifier: Verifier,
+    pub(crate) principal: Principal,
+}
+
+/// The part of a record that only one dialect has.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    V40(setclientid::Side40),
+    V41(create_session::Side41),
+}
+
+/// One incarnation of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientIncarnation {
+    // Constant.
+    pub(crate) identity: Identity,
+    // Changing.
+    pub(crate) side: Side,
+    pub(crate) is_confirmed: bool,
+    /// Last sign of life outside SEQUENCE; sessions keep their own.
+    pub(crate) renewed_at: Instant,
+    pub(crate) sessions: Vec<SessionId>,
+    pub(crate) open_owners: BTreeMap<OwnerName, OwnerKey>,
+    pub(crate) lock_owners: BTreeMap<OwnerName, OwnerKey>,
+    pub(crate) states: BTreeSet<StateKey>,
+    /// How many of `states` were revoked and wait for FREE_STATEID.
+    pub(crate) revoked: u32,
+}
+
+impl ClientIncarnation {
+    pub(crate) fn new(identity: Identity, side: Side, now: Instant) -> Self {
+        Self {
+            identity,
+            side,
+            is_confirmed: false,
+            renewed_at: now,
+            sessions: Vec::new(),
+            open_owners: BTreeMap::new(),
+            lock_owners: BTreeMap::new(),
+            states: BTreeSet::new(),
+            revoked: 0,
+        }
+    }
+
+    pub(crate) const fn dialect(&self) -> Dialect {
+        match self.side {
+            Side::V40(_) => Dialect::V40,
+            Side::V41(_) => Dialect::V41,
+        }
+    }
+
+    /// Whether it said RECLAIM_COMPLETE; `None` for 4.0, which cannot.
+    pub(crate) const fn is_reclaim_done(&self) -> Option<bool> {
+        match &self.side {
+            Side::V40(_) => None,
+            Side::V41(side) => Some(side.is_reclaim_done),
+        }
+    }
+
+    pub(crate) fn owners(&self) -> usize {
+        self.open_owners.len() + self.lock_owners.len()
+    }
+}
+
+/// The records under one name: at most one of each, and the two may have one id (RFC 7530 section 16.33.5, a
+/// callback update, which is kept within the confirmed record here).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Records {
+    pub(crate) confirmed: Option<ClientId>,
+    pub(crate) unconfirmed: Option<ClientId>,
+}
+
+/// All client records.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    boot: BootInstance,
+    next: u32,
+    pub(crate) by_id: FxHashMap<ClientId, ClientIncarnation>,
+    // Ordered maps, as the keys are the clients' to choose: a fast hash could be made to collide.
+    pub(crate) by_name: [BTreeMap<OwnerName, Records>; 2],
+    pub(crate) unconfirmed: usize,
+}
+
+impl Clients {
+    pub(crate) fn new(boot: BootInstance) -> Self {
+        Self { boot, next: 1, by_id: FxHashMap::default(), by_name: Default::default(), unconfirmed: 0 }
+    }
+
+    pub(crate) fn records(&self, dialect: Dialect, name: &[u8]) -> Records {
+        self.by_name[dialect as usize].get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds an unconfirmed record under a new id.
+    pub(crate) fn add(&mut self, client: ClientIncarnation) -> Result<ClientId, StateError> {
+        if self.by_id.len() >= CLIENTS_MAX || self.unconfirmed >= CLIENTS_UNCONFIRMED_MAX {
+            return Err(StateError::Resource);
+        }
+        let id = ClientId(u64::from(self.boot.get()) << 32 | u64::from(self.next));
+        // After 2^32 clients within one run ids would come again: refuse rather than confuse.
+        self.next = self.next.checked_add(1).ok_or(StateError::Resource)?;
+        let dialect = client.dialect() as usize;
+        self.by_name[dialect].entry(client.identity.name.clone()).or_default().unconfirmed = Some(id);
+        self.unconfirmed += 1;
+        self.by_id.insert(id, client);
+        Ok(id)
+    }
+
+    /// Marks a record confirmed. The caller has removed the one it replaces.
+    pub(crate) fn confirm(&mut self, id: ClientId) {
+        let Some(client) = self.by_id.get_mut(&id) else { return };
+        if client.is_confirmed {
+            return;
+        }
+        client.is_confirmed = true;
+        self.unconfirmed -= 1;
+        let dialect = client.dialect() as usize;
+        let records = self.by_name[dialect].entry(client.identity.name.clone()).or_default();
+        *records = Records { confirmed: Some(id), unconfirmed: None };
+    }
+
+    /// An id was taken over from outside: it must not be given to another, should it be of this run.
+    pub(crate) fn never_issue(&mut self, id: ClientId) {
+        if id.0 >> 32 == u64::from(self.boot.get()) {
+            self.next = self.next.max((id.0 as u32).saturating_add(1));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: ClientId) -> Option<ClientIncarnation> {
+        let client = self.by_id.remove(&id)?;
+        let names = &mut self.by_name[client.dialect() as usize];
+        if let Some(records) = names.get_mut(&client.identity.name) {
+            let place = if client.is_confirmed { &mut records.confirmed } else { &mut records.unconfirmed };
+            // While a record is being replaced its place is its successor's already.
+            if *place == Some(id) {
+                *place = None;
+            }
+            if *records == Records::default() {
+                names.remove(&client.identity.name);
+            }
+        }
+        self.unconfirmed -= usize::from(!client.is_confirmed);
+        Some(client)
+    }
+
+    /// Why an id names no client: it was ours and its lease ran out, or it never was ours in this run.
+    pub(crate) fn absence(&self, id: ClientId, dialect: Dialect) -> StateError {
+        let is_of_this_run =
+            id.0 >> 32 == u64::from(self.boot.get()) && id.0 as u32 != 0 && (id.0 as u32) < self.next;
+        match dialect {
+            Dialect::V40 if is_of_this_run => StateError::Expired,
+            _ => StateError::StaleClientid,
+        }
+    }
+
+    /// A confirmed client of this dialect.
+    pub(crate) fn confirmed(&self, id: ClientId, dialect: Dialect) -> Result<&ClientIncarnation, StateError> {
+        match self.by_id.get(&id) {
+            Some(client) if client.is_confirmed && client.dialect() == dialect => Ok(client),
+            Some(_) => Err(StateError::StaleClientid),
+            None => Err(self.absence(id, dialect)),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ClientId) -> Result<&mut ClientIncarnation, StateError> {
+        self.by_id.get_mut(&id).ok_or(StateError::StaleClientid)
+    }
+}
+
+/// The sequence number a new client begins CREATE_SESSION with. Any would do.
+pub(crate) const FIRST_CREATE_SESSION: Seqid = Seqid(1);
+
+/// The 4.1 part of a record that outlived a restart; what it held did not, so it is to reclaim.
+pub(crate) fn restored_side(image: &ClientImage) -> Side {
+    Side::V41(create_session::Side41 {
+        seqid: image.create_seqid,
+        reply: image.created.ok_or(StateError::SeqMisordered),
+        is_reclaim_done: false,
+    })
+}

@@ -1,0 +1,244 @@
+//! CREATE_SESSION with its reply cache of one slot (RFC 8881 section 18.36.4), DESTROY_SESSION, DESTROY_CLIENTID
+//! and RECLAIM_COMPLETE.
+
+use holdfast_base::limits::SESSIONS_PER_CLIENT_MAX;
+use holdfast_base::{ClientId, Instant, Seqid, SessionId};
+
+use super::{FIRST_CREATE_SESSION, Side};
+use crate::channel::ChannelAttrs;
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::error::StateError;
+use crate::names::{ConnId, Dialect, Principal};
+use crate::session::{Direction, Session, SessionImage};
+use crate::slots::SlotTable;
+
+/// What only a record of 4.1 and later has.
+#[derive(Clone, Debug)]
+pub(crate) struct Side41 {
+    /// Of the last CREATE_SESSION.
+    pub(crate) seqid: Seqid,
+    /// Its result; before the first one, a contrived `SeqMisordered`.
+    pub(crate) reply: Result<CreatedSession, StateError>,
+    pub(crate) is_reclaim_done: bool,
+}
+
+impl Side41 {
+    pub(crate) const fn new() -> Self {
+        let seqid = Seqid(FIRST_CREATE_SESSION.0.wrapping_sub(1));
+        Self { seqid, reply: Err(StateError::SeqMisordered), is_reclaim_done: false }
+    }
+}
+
+/// The arguments of CREATE_SESSION.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateSession<'a> {
+    /// Whose session.
+    pub client: ClientId,
+    /// `csa_sequence`.
+    pub seqid: Seqid,
+    /// As whom the request came.
+    pub principal: &'a Principal,
+    /// The connection it came on.
+    pub conn: ConnId,
+    /// Asked for the fore channel.
+    pub fore: ChannelAttrs,
+    /// Asked for the back channel; `None` when the connection is not to carry callbacks and none are wanted.
+    pub back: Option<ChannelAttrs>,
+    /// The connection shall carry callbacks too (`CREATE_SESSION4_FLAG_CONN_BACK_CHAN`).
+    pub conn_direction: Direction,
+    /// RPC program of callbacks.
+    pub callback_program: u32,
+    /// The session shall outlive a restart, and the edge will keep it (`CREATE_SESSION4_FLAG_PERSIST`).
+    pub is_persistent: bool,
+}
+
+/// The answer to CREATE_SESSION.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreatedSession {
+    /// Its name.
+    pub id: SessionId,
+    /// `csr_sequence`.
+    pub seqid: Seqid,
+    /// Agreed for the fore channel.
+    pub fore: ChannelAttrs,
+    /// Agreed for the back channel.
+    pub back: Option<ChannelAttrs>,
+    /// Whether the connection carries callbacks.
+    pub conn_direction: Direction,
+    /// Whether the session outlives a restart.
+    pub is_persistent: bool,
+}
+
+impl Engine {
+    /// CREATE_SESSION. A retry gets the result of the original. With a new client's first session its record is
+    /// confirmed, its former incarnation is released, and [`Effect::PersistClient`] is due before the reply.
+    ///
+    /// # Errors
+    /// `StaleClientid`, `SeqMisordered`, `ClidInuse`, `TooSmall`, `Resource`.
+    pub fn create_session(
+        &mut self,
+        request: &CreateSession<'_>,
+        now: Instant,
+    ) -> Result<CreatedSession, StateError> {
+        // Phase 1: look up.
+        let client = self.clients.by_id.get(&request.client).ok_or(StateError::StaleClientid)?;
+        let Side::V41(side) = &client.side else { return Err(StateError::StaleClientid) };
+        // Phase 2: sequence.
+        if request.seqid == side.seqid {
+            return side.reply;
+        }
+        if request.seqid != side.seqid.next() {
+            return Err(StateError::SeqMisordered);
+        }
+        // Phase 3: only the creator may confirm or use the record; nothing changes otherwise.
+        if client.identity.principal != *request.principal {
+            return Err(StateError::ClidInuse);
+        }
+        if client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
+            return Err(StateError::Resource);
+        }
+        // Phase 4. A refusal for good is the reply of that sequence number, one for now is not.
+        let agreed = self.agree(request);
+        if let Side::V41(side) = &mut self.clients.get_mut(request.client)?.side {
+            side.seqid = request.seqid;
+            side.reply = agreed;
+        }
+        let created = agreed?;
+        self.install_session(request, &created, now)?;
+        Ok(created)
+    }
+
+    fn agree(&mut self, request: &CreateSession<'_>) -> Result<CreatedSession, StateError> {
+        let fore = request.fore.agree_fore()?;
+        let back = request.back.map(ChannelAttrs::agree_back).transpose()?;
+        let conn_direction = if back.is_some() { request.conn_direction } else { Direction::Fore };
+        let id = self.new_session_id(request.client);
+        Ok(CreatedSession {
+            id,
+            seqid: request.seqid,
+            fore,
+            back,
+            conn_direction,
+            is_persistent: request.is_persistent,
+        })
+    }
+
+    /// Half of it random, so that a session cannot be guessed by another client.
+    fn new_session_id(&mut self, client: ClientId) -> SessionId {
+        loop {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&client.0.to_be_bytes());
+            self.entropy.fill(&mut id[8..]);
+            if self.sessions.get(SessionId(id)).is_none() {
+                return SessionId(id);
+            }
+        }
+    }
+
+    fn install_session(
+        &mut self,
+        request: &CreateSession<'_>,
+        created: &CreatedSession,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        self.confirm_client(request.client, now)?;
+        let image = SessionImage {
+            id: created.id,
+            client: request.client,
+            fore: created.fore,
+            back: created.back,
+            callback_program: request.callback_program,
+            is_persistent: created.is_persistent,
+            slots: SlotTable::new(created.fore.slots_max).image(),
+        };
+        let mut session = Session::new(&image, now);
+        session.bind(request.conn, created.conn_direction)?;
+        let client = self.clients.get_mut(request.client)?;
+        session.is_state_revoked = client.revoked > 0;
+        client.renewed_at = now;
+        client.sessions.push(created.id);
+        self.sessions.insert(created.id, session);
+        Ok(())
+    }
+
+    /// Confirms a record and releases the incarnation it replaces. Does nothing to a confirmed one.
+    pub(crate) fn confirm_client(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
+        let client = self.clients.get_mut(id)?;
+        if client.is_confirmed {
+            return Ok(());
+        }
+        let (dialect, name) = (client.dialect(), client.identity.name.clone());
+        let former = self.clients.records(dialect, name.as_bytes()).confirmed;
+        self.clients.confirm(id);
+        if let Some(image) = self.client_image(id) {
+            // Before the former one is forgotten: a crash between the two must leave one of them.
+            self.effects.push(Effect::PersistClient(image));
+        }
+        if let Some(former) = former {
+            self.remove_client(former, now);
+        }
+        Ok(())
+    }
+
+    /// DESTROY_SESSION (RFC 8881 section 18.37). `running_own`: how many of the session's running requests are
+    /// this one (1 when the operation came within the session, else 0).
+    ///
+    /// # Errors
+    /// `BadSession`; `Delay` while other requests run in it.
+    pub fn destroy_session(&mut self, id: SessionId, running_own: u32) -> Result<(), StateError> {
+        let session = self.sessions.get(id).ok_or(StateError::BadSession)?;
+        if session.slots.running() > running_own {
+            return Err(StateError::Delay);
+        }
+        let client = session.client;
+        self.drop_session(id);
+        if let Ok(client) = self.clients.get_mut(client) {
+            client.sessions.retain(|other| *other != id);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_session(&mut self, id: SessionId) {
+        if self.sessions.remove(id).is_some() {
+            self.effects.push(Effect::SessionGone(id));
+        }
+    }
+
+    /// DESTROY_CLIENTID (RFC 8881 section 18.50). An unconfirmed record may be destroyed too.
+    ///
+    /// # Errors
+    /// `StaleClientid`; `ClientidBusy` while it has sessions or state.
+    pub fn destroy_clientid(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
+        let client = self.clients.by_id.get(&id).ok_or(StateError::StaleClientid)?;
+        if client.dialect() != Dialect::V41 {
+            return Err(StateError::StaleClientid);
+        }
+        if !client.sessions.is_empty() || !client.states.is_empty() {
+            return Err(StateError::ClientidBusy);
+        }
+        self.remove_client(id, now);
+        Ok(())
+    }
+
+    /// RECLAIM_COMPLETE for everything (`rca_one_fs` false; with true there is nothing to note, as no file system
+    /// moves here) (RFC 8881 section 18.51).
+    ///
+    /// # Errors
+    /// `StaleClientid`, `CompleteAlready`.
+    pub fn reclaim_complete(&mut self, id: ClientId) -> Result<(), StateError> {
+        self.clients.confirmed(id, Dialect::V41)?;
+        let client = self.clients.get_mut(id)?;
+        let Side::V41(side) = &mut client.side else { return Err(StateError::StaleClientid) };
+        if std::mem::replace(&mut side.is_reclaim_done, true) {
+            return Err(StateError::CompleteAlready);
+        }
+        for session in &client.sessions {
+            if let Some(session) = self.sessions.get_mut(*session) {
+                session.is_reclaim_needed = false;
+            }
+        }
+        self.effects.push(Effect::ReclaimDone(id));
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! OPEN_DOWNGRADE and CLOSE.
+
+use holdfast_base::{FileKey, Instant};
+
+use crate::check::Caller;
+use crate::engine::{Engine, Kind};
+use crate::error::StateError;
+use crate::share::Share;
+use crate::stateid::StateId;
+
+impl Engine {
+    /// OPEN_DOWNGRADE: gives up part of a reservation.
+    ///
+    /// # Errors
+    /// Those of a stateid; `Inval` unless `share` is the union of some of the OPENs in effect (RFC 8881 section
+    /// 18.18.3).
+    pub fn open_downgrade(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        share: Share,
+        now: Instant,
+    ) -> Result<StateId, StateError> {
+        let key = self.resolve(caller, stateid, file, now)?;
+        let open = self.open_mut(key)?;
+        let kept = open.obtained.downgraded(share).ok_or(StateError::Inval)?;
+        let before = std::mem::replace(&mut open.share, share);
+        open.obtained = kept;
+        if let Some(file) = self.files.get_mut(&file) {
+            file.change_share(before, share);
+        }
+        self.bump(key)
+    }
+
+    /// CLOSE. Locks made from the open end with it: RFC 8881 section 18.2.3 leaves the choice, and Linux clients
+    /// that lose a race between CLOSE and LOCKU count on it. Returns the stateid to answer with.
+    ///
+    /// # Errors
+    /// Those of a stateid.
+    pub fn close(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        now: Instant,
+    ) -> Result<StateId, StateError> {
+        let key = self.resolve(caller, stateid, file, now)?;
+        if !matches!(self.state(key)?.kind, Kind::Open(_)) {
+            return Err(StateError::BadStateid);
+        }
+        match caller {
+            Caller::V41(_) => {
+                self.drop_state(key, now);
+                Ok(StateId::INVALID)
+            }
+            Caller::V40 => {
+                let answer = self.bump(key)?;
+                self.remember_closed(key, now)?;
+                Ok(answer)
+            }
+        }
+    }
+}

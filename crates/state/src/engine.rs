@@ -1,0 +1,302 @@
+//! The engine: its tables, and the few steps that every part shares.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use holdfast_base::{ClientId, Entropy, FileKey, Instant, Seqid};
+use rustc_hash::FxHashMap;
+
+use crate::client::Clients;
+use crate::effect::Effect;
+use crate::error::StateError;
+use crate::file::File;
+use crate::grace::Grace;
+use crate::names::{Dialect, LockToken, OpenId};
+use crate::owner::Owner;
+use crate::session::Sessions;
+use crate::share::{Access, Obtained, Share};
+use crate::slab::{Key, Slab};
+use crate::stateid::{BootInstance, StateId};
+
+/// Which open or lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StateKey(pub(crate) Key);
+
+impl StateKey {
+    pub(crate) const fn token(self) -> LockToken {
+        LockToken(self.0.to_u64())
+    }
+}
+
+/// Which open-owner or lock-owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct OwnerKey(pub(crate) Key);
+
+/// Whether a stateid is still good for anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Good,
+    /// Closed by a 4.0 client: remembered so that a retry of CLOSE finds its owner.
+    Closed,
+    /// Taken by the administrator; remembered until FREE_STATEID.
+    AdminRevoked,
+}
+
+/// What one owner holds of one file, under one stateid.
+#[derive(Debug)]
+pub(crate) struct State {
+    // Constant.
+    pub(crate) client: ClientId,
+    pub(crate) file: FileKey,
+    pub(crate) owner: OwnerKey,
+    // Changing.
+    pub(crate) seqid: Seqid,
+    pub(crate) standing: Standing,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Open(OpenOwnerFile),
+    Lock(LockOwnerFile),
+}
+
+/// An open-owner's open of a file: all its OPENs together.
+#[derive(Debug, Default)]
+pub(crate) struct OpenOwnerFile {
+    pub(crate) share: Share,
+    pub(crate) obtained: Obtained,
+    /// The backend descriptor and what it can do.
+    pub(crate) backing: Option<(OpenId, Access)>,
+    /// Lock states made from this open: they end with it.
+    pub(crate) locks: Vec<StateKey>,
+}
+
+/// A lock-owner's locks on a file; the ranges are with the file.
+#[derive(Debug)]
+pub(crate) struct LockOwnerFile {
+    /// The open it was made from.
+    pub(crate) open: StateKey,
+    /// A ticket is out.
+    pub(crate) is_busy: bool,
+}
+
+/// What the engine is told once.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The number of this run.
+    pub boot: BootInstance,
+    /// How long a client's state lives without a sign of life, in milliseconds.
+    pub lease_ms: u64,
+    /// Whether reclaims are served at first.
+    pub grace: Grace,
+}
+
+/// The state engine.
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) grace: Grace,
+    pub(crate) sessions: Sessions,
+    pub(crate) clients: Clients,
+    /// A place remembers whose its last tenant was.
+    pub(crate) states: Slab<State, ClientId>,
+    pub(crate) owners: Slab<Owner, ()>,
+    pub(crate) by_owner_file: FxHashMap<(OwnerKey, FileKey), StateKey>,
+    pub(crate) files: FxHashMap<FileKey, File>,
+    /// Files with waiters.
+    pub(crate) waiting: BTreeSet<FileKey>,
+    pub(crate) owners_swept_at: Instant,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("config", &self.config).field("census", &self.census()).finish()
+    }
+}
+
+impl Engine {
+    /// An engine without clients. `entropy` makes session ids and confirmation verifiers.
+    #[must_use]
+    pub fn new(config: Config, entropy: Box<dyn Entropy>) -> Self {
+        Self {
+            config,
+            entropy,
+            grace: config.grace,
+            sessions: Sessions::default(),
+            clients: Clients::new(config.boot),
+            states: Slab::new(),
+            owners: Slab::new(),
+            by_owner_file: FxHashMap::default(),
+            files: FxHashMap::default(),
+            waiting: BTreeSet::new(),
+            owners_swept_at: Instant::default(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// The effects of calls since they were last taken. To be taken after every call that changes anything, run in
+    /// order after the engine is let go of, and before the reply leaves; also when the call failed.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Starts, prolongs or ends grace.
+    pub fn set_grace(&mut self, grace: Grace) {
+        self.grace = grace;
+    }
+
+    /// The grace obeyed now.
+    #[must_use]
+    pub const fn grace(&self) -> Grace {
+        self.grace
+    }
+
+    /// How long a client's state lives without a sign of life, in milliseconds.
+    #[must_use]
+    pub const fn lease_ms(&self) -> u64 {
+        self.config.lease_ms
+    }
+
+    /// The sessions, for reading.
+    #[must_use]
+    pub const fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The sessions: SEQUENCE, completion, connections.
+    pub const fn sessions_mut(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+
+    /// A confirmed client, whatever its dialect, noting the sign of life a 4.0 client gives by any use of its id.
+    pub(crate) fn live_client(
+        &mut self,
+        id: ClientId,
+        dialect: Dialect,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        self.clients.confirmed(id, dialect)?;
+        if dialect == Dialect::V40 {
+            self.clients.get_mut(id)?.renewed_at = now;
+        }
+        Ok(())
+    }
+
+    /// The dialect of a known client.
+    pub(crate) fn dialect_of(&self, id: ClientId) -> Option<Dialect> {
+        self.clients.by_id.get(&id).map(crate::client::ClientIncarnation::dialect)
+    }
+
+    pub(crate) fn state(&self, key: StateKey) -> Result<&State, StateError> {
+        self.states.get(key.0).ok_or(StateError::BadStateid)
+    }
+
+    pub(crate) fn state_mut(&mut self, key: StateKey) -> Result<&mut State, StateError> {
+        self.states.get_mut(key.0).ok_or(StateError::BadStateid)
+    }
+
+    pub(crate) fn open_of(&self, key: StateKey) -> Result<&OpenOwnerFile, StateError> {
+        match &self.state(key)?.kind {
+            Kind::Open(open) => Ok(open),
+            Kind::Lock(_) => Err(StateError::BadStateid),
+        }
+    }
+
+    pub(crate) fn open_mut(&mut self, key: StateKey) -> Result<&mut OpenOwnerFile, StateError> {
+        match &mut self.state_mut(key)?.kind {
+            Kind::Open(open) => Ok(open),
+            Kind::Lock(_) => Err(StateError::BadStateid),
+        }
+    }
+
+    pub(crate) fn lock_mut(&mut self, key: StateKey) -> Result<&mut LockOwnerFile, StateError> {
+        match &mut self.state_mut(key)?.kind {
+            Kind::Lock(lock) => Ok(lock),
+            Kind::Open(_) => Err(StateError::BadStateid),
+        }
+    }
+
+    /// The stateid of a state as it is now.
+    pub(crate) fn stateid(&self, key: StateKey) -> Result<StateId, StateError> {
+        Ok(StateId::new(self.config.boot, key.0, self.state(key)?.seqid))
+    }
+
+    /// Counts a change of a state and returns its new stateid.
+    pub(crate) fn bump(&mut self, key: StateKey) -> Result<StateId, StateError> {
+        let state = self.state_mut(key)?;
+        state.seqid = state.seqid.next_nonzero();
+        self.stateid(key)
+    }
+
+    /// Adds a state of an owner who has none on this file. The caller has checked limits.
+    pub(crate) fn add_state(&mut self, state: State) -> StateKey {
+        let (client, owner, file) = (state.client, state.owner, state.file);
+        let key = StateKey(self.states.insert(state));
+        self.by_owner_file.insert((owner, file), key);
+        if let Some(owner) = self.owners.get_mut(owner.0) {
+            owner.states += 1;
+        }
+        if let Some(client) = self.clients.by_id.get_mut(&client) {
+            client.states.insert(key);
+        }
+        key
+    }
+
+    /// Takes away what a state stands for, and leaves the name with `standing`. Its locks go first.
+    pub(crate) fn detach(&mut self, key: StateKey, standing: Standing, now: Instant) {
+        let Some(state) = self.states.get_mut(key.0) else { return };
+        if state.standing != Standing::Good {
+            return;
+        }
+        state.standing = standing;
+        let file = state.file;
+        match &mut state.kind {
+            Kind::Open(open) => {
+                let open = std::mem::take(open);
+                for lock in open.locks {
+                    self.drop_state(lock, now);
+                }
+                self.effects.extend(open.backing.map(|(id, _)| Effect::CloseFile(id)));
+                self.leave_file(file, |of| of.remove_open(key, open.share));
+            }
+            Kind::Lock(_) => {
+                self.effects.push(Effect::ReleaseLocks(key.token()));
+                self.release_holder(file, crate::file::Holder::State(key), now);
+            }
+        }
+        let Some(state) = self.states.get(key.0) else { return };
+        let (owner, of) = (state.owner, state.file);
+        self.by_owner_file.remove(&(owner, of));
+    }
+
+    /// Removes a state and its name.
+    pub(crate) fn drop_state(&mut self, key: StateKey, now: Instant) {
+        self.detach(key, Standing::Closed, now);
+        let Some(client) = self.states.get(key.0).map(|state| state.client) else { return };
+        let Some(state) = self.states.remove(key.0, client) else { return };
+        if state.standing == Standing::AdminRevoked {
+            self.count_revoked(client, |n| n.saturating_sub(1));
+        }
+        if let Kind::Lock(lock) = &state.kind
+            && let Ok(open) = self.open_mut(lock.open)
+        {
+            open.locks.retain(|other| *other != key);
+        }
+        if let Some(client) = self.clients.by_id.get_mut(&client) {
+            client.states.remove(&key);
+        }
+        self.owner_lost_state(state.owner, now);
+    }
+
+    /// Changes a file and forgets it when nothing is left.
+    pub(crate) fn leave_file(&mut self, key: FileKey, change: impl FnOnce(&mut File)) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        change(file);
+        if file.is_idle() {
+            self.files.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What is held of one file: share reservations, locks, and those who wait for locks.
+
+use crate::engine::StateKey;
+use crate::foreign::ForeignOwner;
+use crate::lock_set::LockSet;
+use crate::share::{Share, ShareSums};
+use crate::waiters::Waiter;
+
+/// Who holds a byte-range lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    /// An NFSv4 lock-owner, by its state on this file.
+    State(StateKey),
+    /// Somebody who came through another door.
+    Foreign(ForeignOwner),
+}
+
+/// A file of which somebody holds something.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    pub(crate) sums: ShareSums,
+    pub(crate) opens: Vec<StateKey>,
+    pub(crate) locks: LockSet<Holder>,
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+impl File {
+    /// The reservations of all but one opener.
+    pub(crate) fn held_by_others(&self, own: Share) -> Share {
+        let mut others = self.sums;
+        others.subtract(own);
+        others.held()
+    }
+
+    pub(crate) fn change_share(&mut self, from: Share, to: Share) {
+        self.sums.subtract(from);
+        self.sums.add(to);
+    }
+
+    pub(crate) fn remove_open(&mut self, key: StateKey, share: Share) {
+        self.sums.subtract(share);
+        if let Some(at) = self.opens.iter().position(|other| *other == key) {
+            self.opens.swap_remove(at);
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opens.is_empty() && self.locks.is_empty() && self.waiters.is_empty()
+    }
+}

@@ -1,0 +1,72 @@
+//! The time after a restart in which holders reclaim what they had, and nobody else gets anything that might have
+//! been theirs (RFC 8881 section 8.4.2).
+
+use holdfast_base::Instant;
+
+use crate::error::StateError;
+
+/// Whether reclaims or new state are served. Decided by the recovery machine, obeyed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// Reclaims only, up to this moment.
+    Until(Instant),
+    /// New state only.
+    Over,
+}
+
+impl Grace {
+    /// Whether reclaims are served at this moment.
+    #[must_use]
+    pub fn is_on(self, now: Instant) -> bool {
+        match self {
+            Self::Until(end) => now < end,
+            Self::Over => false,
+        }
+    }
+}
+
+/// On what grounds an open or a lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// As something new.
+    New,
+    /// As something held before the restart (CLAIM_PREVIOUS, `reclaim` of LOCK).
+    Reclaim(Recorded),
+}
+
+/// Whether the recovery records let a client reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It held state when the server stopped.
+    Yes,
+    /// Nothing says so.
+    No,
+}
+
+impl Claim {
+    /// Whether the claim may be heard. `is_client_done`: the client said RECLAIM_COMPLETE; `None` for those who
+    /// cannot (4.0).
+    pub(crate) fn admit(
+        self,
+        grace: Grace,
+        now: Instant,
+        is_client_done: Option<bool>,
+    ) -> Result<(), StateError> {
+        match self {
+            Self::New if grace.is_on(now) => Err(StateError::Grace),
+            // RFC 8881 section 18.51.3: state asked for before RECLAIM_COMPLETE could be taken from itself.
+            Self::New if is_client_done == Some(false) => Err(StateError::Grace),
+            Self::New => Ok(()),
+            Self::Reclaim(_) if !grace.is_on(now) || is_client_done == Some(true) => Err(StateError::NoGrace),
+            Self::Reclaim(Recorded::No) => Err(StateError::ReclaimBad),
+            Self::Reclaim(Recorded::Yes) => Ok(()),
+        }
+    }
+
+    pub(crate) fn conflict_error(self, otherwise: StateError) -> StateError {
+        match self {
+            Self::New => otherwise,
+            Self::Reclaim(_) => StateError::ReclaimConflict,
+        }
+    }
+}

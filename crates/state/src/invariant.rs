@@ -1,0 +1,187 @@
+//! That every table agrees with every other: run after each step in tests.
+
+use rustc_hash::FxHashMap;
+
+use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::file::{File, Holder};
+use crate::names::Dialect;
+use crate::owner::OwnerKind;
+use crate::share::ShareSums;
+
+/// Verifies every cross-reference.
+///
+/// # Errors
+/// The first contradiction, in words.
+pub fn check(engine: &Engine) -> Result<(), String> {
+    clients(engine)?;
+    sessions(engine)?;
+    owners(engine)?;
+    states(engine)?;
+    files(engine)
+}
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn clients(engine: &Engine) -> Result<(), String> {
+    let table = &engine.clients;
+    let unconfirmed = table.by_id.values().filter(|client| !client.is_confirmed).count();
+    require(unconfirmed == table.unconfirmed, || {
+        format!("{unconfirmed} unconfirmed, counted {}", table.unconfirmed)
+    })?;
+    for (id, client) in &table.by_id {
+        let records = table.records(client.dialect(), client.identity.name.as_bytes());
+        let by_name = if client.is_confirmed { records.confirmed } else { records.unconfirmed };
+        require(by_name == Some(*id), || format!("client {id} is not found by name"))?;
+        let holds = !client.sessions.is_empty() || !client.states.is_empty() || client.owners() > 0;
+        require(client.is_confirmed || !holds, || format!("unconfirmed client {id} holds something"))?;
+        let states = client.states.iter().filter_map(|key| engine.states.get(key.0));
+        require(states.clone().count() == client.states.len(), || {
+            format!("client {id} has a state that is gone")
+        })?;
+        let revoked = states.filter(|state| state.standing == Standing::AdminRevoked).count();
+        require(revoked == client.revoked as usize, || {
+            format!("client {id}: {revoked} revoked, not as counted")
+        })?;
+    }
+    let named = table.by_name.iter().flat_map(|names| names.values());
+    let named: usize =
+        named.map(|r| usize::from(r.confirmed.is_some()) + usize::from(r.unconfirmed.is_some())).sum();
+    require(named == table.by_id.len(), || "a name leads to no client".to_owned())
+}
+
+fn sessions(engine: &Engine) -> Result<(), String> {
+    for (id, session) in engine.sessions.iter() {
+        let client = engine.clients.by_id.get(&session.client);
+        require(client.is_some_and(|c| c.sessions.contains(&id)), || format!("session {id} is nobody's"))?;
+        let flaw = session.slots.flaw();
+        require(flaw.is_none(), || format!("session {id}: {flaw:?}"))?;
+    }
+    let listed: usize = engine.clients.by_id.values().map(|client| client.sessions.len()).sum();
+    require(listed == engine.sessions.len(), || "a client lists a session that is gone".to_owned())
+}
+
+fn owners(engine: &Engine) -> Result<(), String> {
+    let mut states: FxHashMap<_, u32> = FxHashMap::default();
+    for (_, state) in engine.states.iter() {
+        *states.entry(state.owner).or_default() += 1;
+    }
+    for (key, owner) in engine.owners.iter() {
+        let key = crate::engine::OwnerKey(key);
+        let found = engine.find_owner(owner.client, owner.kind, owner.name.as_bytes());
+        require(found == Some(key), || format!("owner {:?} is not found by name", owner.name))?;
+        let count = states.remove(&key).unwrap_or(0);
+        require(count == owner.states, || {
+            format!("owner {:?} counts {}, has {count}", owner.name, owner.states)
+        })?;
+        let is_40 = engine.dialect_of(owner.client) == Some(Dialect::V40);
+        require(is_40 == owner.sequence.is_some(), || {
+            format!("owner {:?} of the wrong dialect", owner.name)
+        })?;
+        require(is_40 || count > 0, || format!("owner {:?} of 4.1 owns nothing", owner.name))?;
+        let closed = owner.last_closed.and_then(|state| engine.states.get(state.0));
+        let is_closed = closed.is_some_and(|state| state.standing == Standing::Closed);
+        require(owner.last_closed.is_none() || is_closed, || {
+            format!("owner {:?} closed nothing", owner.name)
+        })?;
+    }
+    require(states.is_empty(), || "a state has no owner".to_owned())?;
+    let named: usize = engine.clients.by_id.values().map(crate::client::ClientIncarnation::owners).sum();
+    require(named == engine.owners.len(), || "a client names an owner that is gone".to_owned())
+}
+
+fn states(engine: &Engine) -> Result<(), String> {
+    let mut good = 0;
+    for (key, state) in engine.states.iter() {
+        let key = StateKey(key);
+        let client = engine.clients.by_id.get(&state.client);
+        require(client.is_some_and(|c| c.states.contains(&key)), || format!("state {key:?} is nobody's"))?;
+        let owner = engine.owners.get(state.owner.0).ok_or_else(|| format!("state {key:?} has no owner"))?;
+        let kind = if matches!(state.kind, Kind::Open(_)) { OwnerKind::Open } else { OwnerKind::Lock };
+        require(owner.kind == kind && owner.client == state.client, || {
+            format!("state {key:?}: wrong owner")
+        })?;
+        if state.standing != Standing::Good {
+            continue;
+        }
+        good += 1;
+        let indexed = engine.by_owner_file.get(&(state.owner, state.file));
+        require(indexed == Some(&key), || format!("state {key:?} is not found by owner and file"))?;
+        match &state.kind {
+            Kind::Open(open) => {
+                require(open.share == open.obtained.union(), || {
+                    format!("open {key:?} is not its OPENs' union")
+                })?;
+                for lock in &open.locks {
+                    let made_from = engine.states.get(lock.0).map(|lock| &lock.kind);
+                    let is_its = matches!(made_from, Some(Kind::Lock(lock)) if lock.open == key);
+                    require(is_its, || format!("open {key:?} lists a lock state that is not its own"))?;
+                }
+            }
+            Kind::Lock(lock) => {
+                let open =
+                    engine.open_of(lock.open).map_err(|_| format!("lock state {key:?} has no open"))?;
+                require(open.locks.contains(&key), || {
+                    format!("lock state {key:?} is not listed by its open")
+                })?;
+            }
+        }
+    }
+    require(good == engine.by_owner_file.len(), || "the index by owner and file has strangers".to_owned())
+}
+
+fn files(engine: &Engine) -> Result<(), String> {
+    let mut opens = 0;
+    for (key, file) in &engine.files {
+        require(!file.is_idle(), || format!("file {key} is kept for nothing"))?;
+        opens += file.opens.len();
+        let mut sums = ShareSums::default();
+        for open in &file.opens {
+            let state = engine.states.get(open.0).filter(|s| s.file == *key && s.standing == Standing::Good);
+            let Some(Kind::Open(open)) = state.map(|state| &state.kind) else {
+                return Err(format!("file {key} lists an open that is not its own"));
+            };
+            sums.add(open.share);
+        }
+        require(sums == file.sums, || format!("file {key}: shares do not add up"))?;
+        shares_agree(engine, file)?;
+        locks_agree(engine, file).map_err(|what| format!("file {key}: {what}"))?;
+    }
+    let waiting = engine.files.iter().filter(|(_, file)| !file.waiters.is_empty());
+    let is_listed = waiting.clone().all(|(key, _)| engine.waiting.contains(key));
+    require(is_listed && waiting.count() == engine.waiting.len(), || {
+        "files with waiters are misfiled".to_owned()
+    })?;
+    let is_good_open = |state: &crate::engine::State| {
+        matches!(state.kind, Kind::Open(_)) && state.standing == Standing::Good
+    };
+    let expected = engine.states.iter().filter(|(_, state)| is_good_open(state)).count();
+    require(opens == expected, || format!("{opens} opens listed by files, {expected} there"))
+}
+
+fn shares_agree(engine: &Engine, file: &File) -> Result<(), String> {
+    for open in &file.opens {
+        let Ok(open) = engine.open_of(*open) else { continue };
+        let others = file.held_by_others(open.share);
+        require(!others.conflicts(open.share), || "two opens deny each other".to_owned())?;
+    }
+    Ok(())
+}
+
+fn locks_agree(engine: &Engine, file: &File) -> Result<(), String> {
+    for (holder, ranges) in file.locks.iter() {
+        require(ranges.is_canonical() && !ranges.is_empty(), || format!("{holder:?}: ranges out of form"))?;
+        if let Holder::State(key) = holder {
+            let state = engine.states.get(key.0);
+            let is_lock =
+                state.is_some_and(|s| matches!(s.kind, Kind::Lock(_)) && s.standing == Standing::Good);
+            require(is_lock, || format!("{holder:?} holds locks and is no lock state"))?;
+        }
+        for (range, kind) in ranges.iter() {
+            let conflict = file.locks.conflict(Some(holder), range, kind);
+            require(conflict.is_none(), || format!("{holder:?} and {conflict:?} hold one byte"))?;
+        }
+    }
+    Ok(())
+}

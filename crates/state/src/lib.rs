@@ -1,0 +1,56 @@
+//! The state engine: who the clients are, what they have open and locked, and whether a request was already
+//! answered. Pure: it takes the time, random bytes and requests in its own words, and returns results, plus
+//! [`Effect`]s that the edge runs after it has let go of the engine. It never blocks, never does I/O, and holds
+//! nothing without a bound named in `holdfast_base::limits`. `docs/design/state.md` is its specification.
+#![forbid(unsafe_code)]
+
+mod census;
+mod channel;
+mod check;
+mod client;
+mod close;
+mod effect;
+mod engine;
+mod error;
+mod file;
+mod foreign;
+mod grace;
+mod image;
+pub mod invariant;
+mod lock;
+mod lock_set;
+mod names;
+mod open;
+mod owner;
+mod owner_sequence;
+mod range_map;
+mod session;
+mod share;
+mod slab;
+mod slots;
+mod stateid;
+mod unlock;
+mod waiters;
+
+pub use census::Census;
+pub use channel::ChannelAttrs;
+pub use check::{Caller, IoBy, IoGrant};
+pub use client::{
+    Callback, CreateSession, CreatedSession, ExchangeId, ExchangeIntent, ExchangedId, SetClientId,
+};
+pub use effect::Effect;
+pub use engine::{Config, Engine};
+pub use error::StateError;
+pub use foreign::{Door, ForeignOwner};
+pub use grace::{Claim, Grace, Recorded};
+pub use image::{ClientImage, Snapshot};
+pub use lock::{Conflict, ConflictHolder, LockBy, LockRefusal, LockRequest, LockTest, LockTicket, Wait};
+pub use lock_set::{LockKind, LockSet};
+pub use names::{ConnId, Dialect, LockToken, OpenId, OwnerName, Principal, Verifier};
+pub use open::{Backing, OpenRequest, OpenTicket, Opened};
+pub use owner_sequence::{OwnerOf, OwnerOp, OwnerTicket, OwnerTurn};
+pub use range_map::RangeMap;
+pub use session::{Completed, Direction, Sequenced, Session, SessionImage, Sessions, StatusFlags};
+pub use share::{Access, Share};
+pub use slots::{Admission, KeptReply, SlotImage, SlotRequest, SlotTable};
+pub use stateid::{BootInstance, StateId, StateIdForm};

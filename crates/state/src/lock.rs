@@ -1,0 +1,434 @@
+//! LOCK and LOCKT. A lock is taken in two steps, as the backend must agree: `lock_prepare` reserves the range here
+//! without weakening anything the owner has, the edge asks the backend, then `lock_commit` or `lock_abort`.
+
+use holdfast_base::limits::{LOCK_HOLDERS_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX};
+use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Seqid};
+
+use crate::check::Caller;
+use crate::engine::{Engine, Kind, LockOwnerFile, Standing, State, StateKey};
+use crate::error::StateError;
+use crate::file::Holder;
+use crate::foreign::ForeignOwner;
+use crate::grace::Claim;
+use crate::lock_set::LockKind;
+use crate::names::{Dialect, LockToken, OpenId, OwnerName};
+use crate::owner::OwnerKind;
+use crate::share::Access;
+use crate::stateid::StateId;
+
+/// How LOCK names the lock-owner.
+#[derive(Clone, Copy, Debug)]
+pub enum LockBy<'a> {
+    /// By name, with the open it locks through (`open_to_lock_owner4`).
+    Open {
+        /// The open.
+        open: StateId,
+        /// The lock-owner.
+        owner: &'a [u8],
+        /// 4.0: `lock_seqid`, which the lock-owner's numbers begin with; `None` in 4.1 and later.
+        first_seqid: Option<Seqid>,
+    },
+    /// By the locks it has (`exist_lock_owner4`).
+    Lock(StateId),
+}
+
+/// What becomes of a lock that is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The client does not wait, or polls.
+    No,
+    /// The client waits (READW, WRITEW) and can be notified: it is put in line.
+    Notify,
+}
+
+/// The arguments of LOCK.
+#[derive(Clone, Copy, Debug)]
+pub struct LockRequest<'a> {
+    /// Whose request.
+    pub caller: Caller,
+    /// The file.
+    pub file: FileKey,
+    /// By whom.
+    pub by: LockBy<'a>,
+    /// Which bytes.
+    pub range: ByteRange,
+    /// Shared or exclusive.
+    pub kind: LockKind,
+    /// On what grounds.
+    pub claim: Claim,
+    /// What becomes of it when denied.
+    pub wait: Wait,
+}
+
+/// The arguments of LOCKT.
+#[derive(Clone, Copy, Debug)]
+pub struct LockTest<'a> {
+    /// Whose request: for 4.1 the session's client.
+    pub client: ClientId,
+    /// The lock-owner, known or not.
+    pub owner: &'a [u8],
+    /// The file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub range: ByteRange,
+    /// Shared or exclusive.
+    pub kind: LockKind,
+}
+
+/// Who is in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConflictHolder {
+    /// An NFSv4 lock-owner.
+    Nfs4 {
+        /// Its client.
+        client: ClientId,
+        /// Its name.
+        owner: OwnerName,
+    },
+    /// Somebody who came through another door.
+    Foreign(ForeignOwner),
+}
+
+/// A lock in the way (`LOCK4denied`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Who has it, or is next to have it.
+    pub holder: ConflictHolder,
+    /// Of which bytes.
+    pub range: ByteRange,
+    /// Shared or exclusive.
+    pub kind: LockKind,
+}
+
+/// Why a lock is not had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockRefusal {
+    /// `NFS4ERR_DENIED`.
+    Denied(Conflict),
+    /// Anything else.
+    Error(StateError),
+}
+
+impl From<StateError> for LockRefusal {
+    fn from(error: StateError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// A change of locks under way. The lock-owner can do nothing else with this file until it is committed or
+/// aborted, so that the backend sees changes in the order the engine does.
+#[derive(Debug)]
+#[must_use = "the lock-owner stays busy until commit or abort"]
+pub struct LockTicket {
+    pub(crate) state: StateKey,
+    pub(crate) file: FileKey,
+    pub(crate) range: ByteRange,
+    /// What the range becomes; `None` for unlocked.
+    pub(crate) becomes: Option<LockKind>,
+    /// What the owner had within the range.
+    pub(crate) before: Vec<(ByteRange, LockKind)>,
+    pub(crate) is_new: bool,
+    /// 4.0: where the lock-owner's numbers begin, or go on.
+    pub(crate) first_seqid: Option<Seqid>,
+    pub(crate) open: Option<(OpenId, Access)>,
+}
+
+impl LockTicket {
+    /// Under which the backend's locks of this owner on this file are kept.
+    #[must_use]
+    pub const fn token(&self) -> LockToken {
+        self.state.token()
+    }
+
+    /// The descriptor of the open locked through, and what it can do: the lock's descriptor is made from it.
+    #[must_use]
+    pub const fn open(&self) -> Option<(OpenId, Access)> {
+        self.open
+    }
+
+    /// What the backend is to make of the range: a lock, or `None` to unlock it.
+    #[must_use]
+    pub const fn becomes(&self) -> Option<LockKind> {
+        self.becomes
+    }
+
+    /// Which bytes.
+    #[must_use]
+    pub const fn range(&self) -> ByteRange {
+        self.range
+    }
+}
+
+impl Engine {
+    /// Reserves a lock.
+    ///
+    /// # Errors
+    /// `Denied` by the first lock in the way, in which case the request may be put in line. Else those of a
+    /// stateid, `OpenMode`, `Grace`, `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `BadSeqid`, `Resource`, and
+    /// `Delay` while another change of this owner's locks on this file is under way.
+    pub fn lock_prepare(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: Instant,
+    ) -> Result<LockTicket, LockRefusal> {
+        let party = self.locker(request, now)?;
+        let needed = match request.kind {
+            LockKind::Read => Access::READ,
+            LockKind::Write => Access::WRITE,
+        };
+        let open = self.open_of(party.open)?;
+        if !open.share.access.contains(needed) {
+            return Err(StateError::OpenMode.into());
+        }
+        let backing = open.backing;
+        let done =
+            self.clients.by_id.get(&party.client).and_then(crate::client::ClientIncarnation::is_reclaim_done);
+        request.claim.admit(self.grace, now, done)?;
+        let wanted = WantedLock {
+            file: request.file,
+            holder: party.state.map(Holder::State),
+            asking: Some((party.client, party.owner.as_bytes())),
+            range: request.range,
+            kind: request.kind,
+        };
+        if let Some(conflict) = self.find_conflict(&wanted, now) {
+            if matches!(request.claim, Claim::Reclaim(_)) {
+                return Err(StateError::ReclaimConflict.into());
+            }
+            if request.wait == Wait::Notify {
+                self.enqueue_waiter(&party, request, now);
+            }
+            return Err(LockRefusal::Denied(conflict));
+        }
+        Ok(self.reserve(&party, request, backing, now)?)
+    }
+
+    /// Whose locks a request is about.
+    fn locker(&mut self, request: &LockRequest<'_>, now: Instant) -> Result<Locker, StateError> {
+        let party = match request.by {
+            LockBy::Lock(stateid) => {
+                let key = self.resolve(request.caller, stateid, request.file, now)?;
+                let state = self.state(key)?;
+                let Kind::Lock(lock) = &state.kind else { return Err(StateError::BadStateid) };
+                let owner = self.owners.get(state.owner.0).ok_or(StateError::BadStateid)?.name.clone();
+                Locker { client: state.client, owner, open: lock.open, state: Some(key), first_seqid: None }
+            }
+            LockBy::Open { open, owner, first_seqid } => {
+                let open = self.resolve(request.caller, open, request.file, now)?;
+                if !matches!(self.state(open)?.kind, Kind::Open(_)) {
+                    return Err(StateError::BadStateid);
+                }
+                let client = self.state(open)?.client;
+                let known = self.find_owner(client, OwnerKind::Lock, owner);
+                let sequence = known.and_then(|key| self.owners.get(key.0)?.sequence.as_ref());
+                if let (Some(sequence), Some(seqid)) = (sequence, first_seqid)
+                    && !sequence.is_next(seqid)
+                {
+                    return Err(StateError::BadSeqid);
+                }
+                let state = known.and_then(|known| self.by_owner_file.get(&(known, request.file)).copied());
+                Locker { client, owner: OwnerName::new(owner), open, state, first_seqid }
+            }
+        };
+        if let Some(key) = party.state {
+            self.check_not_busy(key, request.file)?;
+        }
+        Ok(party)
+    }
+
+    /// A change must not be under way, and must have room to split ranges.
+    pub(crate) fn check_not_busy(&mut self, key: StateKey, file: FileKey) -> Result<(), StateError> {
+        if self.lock_mut(key)?.is_busy {
+            return Err(StateError::Delay);
+        }
+        let ranges = self.files.get(&file).and_then(|file| file.locks.of(Holder::State(key)));
+        // One change splits at most two ranges and adds one.
+        if ranges.is_some_and(|ranges| ranges.len() + 3 > LOCK_RANGES_PER_OWNER_FILE_MAX) {
+            return Err(StateError::Resource);
+        }
+        Ok(())
+    }
+
+    fn reserve(
+        &mut self,
+        party: &Locker,
+        request: &LockRequest<'_>,
+        open: Option<(OpenId, Access)>,
+        now: Instant,
+    ) -> Result<LockTicket, StateError> {
+        let key = match party.state {
+            Some(key) => key,
+            None => self.new_lock_state(party, request.file, now)?,
+        };
+        self.lock_mut(key)?.is_busy = true;
+        let file = self.files.entry(request.file).or_default();
+        let holder = Holder::State(key);
+        let before = file.locks.within(holder, request.range);
+        file.locks.strengthen(holder, request.range, request.kind);
+        self.forget_waiter(request.file, party.client, party.owner.as_bytes());
+        Ok(LockTicket {
+            state: key,
+            file: request.file,
+            range: request.range,
+            becomes: Some(request.kind),
+            before,
+            is_new: party.state.is_none(),
+            first_seqid: party.first_seqid,
+            open,
+        })
+    }
+
+    fn new_lock_state(
+        &mut self,
+        party: &Locker,
+        file: FileKey,
+        now: Instant,
+    ) -> Result<StateKey, StateError> {
+        self.check_room(party.client)?;
+        if self.files.get(&file).is_some_and(|file| file.locks.len() >= LOCK_HOLDERS_PER_FILE_MAX) {
+            return Err(StateError::Resource);
+        }
+        let owner = self.owner_for(party.client, OwnerKind::Lock, party.owner.as_bytes(), now)?;
+        let state = State {
+            client: party.client,
+            file,
+            owner,
+            // Its first commit makes it 1.
+            seqid: Seqid(0),
+            standing: Standing::Good,
+            kind: Kind::Lock(LockOwnerFile { open: party.open, is_busy: false }),
+        };
+        let key = self.add_state(state);
+        self.open_mut(party.open)?.locks.push(key);
+        Ok(key)
+    }
+
+    /// Makes a prepared change final, after the backend agreed. Returns the lock stateid.
+    ///
+    /// # Errors
+    /// `BadStateid` when the state went meanwhile (CLOSE, expiry, revocation): the edge gives up the backend locks
+    /// of the token, as [`crate::Effect::ReleaseLocks`] may have run before it took them.
+    pub fn lock_commit(&mut self, ticket: LockTicket, now: Instant) -> Result<StateId, StateError> {
+        let LockTicket { state: key, file, range, becomes, before, first_seqid, .. } = ticket;
+        let state = self.state(key)?;
+        if state.standing != Standing::Good {
+            return Err(StateError::BadStateid);
+        }
+        let owner = state.owner;
+        self.lock_mut(key)?.is_busy = false;
+        if let Some(of) = self.files.get_mut(&file) {
+            match becomes {
+                Some(kind) => of.locks.set(Holder::State(key), range, kind),
+                None => of.locks.clear(Holder::State(key), range),
+            }
+        }
+        // Anything weaker than before lets others in.
+        if before.into_iter().any(|(_, had)| Some(had) > becomes) {
+            self.wake_waiters(file, now);
+        }
+        let sequence = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut());
+        if let (Some(sequence), Some(first)) = (sequence, first_seqid) {
+            sequence.begin_at(first);
+        }
+        self.bump(key)
+    }
+
+    /// Takes a prepared change back, after the backend refused.
+    pub fn lock_abort(&mut self, ticket: LockTicket, now: Instant) {
+        let Ok(state) = self.state(ticket.state) else { return };
+        if state.standing != Standing::Good {
+            return;
+        }
+        if ticket.is_new {
+            return self.drop_state(ticket.state, now);
+        }
+        if let Ok(lock) = self.lock_mut(ticket.state) {
+            lock.is_busy = false;
+        }
+        let holder = Holder::State(ticket.state);
+        // Never stronger than the reservation, so that nobody can be in the way.
+        if let Some(file) = self.files.get_mut(&ticket.file) {
+            file.locks.clear(holder, ticket.range);
+            for (part, kind) in ticket.before {
+                file.locks.set(holder, part, kind);
+            }
+        }
+        self.wake_waiters(ticket.file, now);
+    }
+
+    /// LOCKT.
+    ///
+    /// # Errors
+    /// `Denied`; those of an unknown client; `Grace`.
+    pub fn lock_test(&mut self, test: &LockTest<'_>, now: Instant) -> Result<(), LockRefusal> {
+        let dialect = self.dialect_of(test.client).unwrap_or(Dialect::V40);
+        self.live_client(test.client, dialect, now)?;
+        if self.grace.is_on(now) {
+            return Err(StateError::Grace.into());
+        }
+        let owner = self.find_owner(test.client, OwnerKind::Lock, test.owner);
+        let state = owner.and_then(|owner| self.by_owner_file.get(&(owner, test.file)).copied());
+        let wanted = WantedLock {
+            file: test.file,
+            holder: state.map(Holder::State),
+            asking: Some((test.client, test.owner)),
+            range: test.range,
+            kind: test.kind,
+        };
+        match self.find_conflict(&wanted, now) {
+            None => Ok(()),
+            Some(conflict) => Err(LockRefusal::Denied(conflict)),
+        }
+    }
+
+    /// The first lock in the way. Clients in the way whose lease ran out are expired.
+    pub(crate) fn find_conflict(&mut self, wanted: &WantedLock<'_>, now: Instant) -> Option<Conflict> {
+        loop {
+            let file = self.files.get(&wanted.file)?;
+            let Some((other, range, kind)) = file.locks.conflict(wanted.holder, wanted.range, wanted.kind)
+            else {
+                return file.reserved_for_waiter(wanted, now);
+            };
+            let holder = match other {
+                Holder::Foreign(owner) => ConflictHolder::Foreign(owner),
+                Holder::State(key) => {
+                    let state = self.states.get(key.0)?;
+                    let client = state.client;
+                    if self.is_lapsed(client, now) {
+                        self.remove_client(client, now);
+                        continue;
+                    }
+                    let owner = self.owners.get(state.owner.0)?.name.clone();
+                    ConflictHolder::Nfs4 { client, owner }
+                }
+            };
+            return Some(Conflict { holder, range, kind });
+        }
+    }
+
+    pub(crate) fn holds_locks(&self, file: FileKey, key: StateKey) -> bool {
+        self.files.get(&file).is_some_and(|file| file.locks.of(Holder::State(key)).is_some())
+    }
+}
+
+/// A lock to be looked for conflicts with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedLock<'a> {
+    pub(crate) file: FileKey,
+    /// Who wants it, if it holds anything on the file.
+    pub(crate) holder: Option<Holder>,
+    /// Who wants it, by name, if it can have been waiting.
+    pub(crate) asking: Option<(ClientId, &'a [u8])>,
+    pub(crate) range: ByteRange,
+    pub(crate) kind: LockKind,
+}
+
+/// A lock-owner as a request presents it.
+#[derive(Debug)]
+pub(crate) struct Locker {
+    pub(crate) client: ClientId,
+    pub(crate) owner: OwnerName,
+    open: StateKey,
+    state: Option<StateKey>,
+    first_seqid: Option<Seqid>,
+}

@@ -1,0 +1,80 @@
+//! Names of the parties, as values the engine compares and never looks into.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Who a request was authenticated as, in a canonical form chosen by the edge. Compared, never interpreted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal(Arc<[u8]>);
+
+impl Principal {
+    /// The principal whose canonical bytes these are.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Arc::from(bytes))
+    }
+
+    /// The canonical bytes, for storing.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Bytes by which a client names itself, an open-owner or a lock-owner. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerName(Arc<[u8]>);
+
+impl OwnerName {
+    /// The name with these bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Arc::from(bytes))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for OwnerName {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for OwnerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// Eight opaque bytes (`verifier4`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Verifier(pub [u8; 8]);
+
+/// The edge's number for a connection; never reused while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub u64);
+
+/// The edge's number for the backend descriptor of an open. Given by the edge, handed back in
+/// [`crate::Effect::CloseFile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenId(pub u64);
+
+/// The engine's number for one lock-owner's locks on one file: the key under which the edge keeps the descriptor
+/// carrying the backend's locks. Never reused within one server instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockToken(pub u64);
+
+/// The rules a client plays by: those of 4.0 (owner sequence ids, lease by RENEW and by use) or of 4.1 and
+/// later (sessions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dialect {
+    /// NFSv4.0, RFC 7530.
+    V40,
+    /// NFSv4.1 and 4.2, RFC 8881.
+    V41,
+}

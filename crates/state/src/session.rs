@@ -1,0 +1,318 @@
+//! Sessions and their table: everything a SEQUENCE needs, and nothing of opens and locks, so that it can stand
+//! behind a lock of its own.
+
+use holdfast_base::limits::SESSION_CONNECTIONS_MAX;
+use holdfast_base::{ClientId, Instant, SessionId, SlotId};
+use rustc_hash::FxHashMap;
+
+use crate::channel::ChannelAttrs;
+use crate::error::StateError;
+use crate::names::ConnId;
+use crate::slots::{Admission, KeptReply, SlotImage, SlotRequest, SlotTable};
+
+/// Which directions a connection serves in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Requests from the client.
+    Fore,
+    /// Callbacks from the server.
+    Back,
+    /// Both.
+    Both,
+}
+
+impl Direction {
+    fn has_back(self) -> bool {
+        self != Self::Fore
+    }
+
+    fn with(self, other: Self) -> Self {
+        if self == other { self } else { Self::Both }
+    }
+}
+
+/// News for the client in every SEQUENCE reply (`sr_status_flags`, RFC 8881 section 18.46.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusFlags {
+    /// `SEQ4_STATUS_CB_PATH_DOWN_SESSION`: the session has a back channel and no connection for it.
+    pub is_back_channel_down: bool,
+    /// `SEQ4_STATUS_ADMIN_STATE_REVOKED`: revoked state waits for FREE_STATEID.
+    pub is_state_revoked: bool,
+    /// `SEQ4_STATUS_RESTART_RECLAIM_NEEDED`: the session outlived a restart and its client's state did not.
+    pub is_reclaim_needed: bool,
+}
+
+/// The answer to SEQUENCE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequenced {
+    /// What to do with the request.
+    pub admission: Admission,
+    /// Whose session it is.
+    pub client: ClientId,
+    /// `sr_highest_slotid`.
+    pub highest_slot: SlotId,
+    /// `sr_target_highest_slotid`.
+    pub target_highest_slot: SlotId,
+    /// News for the client.
+    pub status: StatusFlags,
+}
+
+/// The end of a request's execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completed {
+    /// The reply is kept as asked; whether parked retries are to be answered now.
+    Done {
+        /// Whether at least one retry was told to wait.
+        retries_wait: bool,
+    },
+    /// The session was destroyed meanwhile; parked retries get `BadSession`.
+    SessionGone,
+}
+
+/// One session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) client: ClientId,
+    /// Agreed attributes, requests from the client.
+    pub(crate) fore: ChannelAttrs,
+    /// Agreed attributes, callbacks; `None` when the client wanted none.
+    pub(crate) back: Option<ChannelAttrs>,
+    pub(crate) callback_program: u32,
+    pub(crate) is_persistent: bool,
+    pub(crate) slots: SlotTable,
+    connections: Vec<(ConnId, Direction)>,
+    pub(crate) last_used: Instant,
+    pub(crate) is_state_revoked: bool,
+    pub(crate) is_reclaim_needed: bool,
+}
+
+/// A session as plain data, to be kept or handed to another process (CSR4_PERSIST).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionImage {
+    /// Its name.
+    pub id: SessionId,
+    /// Whose it is.
+    pub client: ClientId,
+    /// Agreed attributes, requests.
+    pub fore: ChannelAttrs,
+    /// Agreed attributes, callbacks.
+    pub back: Option<ChannelAttrs>,
+    /// RPC program of callbacks.
+    pub callback_program: u32,
+    /// Whether the client was told that it outlives a restart.
+    pub is_persistent: bool,
+    /// The reply cache.
+    pub slots: Vec<SlotImage>,
+}
+
+impl Session {
+    pub(crate) fn new(image: &SessionImage, now: Instant) -> Self {
+        Self {
+            client: image.client,
+            fore: image.fore,
+            back: image.back,
+            callback_program: image.callback_program,
+            is_persistent: image.is_persistent,
+            slots: SlotTable::from_image(&image.slots),
+            connections: Vec::new(),
+            last_used: now,
+            is_state_revoked: false,
+            is_reclaim_needed: false,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Agreed attributes of the fore channel.
+    #[must_use]
+    pub const fn fore(&self) -> &ChannelAttrs {
+        &self.fore
+    }
+
+    /// Agreed attributes of the back channel, when there is one.
+    #[must_use]
+    pub const fn back(&self) -> Option<&ChannelAttrs> {
+        self.back.as_ref()
+    }
+
+    /// The RPC program number of callbacks.
+    #[must_use]
+    pub const fn callback_program(&self) -> u32 {
+        self.callback_program
+    }
+
+    /// Connections that may carry callbacks, oldest first.
+    pub fn back_connections(&self) -> impl Iterator<Item = ConnId> {
+        self.connections.iter().filter(|(_, direction)| direction.has_back()).map(|(conn, _)| *conn)
+    }
+
+    /// Whether the session knows this connection.
+    #[must_use]
+    pub fn has_connection(&self, conn: ConnId) -> bool {
+        self.connections.iter().any(|(known, _)| *known == conn)
+    }
+
+    /// News for the client.
+    #[must_use]
+    pub fn status(&self) -> StatusFlags {
+        StatusFlags {
+            is_back_channel_down: self.back.is_some() && self.back_connections().next().is_none(),
+            is_state_revoked: self.is_state_revoked,
+            is_reclaim_needed: self.is_reclaim_needed,
+        }
+    }
+
+    /// Notes that a connection serves a direction. When the table is full a connection for requests goes
+    /// unremembered (nothing depends on it) and one for callbacks takes the place of one for requests.
+    pub(crate) fn bind(&mut self, conn: ConnId, direction: Direction) -> Result<(), StateError> {
+        if let Some((_, known)) = self.connections.iter_mut().find(|(known, _)| *known == conn) {
+            *known = known.with(direction);
+            return Ok(());
+        }
+        if self.connections.len() < SESSION_CONNECTIONS_MAX {
+            self.connections.push((conn, direction));
+            return Ok(());
+        }
+        if direction == Direction::Fore {
+            return Ok(());
+        }
+        let replaceable = self.connections.iter_mut().find(|(_, known)| *known == Direction::Fore);
+        *replaceable.ok_or(StateError::Resource)? = (conn, direction);
+        Ok(())
+    }
+
+    fn image(&self, id: SessionId) -> SessionImage {
+        SessionImage {
+            id,
+            client: self.client,
+            fore: self.fore,
+            back: self.back,
+            callback_program: self.callback_program,
+            is_persistent: self.is_persistent,
+            slots: self.slots.image(),
+        }
+    }
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_id: FxHashMap<SessionId, Session>,
+}
+
+impl Sessions {
+    /// SEQUENCE (RFC 8881 section 18.46): admits a request, renews the lease by it, and notes the connection it
+    /// came on (with SP4_NONE a connection joins the fore channel by use, section 2.10.3.1).
+    ///
+    /// # Errors
+    /// `BadSession`, and those of [`SlotTable::admit`].
+    pub fn sequence(
+        &mut self,
+        id: SessionId,
+        request: SlotRequest,
+        conn: ConnId,
+        now: Instant,
+    ) -> Result<Sequenced, StateError> {
+        let session = self.by_id.get_mut(&id).ok_or(StateError::BadSession)?;
+        let admission = session.slots.admit(request)?;
+        session.last_used = now;
+        if !session.has_connection(conn) {
+            session.bind(conn, Direction::Fore)?;
+        }
+        Ok(Sequenced {
+            admission,
+            client: session.client,
+            highest_slot: session.slots.highest(),
+            target_highest_slot: session.slots.target_highest(),
+            status: session.status(),
+        })
+    }
+
+    /// Ends a request that `sequence` admitted as new. A long request renews the lease by its end as well.
+    pub fn complete(&mut self, id: SessionId, slot: SlotId, reply: KeptReply<'_>, now: Instant) -> Completed {
+        let Some(session) = self.by_id.get_mut(&id) else { return Completed::SessionGone };
+        session.last_used = now;
+        Completed::Done { retries_wait: session.slots.complete(slot, reply) }
+    }
+
+    /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34): adds a direction to a connection and returns what it
+    /// serves now.
+    ///
+    /// # Errors
+    /// `BadSession`; `Inval` when callbacks alone are asked for on a session without a back channel; `Resource`.
+    pub fn bind_connection(
+        &mut self,
+        id: SessionId,
+        conn: ConnId,
+        wanted: Direction,
+    ) -> Result<Direction, StateError> {
+        let session = self.by_id.get_mut(&id).ok_or(StateError::BadSession)?;
+        let direction = match (wanted, session.back) {
+            (Direction::Back, None) => return Err(StateError::Inval),
+            (Direction::Both, None) => Direction::Fore,
+            (wanted, _) => wanted,
+        };
+        session.bind(conn, direction)?;
+        Ok(direction)
+    }
+
+    /// A connection ended: no session may count on it any more.
+    pub fn forget_connection(&mut self, conn: ConnId) {
+        for session in self.by_id.values_mut() {
+            session.connections.retain(|(known, _)| *known != conn);
+        }
+    }
+
+    /// The session of that name.
+    #[must_use]
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.by_id.get(&id)
+    }
+
+    /// Asks the client to use `count` slots from now on (`sr_target_highest_slotid`).
+    ///
+    /// # Errors
+    /// `BadSession`.
+    pub fn set_slot_target(&mut self, id: SessionId, count: u32) -> Result<(), StateError> {
+        self.by_id.get_mut(&id).ok_or(StateError::BadSession)?.slots.set_target(count);
+        Ok(())
+    }
+
+    /// A session as plain data; `None` when there is none of that name.
+    #[must_use]
+    pub fn image(&self, id: SessionId) -> Option<SessionImage> {
+        self.by_id.get(&id).map(|session| session.image(id))
+    }
+
+    /// Number of sessions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
+        self.by_id.insert(id, session);
+    }
+
+    pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        self.by_id.remove(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.by_id.iter().map(|(id, session)| (*id, session))
+    }
+}

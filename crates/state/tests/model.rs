@@ -1,0 +1,335 @@
+//! The engine against the reference model, over random histories: the same grants and refusals, the same descriptors
+//! open in the end, and every invariant after every step. A seed is a history.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "model/mod.rs"]
+mod reference;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::{ClientId, Entropy, FileKey, SeededEntropy, Seqid};
+use holdfast_state::*;
+use reference::{BYTES, CLIENTS, FILES, Lock, LockState, Model, OWNERS, Open};
+use world::*;
+
+/// The first clients speak 4.1, the last one 4.0.
+const FIRST_40: usize = CLIENTS - 1;
+const OWNER_NAMES: [&str; OWNERS] = ["x", "y"];
+
+struct Run {
+    world: World,
+    model: Model,
+    random: SeededEntropy,
+    ids: [ClientId; CLIENTS],
+    incarnation: u8,
+    /// Current stateids by client, owner, file.
+    opens: BTreeMap<(usize, usize, usize), StateId>,
+    locks: BTreeMap<(usize, usize, usize), StateId>,
+    /// Descriptors and lock tokens given out and not yet called back.
+    descriptors: BTreeSet<OpenId>,
+    tokens: BTreeSet<LockToken>,
+    next_open: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut run = Self {
+            world: World::new(),
+            model: Model::default(),
+            random: SeededEntropy(seed),
+            ids: [ClientId(0); CLIENTS],
+            incarnation: 0,
+            opens: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            descriptors: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            next_open: 1,
+        };
+        (0..CLIENTS).for_each(|client| run.boot(client));
+        run
+    }
+
+    fn pick(&mut self, below: usize) -> usize {
+        (self.random.u64() % below as u64) as usize
+    }
+
+    fn access(&mut self, with_none: bool) -> Access {
+        let from = usize::from(!with_none);
+        let bits = from + self.pick(4 - from);
+        Access::from_bits(bits as u32).unwrap()
+    }
+
+    fn caller(&self, client: usize) -> Caller {
+        if client < FIRST_40 { Caller::V41(self.ids[client]) } else { Caller::V40 }
+    }
+
+    /// A new incarnation of a client.
+    fn boot(&mut self, client: usize) {
+        self.incarnation = self.incarnation.wrapping_add(1);
+        let name = format!("client {client}");
+        self.ids[client] = if client < FIRST_40 {
+            self.world.client(&name, self.incarnation).0
+        } else {
+            self.world.client40(&name, self.incarnation)
+        };
+        self.model.seen[client] = self.world.now;
+        self.lost(client);
+    }
+
+    fn lost(&mut self, client: usize) {
+        self.model.forget(client);
+        self.opens.retain(|key, _| key.0 != client);
+        self.locks.retain(|key, _| key.0 != client);
+    }
+
+    /// Every request of a client begins with a sign of life.
+    fn renew(&mut self, client: usize) {
+        let id = self.ids[client];
+        if client < FIRST_40 {
+            let session = self.world.engine.snapshot().sessions.into_iter().find(|s| s.client == id).unwrap();
+            let seqid = session.slots[0].seqid.0 + 1;
+            self.world.sequence(session.id, 0, seqid).unwrap();
+            let slot = holdfast_base::SlotId(0);
+            let now = self.world.now;
+            self.world.engine.sessions_mut().complete(session.id, slot, KeptReply::Nothing, now);
+        } else {
+            self.world.engine.renew(id, self.world.now).unwrap();
+        }
+        self.model.seen[client] = self.world.now;
+    }
+
+    fn step(&mut self) {
+        let client = self.pick(CLIENTS);
+        if !self.model.is_alive(client, self.world.now) {
+            return self.boot(client);
+        }
+        let (owner, file) = (self.pick(OWNERS), self.pick(FILES));
+        match self.pick(40) {
+            0 => self.world.pass(LEASE_MS / 2),
+            1 => self.boot(client),
+            2 => self.tick(),
+            3 => self.revoke_client(client),
+            4..=11 => self.open(client, owner, file),
+            12..=14 => self.downgrade(client, owner, file),
+            15..=17 => self.close(client, owner, file),
+            18..=29 => self.lock(client, owner, file),
+            30..=34 => self.unlock(client, owner, file),
+            35..=37 => self.io(client, owner, file),
+            _ => self.anonymous_io(file),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.world.engine.tick(self.world.now);
+        for client in 0..CLIENTS {
+            if !self.model.is_alive(client, self.world.now) {
+                self.lost(client);
+            }
+        }
+        self.settle();
+        let census = self.world.engine.census();
+        assert_eq!(self.descriptors.len(), self.opens.len(), "a descriptor for every open, and no more");
+        assert_eq!(self.tokens.len(), self.locks.len(), "a token for every lock state, and no more");
+        assert_eq!(census.locks, self.model.lock_states.len());
+    }
+
+    fn revoke_client(&mut self, client: usize) {
+        assert!(self.world.engine.revoke_client(self.ids[client], self.world.now));
+        self.boot(client);
+    }
+
+    fn open(&mut self, client: usize, owner: usize, file: usize) {
+        self.renew(client);
+        // Mostly friendly, or nothing would ever be granted.
+        let deny = if self.pick(6) == 0 { self.access(true) } else { NONE };
+        let new = Open { client, owner, file, share: share(self.access(false), deny) };
+        let request = OpenRequest {
+            client: self.ids[client],
+            owner: OWNER_NAMES[owner].as_bytes(),
+            file: FileKey(file as u128),
+            share: new.share,
+            claim: Claim::New,
+        };
+        let result = self.world.engine.open(&request, self.world.now);
+        assert_eq!(result.is_ok(), self.model.can_open(new, self.world.now), "{new:?}: {result:?}");
+        let Ok(opened) = result else { return };
+        if let Backing::Needed(access) = opened.backing {
+            if self.pick(8) == 0 {
+                // The backend refuses: nothing has happened.
+                return self.world.engine.open_undo(opened.ticket, self.world.now);
+            }
+            let id = OpenId(self.next_open);
+            self.next_open += 1;
+            self.world.engine.attach(&opened.ticket, id, access).unwrap();
+            self.descriptors.insert(id);
+        }
+        let mut stateid = opened.stateid;
+        if opened.is_confirm_needed {
+            stateid = self.world.engine.open_confirm(stateid, FileKey(file as u128), self.world.now).unwrap();
+        }
+        self.model.opens.push(new);
+        self.opens.insert((client, owner, file), stateid);
+    }
+
+    fn downgrade(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let target = share(self.access(false), if self.pick(3) == 0 { self.access(true) } else { NONE });
+        let (caller, key) = (self.caller(client), FileKey(file as u128));
+        let result = self.world.engine.open_downgrade(caller, stateid, key, target, self.world.now);
+        assert_eq!(
+            result.is_ok(),
+            self.model.downgrade(client, owner, file, target),
+            "{target:?}: {result:?}"
+        );
+        if let Ok(stateid) = result {
+            self.model.apply_downgrade(client, owner, file, target);
+            self.opens.insert((client, owner, file), stateid);
+        }
+    }
+
+    fn close(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.remove(&(client, owner, file)) else { return };
+        self.renew(client);
+        let caller = self.caller(client);
+        self.world.engine.close(caller, stateid, FileKey(file as u128), self.world.now).unwrap();
+        self.model.close(client, owner, file);
+        let left = &self.model.lock_states;
+        self.locks.retain(|key, _| left.iter().any(|s| (s.client, s.owner, s.file) == *key));
+    }
+
+    fn span(&mut self) -> (usize, usize) {
+        let (a, b) = (self.pick(BYTES), self.pick(BYTES));
+        (a.min(b), a.max(b))
+    }
+
+    fn lock(&mut self, client: usize, owner: usize, file: usize) {
+        let open_owner = self.pick(OWNERS);
+        let Some(open) = self.opens.get(&(client, open_owner, file)).copied() else { return };
+        self.renew(client);
+        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+        let (first, last) = self.span();
+        let known = self.locks.get(&(client, owner, file)).copied();
+        let by = match known {
+            Some(lock) if self.pick(2) == 0 => LockBy::Lock(lock),
+            _ => LockBy::Open { open, owner: OWNER_NAMES[owner].as_bytes(), first_seqid: None },
+        };
+        let request = LockRequest {
+            caller: self.caller(client),
+            by,
+            ..lock_by(self.ids[client], file as u128, open, "", bytes(first as u64, last as u64), kind)
+        };
+        let new = Lock { client, owner, file, byte: first, kind };
+        // By an existing lock stateid it is the open behind that which must allow the lock.
+        let behind =
+            self.model.lock_states.iter().find(|s| (s.client, s.owner, s.file) == (client, owner, file));
+        let through = match (by, behind) {
+            (LockBy::Lock(_), Some(state)) => state.open_owner,
+            _ => open_owner,
+        };
+        let needed = if kind == LockKind::Read { R } else { W };
+        let allowed = self.model.share(client, through, file).unwrap().access.contains(needed);
+        let free = self.model.can_lock(new, last, self.world.now);
+        match self.world.engine.lock_prepare(&request, self.world.now) {
+            Err(LockRefusal::Error(StateError::OpenMode)) => assert!(!allowed),
+            Err(LockRefusal::Denied(_)) => assert!(allowed && !free, "{new:?}..{last}"),
+            Err(other) => panic!("{other:?}"),
+            Ok(ticket) => {
+                assert!(allowed && free, "{new:?}..{last}");
+                self.tokens.insert(ticket.token());
+                self.finish_lock(ticket, new, last, open_owner);
+            }
+        }
+    }
+
+    fn finish_lock(&mut self, ticket: LockTicket, new: Lock, last: usize, open_owner: usize) {
+        self.check("between prepare and the end");
+        if self.pick(6) == 0 {
+            return self.world.engine.lock_abort(ticket, self.world.now);
+        }
+        let stateid = self.world.engine.lock_commit(ticket, self.world.now).unwrap();
+        self.model.lock(new, last);
+        let Lock { client, owner, file, .. } = new;
+        if self.locks.insert((client, owner, file), stateid).is_none() {
+            self.model.lock_states.push(LockState { client, owner, file, open_owner });
+        }
+    }
+
+    fn unlock(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.locks.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let (first, last) = self.span();
+        let range = bytes(first as u64, last as u64);
+        let stateid = self.world.unlock(self.caller(client), stateid, file as u128, range).unwrap();
+        self.model.unlock(Lock { client, owner, file, byte: first, kind: LockKind::Read }, last);
+        self.locks.insert((client, owner, file), stateid);
+    }
+
+    fn io(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let access = self.access(false);
+        let allowed = self.model.share(client, owner, file).unwrap().access.contains(access);
+        let caller = self.caller(client);
+        let result = self.world.io(caller, stateid, file as u128, access);
+        assert_eq!(result.is_ok(), allowed, "{result:?}");
+        if let Ok(IoGrant::Open(id)) = result {
+            assert!(self.descriptors.contains(&id));
+        }
+        let old = StateId { seqid: Seqid(stateid.seqid.0.wrapping_sub(1)), ..stateid };
+        if old.seqid != Seqid(0) {
+            assert_eq!(self.world.io(caller, old, file as u128, access), Err(StateError::OldStateid));
+        }
+    }
+
+    fn anonymous_io(&mut self, file: usize) {
+        let access = self.access(false);
+        let result =
+            self.world.engine.check_io(FileKey(file as u128), access, IoBy::Anonymous, self.world.now);
+        assert_eq!(result.is_ok(), self.model.can_do_io(file, access, self.world.now));
+    }
+
+    fn settle(&mut self) {
+        for effect in self.world.engine.take_effects() {
+            match effect {
+                Effect::CloseFile(id) => assert!(self.descriptors.remove(&id), "{id:?} closed twice"),
+                Effect::ReleaseLocks(token) => {
+                    assert!(self.tokens.remove(&token), "{token:?} released twice");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check(&self, when: &str) {
+        if let Err(what) = invariant::check(&self.world.engine) {
+            panic!("{when}: {what}");
+        }
+    }
+}
+
+/// 100,000 steps: 200 histories of 500.
+#[test]
+fn the_engine_grants_and_refuses_what_the_reference_does() {
+    let mut ended = 0;
+    for seed in 0..200 {
+        let outcome = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            for _ in 0..500 {
+                run.step();
+                run.check("after a step");
+                run.settle();
+            }
+            run.tick();
+            run.world.pass(LEASE_MS + 1);
+            run.tick();
+            run.world.engine.census() == Census::default()
+                && run.descriptors.is_empty()
+                && run.tokens.is_empty()
+        });
+        assert!(matches!(outcome, Ok(true)), "seed {seed}");
+        ended += 1;
+    }
+    assert_eq!(ended, 200);
+}

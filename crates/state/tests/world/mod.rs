@@ -1,0 +1,222 @@
+//! An engine with a clock, and short words for what clients do. Checks every invariant after every word.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use holdfast_base::{ByteRange, ClientId, FileKey, Instant, SeededEntropy, Seqid, SessionId, SlotId};
+use holdfast_state::*;
+
+pub(crate) const LEASE_MS: u64 = 90_000;
+pub(crate) const R: Access = Access::READ;
+pub(crate) const W: Access = Access::WRITE;
+pub(crate) const RW: Access = Access::BOTH;
+pub(crate) const NONE: Access = Access::NONE;
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) now: Instant,
+    pub(crate) next_open: u64,
+}
+
+pub(crate) fn config(boot: u64, grace: Grace) -> Config {
+    Config { boot: BootInstance::from_counter(boot), lease_ms: LEASE_MS, grace }
+}
+
+pub(crate) fn attrs() -> ChannelAttrs {
+    ChannelAttrs {
+        header_pad_bytes: 0,
+        request_bytes_max: 1 << 20,
+        reply_bytes_max: 1 << 20,
+        reply_kept_bytes_max: 1 << 16,
+        ops_max: 16,
+        slots_max: 8,
+    }
+}
+
+pub(crate) fn root() -> Principal {
+    Principal::new(b"root")
+}
+
+pub(crate) fn bytes(first: u64, last: u64) -> ByteRange {
+    ByteRange::from_bounds(first, last).unwrap()
+}
+
+pub(crate) fn share(access: Access, deny: Access) -> Share {
+    Share { access, deny }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(config(1, Grace::Over))
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let engine = Engine::new(config, Box::new(SeededEntropy(7)));
+        Self { engine, now: Instant(1000), next_open: 1 }
+    }
+
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now = self.now.after_ms(ms);
+    }
+
+    /// Invariants hold; returns the effects so far.
+    pub(crate) fn settle(&mut self) -> Vec<Effect> {
+        if let Err(what) = invariant::check(&self.engine) {
+            panic!("{what}");
+        }
+        self.engine.take_effects()
+    }
+
+    pub(crate) fn exchange(&mut self, name: &str, verifier: u8) -> Result<ExchangedId, StateError> {
+        self.exchange_as(name, verifier, &root(), ExchangeIntent::Establish)
+    }
+
+    pub(crate) fn exchange_as(
+        &mut self,
+        name: &str,
+        verifier: u8,
+        principal: &Principal,
+        intent: ExchangeIntent,
+    ) -> Result<ExchangedId, StateError> {
+        let owner = name.as_bytes();
+        let request = ExchangeId { owner, verifier: Verifier([verifier; 8]), principal, intent };
+        self.engine.exchange_id(&request, self.now)
+    }
+
+    pub(crate) fn create(&mut self, client: ClientId, seqid: Seqid) -> Result<CreatedSession, StateError> {
+        self.create_as(client, seqid, &root(), attrs())
+    }
+
+    pub(crate) fn create_as(
+        &mut self,
+        client: ClientId,
+        seqid: Seqid,
+        principal: &Principal,
+        fore: ChannelAttrs,
+    ) -> Result<CreatedSession, StateError> {
+        let request = CreateSession {
+            client,
+            seqid,
+            principal,
+            conn: ConnId(1),
+            fore,
+            back: Some(attrs()),
+            conn_direction: Direction::Both,
+            callback_program: 0x4000_0000,
+            is_persistent: true,
+        };
+        self.engine.create_session(&request, self.now)
+    }
+
+    /// A confirmed 4.1 client that has said RECLAIM_COMPLETE.
+    pub(crate) fn client(&mut self, name: &str, verifier: u8) -> (ClientId, SessionId) {
+        let exchanged = self.exchange(name, verifier).unwrap();
+        let session = self.create(exchanged.client, exchanged.next_seqid).unwrap();
+        self.engine.reclaim_complete(exchanged.client).unwrap();
+        (exchanged.client, session.id)
+    }
+
+    /// A confirmed 4.0 client.
+    pub(crate) fn client40(&mut self, name: &str, verifier: u8) -> ClientId {
+        let (client, confirm) = self.setclientid(name, verifier, &root()).unwrap();
+        self.engine.setclientid_confirm(client, confirm, &root(), self.now).unwrap();
+        client
+    }
+
+    pub(crate) fn setclientid(
+        &mut self,
+        name: &str,
+        verifier: u8,
+        principal: &Principal,
+    ) -> Result<(ClientId, Verifier), StateError> {
+        let callback =
+            Callback { program: 1, ident: u32::from(verifier), address: b"tcp 10.0.0.1.8.1"[..].into() };
+        let verifier = Verifier([verifier; 8]);
+        let request = SetClientId { name: name.as_bytes(), verifier, principal, callback };
+        self.engine.setclientid(&request, self.now)
+    }
+
+    pub(crate) fn sequence(
+        &mut self,
+        session: SessionId,
+        slot: u32,
+        seqid: u32,
+    ) -> Result<Sequenced, StateError> {
+        let slot = SlotId(slot);
+        let request = SlotRequest { slot, seqid: Seqid(seqid), highest_slot: slot, digest: None };
+        self.engine.sessions_mut().sequence(session, request, ConnId(1), self.now)
+    }
+
+    /// OPEN, with a descriptor where one is wanted.
+    pub(crate) fn open(
+        &mut self,
+        client: ClientId,
+        owner: &str,
+        file: u128,
+        share: Share,
+    ) -> Result<StateId, StateError> {
+        self.open_claiming(client, owner, file, share, Claim::New)
+    }
+
+    pub(crate) fn open_claiming(
+        &mut self,
+        client: ClientId,
+        owner: &str,
+        file: u128,
+        share: Share,
+        claim: Claim,
+    ) -> Result<StateId, StateError> {
+        let request = OpenRequest { client, owner: owner.as_bytes(), file: FileKey(file), share, claim };
+        let opened = self.engine.open(&request, self.now)?;
+        if let Backing::Needed(access) = opened.backing {
+            let id = OpenId(self.next_open);
+            self.next_open += 1;
+            self.engine.attach(&opened.ticket, id, access).unwrap();
+        }
+        Ok(opened.stateid)
+    }
+
+    pub(crate) fn lock(&mut self, request: &LockRequest<'_>) -> Result<StateId, LockRefusal> {
+        let ticket = self.engine.lock_prepare(request, self.now)?;
+        Ok(self.engine.lock_commit(ticket, self.now)?)
+    }
+
+    pub(crate) fn unlock(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: u128,
+        range: ByteRange,
+    ) -> Result<StateId, StateError> {
+        let ticket = self.engine.unlock_prepare(caller, stateid, FileKey(file), range, self.now)?;
+        self.engine.lock_commit(ticket, self.now)
+    }
+
+    pub(crate) fn io(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: u128,
+        access: Access,
+    ) -> Result<IoGrant, StateError> {
+        self.engine.check_stateid(caller, stateid, FileKey(file), access, self.now)
+    }
+}
+
+/// A LOCK through an open by a 4.1 client.
+pub(crate) fn lock_by<'a>(
+    client: ClientId,
+    file: u128,
+    open: StateId,
+    owner: &'a str,
+    range: ByteRange,
+    kind: LockKind,
+) -> LockRequest<'a> {
+    LockRequest {
+        caller: Caller::V41(client),
+        file: FileKey(file),
+        by: LockBy::Open { open, owner: owner.as_bytes(), first_seqid: None },
+        range,
+        kind,
+        claim: Claim::New,
+        wait: Wait::No,
+    }
+}

@@ -1,0 +1,374 @@
+//! The seam between protocols and file systems.
+//!
+//! Concurrency: every method may be called from any thread at any time; a backend orders what must be ordered
+//! itself, as a kernel file system does. With [`crate::Wait::No`] a method that would wait for a disk or a peer
+//! answers [`FsError::WouldBlock`] and has changed nothing; each method says how likely that is.
+//!
+//! Durability: a mutation that returned is visible to all but not yet durable. It becomes so by
+//! [`Backend::commit`], which callers batch: see `docs/durability.md`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use holdfast_base::{ByteRange, Cookie};
+
+use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, SetAttrs};
+use crate::caller::Cx;
+use crate::error::FsResult;
+#[cfg(doc)]
+use crate::error::FsError;
+use crate::handle::Handle;
+use crate::name::Name;
+use crate::open::{
+    CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
+    Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
+};
+
+/// What to make under a new name, when it is not a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewNode<'a> {
+    /// A directory.
+    Directory,
+    /// A symbolic link with this text.
+    Symlink(&'a [u8]),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    Char(Device),
+    /// A block device.
+    Block(Device),
+}
+
+/// One entry of a listing. `.` and `..` are never among them.
+pub struct DirEntry<'a> {
+    /// Its name, as the file system holds it.
+    pub name: &'a [u8],
+    /// The position after it: above 2 and at most `i64::MAX`. Stays valid while other entries come and go, and
+    /// across restarts.
+    pub next: Cookie,
+    /// Its number. Of a covered mount point this is the covered directory's.
+    pub fileid: u64,
+    /// Handle and attributes, when they were asked for: `None` when not.
+    pub node: Option<FsResult<Node>>,
+}
+
+/// Whether a listing goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The entry was taken; go on.
+    Continue,
+    /// The entry was not taken: stop before it.
+    Stop,
+}
+
+/// How a listing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListEnd {
+    /// After the last entry.
+    Eof,
+    /// The taker had enough.
+    Stopped,
+}
+
+/// Where to list from and what to bring along.
+#[derive(Clone, Copy, Debug)]
+pub struct DirListing<'a> {
+    /// The directory.
+    pub dir: &'a Handle,
+    /// Start after this position; `Cookie(0)` starts at the beginning.
+    pub from: Cookie,
+    /// Attributes wanted for each entry; `None` for names and numbers alone.
+    pub want: Option<AttrMask>,
+}
+
+/// A stretch of a file that can be sent without copying it through memory.
+pub struct FileSpan {
+    /// A descriptor open for reading, kept for as long as the span lives.
+    pub fd: Arc<OwnedFd>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, cut to what the file held when asked.
+    pub bytes: usize,
+    /// Whether it reaches the end of the file.
+    pub is_eof: bool,
+}
+
+/// Something whose changes are to be made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Touched {
+    /// The object that was changed: for a name's creation, removal or rename its directory (both of them), for
+    /// attributes and data the object itself.
+    pub handle: Handle,
+    /// Whether its data is meant too, not its attributes and entries alone.
+    pub data: bool,
+}
+
+/// A file system, or several below one directory, addressed by persistent handles.
+pub trait Backend: Send + Sync {
+    /// The exported directory itself. Does not wait.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when it vanished.
+    fn root(&self) -> FsResult<Handle>;
+
+    /// Attributes of an object. Rarely waits: an inode that is in memory does not.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`], [`FsError::BadHandle`].
+    fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs>;
+
+    /// Changes attributes; a size needs write permission, with NFS's exceptions when `file` is stateless.
+    /// Waits like a mutation. All of the set is applied, or none where the file system allows.
+    ///
+    /// # Errors
+    /// [`FsError::NotSync`] when the guard differs, [`FsError::Perm`], [`FsError::Access`],
+    /// [`FsError::Invalid`] for a size on what is no regular file, [`FsError::IsDir`] on a directory.
+    fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change>;
+
+    /// Finds a name. Crosses into a file system mounted there, where the export allows. May wait for a cold
+    /// directory.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::IsSymlink`] when `dir` is a symbolic link,
+    /// [`FsError::Access`].
+    fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node>;
+
+    /// The directory above. Of the exported directory itself: [`FsError::NotFound`], so that nobody climbs out.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::Access`].
+    fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node>;
+
+    /// Which of these rights the caller has. Does not fail for lack of them.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`].
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<AccessMask>;
+
+    /// A symbolic link's text.
+    ///
+    /// # Errors
+    /// [`FsError::WrongKind`] for what is no symbolic link.
+    fn readlink(&self, cx: &Cx<'_>, link: &Handle) -> FsResult<Vec<u8>>;
+
+    /// Gives entries to `take` in cookie order until it stops or the directory ends. Each entry that is there
+    /// throughout is given exactly once to a caller that goes on from the last cookie it took.
+    ///
+    /// # Errors
+    /// [`FsError::BadCookie`], [`FsError::NotDir`], [`FsError::Access`].
+    fn readdir(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd>;
+
+    /// Opens or makes a regular file by name, and opens it when `open` says how. Attributes are applied to a
+    /// new file before anybody can see it with others, where the file system allows. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::NotFound`], [`FsError::IsDir`], [`FsError::IsSymlink`],
+    /// [`FsError::WrongKind`] for devices, sockets and pipes, [`FsError::NoSpace`], [`FsError::Quota`].
+    fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created>;
+
+    /// Makes anything but a regular file. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`] and the file system's own.
+    fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        what: NewNode<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Change)>;
+
+    /// Gives an object another name. The directory's change, and the object's attributes afterwards. Waits like
+    /// a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::IsDir`] for directories, [`FsError::CrossDevice`],
+    /// [`FsError::TooManyLinks`].
+    fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)>;
+
+    /// Renames. Changes of the source's and of the target's directory, in this order (equal when one). Waits
+    /// like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::Exists`], [`FsError::NotEmpty`], [`FsError::CrossDevice`],
+    /// [`FsError::Invalid`] when a directory would go below itself.
+    fn rename(
+        &self,
+        cx: &Cx<'_>,
+        from: (&Handle, Name<'_>),
+        to: (&Handle, Name<'_>),
+        flags: RenameFlags,
+    ) -> FsResult<(Change, Change)>;
+
+    /// Removes a name. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotEmpty`], [`FsError::IsDir`], [`FsError::NotDir`], [`FsError::Busy`].
+    fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change>;
+
+    /// Opens a regular file, checking permissions once for all I/O through it.
+    ///
+    /// # Errors
+    /// [`FsError::Access`], [`FsError::IsDir`], [`FsError::IsSymlink`], [`FsError::WrongKind`],
+    /// [`FsError::ReadOnly`].
+    fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>>;
+
+    /// Reads into `into`. Waits when the data is not in memory.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], [`FsError::IsDir`], [`FsError::WrongKind`], [`FsError::Access`].
+    fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read>;
+
+    /// The same stretch as a descriptor to send from, when this backend has descriptors and the stretch is in
+    /// memory or waiting is allowed; `None` when reading into memory is the way.
+    ///
+    /// # Errors
+    /// Those of [`Backend::read`].
+    fn read_span(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: usize)
+    -> FsResult<Option<FileSpan>>;
+
+    /// Writes into the file system's cache. `want_change` asks for the file before and after (NFSv3's wcc), at
+    /// the price of two looks. Seldom waits. Never durable by itself: the caller commits what was to be stable.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`], [`FsError::Io`], [`FsError::Access`].
+    fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written>;
+
+    /// Makes durable all completed changes of these objects, one result an object: an error of write-back
+    /// belongs to the file it befell. Waits: never call it inline. One call may be far cheaper than many.
+    fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]);
+
+    /// Which commits can share one force: objects of one file system give the same number. Does not wait.
+    fn commit_domain(&self, object: &Handle) -> u64;
+
+    /// The write verifier: another after a restart, and after data that was written but not committed may have
+    /// been lost (RFC 1813 section 3.3.7).
+    fn write_verifier(&self) -> [u8; 8];
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// [`FsError::NoDevice`] when `offset` is at or beyond the end of the file, or no data follows.
+    fn seek(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, what: Seek) -> FsResult<u64>;
+
+    /// Reserves, frees or zeroes a region. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`], [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`].
+    fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()>;
+
+    /// Copies within the backend, sharing blocks where it can; returns bytes copied, perhaps fewer than asked.
+    /// Waits: never call it inline.
+    ///
+    /// # Errors
+    /// [`FsError::CrossDevice`], [`FsError::NoSpace`], [`FsError::Invalid`] for overlapping spans of one file.
+    fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64>;
+
+    /// Shares blocks (reflink): all or nothing.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`], [`FsError::CrossDevice`], [`FsError::Invalid`] when not aligned.
+    fn clone_range(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()>;
+
+    /// The value of an extended attribute, by its full name (`user.…`).
+    ///
+    /// # Errors
+    /// [`FsError::NoXattr`], [`FsError::NotSupported`], [`FsError::Access`].
+    fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>>;
+
+    /// Sets an extended attribute. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`] and [`FsError::NoXattr`] by mode, [`FsError::NoSpace`], [`FsError::XattrTooBig`].
+    fn setxattr(
+        &self,
+        cx: &Cx<'_>,
+        object: &Handle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<Change>;
+
+    /// Full names of all extended attributes that the caller may see.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`], [`FsError::Access`].
+    fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>>;
+
+    /// Removes an extended attribute. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::NoXattr`].
+    fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change>;
+
+    /// Takes a lock for the open file against everybody outside this server, replacing what the same open file
+    /// holds in the range. Never waits for the holder. The state engine has granted it within the server.
+    ///
+    /// # Errors
+    /// [`FsError::Locked`] when somebody outside holds a conflicting one.
+    fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()>;
+
+    /// Lets go of a range.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()>;
+
+    /// The first lock outside this server that would be in the way of this open file's.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    fn test_lock(
+        &self,
+        file: &Arc<dyn FileObject>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> FsResult<Option<LockedBy>>;
+
+    /// Space and objects of the file system that `object` lies on.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`], [`FsError::Io`].
+    fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage>;
+
+    /// What that file system can do and hold. Does not wait.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`].
+    fn limits(&self, object: &Handle) -> FsResult<FsLimits>;
+
+    /// Notes that the backend may drop what it caches for idle objects, down to a fraction of its bounds.
+    fn shed(&self, keep_percent: u8);
+}
+
+/// How to open or make a regular file by name.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateHow<'a> {
+    /// What to do about a name that exists.
+    pub mode: CreateMode,
+    /// Attributes of a new file.
+    pub set: &'a SetAttrs,
+    /// Open it so, if at all.
+    pub open: Option<OpenMode>,
+    /// Attributes wanted of the file.
+    pub want: AttrMask,
+}
+
+/// Where to write, and what the caller wants to know.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteAt {
+    /// First byte.
+    pub offset: u64,
+    /// How durable the caller will make it: a backend may start write-back early for what will be forced.
+    pub stability: Stability,
+    /// Whether [`Written::change`] is wanted.
+    pub want_change: bool,
+}

@@ -1,0 +1,40 @@
+//! On whose behalf, and with how much patience, a backend acts.
+
+use std::sync::Arc;
+
+/// The user an operation is done for, after squashing and group lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary groups, at most [`holdfast_base::limits::CALLER_GROUPS_MAX`].
+    pub groups: Arc<[u32]>,
+}
+
+impl Caller {
+    /// The superuser without supplementary groups.
+    #[must_use]
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Arc::new([]) }
+    }
+}
+
+/// Whether a method may wait for a disk or a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It may not: it answers [`crate::FsError::WouldBlock`] instead, having changed nothing.
+    No,
+    /// It may.
+    Yes,
+}
+
+/// What every method of a backend is told about the operation it serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Cx<'a> {
+    /// Whose permissions count.
+    pub caller: &'a Caller,
+    /// Whether waiting is allowed.
+    pub wait: Wait,
+}

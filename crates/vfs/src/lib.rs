@@ -1,0 +1,32 @@
+//! What a file system must do to be served: the [`Backend`] trait, its attributes, and its one error type. No
+//! protocol is known here; each protocol owns its total conversions.
+#![forbid(unsafe_code)]
+
+pub mod attrs;
+pub mod backend;
+pub mod caller;
+pub mod errno;
+pub mod error;
+pub mod handle;
+pub mod mem;
+pub mod name;
+pub mod open;
+#[cfg(feature = "suite")]
+pub mod suite;
+
+pub use attrs::{
+    AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsId, FsLimits, FsUsage, PreAttrs, SetAttrs,
+    SetTime,
+};
+pub use backend::{
+    Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, ListEnd, NewNode, Touched, WriteAt,
+};
+pub use caller::{Caller, Cx, Wait};
+pub use error::{FsError, FsResult};
+pub use handle::Handle;
+pub use mem::{MemBackend, MemOptions};
+pub use name::Name;
+pub use open::{
+    CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy, Node,
+    OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
+};
