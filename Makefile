@@ -24,7 +24,7 @@ soak:
 # Against NFS-Ganesha, in turn, in one run; BENCH="OPTIONS" are the bench's own.
 bench:
 	@scripts/install-build
-	@scripts/install-tests --soak
+	@scripts/install-bench
 	cargo build --release --bin holdfast
 	cargo run --release -p holdfast-bench -- $(BENCH)
 

@@ -125,8 +125,12 @@ const DEPTH_MAX: usize = 64;
 const LARGE_IN_FLIGHT_MAX: usize = 16;
 
 impl Shape {
-    /// The shape as used for an operation: large transfers are held to a few in flight.
+    /// The shape as used for an operation: a listing goes on where it stands, so one a connection is under way;
+    /// large transfers are held to a few in flight.
     pub(crate) fn for_op(self, op: Op) -> Self {
+        if op == Op::Readdir {
+            return Self { depth: 1, ..self };
+        }
         if op.data_bytes() < 1 << 20 {
             return self;
         }
@@ -168,8 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn large_transfers_in_flight_are_few() {
+    fn large_transfers_and_listings_in_flight_are_few() {
         let shape = Shape { connections: 4, depth: 8 };
+        assert_eq!(shape.for_op(Op::Readdir), Shape { connections: 4, depth: 1 });
         assert_eq!(shape.for_op(Op::Read1m), Shape { connections: 4, depth: 4 });
         assert_eq!(Shape { connections: 100, depth: 32 }.for_op(Op::Write1m).connections, 16);
         assert_eq!(shape.for_op(Op::Read4k), shape);

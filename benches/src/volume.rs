@@ -20,7 +20,7 @@ pub(crate) const EXPORT_NAME: &str = "share";
 pub(crate) const SMALL: &str = "small";
 /// The folder to be listed.
 pub(crate) const LISTED: &str = "listed";
-/// The folder in which names are made and removed; new in each turn.
+/// The folder that holds, new in each turn, the folders in which names are made and removed.
 pub(crate) const CHANGING: &str = "changing";
 /// The file that is read.
 pub(crate) const READ_FILE: &str = "data-read";
@@ -84,13 +84,15 @@ impl Volume {
         self.mount_point.join(EXPORT_NAME)
     }
 
-    /// Begins a turn: the folder of changing names is empty, nothing waits to be written back.
-    pub(crate) fn begin_turn(&self) -> Result<()> {
+    /// Begins a turn: so many empty folders of changing names are there, nothing waits to be written back.
+    pub(crate) fn begin_turn(&self, folders: usize) -> Result<()> {
         let changing = self.export().join(CHANGING);
         if changing.exists() {
             fs::remove_dir_all(&changing)?;
         }
-        fs::create_dir(&changing)?;
+        for folder in 0..folders {
+            fs::create_dir_all(changing.join(folder.to_string()))?;
+        }
         rustix::fs::syncfs(File::open(&self.mount_point)?)?;
         Ok(())
     }

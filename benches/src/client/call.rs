@@ -3,8 +3,8 @@
 use super::record::{self, Records};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_wire::rpc::{
-    AUTH_SYS, AcceptStat, AcceptedReply, AuthSys, CallBody, Groups, MsgType, OpaqueAuth, RPC_VERSION, ReplyBody,
-    ReplyHeader,
+    AUTH_SYS, AcceptStat, AcceptedReply, AuthSys, CallBody, Groups, MsgType, OpaqueAuth, RPC_VERSION,
+    ReplyBody, ReplyHeader,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use std::io::Write;

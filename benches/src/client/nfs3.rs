@@ -4,14 +4,14 @@ use super::Dice;
 use super::call::header_after_xid;
 use super::pump::{Lane, Load, succeeded};
 use super::target::{Handle, Target, nfs3};
-use crate::plan::Op;
+use crate::plan::{Op, Shape};
 use crate::volume::{DATA_BYTES, SMALL_FILES, small_name};
 use anyhow::{Result, ensure};
 use holdfast_base::{Cookie, Offset};
 use holdfast_wire::nfs3::{
     ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, Access3Args, Create3Args, CreateHow3,
-    DirOpArgs3, Fh3, Mkdir3Args, Proc3, Read3Args, ReadDirPlus3Args, ReadDirPlus3Ok, Rename3Args, Sattr3, SetTime3,
-    StableHow, Verifier3, Write3Args,
+    DirOpArgs3, Fh3, Mkdir3Args, Proc3, Read3Args, ReadDirPlus3Args, ReadDirPlus3Ok, Rename3Args, Sattr3,
+    SetTime3, StableHow, Verifier3, Write3Args,
 };
 use holdfast_xdr::{Decode, Encode, Writer};
 
@@ -48,8 +48,8 @@ const EMPTY_ATTRIBUTES: Sattr3 = Sattr3 {
 };
 
 impl<'a> Nfs3Load<'a> {
-    /// The operation over so many connections with so many lanes each.
-    pub(crate) fn new(op: Op, target: &'a Target, connections: usize, depth: usize) -> Self {
+    /// The operation over the shape's connections and lanes.
+    pub(crate) fn new(op: Op, target: &'a Target, shape: Shape) -> Self {
         Self {
             op,
             target,
@@ -57,7 +57,7 @@ impl<'a> Nfs3Load<'a> {
             dice: Dice::new(),
             next: 0,
             data: vec![0x5a; op.data_bytes() as usize],
-            listings: vec![vec![Listing::default(); depth]; connections],
+            listings: vec![vec![Listing::default(); shape.depth]; shape.connections],
         }
     }
 
@@ -137,7 +137,8 @@ impl Load for Nfs3Load<'_> {
                 let at = self.listings[lane.connection][lane.slot];
                 let (dircount, maxcount) = (LISTING_BYTES, LISTING_BYTES);
                 let dir = Fh3(&self.target.listed);
-                ReadDirPlus3Args { dir, cookie: at.cookie, cookieverf: at.verifier, dircount, maxcount }.encode(w);
+                ReadDirPlus3Args { dir, cookie: at.cookie, cookieverf: at.verifier, dircount, maxcount }
+                    .encode(w);
             }
             Op::Read4k | Op::Write4k | Op::Read1m | Op::Write1m => self.encode_data(w),
         }

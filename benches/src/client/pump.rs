@@ -77,12 +77,7 @@ impl Tally {
 /// Runs a load over connections with `depth` calls in flight on each; ends when all replies have come.
 ///
 /// Errors when a connection breaks, a reply does not come in time, or the load does not like one.
-pub(crate) fn run(
-    streams: &[TcpStream],
-    depth: usize,
-    amount: Amount,
-    load: &mut dyn Load,
-) -> Result<Burst> {
+pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mut dyn Load) -> Result<Burst> {
     ensure!((1..=LANES_MAX).contains(&depth), "a depth of 1 to {LANES_MAX}");
     let mut connections = streams.iter().map(|s| Connection::new(s, depth)).collect::<Result<Vec<_>>>()?;
     let cpu_before = cpu::of_self()?;

@@ -19,6 +19,8 @@ pub(crate) struct Target {
     pub(crate) small_files: Vec<Handle>,
     /// The folder in which names are made and removed.
     pub(crate) changing: Handle,
+    /// Its number.
+    pub(crate) folder: String,
     /// The folder to be listed.
     pub(crate) listed: Handle,
     /// The file that is read.
@@ -33,10 +35,10 @@ pub(crate) fn nfs3(procedure: Proc3) -> Procedure {
 }
 
 impl Target {
-    /// Mounts and looks everything up.
+    /// Mounts and looks everything up; the folder of changing names is the one of number `folder`.
     ///
     /// Errors when the server refuses.
-    pub(crate) fn find(ports: Ports) -> Result<Self> {
+    pub(crate) fn find(ports: Ports, folder: usize) -> Result<Self> {
         let root = mount(ports.mount).context("mounting over MOUNT version 3")?;
         let mut caller = Caller::connect(ports.nfs)?;
         let mut find = |dir: &Handle, name: &str| {
@@ -44,13 +46,16 @@ impl Target {
         };
         let small = find(&root, volume::SMALL)?;
         let small_files = (0..SMALL_FILES).map(|n| find(&small, &small_name(n))).collect::<Result<_>>()?;
+        let parent = find(&root, volume::CHANGING)?;
+        let folder = folder.to_string();
         Ok(Self {
             small_files,
-            changing: find(&root, volume::CHANGING)?,
+            changing: find(&parent, &folder)?,
             listed: find(&root, volume::LISTED)?,
             read_file: find(&root, volume::READ_FILE)?,
             write_file: find(&root, volume::WRITE_FILE)?,
             small,
+            folder,
         })
     }
 }

@@ -17,12 +17,19 @@ pub(super) fn command(export: &Path, scratch: &Path, ports: Ports) -> Result<Com
     Ok(command)
 }
 
-/// NLM is off as it would need a statd; `Graceless` spares the wait of 90 s before the first open.
+/// What prints its version.
+pub(super) fn version_command() -> Command {
+    let mut command = Command::new("ganesha.nfsd");
+    command.arg("-v");
+    command
+}
+
+/// It listens on every address of the namespace, which are those of the loopback device: `Bind_addr` is refused
+/// where no other device is up. NLM is off as it would need a statd; `Graceless` spares the wait of 90 s before the first open.
 fn configuration(export: &Path, scratch: &Path, ports: Ports) -> String {
     format!(
-        "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = {nfs}; MNT_Port = {mount}; Bind_addr = 127.0.0.1; \
-         Enable_NLM = false; Enable_RQUOTA = false; mount_path_pseudo = true; \
-         allow_set_io_flusher_fail = true; }}\n\
+        "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = {nfs}; MNT_Port = {mount}; Enable_NLM = false; \
+         Enable_RQUOTA = false; mount_path_pseudo = true; }}\n\
          NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{scratch}\"; }}\n\
          EXPORT {{ Export_Id = 1; Path = \"{export}\"; Pseudo = \"/{EXPORT_NAME}\"; Access_Type = RW; \
          Squash = None; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL {{ Name = VFS; }} }}\n",

@@ -22,6 +22,15 @@ pub(super) fn command(export: &Path, scratch: &Path, ports: Ports, is_async: boo
     Ok(command)
 }
 
+/// What prints its version.
+///
+/// Errors when there is no such binary.
+pub(super) fn version_command() -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command.arg("--version");
+    Ok(command)
+}
+
 fn binary() -> Result<PathBuf> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/holdfast");
     let path = std::env::var_os("HOLDFAST_BIN").map_or(built, PathBuf::from);

@@ -45,6 +45,18 @@ impl Contender {
         }
     }
 
+    /// What it says its version is; empty when it does not say.
+    pub(crate) fn version(self) -> String {
+        let asked = match self {
+            Self::Ganesha => Ok(ganesha::version_command()),
+            Self::HoldfastAsync | Self::HoldfastSync => holdfast::version_command(),
+        };
+        let said = asked.ok().and_then(|mut command| command.output().ok());
+        let said =
+            said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        said.lines().next().unwrap_or_default().trim().to_owned()
+    }
+
     /// Starts it over `export`, with its files in `scratch` (an own, empty directory), and waits until it is
     /// ready.
     ///
@@ -52,11 +64,18 @@ impl Contender {
     pub(crate) fn start(self, export: &Path, scratch: &Path) -> Result<Server> {
         let ports = Ports { nfs: 20_490, mount: 20_048 };
         match self {
-            Self::Ganesha => Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports),
+            Self::Ganesha => {
+                Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports)
+            }
             Self::HoldfastAsync | Self::HoldfastSync => {
                 let ports = Ports { mount: ports.nfs, ..ports };
                 let is_async = self == Self::HoldfastAsync;
-                Server::start(self.name(), holdfast::command(export, scratch, ports, is_async)?, scratch, ports)
+                Server::start(
+                    self.name(),
+                    holdfast::command(export, scratch, ports, is_async)?,
+                    scratch,
+                    ports,
+                )
             }
         }
     }

@@ -1,16 +1,17 @@
 //! Attributes: looking at them, setting them, and judging access.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{ChangeId, Timestamp};
 use holdfast_vfs::{
-    AccessMask, AttrMask, Attrs, Change, CtimeGuard, Cx, Device, File, FileKind, FsError, FsId, FsResult, Handle,
-    PreAttrs, SetAttrs, SetTime,
+    AccessMask, AttrMask, Attrs, Change, CtimeGuard, Cx, Device, File, FileKind, FsError, FsId, FsResult,
+    Handle, PreAttrs, SetAttrs, SetTime,
 };
 use parking_lot::MutexGuard;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid,
+};
 use rustix::io::Errno;
 
 use crate::change::nanos;
@@ -134,7 +135,11 @@ impl LocalBackend {
         self.before_under(object, sole)
     }
 
-    fn before_under<'a>(&'a self, object: &'a Object, sole: Option<MutexGuard<'a, ()>>) -> FsResult<Before<'a>> {
+    fn before_under<'a>(
+        &'a self,
+        object: &'a Object,
+        sole: Option<MutexGuard<'a, ()>>,
+    ) -> FsResult<Before<'a>> {
         let st = object.look()?;
         if st.stx_nlink == 0 && object.kind == FileKind::Directory {
             return Err(FsError::Stale);
@@ -162,7 +167,8 @@ impl LocalBackend {
         let low = self.stripes[a.min(b)].lock();
         let high = (a != b).then(|| self.stripes[a.max(b)].lock());
         let (one_guard, two_guard) = if a <= b { (Some(low), high) } else { (high, Some(low)) };
-        let (mut first, mut second) = (self.before_under(one, one_guard)?, self.before_under(two, two_guard)?);
+        let (mut first, mut second) =
+            (self.before_under(one, one_guard)?, self.before_under(two, two_guard)?);
         if a == b {
             // One lock covers both; it must outlive both second looks, which come in this order.
             second.sole = first.sole.take();
@@ -180,14 +186,15 @@ impl LocalBackend {
 
     /// The second look of a change that was made.
     pub(crate) fn after(&self, before: Before<'_>) -> FsResult<Change> {
-        let object = before.object;
+        let Before { object, pre, sole, .. } = before;
         let mut st = object.look()?;
         if !object.fs.is_multigrain {
             self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
             st = object.look()?;
         }
         let after = self.attrs_of(object, &st, AttrMask::STAT | AttrMask::CHANGE | AttrMask::BIRTH);
-        Ok(Change { before: before.pre, after, is_atomic: self.options.is_sole_writer })
+        drop(sole);
+        Ok(Change { before: pre, after, is_atomic: self.options.is_sole_writer })
     }
 
     pub(crate) fn do_setattr(
@@ -245,26 +252,37 @@ impl LocalBackend {
         Ok(())
     }
 
+    /// The mode of a symbolic link means nothing on Linux, and setting it is ignored, as the kernel's NFS server
+    /// does: clients that copy trees set it all the same.
     fn set_mode(&self, object: &Object, mode: u32) -> FsResult<()> {
+        if object.kind == FileKind::Symlink {
+            return Ok(());
+        }
         match sys::chmod_object(object.fd(), mode & 0o7777) {
-            Err(Errno::NOSYS) if object.kind != FileKind::Symlink => {
+            Err(Errno::NOSYS) => {
                 let name = FdName::new(object.fd());
                 let mode = Mode::from_raw_mode(mode & 0o7777);
-                rustix::fs::chmodat(self.proc_fd.dir(), name.as_bytes(), mode, AtFlags::empty()).map_err(fs_error)
+                rustix::fs::chmodat(self.proc_fd.dir(), name.as_bytes(), mode, AtFlags::empty())
+                    .map_err(fs_error)
             }
             other => other.map_err(fs_error),
         }
     }
 
     fn set_times(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
-        let times = rustix::fs::Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+        let times = rustix::fs::Timestamps {
+            last_access: timespec(set.atime),
+            last_modification: timespec(set.mtime),
+        };
         let apply = || rustix::fs::utimensat(object.fd(), "", &times, AtFlags::EMPTY_PATH);
         let _acting = self.identity.act_as(cx.caller)?;
         let is_given = matches!(set.atime, Some(SetTime::At(_))) || matches!(set.mtime, Some(SetTime::At(_)));
         match apply() {
             // Who may write may set times to now (RFC 1813 section 3.3.2); utimensat grants it for both times
             // together only.
-            Err(Errno::PERM | Errno::ACCESS) if !is_given && sys::has_rights(object.fd(), libc::W_OK).is_ok() => {
+            Err(Errno::PERM | Errno::ACCESS)
+                if !is_given && sys::has_rights(object.fd(), libc::W_OK).is_ok() =>
+            {
                 self.identity.as_server();
                 apply().map_err(fs_error)
             }
@@ -306,7 +324,9 @@ impl LocalBackend {
         }
         let has = |bit| all & bit != 0 && sys::has_rights(object.fd(), bit).is_ok();
         let bits = [libc::R_OK, libc::W_OK, libc::X_OK].into_iter().filter(|b| has(*b)).fold(0, |a, b| a | b);
-        Ok(wanted().filter(|(_, need)| bits & need == *need).fold(A::NONE, |granted, (right, _)| granted | *right))
+        Ok(wanted()
+            .filter(|(_, need)| bits & need == *need)
+            .fold(A::NONE, |granted, (right, _)| granted | *right))
     }
 }
 

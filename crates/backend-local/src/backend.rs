@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use holdfast_base::ByteRange;
 use holdfast_vfs::{
-    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry, DirListing,
-    File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd, LockKind, LockedBy,
-    Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, SetAttrs, Touched, Wait, WriteAt,
-    Written, XattrMode,
+    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
+    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd,
+    LockKind, LockedBy, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, SetAttrs,
+    Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;

@@ -43,11 +43,15 @@ fn coarse_now() -> u64 {
 }
 
 impl Changes {
-    /// Waits for the next tick, so that no change of this run shares one with the run before.
+    /// Waits for a tick beyond the margin, so that no change of this run shares one with the run before, and each
+    /// gets a ctime above what was given for the last one.
     pub(crate) fn start() -> Self {
-        let before = coarse_now();
-        let deadline = SystemTime::now() + Duration::from_millis(50);
-        while coarse_now() == before && SystemTime::now() < deadline {
+        let earliest = wall_nanos().saturating_add(MARGIN);
+        // Bounded for a clock that is set back meanwhile.
+        for _ in 0..50 {
+            if coarse_now() > earliest {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         Self::settled_before(coarse_now())

@@ -95,9 +95,8 @@ impl Identity {
         let can_switch = sys::has_capability(Capability::SetUid) && sys::has_capability(Capability::SetGid);
         // In a user namespace an id without a mapping cannot be taken, and the kernel does not say so.
         let is_whole = |path: &str| {
-            std::fs::read_to_string(path).is_ok_and(|map| {
-                map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
-            })
+            std::fs::read_to_string(path)
+                .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
         };
         Self {
             can_switch,

@@ -28,7 +28,9 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The state directory cannot be used.
-    #[error("cannot use the state directory {path:?}: {source}; make it writable for the server, or name another")]
+    #[error(
+        "cannot use the state directory {path:?}: {source}; make it writable for the server, or name another"
+    )]
     State {
         /// The file or directory at fault.
         path: PathBuf,

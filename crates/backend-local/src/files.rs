@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::Timestamp;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileObject, FileSpan, FsError, FsResult,
-    Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
+    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileObject, FileSpan, FsError,
+    FsResult, Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
 };
 use rustix::fs::{AtFlags, OFlags, Statx, openat};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
@@ -38,7 +38,9 @@ impl FileObject for LocalFile {
 
 impl Drop for LocalFile {
     fn drop(&mut self) {
-        if self.object.opens.fetch_sub(1, Ordering::SeqCst) == 1 && self.object.is_unlinked.load(Ordering::SeqCst) {
+        if self.object.opens.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.object.is_unlinked.load(Ordering::SeqCst)
+        {
             self.cache.remove(&self.object.handle);
         }
     }
@@ -74,7 +76,12 @@ fn open_flags(mode: OpenMode) -> OFlags {
 }
 
 impl LocalBackend {
-    pub(crate) fn do_open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
+    pub(crate) fn do_open(
+        &self,
+        cx: &Cx<'_>,
+        file: &Handle,
+        mode: OpenMode,
+    ) -> FsResult<Arc<dyn FileObject>> {
         let object = self.resolve(cx.wait, file)?;
         object.must_be_file()?;
         let fd = self.open_judged(cx, &object, mode)?;
@@ -130,8 +137,7 @@ impl LocalBackend {
             let _acting = self.identity.act_as(cx.caller)?;
             sys::has_rights(object.fd(), need)
         };
-        let mode =
-            OpenMode { read: what == For::Reading, write: what == For::Writing, nfs_exceptions: true };
+        let mode = OpenMode { read: what == For::Reading, write: what == For::Writing, nfs_exceptions: true };
         match judged {
             Err(Errno::ACCESS) if self.is_excepted(cx, object, mode)? => {}
             other => other.map_err(fs_error)?,
@@ -158,7 +164,12 @@ impl LocalBackend {
     }
 
     /// A descriptor to write to.
-    pub(crate) fn writable(&self, cx: &Cx<'_>, object: &Arc<Object>, file: File<'_>) -> FsResult<Arc<OwnedFd>> {
+    pub(crate) fn writable(
+        &self,
+        cx: &Cx<'_>,
+        object: &Arc<Object>,
+        file: File<'_>,
+    ) -> FsResult<Arc<OwnedFd>> {
         match file {
             File::Open(_, open) => {
                 let open = local_file(open)?;
@@ -212,7 +223,8 @@ impl LocalBackend {
         let acting = self.identity.act_as(cx.caller)?;
         let mode = self.creation_mode(dir, how.set, 0o600)?;
         let access = how.open.map_or(OFlags::RDWR, open_flags);
-        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let flags =
+            access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = self.sparing_as(cx, || match openat(dir.fd(), name, flags, mode) {
             Err(Errno::EXIST) => Ok(None),
             other => other.map(Some).map_err(fs_error),
@@ -301,7 +313,13 @@ impl LocalBackend {
         Ok(Created { node: Node { handle: object.handle, attrs }, dir, is_new: false, file })
     }
 
-    pub(crate) fn do_read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+    pub(crate) fn do_read(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> FsResult<Read> {
         let (_, fd) = self.readable(cx, file)?;
         if i64::try_from(offset).is_err() || into.is_empty() {
             return Ok(Read { bytes: 0, is_eof: offset >= size_of(&fd)? });
@@ -344,7 +362,13 @@ impl LocalBackend {
         Ok(Some(FileSpan { fd, offset, bytes, is_eof: offset + bytes as u64 >= size }))
     }
 
-    pub(crate) fn do_write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+    pub(crate) fn do_write(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        at: WriteAt,
+        data: &[u8],
+    ) -> FsResult<Written> {
         let object = self.object_of(cx, file)?;
         let fd = self.writable(cx, &object, file)?;
         if i64::try_from(at.offset.saturating_add(data.len() as u64)).is_err() {
@@ -380,7 +404,8 @@ fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult
         let done = match wait {
             Wait::Yes => rustix::io::pread(fd, &mut *into, offset),
             Wait::No => {
-                let read = rustix::io::preadv2(fd, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT);
+                let read =
+                    rustix::io::preadv2(fd, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT);
                 match read {
                     // tmpfs has no such flag, and nothing to wait for.
                     Err(Errno::OPNOTSUPP) => rustix::io::pread(fd, &mut *into, offset),

@@ -54,7 +54,8 @@ pub(crate) struct Listings {
 impl Listings {
     fn take(&self, handle: &Handle, cookie: Cookie, caller: &Caller) -> Option<Open> {
         let mut open = self.open.lock();
-        let at = open.iter().position(|o| o.cookie == cookie && o.handle == *handle && o.caller == *caller)?;
+        let at =
+            open.iter().position(|o| o.cookie == cookie && o.handle == *handle && o.caller == *caller)?;
         open.remove(at)
     }
 

@@ -46,7 +46,8 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Serves a directory. Sets the process's umask to 0, because modes come from callers.
+    /// Serves a directory. Sets the process's umask to 0, because modes come from callers, and raises its soft
+    /// limit of descriptors to the hard one.
     ///
     /// # Errors
     /// [`OpenError`], naming the path and the way out.
@@ -211,14 +212,15 @@ fn top_handle(table: &Table, fs: &Arc<FileSystem>, top: &OwnedFd) -> FsResult<Ha
 
 fn make_state_dir(dir: &Path) -> Result<(), OpenError> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| OpenError::state(dir, e))
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| OpenError::state(dir, e))
 }
 
+/// A quarter of what the process may open, after asking for as much as it may have: the usual soft limit of 1,024
+/// is there for programs that use select(2).
 fn descriptors_allowed() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current.map_or(usize::MAX, |n| usize::try_from(n / 4).unwrap_or(usize::MAX))
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // When it is refused, what there is must do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 4).unwrap_or(usize::MAX))
 }

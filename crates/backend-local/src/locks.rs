@@ -45,7 +45,11 @@ pub(crate) fn unlock(file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<(
     sys::ofd_lock(&*file.fd, libc::F_UNLCK, first, len).map_err(fs_error)
 }
 
-pub(crate) fn test(file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<Option<LockedBy>> {
+pub(crate) fn test(
+    file: &Arc<dyn FileObject>,
+    range: ByteRange,
+    kind: LockKind,
+) -> FsResult<Option<LockedBy>> {
     let file = local_file(file)?;
     let Some((first, len)) = local_range(range) else { return Ok(None) };
     let found = sys::ofd_test(&*file.fd, local_kind(kind), first, len).map_err(fs_error)?;

@@ -53,7 +53,8 @@ impl Mounts {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(OpenError::state(&file, e)),
         };
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot =
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
         Ok(Self {
             proc_fd: Arc::clone(proc_fd),
             file,
@@ -173,11 +174,6 @@ impl Mounts {
             fresh
         }
     }
-
-    /// All that were met, for sweeping.
-    pub(crate) fn all(&self) -> Vec<Arc<FileSystem>> {
-        self.by_key.read().values().cloned().collect()
-    }
 }
 
 /// Opens a path of components below `root`, never through a symbolic link.
@@ -224,8 +220,9 @@ fn parse_line(line: &str) -> Option<Remembered> {
     let (magic, statfs_id) = (hex(fields.next()?)?, hex(fields.next()?)?);
     let boot = fields.next()?.trim_matches('-').to_owned();
     let path = fields.next()?.strip_prefix('/').filter(|p| p.is_ascii() && p.len() % 2 == 0)?;
-    let path =
-        (0..path.len() / 2).map(|i| u8::from_str_radix(&path[2 * i..2 * i + 2], 16).ok()).collect::<Option<_>>()?;
+    let path = (0..path.len() / 2)
+        .map(|i| u8::from_str_radix(&path[2 * i..2 * i + 2], 16).ok())
+        .collect::<Option<_>>()?;
     fields.next().is_none().then_some(Remembered { id, magic, statfs_id, boot, path })
 }
 

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use holdfast_vfs::{
-    AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node, RemoveKind,
-    RenameFlags, SetAttrs, Wait,
+    AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node,
+    RemoveKind, RenameFlags, SetAttrs, Wait,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
@@ -25,7 +25,13 @@ const FIND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 pub(crate) const ALL_OF_NODE: AttrMask = AttrMask::ALL;
 
 impl LocalBackend {
-    pub(crate) fn do_lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
+    pub(crate) fn do_lookup(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        want: AttrMask,
+    ) -> FsResult<Node> {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
         let object = match self.child(cx, &dir, name.as_bytes()) {
@@ -127,7 +133,11 @@ impl LocalBackend {
     /// Gives a new object what its making could not: owner, set-id bits, size and times.
     pub(crate) fn finish_new(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
         let is_link = object.kind == FileKind::Symlink;
-        let made = if set.mode.is_some() && !is_link { Some(u32::from(object.look()?.stx_mode) & 0o7777) } else { None };
+        let made = if set.mode.is_some() && !is_link {
+            Some(u32::from(object.look()?.stx_mode) & 0o7777)
+        } else {
+            None
+        };
         let set_id = set.mode.unwrap_or(0) & 0o6000;
         let rest = SetAttrs {
             // A chown clears the set-id bits, and mkdir does not take them.
@@ -163,7 +173,8 @@ impl LocalBackend {
             let _acting = self.identity.act_as(cx.caller)?;
             let source = FdName::new(object.fd());
             let flags = AtFlags::SYMLINK_FOLLOW;
-            match rustix::fs::linkat(self.proc_fd.dir(), source.as_bytes(), dir.fd(), name.as_bytes(), flags) {
+            match rustix::fs::linkat(self.proc_fd.dir(), source.as_bytes(), dir.fd(), name.as_bytes(), flags)
+            {
                 // The object lost its last name meanwhile.
                 Err(Errno::NOENT) if object.look()?.stx_nlink == 0 => return Err(FsError::Stale),
                 other => other.map_err(fs_error)?,
@@ -198,7 +209,11 @@ impl LocalBackend {
                 RenameFlags::NoReplace => rustix::fs::RenameFlags::NOREPLACE,
                 RenameFlags::Exchange => rustix::fs::RenameFlags::EXCHANGE,
             };
-            rustix::fs::renameat_with(from_dir.fd(), old, to_dir.fd(), new, how).map_err(fs_error)?;
+            rustix::fs::renameat_with(from_dir.fd(), old, to_dir.fd(), new, how).map_err(|e| match e {
+                // POSIX allows it for a directory that has entries; XFS says it.
+                Errno::EXIST if flags == RenameFlags::Replace => FsError::NotEmpty,
+                e => fs_error(e),
+            })?;
             self.let_go(replaced);
             self.table.renamed((&from_dir, old), (&to_dir, new), flags)?;
         }
@@ -244,7 +259,8 @@ impl LocalBackend {
     fn cached_child(&self, dir: &Object, name: &[u8]) -> Option<Arc<Object>> {
         match dir.fs.handles {
             HandleKind::Kernel => {
-                let kernel = handles::with_c_name(name, |name| sys::name_to_handle(dir.fd(), name)).ok()?.ok()?;
+                let kernel =
+                    handles::with_c_name(name, |name| sys::name_to_handle(dir.fd(), name)).ok()?.ok()?;
                 self.cache.find(&handles::of_kernel(&dir.fs, &kernel).ok()?)
             }
             HandleKind::Table => self.cache.find(&self.table.find_name(dir, name)?),

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use holdfast_vfs::{FsError, FsResult};
-use rustix::io::Errno;
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
 
 use crate::errors::{OpenError, fs_error};
 use crate::mounts::relative;

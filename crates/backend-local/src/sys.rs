@@ -53,8 +53,11 @@ fn last_errno() -> Errno {
 
 /// The kernel's handle of `name` below `dir`, not following a symbolic link; of `dir` itself when `name` is empty.
 pub(crate) fn name_to_handle(dir: impl AsFd, name: &CStr) -> Result<KernelHandle> {
-    let mut raw =
-        RawHandle { bytes_count: KERNEL_HANDLE_BYTES_MAX as c_uint, kind: 0, bytes: [0; KERNEL_HANDLE_BYTES_MAX] };
+    let mut raw = RawHandle {
+        bytes_count: KERNEL_HANDLE_BYTES_MAX as c_uint,
+        kind: 0,
+        bytes: [0; KERNEL_HANDLE_BYTES_MAX],
+    };
     let mut mount_id: c_int = 0;
     let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
     // SAFETY: the name is NUL-terminated; `raw` is a file_handle with as many bytes behind its head as it says,
@@ -75,8 +78,7 @@ pub(crate) fn name_to_handle(dir: impl AsFd, name: &CStr) -> Result<KernelHandle
 
 /// Opens the object of a kernel handle. Needs `CAP_DAC_READ_SEARCH`.
 pub(crate) fn open_by_handle(mount: impl AsFd, handle: &KernelHandle, flags: c_int) -> Result<OwnedFd> {
-    let mut raw =
-        RawHandle { bytes_count: c_uint::from(handle.len), kind: handle.kind, bytes: handle.bytes };
+    let mut raw = RawHandle { bytes_count: c_uint::from(handle.len), kind: handle.kind, bytes: handle.bytes };
     // SAFETY: `raw` is a file_handle with at least as many bytes as it says and outlives the call.
     let fd = check(unsafe {
         libc::syscall(
@@ -128,7 +130,6 @@ const CAP_VERSION_3: u32 = 0x2008_0522;
 /// Capabilities by their number in `linux/capability.h`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
-    DacReadSearch = 2,
     SetGid = 6,
     SetUid = 7,
     SysResource = 24,
@@ -223,7 +224,8 @@ pub(crate) fn clone_range(from: impl AsFd, to: impl AsFd, span: (u64, u64, u64))
     let (from_offset, to_offset, bytes) = span;
     let arg = CloneRange { from: i64::from(from.as_fd().as_raw_fd()), from_offset, bytes, to_offset };
     // SAFETY: FICLONERANGE reads a file_clone_range, which `arg` is.
-    check(c_long::from(unsafe { libc::ioctl(to.as_fd().as_raw_fd(), FICLONERANGE, &raw const arg) })).map(drop)
+    check(c_long::from(unsafe { libc::ioctl(to.as_fd().as_raw_fd(), FICLONERANGE, &raw const arg) }))
+        .map(drop)
 }
 
 const FS_IOC_GETFSUUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;
@@ -270,14 +272,17 @@ fn flock(kind: c_int, first: i64, len: i64) -> libc::flock64 {
 pub(crate) fn ofd_lock(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Result<()> {
     let lock = flock(kind, first, len);
     // SAFETY: F_OFD_SETLK reads a flock64.
-    check(c_long::from(unsafe {
-        libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock)
-    }))
-    .map(drop)
+    check(c_long::from(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }))
+        .map(drop)
 }
 
 /// The first lock in the way of one: kind, first byte, length (0: to the end).
-pub(crate) fn ofd_test(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Result<Option<(c_int, i64, i64)>> {
+pub(crate) fn ofd_test(
+    file: impl AsFd,
+    kind: c_int,
+    first: i64,
+    len: i64,
+) -> Result<Option<(c_int, i64, i64)>> {
     let mut lock = flock(kind, first, len);
     // SAFETY: F_OFD_GETLK reads and writes a flock64.
     check(c_long::from(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) }))?;

@@ -16,7 +16,7 @@ impl LocalBackend {
     /// Whether new objects below the directory get their mode from it rather than from the umask.
     pub(crate) fn has_default_acl(&self, dir: &Object) -> FsResult<bool> {
         let path = ProcFd::name_of(dir.fd());
-        match rustix::fs::getxattr(&path[..], DEFAULT_ACL, &mut [0_u8; 0][..]) {
+        match rustix::fs::getxattr_query(&path[..], DEFAULT_ACL) {
             Ok(bytes) => Ok(bytes > 0),
             Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(false),
             Err(e) => Err(fs_error(e)),
@@ -110,7 +110,7 @@ fn check_name(cx: &Cx<'_>, name: &[u8], refusal: FsError) -> FsResult<()> {
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(FsError::NameTooLong);
     }
-    if cx.caller.uid != 0 && (name.starts_with(b"trusted.")) {
+    if cx.caller.uid != 0 && name.starts_with(b"trusted.") {
         return Err(refusal);
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! The conformance suite of `holdfast-vfs`, on every kind of file system that is served.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod disk;
 
@@ -92,7 +93,11 @@ fn an_ordinary_user_is_served() {
         .output()
         .expect("this test needs the program setpriv");
     let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&child.stderr));
+    assert!(
+        child.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
 }
 
 #[test]

@@ -357,3 +357,6 @@ pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
 
 /// Results of a compound's earlier operations kept with an intent: a slot's cached reply.
 pub const INTENT_PREFIX_BYTES_MAX: usize = SLOT_REPLY_BYTES_MAX;
+
+/// Files whose handles are remembered for CB_NOTIFY_LOCK: 64 bytes each; those who wait for a forgotten one poll.
+pub const LOCK_WAITED_FILES_MAX: usize = 16_384;

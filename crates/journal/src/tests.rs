@@ -120,7 +120,7 @@ fn of_key(found: &[Recovered], key: &[u8]) -> Option<Recovered> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     /// A process killed at any moment leaves what it had recorded, over many rounds of the ring.
     #[test]

@@ -85,7 +85,8 @@ impl Mount3 {
             Err(FsError::WouldBlock) if call.mode == Mode::Inline => return Outcome::Offload,
             Err(error) => {
                 let status = status_of(error);
-                tracing::info!(peer = %peer.ip(), path = %path.escape_ascii(), %status, "mount refused");
+                // A peer can repeat this as fast as it likes.
+                tracing::debug!(peer = %peer.ip(), path = %path.escape_ascii(), %status, "mount refused");
                 MountRes3::Fail(status).encode(reply);
             }
         }
@@ -110,11 +111,9 @@ impl Mount3 {
     fn dump(&self, reply: &mut Writer) {
         let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hosts: Vec<String> = mounted.iter().map(|m| m.host.to_string()).collect();
-        let entry = |(m, host): (&'_ Mounted, &'_ String)| -> (Vec<u8>, Vec<u8>) {
-            (host.clone().into_bytes(), m.path.clone())
-        };
-        let entries: Vec<_> = mounted.iter().zip(&hosts).map(entry).collect();
-        let mounts = entries.iter().map(|(hostname, directory)| MountEntry { hostname, directory }).collect();
+        let named = mounted.iter().zip(&hosts);
+        let mounts =
+            named.map(|(m, host)| MountEntry { hostname: host.as_bytes(), directory: &m.path }).collect();
         MountList { mounts }.encode(reply);
     }
 

@@ -213,7 +213,7 @@ handles! {
 }
 
 impl<'a> Handles<'a> for Fh3<'a> {
-    fn handles(&self) -> (Fh3<'a>, Option<Fh3<'a>>) {
+    fn handles(&self) -> (Self, Option<Self>) {
         (*self, None)
     }
 }

@@ -118,7 +118,8 @@ impl Callbacks {
 
     fn end(&self, session: SessionId, slot: SlotId, is_settled: bool) {
         let mut inner = self.inner.lock();
-        let slot = inner.channels.get_mut(&session).and_then(|channel| channel.slots.get_mut(slot.0 as usize));
+        let slot =
+            inner.channels.get_mut(&session).and_then(|channel| channel.slots.get_mut(slot.0 as usize));
         if let Some(slot) = slot {
             slot.is_taken = !is_settled;
         }
@@ -209,7 +210,7 @@ impl Channel {
 /// The status of the operation behind CB_SEQUENCE.
 fn read_answer(results: &[u8]) -> Result<NfsStat4, CallbackError> {
     let mut r = Reader::new(results);
-    let mut read = || {
+    let mut read = || -> holdfast_xdr::Result<_> {
         let header = CompoundResHeader::decode(&mut r)?;
         let sequence = ResOpHeader::decode(&mut r)?;
         if sequence.status != NfsStat4::Ok {
@@ -221,7 +222,7 @@ fn read_answer(results: &[u8]) -> Result<NfsStat4, CallbackError> {
         }
         ResOpHeader::decode(&mut r).map(|op| Ok(op.status))
     };
-    read().unwrap_or_else(|_: holdfast_xdr::Error| Err(CallbackError::Garbled))
+    read().unwrap_or(Err(CallbackError::Garbled))
 }
 
 /// The first credential offered for callbacks that we can make.

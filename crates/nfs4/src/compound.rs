@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use holdfast_base::limits::{COMPOUND_OPS_MAX, RECORD_BYTES_MAX};
 use holdfast_export::{Export, Object};
+use holdfast_rpc::reply_cache::{Key, Token};
 use holdfast_rpc::{Auth, Call, Connection};
 use holdfast_state::StateId;
 use holdfast_vfs::{Backend, Caller, FileSpan, Touched};
-use holdfast_wire::nfs4::{CompoundArgsHeader, NfsStat4, OpNum4};
-use holdfast_xdr::{Decode, Mark, Writer};
+use holdfast_wire::nfs4::{CompoundArgsHeader, NFS4_PROGRAM, NfsStat4, OpNum4};
+use holdfast_xdr::{Decode, Mark, Reader, Writer};
 
 use crate::desc::Minor;
 use crate::service::Service;
@@ -59,8 +60,15 @@ pub(crate) struct Compound {
     pub(crate) slot: Option<SlotUse>,
     /// The most the reply may grow to, counted from `start`.
     pub(crate) reply_bytes_max: usize,
-    pub(crate) has_modified: bool,
-    caller: Option<(usize, Caller)>,
+    /// The status of the last operation.
+    pub(crate) outcome: NfsStat4,
+    /// Where the second operation's status stands, and where it ends.
+    pub(crate) second: Option<(Mark, usize)>,
+    /// 4.0: how the cache of replies knows this request, and the duty to tell it the reply once something is
+    /// about to change. Sessions have their slots for that.
+    pub(crate) key: Option<Key>,
+    pub(crate) token: Option<Token>,
+    caller: Option<(Arc<Export>, Caller)>,
     // What must happen before the reply leaves.
     pub(crate) touched: Vec<(Arc<dyn Backend>, Vec<Touched>)>,
     pub(crate) first_touch: Option<FirstTouch>,
@@ -83,6 +91,7 @@ impl Compound {
     /// at: it is the client's own, and Linux does not look either.
     pub(crate) fn begin(service: &Arc<Service>, call: &mut Call<'_>, reply: &mut Writer) -> Begun {
         let args = call.args.rest();
+        let key = is_v0(args).then(|| Key::of(NFS4_PROGRAM, call));
         let Ok(header) = CompoundArgsHeader::decode(&mut call.args) else { return Begun::Garbage };
         let start = reply.len();
         let status = reply.mark();
@@ -118,7 +127,10 @@ impl Compound {
             saved: None,
             slot: None,
             reply_bytes_max: RECORD_BYTES_MAX - RPC_REPLY_HEADER_BYTES,
-            has_modified: false,
+            outcome: NfsStat4::Ok,
+            second: None,
+            key,
+            token: None,
             caller: None,
             touched: Vec::new(),
             first_touch: None,
@@ -134,23 +146,30 @@ impl Compound {
 
     /// Who calls, on this export. The last answer is kept: compounds seldom leave an export.
     pub(crate) fn caller(&mut self, export: &Arc<Export>) -> Caller {
-        let key = Arc::as_ptr(export) as usize;
         match &self.caller {
-            Some((of, caller)) if *of == key => caller.clone(),
+            Some((of, caller)) if Arc::ptr_eq(of, export) => caller.clone(),
             _ => {
                 let caller = self.service.caller(export, &self.auth);
-                self.caller = Some((key, caller.clone()));
+                self.caller = Some((Arc::clone(export), caller.clone()));
                 caller
             }
         }
     }
 }
 
+/// Whether the arguments are a compound of 4.0: asked ahead, as the cache's key is made of unread arguments and
+/// would be a waste for the others.
+fn is_v0(args: &[u8]) -> bool {
+    CompoundArgsHeader::decode(&mut Reader::new(args)).is_ok_and(|header| header.minorversion == 0)
+}
+
 impl Drop for Compound {
     /// A compound that ends without a reply (a panic in a backend) must not hold its slot for ever.
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.service.complete(&slot, &[], false);
+            if self.service.complete(&slot, &[]) {
+                self.service.answer_retries(&slot, &[]);
+            }
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, Clock, Entropy, Seqid, SessionId, SlotId};
+use holdfast_base::{ClientId, Clock, Entropy, Seqid, SessionId, SlotId, Timestamp};
 use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_recovery::Step;
+use holdfast_rpc::reply_cache::ReplyCache;
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded, SessionImage};
 
 use crate::attr::ids::IdNames;
@@ -57,6 +59,16 @@ pub trait ReplyJournal: Send + Sync {
     /// A session is gone.
     fn session_gone(&self, session: SessionId);
 
+    /// A request is about to change something: what a restart needs to tell whether it did, and to answer a retry.
+    /// One slot's newest takes the place of those before it. Must not wait.
+    ///
+    /// # Errors
+    /// When there is no room: the client is told to try later, and nothing is changed.
+    fn intend(&self, session: SessionId, slot: SlotId, step: &Step<'_>) -> io::Result<()>;
+
+    /// The present time by the clock that stamps files.
+    fn now(&self) -> Timestamp;
+
     /// A request was executed and what it changed is durable: this is its reply, kept from now on, before it is
     /// sent. Must not wait: the journal is forced with the group commit.
     fn replied(&self, session: SessionId, slot: SlotId, seqid: Seqid, reply: &[u8]);
@@ -83,6 +95,8 @@ pub struct Config {
     pub ids: Arc<dyn IdNames>,
     /// Where replies wait for their changes to be durable.
     pub committer: Arc<Committer>,
+    /// 4.0: answers what is sent twice. May be shared with NFSv3.
+    pub replies: Arc<ReplyCache>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The lease, in milliseconds.

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, Object};
-use holdfast_rpc::{Auth, Connection, Mode};
+use holdfast_recovery::{Intent, Step};
+use holdfast_rpc::reply_cache::Begin;
+use holdfast_rpc::{Connection, Mode};
 use holdfast_state::{ConnId, Engine, Principal, Recorded, StateId, StateIdForm};
 use holdfast_vfs::{Backend, Caller, Change, FileSpan, Handle, Touched, Wait};
 use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, Stateid4};
 use holdfast_xdr::Writer;
 
 use crate::compound::{Compound, FirstTouch, Place};
-use crate::config::Config;
+use crate::config::{Config, ReplyJournal};
 use crate::desc::Minor;
 use crate::error::{Failure, OpResult};
 use crate::service::Service;
+use crate::slot::{Turn, TurnKind};
 
 /// The context of one operation.
 pub(crate) struct Cx<'c> {
@@ -48,16 +51,16 @@ impl At {
         holdfast_vfs::Cx { caller: &self.caller, wait: self.wait }
     }
 
-    /// On whose behalf.
-    #[must_use]
-    pub(crate) const fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
     /// The same for another object of the export.
     #[must_use]
     pub(crate) fn with(&self, handle: Handle) -> Self {
         Self { handle, ..self.clone() }
+    }
+
+    /// The same, with all patience: for the rest of what must not be begun anew once its first step is done.
+    #[must_use]
+    pub(crate) fn patient(self) -> Self {
+        Self { wait: Wait::Yes, ..self }
     }
 
     /// It as an object of the namespace.
@@ -82,12 +85,6 @@ impl Cx<'_> {
 
     pub(crate) const fn service(&self) -> &Arc<Service> {
         &self.compound.service
-    }
-
-    /// Who calls, as the transport vouches for it.
-    #[must_use]
-    pub(crate) fn auth(&self) -> &Auth {
-        &self.compound.auth
     }
 
     /// The connection the request came on.
@@ -272,8 +269,44 @@ impl Cx<'_> {
         if bytes_max > self.reply_room() {
             return Err(self.compound.too_big().into());
         }
-        self.compound.has_modified = true;
-        Ok(())
+        self.begin_change()
+    }
+
+    /// Where intents go, when this request comes in a session and there is a journal. A mutation asks first, so
+    /// that what only an intent needs to know costs nothing without.
+    #[must_use]
+    pub(crate) fn journal(&self) -> Option<&dyn ReplyJournal> {
+        self.compound.slot.as_ref().and(self.config().journal.as_deref())
+    }
+
+    /// Leaves word of a change that is about to be made, with the results of the operations before it.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY when the journal has no room.
+    pub(crate) fn intend(&self, intent: Intent<'_>) -> OpResult<()> {
+        let (Some(journal), Some(slot)) = (self.journal(), &self.compound.slot) else { return Ok(()) };
+        let step = Step {
+            seqid: slot.seqid.0,
+            call_hash: self.compound.digest,
+            operation: self.compound.index,
+            results: &self.reply.as_slice()[self.compound.start..self.compound.result_at],
+            intent,
+        };
+        journal.intend(slot.session, slot.slot, &step).map_err(|_| NfsStat4::Delay.into())
+    }
+
+    /// 4.0: asks the cache of replies before the first change, and no sooner: requests that change nothing may run
+    /// as often as they come.
+    fn begin_change(&mut self) -> OpResult<()> {
+        let Some(key) = self.compound.key.filter(|_| self.compound.token.is_none()) else { return Ok(()) };
+        match self.compound.service.config.replies.begin(key) {
+            Begin::New(token) => {
+                self.compound.token = Some(token);
+                Ok(())
+            }
+            Begin::Replay(results) => Err(Failure::Turn(Turn(TurnKind::Replay(results.to_vec())))),
+            Begin::Running(duplicate) => Err(Failure::Turn(Turn(TurnKind::Duplicate(duplicate)))),
+        }
     }
 
     /// Whether READ's data may follow as a stretch of a file: once a compound, and not into a reply that is kept.

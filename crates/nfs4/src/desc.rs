@@ -62,7 +62,8 @@ impl Flags {
     pub(crate) const BITMAP_ON_ERROR: Self = Self(1 << 8);
 
     /// What every change of names, attributes or space has in common.
-    pub(crate) const MUTATION: Self = Self(Self::NEEDS_FH.0 | Self::MODIFIES.0 | Self::WRITES.0 | Self::WAITS_IN_SYNC.0);
+    pub(crate) const MUTATION: Self =
+        Self(Self::NEEDS_FH.0 | Self::MODIFIES.0 | Self::WRITES.0 | Self::WAITS_IN_SYNC.0);
 
     /// Whether all of `other` is set.
     #[must_use]

@@ -13,9 +13,9 @@ use crate::cx::Cx;
 use crate::desc::{Flags, OpDesc};
 use crate::error::{Failure, fit, from_fs, from_state};
 use crate::observe::Observed;
+use crate::order;
 use crate::slot::TurnKind;
 use crate::table::{self, Row};
-use crate::order;
 
 /// Why the loop stopped.
 pub(crate) enum Stopped {
@@ -135,6 +135,9 @@ impl Compound {
         reply.u32(num.as_u32());
         let status = reply.mark();
         let body_at = reply.len();
+        if self.index == 1 {
+            self.second = Some((status, body_at));
+        }
         let started = self.service.config.observer.is_some().then(Instant::now);
         let result = (row.run)(args, &mut Cx { reply, compound: self, mode });
         let failed = match result {
@@ -208,6 +211,7 @@ impl Compound {
 
     fn stop(&mut self, status: NfsStat4, reply: &mut Writer) -> Step {
         self.index += 1;
+        self.outcome = status;
         reply.fill(self.status, status.as_u32());
         reply.fill(self.count, self.index);
         Step::Stop(Stopped::Done)

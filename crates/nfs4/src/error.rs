@@ -138,9 +138,11 @@ pub(crate) const fn fit(status: NfsStat4, op: OpNum4, minor: Minor) -> NfsStat4 
         // In 4.1 only LOOKUP, LOOKUPP, READDIR and the like tell NOTDIR; a link in READ's or WRITE's way is SYMLINK
         // there and INVAL in 4.0.
         (NfsStat4::Symlink, Minor::V0, OpNum4::Read | OpNum4::Write | OpNum4::Commit) => NfsStat4::Inval,
-        (NfsStat4::Symlink, _, OpNum4::ReadDir | OpNum4::Create | OpNum4::Remove | OpNum4::Rename | OpNum4::Link) => {
-            NfsStat4::NotDir
-        }
+        (
+            NfsStat4::Symlink,
+            _,
+            OpNum4::ReadDir | OpNum4::Create | OpNum4::Remove | OpNum4::Rename | OpNum4::Link,
+        ) => NfsStat4::NotDir,
         // A guard that failed inside a mutation: somebody was faster.
         (
             NfsStat4::NotSame,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::FileKey;
+use holdfast_base::limits::LOCK_WAITED_FILES_MAX;
+use holdfast_export::WireHandle;
 use holdfast_state::{LockToken, OpenId};
 use holdfast_vfs::FileObject;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 /// Open files by the engine's numbers.
@@ -16,6 +18,8 @@ pub(crate) struct OpenFiles {
     next: AtomicU64,
     opens: RwLock<FxHashMap<OpenId, Arc<dyn FileObject>>>,
     locks: RwLock<LockFiles>,
+    /// Handles of files whose locks somebody waits for, to name them in CB_NOTIFY_LOCK.
+    waited: Mutex<FxHashMap<FileKey, WireHandle>>,
 }
 
 /// The files that carry lock-owners' locks.
@@ -71,6 +75,21 @@ impl OpenFiles {
             }
         }
         Some(file)
+    }
+
+    /// Notes the handle of a file whose locks somebody waits for.
+    pub(crate) fn wait_for(&self, key: FileKey, handle: WireHandle) {
+        let mut waited = self.waited.lock();
+        if waited.len() >= LOCK_WAITED_FILES_MAX && !waited.contains_key(&key) {
+            // Whoever waited for these asks again by himself.
+            waited.clear();
+        }
+        waited.insert(key, handle);
+    }
+
+    /// The handle of a file whose locks somebody waits for.
+    pub(crate) fn waited_for(&self, key: FileKey) -> Option<WireHandle> {
+        self.waited.lock().get(&key).copied()
     }
 
     /// Open files and lock files held.

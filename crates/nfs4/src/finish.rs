@@ -46,18 +46,25 @@ impl Compound {
         reply.truncate(first.result_at);
         reply.u32(first.op.as_u32());
         reply.u32(NfsStat4::Io.as_u32());
-        if crate::table::row(first.op).is_some_and(|row| row.desc.flags.has(crate::desc::Flags::BITMAP_ON_ERROR)) {
+        if crate::table::row(first.op)
+            .is_some_and(|row| row.desc.flags.has(crate::desc::Flags::BITMAP_ON_ERROR))
+        {
             reply.u32(0);
         }
-        reply.fill(self.status, NfsStat4::Io.as_u32());
-        reply.fill(self.count, first.index + 1);
+        self.index = first.index + 1;
+        self.outcome = NfsStat4::Io;
+        reply.fill(self.status, self.outcome.as_u32());
+        reply.fill(self.count, self.index);
     }
 
     /// Keeps the reply for retries, and lets it go.
     fn conclude(&mut self, reply: &mut Writer) -> Outcome {
         if let Some(slot) = self.slot.take() {
-            let is_kept = self.file.is_none() && self.keeps(&slot);
-            self.service.complete(&slot, &reply.as_slice()[self.start..], is_kept);
+            self.complete(&slot, reply);
+        }
+        // A reply with data from a file is not kept; dropping the token says so.
+        if let Some(token) = self.token.take().filter(|_| self.file.is_none()) {
+            token.finish(&reply.as_slice()[self.start..]);
         }
         match self.file.take() {
             None => Outcome::Reply,
@@ -70,14 +77,39 @@ impl Compound {
         }
     }
 
-    /// Whether this compound's reply is kept for a retry: when the client asked for it, when something was
-    /// changed (a client may forget to ask), and when SEQUENCE stood alone, whose retry needs nothing else.
-    fn keeps(&self, slot: &SlotUse) -> bool {
-        slot.is_kept || self.has_modified || self.ops == 1
+    /// Ends the use of a slot. What the client did not ask to be kept is kept as SEQUENCE's result and
+    /// NFS4ERR_RETRY_UNCACHED_REP for the operation after it (RFC 8881 section 2.10.6.1.3), unless the reply is no
+    /// longer than that. Those few words are patched in the reply itself, and put back.
+    fn complete(&self, slot: &SlotUse, reply: &mut Writer) {
+        let is_short = self.index <= 1 || (self.index == 2 && self.outcome != NfsStat4::Ok);
+        let second = self.second.filter(|_| !slot.is_kept && !is_short);
+        let retries_wait = match second {
+            Some((second, end)) => {
+                let uncached = NfsStat4::RetryUncachedRep.as_u32();
+                for (place, word) in [(self.status, uncached), (self.count, 2), (second, uncached)] {
+                    reply.fill(place, word);
+                }
+                let waits = self.service.complete(slot, &reply.as_slice()[self.start..end]);
+                for (place, word) in
+                    [(self.status, self.outcome.as_u32()), (self.count, self.index), (second, 0)]
+                {
+                    reply.fill(place, word);
+                }
+                waits
+            }
+            // Data that comes from a file cannot be kept; only a reply that is not to be kept has any.
+            None if self.file.is_some() => self.service.complete(slot, &[]),
+            None => self.service.complete(slot, &reply.as_slice()[self.start..]),
+        };
+        if retries_wait {
+            // Without the data that a file would give, there is nothing to send them.
+            let whole = if self.file.is_some() { &[] } else { &reply.as_slice()[self.start..] };
+            self.service.answer_retries(slot, whole);
+        }
     }
 
     /// Whether the reply will be kept, as far as is known yet.
     pub(crate) fn is_reply_kept(&self) -> bool {
-        self.slot.as_ref().is_some_and(|slot| self.keeps(slot))
+        self.token.is_some() || self.slot.as_ref().is_some_and(|slot| slot.is_kept)
     }
 }

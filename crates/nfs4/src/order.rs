@@ -22,7 +22,11 @@ pub(crate) fn check(compound: &Compound, desc: Option<&OpDesc>) -> Result<(), Nf
     match desc {
         Some(desc) if desc.num == OpNum4::Sequence => Ok(()),
         Some(desc) if desc.flags.has(Flags::OUTSIDE_SESSION) => {
-            if compound.ops == 1 { Ok(()) } else { Err(NfsStat4::NotOnlyOp) }
+            if compound.ops == 1 {
+                Ok(())
+            } else {
+                Err(NfsStat4::NotOnlyOp)
+            }
         }
         _ => Err(NfsStat4::OpNotInSession),
     }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_rpc::{Call, Connection, Mode, Outcome, PendingReply, Program};
-use holdfast_state::{Admission, ConnId, Grace, SlotRequest};
 use holdfast_base::SessionId;
+use holdfast_rpc::{Call, Connection, Mode, Outcome, PendingReply, Program};
+use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
 use holdfast_xdr::{Reader, Writer};
 
 use crate::compound::{Begun, Compound};
 use crate::config::{Config, Seeds};
 use crate::engine::Stopped;
-use crate::error::{Failure, fit, from_state};
+use crate::error::{fit, from_state};
 use crate::service::Service;
 use crate::slot::TurnKind;
 
@@ -40,6 +40,12 @@ impl Nfs4 {
             engine.set_grace(grace);
             Ok(())
         });
+    }
+
+    /// Takes in clients and sessions, with the replies of their slots, of an earlier run. Before the first request.
+    /// Returns how many of them could not be taken in.
+    pub fn restore(&self, snapshot: &Snapshot) -> usize {
+        self.service.state(|engine, now| Ok(engine.restore(snapshot, now))).unwrap_or_default()
     }
 
     /// What the state engine holds, and how many backend files are open for opens and for locks.
@@ -109,6 +115,7 @@ impl Compound {
     /// A retry: it gets the results of the original, now or when there are any.
     fn turn(self: Box<Self>, turn: TurnKind, reply: &mut Writer) -> Outcome {
         match turn {
+            TurnKind::Duplicate(duplicate) => duplicate.outcome(),
             TurnKind::Replay(results) => {
                 reply.truncate(self.start);
                 reply.put(&results);
@@ -120,14 +127,17 @@ impl Compound {
         }
     }
 
-    fn wait_for_original(self: Box<Self>, session: SessionId, request: SlotRequest, mut pending: PendingReply) {
+    fn wait_for_original(
+        self: Box<Self>,
+        session: SessionId,
+        request: SlotRequest,
+        mut pending: PendingReply,
+    ) {
         let conn = ConnId(self.connection.id());
         // Held while asking again, so that the original cannot end unseen in between: it takes this lock after
         // it has ended its request.
         let mut waiting = self.service.retries.waiting.lock();
-        let asked = self.service.state(|engine, now| {
-            Ok(engine.sessions_mut().sequence(session, request, conn, now)?.admission)
-        });
+        let asked = self.service.ask_again(session, request, conn);
         match asked {
             Ok(Admission::RetryInProgress) => {
                 waiting.entry((session, request.slot)).or_default().push(pending);
@@ -140,10 +150,7 @@ impl Compound {
             other => {
                 // The session ended meanwhile, or the reply was not kept. That the request is new is impossible:
                 // its number was taken when it was asked first.
-                let status = match other {
-                    Err(Failure::State(error)) => from_state(error),
-                    _ => NfsStat4::Delay,
-                };
+                let status = other.map_or_else(from_state, |_| NfsStat4::Delay);
                 self.answer_sequence(status, pending.writer());
             }
         }

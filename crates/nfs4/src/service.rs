@@ -1,14 +1,16 @@
 //! What all compounds share: the state engine behind its lock, open files, retries that wait. Effects of the engine
 //! are run here, after its lock is dropped.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use holdfast_base::Instant;
+use holdfast_base::{ClientId, FileKey, Instant, SessionId};
 use holdfast_export::{Credential, Export};
 use holdfast_rpc::Auth;
-use holdfast_state::{Completed, Effect, Engine, KeptReply, Principal};
+use holdfast_state::{
+    Admission, Completed, ConnId, Effect, Engine, KeptReply, OwnerName, Principal, SlotRequest, StateError,
+};
 use holdfast_vfs::Caller;
-use holdfast_wire::nfs4::NfsStat4;
+use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
 use parking_lot::Mutex;
 
@@ -26,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) files: OpenFiles,
     pub(crate) retries: Retries,
     pub(crate) callbacks: Callbacks,
+    /// Itself, for what outlives the call that begins it.
+    this: Weak<Self>,
 }
 
 impl Service {
@@ -33,7 +37,14 @@ impl Service {
         let of_state =
             holdfast_state::Config { boot: config.boot, lease_ms: config.lease_ms, grace: config.grace };
         let engine = Mutex::new(Engine::new(of_state, seeds.entropy));
-        Arc::new(Self { config, engine, files: OpenFiles::default(), retries: Retries::default(), callbacks: Callbacks::default() })
+        Arc::new_cyclic(|this| Self {
+            config,
+            engine,
+            files: OpenFiles::default(),
+            retries: Retries::default(),
+            callbacks: Callbacks::default(),
+            this: Weak::clone(this),
+        })
     }
 
     /// The lease as the `lease_time` attribute tells it.
@@ -62,6 +73,19 @@ impl Service {
         look(&self.engine.lock())
     }
 
+    /// Asks once more about a request that was being executed. Nothing of that has effects to run, and the caller
+    /// may hold the table of retries, which some effects need.
+    pub(crate) fn ask_again(
+        &self,
+        session: SessionId,
+        request: SlotRequest,
+        conn: ConnId,
+    ) -> Result<Admission, StateError> {
+        let now = self.config.clock.now();
+        let mut engine = self.engine.lock();
+        engine.sessions_mut().sequence(session, request, conn, now).map(|sequenced| sequenced.admission)
+    }
+
     fn run(&self, effects: Vec<Effect>) -> OpResult<()> {
         let mut outcome = Ok(());
         for effect in effects {
@@ -84,7 +108,7 @@ impl Service {
                 }
                 Effect::ForgetClient(client) => self.config.records.forget(client),
                 Effect::ReclaimDone(client) => self.config.records.reclaim_done(client),
-                Effect::NotifyLock { .. } => {}
+                Effect::NotifyLock { client, file, owner } => self.notify_lock(client, file, &owner),
                 Effect::SessionGone(session) => {
                     self.callbacks.session_gone(session);
                     if let Some(journal) = &self.config.journal {
@@ -99,25 +123,35 @@ impl Service {
         outcome
     }
 
-    /// Ends the request on a slot: `reply` is what a retry gets, if it is to be kept.
-    pub(crate) fn complete(&self, slot: &SlotUse, reply: &[u8], is_kept: bool) {
-        if is_kept && let Some(journal) = &self.config.journal {
-            journal.replied(slot.session, slot.slot, slot.seqid, reply);
+    /// Tells a client that a lock it waits for can be had. Should it not hear, it asks again by itself in time.
+    fn notify_lock(&self, client: ClientId, file: FileKey, owner: &OwnerName) {
+        let Some((this, fh)) = self.this.upgrade().zip(self.files.waited_for(file)) else { return };
+        let lock_owner = StateOwner4 { clientid: client, owner: owner.as_bytes() };
+        let call = CbArgOp::NotifyLock(CbNotifyLock4Args { fh: fh.as_bytes(), lock_owner });
+        this.call_back(client, call, Box::new(|_| ()));
+    }
+
+    /// Ends the request on a slot. `kept` is what a retry from now on gets; empty when nothing can be kept. Returns
+    /// whether retries may wait for [`Service::answer_retries`].
+    #[must_use]
+    pub(crate) fn complete(&self, slot: &SlotUse, kept: &[u8]) -> bool {
+        if let Some(journal) = self.config.journal.as_ref().filter(|_| !kept.is_empty()) {
+            journal.replied(slot.session, slot.slot, slot.seqid, kept);
         }
         let now = self.config.clock.now();
-        let kept = if is_kept { KeptReply::Bytes(reply) } else { KeptReply::Nothing };
+        let kept = if kept.is_empty() { KeptReply::Nothing } else { KeptReply::Bytes(kept) };
         let completed = self.engine.lock().sessions_mut().complete(slot.session, slot.slot, kept, now);
-        let waiting = match completed {
-            Completed::Done { retries_wait: false } => return,
-            Completed::Done { retries_wait: true } | Completed::SessionGone => {
-                self.retries.take(slot.session, slot.slot)
-            }
-        };
-        for mut retry in waiting {
-            // An empty reply is that of a compound that never ended: dropping the retry says so.
-            if !reply.is_empty() {
+        completed != Completed::Done { retries_wait: false }
+    }
+
+    /// Sends retries that came while the request ran its results; nothing, when those are empty: the client will
+    /// have to ask again.
+    pub(crate) fn answer_retries(&self, slot: &SlotUse, results: &[u8]) {
+        for mut retry in self.retries.take(slot.session, slot.slot) {
+            // Dropped unsent, a retry is answered SYSTEM_ERR.
+            if !results.is_empty() {
                 retry.reset();
-                retry.writer().put(reply);
+                retry.writer().put(results);
                 retry.send();
             }
         }

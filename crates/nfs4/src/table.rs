@@ -105,3 +105,40 @@ pub(crate) fn row(num: OpNum4) -> Option<&'static Row> {
         OpNum4::Illegal => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desc::{Flags, Minor};
+
+    #[test]
+    fn every_row_stands_under_its_own_number() {
+        let rows = OpNum4::ALL.iter().filter_map(|num| row(*num).map(|row| (*num, row.desc)));
+        for (num, desc) in rows {
+            assert_eq!(num, desc.num);
+            assert!(num.since_minor() <= desc.until as u32, "{num} ends before it begins");
+        }
+    }
+
+    #[test]
+    fn what_writes_is_measured_first_and_has_something_to_write_to() {
+        let rows =
+            OpNum4::ALL.iter().filter_map(|num| row(*num)).filter(|row| row.desc.flags.has(Flags::WRITES));
+        for row in rows {
+            assert!(row.desc.flags.has(Flags::MODIFIES | Flags::NEEDS_FH), "{}", row.desc.num);
+        }
+    }
+
+    #[test]
+    fn clients_of_the_first_minor_version_alone_have_operations_of_their_own() {
+        let only: Vec<_> = OpNum4::ALL
+            .iter()
+            .filter_map(|num| row(*num))
+            .filter(|row| row.desc.until == Minor::V0)
+            .map(|row| row.desc.num.name())
+            .collect();
+        // RFC 8881 section 15.2: these must not be implemented later.
+        let expected = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RELEASE_LOCKOWNER"];
+        assert_eq!(only, expected);
+    }
+}

@@ -1,7 +1,7 @@
 //! What a mutation leaves in the journal before it starts: enough to tell, after a crash, whether it happened.
 //!
 //! Everything is borrowed, so that writing an intent allocates nothing. `docs/design/exactly-once.md` gives the
-//! rule for each kind; [`crate::settle`] carries it out.
+//! rule for each kind; [`crate::settle()`] carries it out.
 
 use holdfast_base::Timestamp;
 use holdfast_base::limits::{
@@ -137,7 +137,7 @@ pub enum Look<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// Where settling looks, in the order in which [`crate::settle`] takes the answers.
+    /// Where settling looks, in the order in which [`crate::settle()`] takes the answers.
     #[must_use]
     pub fn looks(&self) -> [Option<Look<'a>>; 2] {
         match *self {

@@ -10,12 +10,14 @@ mod codec;
 pub mod grace;
 pub mod identity;
 pub mod intent;
+pub mod keys;
 pub mod records;
 pub mod settle;
 
 use holdfast_store::StoreError;
 
 pub use boot::Boot;
+pub use codec::DecodeError;
 pub use grace::{Grace, GraceEffect, Reclaim};
 pub use identity::Identity;
 pub use intent::{Intent, Look, Step};

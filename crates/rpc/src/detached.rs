@@ -113,3 +113,47 @@ impl std::fmt::Debug for Detached {
         self.connection.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::service::{Call, Outcome};
+
+    struct Echo;
+
+    impl Program for Echo {
+        fn number(&self) -> u32 {
+            1
+        }
+        fn versions(&self) -> (u32, u32) {
+            (1, 2)
+        }
+        fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
+            reply.put(call.args.rest());
+            Outcome::Reply
+        }
+    }
+
+    /// Records that look like calls in most of their words, so that every check of the header is reached.
+    fn almost_calls() -> impl Strategy<Value = Vec<u8>> {
+        let word = prop_oneof![8 => 0u32..4, 1 => any::<u32>()];
+        prop::collection::vec(word, 0..24).prop_map(|ws| ws.iter().flat_map(|w| w.to_be_bytes()).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_is_answered_once_or_ends_the_connection_or_was_an_answer(
+            record in prop_oneof![prop::collection::vec(any::<u8>(), 0..80), almost_calls()],
+        ) {
+            let mut client = Detached::new(vec![Arc::new(Echo)], Limits::default()).unwrap();
+            let sent = client.exchange(&record);
+            let is_answer = record.get(4..8) == Some(&[0, 0, 0, 1]);
+            prop_assert_eq!(sent.len(), usize::from(!client.connection().is_closed() && !is_answer));
+            for reply in &sent {
+                prop_assert_eq!(&reply[..4], &record[..4], "the same xid");
+            }
+        }
+    }
+}

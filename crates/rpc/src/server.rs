@@ -122,6 +122,13 @@ impl Server {
         programs: Vec<Arc<dyn Program>>,
         limits: Limits,
     ) -> io::Result<Self> {
+        let mut addresses = Vec::new();
+        let mut accepting = Vec::new();
+        for listener in listeners {
+            listener.set_nonblocking(true)?;
+            addresses.push(listener.local_addr()?);
+            accepting.push(TcpListener::from_std(listener)?);
+        }
         let pool = Pool::start(limits.pool_threads, limits.pool_queue)?;
         let runtime = tokio::runtime::Handle::current();
         let core = Core::new(programs, pool, limits, Some(runtime));
@@ -131,13 +138,8 @@ impl Server {
             refused: Throttle::default(),
             started: std::time::Instant::now(),
         });
-        let mut addresses = Vec::new();
         let mut tasks = vec![tokio::spawn(sweep(Arc::clone(&inner)))];
-        for listener in listeners {
-            listener.set_nonblocking(true)?;
-            addresses.push(listener.local_addr()?);
-            tasks.push(tokio::spawn(accept(Arc::clone(&inner), TcpListener::from_std(listener)?)));
-        }
+        tasks.extend(accepting.into_iter().map(|l| tokio::spawn(accept(Arc::clone(&inner), l))));
         Ok(Self { inner, addresses, tasks })
     }
 

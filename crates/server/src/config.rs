@@ -190,7 +190,7 @@ fn local_use<'de, D: Deserializer<'de>>(d: D) -> Result<LocalUse, D::Error> {
 
 /// The squash rule of this name.
 #[must_use]
-pub fn parse_squash(text: &str) -> Option<Squash> {
+pub(crate) fn parse_squash(text: &str) -> Option<Squash> {
     match text {
         "root" => Some(Squash::Root),
         "none" => Some(Squash::None),
@@ -201,7 +201,7 @@ pub fn parse_squash(text: &str) -> Option<Squash> {
 
 /// The local use of this name.
 #[must_use]
-pub fn parse_local(text: &str) -> Option<LocalUse> {
+pub(crate) fn parse_local(text: &str) -> Option<LocalUse> {
     match text {
         "none" => Some(LocalUse::None),
         "lazy" => Some(LocalUse::Lazy),

@@ -47,6 +47,8 @@ fn backend_of(config: &ExportConfig, id: ExportId, state_dir: &Path) -> Result<A
     Ok(match &config.source {
         Source::Directory(dir) => {
             let mut options = LocalOptions::new(state_dir.join("exports").join(id.to_string()));
+            // Nothing on these threads touches files of the server's own between calls.
+            options.keep_credentials = true;
             options.is_sole_writer = config.local == holdfast_export::LocalUse::None;
             Arc::new(LocalBackend::open(dir, options)?)
         }

@@ -30,7 +30,7 @@ type Table = Arc<RwLock<FxHashMap<u32, Known>>>;
 
 /// A [`GroupSource`] over the name service switch.
 #[derive(Debug)]
-pub struct NssGroups {
+pub(crate) struct NssGroups {
     table: Table,
     ask: SyncSender<u32>,
 }
@@ -46,7 +46,7 @@ impl NssGroups {
     ///
     /// # Errors
     /// When no thread can be had.
-    pub fn start() -> std::io::Result<Self> {
+    pub(crate) fn start() -> std::io::Result<Self> {
         let table: Table = Arc::default();
         let (ask, questions) = sync_channel::<u32>(QUEUE_MAX);
         let answers = table.clone();

@@ -59,7 +59,7 @@ impl Programs {
         let nfs3 = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             committer: Arc::clone(&committer),
-            replies,
+            replies: Arc::clone(&replies),
             groups: Arc::clone(&groups),
             observer: None,
         });
@@ -69,6 +69,7 @@ impl Programs {
                 groups,
                 ids: Arc::new(NumericIds),
                 committer,
+                replies,
                 clock,
                 lease_ms,
                 boot: BootInstance::from_counter(boot.epoch),

@@ -42,7 +42,7 @@ pub enum SourceError {
 ///
 /// # Errors
 /// [`SourceError::BadPath`].
-pub fn parse_export_path(text: &str) -> Result<Vec<Vec<u8>>, SourceError> {
+pub(crate) fn parse_export_path(text: &str) -> Result<Vec<Vec<u8>>, SourceError> {
     let bad = || SourceError::BadPath(text.to_owned());
     let below = text.strip_prefix('/').ok_or_else(bad)?;
     if below.is_empty() {

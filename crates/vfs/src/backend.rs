@@ -14,9 +14,9 @@ use holdfast_base::{ByteRange, Cookie};
 
 use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, SetAttrs};
 use crate::caller::Cx;
-use crate::error::FsResult;
 #[cfg(doc)]
 use crate::error::FsError;
+use crate::error::FsResult;
 use crate::handle::Handle;
 use crate::name::Name;
 use crate::open::{
@@ -120,7 +120,8 @@ pub trait Backend: Send + Sync {
     fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs>;
 
     /// Changes attributes; a size needs write permission, with NFS's exceptions when `file` is stateless.
-    /// Waits like a mutation. All of the set is applied, or none where the file system allows.
+    /// Waits like a mutation. All of the set is applied, or none where the file system allows. A symbolic link's
+    /// mode is ignored.
     ///
     /// # Errors
     /// [`FsError::NotSync`] when the guard differs, [`FsError::Perm`], [`FsError::Access`],

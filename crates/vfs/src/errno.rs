@@ -5,8 +5,7 @@ use libc::c_int;
 
 use crate::error::FsError;
 
-/// The number that stands for each error where a number is needed (9P, FUSE); the first of a pair is also what
-/// [`FsError::from_errno`] understands.
+/// Pairs that hold in both directions, but for those that the two functions below treat apart.
 const TABLE: &[(c_int, FsError)] = &[
     (libc::ENOENT, FsError::NotFound),
     (libc::EEXIST, FsError::Exists),

@@ -33,7 +33,11 @@ const FIND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 /// Birth time as a number; 0 where there is none.
 fn birth(st: &Statx) -> u64 {
     let has = st.stx_mask & StatxFlags::BTIME.bits() != 0;
-    if has { (st.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000) + u64::from(st.stx_btime.tv_nsec) } else { 0 }
+    if has {
+        (st.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000) + u64::from(st.stx_btime.tv_nsec)
+    } else {
+        0
+    }
 }
 
 /// Whether what stands at the row's place is the row's object. An overlay's birth time is the upper file's, which
@@ -81,7 +85,13 @@ impl Table {
     }
 
     /// The handle of an object just found under a name; makes or corrects its row.
-    pub(crate) fn enter(&self, fs: &FileSystem, parent: &Object, name: &[u8], st: &Statx) -> FsResult<Handle> {
+    pub(crate) fn enter(
+        &self,
+        fs: &FileSystem,
+        parent: &Object,
+        name: &[u8],
+        st: &Statx,
+    ) -> FsResult<Handle> {
         if st.stx_ino == fs.top_ino {
             return self.enter_top(fs);
         }
@@ -91,7 +101,9 @@ impl Table {
         let known = rows.find(key)?;
         let generation = match &known {
             Some(row) if row.birth == seen.birth && seen.birth != 0 => row.generation,
-            Some(row) if row.is_at(parent.ino, name) && (seen.birth == 0 || fs.nature.kind == FsKind::Overlay) => {
+            Some(row)
+                if row.is_at(parent.ino, name) && (seen.birth == 0 || fs.nature.kind == FsKind::Overlay) =>
+            {
                 row.generation
             }
             _ => self.new_generation(key),

@@ -99,7 +99,8 @@ impl Rows {
 
     pub(super) fn open(dir: &Path) -> Result<Self, OpenError> {
         let path = database_path(dir);
-        let damaged = |e: &dyn std::fmt::Display| OpenError::Damaged { path: path.clone(), reason: e.to_string() };
+        let damaged =
+            |e: &dyn std::fmt::Display| OpenError::Damaged { path: path.clone(), reason: e.to_string() };
         let database = Database::create(&path).map_err(|e| damaged(&e))?;
         let log_path = log_path(dir);
         let mut log = OpenOptions::new()

@@ -7,20 +7,20 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A mounted file system, unmounted when dropped.
-pub struct Disk {
-    pub dir: TempDir,
-    pub mount: PathBuf,
+pub(crate) struct Disk {
+    pub(crate) dir: TempDir,
+    pub(crate) mount: PathBuf,
 }
 
 /// Runs a program; what it needs and lacks is told by name.
-pub fn run(program: &str, args: &[&str]) {
+pub(crate) fn run(program: &str, args: &[&str]) {
     let done = Command::new(program).args(args).output();
     let done = done.unwrap_or_else(|e| panic!("this test needs the program {program}: {e}"));
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{program} {}: {said}", args.join(" "));
 }
 
-pub fn must_be_root() {
+pub(crate) fn must_be_root() {
     assert!(
         rustix::process::geteuid().is_root(),
         "this test mounts file systems and acts as other users: run it as root"
@@ -38,12 +38,12 @@ impl Disk {
         Self { dir, mount }
     }
 
-    pub fn image(&self) -> PathBuf {
+    pub(crate) fn image(&self) -> PathBuf {
         self.dir.path().join("image")
     }
 
     /// A fresh file system of a kind, by `mkfs` and a loop device.
-    pub fn make(kind: &str, mkfs_args: &[&str]) -> Self {
+    pub(crate) fn make(kind: &str, mkfs_args: &[&str]) -> Self {
         must_be_root();
         let disk = Self::at(tempfile::tempdir().unwrap());
         let image = disk.image();
@@ -55,16 +55,25 @@ impl Disk {
         disk
     }
 
-    /// A copy of another's image as it is at this moment, mounted: what a power cut would have left.
-    pub fn cut(of: &Self, options: &str) -> Self {
-        let disk = Self::at(tempfile::tempdir().unwrap());
-        run("cp", &["--sparse=always", text(&of.image()), text(&disk.image())]);
-        let options = format!("loop{options}");
-        run("mount", &["-o", &options, text(&disk.image()), text(&disk.mount)]);
-        disk
+    /// A copy of its image as it is at this moment: what a power cut would have left. Not mounted.
+    pub(crate) fn copy_image(&self) -> Self {
+        let copy = Self::at(tempfile::tempdir().unwrap());
+        run("cp", &["--sparse=always", text(&self.image()), text(&copy.image())]);
+        copy
     }
 
-    pub fn tmpfs() -> Self {
+    /// Mounts a copy, which replays its journal.
+    pub(crate) fn mounted(self, options: &str) -> Self {
+        run("mount", &["-o", &format!("loop{options}"), text(&self.image()), text(&self.mount)]);
+        self
+    }
+
+    /// Both at once.
+    pub(crate) fn cut(of: &Self, options: &str) -> Self {
+        of.copy_image().mounted(options)
+    }
+
+    pub(crate) fn tmpfs() -> Self {
         must_be_root();
         let disk = Self::at(tempfile::tempdir().unwrap());
         run("mount", &["-t", "tmpfs", "tmpfs", text(&disk.mount)]);
@@ -72,7 +81,7 @@ impl Disk {
     }
 
     /// An overlay whose layers lie on `below`; `lower` is filled by the caller.
-    pub fn overlay(below: &Self, fill: impl FnOnce(&Path)) -> Self {
+    pub(crate) fn overlay(below: &Self, fill: impl FnOnce(&Path)) -> Self {
         let disk = Self::at(tempfile::tempdir_in(&below.mount).unwrap());
         let layers = ["lower", "upper", "work"].map(|n| disk.dir.path().join(n));
         layers.iter().for_each(|l| std::fs::create_dir(l).unwrap());
@@ -84,7 +93,7 @@ impl Disk {
     }
 
     /// A new empty directory on it.
-    pub fn fresh(&self) -> PathBuf {
+    pub(crate) fn fresh(&self) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::Builder::new().prefix("export").tempdir_in(&self.mount).unwrap().keep();
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -94,7 +103,10 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a failed case may still hold descriptors.
-        let _ = Command::new("umount").args(["-l", text(&self.mount)]).status();
+        // Lazily only when it must be: a failed case may still hold descriptors. A copy may not be mounted.
+        let unmount = |args: &[&str]| Command::new("umount").args(args).arg(&self.mount).output();
+        if !unmount(&[]).is_ok_and(|done| done.status.success()) {
+            let _ = unmount(&["-l"]);
+        }
     }
 }

@@ -146,6 +146,30 @@ fn an_export_refuses_hosts_and_ports_that_its_rules_leave_out() {
 }
 
 #[test]
+fn an_export_may_ask_for_privileged_ports() {
+    let mut w = World::with(|o| o.accepts_high_ports = false);
+    let root = w.root();
+    assert_eq!(status(&w.call(Proc3::GetAttr, &Fh3(&root))), NfsStat3::Ok);
+    w.client = w.client.another("127.0.0.1:1024".parse().unwrap());
+    assert_eq!(status(&w.call(Proc3::GetAttr, &Fh3(&root))), NfsStat3::Acces);
+}
+
+#[test]
+fn one_caller_is_not_taken_for_another() {
+    let mut w = World::new();
+    let root = w.root();
+    let f = w.create_in(&root, "secret", 0o600);
+    let read = Read3Args { file: Fh3(&f), offset: holdfast_base::Offset(0), count: 1 };
+    for (uid, expected) in [(1, NfsStat3::Ok), (2, NfsStat3::Acces), (1, NfsStat3::Ok), (0, NfsStat3::Ok)] {
+        w.auth = user(uid);
+        assert_eq!(status(&w.call(Proc3::Read, &read)), expected, "user {uid}");
+    }
+    // Nobody in particular is the anonymous user.
+    w.auth = holdfast_rpc::Auth::None;
+    assert_eq!(status(&w.call(Proc3::Read, &read)), NfsStat3::Acces);
+}
+
+#[test]
 fn root_is_squashed_where_the_export_says_so() {
     let mut w = World::with(|o| o.squash = holdfast_export::Squash::Root);
     w.auth = user(0);

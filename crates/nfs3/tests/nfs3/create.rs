@@ -116,7 +116,7 @@ fn mknod_makes_what_the_caller_may_and_nothing_unknown() {
     let mut w = World::new();
     let root = w.root();
     let device = DeviceData3 { attributes: mode(0o600), spec: SpecData3 { major: 8, minor: 1 } };
-    let mut make = |w: &mut World, name: &str, what| {
+    let make = |w: &mut World, name: &str, what| {
         let place = DirOpArgs3 { dir: Fh3(&root), name: name.as_bytes() };
         let reply = w.call(Proc3::Mknod, &Mknod3Args { place, what });
         if status(&reply) == NfsStat3::Ok { Ok(new_handle(&reply)) } else { Err(status(&reply)) }

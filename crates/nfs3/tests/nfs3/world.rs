@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_base::{ExportId, ManualClock, Timestamp};
-use holdfast_export::{
-    ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Object, Sealer, Squash,
-};
+use holdfast_export::{ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Sealer, Squash};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
@@ -91,14 +89,6 @@ impl World {
         let (object, rest) = self.namespace.resolve(path, [127, 0, 0, 1].into()).unwrap();
         assert!(rest.is_empty());
         self.namespace.seal(&object).as_bytes().to_vec()
-    }
-
-    /// The backend's handle in a handle from the wire.
-    pub(crate) fn inner(&self, wire: &[u8]) -> holdfast_vfs::Handle {
-        match self.namespace.open(wire).unwrap() {
-            Object::Export(_, handle) => handle,
-            Object::Pseudo(_) => panic!("a pseudo directory has no backend"),
-        }
     }
 
     /// The results of a call, sent under a new xid.

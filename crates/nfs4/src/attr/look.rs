@@ -73,7 +73,8 @@ pub(crate) fn node(service: &Service, at: &At, node: &Node, want: Bitmap4) -> Op
     if want.has(Attr::MountedOnFileId) && backend.root()? == node.handle {
         attrs.mounted_on_fileid = Namespace::mounted_on(&at.export);
     }
-    let usage = if want.and(OF_USAGE).is_empty() { None } else { Some(backend.usage(&at.cx(), &node.handle)?) };
+    let usage =
+        if want.and(OF_USAGE).is_empty() { None } else { Some(backend.usage(&at.cx(), &node.handle)?) };
     let handle = service.config.namespace.seal_in(&at.export, &node.handle);
     let object = at.with(node.handle).object();
     Ok(Looked { attrs, limits: backend.limits(&node.handle)?, usage, handle, object })

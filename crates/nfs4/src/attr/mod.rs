@@ -3,7 +3,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod encode;
-pub mod ids;
+pub(crate) mod ids;
 pub(crate) mod look;
 
 use holdfast_vfs::{AttrMask, FsLimits};
@@ -70,7 +70,8 @@ const FROM_V42: Bitmap4 =
     Bitmap4::of(&[Attr::CloneBlkSize, Attr::ChangeAttrType, Attr::ModeUmask, Attr::XattrSupport]);
 
 /// Can be set and not read (RFC 8881 section 5.5; RFC 8275 section 5).
-pub(crate) const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]);
+pub(crate) const WRITE_ONLY: Bitmap4 =
+    Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]);
 
 /// Can be set.
 pub(crate) const SETTABLE: Bitmap4 = Bitmap4::of(&[

@@ -23,7 +23,8 @@ impl Op for BindConnToSession4Args {
             ChannelDirFromClient4::Back => Direction::Back,
             ChannelDirFromClient4::ForeOrBoth | ChannelDirFromClient4::BackOrBoth => Direction::Both,
         };
-        let bound = cx.state(|engine, _| Ok(engine.sessions_mut().bind_connection(self.sessionid, conn, wanted)?))?;
+        let bound =
+            cx.state(|engine, _| Ok(engine.sessions_mut().bind_connection(self.sessionid, conn, wanted)?))?;
         cx.service().callbacks.connection_bound(cx.connection());
         Ok(BindConnToSession4Ok {
             sessionid: self.sessionid,

@@ -3,8 +3,8 @@
 
 use holdfast_state::{Access, OwnerOf, OwnerOp, Share, StateId};
 use holdfast_wire::nfs4::{
-    Close4Args, Close4Ok, NfsStat4, OpNum4, OpenConfirm4Args, OpenConfirm4Ok, OpenDowngrade4Args, OpenDowngrade4Ok,
-    Stateid4,
+    Close4Args, Close4Ok, NfsStat4, OpNum4, OpenConfirm4Args, OpenConfirm4Ok, OpenDowngrade4Args,
+    OpenDowngrade4Ok, Stateid4,
 };
 
 use super::{Encoded, Op};
@@ -23,7 +23,8 @@ const fn to_wire(stateid: StateId) -> Stateid4 {
 }
 
 impl Op for Close4Args {
-    const DESC: OpDesc = OpDesc::new(OpNum4::Close, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(STATEID_BYTES);
+    const DESC: OpDesc =
+        OpDesc::new(OpNum4::Close, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(STATEID_BYTES);
     type Ok = Encoded;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
@@ -53,7 +54,8 @@ impl Op for OpenDowngrade4Args {
             let deny = Access::from_bits(self.share_deny);
             let (Some(access), Some(deny)) = (access, deny) else { return Err(NfsStat4::Inval.into()) };
             let share = Share { access, deny };
-            let stateid = cx.state(|engine, now| Ok(engine.open_downgrade(caller, open, file, share, now)?))?;
+            let stateid =
+                cx.state(|engine, now| Ok(engine.open_downgrade(caller, open, file, share, now)?))?;
             Ok(OpenDowngrade4Ok { open_stateid: cx.set_current_stateid(stateid) })
         })
     }

@@ -15,7 +15,8 @@ use crate::error::OpResult;
 
 /// Waits: the first session of a client confirms its record, which must be on stable storage before the reply.
 impl Op for CreateSession4Args<'_> {
-    const DESC: OpDesc = OpDesc::new(OpNum4::CreateSession, Flags::OUTSIDE_SESSION.with(Flags::WAITS)).reply(88);
+    const DESC: OpDesc =
+        OpDesc::new(OpNum4::CreateSession, Flags::OUTSIDE_SESSION.with(Flags::WAITS)).reply(88);
     type Ok = CreateSession4Ok;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<CreateSession4Ok> {
@@ -58,7 +59,8 @@ impl Op for CreateSession4Args<'_> {
 /// Puts a persistent session where it outlives the server.
 fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
     let Some(journal) = &cx.config().journal else { return Ok(()) };
-    let image = cx.service().look(|engine| engine.sessions().image(created.id)).ok_or(StateError::BadSession)?;
+    let image =
+        cx.service().look(|engine| engine.sessions().image(created.id)).ok_or(StateError::BadSession)?;
     if journal.session_made(&image).is_ok() {
         return Ok(());
     }

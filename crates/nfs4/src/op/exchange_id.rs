@@ -3,10 +3,11 @@
 use holdfast_base::limits::OWNER_BYTES_MAX;
 use holdfast_state::{ExchangeId, ExchangeIntent, Verifier};
 use holdfast_wire::nfs4::{
-    DestroyClientId4Args, EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
-    EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
-    EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS, ExchangeId4Args, ExchangeId4Ok, NfsImplId4,
-    NfsStat4, NfsTime4, OpNum4, ServerOwner4, StateProtect4A, StateProtect4R,
+    DestroyClientId4Args, EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R,
+    EXCHGID4_FLAG_MASK_PNFS, EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR,
+    EXCHGID4_FLAG_SUPP_MOVED_REFER, EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
+    ExchangeId4Args, ExchangeId4Ok, NfsImplId4, NfsStat4, NfsTime4, OpNum4, ServerOwner4, StateProtect4A,
+    StateProtect4R,
 };
 use holdfast_xdr::Encode;
 

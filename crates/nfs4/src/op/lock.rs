@@ -7,8 +7,8 @@ use holdfast_base::limits::OWNER_BYTES_MAX;
 use holdfast_base::{ByteRange, ClientId, Length, Offset};
 use holdfast_export::LocalUse;
 use holdfast_state::{
-    Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest, LockTicket,
-    OwnerOf, OwnerOp, Wait,
+    Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest,
+    LockTicket, OwnerOf, OwnerOp, Wait,
 };
 use holdfast_vfs::{AttrMask, Caller, FileKind, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
@@ -62,13 +62,18 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
         range,
         kind: kind_of(args.locktype),
         claim,
-        // Who cannot be notified polls: nobody is yet.
-        wait: Wait::No,
+        wait: if may_notify(cx, args.locktype) { Wait::Notify } else { Wait::No },
     };
     let ticket = match cx.state(|engine, now| Ok(engine.lock_prepare(&request, now)))? {
         Ok(ticket) => ticket,
         Err(LockRefusal::Error(error)) => return Err(error.into()),
-        Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
+        Err(LockRefusal::Denied(conflict)) => {
+            if request.wait == Wait::Notify {
+                let handle = cx.config().namespace.seal(cx.current()?);
+                cx.service().files.wait_for(request.file, handle);
+            }
+            return Err(denied(cx, &conflict));
+        }
     };
     let token = ticket.token();
     if let Err(failure) = take_outside(cx, &at, &ticket, request.kind) {
@@ -84,6 +89,18 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
         drop(cx.service().files.close_locks(token));
     }
     Ok(Lock4Ok { lock_stateid: cx.set_current_stateid(committed?) })
+}
+
+/// Whether the client waits for the lock and can be told when it is free (RFC 8881 section 20.11); it polls else.
+fn may_notify(cx: &Cx<'_>, kind: LockType4) -> bool {
+    let Some(slot) = &cx.compound.slot else { return false };
+    kind.is_blocking()
+        && cx.service().look(|engine| {
+            engine
+                .sessions()
+                .get(slot.session)
+                .is_some_and(|session| session.back_connections().next().is_some())
+        })
 }
 
 fn recorded(cx: &Cx<'_>, args: &Lock4Args<'_>) -> OpResult<holdfast_state::Recorded> {
@@ -155,7 +172,12 @@ fn denied(cx: &mut Cx<'_>, conflict: &Conflict) -> Failure {
 }
 
 /// Somebody outside holds it. When he let go just now, the range asked for is named.
-fn denied_outside(cx: &mut Cx<'_>, at: &At, file: &Arc<dyn FileObject>, asked: (ByteRange, LockKind)) -> Failure {
+fn denied_outside(
+    cx: &mut Cx<'_>,
+    at: &At,
+    file: &Arc<dyn FileObject>,
+    asked: (ByteRange, LockKind),
+) -> Failure {
     let (range, kind) = asked;
     let held = match at.backend().test_lock(file, range, backend_kind(kind)) {
         Ok(Some(held)) if held.kind == holdfast_vfs::LockKind::Read => (held.range, LockKind::Read),
@@ -214,7 +236,8 @@ fn test_outside(cx: &mut Cx<'_>, at: &At, asked: (ByteRange, LockKind)) -> OpRes
 }
 
 impl Op for Locku4Args {
-    const DESC: OpDesc = OpDesc::new(OpNum4::Locku, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(STATEID_BYTES);
+    const DESC: OpDesc =
+        OpDesc::new(OpNum4::Locku, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(STATEID_BYTES);
     type Ok = Encoded;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {

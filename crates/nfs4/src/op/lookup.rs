@@ -78,13 +78,15 @@ impl Op for Access4Args {
     type Ok = Access4Ok;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Access4Ok> {
-        let known = if cx.minor() == Minor::V2 { AccessMask::from_wire(u32::MAX).to_wire() } else { BEFORE_XATTRS };
+        let known =
+            if cx.minor() == Minor::V2 { AccessMask::from_wire(u32::MAX).to_wire() } else { BEFORE_XATTRS };
         let supported = self.access & known;
         if matches!(cx.current()?, Object::Pseudo(_)) {
             return Ok(Access4Ok { supported, access: supported & (ACCESS4_READ | ACCESS4_LOOKUP) });
         }
         let at = cx.at(NfsStat4::ServerFault)?;
-        let mut allowed = at.backend().access(&at.cx(), &at.handle, AccessMask::from_wire(supported))?.to_wire();
+        let mut allowed =
+            at.backend().access(&at.cx(), &at.handle, AccessMask::from_wire(supported))?.to_wire();
         if at.export.options.is_read_only {
             allowed &= !WRITING.to_wire();
         }
@@ -93,10 +95,8 @@ impl Op for Access4Args {
 }
 
 /// Rights that nobody has on a read-only export.
-const WRITING: AccessMask = AccessMask::MODIFY
-    .union(AccessMask::EXTEND)
-    .union(AccessMask::DELETE)
-    .union(AccessMask::XATTR_WRITE);
+const WRITING: AccessMask =
+    AccessMask::MODIFY.union(AccessMask::EXTEND).union(AccessMask::DELETE).union(AccessMask::XATTR_WRITE);
 
 impl Op for ReadLink {
     const DESC: OpDesc = OpDesc::new(OpNum4::ReadLink, Flags::NEEDS_FH);

@@ -2,8 +2,8 @@
 
 use holdfast_vfs::{Change, Device, Name, NewNode, RemoveKind, RenameFlags};
 use holdfast_wire::nfs4::{
-    Create4Args, Create4Ok, CreateType4, Link4Args, Link4Ok, NfsStat4, OpNum4, Remove4Args, Remove4Ok, Rename4Args,
-    Rename4Ok, SpecData4,
+    Create4Args, Create4Ok, CreateType4, Link4Args, Link4Ok, NfsStat4, OpNum4, Remove4Args, Remove4Ok,
+    Rename4Args, Rename4Ok, SpecData4,
 };
 
 use super::Op;
@@ -70,12 +70,8 @@ impl Op for Rename4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Rename4Ok> {
         let (old, new) = (Name::new(self.oldname)?, Name::new(self.newname)?);
         let (from, to) = same_export(cx)?;
-        let (source, target) = to.backend().rename(
-            &to.cx(),
-            (&from.handle, old),
-            (&to.handle, new),
-            RenameFlags::Replace,
-        )?;
+        let (source, target) =
+            to.backend().rename(&to.cx(), (&from.handle, old), (&to.handle, new), RenameFlags::Replace)?;
         cx.touched(&to, from.handle);
         cx.touched(&to, to.handle);
         let info = |change: &Change| change_info(change);

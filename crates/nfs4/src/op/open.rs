@@ -5,12 +5,13 @@
 use holdfast_base::ClientId;
 use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share};
 use holdfast_wire::nfs4::{
-    CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX,
-    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE,
-    OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED,
-    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4, OpenDelegation4,
-    OpenFlag4, OpenNoneDelegation4,
+    CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
+    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+    OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED,
+    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4,
+    OpenDelegation4, OpenFlag4, OpenNoneDelegation4,
 };
 
 use self::back::Backed;
@@ -73,8 +74,7 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
         _ => Ok(()),
     })?;
     let mut found = find::find(cx, args, share.access)?;
-    let request =
-        OpenRequest { client, owner: args.owner.owner, file: found.at.handle.key(), share, claim };
+    let request = OpenRequest { client, owner: args.owner.owner, file: found.at.handle.key(), share, claim };
     let opened = cx.state(|engine, now| Ok(engine.open(&request, now)?))?;
     let wanted = Backed { access: share.access, is_reclaim: matches!(claim, Claim::Reclaim(_)) };
     let backed = back::back(cx, &mut found, &opened, wanted).and_then(|()| resize(cx, &found));
@@ -87,10 +87,11 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     }
     cx.set_current(found.at.object())?;
     let confirm = if opened.is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
+    let notify = if cx.minor().has_sessions() { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     Ok(Open4Ok {
         stateid: cx.set_current_stateid(opened.stateid),
         cinfo: found.cinfo,
-        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm | notify,
         attrset: found.attrset,
         delegation: no_delegation(args.share_access, cx.minor()),
     })

@@ -4,7 +4,9 @@ use holdfast_base::limits::{IO_BYTES_MAX, READ_PLUS_SEGMENTS_MAX};
 use holdfast_base::{Length, Offset};
 use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, FsError, Read, Seek};
-use holdfast_wire::nfs4::{DataContent4, DataInfo4, NfsStat4, OpNum4, Read4Args, ReadPlus4Args, ReadPlusContent};
+use holdfast_wire::nfs4::{
+    DataContent4, DataInfo4, NfsStat4, OpNum4, Read4Args, ReadPlus4Args, ReadPlusContent,
+};
 use holdfast_xdr::Encode;
 
 use super::{Encoded, Op};
@@ -138,7 +140,8 @@ fn write_stretches(
                 break;
             }
         } else {
-            ReadPlusContent::Hole(DataInfo4 { offset: Offset(s.offset), length: Length(s.bytes) }).encode(cx.reply);
+            ReadPlusContent::Hole(DataInfo4 { offset: Offset(s.offset), length: Length(s.bytes) })
+                .encode(cx.reply);
             segments += 1;
         }
         next = stretch(at, file, s.offset + s.bytes, end)?;

@@ -51,20 +51,25 @@ fn list(cx: &mut Cx<'_>, at: &At, args: &ReadDir4Args, room: usize) -> OpResult<
     let start = cx.reply.len();
     VERIFIER.encode(cx.reply);
     let mut entries = EntryList::new(cx.reply, start, room, names_max(args.dircount));
-    let listing = DirListing { dir: &at.handle, from: args.cookie, want: Some(backend_mask(args.attr_request)) };
+    let listing =
+        DirListing { dir: &at.handle, from: args.cookie, want: Some(backend_mask(args.attr_request)) };
     let mut failed = None;
-    let end = at.backend().readdir(&at.cx(), listing, &mut |entry| {
-        match one(service, minor, at, &entry, args.attr_request) {
-            Ok(None) => Flow::Continue,
-            Ok(Some(attrs)) => taken(entries.push_with(name_bytes(entry.name), |w| {
-                entry.next.encode(w);
-                w.opaque(entry.name);
-                attrs.write(service, minor, args.attr_request, w);
-            })),
-            Err(failure) => {
-                failed = Some(failure);
-                Flow::Stop
-            }
+    let end = at.backend().readdir(&at.cx(), listing, &mut |entry| match one(
+        service,
+        minor,
+        at,
+        &entry,
+        args.attr_request,
+    ) {
+        Ok(None) => Flow::Continue,
+        Ok(Some(attrs)) => taken(entries.push_with(name_bytes(entry.name), |w| {
+            entry.next.encode(w);
+            w.opaque(entry.name);
+            attrs.write(service, minor, args.attr_request, w);
+        })),
+        Err(failure) => {
+            failed = Some(failure);
+            Flow::Stop
         }
     })?;
     if entries.count() == 0 {

@@ -36,7 +36,9 @@ impl Op for Sequence4Args {
         })?;
         match sequenced.admission {
             Admission::New => {}
-            Admission::Replay(ref results) => return Err(Failure::Turn(Turn(TurnKind::Replay(results.clone())))),
+            Admission::Replay(ref results) => {
+                return Err(Failure::Turn(Turn(TurnKind::Replay(results.clone()))));
+            }
             Admission::RetryInProgress if cx.connection().may_park() => {
                 return Err(Failure::Turn(Turn(TurnKind::InProgress(self.sessionid, request))));
             }

@@ -28,9 +28,7 @@ impl Op for SetClientId4Args<'_> {
             },
         };
         match cx.state(|engine, now| Ok(engine.setclientid(&request, now)?)) {
-            Ok((client, confirm)) => {
-                Ok(SetClientId4Ok { clientid: client, setclientid_confirm: confirm.0 })
-            }
+            Ok((client, confirm)) => Ok(SetClientId4Ok { clientid: client, setclientid_confirm: confirm.0 }),
             Err(Failure::State(StateError::ClidInuse)) => {
                 // Who uses it is told as an address; ours to tell is none, as the name's owner may be anywhere.
                 NetAddr4 { netid: b"", addr: b"" }.encode(cx.reply);

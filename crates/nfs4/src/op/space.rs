@@ -5,8 +5,8 @@ use holdfast_base::Offset;
 use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, FsError, Region, Seek};
 use holdfast_wire::nfs4::{
-    Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IoAdvise4Args, IoAdvise4Ok, NfsStat4, OpNum4, Seek4Args,
-    Seek4Ok, Stateid4,
+    Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IoAdvise4Args, IoAdvise4Ok, NfsStat4, OpNum4,
+    Seek4Args, Seek4Ok, Stateid4,
 };
 
 use super::Op;

@@ -18,7 +18,8 @@ impl Op for TestStateid4Args {
         let stateids: Vec<StateId> =
             self.stateids.iter().map(|wire| StateId { seqid: wire.seqid, other: wire.other }).collect();
         cx.state(|engine, _| {
-            let test = |stateid| engine.test_stateid(client, stateid).map_or_else(from_state, |()| NfsStat4::Ok);
+            let test =
+                |stateid| engine.test_stateid(client, stateid).map_or_else(from_state, |()| NfsStat4::Ok);
             Ok(TestStateid4Ok { status_codes: stateids.into_iter().map(test).collect() })
         })
     }

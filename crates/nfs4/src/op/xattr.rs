@@ -5,8 +5,8 @@ use holdfast_base::limits::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use holdfast_export::Object;
 use holdfast_vfs::XattrMode;
 use holdfast_wire::nfs4::{
-    GetXattr4Args, GetXattr4Ok, ListXattrs4Args, NfsStat4, OpNum4, RemoveXattr4Args, RemoveXattr4Ok, SetXattr4Args,
-    SetXattr4Ok, SetXattrOption4,
+    GetXattr4Args, GetXattr4Ok, ListXattrs4Args, NfsStat4, OpNum4, RemoveXattr4Args, RemoveXattr4Ok,
+    SetXattr4Args, SetXattr4Ok, SetXattrOption4,
 };
 use holdfast_xdr::Encode;
 

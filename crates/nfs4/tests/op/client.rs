@@ -12,11 +12,11 @@ use crate::world::World;
 
 /// A reply to a compound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    pub status: NfsStat4,
-    pub tag: Vec<u8>,
-    pub ops: u32,
-    pub bytes: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: NfsStat4,
+    pub(crate) tag: Vec<u8>,
+    pub(crate) ops: u32,
+    pub(crate) bytes: Vec<u8>,
     at: usize,
 }
 
@@ -29,7 +29,7 @@ impl Reply {
     }
 
     /// The next result, which must be a success of this operation.
-    pub fn ok<'a, T: Decode<'a>>(&'a mut self, op: OpNum4) -> T {
+    pub(crate) fn ok<'a, T: Decode<'a>>(&'a mut self, op: OpNum4) -> T {
         let mut r = Reader::new(&self.bytes[self.at..]);
         let head = ResOpHeader::decode(&mut r).unwrap();
         assert_eq!((head.op, head.status), (op.as_u32(), NfsStat4::Ok), "{op}");
@@ -39,7 +39,7 @@ impl Reply {
     }
 
     /// The last result, which must be this failure; its body.
-    pub fn fails<'a, T: Decode<'a>>(&'a mut self, op: OpNum4, status: NfsStat4) -> T {
+    pub(crate) fn fails<'a, T: Decode<'a>>(&'a mut self, op: OpNum4, status: NfsStat4) -> T {
         let mut r = Reader::new(&self.bytes[self.at..]);
         let head = ResOpHeader::decode(&mut r).unwrap();
         assert_eq!((head.op, head.status), (op.as_u32(), status), "{op}");
@@ -50,31 +50,36 @@ impl Reply {
     }
 
     /// That nothing is left.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         assert_eq!(&self.bytes[self.at..], b"");
     }
 }
 
 /// Somebody at a connection.
-pub struct Peer {
-    pub wire: Detached,
-    pub auth: Auth,
-    pub minor: u32,
+pub(crate) struct Peer {
+    pub(crate) wire: Detached,
+    pub(crate) auth: Auth,
+    pub(crate) minor: u32,
     xid: u32,
 }
 
-pub fn user(uid: u32) -> Auth {
+pub(crate) fn user(uid: u32) -> Auth {
     Auth::Sys(AuthSys { uid, gid: uid, groups: Vec::new(), machine: b"box".to_vec() })
 }
 
 impl Peer {
-    pub fn new(world: &World, host: u8, minor: u32) -> Self {
+    pub(crate) fn new(world: &World, host: u8, minor: u32) -> Self {
         Self { wire: world.connect(host), auth: user(1000), minor, xid: 0 }
     }
 
-    /// Sends a compound's bytes and waits for what comes back: nothing, within half a second, is nothing.
-    pub fn raw(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
+    /// Sends a compound's bytes and returns what comes back at once.
+    pub(crate) fn send(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
         self.xid += 1;
+        self.send_again(args)
+    }
+
+    /// The same under the last transaction id.
+    pub(crate) fn send_again(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
         let call = OutgoingCall {
             program: NFS4_PROGRAM,
             version: NFS_V4,
@@ -82,8 +87,24 @@ impl Peer {
             auth: &self.auth,
             args,
         };
-        let mut records = self.wire.call(self.xid, &call);
-        let deadline = Instant::now() + Duration::from_millis(500);
+        self.wire.call(self.xid, &call)
+    }
+
+    /// Waits for so many records.
+    pub(crate) fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut records = Vec::new();
+        while records.len() < count && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            records.extend(self.wire.sent());
+        }
+        records
+    }
+
+    /// Sends a compound's bytes and waits for what comes back.
+    pub(crate) fn raw(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
+        let mut records = self.send(args);
+        let deadline = Instant::now() + Duration::from_secs(5);
         while records.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
             records = self.wire.sent();
@@ -92,18 +113,18 @@ impl Peer {
     }
 
     /// Sends a compound and reads its reply.
-    pub fn compound(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+    pub(crate) fn compound(&mut self, ops: &[ArgOp<'_>]) -> Reply {
         let args = self.args(ops);
         self.exchange(&args)
     }
 
-    pub fn args(&self, ops: &[ArgOp<'_>]) -> Vec<u8> {
+    pub(crate) fn args(&self, ops: &[ArgOp<'_>]) -> Vec<u8> {
         let mut w = Writer::new();
         encode_compound(&mut w, b"tag", self.minor, ops);
         w.into_vec()
     }
 
-    pub fn exchange(&mut self, args: &[u8]) -> Reply {
+    pub(crate) fn exchange(&mut self, args: &[u8]) -> Reply {
         let records = self.raw(args);
         assert_eq!(records.len(), 1, "one call, one reply");
         Reply::read(Detached::results(&records[0]).unwrap())
@@ -111,15 +132,15 @@ impl Peer {
 }
 
 /// A client of 4.1 or 4.2 with a session.
-pub struct Session {
-    pub peer: Peer,
-    pub client: ClientId,
-    pub id: SessionId,
-    pub seqid: Seqid,
-    pub cachethis: bool,
+pub(crate) struct Session {
+    pub(crate) peer: Peer,
+    pub(crate) client: ClientId,
+    pub(crate) id: SessionId,
+    pub(crate) seqid: Seqid,
+    pub(crate) cachethis: bool,
 }
 
-pub fn exchange_id(name: &[u8]) -> ExchangeId4Args<'_> {
+pub(crate) fn exchange_id(name: &[u8]) -> ExchangeId4Args<'_> {
     ExchangeId4Args {
         clientowner: ClientOwner4 { verifier: [1; 8], ownerid: name },
         flags: 0,
@@ -128,7 +149,7 @@ pub fn exchange_id(name: &[u8]) -> ExchangeId4Args<'_> {
     }
 }
 
-pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
+pub(crate) const FORE: ChannelAttrs4 = ChannelAttrs4 {
     headerpadsize: 0,
     maxrequestsize: 1 << 20,
     maxresponsesize: 1 << 20,
@@ -138,9 +159,9 @@ pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
     rdma_ird: None,
 };
 
-pub const BACK: ChannelAttrs4 = ChannelAttrs4 { maxoperations: 2, ..FORE };
+pub(crate) const BACK: ChannelAttrs4 = ChannelAttrs4 { maxoperations: 2, ..FORE };
 
-pub fn create_session(client: ClientId, sequence: Seqid) -> CreateSession4Args<'static> {
+pub(crate) fn create_session(client: ClientId, sequence: Seqid) -> CreateSession4Args<'static> {
     CreateSession4Args {
         clientid: client,
         sequence,
@@ -154,18 +175,18 @@ pub fn create_session(client: ClientId, sequence: Seqid) -> CreateSession4Args<'
 
 impl Session {
     /// A client with a session, past RECLAIM_COMPLETE.
-    pub fn open(world: &World, host: u8, minor: u32) -> Self {
+    pub(crate) fn open(world: &World, host: u8, minor: u32) -> Self {
         let mut session = Self::bare(world, host, minor);
         session.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
         session
     }
 
     /// A client with a session.
-    pub fn bare(world: &World, host: u8, minor: u32) -> Self {
+    pub(crate) fn bare(world: &World, host: u8, minor: u32) -> Self {
         Self::with(world, host, minor, |args| args)
     }
 
-    pub fn with(
+    pub(crate) fn with(
         world: &World,
         host: u8,
         minor: u32,
@@ -176,15 +197,20 @@ impl Session {
         let known: ExchangeId4Ok<'_> = {
             let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(name.as_bytes()))]);
             let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
-            ExchangeId4Ok { server_owner: ServerOwner4 { minor_id: 0, major_id: b"" }, server_scope: b"", server_impl_id: None, state_protect: StateProtect4R::None, ..known }
+            ExchangeId4Ok {
+                server_owner: ServerOwner4 { minor_id: 0, major_id: b"" },
+                server_scope: b"",
+                server_impl_id: None,
+                state_protect: StateProtect4R::None,
+                ..known
+            }
         };
         let args = change(create_session(known.clientid, known.sequenceid));
-        let made: CreateSession4Ok =
-            peer.compound(&[ArgOp::CreateSession(args)]).ok(OpNum4::CreateSession);
+        let made: CreateSession4Ok = peer.compound(&[ArgOp::CreateSession(args)]).ok(OpNum4::CreateSession);
         Self { peer, client: known.clientid, id: made.sessionid, seqid: Seqid(0), cachethis: false }
     }
 
-    pub fn sequence(&self) -> Sequence4Args {
+    pub(crate) fn sequence(&self) -> Sequence4Args {
         Sequence4Args {
             sessionid: self.id,
             sequenceid: self.seqid,
@@ -195,13 +221,13 @@ impl Session {
     }
 
     /// Sends a compound in the next place of slot 0; the reply stands behind SEQUENCE's result.
-    pub fn run(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+    pub(crate) fn run(&mut self, ops: &[ArgOp<'_>]) -> Reply {
         self.seqid = self.seqid.next();
         self.again(ops)
     }
 
     /// Sends the same once more.
-    pub fn again(&mut self, ops: &[ArgOp<'_>]) -> Reply {
+    pub(crate) fn again(&mut self, ops: &[ArgOp<'_>]) -> Reply {
         let mut all = vec![ArgOp::Sequence(self.sequence())];
         all.extend_from_slice(ops);
         let mut reply = self.peer.compound(&all);
@@ -210,7 +236,7 @@ impl Session {
     }
 
     /// The handle of a path below the export.
-    pub fn handle(&mut self, path: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn handle(&mut self, path: &[&[u8]]) -> Vec<u8> {
         let mut ops = at(path);
         ops.push(ArgOp::GetFh);
         let mut reply = self.run(&ops);
@@ -223,20 +249,23 @@ impl Session {
 }
 
 /// The way to a path below the export.
-pub fn at<'a>(path: &[&'a [u8]]) -> Vec<ArgOp<'a>> {
+pub(crate) fn at<'a>(path: &[&'a [u8]]) -> Vec<ArgOp<'a>> {
     let mut ops = vec![ArgOp::PutRootFh, ArgOp::Lookup(Lookup4Args { objname: b"export" })];
     ops.extend(path.iter().map(|objname| ArgOp::Lookup(Lookup4Args { objname })));
     ops
 }
 
 /// A plain open of a name in the current directory, made when it is not there.
-pub fn open_create<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
+pub(crate) fn open_create<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
     let none = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
-    Open4Args { openhow: OpenFlag4::Create(CreateHow4::Unchecked(none)), ..open_existing(name, owner, share_access) }
+    Open4Args {
+        openhow: OpenFlag4::Create(CreateHow4::Unchecked(none)),
+        ..open_existing(name, owner, share_access)
+    }
 }
 
 /// A plain open of a name in the current directory.
-pub fn open_existing<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
+pub(crate) fn open_existing<'a>(name: &'a [u8], owner: &'a [u8], share_access: u32) -> Open4Args<'a> {
     Open4Args {
         seqid: Seqid(0),
         share_access,

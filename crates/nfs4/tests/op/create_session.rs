@@ -1,1 +1,128 @@
-//! To come.
+use holdfast_base::{ClientId, Seqid};
+use holdfast_wire::nfs4::*;
+
+use crate::client::{BACK, FORE, Peer, Session, create_session, exchange_id};
+use crate::world::World;
+
+fn known(peer: &mut Peer) -> (ClientId, Seqid) {
+    let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(b"me"))]);
+    let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
+    (known.clientid, known.sequenceid)
+}
+
+fn create(peer: &mut Peer, args: CreateSession4Args<'_>) -> crate::client::Reply {
+    peer.compound(&[ArgOp::CreateSession(args)])
+}
+
+#[test]
+fn a_session_agrees_to_no_more_than_was_asked_and_the_record_is_safe_first() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
+    assert_eq!(made.sequence, seqid);
+    assert_eq!(made.flags, CREATE_SESSION4_FLAG_CONN_BACK_CHAN);
+    assert_eq!(made.fore_chan_attrs, FORE);
+    assert!(made.back_chan_attrs.maxrequestsize <= BACK.maxrequestsize);
+    assert_eq!(*world.records.kept.lock(), [b"me".to_vec()]);
+}
+
+#[test]
+fn a_retry_gets_the_same_session_and_a_number_out_of_order_none() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let first = create(&mut peer, create_session(client, seqid));
+    assert_eq!(first, create(&mut peer, create_session(client, seqid)));
+    for wrong in [seqid.next().next(), Seqid(seqid.0.wrapping_sub(1))] {
+        create(&mut peer, create_session(client, wrong))
+            .fails::<()>(OpNum4::CreateSession, NfsStat4::SeqMisordered);
+    }
+    create(&mut peer, create_session(ClientId(77), seqid))
+        .fails::<()>(OpNum4::CreateSession, NfsStat4::StaleClientId);
+}
+
+#[test]
+fn channels_through_which_nothing_fits_and_flags_unknown_are_refused() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = 8;
+    create(&mut peer, args).fails::<()>(OpNum4::CreateSession, NfsStat4::Inval);
+    let mut args = create_session(client, seqid);
+    args.fore_chan_attrs.maxresponsesize = 20;
+    create(&mut peer, args).fails::<()>(OpNum4::CreateSession, NfsStat4::TooSmall);
+}
+
+#[test]
+fn persistence_is_promised_when_the_journal_took_the_session() {
+    let world = World::new();
+    let persistent = |mut args: CreateSession4Args<'static>| {
+        args.flags = CREATE_SESSION4_FLAG_PERSIST;
+        args
+    };
+    let mut client = Session::with(&world, 1, 1, persistent);
+    assert_eq!(*world.journal.made.lock(), [client.id]);
+    client.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    client.cachethis = true;
+    let reply = client.run(&[ArgOp::PutRootFh]);
+    assert_eq!(world.journal.replies.lock().last(), Some(&reply.bytes), "what a retry gets was kept");
+    let id = client.id;
+    client.run(&[ArgOp::DestroySession(DestroySession4Args { sessionid: id })]);
+    assert!(world.journal.made.lock().is_empty());
+}
+
+#[test]
+fn a_session_destroyed_from_within_ends_its_compound() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let destroy = ArgOp::DestroySession(DestroySession4Args { sessionid: client.id });
+    client.run(&[destroy.clone(), ArgOp::PutRootFh]).fails::<()>(OpNum4::DestroySession, NfsStat4::NotOnlyOp);
+    client.run(std::slice::from_ref(&destroy)).ok::<()>(OpNum4::DestroySession);
+    client.peer.compound(&[destroy]).fails::<()>(OpNum4::DestroySession, NfsStat4::BadSession);
+    world.check();
+}
+
+#[test]
+fn reclaim_is_complete_once() {
+    let world = World::new();
+    let mut client = Session::bare(&world, 1, 1);
+    let complete = ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
+    client.run(std::slice::from_ref(&complete)).ok::<()>(OpNum4::ReclaimComplete);
+    client.run(&[complete]).fails::<()>(OpNum4::ReclaimComplete, NfsStat4::CompleteAlready);
+}
+
+#[test]
+fn a_connection_is_bound_to_what_the_session_has() {
+    let world = World::new();
+    let client = Session::open(&world, 1, 1);
+    let mut other = Peer::new(&world, 1, 1);
+    let bind = BindConnToSession4Args {
+        sessionid: client.id,
+        dir: ChannelDirFromClient4::ForeOrBoth,
+        use_conn_in_rdma_mode: false,
+    };
+    let bound: BindConnToSession4Ok =
+        other.compound(&[ArgOp::BindConnToSession(bind)]).ok(OpNum4::BindConnToSession);
+    assert_eq!(bound.dir, ChannelDirFromServer4::Both);
+    let nowhere = BindConnToSession4Args { sessionid: holdfast_base::SessionId([0; 16]), ..bind };
+    other
+        .compound(&[ArgOp::BindConnToSession(nowhere)])
+        .fails::<()>(OpNum4::BindConnToSession, NfsStat4::BadSession);
+}
+
+#[test]
+fn an_idle_client_loses_its_session_with_its_lease() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    world.pass(crate::world::LEASE_MS / 2);
+    assert_eq!(client.run(&[ArgOp::PutRootFh]).status, NfsStat4::Ok);
+    world.pass(crate::world::LEASE_MS + 1);
+    client.seqid = client.seqid.next();
+    let sequence = ArgOp::Sequence(client.sequence());
+    client.peer.compound(&[sequence]).fails::<()>(OpNum4::Sequence, NfsStat4::BadSession);
+    world.check();
+}

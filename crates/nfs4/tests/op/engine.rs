@@ -25,7 +25,9 @@ fn a_compound_of_nothing_succeeds() {
 #[test]
 fn numbers_that_are_no_operation_of_the_minor_version_are_illegal() {
     let world = World::new();
-    for (minor, number) in [(0, 2), (0, 0), (0, 40), (0, 59), (1, 59), (1, 72), (2, 76), (2, 10_044), (0, 10_044)] {
+    for (minor, number) in
+        [(0, 2), (0, 0), (0, 40), (0, 59), (1, 59), (1, 72), (2, 76), (2, 10_044), (0, 10_044)]
+    {
         let mut peer = Peer::new(&world, 1, minor);
         let mut args = Writer::new();
         args.opaque(b"");
@@ -41,7 +43,13 @@ fn numbers_that_are_no_operation_of_the_minor_version_are_illegal() {
 fn what_is_legal_and_not_served_is_not_supported_without_a_look_at_its_arguments() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 2);
-    for op in [OpNum4::GetDirDelegation, OpNum4::WantDelegation, OpNum4::LayoutGet, OpNum4::Renew, OpNum4::SetClientId] {
+    for op in [
+        OpNum4::GetDirDelegation,
+        OpNum4::WantDelegation,
+        OpNum4::LayoutGet,
+        OpNum4::Renew,
+        OpNum4::SetClientId,
+    ] {
         client.seqid = client.seqid.next();
         let mut args = Writer::new();
         args.opaque(b"");
@@ -79,7 +87,8 @@ fn an_operation_without_its_filehandle_is_refused() {
         stateid: Stateid4::ANONYMOUS,
         obj_attributes: Fattr4 { mask: Bitmap4::EMPTY, values: b"" },
     };
-    let nothing_set = peer.compound(&[ArgOp::SetAttr(set)]).fails::<Bitmap4>(OpNum4::SetAttr, NfsStat4::NoFileHandle);
+    let nothing_set =
+        peer.compound(&[ArgOp::SetAttr(set)]).fails::<Bitmap4>(OpNum4::SetAttr, NfsStat4::NoFileHandle);
     assert_eq!(nothing_set, Bitmap4::EMPTY, "SETATTR carries its bitmap even then");
 }
 
@@ -116,7 +125,9 @@ fn a_handle_of_an_export_that_does_not_admit_the_peer_is_stale_to_it() {
     let world = World::made(making);
     let handle = Session::open(&world, 1, 1).handle(&[]);
     let mut stranger = Peer::new(&world, 2, 0);
-    stranger.compound(&[ArgOp::PutFh(PutFh4Args { object: &handle })]).fails::<()>(OpNum4::PutFh, NfsStat4::Stale);
+    stranger
+        .compound(&[ArgOp::PutFh(PutFh4Args { object: &handle })])
+        .fails::<()>(OpNum4::PutFh, NfsStat4::Stale);
     let lookup = ArgOp::Lookup(Lookup4Args { objname: b"export" });
     let mut reply = stranger.compound(&[ArgOp::PutRootFh, lookup]);
     reply.ok::<()>(OpNum4::PutRootFh);

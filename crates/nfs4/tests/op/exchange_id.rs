@@ -1,1 +1,107 @@
-//! To come.
+use holdfast_base::Seqid;
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Peer, Session, create_session, exchange_id, user};
+use crate::world::World;
+
+#[test]
+fn a_new_client_is_unconfirmed_and_the_server_says_who_it_is() {
+    let world = World::new();
+    let mut reply = Peer::new(&world, 1, 1).compound(&[ArgOp::ExchangeId(exchange_id(b"me"))]);
+    let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
+    assert_eq!(known.flags, EXCHGID4_FLAG_USE_NON_PNFS);
+    assert_eq!(known.server_owner, ServerOwner4 { minor_id: 3, major_id: b"box" });
+    assert_eq!(known.server_scope, b"scope");
+    assert_eq!(known.state_protect, StateProtect4R::None);
+    assert!(world.records.kept.lock().is_empty(), "nothing depends on the record yet");
+}
+
+#[test]
+fn a_confirmed_client_asking_again_is_told_so() {
+    let world = World::new();
+    let mut peer = Session::open(&world, 1, 1).peer;
+    let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(b"client of host 1"))]);
+    let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
+    assert_eq!(known.flags, EXCHGID4_FLAG_USE_NON_PNFS | EXCHGID4_FLAG_CONFIRMED_R);
+}
+
+#[test]
+fn flags_that_only_a_server_sets_are_invalid() {
+    let world = World::new();
+    for (minor, flags) in [
+        (1, EXCHGID4_FLAG_CONFIRMED_R),
+        (1, 0x0800_0000),
+        (1, EXCHGID4_FLAG_SUPP_FENCE_OPS),
+        (2, EXCHGID4_FLAG_CONFIRMED_R),
+    ] {
+        let args = ExchangeId4Args { flags, ..exchange_id(b"me") };
+        let mut reply = Peer::new(&world, 1, minor).compound(&[ArgOp::ExchangeId(args)]);
+        reply.fails::<()>(OpNum4::ExchangeId, NfsStat4::Inval);
+    }
+    let args = ExchangeId4Args { flags: EXCHGID4_FLAG_SUPP_FENCE_OPS, ..exchange_id(b"me") };
+    assert_eq!(Peer::new(&world, 1, 2).compound(&[ArgOp::ExchangeId(args)]).status, NfsStat4::Ok);
+}
+
+#[test]
+fn protection_by_machine_credential_needs_more_than_auth_sys() {
+    let world = World::new();
+    let none = StateProtectOps4 { must_enforce: Bitmap4::EMPTY, must_allow: Bitmap4::EMPTY };
+    let args = ExchangeId4Args { state_protect: StateProtect4A::MachCred(none), ..exchange_id(b"me") };
+    let mut reply = Peer::new(&world, 1, 1).compound(&[ArgOp::ExchangeId(args)]);
+    reply.fails::<()>(OpNum4::ExchangeId, NfsStat4::Inval);
+}
+
+#[test]
+fn it_stands_alone_or_behind_sequence() {
+    let world = World::new();
+    let op = ArgOp::ExchangeId(exchange_id(b"me"));
+    let mut reply = Peer::new(&world, 1, 1).compound(&[op.clone(), ArgOp::PutRootFh]);
+    reply.fails::<()>(OpNum4::ExchangeId, NfsStat4::NotOnlyOp);
+    assert_eq!(Session::open(&world, 2, 1).run(&[op]).status, NfsStat4::Ok);
+}
+
+#[test]
+fn a_stranger_cannot_take_a_name_whose_owner_holds_state() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let mut ops = crate::client::at(&[]);
+    ops.push(ArgOp::Open(crate::client::open_create(b"f", b"o", OPEN4_SHARE_ACCESS_READ)));
+    assert_eq!(client.run(&ops).status, NfsStat4::Ok);
+    let mut stranger = Peer::new(&world, 2, 1);
+    stranger.auth = user(2000);
+    let mut reply = stranger.compound(&[ArgOp::ExchangeId(exchange_id(b"client of host 1"))]);
+    reply.fails::<()>(OpNum4::ExchangeId, NfsStat4::ClidInUse);
+}
+
+#[test]
+fn a_client_is_destroyed_once_it_has_no_session() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let destroy = ArgOp::DestroyClientId(DestroyClientId4Args { clientid: client.client });
+    let mut peer = Peer::new(&world, 1, 1);
+    peer.compound(std::slice::from_ref(&destroy))
+        .fails::<()>(OpNum4::DestroyClientId, NfsStat4::ClientIdBusy);
+    let id = client.id;
+    client
+        .run(&[ArgOp::DestroySession(DestroySession4Args { sessionid: id })])
+        .ok::<()>(OpNum4::DestroySession);
+    peer.compound(std::slice::from_ref(&destroy)).ok::<()>(OpNum4::DestroyClientId);
+    peer.compound(&[destroy]).fails::<()>(OpNum4::DestroyClientId, NfsStat4::StaleClientId);
+    world.check();
+}
+
+#[test]
+fn a_client_whose_record_cannot_be_kept_gets_no_session() {
+    let world = World::new();
+    *world.records.is_broken.lock() = true;
+    let mut peer = Peer::new(&world, 1, 1);
+    let known = peer
+        .compound(&[ArgOp::ExchangeId(exchange_id(b"me"))])
+        .ok::<ExchangeId4Ok<'_>>(OpNum4::ExchangeId)
+        .clientid;
+    let create = ArgOp::CreateSession(create_session(known, Seqid(1)));
+    peer.compound(std::slice::from_ref(&create)).fails::<()>(OpNum4::CreateSession, NfsStat4::ServerFault);
+    *world.records.is_broken.lock() = false;
+    peer.compound(&[create]).fails::<()>(OpNum4::CreateSession, NfsStat4::StaleClientId);
+    world.check();
+}

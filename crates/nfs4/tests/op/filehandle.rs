@@ -19,8 +19,10 @@ fn a_forged_handle_is_bad() {
     let mut handle = Session::open(&world, 1, 1).handle(&[]);
     *handle.last_mut().unwrap() ^= 1;
     let mut peer = Peer::new(&world, 2, 0);
-    peer.compound(&[ArgOp::PutFh(PutFh4Args { object: &handle })]).fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
-    peer.compound(&[ArgOp::PutFh(PutFh4Args { object: b"" })]).fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
+    peer.compound(&[ArgOp::PutFh(PutFh4Args { object: &handle })])
+        .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
+    peer.compound(&[ArgOp::PutFh(PutFh4Args { object: b"" })])
+        .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
 }
 
 #[test]

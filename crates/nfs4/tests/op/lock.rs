@@ -1,1 +1,198 @@
-//! To come.
+use holdfast_base::{ByteRange, ClientId, Length, Offset, Seqid};
+use holdfast_vfs::{Backend, Caller, Cx, Handle, LockKind, Name, Wait};
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Reply, Session, at, open_create};
+use crate::world::World;
+
+fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
+    let mut reply = client.run(&[at(&[b"f"]), vec![op]].concat());
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        reply.ok::<()>(op);
+    }
+    reply
+}
+
+fn open(client: &mut Session) -> Stateid4 {
+    let args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH);
+    let mut reply = client.run(&[at(&[]), vec![ArgOp::Open(args)]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid
+}
+
+fn lock(open_stateid: Stateid4, owner: &[u8], locktype: LockType4, offset: u64, length: u64) -> ArgOp<'_> {
+    ArgOp::Lock(Lock4Args {
+        locktype,
+        reclaim: false,
+        offset: Offset(offset),
+        length: Length(length),
+        locker: Locker4::New(OpenToLockOwner4 {
+            open_seqid: Seqid(0),
+            open_stateid,
+            lock_seqid: Seqid(0),
+            lock_owner: StateOwner4 { clientid: ClientId(0), owner },
+        }),
+    })
+}
+
+fn lockt(owner: &[u8], locktype: LockType4, offset: u64, length: u64) -> ArgOp<'_> {
+    ArgOp::Lockt(Lockt4Args {
+        locktype,
+        offset: Offset(offset),
+        length: Length(length),
+        owner: StateOwner4 { clientid: ClientId(0), owner },
+    })
+}
+
+fn locku(lock_stateid: Stateid4, offset: u64, length: u64) -> ArgOp<'static> {
+    ArgOp::Locku(Locku4Args {
+        locktype: LockType4::Write,
+        seqid: Seqid(0),
+        lock_stateid,
+        offset: Offset(offset),
+        length: Length(length),
+    })
+}
+
+fn file(world: &World) -> Handle {
+    let caller = Caller::root();
+    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let root = world.fs.root().unwrap();
+    let name = Name::new(b"f").unwrap();
+    world.fs.lookup(&cx, &root, name, holdfast_vfs::AttrMask::NONE).unwrap().handle
+}
+
+fn bytes(first: u64, last: u64) -> ByteRange {
+    ByteRange::from_bounds(first, last).unwrap()
+}
+
+#[test]
+fn a_lock_keeps_others_out_until_it_is_unlocked() {
+    let world = World::new();
+    let (mut a, mut b) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
+    let (of_a, of_b) = (open(&mut a), open(&mut b));
+    let held: Lock4Ok = run(&mut a, lock(of_a, b"la", LockType4::Write, 10, 10)).ok(OpNum4::Lock);
+    let mut reply = run(&mut b, lock(of_b, b"lb", LockType4::Read, 0, u64::MAX));
+    let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lock, NfsStat4::Denied);
+    let holder = StateOwner4 { clientid: a.client, owner: b"la" };
+    assert_eq!(
+        denied,
+        Lock4Denied { offset: Offset(10), length: Length(10), locktype: LockType4::Write, owner: holder }
+    );
+    run(&mut b, lockt(b"lb", LockType4::Read, 15, 1))
+        .fails::<Lock4Denied<'_>>(OpNum4::Lockt, NfsStat4::Denied);
+    run(&mut b, lockt(b"lb", LockType4::Write, 20, 1)).ok::<()>(OpNum4::Lockt);
+    run(&mut a, lockt(b"la", LockType4::Write, 15, 1)).ok::<()>(OpNum4::Lockt);
+    let less: Locku4Ok = run(&mut a, locku(held.lock_stateid, 10, 5)).ok(OpNum4::Locku);
+    assert_eq!(less.lock_stateid.seqid, Seqid(2));
+    run(&mut b, lock(of_b, b"lb", LockType4::Read, 0, 15)).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
+#[test]
+fn locks_stand_on_the_backend_and_go_with_close() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let of = open(&mut client);
+    run(&mut client, lock(of, b"l", LockType4::Write, 0, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+    assert_eq!(world.fs.locks_held(&file(&world)), [(bytes(0, 9), LockKind::Write)]);
+    let close = ArgOp::Close(Close4Args { seqid: Seqid(0), open_stateid: of });
+    run(&mut client, close).ok::<Close4Ok>(OpNum4::Close);
+    assert_eq!(world.fs.locks_held(&file(&world)), []);
+    assert_eq!(world.fs.open_files(), 0);
+    world.check();
+}
+
+#[test]
+fn a_local_process_is_in_the_way_and_leaves_nothing_behind() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let of = open(&mut client);
+    let file = file(&world);
+    world.fs.lock_outside(&file, bytes(5, 9), LockKind::Write).unwrap();
+    let mut reply = run(&mut client, lockt(b"l", LockType4::Write, 0, 10));
+    let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lockt, NfsStat4::Denied);
+    assert_eq!((denied.offset, denied.length, denied.owner.clientid), (Offset(5), Length(5), ClientId(0)));
+    let mut reply = run(&mut client, lock(of, b"l", LockType4::Write, 0, 10));
+    let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lock, NfsStat4::Denied);
+    assert_eq!((denied.offset, denied.length), (Offset(5), Length(5)));
+    assert_eq!(world.nfs.census().2, 0, "no lock file is kept for a lock not had");
+    world.fs.unlock_outside(&file);
+    run(&mut client, lock(of, b"l", LockType4::Write, 0, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
+#[test]
+fn a_further_lock_goes_by_the_state_id_of_the_first() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let of = open(&mut client);
+    let first: Lock4Ok = run(&mut client, lock(of, b"l", LockType4::Write, 0, 10)).ok(OpNum4::Lock);
+    let further = ArgOp::Lock(Lock4Args {
+        locktype: LockType4::Read,
+        reclaim: false,
+        offset: Offset(4),
+        length: Length(2),
+        locker: Locker4::Exist(ExistLockOwner4 { lock_stateid: first.lock_stateid, lock_seqid: Seqid(0) }),
+    });
+    let second: Lock4Ok = run(&mut client, further).ok(OpNum4::Lock);
+    assert_eq!((second.lock_stateid.other, second.lock_stateid.seqid), (first.lock_stateid.other, Seqid(2)));
+    let held = world.fs.locks_held(&file(&world));
+    assert!(held.contains(&(bytes(4, 5), LockKind::Read)), "{held:?}");
+    // Freed once nothing is locked.
+    let free = |stateid| ArgOp::FreeStateid(FreeStateid4Args { stateid });
+    client.run(&[free(second.lock_stateid)]).fails::<()>(OpNum4::FreeStateid, NfsStat4::LocksHeld);
+    let none: Locku4Ok = run(&mut client, locku(second.lock_stateid, 0, u64::MAX)).ok(OpNum4::Locku);
+    client.run(&[free(none.lock_stateid)]).ok::<()>(OpNum4::FreeStateid);
+    assert_eq!(world.nfs.census().2, 0);
+    world.check();
+}
+
+#[test]
+fn ranges_that_are_none_are_invalid_and_reclaims_have_their_time() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let of = open(&mut client);
+    run(&mut client, lock(of, b"l", LockType4::Write, 0, 0)).fails::<()>(OpNum4::Lock, NfsStat4::Inval);
+    run(&mut client, lock(of, b"l", LockType4::Write, 3, u64::MAX - 1))
+        .fails::<()>(OpNum4::Lock, NfsStat4::Inval);
+    let ArgOp::Lock(args) = lock(of, b"l", LockType4::Write, 0, 1) else { unreachable!() };
+    let reclaim = ArgOp::Lock(Lock4Args { reclaim: true, ..args });
+    run(&mut client, reclaim).fails::<()>(OpNum4::Lock, NfsStat4::NoGrace);
+    let mut reply = client.run(&[at(&[]), vec![lockt(b"l", LockType4::Read, 0, 1)]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    reply.fails::<()>(OpNum4::Lockt, NfsStat4::IsDir);
+    world.check();
+}
+
+#[test]
+fn who_waits_for_a_lock_is_called_when_it_is_free() {
+    let world = World::new();
+    let with_back = |mut args: CreateSession4Args<'static>| {
+        args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args
+    };
+    let mut holder = Session::open(&world, 1, 1);
+    let mut waiter = Session::with(&world, 2, 2, with_back);
+    waiter.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    let (of_holder, of_waiter) = (open(&mut holder), open(&mut waiter));
+    let held: Lock4Ok = run(&mut holder, lock(of_holder, b"h", LockType4::Write, 0, 10)).ok(OpNum4::Lock);
+    let asked = lock(of_waiter, b"w", LockType4::WriteWait, 0, 10);
+    run(&mut waiter, asked.clone()).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    let handle = waiter.handle(&[b"f"]);
+    run(&mut holder, locku(held.lock_stateid, 0, 10)).ok::<Locku4Ok>(OpNum4::Locku);
+    let calls = waiter.peer.receive(1);
+    assert_eq!(calls.len(), 1, "one call back");
+    // Behind CB_SEQUENCE: which file, and which of the client's owners.
+    let call = &calls[0];
+    let fh = call.windows(handle.len()).position(|bytes| bytes == handle).unwrap();
+    assert_eq!(call[fh - 8..fh - 4], CbOpNum4::NotifyLock.as_u32().to_be_bytes());
+    assert_eq!(call[call.len() - 4..], *b"w\0\0\0");
+    // It is kept for who was called, and for nobody else.
+    let greedy = lock(of_holder, b"h", LockType4::Write, 0, 10);
+    run(&mut holder, greedy).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    run(&mut waiter, asked).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}

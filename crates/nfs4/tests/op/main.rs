@@ -1,7 +1,7 @@
 //! Every operation by scripted compounds: arguments in, the whole reply out, over the in-memory file system with a
 //! clock that the test moves. One module an operation, named as its file under `src/op`.
 #![forbid(unsafe_code)]
-#![expect(missing_docs, clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod client;
 mod world;
@@ -15,5 +15,6 @@ mod filehandle;
 mod lock;
 mod open;
 mod random;
+mod retry;
 mod sequence;
 mod setclientid;

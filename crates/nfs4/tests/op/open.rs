@@ -70,7 +70,7 @@ fn the_same_exclusive_verifier_finds_its_own_work_and_another_does_not() {
     let world = World::new();
     for minor in [1, 2] {
         let mut client = Session::open(&world, minor as u8, minor);
-        let name = [b'f', minor as u8];
+        let name = [b'f', b'0' + minor as u8];
         let exclusive = |verifier| Open4Args {
             openhow: OpenFlag4::Create(CreateHow4::Exclusive(verifier)),
             ..open_create(&name, b"o", BOTH)
@@ -92,7 +92,8 @@ fn exclusive_create_with_attributes_sets_them() {
         openhow: OpenFlag4::Create(CreateHow4::Exclusive41(CreateVerfAttr { verf: [3; 8], attrs })),
         ..open_create(b"f", b"o", BOTH)
     };
-    let ok: Open4Ok<'_> = open(&mut client, args).ok(OpNum4::Open);
+    let mut reply = open(&mut client, args);
+    let ok: Open4Ok<'_> = reply.ok(OpNum4::Open);
     assert!(ok.attrset.has(Attr::Mode), "{:?}", ok.attrset);
 }
 
@@ -101,7 +102,8 @@ fn a_file_made_read_only_is_open_for_writing_to_its_maker() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);
     let stateid = opened(&mut client, create_with(b"f", &mode(0o444), BOTH));
-    let write = ArgOp::Write(Write4Args { stateid, offset: Offset(0), stable: StableHow4::Unstable, data: b"x" });
+    let write =
+        ArgOp::Write(Write4Args { stateid, offset: Offset(0), stable: StableHow4::Unstable, data: b"x" });
     assert_eq!(client.run(&[at(&[b"f"]), vec![write]].concat()).status, NfsStat4::Ok);
     // An open for reading beside it, by the same owner, keeps both.
     let union = opened(&mut client, open_existing(b"f", b"o", READ));
@@ -141,7 +143,7 @@ fn open_with_deny_write_conflicts_with_an_existing_writer() {
     let (mut a, mut b) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
     opened(&mut a, open_create(b"f", b"o", BOTH));
     let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_WRITE, ..open_existing(b"f", b"o", READ) };
-    open(&mut b, denying.clone()).fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
+    open(&mut b, denying).fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
     a.run(&[ArgOp::PutRootFh]);
     world.check();
 }
@@ -150,14 +152,17 @@ fn open_with_deny_write_conflicts_with_an_existing_writer() {
 fn truncation_by_open_waits_for_the_share() {
     let world = World::new();
     let (mut a, mut b) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
-    let stateid = opened(&mut a, Open4Args { share_deny: OPEN4_SHARE_DENY_WRITE, ..open_create(b"f", b"o", BOTH) });
+    let stateid =
+        opened(&mut a, Open4Args { share_deny: OPEN4_SHARE_DENY_WRITE, ..open_create(b"f", b"o", BOTH) });
     let write = Write4Args { stateid, offset: Offset(0), stable: StableHow4::Unstable, data: b"precious" };
     assert_eq!(a.run(&[at(&[b"f"]), vec![ArgOp::Write(write)]].concat()).status, NfsStat4::Ok);
     let zero = 0u64.to_be_bytes();
     let attrs = Fattr4 { mask: Bitmap4::of(&[Attr::Size]), values: &zero };
-    let truncating =
-        Open4Args { openhow: OpenFlag4::Create(CreateHow4::Unchecked(attrs)), ..open_create(b"f", b"p", WRITE) };
-    open(&mut b, truncating.clone()).fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
+    let truncating = Open4Args {
+        openhow: OpenFlag4::Create(CreateHow4::Unchecked(attrs)),
+        ..open_create(b"f", b"p", WRITE)
+    };
+    open(&mut b, truncating).fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
     let read = ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: 100 });
     let mut reply = a.run(&[at(&[b"f"]), vec![read.clone()]].concat());
     for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
@@ -168,7 +173,17 @@ fn truncation_by_open_waits_for_the_share() {
     let mut truncating = truncating;
     truncating.owner.owner = b"o";
     opened(&mut a, truncating);
-    let mut reply = a.run(&[at(&[b"f"]), vec![ArgOp::Read(Read4Args { stateid: Stateid4 { seqid: Seqid(0), ..stateid }, offset: Offset(0), count: 100 })]].concat());
+    let mut reply = a.run(
+        &[
+            at(&[b"f"]),
+            vec![ArgOp::Read(Read4Args {
+                stateid: Stateid4 { seqid: Seqid(0), ..stateid },
+                offset: Offset(0),
+                count: 100,
+            })],
+        ]
+        .concat(),
+    );
     for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
         reply.ok::<()>(op);
     }
@@ -270,7 +285,7 @@ fn the_current_file_is_opened_by_handle() {
     let mut client = Session::open(&world, 1, 1);
     opened(&mut client, open_create(b"f", b"o", BOTH));
     let args = Open4Args { claim: OpenClaim4::Fh, ..open_existing(b"", b"p", READ) };
-    let mut reply = client.run(&[at(&[b"f"]), vec![ArgOp::Open(args.clone())]].concat());
+    let mut reply = client.run(&[at(&[b"f"]), vec![ArgOp::Open(args)]].concat());
     assert_eq!(reply.status, NfsStat4::Ok);
     reply.ok::<()>(OpNum4::PutRootFh);
     open(&mut client, args).fails::<()>(OpNum4::Open, NfsStat4::IsDir);
@@ -299,5 +314,23 @@ fn an_open_that_the_backend_refuses_leaves_no_share_behind() {
     open(&mut other, open_existing(b"f", b"p", READ)).fails::<()>(OpNum4::Open, NfsStat4::Access);
     let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_BOTH, ..open_existing(b"f", b"o", READ) };
     opened(&mut owner, denying);
+    world.check();
+}
+
+#[test]
+fn a_guarded_create_that_has_to_wait_halfway_is_not_begun_anew() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let size = 5u64.to_be_bytes();
+    for (n, every) in (2..8).enumerate() {
+        world.fs.block_every(every);
+        let attrs = Fattr4 { mask: Bitmap4::of(&[Attr::Size]), values: &size };
+        let name = [b'f', b'0' + n as u8];
+        let args = Open4Args {
+            openhow: OpenFlag4::Create(CreateHow4::Guarded(attrs)),
+            ..open_create(&name, b"o", BOTH)
+        };
+        opened(&mut client, args);
+    }
     world.check();
 }

@@ -31,13 +31,25 @@ fn another_request_under_the_same_number_is_a_false_retry() {
 }
 
 #[test]
-fn a_retry_of_what_was_not_kept_is_told_so() {
+fn a_retry_of_what_was_not_kept_is_told_so_by_the_second_operation_and_changes_nothing() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);
-    client.run(&[ArgOp::PutRootFh, ArgOp::GetFh]);
-    let mut reply =
-        client.peer.compound(&[ArgOp::Sequence(client.sequence()), ArgOp::PutRootFh, ArgOp::GetFh]);
-    reply.fails::<()>(OpNum4::Sequence, NfsStat4::RetryUncachedRep);
+    let ops = [at(&[]), vec![ArgOp::Open(open_create(b"f", b"owner", OPEN4_SHARE_ACCESS_BOTH))]].concat();
+    assert_eq!(client.run(&ops).status, NfsStat4::Ok);
+    let mut reply = client.again(&ops);
+    assert_eq!(reply.ops, 2);
+    reply.fails::<()>(OpNum4::PutRootFh, NfsStat4::RetryUncachedRep);
+    assert_eq!(client.run(&[ArgOp::PutRootFh, ArgOp::GetFh]).status, NfsStat4::Ok);
+}
+
+#[test]
+fn a_reply_as_short_as_that_is_kept_whole() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    for ops in [&[][..], &[ArgOp::GetFh][..], &[ArgOp::Illegal(99)][..]] {
+        let first = client.run(ops);
+        assert_eq!(first, client.again(ops));
+    }
 }
 
 #[test]
@@ -91,7 +103,7 @@ fn a_compound_beyond_the_sessions_limits_takes_no_slot() {
 fn a_reply_that_would_not_fit_is_refused_and_what_changes_things_does_not_start() {
     let world = World::new();
     let small = |mut args: CreateSession4Args<'static>| {
-        args.fore_chan_attrs.maxresponsesize = 200;
+        args.fore_chan_attrs.maxresponsesize = 170;
         args
     };
     let mut client = Session::with(&world, 1, 1, small);

@@ -1,1 +1,203 @@
-//! To come.
+//! Clients of 4.0, and their owners' sequence numbers.
+
+use holdfast_base::{ClientId, Length, Offset, Seqid};
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Peer, Reply, at, open_create, open_existing, user};
+use crate::world::{LEASE_MS, World};
+
+fn setclientid(name: &[u8]) -> ArgOp<'_> {
+    ArgOp::SetClientId(SetClientId4Args {
+        client: NfsClientId4 { verifier: [1; 8], id: name },
+        callback: CbClient4 {
+            cb_program: 1,
+            cb_location: NetAddr4 { netid: b"tcp", addr: b"192.0.2.1.8.1" },
+        },
+        callback_ident: 1,
+    })
+}
+
+/// A confirmed client.
+fn client(world: &World, host: u8) -> (Peer, ClientId) {
+    let mut peer = Peer::new(world, host, 0);
+    let name = [b'c', host];
+    let known: SetClientId4Ok = peer.compound(&[setclientid(&name)]).ok(OpNum4::SetClientId);
+    let confirm =
+        SetClientIdConfirm4Args { clientid: known.clientid, setclientid_confirm: known.setclientid_confirm };
+    peer.compound(&[ArgOp::SetClientIdConfirm(confirm)]).ok::<()>(OpNum4::SetClientIdConfirm);
+    (peer, known.clientid)
+}
+
+fn open(peer: &mut Peer, client: ClientId, seqid: u32) -> Reply {
+    let mut args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH);
+    args.seqid = Seqid(seqid);
+    args.owner.clientid = client;
+    let mut reply = peer.compound(&[at(&[]), vec![ArgOp::Open(args), ArgOp::GetFh]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    reply
+}
+
+fn confirm(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Stateid4 {
+    let args = OpenConfirm4Args { open_stateid, seqid: Seqid(seqid) };
+    let mut reply = peer.compound(&[at(&[b"f"]), vec![ArgOp::OpenConfirm(args)]].concat());
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        reply.ok::<()>(op);
+    }
+    reply.ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm).open_stateid
+}
+
+fn close(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Reply {
+    let args = Close4Args { seqid: Seqid(seqid), open_stateid };
+    let mut reply = peer.compound(&[at(&[b"f"]), vec![ArgOp::Close(args)]].concat());
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        reply.ok::<()>(op);
+    }
+    reply
+}
+
+#[test]
+fn the_record_is_safe_before_the_client_is_confirmed() {
+    let world = World::new();
+    client(&world, 1);
+    assert_eq!(*world.records.kept.lock(), [b"c\x01".to_vec()]);
+}
+
+#[test]
+fn a_wrong_confirmation_is_stale() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 0);
+    let known: SetClientId4Ok = peer.compound(&[setclientid(b"x")]).ok(OpNum4::SetClientId);
+    let args = SetClientIdConfirm4Args { clientid: known.clientid, setclientid_confirm: [0; 8] };
+    peer.compound(&[ArgOp::SetClientIdConfirm(args)])
+        .fails::<()>(OpNum4::SetClientIdConfirm, NfsStat4::StaleClientId);
+}
+
+#[test]
+fn a_name_in_use_by_another_principal_is_told_with_an_address() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    assert_eq!(open(&mut peer, id, 1).status, NfsStat4::Ok);
+    let mut stranger = Peer::new(&world, 2, 0);
+    stranger.auth = user(2000);
+    let mut reply = stranger.compound(&[setclientid(b"c\x01")]);
+    reply.fails::<NetAddr4<'_>>(OpNum4::SetClientId, NfsStat4::ClidInUse);
+}
+
+#[test]
+fn renewing_keeps_a_lease_and_its_end_is_told() {
+    let world = World::new();
+    let (mut peer, clientid) = client(&world, 1);
+    let renew = ArgOp::Renew(Renew4Args { clientid });
+    for _ in 0..3 {
+        world.pass(LEASE_MS - 1);
+        peer.compound(std::slice::from_ref(&renew)).ok::<()>(OpNum4::Renew);
+    }
+    world.pass(LEASE_MS + 1);
+    peer.compound(&[renew]).fails::<()>(OpNum4::Renew, NfsStat4::Expired);
+    let stranger = ArgOp::Renew(Renew4Args { clientid: ClientId(5) });
+    peer.compound(&[stranger]).fails::<()>(OpNum4::Renew, NfsStat4::StaleClientId);
+}
+
+#[test]
+fn a_new_owner_confirms_and_until_then_its_open_is_good_for_nothing() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let mut reply = open(&mut peer, id, 5);
+    let ok: Open4Ok<'_> = reply.ok(OpNum4::Open);
+    assert_ne!(ok.rflags & OPEN4_RESULT_CONFIRM, 0);
+    let read = ArgOp::Read(Read4Args { stateid: ok.stateid, offset: Offset(0), count: 1 });
+    assert_eq!(peer.compound(&[at(&[b"f"]), vec![read]].concat()).status, NfsStat4::BadStateid);
+    let stateid = confirm(&mut peer, ok.stateid, 6);
+    let read = ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: 1 });
+    assert_eq!(peer.compound(&[at(&[b"f"]), vec![read]].concat()).status, NfsStat4::Ok);
+    let mut reply = open(&mut peer, id, 7);
+    assert_eq!(reply.ok::<Open4Ok<'_>>(OpNum4::Open).rflags & OPEN4_RESULT_CONFIRM, 0);
+    world.check();
+}
+
+#[test]
+fn a_retried_open_gets_its_first_result_and_its_file_as_the_current_one() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let mut reply = open(&mut peer, id, 1);
+    let stateid = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    confirm(&mut peer, stateid, 2);
+    let first = open(&mut peer, id, 3);
+    let again = open(&mut peer, id, 3);
+    assert_eq!(first, again, "the second GETFH finds the file current");
+    open(&mut peer, id, 9).fails::<()>(OpNum4::Open, NfsStat4::BadSeqid);
+}
+
+#[test]
+fn a_retried_close_gets_its_first_result() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let stateid = open(&mut peer, id, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    let stateid = confirm(&mut peer, stateid, 2);
+    let first = close(&mut peer, stateid, 3);
+    assert_eq!(first, close(&mut peer, stateid, 3));
+    assert_eq!(first.status, NfsStat4::Ok);
+    assert_eq!(world.nfs.census().1, 0);
+    world.check();
+}
+
+#[test]
+fn a_failure_that_steps_the_number_is_repeated_to_a_retry() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let stateid = open(&mut peer, id, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    confirm(&mut peer, stateid, 2);
+    let mut missing = open_existing(b"missing", b"o", OPEN4_SHARE_ACCESS_READ);
+    missing.seqid = Seqid(3);
+    missing.owner.clientid = id;
+    let ops = [at(&[]), vec![ArgOp::Open(missing)]].concat();
+    for _ in 0..2 {
+        assert_eq!(peer.compound(&ops).status, NfsStat4::NoEnt);
+    }
+    assert_eq!(open(&mut peer, id, 4).status, NfsStat4::Ok, "the number had stepped");
+}
+
+#[test]
+fn locks_of_two_owners_conflict_and_the_denial_names_the_holder() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let stateid = open(&mut peer, id, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    let stateid = confirm(&mut peer, stateid, 2);
+    let lock = |owner: &'static [u8], seqid: u32| {
+        ArgOp::Lock(Lock4Args {
+            locktype: LockType4::Write,
+            reclaim: false,
+            offset: Offset(0),
+            length: Length(10),
+            locker: Locker4::New(OpenToLockOwner4 {
+                open_seqid: Seqid(seqid),
+                open_stateid: stateid,
+                lock_seqid: Seqid(0),
+                lock_owner: StateOwner4 { clientid: id, owner },
+            }),
+        })
+    };
+    let mut reply = peer.compound(&[at(&[b"f"]), vec![lock(b"first", 3)]].concat());
+    assert_eq!(reply.status, NfsStat4::Ok);
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        reply.ok::<()>(op);
+    }
+    reply.ok::<Lock4Ok>(OpNum4::Lock);
+    // Denied, and denied again to a retry, whole.
+    for _ in 0..2 {
+        let mut reply = peer.compound(&[at(&[b"f"]), vec![lock(b"second", 4)]].concat());
+        for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+            reply.ok::<()>(op);
+        }
+        let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lock, NfsStat4::Denied);
+        assert_eq!(denied.owner, StateOwner4 { clientid: id, owner: b"first" });
+        assert_eq!((denied.offset, denied.length), (Offset(0), Length(10)));
+    }
+    let release = |owner| {
+        ArgOp::ReleaseLockOwner(ReleaseLockOwner4Args { lock_owner: StateOwner4 { clientid: id, owner } })
+    };
+    peer.compound(&[release(b"first")]).fails::<()>(OpNum4::ReleaseLockOwner, NfsStat4::LocksHeld);
+    peer.compound(&[release(b"nobody")]).ok::<()>(OpNum4::ReleaseLockOwner);
+    world.check();
+}

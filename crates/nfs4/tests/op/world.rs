@@ -4,24 +4,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, Timestamp};
-use holdfast_export::{ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Sealer, Squash};
+use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, SlotId, Timestamp};
+use holdfast_export::{
+    ClientRule, Committer, Export, ExportOptions, Force, Namespace, NoGroups, Sealer, Squash,
+};
 use holdfast_nfs4::{ClientRecords, Config, Identity, Nfs4, NumericIds, Seeds};
+use holdfast_recovery::Step;
 use holdfast_rpc::detached::Detached;
+use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
-use parking_lot::Mutex;
+use holdfast_xdr::Writer;
+use parking_lot::{Condvar, Mutex};
 
 /// The lease of every world, in milliseconds.
-pub const LEASE_MS: u64 = 60_000;
+pub(crate) const LEASE_MS: u64 = 60_000;
 
 /// Records kept in memory; names listed in `may_reclaim` were there before.
 #[derive(Default)]
-pub struct Records {
-    pub kept: Mutex<Vec<Vec<u8>>>,
-    pub may_reclaim: Mutex<Vec<Vec<u8>>>,
-    pub is_broken: Mutex<bool>,
+pub(crate) struct Records {
+    pub(crate) kept: Mutex<Vec<Vec<u8>>>,
+    pub(crate) may_reclaim: Mutex<Vec<Vec<u8>>>,
+    pub(crate) is_broken: Mutex<bool>,
 }
 
 impl ClientRecords for Records {
@@ -43,11 +48,41 @@ impl ClientRecords for Records {
     }
 }
 
+/// Holds every force of the disk back while it is closed.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        *self.is_closed.lock() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_closed.lock() = false;
+        self.opened.notify_all();
+    }
+}
+
+impl Force for Gate {
+    fn force(&self) -> io::Result<()> {
+        let mut is_closed = self.is_closed.lock();
+        while *is_closed {
+            self.opened.wait(&mut is_closed);
+        }
+        Ok(())
+    }
+}
+
 /// What the journal was told.
 #[derive(Default)]
-pub struct Journal {
-    pub made: Mutex<Vec<SessionId>>,
-    pub replies: Mutex<Vec<Vec<u8>>>,
+pub(crate) struct Journal {
+    pub(crate) made: Mutex<Vec<SessionId>>,
+    pub(crate) replies: Mutex<Vec<Vec<u8>>>,
+    pub(crate) steps: Mutex<Vec<Vec<u8>>>,
+    pub(crate) is_full: Mutex<bool>,
 }
 
 impl holdfast_nfs4::ReplyJournal for Journal {
@@ -56,35 +91,44 @@ impl holdfast_nfs4::ReplyJournal for Journal {
         Ok(())
     }
 
+    fn intend(&self, _: SessionId, _: SlotId, step: &Step<'_>) -> io::Result<()> {
+        if *self.is_full.lock() {
+            return Err(io::Error::other("full"));
+        }
+        let mut bytes = Writer::new();
+        step.write(&mut bytes);
+        self.steps.lock().push(bytes.into_vec());
+        Ok(())
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp { seconds: 5, nanos: 0 }
+    }
+
     fn session_gone(&self, session: SessionId) {
         self.made.lock().retain(|id| *id != session);
     }
 
-    fn replied(
-        &self,
-        _: SessionId,
-        _: holdfast_base::SlotId,
-        _: holdfast_base::Seqid,
-        reply: &[u8],
-    ) {
+    fn replied(&self, _: SessionId, _: SlotId, _: holdfast_base::Seqid, reply: &[u8]) {
         self.replies.lock().push(reply.to_vec());
     }
 }
 
-pub struct World {
-    pub nfs: Arc<Nfs4>,
-    pub fs: MemBackend,
-    pub clock: Arc<ManualClock>,
-    pub records: Arc<Records>,
-    pub journal: Arc<Journal>,
+pub(crate) struct World {
+    pub(crate) nfs: Arc<Nfs4>,
+    pub(crate) fs: MemBackend,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) records: Arc<Records>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) gate: Arc<Gate>,
     first: Detached,
 }
 
 /// How a world is made.
-pub struct Making {
-    pub options: ExportOptions,
-    pub grace: Grace,
-    pub fs: MemOptions,
+pub(crate) struct Making {
+    pub(crate) options: ExportOptions,
+    pub(crate) grace: Grace,
+    pub(crate) fs: MemOptions,
 }
 
 impl Default for Making {
@@ -95,24 +139,28 @@ impl Default for Making {
             is_sync: false,
             ..ExportOptions::default()
         };
-        Self { options, grace: Grace::Over, fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() } }
+        Self {
+            options,
+            grace: Grace::Over,
+            fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() },
+        }
     }
 }
 
 impl World {
     /// With an asynchronous export of an empty file system, open to all, at `/export`.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::made(Making::default())
     }
 
     /// With a synchronous export.
-    pub fn sync() -> Self {
+    pub(crate) fn sync() -> Self {
         let mut making = Making::default();
         making.options.is_sync = true;
         Self::made(making)
     }
 
-    pub fn made(making: Making) -> Self {
+    pub(crate) fn made(making: Making) -> Self {
         let fs = MemBackend::new(&making.fs);
         let export = Export {
             id: ExportId(7),
@@ -125,11 +173,13 @@ impl World {
         let clock = Arc::new(ManualClock::default());
         let records = Arc::new(Records::default());
         let journal = Arc::new(Journal::default());
+        let gate = Arc::new(Gate::default());
         let config = Config {
             namespace: Arc::new(namespace),
             groups: Arc::new(NoGroups),
             ids: Arc::new(NumericIds),
-            committer: Committer::new(None),
+            committer: Committer::new(Some(gate.clone())),
+            replies: ReplyCache::new(ReplyCacheLimits::default(), clock.clone(), None),
             clock: clock.clone(),
             lease_ms: LEASE_MS,
             boot: BootInstance::from_counter(1),
@@ -143,22 +193,22 @@ impl World {
         let nfs = Nfs4::new(config, Seeds { entropy: Box::new(SeededEntropy(7)) });
         let program: Arc<dyn Program> = nfs.clone();
         let first = Detached::new(vec![program], Limits::default()).unwrap();
-        Self { nfs, fs, clock, records, journal, first }
+        Self { nfs, fs, clock, records, journal, gate, first }
     }
 
     /// A connection from a host of its own.
-    pub fn connect(&self, host: u8) -> Detached {
+    pub(crate) fn connect(&self, host: u8) -> Detached {
         self.first.another(([192, 0, 2, host], 700).into())
     }
 
     /// Lets time pass, as the server's own ticking would notice it.
-    pub fn pass(&self, ms: u64) {
+    pub(crate) fn pass(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
         self.nfs.tick();
     }
 
     /// That the state engine holds together.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         self.nfs.inspect(holdfast_state::invariant::check).unwrap();
     }
 }

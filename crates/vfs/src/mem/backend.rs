@@ -152,7 +152,8 @@ impl Backend for MemBackend {
         let mut state = self.enter(cx)?;
         let ino = state.ino(listing.dir)?;
         let mut from = listing.from;
-        if i64::try_from(from.0).is_err() {
+        // 1 and 2 belong to `.` and `..`, which are never given out here.
+        if matches!(from.0, 1 | 2) || i64::try_from(from.0).is_err() {
             return Err(FsError::BadCookie);
         }
         loop {

@@ -290,8 +290,8 @@ impl State {
         let end = end.filter(|&end| end <= source_size && span.from <= end).ok_or(FsError::Invalid)?;
         let bytes = end - span.from;
         let target_end = span.to.checked_add(bytes).ok_or(FsError::Invalid)?;
-        let ends_well = end % BLOCK == 0 || (end == source_size && target_end >= target_size);
-        if span.from % BLOCK != 0 || span.to % BLOCK != 0 || !ends_well {
+        let ends_well = end.is_multiple_of(BLOCK) || (end == source_size && target_end >= target_size);
+        if !span.from.is_multiple_of(BLOCK) || !span.to.is_multiple_of(BLOCK) || !ends_well {
             return Err(FsError::Invalid);
         }
         if from == to && span.from < target_end && span.to < end {

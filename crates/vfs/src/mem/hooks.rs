@@ -107,7 +107,8 @@ impl MemBackend {
 }
 
 impl super::State {
-    /// The first lock of somebody else in the way. Those within the server are the state engine's to judge.
+    /// The first lock of somebody else in the way: an outsider, or another open file, as with the kernel's
+    /// open-file-description locks.
     pub(super) fn conflict(
         &self,
         ino: Ino,
@@ -115,7 +116,7 @@ impl super::State {
         range: ByteRange,
         kind: LockKind,
     ) -> Option<&Lock> {
-        let is_other = |lock: &Lock| file.is_none() || lock.file.is_none();
+        let is_other = |lock: &Lock| file.is_none() || lock.file != file;
         let excludes = |lock: &Lock| kind == LockKind::Write || lock.kind == LockKind::Write;
         self.locks
             .iter()

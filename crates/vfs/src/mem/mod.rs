@@ -61,13 +61,13 @@ impl MemOptions {
         }))
     }
 
-    /// For tests: every look at the clock is one second after the one before, from 1,000,000,000 on.
+    /// For tests: every look at the clock is one second after the one before, from 1,600,000,000 on.
     #[must_use]
     pub fn deterministic() -> Self {
         let ticks = AtomicU64::new(0);
         Self::with_clock(Arc::new(move || {
             let tick = i64::try_from(ticks.fetch_add(1, Ordering::Relaxed)).unwrap_or(i64::MAX);
-            Timestamp { seconds: tick.saturating_add(1_000_000_000), nanos: 0 }
+            Timestamp { seconds: tick.saturating_add(1_600_000_000), nanos: 0 }
         }))
     }
 

@@ -282,7 +282,7 @@ fn step(
         }
         13 => done(fs.copy(&cx, f, File::Stateless(&b), CopySpan { from: x, to: y, bytes: r(20_000) })),
         14 => {
-            done(fs.clone_range(&cx, f, File::Stateless(&b), CopySpan { from: x, to: y, bytes: r(3) << 12 }))
+            done(fs.clone_range(&cx, f, File::Stateless(&b), CopySpan { from: x, to: y, bytes: r(3) << 12 }));
         }
         15 => done(fs.setxattr(&cx, &a, b"user.x", &[1; 9000][..r(9000) as usize], XattrMode::Either)),
         16 => done(fs.seek(&cx, f, x, if r(2) == 0 { Seek::Data } else { Seek::Hole })),

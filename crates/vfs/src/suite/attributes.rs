@@ -36,8 +36,7 @@ pub(super) fn a_mode_keeps_its_set_id_and_sticky_bits(t: TestBackend) {
         w.set(object, &mode(bits)).unwrap();
         assert_eq!(w.attrs(object).mode, bits);
     }
-    let (made, _) =
-        w.b().make(&w.cx(), &w.root, name("sticky"), NewNode::Directory, &mode(0o3777)).unwrap();
+    let (made, _) = w.b().make(&w.cx(), &w.root, name("sticky"), NewNode::Directory, &mode(0o3777)).unwrap();
     assert_eq!(made.attrs.mode, 0o3777);
 }
 
@@ -86,8 +85,9 @@ pub(super) fn a_guard_that_differs_changes_nothing(t: TestBackend) {
     let file = w.touch(&w.root, "file");
     let ctime = w.attrs(&file).ctime;
     let wrong = Timestamp { seconds: ctime.seconds - 1, nanos: ctime.nanos };
-    let set =
-        |guard| w.b().setattr(&w.cx(), File::Stateless(&file), &mode(0o600), Some(guard)).map(|c| c.after.mode);
+    let set = |guard| {
+        w.b().setattr(&w.cx(), File::Stateless(&file), &mode(0o600), Some(guard)).map(|c| c.after.mode)
+    };
     assert_eq!(set(wrong), Err(FsError::NotSync));
     assert_eq!(w.attrs(&file).mode, 0o644);
     assert_eq!(set(ctime), Ok(0o600));

@@ -124,7 +124,8 @@ pub(super) fn commits_succeed_for_everything_that_was_touched(t: TestBackend) {
     let (link, _) = w.b().make(&w.cx(), &dir, name("link"), NewNode::Symlink(b"x"), &mode(0o777)).unwrap();
     let gone = w.touch(&dir, "gone");
     w.remove(&dir, "gone").unwrap();
-    let touched = [(w.root, false), (dir, false), (file, true), (file, false), (link.handle, false), (gone, true)];
+    let touched =
+        [(w.root, false), (dir, false), (file, true), (file, false), (link.handle, false), (gone, true)];
     let touched = touched.map(|(handle, data)| Touched { handle, data });
     let mut results = vec![Err(FsError::Io); touched.len()];
     w.b().commit(&touched, &mut results);

@@ -13,8 +13,10 @@ fn range(offset: u64, length: u64) -> ByteRange {
     ByteRange::from_nfs4(Offset(offset), Length(length)).unwrap()
 }
 
+type OpenFile = Arc<dyn FileObject>;
+
 /// Two open files that are others to each other.
-fn two(t: TestBackend) -> Option<(World, Arc<dyn FileObject>, Arc<dyn FileObject>)> {
+fn two(t: TestBackend) -> Option<(World, OpenFile, OpenFile)> {
     if !t.abilities.has_outside_locks {
         return None;
     }

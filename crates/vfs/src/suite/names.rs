@@ -51,8 +51,7 @@ pub(super) fn the_root_has_no_parent_and_other_directories_have(t: TestBackend) 
 pub(super) fn make_tells_the_directorys_change(t: TestBackend) {
     let w = World::new(t);
     let before = w.attrs(&w.root);
-    let (node, change) =
-        w.b().make(&w.cx(), &w.root, name("dir"), NewNode::Directory, &mode(0o711)).unwrap();
+    let (node, change) = w.b().make(&w.cx(), &w.root, name("dir"), NewNode::Directory, &mode(0o711)).unwrap();
     assert_eq!((node.attrs.kind, node.attrs.mode), (FileKind::Directory, 0o711));
     assert_eq!(change.before.change, before.change);
     assert_ne!(change.after.change, before.change);

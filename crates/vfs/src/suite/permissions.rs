@@ -154,7 +154,8 @@ pub(super) fn writing_clears_set_id_bits(t: TestBackend) {
 
 pub(super) fn only_the_owner_changes_mode_and_times(t: TestBackend) {
     let Some((w, _, file)) = owned(t, 0o666) else { return };
-    let set = |uid, set: &SetAttrs| w.b().setattr(&cx(&user(uid)), File::Stateless(&file), set, None).map(drop);
+    let set =
+        |uid, set: &SetAttrs| w.b().setattr(&cx(&user(uid)), File::Stateless(&file), set, None).map(drop);
     let past = SetTime::At(Timestamp { seconds: 1000, nanos: 0 });
     let times = SetAttrs { mtime: Some(past), ..SetAttrs::default() };
     assert_eq!(set(OTHER, &mode(0o777)), Err(FsError::Perm));

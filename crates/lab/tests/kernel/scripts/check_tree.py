@@ -78,7 +78,8 @@ def git_keeps_a_repository_in_it(work):
     folder = top(work)
     git = (*GIT, "-C", folder)
     run(*git, "init", "-q")
-    run(*git, "add", ".")
+    # By force: Debian's kernel source carries a .gitignore that ignores everything.
+    run(*git, "add", "--force", ".")
     run(*git, "commit", "-q", "-m", "first")
     some = sorted(name for name in os.listdir(folder) if os.path.isdir(f"{folder}/{name}") and name != ".git")[-1]
     run(*git, "mv", some, "moved")

@@ -1,0 +1,232 @@
+//! One contender's turn: every client, shape and operation, each with the server's CPU time taken around it.
+
+use crate::client::echo::EchoLoad;
+use crate::client::libnfs::Program;
+use crate::client::nfs3::Nfs3Load;
+use crate::client::nfs41::Fleet;
+use crate::client::target::Target;
+use crate::client::{Amount, Burst, call, pump};
+use crate::perf::Perf;
+use crate::plan::{ClientKind, Op, Shape};
+use crate::rival::{Contender, Server};
+use crate::volume::Volume;
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// What is to be done in every turn.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Clients, one after the other.
+    pub(crate) clients: Vec<ClientKind>,
+    /// Shapes of the load.
+    pub(crate) shapes: Vec<Shape>,
+    /// Operations, in the order of [`Op::ALL`].
+    pub(crate) ops: Vec<Op>,
+    /// The time of each timed operation.
+    pub(crate) time: Duration,
+    /// The number of each counted operation.
+    pub(crate) count: u64,
+}
+
+/// One operation measured once.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sample {
+    /// The contender's name, or `echo`.
+    pub(crate) contender: &'static str,
+    /// The client's name.
+    pub(crate) client: &'static str,
+    /// Connections x depth.
+    pub(crate) shape: String,
+    /// The operation's name.
+    pub(crate) op: &'static str,
+    /// The round, from 1.
+    pub(crate) round: usize,
+    /// Operations done (entries, for listings).
+    pub(crate) units: u64,
+    /// Operations a second.
+    pub(crate) rate: f64,
+    /// µs of the server's CPU time an operation, what it costs idle being taken off.
+    pub(crate) server_cpu_us: f64,
+    /// µs of the client's CPU time an operation.
+    pub(crate) client_cpu_us: f64,
+    /// Latency of a call, median, µs.
+    pub(crate) p50_us: f64,
+    /// Latency of a call, 99th percentile, µs.
+    pub(crate) p99_us: f64,
+}
+
+/// What every turn needs.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    /// What is to be done.
+    pub(crate) plan: &'a Plan,
+    /// Where the files lie.
+    pub(crate) volume: &'a Volume,
+    /// Where a turn's own files may lie.
+    pub(crate) scratch: &'a Path,
+    /// The client over libnfs, where the plan has it.
+    pub(crate) libnfs: Option<&'a Program>,
+    /// The profiler, when asked for.
+    pub(crate) perf: Option<&'a Perf>,
+}
+
+/// What a turn brought.
+#[derive(Debug, Default)]
+pub(crate) struct Harvest {
+    /// What was measured.
+    pub(crate) samples: Vec<Sample>,
+    /// What could not be, and why.
+    pub(crate) failures: Vec<String>,
+}
+
+struct Bout<'a> {
+    stage: &'a Stage<'a>,
+    server: &'a Server,
+    target: &'a Target,
+    client: ClientKind,
+    op: Op,
+    shape: Shape,
+    label: String,
+}
+
+impl Stage<'_> {
+    /// A contender's turn; an operation that fails does not end it.
+    ///
+    /// Errors when the server cannot be started, or the volume not be made ready.
+    pub(crate) fn turn(&self, contender: Contender, round: usize, harvest: &mut Harvest) -> Result<()> {
+        let plan = self.plan;
+        let folders = plan.clients.len() * plan.shapes.len();
+        self.volume.begin_turn(folders)?;
+        let scratch = self.own_scratch(&format!("{}-{round}", contender.name()))?;
+        let server = contender.start(&self.volume.export(), &scratch)?;
+        let mut folder = 0;
+        for &client in &plan.clients {
+            for &shape in &plan.shapes {
+                let target = Target::find(server.ports, folder)?;
+                folder += 1;
+                for &op in &plan.ops {
+                    let label = format!("{}-{}-{shape}-{}", contender.name(), client.name(), op.name());
+                    let (stage, target) = (self, &target);
+                    let bout =
+                        Bout { stage, server: &server, target, client, op, shape: shape.for_op(op), label };
+                    match bout.measure() {
+                        Ok(taken) => harvest.samples.push(Sample {
+                            contender: contender.name(),
+                            client: client.name(),
+                            shape: shape.to_string(),
+                            op: op.name(),
+                            round,
+                            ..taken
+                        }),
+                        Err(e) => harvest.failures.push(format!("round {round}, {}: {e:#}", bout.label)),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The echo server's turn, for reference.
+    ///
+    /// Errors when it does not work.
+    pub(crate) fn echo_turn(&self, round: usize, harvest: &mut Harvest) -> Result<()> {
+        let server = Server::start_echo(&self.own_scratch(&format!("echo-{round}"))?)?;
+        for &shape in &self.plan.shapes {
+            let streams = connect_all(server.ports.nfs, shape)?;
+            let mut load = EchoLoad::GETATTR;
+            pump::run(&streams, shape.depth, Amount::For(self.plan.time / 5), &mut load)?;
+            let before = server.cpu_time()?;
+            let burst = pump::run(&streams, shape.depth, Amount::For(self.plan.time), &mut load)?;
+            let taken = sample(&server, before, &burst)?;
+            harvest.samples.push(Sample { shape: shape.to_string(), round, ..taken });
+        }
+        Ok(())
+    }
+
+    fn own_scratch(&self, name: &str) -> Result<std::path::PathBuf> {
+        let path = self.scratch.join(name);
+        fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+}
+
+impl Bout<'_> {
+    fn measure(&self) -> Result<Sample> {
+        let plan = self.stage.plan;
+        let (port, op, shape) = (self.server.ports.nfs, self.op, self.shape);
+        let amount = if op.is_counted() { Amount::Calls(plan.count) } else { Amount::For(plan.time) };
+        match self.client {
+            ClientKind::Raw3 => {
+                let streams = connect_all(port, shape)?;
+                self.warm_up(&streams)?;
+                let mut load = Nfs3Load::new(op, self.target, shape);
+                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
+            }
+            ClientKind::Raw41 => {
+                let mut fleet = Fleet::new(port, shape, self.target)?;
+                let streams = fleet.take_streams();
+                if !op.is_counted() {
+                    pump::run(&streams, shape.depth, Amount::For(plan.time / 5), &mut fleet.load(op))?;
+                }
+                let mut load = fleet.load(op);
+                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
+            }
+            ClientKind::Libnfs => {
+                let program = self.stage.libnfs.context("the client over libnfs was not compiled")?;
+                self.warm_up(&connect_all(port, shape)?)?;
+                let ready = program.ready(port, op, shape, amount, self.target)?;
+                self.watch(|| ready.run())
+            }
+        }
+    }
+
+    /// A little of the same first, so that caches are full. Not of what can be done once only.
+    fn warm_up(&self, streams: &[TcpStream]) -> Result<()> {
+        if !self.op.is_counted() {
+            let mut load = Nfs3Load::new(self.op, self.target, self.shape);
+            let time = Amount::For(self.stage.plan.time / 5);
+            pump::run(streams, self.shape.depth, time, &mut load)?;
+        }
+        Ok(())
+    }
+
+    fn watch(&self, work: impl FnOnce() -> Result<Burst>) -> Result<Sample> {
+        let watching = self.stage.perf.map(|perf| perf.start(self.server.pid(), &self.label)).transpose()?;
+        let before = self.server.cpu_time()?;
+        let burst = work()?;
+        let taken = sample(self.server, before, &burst);
+        if let Some(watching) = watching {
+            watching.finish()?;
+        }
+        taken
+    }
+}
+
+fn connect_all(port: u16, shape: Shape) -> Result<Vec<TcpStream>> {
+    (0..shape.connections).map(|_| call::connect(port)).collect()
+}
+
+/// What a burst came to, as a sample of the echo server; whose it is else, the caller fills in.
+fn sample(server: &Server, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
+    ensure!(burst.units > 0, "nothing was done");
+    let spent = server.cpu_time()?.saturating_sub(cpu_before);
+    let spent = spent.saturating_sub(server.idle_cost(burst.elapsed));
+    let each_us = |time: Duration| time.as_secs_f64() * 1e6 / burst.units as f64;
+    Ok(Sample {
+        contender: "echo",
+        client: ClientKind::Raw3.name(),
+        shape: String::new(),
+        op: "echo",
+        round: 0,
+        units: burst.units,
+        rate: burst.units as f64 / burst.elapsed.as_secs_f64(),
+        server_cpu_us: each_us(spent),
+        client_cpu_us: each_us(burst.client_cpu),
+        p50_us: burst.p50_us,
+        p99_us: burst.p99_us,
+    })
+}

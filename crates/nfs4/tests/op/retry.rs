@@ -1,0 +1,94 @@
+//! Retries of what still runs: one execution, the same answer to all.
+
+use holdfast_recovery::intent::NodeKind;
+use holdfast_recovery::{Intent, Step};
+use holdfast_rpc::detached::Detached;
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Peer, Session, at, open_create};
+use crate::world::World;
+
+fn mkdir(name: &[u8]) -> ArgOp<'_> {
+    let none = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
+    ArgOp::Create(Create4Args { objtype: CreateType4::Dir, objname: name, createattrs: none })
+}
+
+fn results(records: &[Vec<u8>]) -> Vec<&[u8]> {
+    records.iter().map(|record| Detached::results(record).unwrap()).collect()
+}
+
+#[test]
+fn a_retry_on_a_slot_that_runs_waits_for_the_one_answer() {
+    let world = World::sync();
+    let mut client = Session::open(&world, 1, 1);
+    client.seqid = client.seqid.next();
+    let ops = [vec![ArgOp::Sequence(client.sequence())], at(&[]), vec![mkdir(b"d")]].concat();
+    let args = client.peer.args(&ops);
+    world.gate.close();
+    for _ in 0..3 {
+        assert_eq!(client.peer.send(&args), Vec::<Vec<u8>>::new(), "nothing leaves before the disk has it");
+    }
+    world.gate.open();
+    let records = client.peer.receive(3);
+    let answers = results(&records);
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    assert_eq!(answers[0][..4], [0; 4], "and it is a success");
+    world.check();
+}
+
+#[test]
+fn a_session_is_not_destroyed_while_its_requests_run() {
+    let world = World::sync();
+    let mut client = Session::open(&world, 1, 1);
+    client.seqid = client.seqid.next();
+    let sequence = ArgOp::Sequence(client.sequence());
+    let args = client.peer.args(&[vec![sequence], at(&[]), vec![mkdir(b"d")]].concat());
+    world.gate.close();
+    client.peer.send(&args);
+    client.peer.send(&args);
+    let destroy = ArgOp::DestroySession(DestroySession4Args { sessionid: client.id });
+    let mut other = Peer::new(&world, 1, 1);
+    other.compound(&[destroy]).fails::<()>(OpNum4::DestroySession, NfsStat4::Delay);
+    world.gate.open();
+    assert_eq!(client.peer.receive(2).len(), 2);
+}
+
+#[test]
+fn in_v40_a_retry_is_known_by_its_transaction_id() {
+    let world = World::sync();
+    let mut peer = Peer::new(&world, 1, 0);
+    let args = peer.args(&[at(&[]), vec![mkdir(b"d")]].concat());
+    world.gate.close();
+    assert_eq!(peer.send(&args), Vec::<Vec<u8>>::new());
+    assert_eq!(peer.send_again(&args), Vec::<Vec<u8>>::new());
+    world.gate.open();
+    let records = peer.receive(2);
+    let answers = results(&records);
+    assert_eq!((answers.len(), answers[0]), (2, *answers.last().unwrap()));
+    assert_eq!(answers[0][..4], [0; 4]);
+    // Done, and sent once more: the same again. Under another id it is another request.
+    let again = peer.send_again(&args);
+    assert_eq!(results(&again), [answers[0]]);
+    assert_eq!(peer.exchange(&args).status, NfsStat4::Exist);
+}
+
+#[test]
+fn before_a_change_its_intent_is_journaled_with_the_results_so_far_and_without_room_nothing_changes() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let ops = [at(&[]), vec![ArgOp::Open(open_create(b"f", b"o", OPEN4_SHARE_ACCESS_READ))]].concat();
+    *world.journal.is_full.lock() = true;
+    assert_eq!(client.run(&ops).status, NfsStat4::Delay);
+    assert_eq!(client.run(&at(&[b"f"])).status, NfsStat4::NoEnt);
+    *world.journal.is_full.lock() = false;
+    let reply = client.run(&ops);
+    let steps = world.journal.steps.lock();
+    let step = Step::read(&steps[0]).unwrap();
+    assert_eq!((step.seqid, step.operation), (client.seqid.0, 3));
+    let Intent::Make { at, kind, before, .. } = step.intent else { panic!("{:?}", step.intent) };
+    assert_eq!((at.name, kind, before), (&b"f"[..], NodeKind::Regular, None));
+    // Status and count are filled in at the end; between them and OPEN's result all is as it was sent.
+    let frame = 4 + 8 + 4;
+    assert_eq!(step.results[frame..], reply.bytes[frame..step.results.len()]);
+}

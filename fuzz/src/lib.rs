@@ -1,0 +1,17 @@
+//! What the fuzz targets run: each a function from bytes, which panics when something that must hold does not.
+//! They are built with coverage by `scripts/fuzz`; `cargo test` runs every seed through its target without.
+#![forbid(unsafe_code)]
+
+mod chain;
+mod field;
+mod input;
+mod ops;
+mod procedures;
+mod world;
+
+pub mod nfs3_call;
+pub mod nfs4_compound;
+pub mod rpc_call;
+pub mod rpc_record;
+pub mod seeds;
+pub mod xdr_roundtrip;
