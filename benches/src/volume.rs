@@ -50,7 +50,7 @@ impl FsKind {
     }
 }
 
-/// A mounted file system; unmounted when dropped, its image goes with `scratch`.
+/// A mounted file system; unmounted when dropped.
 #[derive(Debug)]
 pub(crate) struct Volume {
     mount_point: PathBuf,
@@ -73,6 +73,8 @@ impl Volume {
             let (mkfs, force) = if kind == FsKind::Xfs { ("mkfs.xfs", "-f") } else { ("mkfs.ext4", "-F") };
             run(mkfs, &["-q", force, &image])?;
             run("mount", &["-o", "loop", &image, &at])?;
+            // The loop device keeps it: so its space is free again however the run ends.
+            fs::remove_file(&image)?;
         }
         let volume = Self { mount_point };
         volume.fill(listed_entries).context("filling the file system")?;

@@ -50,17 +50,32 @@ pub(crate) struct Known {
 const REMEMBERED: usize = 32;
 
 pub(crate) fn remember<T: PartialEq>(known: &mut Vec<T>, one: T) {
-    if known.contains(&one) {
-        return;
-    }
-    if known.len() >= REMEMBERED {
+    // What is told again is the newest again.
+    if let Some(at) = known.iter().position(|k| *k == one) {
+        known.remove(at);
+    } else if known.len() >= REMEMBERED {
         known.remove(1);
     }
     known.push(one);
 }
 
 const NAMES: [&[u8]; 16] = [
-    b"a", b"b", b"c", b"d", b"e", b"s", b"x", b"a", b"b", b".", b"..", b"", b"a/b", b"nul\0", b"\xff\xfe", b"user.x",
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b"s",
+    b"x",
+    b"a",
+    b"b",
+    b".",
+    b"..",
+    b"",
+    b"a/b",
+    b"nul\0",
+    b"\xff\xfe",
+    b"user.x",
 ];
 
 fn opaque(bytes: &[u8], to: &mut Vec<u8>) {
@@ -86,7 +101,7 @@ fn known<const N: usize>(input: &mut Input<'_>, known: &[[u8; N]]) -> [u8; N] {
     if input.one_in(32) {
         return input.array();
     }
-    input.pick(known).copied().unwrap_or([0; N])
+    input.pick_late(known).copied().unwrap_or([0; N])
 }
 
 /// Writes the fields in order.
@@ -148,7 +163,7 @@ impl Field {
             Self::Fixed(n) => (0..n).for_each(|_| to.push(input.u8())),
             Self::Handle => match input.one_in(32) {
                 true => opaque(input.bytes(40), to),
-                false => opaque(input.pick(&known.handles).map_or(&[], |h| h), to),
+                false => opaque(input.pick_late(&known.handles).map_or(&[], |h| h), to),
             },
             Self::Stateid => to.extend(stateid(input, known)),
             Self::ClientId => to.extend(self::known(input, &known.clients)),

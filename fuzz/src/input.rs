@@ -30,6 +30,11 @@ impl<'a> Input<'a> {
         !self.is_empty() && self.u8() % n == n - 1
     }
 
+    /// One of these, every other time the last.
+    pub(crate) fn pick_late<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
+        if self.u8() < 128 { from.last() } else { self.pick(from) }
+    }
+
     /// One of these.
     pub(crate) fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
         if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }

@@ -3,7 +3,7 @@
 
 use holdfast_vfs::FsError;
 use holdfast_wire::mount3::{MOUNT_PROGRAM, MOUNT_V3};
-use holdfast_wire::nfs3::{NFS3_PROGRAM, NFS_V3};
+use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM};
 
 use crate::field::{self, Known, remember};
 use crate::input::Input;

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use holdfast_wire::nfs4::{
-    CompoundResHeader, CreateSession4Ok, ExchangeId4Ok, NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, NfsStat4, ResOpHeader,
-    SetClientId4Ok,
+    CompoundResHeader, CreateSession4Ok, ExchangeId4Ok, NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4,
+    PutFh4Args, ResOpHeader, SetClientId4Ok,
 };
 use holdfast_xdr::{Decode, Reader, to_bytes};
 
@@ -27,6 +27,11 @@ struct Run<'i> {
     input: Input<'i>,
     known: Known,
     sessions: Vec<Session>,
+    /// The exports' roots.
+    roots: Vec<Vec<u8>>,
+    /// The newest client of 4.0, and how many of its owners were named.
+    client0: [u8; 8],
+    owners: u8,
 }
 
 /// See the module.
@@ -36,7 +41,9 @@ struct Run<'i> {
 pub fn run(data: &[u8]) {
     let world = World::new();
     let known = Known { handles: world.roots(), ..Known::default() };
-    let mut run = Run { world, input: Input::new(data), known, sessions: Vec::new() };
+    let roots = known.handles[1..].to_vec();
+    let input = Input::new(data);
+    let mut run = Run { world, input, known, sessions: Vec::new(), roots, client0: [0; 8], owners: 0 };
     run.introduce(0);
     run.set_client(0);
     for _ in 0..STEPS_MAX {
@@ -52,8 +59,10 @@ pub fn run(data: &[u8]) {
 impl Run<'_> {
     fn step(&mut self) {
         match self.input.u8() {
-            0..=159 => self.in_session(),
-            160..=199 => self.without_session(),
+            0..=31 => self.open(),
+            32..=159 => self.in_session(),
+            160..=187 => self.without_session(),
+            188..=199 => self.open(),
             200..=211 => self.retry(),
             212..=217 => {
                 let who = self.input.u8() % 3;
@@ -86,7 +95,8 @@ impl Run<'_> {
         args.extend([verifier; 8]);
         args.extend([0, 0, 0, 4, b'c', b'l', b'4', who]);
         args.extend([0; 12]);
-        let Some(client) = self.ask(&args, |r| ExchangeId4Ok::decode(r).map(|ok| (to_bytes(&ok.clientid), ok.sequenceid)))
+        let Some(client) =
+            self.ask(&args, |r| ExchangeId4Ok::decode(r).map(|ok| (to_bytes(&ok.clientid), ok.sequenceid)))
         else {
             return;
         };
@@ -107,6 +117,14 @@ impl Run<'_> {
         if let Some(session) = self.ask(&args, |r| CreateSession4Ok::decode(r).map(|ok| ok.sessionid.0)) {
             remember(&mut self.known.sessions, session);
             self.sessions.push(Session::new(session, client_id));
+            // Before it, nothing is opened but what is reclaimed.
+            if !self.input.one_in(8) {
+                let which = self.sessions.len() - 1;
+                let mut args = header(1, 2);
+                args.extend(self.sessions[which].sequence(0, 0, true));
+                args.extend([0, 0, 0, 58, 0, 0, 0, 0]);
+                self.send_in_session(which, 0, 2, args);
+            }
         }
     }
 
@@ -117,14 +135,15 @@ impl Run<'_> {
         args.extend([self.input.u8() % 4; 8]);
         args.extend([0, 0, 0, 4, b'c', b'l', b'0', who]);
         args.extend([0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        let Some((client, verifier)) =
-            self.ask(&args, |r| SetClientId4Ok::decode(r).map(|ok| (to_bytes(&ok.clientid), ok.setclientid_confirm)))
-        else {
+        let Some((client, verifier)) = self.ask(&args, |r| {
+            SetClientId4Ok::decode(r).map(|ok| (to_bytes(&ok.clientid), ok.setclientid_confirm))
+        }) else {
             return;
         };
         let client: [u8; 8] = client.try_into().expect("a client id has 8 bytes");
         remember(&mut self.known.clients, client);
         remember(&mut self.known.verifiers, verifier);
+        self.client0 = client;
         if self.input.one_in(8) {
             return;
         }
@@ -136,7 +155,11 @@ impl Run<'_> {
     }
 
     /// Sends a compound of one operation and decodes its result, when there is one.
-    fn ask<T>(&mut self, args: &[u8], read: impl FnOnce(&mut Reader<'_>) -> holdfast_xdr::Result<T>) -> Option<T> {
+    fn ask<T>(
+        &mut self,
+        args: &[u8],
+        read: impl FnOnce(&mut Reader<'_>) -> holdfast_xdr::Result<T>,
+    ) -> Option<T> {
         let results = self.call(0, args)?;
         let mut r = Reader::new(&results);
         CompoundResHeader::decode(&mut r).expect("a compound's reply");
@@ -149,17 +172,24 @@ impl Run<'_> {
         Some(ok)
     }
 
-    /// Operations one after the other: how many, and their bytes.
+    /// Operations one after the other: how many, and their bytes. Without a filehandle next to nothing happens,
+    /// so they begin with one.
     fn ops(&mut self) -> (u32, Vec<u8>) {
-        let n = 1 + self.input.below(OPS_MAX) as u32;
         let mut args = Vec::new();
-        for i in 0..n {
-            // Without a filehandle next to nothing happens.
-            if i == 0 && !self.input.one_in(8) {
-                args.extend(22_u32.to_be_bytes());
-                field::write_all(&[field::Field::Handle], &mut self.input, &self.known, &mut args);
-                continue;
-            }
+        if !self.input.one_in(8) {
+            args.extend(22_u32.to_be_bytes());
+            field::write_all(&[field::Field::Handle], &mut self.input, &self.known, &mut args);
+        }
+        let first = u32::from(!args.is_empty());
+        let (n, more) = self.more_ops();
+        args.extend(more);
+        (first + n, args)
+    }
+
+    fn more_ops(&mut self) -> (u32, Vec<u8>) {
+        let n = self.input.below(OPS_MAX) as u32;
+        let mut args = Vec::new();
+        for _ in 0..n {
             let (number, fields) = OPS[self.input.below(OPS.len())];
             args.extend(number.to_be_bytes());
             field::write_all(fields, &mut self.input, &self.known, &mut args);
@@ -180,16 +210,10 @@ impl Run<'_> {
         let mut args = header(minor, n + 1);
         args.extend(session.sequence(slot, off, is_cached));
         args.extend(ops);
-        // The session's own client comes first when an operation names one.
+        // The session's own client is the likeliest that an operation names.
         let client = session.client;
-        if let Some(at) = self.known.clients.iter().position(|c| *c == client) {
-            self.known.clients.swap(0, at);
-        }
-        let Some(results) = self.call(0, &args) else { return };
-        self.learn(&results, n + 1);
-        if first_status(&results) == Some(NfsStat4::Ok) {
-            self.sessions[which].taken(slot, args);
-        }
+        remember(&mut self.known.clients, client);
+        self.send_in_session(which, slot, n + 1, args);
     }
 
     fn without_session(&mut self) {
@@ -200,6 +224,64 @@ impl Run<'_> {
         let uid = u32::from(self.input.u8() % 2) * 500;
         if let Some(results) = self.call(uid, &args) {
             self.learn(&results, n);
+        }
+    }
+
+    /// Makes or opens a file, as a client does that knows what it is doing; with what comes of it the operations
+    /// that follow reach farther than on their own.
+    fn open(&mut self) {
+        let is_v0 = self.sessions.is_empty() || self.input.one_in(4);
+        let root = self.input.pick(&self.roots).cloned().unwrap_or_default();
+        let (share, name) = (1 + self.input.u8() % 3, b'a' + self.input.u8() % 4);
+        let known = Known { handles: vec![root], ..Known::default() };
+        let mut ops = 22_u32.to_be_bytes().to_vec();
+        field::write_all(&[field::Field::Handle], &mut Input::new(&[]), &known, &mut ops);
+        let client = if is_v0 { self.client0 } else { self.sessions[0].client };
+        self.owners += 1;
+        for word in [18, 1, u32::from(share), 0] {
+            ops.extend(u32::to_be_bytes(word));
+        }
+        ops.extend(client);
+        ops.extend([0, 0, 0, 4, b'o', b'w', 0, if is_v0 { self.owners } else { self.owners % 2 }]);
+        // OPEN4_CREATE, UNCHECKED4, no attributes, CLAIM_NULL, the name; then GETFH.
+        for word in [1, 0, 0, 0, 0, 1, u32::from(name) << 24, 10] {
+            ops.extend(u32::to_be_bytes(word));
+        }
+        if !is_v0 {
+            // More with the open file and its stateid, while they are current.
+            let (n, more) = self.more_ops();
+            let mut args = header(2, 4 + n);
+            args.extend(self.sessions[0].sequence(0, 0, true));
+            args.extend(ops);
+            args.extend(more);
+            return self.send_in_session(0, 0, 4 + n, args);
+        }
+        let mut args = header(0, 3);
+        args.extend(ops);
+        let Some(results) = self.call(0, &args) else { return };
+        self.learn(&results, 3);
+        // The owner is new: it is to be confirmed before its stateid is good for anything.
+        let (Some(handle), Some(stateid)) = (self.known.handles.last(), self.known.stateids.last()) else {
+            return;
+        };
+        let mut args = header(0, 2);
+        args.extend(22_u32.to_be_bytes());
+        args.extend(to_bytes(&PutFh4Args { object: handle }));
+        args.extend(20_u32.to_be_bytes());
+        args.extend(stateid);
+        args.extend(2_u32.to_be_bytes());
+        if let Some(results) = self.call(0, &args) {
+            self.learn(&results, 2);
+        }
+    }
+
+    fn send_in_session(&mut self, which: usize, slot: usize, ops: u32, args: Vec<u8>) {
+        let Some(results) = self.call(0, &args) else { return };
+        self.learn(&results, ops);
+        match first_status(&results) {
+            Some(NfsStat4::Ok) => self.sessions[which].taken(slot, args),
+            Some(NfsStat4::BadSession) => drop(self.sessions.remove(which)),
+            _ => {}
         }
     }
 
@@ -220,8 +302,9 @@ impl Run<'_> {
     fn raw(&mut self) {
         let n = self.input.below(256);
         let bytes = self.input.bytes(n).to_vec();
-        let is_compound = self.input.u8() % 2 == 0;
-        let mut args = if is_compound { header(u32::from(self.input.u8() % 3), self.input.u32()) } else { Vec::new() };
+        let is_compound = self.input.u8().is_multiple_of(2);
+        let mut args =
+            if is_compound { header(u32::from(self.input.u8() % 3), self.input.u32()) } else { Vec::new() };
         args.extend(bytes);
         let _ = self.call(0, &args);
     }

@@ -3,8 +3,12 @@
 use crate::field::Field::{self, *};
 
 const OWNER: [Field; 2] = [ClientId, Name];
-const CHANNEL: Field = Union(&[(0, &[U32, U32, U32, U32, U32, List(&[U32])]), (0, &[U32, U32, U32, Upto(40), Upto(9), List(&[])])]);
-const SECURITY: Field = List(&[Union(&[(0, &[]), (1, &[U32, Name, U32, U32, List(&[U32])]), (6, &[Upto(3), Name, Name])])]);
+const CHANNEL: Field = Union(&[
+    (0, &[U32, U32, U32, U32, U32, List(&[U32])]),
+    (0, &[U32, U32, U32, Upto(40), Upto(9), List(&[])]),
+]);
+const SECURITY: Field =
+    List(&[Union(&[(0, &[]), (1, &[U32, Name, U32, U32, List(&[U32])]), (6, &[Upto(3), Name, Name])])]);
 const CREATE_HOW: Field = Union(&[(0, &[Attrs]), (1, &[Attrs]), (2, &[Fixed(8)]), (3, &[Fixed(8), Attrs])]);
 const CLAIM: Field = Union(&[
     (0, &[Name]),

@@ -19,7 +19,14 @@ pub(crate) const PROCEDURES: [&[Field]; 22] = [
     &[
         Handle,
         Name,
-        Union(&[(3, &[Sattr, U32, U32]), (4, &[Sattr, U32, U32]), (6, &[Sattr]), (7, &[Sattr]), (1, &[]), (2, &[])]),
+        Union(&[
+            (3, &[Sattr, U32, U32]),
+            (4, &[Sattr, U32, U32]),
+            (6, &[Sattr]),
+            (7, &[Sattr]),
+            (1, &[]),
+            (2, &[]),
+        ]),
     ],
     &[Handle, Name],
     &[Handle, Name],

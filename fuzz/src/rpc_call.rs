@@ -1,7 +1,7 @@
 //! Arbitrary records, one after the other, to all programs: whatever they are, the next well-formed call is
 //! answered.
 
-use holdfast_wire::nfs3::{NFS3_PROGRAM, NFS_V3};
+use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM};
 
 use crate::input::Input;
 use crate::world::World;

@@ -41,7 +41,11 @@ fn heard(mut stream: &[u8], cuts: impl Iterator<Item = usize>, reads_directly: b
             }
         }
         assert!(piece.is_empty(), "what was not taken is lost");
-        assert!(assembler.held_bytes() <= 2 * (RECORD_BYTES_MAX + (128 << 10)), "holds {}", assembler.held_bytes());
+        assert!(
+            assembler.held_bytes() <= 2 * (RECORD_BYTES_MAX + (128 << 10)),
+            "holds {}",
+            assembler.held_bytes()
+        );
         if stream.is_empty() {
             break;
         }

@@ -1,6 +1,6 @@
 //! The corpus to begin with, made by hand here rather than found: small inputs that reach far.
 
-use holdfast_wire::nfs3::{NFS3_PROGRAM, NFS_V3};
+use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM};
 use holdfast_xdr::Writer;
 
 /// A target's name, what it runs, and its seeds by name.
@@ -74,7 +74,8 @@ fn calls() -> Vec<(String, Vec<u8>)> {
 
 /// Bytes that the structured targets turn into decisions: runs of ramps, so that each choice is met.
 fn steps() -> Vec<(String, Vec<u8>)> {
-    let ramp = |n: u8, by: u8| (0..600_u16).map(|i| (i as u8).wrapping_mul(by).wrapping_add(n)).collect::<Vec<_>>();
+    let ramp =
+        |n: u8, by: u8| (0..600_u16).map(|i| (i as u8).wrapping_mul(by).wrapping_add(n)).collect::<Vec<_>>();
     let mut all = vec![named("zeros", vec![0; 200]), named("ones", vec![1; 400])];
     for by in [1, 3, 7, 13, 31, 67, 101, 151] {
         all.push(named(&format!("ramp-{by}"), ramp(by / 2, by)));
@@ -85,12 +86,12 @@ fn steps() -> Vec<(String, Vec<u8>)> {
 fn values() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for op in 3..76_u32 {
+        let mut bytes = vec![9];
         for filler in 0..3 {
-            let mut bytes = vec![9];
             bytes.extend(words(&[op]));
             bytes.extend(words(&[filler; 24]));
-            all.push(named(&format!("op-{op}-{filler}"), bytes));
         }
+        all.push(named(&format!("op-{op}"), bytes));
     }
     for kind in 0..9_u8 {
         for filler in 0..3 {

@@ -17,8 +17,8 @@ use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
 use holdfast_state::{BootInstance, Grace};
 use holdfast_vfs::{
-    AttrMask, Backend, Caller, Cx, DirListing, Flow, FsError, FsId, Handle, MemBackend, MemOptions, Name, RemoveKind,
-    Touched, Wait,
+    AttrMask, Backend, Caller, Cx, DirListing, Flow, FsError, FsId, Handle, MemBackend, MemOptions, Name,
+    RemoveKind, Touched, Wait,
 };
 
 /// How long an answer may take: no call waits for anything but this process.
@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const BOOT: u32 = 0x626f_6f74;
 
 pub(crate) const LEASE_MS: u64 = 10_000;
+
+/// An accepted reply of SYSTEM_ERR after its transaction id.
+const SYSTEM_ERR: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
 
 /// What is handed from one input to the next.
 struct Shelf {
@@ -86,6 +89,7 @@ impl World {
             namespace: Arc::clone(&namespace),
             committer: Arc::clone(&shelf.committer),
             replies: Arc::clone(&replies),
+            ledger: None,
             groups: Arc::clone(&groups),
             observer: None,
         });
@@ -137,7 +141,14 @@ impl World {
     ///
     /// # Panics
     /// When there is no answer.
-    pub(crate) fn call(&mut self, program: u32, version: u32, procedure: u32, uid: u32, args: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn call(
+        &mut self,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        uid: u32,
+        args: &[u8],
+    ) -> Option<Vec<u8>> {
         self.xid = self.xid.wrapping_add(1);
         let auth = Auth::Sys(AuthSys { uid, gid: uid, groups: vec![], machine: b"fuzz".to_vec() });
         let call = OutgoingCall { program, version, procedure, auth: &auth, args };
@@ -146,6 +157,8 @@ impl World {
         loop {
             let own = replies.iter().find(|r| r.get(..4) == Some(&self.xid.to_be_bytes()));
             if let Some(reply) = own {
+                // What a panic in a program becomes when the process is not ended by it.
+                assert!(reply[4..24] != SYSTEM_ERR, "procedure {procedure} of {program} v{version} panicked");
                 return Detached::results(reply).map(<[u8]>::to_vec);
             }
             assert!(!self.connection.connection().is_closed(), "the connection was dropped over a call");
@@ -206,7 +219,8 @@ fn nfs4(
         boot: BootInstance::from_counter(u64::from(BOOT) - 1),
         grace: Grace::Over,
         records: Arc::new(NoRecords),
-        journal: None,
+        sessions: None,
+        ledger: None,
         replies,
         identity: Identity { major_id: b"fuzz".to_vec(), minor_id: 0, scope: b"fuzz".to_vec() },
         minor_max: 2,

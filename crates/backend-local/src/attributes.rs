@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use holdfast_base::{ChangeId, Timestamp};
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Change, CtimeGuard, Cx, Device, File, FileKind, FsError, FsId, FsResult,
-    Handle, PreAttrs, SetAttrs, SetTime,
+    Handle, PreAttrs, Rights, SetAttrs, SetTime,
 };
 use parking_lot::MutexGuard;
 use rustix::fs::{
@@ -290,9 +290,14 @@ impl LocalBackend {
         }
     }
 
-    pub(crate) fn do_access(&self, cx: &Cx<'_>, handle: &Handle, asked: AccessMask) -> FsResult<AccessMask> {
-        use AccessMask as A;
+    pub(crate) fn do_access(&self, cx: &Cx<'_>, handle: &Handle, asked: AccessMask) -> FsResult<Rights> {
         let object = self.resolve(cx.wait, handle)?;
+        let meaningful = AccessMask::meaningful_for(object.kind) & asked;
+        Ok(Rights { meaningful, granted: self.granted(cx, &object, meaningful)? })
+    }
+
+    fn granted(&self, cx: &Cx<'_>, object: &Object, asked: AccessMask) -> FsResult<AccessMask> {
+        use AccessMask as A;
         let _acting = self.identity.act_as(cx.caller)?;
         let is_dir = object.kind == FileKind::Directory;
         // What each right needs of the object's permission bits (RFC 1813 section 3.3.4).

@@ -6,8 +6,8 @@ use holdfast_base::ByteRange;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd,
-    LockKind, LockedBy, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, SetAttrs,
-    Touched, Wait, WriteAt, Written, XattrMode,
+    LockKind, LockedBy, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Rights, Seek,
+    SetAttrs, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -35,7 +35,7 @@ impl Backend for LocalBackend {
         self.do_parent(cx, dir, want)
     }
 
-    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<AccessMask> {
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
         self.do_access(cx, object, asked)
     }
 

@@ -1,4 +1,4 @@
-//! The descriptor cache: objects by handle, in parts with a lock each, thrown out by a second-chance hand.
+//! The descriptor cache: objects by where their handles say they are, in parts with a lock each, thrown out by a second-chance hand.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use holdfast_vfs::Handle;
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::handles::Spot;
 use crate::object::{Object, Tally};
 
 #[derive(Default)]
 struct Shard {
-    by_handle: FxHashMap<Handle, usize>,
+    by_spot: FxHashMap<Spot, usize>,
     slots: Vec<Arc<Object>>,
     hand: usize,
 }
@@ -38,26 +39,40 @@ impl Cache {
         &self.tally
     }
 
-    fn shard(&self, handle: &Handle) -> &Mutex<Shard> {
+    fn shard(&self, spot: Spot) -> &Mutex<Shard> {
         // The map's own hash uses the low bits and the top seven; take others.
-        let hash = FxBuildHasher.hash_one(handle);
+        let hash = FxBuildHasher.hash_one(spot);
         &self.shards[(hash >> 40) as usize % self.shards.len()]
     }
 
     pub(crate) fn find(&self, handle: &Handle) -> Option<Arc<Object>> {
-        let shard = self.shard(handle).lock();
-        let object = &shard.slots[*shard.by_handle.get(handle)?];
-        if !object.was_used.load(Ordering::Relaxed) {
-            object.was_used.store(true, Ordering::Relaxed);
-        }
+        let spot = Spot::of(handle);
+        let shard = self.shard(spot).lock();
+        let object = shard.at(spot).filter(|o| o.handle == *handle)?;
+        object.note_use();
         Some(Arc::clone(object))
+    }
+
+    /// The object with a number, on a file system where a number is enough. Does not count as a use: a listing
+    /// that passes by must not keep what nobody else wants.
+    pub(crate) fn find_number(&self, fs_key: u64, ino: u64) -> Option<Arc<Object>> {
+        let spot = Spot::of_number(fs_key, ino);
+        self.shard(spot).lock().at(spot).cloned()
+    }
+
+    /// Whether there is so much room that a listing may leave objects behind.
+    pub(crate) fn has_room(&self) -> bool {
+        self.tally.count() < self.descriptors_max / 4 * 3
     }
 
     /// Takes an object in; gives the one that was there before when there was one.
     pub(crate) fn insert(&self, object: Object) -> Arc<Object> {
-        let mut shard = self.shard(&object.handle).lock();
-        if let Some(at) = shard.by_handle.get(&object.handle) {
-            return Arc::clone(&shard.slots[*at]);
+        let spot = Spot::of(&object.handle);
+        let mut shard = self.shard(spot).lock();
+        if let Some(present) = shard.at(spot) {
+            // Two handles at one spot: a collision, or another form of the handle since a remount. The second
+            // one does without the cache.
+            return if present.handle == object.handle { Arc::clone(present) } else { Arc::new(object) };
         }
         let slots_max = self.descriptors_max / self.shards.len();
         let mut thrown = Vec::new();
@@ -71,7 +86,7 @@ impl Cache {
         }
         let object = Arc::new(object);
         let at = shard.slots.len();
-        shard.by_handle.insert(object.handle, at);
+        shard.by_spot.insert(spot, at);
         shard.slots.push(Arc::clone(&object));
         drop(shard);
         // Closing descriptors happens outside the lock: the last close of a removed file frees its space.
@@ -80,9 +95,10 @@ impl Cache {
     }
 
     pub(crate) fn remove(&self, handle: &Handle) -> Option<Arc<Object>> {
-        let mut shard = self.shard(handle).lock();
-        let at = *shard.by_handle.get(handle)?;
-        Some(shard.take(at))
+        let spot = Spot::of(handle);
+        let mut shard = self.shard(spot).lock();
+        let at = *shard.by_spot.get(&spot)?;
+        (shard.slots[at].handle == *handle).then(|| shard.take(at))
     }
 
     /// Throws idle objects out until no part holds more than this share of what it may.
@@ -99,7 +115,7 @@ impl Cache {
             }
             if keep == 0 {
                 shard.slots.shrink_to_fit();
-                shard.by_handle.shrink_to_fit();
+                shard.by_spot.shrink_to_fit();
             }
         }
     }
@@ -122,11 +138,15 @@ impl Cache {
 }
 
 impl Shard {
+    fn at(&self, spot: Spot) -> Option<&Arc<Object>> {
+        self.by_spot.get(&spot).map(|at| &self.slots[*at])
+    }
+
     fn take(&mut self, at: usize) -> Arc<Object> {
         let object = self.slots.swap_remove(at);
-        self.by_handle.remove(&object.handle);
+        self.by_spot.remove(&Spot::of(&object.handle));
         if let Some(moved) = self.slots.get(at) {
-            self.by_handle.insert(moved.handle, at);
+            self.by_spot.insert(Spot::of(&moved.handle), at);
         }
         object
     }

@@ -15,7 +15,7 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::cache::Cache;
 use crate::errors::fs_error;
-use crate::local::LocalBackend;
+use crate::local::{Keep, LocalBackend};
 use crate::object::{For, Object};
 use crate::sys;
 
@@ -129,18 +129,22 @@ impl LocalBackend {
         Ok(!mode.write && mode.read && sys::has_rights(object.fd(), libc::X_OK).is_ok())
     }
 
-    /// The descriptor for stateless I/O, after judging the caller now.
-    fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For) -> FsResult<Arc<OwnedFd>> {
+    /// The descriptor for stateless I/O, after judging the caller by the object as `st` shows it.
+    fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For, st: &Statx) -> FsResult<Arc<OwnedFd>> {
         object.must_be_file()?;
         let need = if what == For::Reading { libc::R_OK } else { libc::W_OK };
-        let judged = {
-            let _acting = self.identity.act_as(cx.caller)?;
-            sys::has_rights(object.fd(), need)
-        };
-        let mode = OpenMode { read: what == For::Reading, write: what == For::Writing, nfs_exceptions: true };
-        match judged {
-            Err(Errno::ACCESS) if self.is_excepted(cx, object, mode)? => {}
-            other => other.map_err(fs_error)?,
+        if !object.was_granted(cx.caller, need, st) {
+            let judged = {
+                let _acting = self.identity.act_as(cx.caller)?;
+                sys::has_rights(object.fd(), need)
+            };
+            let mode =
+                OpenMode { read: what == For::Reading, write: what == For::Writing, nfs_exceptions: true };
+            match judged {
+                Ok(()) => object.note_granted(cx.caller, need, st),
+                Err(Errno::ACCESS) if self.is_excepted(cx, object, mode)? => {}
+                Err(e) => return Err(fs_error(e)),
+            }
         }
         if !object.has_io(what) {
             self.identity.as_server();
@@ -148,17 +152,22 @@ impl LocalBackend {
         self.sparing(|| object.io(what, &self.proc_fd))
     }
 
-    /// The object and a descriptor to read from.
-    pub(crate) fn readable(&self, cx: &Cx<'_>, file: File<'_>) -> FsResult<(Arc<Object>, Arc<OwnedFd>)> {
+    /// The object and a descriptor to read from; with a look at it, when one had to be taken.
+    pub(crate) fn readable(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+    ) -> FsResult<(Arc<Object>, Arc<OwnedFd>, Option<Statx>)> {
         match file {
             File::Open(_, open) => {
                 let open = local_file(open)?;
-                Ok((Arc::clone(&open.object), Arc::clone(&open.fd)))
+                Ok((Arc::clone(&open.object), Arc::clone(&open.fd), None))
             }
             File::Stateless(handle) => {
                 let object = self.resolve(cx.wait, handle)?;
-                let fd = self.stateless(cx, &object, For::Reading)?;
-                Ok((object, fd))
+                let st = object.look()?;
+                let fd = self.stateless(cx, &object, For::Reading, &st)?;
+                Ok((object, fd, Some(st)))
             }
         }
     }
@@ -175,7 +184,7 @@ impl LocalBackend {
                 let open = local_file(open)?;
                 if open.mode.write { Ok(Arc::clone(&open.fd)) } else { Err(FsError::Access) }
             }
-            File::Stateless(_) => self.stateless(cx, object, For::Writing),
+            File::Stateless(_) => self.stateless(cx, object, For::Writing, &object.look()?),
         }
     }
 
@@ -233,10 +242,10 @@ impl LocalBackend {
         let finished = self
             .proc_fd
             .reopen(&fd, OFlags::PATH)
-            .and_then(|path| self.take_in(dir, name, path))
-            .and_then(|object| self.finish_file(cx, &object, &fd, how).map(|()| object));
-        let object = match finished {
-            Ok(object) => object,
+            .and_then(|path| self.take_in(dir, name, path, Keep::Always))
+            .and_then(|(object, st)| self.finish_file(cx, (&object, st), &fd, how).map(|st| (object, st)));
+        let (object, st) = match finished {
+            Ok(made) => made,
             Err(e) => {
                 let _acting = self.identity.act_as(cx.caller)?;
                 // The first error tells more than one of cleaning up.
@@ -245,13 +254,19 @@ impl LocalBackend {
             }
         };
         drop(acting);
-        let attrs = self.look_at(&object, how.want)?;
+        let attrs = self.attrs_of(&object, &st, how.want);
         let file = how.open.map(|mode| self.opened(Arc::clone(&object), fd, mode));
         let node = Node { handle: object.handle, attrs };
         Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
     }
 
-    fn finish_file(&self, cx: &Cx<'_>, object: &Object, fd: &OwnedFd, how: &CreateHow<'_>) -> FsResult<()> {
+    fn finish_file(
+        &self,
+        cx: &Cx<'_>,
+        (object, mut st): (&Object, Statx),
+        fd: &OwnedFd,
+        how: &CreateHow<'_>,
+    ) -> FsResult<Statx> {
         let mut set = *how.set;
         if let CreateMode::Exclusive(verifier) = how.mode {
             let (atime, mtime) = verifier_times(verifier);
@@ -265,8 +280,9 @@ impl LocalBackend {
             } else {
                 rustix::fs::ftruncate(fd, size).map_err(fs_error)?;
             }
+            st = object.look()?;
         }
-        self.finish_new(cx, object, &set)
+        self.finish_new(cx, object, st, &set)
     }
 
     fn open_existing(
@@ -277,11 +293,11 @@ impl LocalBackend {
         how: &CreateHow<'_>,
     ) -> FsResult<Created> {
         let before = self.before(dir)?;
-        let object = self.child(cx, dir, name)?;
+        let (object, found) = self.child(cx, dir, name, Keep::Always)?;
         match how.mode {
             CreateMode::Guarded => return Err(FsError::Exists),
             CreateMode::Exclusive(verifier) => {
-                if object.kind != FileKind::Regular || !made_with(&object.look()?, verifier) {
+                if object.kind != FileKind::Regular || !made_with(&found, verifier) {
                     return Err(FsError::Exists);
                 }
             }
@@ -320,8 +336,12 @@ impl LocalBackend {
         offset: u64,
         into: &mut [u8],
     ) -> FsResult<Read> {
-        let (_, fd) = self.readable(cx, file)?;
-        if i64::try_from(offset).is_err() || into.is_empty() {
+        let (_, fd, st) = self.readable(cx, file)?;
+        // Linux counts bytes up to 2^63 - 1 and takes a range beyond for an error, not for the file's end.
+        let within = usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX);
+        let within = within.min(into.len());
+        let into = &mut into[..within];
+        if into.is_empty() {
             return Ok(Read { bytes: 0, is_eof: offset >= size_of(&fd)? });
         }
         let mut bytes = read_some(&fd, offset, into, cx.wait)?;
@@ -338,7 +358,13 @@ impl LocalBackend {
             }
             bytes += more;
         }
-        Ok(Read { bytes, is_eof: offset + bytes as u64 >= size_of(&fd)? })
+        let end = offset + bytes as u64;
+        let size = match st {
+            // What the look showed is as good as a later one, unless the read went beyond it: the file grew.
+            Some(st) if end <= st.stx_size => st.stx_size,
+            _ => size_of(&fd)?,
+        };
+        Ok(Read { bytes, is_eof: end >= size })
     }
 
     pub(crate) fn do_read_span(
@@ -348,8 +374,8 @@ impl LocalBackend {
         offset: u64,
         bytes: usize,
     ) -> FsResult<Option<FileSpan>> {
-        let (_, fd) = self.readable(cx, file)?;
-        let size = size_of(&fd)?;
+        let (_, fd, st) = self.readable(cx, file)?;
+        let size = st.map_or_else(|| size_of(&fd), |st| Ok(st.stx_size))?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
         if cx.wait == Wait::No && bytes > 0 {
@@ -370,11 +396,14 @@ impl LocalBackend {
         data: &[u8],
     ) -> FsResult<Written> {
         let object = self.object_of(cx, file)?;
-        let fd = self.writable(cx, &object, file)?;
+        let before = at.want_change.then(|| self.before(&object)).transpose()?;
+        let fd = match (file, &before) {
+            (File::Stateless(_), Some(before)) => self.stateless(cx, &object, For::Writing, &before.st)?,
+            _ => self.writable(cx, &object, file)?,
+        };
         if i64::try_from(at.offset.saturating_add(data.len() as u64)).is_err() {
             return Err(FsError::TooBig);
         }
-        let before = at.want_change.then(|| self.before(&object)).transpose()?;
         let written = {
             let _acting = self.identity.act_as(cx.caller)?;
             write_all(&fd, at.offset, data)

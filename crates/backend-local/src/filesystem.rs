@@ -50,6 +50,13 @@ impl FsKind {
         matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs)
     }
 
+    /// Whether an entry's number in a directory (`d_ino`) is that of exactly one object for as long as somebody
+    /// holds it, the names of mount points apart. Not among them: btrfs, where subvolumes count for themselves;
+    /// tmpfs, whose numbers may wrap; an overlay, which lists what lies below.
+    pub(crate) const fn numbers_are_unique(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Xfs)
+    }
+
     /// Whether nothing of it ever waits for a disk.
     pub(crate) const fn is_in_memory(self) -> bool {
         matches!(self, Self::Tmpfs)

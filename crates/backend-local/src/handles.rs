@@ -1,9 +1,11 @@
 //! The bytes of our handles: `docs/design/handles-and-change.md` has the table.
 
 use std::ffi::CStr;
+use std::hash::BuildHasher as _;
 use std::os::fd::AsFd;
 
 use holdfast_vfs::{FsError, FsResult, Handle};
+use rustc_hash::FxBuildHasher;
 
 use crate::filesystem::FileSystem;
 use crate::sys::{self, KernelHandle};
@@ -46,6 +48,47 @@ pub(crate) fn decode(handle: &Handle) -> FsResult<(u64, Inner)> {
         _ => return Err(FsError::BadHandle),
     };
     Ok((key, inner))
+}
+
+/// Where the descriptor cache looks for an object. On file systems whose numbers are unique among living objects a
+/// listing finds it by the number alone, which is what `more` being 0 is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Spot {
+    fs: u64,
+    ino: u64,
+    more: u64,
+}
+
+/// `FILEID_INO32_GEN`: number and generation of 32 bits each, which ext4 and most others use.
+const INO32_GEN: u16 = 1;
+/// XFS's: a number of 64 bits, a generation of 32.
+const XFS_INO64_GEN: u16 = 0x81;
+
+impl Spot {
+    /// Of an object with this number on a file system for which [`crate::filesystem::FsKind::numbers_are_unique`].
+    pub(crate) const fn of_number(fs_key: u64, ino: u64) -> Self {
+        Self { fs: fs_key, ino, more: 0 }
+    }
+
+    /// Of a handle. Two living objects may share one only by a collision of hashes.
+    pub(crate) fn of(handle: &Handle) -> Self {
+        let bytes = handle.as_bytes();
+        let word =
+            |from: usize| bytes.get(from..from + 8).and_then(|w| w.try_into().ok()).map(u64::from_le_bytes);
+        let fs = word(0).unwrap_or(0);
+        let kind = match bytes.get(8..11) {
+            Some([KERNEL, low, high]) => u16::from_le_bytes([*low, *high]),
+            _ => 0,
+        };
+        match (kind, bytes.len()) {
+            (INO32_GEN, 19) => {
+                let ino = bytes[11..15].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+                Self { fs, ino, more: 0 }
+            }
+            (XFS_INO64_GEN, 23) => Self { fs, ino: word(11).unwrap_or(0), more: 0 },
+            _ => Self { fs, ino: word(11).unwrap_or(0), more: FxBuildHasher.hash_one(bytes) },
+        }
+    }
 }
 
 /// The handle of an object of a file system with kernel handles.

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use holdfast_base::Cookie;
-use holdfast_base::limits::{BACKEND_LISTING_BUFFER_BYTES, BACKEND_LISTINGS_MAX};
+use holdfast_base::limits::{
+    BACKEND_LISTING_BUFFER_BYTES, BACKEND_LISTING_PLUS_BUFFER_BYTES, BACKEND_LISTINGS_MAX,
+};
 use holdfast_vfs::{
     AttrMask, Caller, Cx, DirEntry, DirListing, Flow, FsError, FsResult, Handle, ListEnd, Node,
 };
@@ -14,8 +16,9 @@ use parking_lot::Mutex;
 use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
 
 use crate::errors::fs_error;
-use crate::local::LocalBackend;
+use crate::local::{Keep, LocalBackend};
 use crate::object::Object;
+use crate::sys;
 
 /// `d_off` 0 is the start; NFS keeps cookies 1 and 2 for itself (RFC 8881 section 18.23.3).
 const SHIFT: u64 = 3;
@@ -118,8 +121,12 @@ impl LocalBackend {
         want: Option<AttrMask>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<(ListEnd, Option<Cookie>)> {
-        let mut buffer = Vec::with_capacity(BACKEND_LISTING_BUFFER_BYTES);
+        // What the taker leaves of a buffer is read again: the less of it the better where the taker takes long.
+        let bytes =
+            if want.is_some() { BACKEND_LISTING_PLUS_BUFFER_BYTES } else { BACKEND_LISTING_BUFFER_BYTES };
+        let mut buffer = Vec::with_capacity(bytes);
         let mut entries = RawDir::new(open.fd.as_fd(), buffer.spare_capacity_mut());
+        let by_number = want.is_some() && self.may_list_by_number(cx, dir)?;
         let mut last = None;
         while let Some(entry) = entries.next() {
             let entry = match entry {
@@ -135,10 +142,13 @@ impl LocalBackend {
             let node = match want {
                 None => None,
                 // Removed since the buffer was filled: it is not there any more.
-                Some(want) => match self.entry_node(cx, dir, name, want) {
-                    Err(FsError::NotFound) => continue,
-                    other => Some(other),
-                },
+                Some(want) => {
+                    let known = if by_number { self.node_by_number(dir, entry.ino(), want) } else { None };
+                    match known.map_or_else(|| self.node_by_name(cx, dir, name, want), Ok) {
+                        Err(FsError::NotFound) => continue,
+                        other => Some(other),
+                    }
+                }
             };
             match take(DirEntry { name, next, fileid: entry.ino(), node }) {
                 Flow::Continue => last = Some(next),
@@ -148,9 +158,26 @@ impl LocalBackend {
         Ok((ListEnd::Eof, last))
     }
 
-    fn entry_node(&self, cx: &Cx<'_>, dir: &Arc<Object>, name: &[u8], want: AttrMask) -> FsResult<Node> {
-        let object = self.child(cx, dir, name)?;
-        Ok(Node { handle: object.handle, attrs: self.look_at(&object, want)? })
+    /// Whether the numbers of this directory's entries are as good as a lookup of their names: each means one
+    /// object, no name is a mount point, and the caller may search the directory.
+    fn may_list_by_number(&self, cx: &Cx<'_>, dir: &Object) -> FsResult<bool> {
+        if !dir.fs.nature.kind.numbers_are_unique() || !self.mounts.is_bare(dir.mount_id) {
+            return Ok(false);
+        }
+        let _acting = self.identity.act_as(cx.caller)?;
+        Ok(sys::has_rights(dir.fd(), libc::X_OK).is_ok())
+    }
+
+    /// The object of an entry when we hold it: nobody else can have its number as long as we do.
+    fn node_by_number(&self, dir: &Object, ino: u64, want: AttrMask) -> Option<Node> {
+        let object = self.cache.find_number(dir.fs.key, ino)?;
+        let st = object.look().ok().filter(|st| st.stx_nlink > 0)?;
+        Some(Node { handle: object.handle, attrs: self.attrs_of(&object, &st, want) })
+    }
+
+    fn node_by_name(&self, cx: &Cx<'_>, dir: &Arc<Object>, name: &[u8], want: AttrMask) -> FsResult<Node> {
+        let (object, st) = self.child(cx, dir, name, Keep::IfRoom)?;
+        Ok(Node { handle: object.handle, attrs: self.attrs_of(&object, &st, want) })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use holdfast_vfs::{Cx, FsError, FsResult, Handle, Wait};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, openat, statx};
 
 use crate::cache::Cache;
 use crate::change::Changes;
@@ -28,6 +28,14 @@ use crate::table::Table;
 /// Locks under which a directory is changed when nobody else may come between its two looks.
 const STRIPES: usize = 256;
 
+/// Whether an object that was found stays in the descriptor cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Always,
+    /// Only if nothing has to go for it.
+    IfRoom,
+}
+
 /// A directory of this machine, served.
 pub struct LocalBackend {
     pub(crate) options: LocalOptions,
@@ -46,8 +54,8 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Serves a directory. Sets the process's umask to 0, because modes come from callers, and raises its soft
-    /// limit of descriptors to the hard one.
+    /// Serves a directory. Sets the process's umask to 0, because modes come from callers, and raises its limit of
+    /// descriptors as far as it may and as is of use.
     ///
     /// # Errors
     /// [`OpenError`], naming the path and the way out.
@@ -67,7 +75,8 @@ impl LocalBackend {
         identity.as_server();
         let mounts = Mounts::open(&options.state_dir, &proc_fd)?;
         let table = Table::open(&options.state_dir)?;
-        let cache = Arc::new(Cache::new(options.descriptors_max.min(descriptors_allowed())));
+        let cache =
+            Arc::new(Cache::new(options.descriptors_max.min(descriptors_allowed(options.descriptors_max))));
         let fs = mounts.of_object(top.as_fd(), &st, top.as_fd()).map_err(|e| root_error(as_io(e)))?;
         if fs.handles == HandleKind::Table {
             table.ready()?;
@@ -148,8 +157,14 @@ impl LocalBackend {
         }
     }
 
-    /// Takes in an object that was found by name: `fd` is `O_PATH`, the thread has any rights.
-    pub(crate) fn take_in(&self, parent: &Object, name: &[u8], fd: OwnedFd) -> FsResult<Arc<Object>> {
+    /// Takes in an object that was found by name, with a look at it: `fd` is `O_PATH`, the thread has any rights.
+    pub(crate) fn take_in(
+        &self,
+        parent: &Object,
+        name: &[u8],
+        fd: OwnedFd,
+        keep: Keep,
+    ) -> FsResult<(Arc<Object>, Statx)> {
         let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
         let fs = match self.mounts.known(&st) {
             Some(fs) => fs,
@@ -165,13 +180,26 @@ impl LocalBackend {
             return Err(FsError::Access);
         }
         let handle = match fs.handles {
-            HandleKind::Kernel => handles::of_kernel(&fs, &handles::kernel_of(&fd).map_err(fs_error)?)?,
+            HandleKind::Kernel => {
+                if fs.nature.kind.numbers_are_unique()
+                    && let Some(object) = self.cache.find_number(fs.key, st.stx_ino)
+                {
+                    object.note_use();
+                    return Ok((object, st));
+                }
+                handles::of_kernel(&fs, &handles::kernel_of(&fd).map_err(fs_error)?)?
+            }
             HandleKind::Table => self.table.enter(&fs, parent, name, &st)?,
         };
         if handle == self.root.handle {
-            return Ok(Arc::clone(&self.root));
+            return Ok((Arc::clone(&self.root), st));
         }
-        Ok(self.cache.insert(Object::new(handle, fs, fd, &st, self.cache.tally())))
+        let object = Object::new(handle, fs, fd, &st, self.cache.tally());
+        let object = match keep {
+            Keep::IfRoom if !self.cache.has_room() => Arc::new(object),
+            Keep::IfRoom | Keep::Always => self.cache.insert(object),
+        };
+        Ok((object, st))
     }
 
     /// The same for the directory above `below`.
@@ -215,12 +243,16 @@ fn make_state_dir(dir: &Path) -> Result<(), OpenError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| OpenError::state(dir, e))
 }
 
-/// A quarter of what the process may open, after asking for as much as it may have: the usual soft limit of 1,024
-/// is there for programs that use select(2).
-fn descriptors_allowed() -> usize {
+/// Half of what the process may open, after asking for as much as is needed or may be had: the usual soft
+/// limit of 1,024 is there for programs that use select(2). `wanted` descriptors are wanted here.
+fn descriptors_allowed(wanted: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // When it is refused, what there is must do.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 4).unwrap_or(usize::MAX))
+    let enough = (wanted as u64).saturating_mul(2);
+    let raised = limit.maximum.map(|hard| hard.max(enough));
+    // Beyond the hard limit goes only who has CAP_SYS_RESOURCE. When either is refused, what there is must do.
+    if setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).is_err() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX))
 }

@@ -2,7 +2,7 @@
 //! that handles to them resolve after a restart, and so that one without a lasting id keeps the id it was given.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use holdfast_base::limits::FILE_SYSTEMS_MAX;
 use holdfast_vfs::{FsError, FsId, FsResult};
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, openat, statx};
 
 use crate::errors::{OpenError, fs_error};
@@ -41,6 +42,47 @@ pub(crate) struct Mounts {
     by_dev: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
     by_mount: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
     remembered: Mutex<Vec<Remembered>>,
+    points: Mutex<Option<MountPoints>>,
+}
+
+/// The kernel's table of mounts, as far as one question goes: which mounts have others on them.
+struct MountPoints {
+    /// `/proc/self/mountinfo`. Polling it tells, once for each change, that the table is another.
+    table: fs::File,
+    /// Mounts that have others on them.
+    covered: FxHashSet<u64>,
+}
+
+impl MountPoints {
+    fn open() -> io::Result<Self> {
+        let mut points =
+            Self { table: fs::File::open("/proc/self/mountinfo")?, covered: FxHashSet::default() };
+        points.read()?;
+        Ok(points)
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut text = Vec::new();
+        self.table.rewind()?;
+        self.table.read_to_end(&mut text)?;
+        self.covered = covered_mounts(&text);
+        Ok(())
+    }
+
+    /// Reads the table again if it changed.
+    fn refresh(&mut self) -> io::Result<()> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let changed = PollFlags::PRI | PollFlags::ERR;
+        let mut asked = [PollFd::new(&self.table, changed)];
+        poll(&mut asked, Some(&now))?;
+        if asked[0].revents().intersects(changed) { self.read() } else { Ok(()) }
+    }
+}
+
+/// The second field of each line of `mountinfo`: the mount that it lies on.
+fn covered_mounts(text: &[u8]) -> FxHashSet<u64> {
+    let second = |line: &[u8]| std::str::from_utf8(line.split(|b| *b == b' ').nth(1)?).ok()?.parse().ok();
+    text.split(|b| *b == b'\n').filter_map(second).collect()
 }
 
 impl Mounts {
@@ -50,7 +92,7 @@ impl Mounts {
         let remembered = match fs::read_to_string(&file) {
             Ok(text) => parse(&text)
                 .map_err(|reason| OpenError::Damaged { path: file.clone(), reason: reason.to_owned() })?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(OpenError::state(&file, e)),
         };
         let boot =
@@ -63,7 +105,14 @@ impl Mounts {
             by_dev: RwLock::default(),
             by_mount: RwLock::default(),
             remembered: Mutex::new(remembered),
+            points: Mutex::new(MountPoints::open().ok()),
         })
+    }
+
+    /// Whether no other mount lies on this one, so that none of its names leads elsewhere.
+    pub(crate) fn is_bare(&self, mount_id: u64) -> bool {
+        let mut points = self.points.lock();
+        points.as_mut().is_some_and(|p| p.refresh().is_ok() && !p.covered.contains(&mount_id))
     }
 
     /// The file system of a handle's key. One that is remembered and not met yet is looked for below `root`.
@@ -186,7 +235,7 @@ pub(crate) fn open_below(root: BorrowedFd<'_>, path: &[u8]) -> FsResult<OwnedFd>
     Ok(here)
 }
 
-fn write_whole(file: &Path, lines: &[Remembered]) -> std::io::Result<()> {
+fn write_whole(file: &Path, lines: &[Remembered]) -> io::Result<()> {
     let mut text = format!("{HEAD}\n");
     for r in lines {
         let path: String = r.path.iter().map(|b| format!("{b:02x}")).collect();
@@ -234,6 +283,13 @@ pub(crate) fn relative(object: &Path, root: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_is_bare_until_another_lies_on_it() {
+        let text = b"21 1 8:1 / / rw shared:1 - ext4 /dev/a rw\n22 21 0:5 / /proc rw - proc proc rw\n\n";
+        assert_eq!(covered_mounts(text), [1, 21].into_iter().collect());
+        assert!(MountPoints::open().unwrap().refresh().is_ok());
+    }
 
     #[test]
     fn what_is_remembered_is_read_back_and_damage_is_named() {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use holdfast_vfs::{FileKind, FsError, FsResult, Handle};
+use holdfast_vfs::{Caller, FileKind, FsError, FsResult, Handle};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, OFlags, Statx, statx};
 
@@ -59,6 +59,21 @@ pub(crate) struct Object {
     /// Guarded by themselves: descriptors for stateless I/O, opened with the server's rights.
     reader: Mutex<Option<Arc<OwnedFd>>>,
     writer: Mutex<Option<Arc<OwnedFd>>>,
+    /// Guarded by itself: whom the kernel granted what, last.
+    granted: Mutex<Option<Granted>>,
+}
+
+/// A judgement of the kernel that holds as long as the object's ctime stays: mode, owner and ACL cannot change
+/// without it, where every change after a look gets a time of its own.
+struct Granted {
+    ctime: (i64, u32),
+    caller: Caller,
+    /// `R_OK | W_OK`.
+    rights: i32,
+}
+
+const fn ctime_of(st: &Statx) -> (i64, u32) {
+    (st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec)
 }
 
 impl Object {
@@ -78,6 +93,7 @@ impl Object {
             opens: AtomicUsize::new(0),
             reader: Mutex::new(None),
             writer: Mutex::new(None),
+            granted: Mutex::new(None),
         }
     }
 
@@ -85,9 +101,38 @@ impl Object {
         self.fd.as_fd()
     }
 
+    /// Keeps the cache's hand off for one more round.
+    pub(crate) fn note_use(&self) {
+        // Read first: a line that many threads only read stays in all their caches.
+        if !self.was_used.load(Ordering::Relaxed) {
+            self.was_used.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The object as it is now. Counts as a look at its change attribute.
     pub(crate) fn look(&self) -> FsResult<Statx> {
         statx(&self.fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)
+    }
+
+    /// Whether the kernel granted the caller these rights to the object as it looks now.
+    pub(crate) fn was_granted(&self, caller: &Caller, rights: i32, st: &Statx) -> bool {
+        self.fs.is_multigrain
+            && self.granted.lock().as_ref().is_some_and(|g| {
+                g.rights & rights == rights && g.ctime == ctime_of(st) && g.caller == *caller
+            })
+    }
+
+    /// Notes that the kernel granted the caller these rights *after* `st` was seen: should the object have changed
+    /// in between, its next look has another ctime.
+    pub(crate) fn note_granted(&self, caller: &Caller, rights: i32, st: &Statx) {
+        if !self.fs.is_multigrain {
+            return;
+        }
+        let mut granted = self.granted.lock();
+        match &mut *granted {
+            Some(g) if g.ctime == ctime_of(st) && g.caller == *caller => g.rights |= rights,
+            other => *other = Some(Granted { ctime: ctime_of(st), caller: caller.clone(), rights }),
+        }
     }
 
     /// [`FsError::NotDir`], or [`FsError::IsSymlink`] for a symbolic link, unless it is a directory.

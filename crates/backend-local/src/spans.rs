@@ -13,7 +13,7 @@ const COPY_BYTES_AT_ONCE: u64 = 64 << 20;
 
 impl LocalBackend {
     pub(crate) fn do_seek(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, what: Seek) -> FsResult<u64> {
-        let (_, fd) = self.readable(cx, file)?;
+        let (_, fd, _) = self.readable(cx, file)?;
         if i64::try_from(offset).is_err() {
             return Err(FsError::NoDevice);
         }
@@ -57,7 +57,7 @@ impl LocalBackend {
     }
 
     pub(crate) fn do_copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {
-        let (source_object, source) = self.readable(cx, from)?;
+        let (source_object, source, _) = self.readable(cx, from)?;
         let target_object = self.object_of(cx, to)?;
         self.may_wait(cx, &target_object)?;
         let target = self.writable(cx, &target_object, to)?;
@@ -91,7 +91,7 @@ impl LocalBackend {
     }
 
     pub(crate) fn do_clone(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {
-        let (_, source) = self.readable(cx, from)?;
+        let (_, source, _) = self.readable(cx, from)?;
         let object = self.object_of(cx, to)?;
         self.may_wait(cx, &object)?;
         let target = self.writable(cx, &object, to)?;

@@ -19,6 +19,15 @@ const ALL: Abilities = Abilities {
     keeps_handles_of_open_removed: true,
 };
 
+/// A state directory, removed with the server's own rights, whoever the thread acts as by then.
+struct StateDir(tempfile::TempDir);
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        holdfast_backend_local::release_thread();
+    }
+}
+
 fn open(root: &Path, state: &Path, change: fn(&mut LocalOptions)) -> Arc<dyn Backend> {
     let mut options = LocalOptions::new(state.to_owned());
     change(&mut options);
@@ -26,9 +35,9 @@ fn open(root: &Path, state: &Path, change: fn(&mut LocalOptions)) -> Arc<dyn Bac
 }
 
 fn test_backend(root: PathBuf, abilities: Abilities, change: fn(&mut LocalOptions)) -> TestBackend {
-    let state = tempfile::tempdir().unwrap();
-    let backend = open(&root, state.path(), change);
-    let state_dir = state.path().to_owned();
+    let state = StateDir(tempfile::tempdir().unwrap());
+    let backend = open(&root, state.0.path(), change);
+    let state_dir = state.0.path().to_owned();
     TestBackend {
         backend,
         abilities,

@@ -20,8 +20,9 @@ pub const IO_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one RPC record, with room for a full WRITE and its compound around it.
 pub const RECORD_BYTES_MAX: usize = IO_BYTES_MAX + (64 << 10);
 
-/// Fragments of one record: senders use one; many small ones would make assembly quadratic.
-pub const RECORD_FRAGMENTS_MAX: usize = 256;
+/// Fragments of one record: senders use one, pynfs pieces of 2 KiB, 513 to a full WRITE; many more small ones would
+/// make assembly quadratic.
+pub const RECORD_FRAGMENTS_MAX: usize = 1024;
 
 /// Bytes of an RPC credential or verifier (RFC 5531 section 8.2).
 pub const AUTH_BYTES_MAX: usize = 400;
@@ -71,8 +72,9 @@ pub const PATH_NAMES_MAX: usize = 1024;
 /// Bytes of the values of one `fattr4`: an ACL of `ACES_MAX` entries and everything else fits.
 pub const ATTR_BYTES_MAX: usize = 128 << 10;
 
-/// Words of a `bitmap4` that are read; four are known today, and what is longer is an attack.
-pub const BITMAP_WORDS_MAX: usize = 16;
+/// Words of a `bitmap4` that are read; four are known today, and test suites ask for attributes around 1,000 to see
+/// them refused. What is longer is an attack.
+pub const BITMAP_WORDS_MAX: usize = 64;
 
 /// Entries of one ACL: an extended attribute of 64 KiB holds no more on Linux file systems.
 pub const ACES_MAX: usize = 1024;
@@ -316,7 +318,7 @@ pub const JOURNAL_ENTRIES_MAX: usize = 128 << 10;
 pub const FILE_SYSTEMS_MAX: usize = 1024;
 
 /// Descriptors that the local backend keeps of idle objects unless told otherwise. Each pins an inode in the
-/// kernel (1 KiB) and 200 bytes here: 16 MiB and 3 MiB. Cut to a quarter of `RLIMIT_NOFILE`.
+/// kernel (1 KiB) and 200 bytes here: 16 MiB and 3 MiB. Cut to half of `RLIMIT_NOFILE`.
 pub const BACKEND_DESCRIPTORS_DEFAULT: usize = 16_384;
 
 /// Parts of the descriptor cache, each with a lock of its own: enough that 4 x 64 threads seldom meet.
@@ -360,3 +362,22 @@ pub const INTENT_PREFIX_BYTES_MAX: usize = SLOT_REPLY_BYTES_MAX;
 
 /// Files whose handles are remembered for CB_NOTIFY_LOCK: 64 bytes each; those who wait for a forgotten one poll.
 pub const LOCK_WAITED_FILES_MAX: usize = 16_384;
+
+/// Places of the state table that stay empty, so that a 4.0 client coming back late is told that its lease ran out
+/// (NFS4ERR_EXPIRED) and not that it made a stateid up: a few clients' worth, some 200 KiB.
+pub const STATE_MEMOS_MIN: usize = 1024;
+
+/// Bytes asked of `getdents64` at once for a listing with attributes: some 200 entries, about one reply. Larger ones
+/// are mostly read twice, smaller ones cost more calls.
+pub const BACKEND_LISTING_PLUS_BUFFER_BYTES: usize = 8 << 10;
+
+/// Copies that go on after their reply, of all clients: each has a thread of its own, and more at once would only get
+/// in each other's way on one disk. Above, a copy stops short and the client asks for the rest.
+pub const OFFLOADS_MAX: usize = 16;
+
+/// Such copies of one client, so that no client takes all.
+pub const OFFLOADS_PER_CLIENT_MAX: usize = 4;
+
+/// Buffers of large records (up to `RECORD_BYTES_MAX` each) that are kept for the next ones: as many as connections
+/// gather one at a time on a busy small server, 17 MiB at most. Dropped under memory pressure.
+pub const SPARE_RECORDS_MAX: usize = 16;

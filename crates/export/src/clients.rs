@@ -28,7 +28,18 @@ impl Network {
             IpAddr::V4(_) => 32,
             IpAddr::V6(_) => 128,
         };
-        if bits <= max { Some(Self { address: address.to_canonical(), bits }) } else { None }
+        match address.to_canonical() {
+            _ if bits > max => None,
+            // Of an IPv4 address mapped into IPv6 the first 96 bits are the mapping.
+            IpAddr::V4(v4) if address.is_ipv6() => {
+                if bits < 96 {
+                    None
+                } else {
+                    Some(Self { address: IpAddr::V4(v4), bits: bits - 96 })
+                }
+            }
+            canonical => Some(Self { address: canonical, bits }),
+        }
     }
 
     /// Whether the address lies in it. IPv4 addresses mapped into IPv6 count as IPv4.
@@ -140,6 +151,13 @@ mod tests {
     #[test]
     fn mapped_addresses_count_as_ipv4() {
         assert!(contains("192.0.2.0/24", "::ffff:192.0.2.9"));
+    }
+
+    #[test]
+    fn a_mapped_network_counts_its_bits_from_the_mapping() {
+        assert!(contains("::ffff:10.0.0.0/104", "10.9.9.9"));
+        assert!(!contains("::ffff:10.0.0.0/104", "11.0.0.0"));
+        assert!("::ffff:10.0.0.0/95".parse::<Network>().is_err());
     }
 
     #[test]

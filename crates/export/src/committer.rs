@@ -119,10 +119,10 @@ impl Committer {
         waiting.has_thread = true;
         drop(waiting);
         drop(domains);
-        self.start(key, domain);
+        self.start(key, &domain);
     }
 
-    fn start(self: &Arc<Self>, key: DomainKey, domain: Arc<Domain>) {
+    fn start(self: &Arc<Self>, key: DomainKey, domain: &Arc<Domain>) {
         let (this, on_thread) = (self.clone(), domain.clone());
         let started = thread::Builder::new().name("commit".into()).spawn(move || this.run(key, &on_thread));
         if started.is_err() {
@@ -171,12 +171,13 @@ fn commit(backend: &dyn Backend, with: Option<&dyn Force>, batch: Vec<(Vec<Touch
         });
     }
     let mut results = vec![Ok(()); touched.len()];
+    // The journal first: a change must not be on disk without word of it.
+    let forced = with.map_or(Ok(()), |w| w.force().map_err(|_| FsError::Io));
     // A panic here must fail those who wait, not leave them waiting for a thread that is gone.
     let outcome = catch_unwind(AssertUnwindSafe(|| backend.commit(&touched, &mut results)));
     if outcome.is_err() {
         results.fill(Err(FsError::Io));
     }
-    let forced = with.map_or(Ok(()), |w| w.force().map_err(|_| FsError::Io));
     for (touched, done) in batch {
         let result = touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
         done(result);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::ExportId;
-use holdfast_vfs::{Backend, Caller};
+use holdfast_vfs::{Backend, Caller, FsResult};
 
 use crate::caller::{Credential, GroupSource};
 use crate::clients::ClientRule;
@@ -124,8 +124,10 @@ impl Export {
     }
 
     /// Who a credential is on this export, after squashing and group lookup.
-    #[must_use]
-    pub fn caller(&self, credential: &Credential<'_>, groups: &dyn GroupSource) -> Caller {
+    ///
+    /// # Errors
+    /// [`holdfast_vfs::FsError::Delay`] while the server's groups are being looked up, where they alone count.
+    pub fn caller(&self, credential: &Credential<'_>, groups: &dyn GroupSource) -> FsResult<Caller> {
         crate::caller::map(credential, &self.options, groups)
     }
 }

@@ -10,7 +10,7 @@ pub mod handle;
 pub mod namespace;
 pub mod pseudo;
 
-pub use caller::{Credential, GroupSource, NoGroups};
+pub use caller::{Credential, GroupSource, Groups, NoGroups};
 pub use clients::{ClientRule, Network, NetworkParseError};
 pub use committer::{Committed, Committer, Force};
 pub use export::{ANONYMOUS_ID, Export, ExportOptions, LocalUse, Squash};

@@ -24,13 +24,24 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Read a configuration file and say whether it can be served.
     Check(CheckArgs),
+    /// Write the manual pages into a directory.
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
-/// Serve directories over NFSv3, NFSv4.0, 4.1 and 4.2, on one port.
-///
-/// `holdfast serve /srv/data` exports the directory as /data to clients of this host. Mount it with
-/// `mount -t nfs -o vers=4.2,port=PORT HOST:/data /mnt`.
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  holdfast serve /srv/data
+      exports the directory as /data to this host; mount it with
+      mount -t nfs -o vers=4.2,port=2049 localhost:/data /mnt
+  holdfast serve /srv/data:/projects --allow 192.0.2.0/24,2001:db8::/32
+      exports it as /projects to two networks
+  holdfast serve --config /etc/holdfast.toml
+      exports what the file says; SIGHUP reads the file again";
+
+/// The arguments of `holdfast serve`.
 #[derive(Args)]
+#[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Directories to export; DIR:/PATH chooses the path clients see (default: / and DIR's last component).
     /// "mem:" exports memory, for trying things out.
@@ -83,6 +94,12 @@ pub(crate) struct ServeArgs {
 pub(crate) struct CheckArgs {
     /// The configuration file.
     pub(crate) config: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArgs {
+    /// Made when missing.
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -3,8 +3,10 @@
 
 mod check;
 mod cli;
+mod man;
 mod serve;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         cli::Command::Serve(args) => serve::run(*args),
         cli::Command::Check(args) => check::run(&args),
+        cli::Command::Man(args) => man::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,5 +32,11 @@ fn main() -> ExitCode {
 /// Logs go to standard error, so that standard output has only what was asked for.
 fn start_log(levels: &str) {
     let filter = EnvFilter::try_new(levels).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let to_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(to_terminal)
+        .with_target(false)
+        .init();
 }

@@ -23,7 +23,7 @@ fn options(args: ServeArgs) -> Result<ServeOptions> {
         local: args.local.into(),
         ..ExportOptions::default()
     };
-    config.exports.extend(args.sources.into_iter().map(|share| ExportConfig::from_share(share, &rules)));
+    let exports = args.sources.into_iter().map(|share| ExportConfig::from_share(share, &rules)).collect();
     if !args.listen.is_empty() {
         config.listen = args.listen;
     }
@@ -32,5 +32,5 @@ fn options(args: ServeArgs) -> Result<ServeOptions> {
     if args.no_rpcbind {
         config.rpcbind = Some(false);
     }
-    Ok(ServeOptions { config, config_file: args.config })
+    Ok(ServeOptions { config, config_file: args.config, exports })
 }

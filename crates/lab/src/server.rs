@@ -242,13 +242,28 @@ impl ServerUnderTest {
         Ok(())
     }
 
+    /// Holds it still (SIGSTOP), as an overloaded host might; its connections stay open.
+    pub fn pause(&self) -> Result<()> {
+        self.send(rustix::process::Signal::STOP)
+    }
+
+    /// Lets it go on after [`ServerUnderTest::pause`].
+    pub fn resume(&self) -> Result<()> {
+        self.send(rustix::process::Signal::CONT)
+    }
+
+    fn send(&self, signal: rustix::process::Signal) -> Result<()> {
+        let child = self.child.as_ref().context("the server is not running")?;
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)?;
+        Ok(())
+    }
+
     /// Ends it as an administrator would (SIGTERM), and gives its exit status.
     ///
     /// Errors when it has not ended after `patience`; it is then killed.
     pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
+        self.send(rustix::process::Signal::TERM)?;
         let mut child = self.child.take().context("the server is not running")?;
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait()? {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use holdfast_base::limits::AUTH_SYS_GROUPS_MAX;
 use holdfast_export::{Credential, Export, GroupSource};
 use holdfast_rpc::Auth;
-use holdfast_vfs::Caller;
+use holdfast_vfs::{Caller, FsError};
 
 struct Last {
     export: Weak<Export>,
@@ -28,25 +28,28 @@ pub(crate) fn credential(auth: &Auth) -> Option<Credential<'_>> {
     }
 }
 
-/// The caller of a call on an export; `None` as with [`credential`].
-pub(crate) fn caller(export: &Arc<Export>, auth: &Auth, groups: &dyn GroupSource) -> Option<Caller> {
-    let credential = credential(auth)?;
+/// The caller of a call on an export.
+///
+/// # Errors
+/// [`FsError::Access`] where there is no [`credential`]; [`FsError::Delay`] while groups are looked up.
+pub(crate) fn caller(export: &Arc<Export>, auth: &Auth, groups: &dyn GroupSource) -> Result<Caller, FsError> {
+    let credential = credential(auth).ok_or(FsError::Access)?;
     if looks_up(export, auth) {
         // The server's list of groups may change at any time.
-        return Some(export.caller(&credential, groups));
+        return export.caller(&credential, groups);
     }
     LAST.with_borrow_mut(|last| {
         if let Some(last) = last
             && std::ptr::eq(last.export.as_ptr(), Arc::as_ptr(export))
             && last.auth == *auth
         {
-            return Some(last.caller.clone());
+            return Ok(last.caller.clone());
         }
-        let caller = export.caller(&credential, groups);
+        let caller = export.caller(&credential, groups)?;
         // Weak: an export that was configured away must not live on here; and its address is not given to
         // another one while this is held.
         *last = Some(Last { export: Arc::downgrade(export), auth: auth.clone(), caller: caller.clone() });
-        Some(caller)
+        Ok(caller)
     })
 }
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use holdfast_export::Object;
+use holdfast_ledger::Undertaking;
+use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::reply_cache::{Begin, Key, Token};
 use holdfast_rpc::{Auth, Call, Mode, Outcome, PendingReply};
 use holdfast_vfs::{FsError, FsResult, Wait};
@@ -24,6 +26,8 @@ struct Ending {
     start: usize,
     /// Of a call that must not run twice. Dropped, the call counts as never having come.
     token: Option<Token>,
+    /// Its record in the journal.
+    undertaking: Option<Undertaking>,
 }
 
 impl Nfs3 {
@@ -54,6 +58,7 @@ impl Nfs3 {
             touched: Vec::new(),
             file: None,
             ends_with_verifier: false,
+            undertaking: token.as_ref().and_then(|token| self.undertaking(token)),
         };
         let (on, result) = match self.objects(P::DESC, args.handles(), call.auth, peer) {
             Ok(on) => {
@@ -62,7 +67,8 @@ impl Nfs3 {
             }
             Err(failure) => (None, Err(failure)),
         };
-        let mut ending = Ending { desc: P::DESC, status: NfsStat3::Ok, start, token };
+        let undertaking = op.undertaking.take();
+        let mut ending = Ending { desc: P::DESC, status: NfsStat3::Ok, start, token, undertaking };
         if let Err(failure) = result {
             reply.truncate(start);
             ending.status = match self.fail(P::DESC, failure, on.as_ref(), &op, reply) {
@@ -72,6 +78,13 @@ impl Nfs3 {
             op.touched.clear();
         }
         self.end(ending, on.as_ref(), op, reply)
+    }
+
+    fn undertaking(&self, token: &Token) -> Option<Undertaking> {
+        let ledger = self.parts.ledger.as_ref()?;
+        let mut key = Writer::new();
+        token.key().encode(&mut key);
+        Some(Undertaking::of_call(ledger, key.as_slice(), token.key().xid))
     }
 
     /// The objects that the arguments name, when the caller may come near them.
@@ -99,7 +112,7 @@ impl Nfs3 {
         if desc.mutates && export.options.is_read_only {
             return Err(NfsStat3::Rofs.into());
         }
-        let caller = caller::caller(&export, auth, &*self.parts.groups).ok_or(NfsStat3::Acces)?;
+        let caller = caller::caller(&export, auth, &*self.parts.groups)?;
         Ok(Target::Site(Site { export, handle, caller }))
     }
 
@@ -146,6 +159,7 @@ impl Nfs3 {
             self.note(&ending);
             return Outcome::ReplyFile(file);
         }
+        ending.record(reply);
         let Some(On { first: Target::Site(site), .. }) = on.filter(|_| !op.touched.is_empty()) else {
             self.note(&ending);
             ending.keep(reply);
@@ -172,7 +186,9 @@ impl Nfs3 {
         result: FsResult<()>,
         verifier: Option<[u8; 8]>,
     ) {
+        failpoint::pass(Point::AfterCommit);
         let reply = pending.writer();
+        let is_durable = result.is_ok();
         match (result, verifier) {
             (Ok(()), Some(verifier)) => {
                 reply.truncate(reply.len() - verifier.len());
@@ -187,7 +203,13 @@ impl Nfs3 {
             }
         }
         self.note(&ending);
+        match &ending.undertaking {
+            Some(undertaking) if is_durable => undertaking.seal(),
+            Some(undertaking) => undertaking.finish(&reply.as_slice()[ending.start..]),
+            None => {}
+        }
         ending.keep(reply);
+        failpoint::pass(Point::BeforeSend);
         pending.send();
     }
 
@@ -210,6 +232,16 @@ impl From<FsError> for WouldBlock {
 }
 
 impl Ending {
+    /// Records the reply, which a crash from here on does not take from the client.
+    fn record(&self, reply: &Writer) {
+        match &self.undertaking {
+            Some(undertaking) if self.status == NfsStat3::Jukebox => undertaking.forget(),
+            Some(undertaking) => undertaking.finish(&reply.as_slice()[self.start..]),
+            None => {}
+        }
+        failpoint::pass(Point::AfterJournal);
+    }
+
     /// Keeps the reply for duplicates. A call that is to be repeated is no reply to keep.
     fn keep(self, reply: &Writer) {
         if let Some(token) = self.token

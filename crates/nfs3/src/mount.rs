@@ -117,9 +117,12 @@ impl Mount3 {
         MountList { mounts }.encode(reply);
     }
 
-    fn exports(&self, reply: &mut Writer) {
+    /// What the peer may mount: of other exports it learns nothing here.
+    fn exports(&self, peer: IpAddr, reply: &mut Writer) {
+        let all = self.namespace.exports();
+        let visible = all.iter().filter(|e| e.admits(peer, 0));
         let exports: Vec<(Vec<u8>, Vec<String>)> =
-            self.namespace.exports().iter().map(|e| (e.path_bytes(), groups(&e.options.clients))).collect();
+            visible.map(|e| (e.path_bytes(), groups(&e.options.clients))).collect();
         let exports = exports
             .iter()
             .map(|(dir, groups)| Export { dir, groups: groups.iter().map(|g| Group(g.as_bytes())).collect() })
@@ -174,7 +177,7 @@ impl Program for Mount3 {
                 Err(_) => return Outcome::Garbage,
             },
             MOUNTPROC3_UMNTALL => self.forget(host, None),
-            MOUNTPROC3_EXPORT => self.exports(reply),
+            MOUNTPROC3_EXPORT => self.exports(host, reply),
             _ => return Outcome::NoProcedure,
         }
         Outcome::Reply

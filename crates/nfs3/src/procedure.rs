@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_export::{Export, Namespace};
+use holdfast_ledger::{Mutation, Undertaking};
 use holdfast_rpc::FileBody;
 use holdfast_vfs::{AttrMask, Backend, Caller, Cx, FsError, Handle, Name, Touched, Wait};
 use holdfast_wire::nfs3::{
@@ -145,9 +146,21 @@ pub(crate) struct Op<'a> {
     pub(crate) file: Option<FileBody>,
     /// The reply ends with the write verifier, which is to be that of after the commit.
     pub(crate) ends_with_verifier: bool,
+    /// The call's record in the journal, of a call that must not run twice.
+    pub(crate) undertaking: Option<Undertaking>,
 }
 
 impl Op<'_> {
+    /// A change in this export, for the caller: recorded before it is made.
+    pub(crate) fn mutate<'s>(&'s mut self, site: &'s Site) -> Mutation<'s> {
+        Mutation {
+            backend: site.backend(),
+            cx: site.cx(self.wait),
+            export: site.export.id,
+            record: self.undertaking.as_mut(),
+        }
+    }
+
     /// Notes that the reply promises this object's changes to be durable.
     pub(crate) fn touch(&mut self, site: &Site, handle: Handle, data: bool) {
         if site.export.options.is_sync {

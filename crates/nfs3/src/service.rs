@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_ledger::Ledger;
 use holdfast_rpc::reply_cache::ReplyCache;
 use holdfast_rpc::{Call, Outcome, Program};
 use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM, NfsStat3, Proc3};
@@ -25,6 +26,8 @@ pub struct Nfs3Parts {
     pub committer: Arc<Committer>,
     /// Answers what is sent twice.
     pub replies: Arc<ReplyCache>,
+    /// Where calls that must not run twice are recorded, so that they do not after a crash either.
+    pub ledger: Option<Arc<Ledger>>,
     /// Groups that credentials could not list.
     pub groups: Arc<dyn GroupSource>,
     /// Who is told of every answer, if anybody.

@@ -83,9 +83,10 @@ pub fn is_allowed(procedure: Proc3, status: NfsStat3) -> bool {
         P::ReadLink => &[S::Inval, S::NotSupp],
         P::Read => &[S::Nxio, S::Inval],
         P::Write => &[S::Fbig, S::Dquot, S::NoSpc, S::Rofs, S::Inval, S::Perm],
-        P::Create => &[S::NoEnt, S::Fbig],
+        // INVAL: times of a billion nanoseconds, which the RFC forgot here (it lists it for SETATTR).
+        P::Create => &[S::NoEnt, S::Fbig, S::Inval],
         // A directory is also a link to the one above.
-        P::Mkdir => &[S::NoEnt, S::Mlink],
+        P::Mkdir => &[S::NoEnt, S::Mlink, S::Inval],
         P::Symlink => &[S::NoEnt, S::Inval],
         P::Mknod => &[S::NoEnt, S::BadType, S::Inval],
         P::Remove => &[S::NoEnt, S::IsDir],

@@ -108,10 +108,6 @@ impl Callbacks {
         self.inner.lock().channels.remove(&id);
     }
 
-    pub(crate) fn connection_bound(&self, connection: &Arc<Connection>) {
-        self.inner.lock().remember(connection);
-    }
-
     pub(crate) fn connection_gone(&self, conn: ConnId) {
         self.inner.lock().connections.remove(&conn);
     }

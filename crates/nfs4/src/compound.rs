@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use holdfast_base::limits::{COMPOUND_OPS_MAX, RECORD_BYTES_MAX};
 use holdfast_export::{Export, Object};
+use holdfast_ledger::Undertaking;
 use holdfast_rpc::reply_cache::{Key, Token};
 use holdfast_rpc::{Auth, Call, Connection};
 use holdfast_state::StateId;
-use holdfast_vfs::{Backend, Caller, FileSpan, Touched};
+use holdfast_vfs::{Backend, Caller, FileSpan, FsResult, Touched};
 use holdfast_wire::nfs4::{CompoundArgsHeader, NFS4_PROGRAM, NfsStat4, OpNum4};
-use holdfast_xdr::{Decode, Mark, Reader, Writer};
+use holdfast_xdr::{Decode, Encode, Mark, Reader, Writer};
 
 use crate::desc::Minor;
 use crate::service::Service;
@@ -68,10 +69,14 @@ pub(crate) struct Compound {
     /// about to change. Sessions have their slots for that.
     pub(crate) key: Option<Key>,
     pub(crate) token: Option<Token>,
+    /// The request's record in the journal, once something is about to change.
+    pub(crate) undertaking: Option<Undertaking>,
     caller: Option<(Arc<Export>, Caller)>,
     // What must happen before the reply leaves.
     pub(crate) touched: Vec<(Arc<dyn Backend>, Vec<Touched>)>,
     pub(crate) first_touch: Option<FirstTouch>,
+    /// Places of the reply for the write verifiers of backends, once all is forced.
+    pub(crate) verifiers: Vec<([Mark; 2], Arc<dyn Backend>)>,
     /// A stretch of a file that belongs at this place of the reply.
     pub(crate) file: Option<(usize, FileSpan)>,
 }
@@ -131,9 +136,11 @@ impl Compound {
             second: None,
             key,
             token: None,
+            undertaking: None,
             caller: None,
             touched: Vec::new(),
             first_touch: None,
+            verifiers: Vec::new(),
             file: None,
         }))
     }
@@ -144,14 +151,41 @@ impl Compound {
         reply.len() - self.start + in_file
     }
 
+    /// The request's record for the operation at hand, where requests are recorded.
+    pub(crate) fn undertaking(&mut self) -> Option<&mut Undertaking> {
+        if self.undertaking.is_none() {
+            let ledger = self.service.config.ledger.as_ref()?;
+            self.undertaking = match (&self.slot, &self.token) {
+                // A slot that dies with the server gets no retry afterwards.
+                (Some(slot), _) if !slot.is_persistent => None,
+                (Some(slot), _) => {
+                    let place = (slot.session, slot.slot);
+                    Some(Undertaking::on_slot(ledger, place, slot.seqid.0, self.digest))
+                }
+                (None, Some(token)) => {
+                    let mut key = Writer::new();
+                    token.key().encode(&mut key);
+                    Some(Undertaking::of_call(ledger, key.as_slice(), self.xid))
+                }
+                (None, None) => None,
+            };
+        }
+        let undertaking = self.undertaking.as_mut()?;
+        undertaking.at_operation(self.index);
+        Some(undertaking)
+    }
+
     /// Who calls, on this export. The last answer is kept: compounds seldom leave an export.
-    pub(crate) fn caller(&mut self, export: &Arc<Export>) -> Caller {
+    ///
+    /// # Errors
+    /// Those of [`Export::caller`].
+    pub(crate) fn caller(&mut self, export: &Arc<Export>) -> FsResult<Caller> {
         match &self.caller {
-            Some((of, caller)) if Arc::ptr_eq(of, export) => caller.clone(),
+            Some((of, caller)) if Arc::ptr_eq(of, export) => Ok(caller.clone()),
             _ => {
-                let caller = self.service.caller(export, &self.auth);
+                let caller = self.service.caller(export, &self.auth)?;
                 self.caller = Some((Arc::clone(export), caller.clone()));
-                caller
+                Ok(caller)
             }
         }
     }
@@ -166,10 +200,10 @@ fn is_v0(args: &[u8]) -> bool {
 impl Drop for Compound {
     /// A compound that ends without a reply (a panic in a backend) must not hold its slot for ever.
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            if self.service.complete(&slot, &[]) {
-                self.service.answer_retries(&slot, &[]);
-            }
+        if let Some(slot) = self.slot.take()
+            && self.service.complete(&slot, &[])
+        {
+            self.service.answer_retries(&slot, &[]);
         }
     }
 }

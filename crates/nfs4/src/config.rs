@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, Clock, Entropy, Seqid, SessionId, SlotId, Timestamp};
+use holdfast_base::{ClientId, Clock, Entropy, SessionId};
 use holdfast_export::{Committer, GroupSource, Namespace};
-use holdfast_recovery::Step;
+use holdfast_ledger::Ledger;
 use holdfast_rpc::reply_cache::ReplyCache;
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded, SessionImage};
 
@@ -26,6 +26,15 @@ pub trait ClientRecords: Send + Sync {
     /// The client has reclaimed all it wants.
     fn reclaim_done(&self, client: ClientId);
 
+    /// Whether a client's record says already that it may hold state. Asked with every OPEN: must not wait.
+    fn may_hold(&self, client: ClientId) -> bool;
+
+    /// The client is about to be granted its first state: puts that on stable storage. Waits for it.
+    ///
+    /// # Errors
+    /// The medium's: nothing is granted.
+    fn will_hold(&self, client: &ClientImage) -> io::Result<()>;
+
     /// Whether the client of that name held state when the server last stopped, and may reclaim it.
     fn recorded(&self, client: &ClientImage) -> Recorded;
 }
@@ -43,13 +52,21 @@ impl ClientRecords for NoRecords {
 
     fn reclaim_done(&self, _: ClientId) {}
 
+    fn may_hold(&self, _: ClientId) -> bool {
+        true
+    }
+
+    fn will_hold(&self, _: &ClientImage) -> io::Result<()> {
+        Ok(())
+    }
+
     fn recorded(&self, _: &ClientImage) -> Recorded {
         Recorded::No
     }
 }
 
-/// Where sessions and the replies of their slots lie, so that they outlive the server (CSR4_PERSIST).
-pub trait ReplyJournal: Send + Sync {
+/// Where sessions lie, so that they outlive the server (CSR4_PERSIST). The replies of their slots lie in the ledger.
+pub trait SessionRecords: Send + Sync {
     /// A session was made.
     ///
     /// # Errors
@@ -58,20 +75,6 @@ pub trait ReplyJournal: Send + Sync {
 
     /// A session is gone.
     fn session_gone(&self, session: SessionId);
-
-    /// A request is about to change something: what a restart needs to tell whether it did, and to answer a retry.
-    /// One slot's newest takes the place of those before it. Must not wait.
-    ///
-    /// # Errors
-    /// When there is no room: the client is told to try later, and nothing is changed.
-    fn intend(&self, session: SessionId, slot: SlotId, step: &Step<'_>) -> io::Result<()>;
-
-    /// The present time by the clock that stamps files.
-    fn now(&self) -> Timestamp;
-
-    /// A request was executed and what it changed is durable: this is its reply, kept from now on, before it is
-    /// sent. Must not wait: the journal is forced with the group commit.
-    fn replied(&self, session: SessionId, slot: SlotId, seqid: Seqid, reply: &[u8]);
 }
 
 /// Who the server says it is (RFC 8881 section 2.5).
@@ -107,8 +110,10 @@ pub struct Config {
     pub grace: Grace,
     /// Client records.
     pub records: Arc<dyn ClientRecords>,
-    /// Replies that outlive a restart, when they are to.
-    pub journal: Option<Arc<dyn ReplyJournal>>,
+    /// Sessions that outlive a restart, when they are to; with a ledger only.
+    pub sessions: Option<Arc<dyn SessionRecords>>,
+    /// Where requests are recorded, so that a crash does not make them run twice.
+    pub ledger: Option<Arc<Ledger>>,
     /// Who the server says it is.
     pub identity: Identity,
     /// The highest minor version served, 0 to 2.

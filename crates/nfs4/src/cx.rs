@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, Object};
-use holdfast_recovery::{Intent, Step};
+use holdfast_ledger::{Mutation, Standing};
 use holdfast_rpc::reply_cache::Begin;
 use holdfast_rpc::{Connection, Mode};
 use holdfast_state::{ConnId, Engine, Principal, Recorded, StateId, StateIdForm};
@@ -13,7 +13,7 @@ use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, Stateid4};
 use holdfast_xdr::Writer;
 
 use crate::compound::{Compound, FirstTouch, Place};
-use crate::config::{Config, ReplyJournal};
+use crate::config::Config;
 use crate::desc::Minor;
 use crate::error::{Failure, OpResult};
 use crate::service::Service;
@@ -154,7 +154,7 @@ impl Cx<'_> {
 
     pub(crate) fn at_object(&mut self, object: Object, pseudo: NfsStat4) -> OpResult<At> {
         let Object::Export(export, handle) = object else { return Err(pseudo.into()) };
-        let caller = self.compound.caller(&export);
+        let caller = self.compound.caller(&export)?;
         let wait = if self.mode == Mode::Inline { Wait::No } else { Wait::Yes };
         Ok(At { export, handle, caller, wait })
     }
@@ -222,6 +222,13 @@ impl Cx<'_> {
         }
     }
 
+    /// Leaves room in the reply for the write verifier, which is that of after the commit (RFC 8881 section 18.3.3):
+    /// data that another client's commit loses while this one waits would else pass for safe.
+    pub(crate) fn leave_verifier(&mut self, at: &At) {
+        let halves = [self.reply.mark(), self.reply.mark()];
+        self.compound.verifiers.push((halves, Arc::clone(&at.export.backend)));
+    }
+
     /// Runs a step of the state engine under its lock, then what it left to do.
     ///
     /// # Errors
@@ -272,27 +279,38 @@ impl Cx<'_> {
         self.begin_change()
     }
 
-    /// Where intents go, when this request comes in a session and there is a journal. A mutation asks first, so
-    /// that what only an intent needs to know costs nothing without.
-    #[must_use]
-    pub(crate) fn journal(&self) -> Option<&dyn ReplyJournal> {
-        self.compound.slot.as_ref().and(self.config().journal.as_deref())
+    /// A change in this export, for the caller: recorded before it is made, where requests are recorded.
+    pub(crate) fn mutate<'m>(&'m mut self, at: &'m At) -> Mutation<'m> {
+        let record = self.compound.undertaking();
+        Mutation { backend: at.backend(), cx: at.cx(), export: at.export.id, record }
     }
 
-    /// Leaves word of a change that is about to be made, with the results of the operations before it.
+    /// Whether what this operation is to make in the current directory was made by the same request before a crash.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when the journal has no room.
-    pub(crate) fn intend(&self, intent: Intent<'_>) -> OpResult<()> {
-        let (Some(journal), Some(slot)) = (self.journal(), &self.compound.slot) else { return Ok(()) };
-        let step = Step {
-            seqid: slot.seqid.0,
-            call_hash: self.compound.digest,
-            operation: self.compound.index,
-            results: &self.reply.as_slice()[self.compound.start..self.compound.result_at],
-            intent,
-        };
-        journal.intend(slot.session, slot.slot, &step).map_err(|_| NfsStat4::Delay.into())
+    /// NFS4ERR_DELAY while the file system cannot tell.
+    pub(crate) fn is_resumed(&mut self) -> OpResult<bool> {
+        let Object::Export(export, _) = self.current()? else { return Ok(false) };
+        let backend = Arc::clone(&export.backend);
+        match self.compound.undertaking() {
+            Some(undertaking) => Ok(undertaking.standing(backend.as_ref())? == Standing::Done),
+            None => Ok(false),
+        }
+    }
+
+    /// Sees to it that a client's record says that it may hold state, before it holds any.
+    ///
+    /// # Errors
+    /// [`Failure::Wait`]; NFS4ERR_SERVERFAULT when it cannot be stored.
+    pub(crate) fn will_hold_state(&self, client: ClientId) -> OpResult<()> {
+        let records = &self.config().records;
+        if records.may_hold(client) {
+            return Ok(());
+        }
+        // Whether there is such a client at all is for the state engine to say.
+        let Some(image) = self.service().look(|engine| engine.client_image(client)) else { return Ok(()) };
+        self.must_wait()?;
+        records.will_hold(&image).map_err(|_| NfsStat4::ServerFault.into())
     }
 
     /// 4.0: asks the cache of replies before the first change, and no sooner: requests that change nothing may run

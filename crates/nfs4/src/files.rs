@@ -16,47 +16,81 @@ use rustc_hash::FxHashMap;
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     next: AtomicU64,
-    opens: RwLock<FxHashMap<OpenId, Arc<dyn FileObject>>>,
+    opens: RwLock<FxHashMap<OpenId, Opened>>,
     locks: RwLock<LockFiles>,
     /// Handles of files whose locks somebody waits for, to name them in CB_NOTIFY_LOCK.
     waited: Mutex<FxHashMap<FileKey, WireHandle>>,
 }
 
+/// An open file, and for whom it was opened.
+#[derive(Clone)]
+struct Opened {
+    file: Arc<dyn FileObject>,
+    uid: u32,
+}
+
+/// The file that carries one lock-owner's locks.
+struct LockFile {
+    of: FileKey,
+    file: Arc<dyn FileObject>,
+    /// Write locks need a descriptor for writing.
+    can_write: bool,
+}
+
 /// The files that carry lock-owners' locks.
 #[derive(Default)]
 struct LockFiles {
-    by_token: FxHashMap<LockToken, (FileKey, Arc<dyn FileObject>)>,
+    by_token: FxHashMap<LockToken, LockFile>,
     /// How many of them are of one file.
     by_file: FxHashMap<FileKey, u32>,
 }
 
 impl OpenFiles {
-    /// Keeps an open file under a new number.
-    pub(crate) fn keep(&self, file: Arc<dyn FileObject>) -> OpenId {
+    /// Keeps a file, opened for this user, under a new number.
+    pub(crate) fn keep(&self, file: Arc<dyn FileObject>, uid: u32) -> OpenId {
         let id = OpenId(self.next.fetch_add(1, Ordering::Relaxed));
-        self.opens.write().insert(id, file);
+        self.opens.write().insert(id, Opened { file, uid });
         id
     }
 
     pub(crate) fn get(&self, id: OpenId) -> Option<Arc<dyn FileObject>> {
-        self.opens.read().get(&id).cloned()
+        self.opens.read().get(&id).map(|open| Arc::clone(&open.file))
+    }
+
+    /// An open file, and whether it was opened for this user.
+    pub(crate) fn get_as(&self, id: OpenId, uid: u32) -> Option<(Arc<dyn FileObject>, bool)> {
+        self.opens.read().get(&id).map(|open| (Arc::clone(&open.file), open.uid == uid))
     }
 
     /// Lets go of an open file: it is closed when the last I/O on it ends. Returned so that the caller drops it
     /// outside the table's lock.
     pub(crate) fn close(&self, id: OpenId) -> Option<Arc<dyn FileObject>> {
-        self.opens.write().remove(&id)
+        self.opens.write().remove(&id).map(|open| open.file)
     }
 
-    /// Keeps the file that carries a lock-owner's locks on `key`. There is none yet under this token.
-    pub(crate) fn keep_locks(&self, token: LockToken, key: FileKey, file: Arc<dyn FileObject>) {
+    /// Keeps the file that carries a lock-owner's locks on `key` from now on. The one that did before is given back,
+    /// to be closed.
+    pub(crate) fn keep_locks(
+        &self,
+        token: LockToken,
+        key: FileKey,
+        (file, can_write): (Arc<dyn FileObject>, bool),
+    ) -> Option<Arc<dyn FileObject>> {
         let mut locks = self.locks.write();
-        locks.by_token.insert(token, (key, file));
-        *locks.by_file.entry(key).or_default() += 1;
+        let before = locks.by_token.insert(token, LockFile { of: key, file, can_write });
+        if before.is_none() {
+            *locks.by_file.entry(key).or_default() += 1;
+        }
+        before.map(|before| before.file)
     }
 
     pub(crate) fn locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
-        self.locks.read().by_token.get(&token).map(|(_, file)| Arc::clone(file))
+        self.locks.read().by_token.get(&token).map(|locks| Arc::clone(&locks.file))
+    }
+
+    /// Whether the file that carries a lock-owner's locks can carry write locks too.
+    pub(crate) fn has_write_locks_file(&self, token: LockToken) -> bool {
+        self.locks.read().by_token.get(&token).is_some_and(|locks| locks.can_write)
     }
 
     /// Whether any lock-owner may hold backend locks on this file.
@@ -67,7 +101,7 @@ impl OpenFiles {
     /// Lets go of a lock-owner's locks on a file.
     pub(crate) fn close_locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
         let mut locks = self.locks.write();
-        let (key, file) = locks.by_token.remove(&token)?;
+        let LockFile { of: key, file, .. } = locks.by_token.remove(&token)?;
         if let Some(count) = locks.by_file.get_mut(&key) {
             *count -= 1;
             if *count == 0 {

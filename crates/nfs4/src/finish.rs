@@ -1,6 +1,7 @@
 //! The end of a compound: what it changed becomes durable, then its reply is kept for retries, then it is sent.
 //! Never in another order: a reply that left promises both.
 
+use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{FileBody, Outcome, PendingReply};
 use holdfast_vfs::FsError;
 use holdfast_wire::nfs4::NfsStat4;
@@ -12,6 +13,7 @@ use crate::slot::SlotUse;
 impl Compound {
     /// Ends a compound whose results are all written.
     pub(crate) fn finish(mut self: Box<Self>, reply: &mut Writer) -> Outcome {
+        self.record(reply);
         if self.touched.is_empty() {
             self.conclude(reply)
         } else {
@@ -22,6 +24,11 @@ impl Compound {
     /// Has everything forced that was touched, one backend after the other: compounds that touch two are rare.
     fn commit(mut self: Box<Self>, mut pending: PendingReply) {
         let Some((backend, touched)) = self.touched.pop() else {
+            failpoint::pass(Point::AfterCommit);
+            self.fill_verifiers(pending.writer());
+            if let Some(undertaking) = &self.undertaking {
+                undertaking.seal();
+            }
             let outcome = self.conclude(pending.writer());
             return pending.finish(outcome);
         };
@@ -29,10 +36,23 @@ impl Compound {
         let done = move |result: Result<(), FsError>| {
             if result.is_err() {
                 self.fail_commit(pending.writer());
+                self.record(pending.writer());
+                // What is not durable is not to be believed after the machine dies.
+                self.undertaking = None;
             }
             self.commit(pending);
         };
         committer.submit(&backend, touched, Box::new(done));
+    }
+
+    /// A reply recorded before has none, which makes its client write again after a crash, as it must.
+    fn fill_verifiers(&mut self, reply: &mut Writer) {
+        for (halves, backend) in self.verifiers.drain(..) {
+            let [a, b, c, d, e, f, g, h] = backend.write_verifier();
+            for (half, bytes) in halves.into_iter().zip([[a, b, c, d], [e, f, g, h]]) {
+                reply.fill(half, u32::from_be_bytes(bytes));
+            }
+        }
     }
 
     /// The changes could not be made durable. They were made, and can be seen, but the client must not believe
@@ -41,6 +61,7 @@ impl Compound {
     /// it or its lease ends.
     fn fail_commit(&mut self, reply: &mut Writer) {
         self.touched.clear();
+        self.verifiers.clear();
         self.file = None;
         let Some(first) = self.first_touch else { return };
         reply.truncate(first.result_at);
@@ -57,6 +78,14 @@ impl Compound {
         reply.fill(self.count, self.index);
     }
 
+    /// Records the reply of a change, which a crash from here on does not take from the client.
+    fn record(&self, reply: &Writer) {
+        if let Some(undertaking) = &self.undertaking {
+            undertaking.finish(&reply.as_slice()[self.start..]);
+        }
+        failpoint::pass(Point::AfterJournal);
+    }
+
     /// Keeps the reply for retries, and lets it go.
     fn conclude(&mut self, reply: &mut Writer) -> Outcome {
         if let Some(slot) = self.slot.take() {
@@ -66,6 +95,7 @@ impl Compound {
         if let Some(token) = self.token.take().filter(|_| self.file.is_none()) {
             token.finish(&reply.as_slice()[self.start..]);
         }
+        failpoint::pass(Point::BeforeSend);
         match self.file.take() {
             None => Outcome::Reply,
             Some((at, span)) => {

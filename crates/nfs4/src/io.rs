@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_state::{Access, Caller, IoGrant, StateId};
-use holdfast_vfs::{File, FileObject, Handle};
+use holdfast_vfs::{AccessMask, File, FileKind, FileObject, FsError, FsResult, Handle};
 use holdfast_wire::nfs4::NfsStat4;
 
 use crate::cx::{At, Cx};
@@ -36,8 +36,50 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
     match granted {
         IoGrant::NoOpen => Ok(IoFile::STATELESS),
         // An open closed in between: the state id is bad by now, and asking again says so.
-        IoGrant::Open(id) => Ok(IoFile(Some(cx.service().files.get(id).ok_or(NfsStat4::Delay)?))),
+        IoGrant::Open(id) => {
+            let (file, is_openers) =
+                cx.service().files.get_as(id, at.cx().caller.uid).ok_or(NfsStat4::Delay)?;
+            // A state id is no secret: who shows another user's must have the right himself (RFC 7530 section 16.36.5).
+            if !is_openers {
+                permit(at, access)?;
+            }
+            Ok(IoFile(Some(file)))
+        }
     }
+}
+
+/// That the caller may do this now, where a descriptor for it is there already. What may be executed may be read, as
+/// at OPEN.
+///
+/// # Errors
+/// [`FsError::Access`], and the backend's.
+pub(crate) fn permit(at: &At, access: Access) -> FsResult<()> {
+    let reads = access.contains(Access::READ);
+    let writes = access.contains(Access::WRITE);
+    let can_read = !reads || may(at, AccessMask::READ)? || (!writes && may(at, AccessMask::EXECUTE)?);
+    let can_write = !writes || may(at, AccessMask::MODIFY)?;
+    if can_read && can_write { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// That an object has data.
+///
+/// # Errors
+/// [`FsError::IsDir`], [`FsError::IsSymlink`], [`FsError::WrongKind`] for what is no regular file.
+pub(crate) const fn must_be_regular(kind: FileKind) -> FsResult<()> {
+    match kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(FsError::IsDir),
+        FileKind::Symlink => Err(FsError::IsSymlink),
+        _ => Err(FsError::WrongKind),
+    }
+}
+
+/// Whether the caller has this right.
+///
+/// # Errors
+/// The backend's.
+pub(crate) fn may(at: &At, right: AccessMask) -> FsResult<bool> {
+    Ok(at.backend().access(&at.cx(), &at.handle, right)?.granted.contains(right))
 }
 
 impl Cx<'_> {

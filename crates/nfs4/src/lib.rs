@@ -14,6 +14,7 @@ mod files;
 mod finish;
 mod io;
 mod observe;
+mod offload;
 mod op;
 mod order;
 mod owner;
@@ -22,8 +23,8 @@ mod service;
 mod slot;
 mod table;
 
-pub use attr::ids::{IdNames, NumericIds};
-pub use config::{ClientRecords, Config, Identity, NoRecords, ReplyJournal, Seeds};
+pub use attr::ids::{Id, IdNames, NumericIds, parse_number};
+pub use config::{ClientRecords, Config, Identity, NoRecords, Seeds, SessionRecords};
 pub use desc::Minor;
 pub use observe::{Observed, Observer};
 pub use program::Nfs4;

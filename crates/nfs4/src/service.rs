@@ -9,7 +9,7 @@ use holdfast_rpc::Auth;
 use holdfast_state::{
     Admission, Completed, ConnId, Effect, Engine, KeptReply, OwnerName, Principal, SlotRequest, StateError,
 };
-use holdfast_vfs::Caller;
+use holdfast_vfs::{Caller, FsResult};
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use crate::config::{Config, Seeds};
 use crate::desc::Minor;
 use crate::error::OpResult;
 use crate::files::OpenFiles;
+use crate::offload::Offloads;
 use crate::slot::{Retries, SlotUse};
 
 /// The shared half of the service.
@@ -28,6 +29,7 @@ pub(crate) struct Service {
     pub(crate) files: OpenFiles,
     pub(crate) retries: Retries,
     pub(crate) callbacks: Callbacks,
+    pub(crate) offloads: Offloads,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -43,6 +45,7 @@ impl Service {
             files: OpenFiles::default(),
             retries: Retries::default(),
             callbacks: Callbacks::default(),
+            offloads: Offloads::default(),
             this: Weak::clone(this),
         })
     }
@@ -106,13 +109,16 @@ impl Service {
                         outcome = Err(NfsStat4::ServerFault.into());
                     }
                 }
-                Effect::ForgetClient(client) => self.config.records.forget(client),
+                Effect::ForgetClient(client) => {
+                    self.offloads.forget_clients(|of| of == client);
+                    self.config.records.forget(client);
+                }
                 Effect::ReclaimDone(client) => self.config.records.reclaim_done(client),
                 Effect::NotifyLock { client, file, owner } => self.notify_lock(client, file, &owner),
                 Effect::SessionGone(session) => {
                     self.callbacks.session_gone(session);
-                    if let Some(journal) = &self.config.journal {
-                        journal.session_gone(session);
+                    if let Some(records) = &self.config.sessions {
+                        records.session_gone(session);
                     }
                     // Their slot is gone, and with it the reply they wait for: the client finds its session dead
                     // at its next request.
@@ -135,9 +141,6 @@ impl Service {
     /// whether retries may wait for [`Service::answer_retries`].
     #[must_use]
     pub(crate) fn complete(&self, slot: &SlotUse, kept: &[u8]) -> bool {
-        if let Some(journal) = self.config.journal.as_ref().filter(|_| !kept.is_empty()) {
-            journal.replied(slot.session, slot.slot, slot.seqid, kept);
-        }
         let now = self.config.clock.now();
         let kept = if kept.is_empty() { KeptReply::Nothing } else { KeptReply::Bytes(kept) };
         let completed = self.engine.lock().sessions_mut().complete(slot.session, slot.slot, kept, now);
@@ -157,7 +160,7 @@ impl Service {
         }
     }
 
-    pub(crate) fn caller(&self, export: &Export, auth: &Auth) -> Caller {
+    pub(crate) fn caller(&self, export: &Export, auth: &Auth) -> FsResult<Caller> {
         let credential = match auth.sys() {
             Some(sys) => Credential::Sys { uid: sys.uid, gid: sys.gid, groups: &sys.groups },
             None => Credential::Anonymous,

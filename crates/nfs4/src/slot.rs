@@ -20,6 +20,8 @@ pub(crate) struct SlotUse {
     pub(crate) client: ClientId,
     /// The client asked for the reply to be kept.
     pub(crate) is_kept: bool,
+    /// The session outlives a restart.
+    pub(crate) is_persistent: bool,
 }
 
 /// What SEQUENCE, or in 4.0 the cache of replies, found, when the compound is not to be run.

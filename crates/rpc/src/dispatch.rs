@@ -15,7 +15,7 @@ use crate::connection::{Connection, Ticket};
 use crate::message::{self, CallHeader, Failure, HeaderError, Message};
 use crate::pending::PendingReply;
 use crate::pool::{Job, Pool};
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::server::Limits;
 use crate::service::{Call, FileBody, Mode, Outcome, Program, Resume};
 use crate::throttle::Throttle;
@@ -74,6 +74,9 @@ impl Core {
 
     pub(crate) fn set_under_pressure(&self, is: bool) {
         self.is_under_pressure.store(is, Ordering::Relaxed);
+        if is {
+            record::drop_spares();
+        }
     }
 
     /// Whether the server is ending: what came is answered, nothing more is read.

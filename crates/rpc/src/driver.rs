@@ -19,7 +19,7 @@ use crate::auth::AuthCache;
 use crate::connection::Connection;
 use crate::dispatch::{self, Step};
 use crate::pool::Job;
-use crate::record::{Assembler, RecordError};
+use crate::record::{self, Assembler, RecordError};
 
 /// Replies above this are sent from where they were written instead of being gathered with others.
 const GATHER_BYTES_MAX: usize = 32 << 10;
@@ -204,7 +204,9 @@ impl Driver {
         while self.stalled.is_none() && connection.may_read() {
             let Some(assembled) = self.assembler.next(&mut input)? else { break };
             handled += 1;
-            match dispatch::handle(&connection, assembled.record(), &mut self.auths, &mut scratch.reply) {
+            let step = dispatch::handle(&connection, assembled.record(), &mut self.auths, &mut scratch.reply);
+            record::recycle(assembled);
+            match step {
                 Step::Reply => gather(&connection, scratch),
                 Step::ReplyFile(file) => {
                     scratch.replies.extend_from_slice(scratch.reply.as_slice());

@@ -26,6 +26,9 @@ pub struct Config {
     /// Lease and grace period in seconds.
     #[serde(default, deserialize_with = "lease")]
     pub lease: Option<u32>,
+    /// The domain of owners' names in NFSv4; without one they are numbers.
+    #[serde(default, deserialize_with = "domain")]
+    pub domain: Option<String>,
     /// Whether to register with rpcbind when one runs.
     pub rpcbind: Option<bool>,
     /// The exports.
@@ -105,6 +108,19 @@ impl Config {
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         toml::from_str(&text).map_err(|error| ConfigError::Parse { path: path.to_owned(), error })
     }
+
+    /// The keys of the server itself that this file sets otherwise than the one served now: they count from the next
+    /// start on. What the file does not set may have come from the command line.
+    pub(crate) fn needs_restart(&self, served: &Self) -> Vec<&'static str> {
+        let changed = [
+            ("listen", !self.listen.is_empty() && self.listen != served.listen),
+            ("state_dir", self.state_dir.is_some() && self.state_dir != served.state_dir),
+            ("lease", self.lease.is_some() && self.lease != served.lease),
+            ("domain", self.domain != served.domain),
+            ("rpcbind", self.rpcbind.is_some() && self.rpcbind != served.rpcbind),
+        ];
+        changed.into_iter().filter_map(|(key, is_changed)| is_changed.then_some(key)).collect()
+    }
 }
 
 impl ExportConfig {
@@ -176,6 +192,15 @@ fn lease<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     Err(D::Error::custom(format!("a lease of {seconds} seconds: choose {low} to {high}")))
 }
 
+fn domain<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(d)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if (1..=253).contains(&text.len()) && text.chars().all(is_name) {
+        return Ok(Some(text));
+    }
+    Err(D::Error::custom(format!("{text:?} is no domain: write for instance \"example.org\"")))
+}
+
 fn squash<'de, D: Deserializer<'de>>(d: D) -> Result<Squash, D::Error> {
     let text = String::deserialize(d)?;
     parse_squash(&text)
@@ -233,6 +258,7 @@ mod tests {
             state_dir = "/var/lib/h"
             lease = 90
             rpcbind = false
+            domain = "example.org"
             [[export]]
             source = "/srv/data"
             path = "/pub/data"
@@ -267,6 +293,8 @@ mod tests {
         for (text, says) in [
             ("lease = 0", "choose 1 to 3600"),
             ("lease = 3601", "choose 1 to 3600"),
+            ("domain = \"a b\"", "is no domain"),
+            ("domain = \"\"", "is no domain"),
             ("leese = 5", "unknown field `leese`"),
             ("[[export]]\nsource = \"/a\"\nsquash = \"some\"", "write \"root\""),
             ("[[export]]\nsource = \"/a\"\nclients = [\"host\"]", "no address or network"),
@@ -277,6 +305,14 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn keys_that_a_reload_cannot_change_are_named() {
+        let served = parse("lease = 60\nlisten = [\"127.0.0.1:1\"]").unwrap();
+        let fresh = parse("lease = 90\ndomain = \"a.b\"").unwrap();
+        assert_eq!(fresh.needs_restart(&served), ["lease", "domain"]);
+        assert!(served.needs_restart(&served).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! From configuration to exports: opens each source, and says what is wrong with what cannot be served.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -20,35 +20,54 @@ pub(crate) struct Opened {
 }
 
 /// Opens all exports. Each keeps what it must remember in a directory of its own below `state_dir`. An export that
-/// is among `present` with the same source and number keeps its backend: it holds what clients have open.
+/// is among `present` with the same source and number keeps its backend: it holds what clients have open. `epoch`
+/// counts the server's starts: it makes write verifiers differ from one to the next.
 ///
 /// # Errors
 /// A source that cannot be served, by its name.
-pub(crate) fn open_all(config: &Config, state_dir: &Path, present: &[Opened]) -> Result<Vec<Opened>> {
+pub(crate) fn open_all(
+    config: &Config,
+    state_dir: &Path,
+    (present, epoch): (&[Opened], u64),
+) -> Result<Vec<Opened>> {
     if config.exports.is_empty() {
         bail!("nothing to serve: name a directory, or an [[export]] in the configuration file");
     }
-    config.exports.iter().map(|export| open(export, state_dir, present)).collect()
+    config.exports.iter().map(|export| open(export, state_dir, (present, epoch))).collect()
 }
 
-fn open(config: &ExportConfig, state_dir: &Path, present: &[Opened]) -> Result<Opened> {
+fn open(config: &ExportConfig, state_dir: &Path, (present, epoch): (&[Opened], u64)) -> Result<Opened> {
     let path = path_of(config)?;
     let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
     let kept = present.iter().find(|o| o.export.id == id && o.source == config.source);
     let backend = match kept {
+        // What is promised about others' changes was decided when the directory was opened.
+        Some(kept) if kept.export.options.local != config.local => {
+            bail!(
+                "export {}: `local` changed, which only a restart can put into force",
+                kept.export.path_display()
+            )
+        }
         Some(kept) => Arc::clone(&kept.export.backend),
-        None => backend_of(config, id, state_dir)?,
+        None => backend_of(config, id, (state_dir, epoch))?,
     };
     let export = Arc::new(Export { id, path, backend, options: config.options() });
     Ok(Opened { source: config.source.clone(), export })
 }
 
-fn backend_of(config: &ExportConfig, id: ExportId, state_dir: &Path) -> Result<Arc<dyn Backend>> {
+fn backend_of(
+    config: &ExportConfig,
+    id: ExportId,
+    (state_dir, epoch): (&Path, u64),
+) -> Result<Arc<dyn Backend>> {
     Ok(match &config.source {
         Source::Directory(dir) => {
             let mut options = LocalOptions::new(state_dir.join("exports").join(id.to_string()));
             // Nothing on these threads touches files of the server's own between calls.
             options.keep_credentials = true;
+            // The time of day alone may come again after a step of the clock, the epoch alone after a loss of the
+            // state directory.
+            options.verifier_seed ^= epoch.rotate_right(16);
             options.is_sole_writer = config.local == holdfast_export::LocalUse::None;
             Arc::new(LocalBackend::open(dir, options)?)
         }
@@ -84,8 +103,9 @@ fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
 /// # Errors
 /// What would keep it from being served.
 pub fn check(config: &Config) -> Result<Vec<String>> {
-    let scratch = Scratch::new()?;
-    let exports: Vec<_> = open_all(config, &scratch.0, &[])?.into_iter().map(|o| o.export).collect();
+    // New, of a name nobody could foresee, and gone at the end: checking is done as root, and leaves nothing behind.
+    let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let exports: Vec<_> = open_all(config, scratch.path(), (&[], 0))?.into_iter().map(|o| o.export).collect();
     let lines = exports.iter().map(|export| describe(export)).collect();
     Namespace::new(Sealer::new([0; 16]), exports, Timestamp::default())?;
     Ok(lines)
@@ -99,22 +119,4 @@ pub(crate) fn describe(export: &Export) -> String {
     let access = if options.is_read_only { "read-only" } else { "read-write" };
     let durability = if options.is_sync { "sync" } else { "async" };
     format!("export {} (id {}): {access}, {durability}, for {clients}", export.path_display(), export.id)
-}
-
-/// A directory that is gone when dropped: checking must leave nothing behind.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("holdfast-check-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left in the temporary directory harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

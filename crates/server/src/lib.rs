@@ -1,10 +1,11 @@
 //! The server put together: configuration, exports, state on disk, programs, and the life of the process.
 
 mod config;
+mod durable;
 mod exports;
-mod groups;
 mod life;
 mod nss;
+mod process;
 mod programs;
 mod ready;
 mod source;
@@ -21,8 +22,10 @@ pub use source::{Share, Source, SourceError};
 /// What to serve, as the command line and the configuration file together say.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Exports and settings, those of the command line included.
+    /// The configuration file's content, with the settings that the command line gave in their place.
     pub config: Config,
-    /// The file they partly came from.
+    /// The file, to be read again on SIGHUP.
     pub config_file: Option<PathBuf>,
+    /// Exports named on the command line: served beside those of the file, also after a reload.
+    pub exports: Vec<ExportConfig>,
 }

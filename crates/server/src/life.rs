@@ -1,7 +1,7 @@
 //! The life of the process: start, readiness, reload, end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::programs::Programs;
-use crate::{ServeOptions, exports, ready, state_dir};
+use crate::{ExportConfig, ServeOptions, exports, process, ready, state_dir};
 
 /// How long calls on their way are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,15 +30,17 @@ const USER_NFS_PORT: u16 = 20490;
 /// # Errors
 /// What keeps it from starting, naming the thing at fault.
 pub fn serve(options: ServeOptions) -> Result<()> {
-    raise_descriptor_limit();
+    process::prepare();
     let runtime = holdfast_rpc::runtime::runtime(None).context("cannot start threads")?;
     runtime.block_on(run(options))
 }
 
 async fn run(options: ServeOptions) -> Result<()> {
-    let ServeOptions { config, config_file } = options;
+    let ServeOptions { mut config, config_file, exports: named } = options;
+    let source = config_file.map(|file| Reloadable { file, at_start: config.clone(), named: named.clone() });
+    config.exports.extend(named);
     let state_dir = state_dir::prepare(config.state_dir.clone())?;
-    let programs = Programs::start(&config, &state_dir)?;
+    let programs = Arc::new(Programs::start(&config, &state_dir)?);
     let listeners = listen(&config)?;
     let server = Server::start(listeners, programs.all(), Limits::default())?;
     for export in programs.namespace().exports() {
@@ -50,7 +52,7 @@ async fn run(options: ServeOptions) -> Result<()> {
         println!("nfs {address} ready");
     }
     ready::notify("READY=1");
-    until_told(&programs, config_file.as_deref(), &state_dir).await?;
+    until_told(&programs, source, state_dir).await?;
     ready::notify("STOPPING=1");
     if !mappings.is_empty() {
         // That rpcbind went away meanwhile is no reason to complain at the end.
@@ -63,8 +65,16 @@ async fn run(options: ServeOptions) -> Result<()> {
     Ok(())
 }
 
+/// Where exports come from when they are read again.
+#[derive(Clone)]
+struct Reloadable {
+    file: PathBuf,
+    at_start: Config,
+    named: Vec<ExportConfig>,
+}
+
 /// Ticks and reloads until a signal ends it.
-async fn until_told(programs: &Programs, config_file: Option<&Path>, state_dir: &Path) -> Result<()> {
+async fn until_told(programs: &Arc<Programs>, source: Option<Reloadable>, state_dir: PathBuf) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -73,24 +83,31 @@ async fn until_told(programs: &Programs, config_file: Option<&Path>, state_dir: 
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => reload(programs, config_file, state_dir),
+            _ = hangup.recv() => match source.clone() {
+                // Opening a directory may wait for a disk; leases and signals must not wait with it.
+                Some(source) => {
+                    let (programs, state_dir) = (Arc::clone(programs), state_dir.clone());
+                    tokio::task::spawn_blocking(move || reload(&programs, &source, &state_dir));
+                }
+                None => tracing::warn!("asked to reload, but there is no configuration file: nothing done"),
+            },
             _ = tick.tick() => programs.tick(),
         }
     }
 }
 
 /// Reads the exports again. What is wrong with the new file leaves the old exports as they are.
-fn reload(programs: &Programs, config_file: Option<&Path>, state_dir: &Path) {
-    let Some(file) = config_file else {
-        tracing::warn!("asked to reload, but there is no configuration file: nothing done");
-        return;
-    };
+fn reload(programs: &Programs, source: &Reloadable, state_dir: &Path) {
     ready::notify("RELOADING=1");
-    let outcome = Config::read(file)
-        .map_err(anyhow::Error::from)
-        .and_then(|config| programs.reload_exports(&config, state_dir));
+    let outcome = Config::read(&source.file).map_err(anyhow::Error::from).and_then(|mut config| {
+        for key in config.needs_restart(&source.at_start) {
+            tracing::warn!(key, "changed in the file, and counts from the next start on");
+        }
+        config.exports.extend(source.named.iter().cloned());
+        programs.reload_exports(&config, state_dir)
+    });
     match outcome {
-        Ok(()) => tracing::info!(file = %file.display(), "exports reloaded"),
+        Ok(()) => tracing::info!(file = %source.file.display(), "exports reloaded"),
         Err(error) => tracing::error!("not reloaded, the old exports stay: {error:#}"),
     }
     ready::notify("READY=1");
@@ -145,16 +162,6 @@ fn say_who_is_served(exports: &[Arc<holdfast_export::Export>]) {
     }
     if !rustix::process::geteuid().is_root() {
         tracing::info!("not root: every caller is served as the user this server runs as");
-    }
-}
-
-/// The caches of descriptors and the connections are bounded by what the system allows: ask for all of it.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, all) {
-        tracing::debug!(%error, "the limit of descriptors stays as it was");
     }
 }
 

@@ -63,13 +63,34 @@ impl Engine {
             Kind::Open(open) => open,
             Kind::Lock(lock) => self.open_of(lock.open)?,
         };
-        if !open.share.access.contains(access) {
+        let own = open.share;
+        if access == Access::READ && own.access == Access::WRITE {
+            return self.check_read_for_write(key, own, now);
+        }
+        if !own.access.contains(access) {
             return Err(StateError::OpenMode);
         }
         match open.backing {
             Some((id, can)) if can.contains(access) => Ok(IoGrant::Open(id)),
             _ => Err(StateError::Delay),
         }
+    }
+
+    /// Reading through an open for writing, as clients must that fill a page before they change a part of it
+    /// (RFC 7530 section 16.23.4): the backend judges it, and others' share reservations hold.
+    fn check_read_for_write(
+        &mut self,
+        key: StateKey,
+        own: Share,
+        now: Instant,
+    ) -> Result<IoGrant, StateError> {
+        let (file, client) = {
+            let state = self.state(key)?;
+            (state.file, state.client)
+        };
+        let wanted = Share { access: Access::READ, deny: Access::NONE };
+        let is_free = self.is_share_free(file, own, wanted, Some(client), now);
+        if is_free { Ok(IoGrant::NoOpen) } else { Err(StateError::Locked) }
     }
 
     /// Whether I/O without an open is allowed.
@@ -180,6 +201,7 @@ impl Engine {
         if boot != self.config.boot.get() {
             return Err(match caller {
                 Caller::V40 => StateError::StaleStateid,
+                Caller::V41(client) if self.has_to_reclaim(client) => StateError::StaleStateid,
                 Caller::V41(_) => StateError::BadStateid,
             });
         }
@@ -189,6 +211,14 @@ impl Engine {
             Caller::V40 => self.dialect_of(state.client) == Some(Dialect::V40),
         };
         if is_its { Ok(StateKey(key)) } else { Err(StateError::BadStateid) }
+    }
+
+    /// Whether a 4.1 client came over from an earlier run, with its session, and has not reclaimed yet. Its stateids
+    /// of that run are then stale, as in 4.0: RFC 8881 section 15.1.5.6 calls the error moot because sessions end
+    /// with the server, which persistent ones do not, and on BAD_STATEID Linux gives its locks up for lost instead
+    /// of reclaiming them.
+    fn has_to_reclaim(&self, client: ClientId) -> bool {
+        self.clients.by_id.get(&client).is_some_and(|c| c.is_reclaim_done() == Some(false))
     }
 
     /// Why a stateid of this run names nothing: a 4.0 client whose lease ran out must start over, not just lose

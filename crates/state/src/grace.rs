@@ -32,6 +32,9 @@ pub enum Claim {
     New,
     /// As something held before the restart (CLAIM_PREVIOUS, `reclaim` of LOCK).
     Reclaim(Recorded),
+    /// By a request that a crash cut short after it had made the file: what nobody else had yet nobody can reclaim,
+    /// so grace does not stand in its way (RFC 8881 section 8.4.2.1 allows such).
+    Resumed,
 }
 
 /// Whether the recovery records let a client reclaim.
@@ -56,7 +59,7 @@ impl Claim {
             Self::New if grace.is_on(now) => Err(StateError::Grace),
             // RFC 8881 section 18.51.3: state asked for before RECLAIM_COMPLETE could be taken from itself.
             Self::New if is_client_done == Some(false) => Err(StateError::Grace),
-            Self::New => Ok(()),
+            Self::New | Self::Resumed => Ok(()),
             Self::Reclaim(_) if !grace.is_on(now) || is_client_done == Some(true) => Err(StateError::NoGrace),
             Self::Reclaim(Recorded::No) => Err(StateError::ReclaimBad),
             Self::Reclaim(Recorded::Yes) => Ok(()),
@@ -65,7 +68,7 @@ impl Claim {
 
     pub(crate) fn conflict_error(self, otherwise: StateError) -> StateError {
         match self {
-            Self::New => otherwise,
+            Self::New | Self::Resumed => otherwise,
             Self::Reclaim(_) => StateError::ReclaimConflict,
         }
     }

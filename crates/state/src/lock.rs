@@ -27,6 +27,8 @@ pub enum LockBy<'a> {
         owner: &'a [u8],
         /// 4.0: `lock_seqid`, which the lock-owner's numbers begin with; `None` in 4.1 and later.
         first_seqid: Option<Seqid>,
+        /// 4.0: the client that the lock-owner is said to be of; in 4.1 and later the session's is.
+        client: Option<ClientId>,
     },
     /// By the locks it has (`exist_lock_owner4`).
     Lock(StateId),
@@ -160,6 +162,18 @@ impl LockTicket {
 }
 
 impl Engine {
+    /// What a lock-owner held on a file before a change under way: for the edge to take it once more with another
+    /// descriptor.
+    #[must_use]
+    pub fn held_before(&self, ticket: &LockTicket) -> Vec<(ByteRange, LockKind)> {
+        let Some(file) = self.files.get(&ticket.file) else { return ticket.before.clone() };
+        let below = ticket.range.first().checked_sub(1).and_then(|last| ByteRange::from_bounds(0, last));
+        let above = ticket.range.last().checked_add(1).and_then(|f| ByteRange::from_bounds(f, u64::MAX));
+        let outside = below.into_iter().chain(above);
+        let outside = outside.flat_map(|part| file.locks.within(Holder::State(ticket.state), part));
+        outside.chain(ticket.before.iter().copied()).collect()
+    }
+
     /// Reserves a lock.
     ///
     /// # Errors
@@ -213,12 +227,15 @@ impl Engine {
                 let owner = self.owners.get(state.owner.0).ok_or(StateError::BadStateid)?.name.clone();
                 Locker { client: state.client, owner, open: lock.open, state: Some(key), first_seqid: None }
             }
-            LockBy::Open { open, owner, first_seqid } => {
+            LockBy::Open { open, owner, first_seqid, client: claimed } => {
                 let open = self.resolve(request.caller, open, request.file, now)?;
                 if !matches!(self.state(open)?.kind, Kind::Open(_)) {
                     return Err(StateError::BadStateid);
                 }
                 let client = self.state(open)?.client;
+                if claimed.is_some_and(|claimed| claimed != client) {
+                    return Err(StateError::BadStateid);
+                }
                 let known = self.find_owner(client, OwnerKind::Lock, owner);
                 let sequence = known.and_then(|key| self.owners.get(key.0)?.sequence.as_ref());
                 if let (Some(sequence), Some(seqid)) = (sequence, first_seqid)

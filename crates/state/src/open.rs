@@ -76,17 +76,28 @@ impl Engine {
         request.claim.admit(self.grace, now, done)?;
         let owner = self.find_owner(request.client, OwnerKind::Open, request.owner);
         let existing = owner.and_then(|owner| self.by_owner_file.get(&(owner, request.file)).copied());
-        let own = match existing {
-            Some(key) => self.open_of(key)?.share,
-            None => Share::default(),
-        };
-        if !self.is_share_free(request.file, own, request.share, Some(request.client), now) {
+        // With no exception for what the owner itself holds (RFC 7530 section 9.9, RFC 8881 section 9.7).
+        if !self.is_share_free(request.file, Share::default(), request.share, Some(request.client), now) {
             return Err(request.claim.conflict_error(StateError::ShareDenied));
         }
-        match existing {
-            Some(key) => self.upgrade(key, request.share),
-            None => self.open_first(request, now),
+        let opened = match existing {
+            Some(key) => self.upgrade(key, request.share)?,
+            None => self.open_first(request, now)?,
+        };
+        match request.claim {
+            Claim::Reclaim(_) => self.confirm_reclaimed(opened),
+            Claim::New | Claim::Resumed => Ok(opened),
         }
+    }
+
+    /// A reclaim is no retry from before the restart, which is what confirmation guards against, and Linux reads no
+    /// handle from its reply to confirm with (RFC 7530 section 16.18.5: OPEN_CONFIRM is not asked for then).
+    fn confirm_reclaimed(&mut self, opened: Opened) -> Result<Opened, StateError> {
+        let owner = self.state(opened.ticket.state)?.owner;
+        if let Some(sequence) = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut()) {
+            sequence.is_confirmed = true;
+        }
+        Ok(Opened { is_confirm_needed: false, ..opened })
     }
 
     fn open_first(&mut self, request: &OpenRequest<'_>, now: Instant) -> Result<Opened, StateError> {

@@ -156,6 +156,18 @@ impl Session {
         self.connections.iter().any(|(known, _)| *known == conn)
     }
 
+    /// Whether the client was told that it outlives a restart.
+    #[must_use]
+    pub const fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    /// When it was last used, or taken in.
+    #[must_use]
+    pub const fn last_used(&self) -> Instant {
+        self.last_used
+    }
+
     /// News for the client.
     #[must_use]
     pub fn status(&self) -> StatusFlags {

@@ -1,5 +1,9 @@
 //! A table with stable small keys: an index, and a generation that tells a reused place from its former tenant.
 
+use std::collections::VecDeque;
+
+use holdfast_base::limits::STATE_MEMOS_MIN;
+
 /// Name of a place in a [`Slab`] and of one tenant of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
@@ -20,16 +24,17 @@ struct Place<T, M> {
     tenant: Result<T, M>,
 }
 
-/// Tenants `T`; a place left empty remembers a memo `M` of its last tenant.
+/// Tenants `T`; a place left empty remembers a memo `M` of its last tenant, and those left long ago are taken first.
 #[derive(Debug)]
 pub(crate) struct Slab<T, M> {
     places: Vec<Place<T, M>>,
-    free: Vec<u32>,
+    /// In the order they were left.
+    free: VecDeque<u32>,
 }
 
 impl<T, M> Slab<T, M> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: VecDeque::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -37,7 +42,9 @@ impl<T, M> Slab<T, M> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Key {
-        if let Some(index) = self.free.pop() {
+        if self.free.len() > STATE_MEMOS_MIN
+            && let Some(index) = self.free.pop_front()
+        {
             let place = &mut self.places[index as usize];
             place.generation = place.generation.wrapping_add(1);
             place.tenant = Ok(value);
@@ -70,7 +77,7 @@ impl<T, M> Slab<T, M> {
         if place.generation != key.generation || place.tenant.is_err() {
             return None;
         }
-        self.free.push(key.index);
+        self.free.push_back(key.index);
         std::mem::replace(&mut place.tenant, Err(memo)).ok()
     }
 
@@ -91,12 +98,28 @@ mod tests {
         let mut slab = Slab::new();
         let first = slab.insert("a");
         assert_eq!(slab.remove(first, 7), Some("a"));
+        let second = std::iter::repeat_with(|| {
+            let key = slab.insert("b");
+            slab.remove(key, 8);
+            key
+        })
+        .find(|key| key.index == first.index);
+        assert_eq!((slab.get(first), slab.memo(first)), (None, None));
+        assert_eq!(slab.memo(second.unwrap()), Some(&8));
+        assert_eq!(slab.remove(first, 9), None);
+        assert_eq!(slab.len(), 0);
+    }
+
+    #[test]
+    fn a_place_remembers_its_last_tenant_while_others_come_and_go() {
+        let mut slab = Slab::new();
+        let first = slab.insert("a");
+        assert_eq!(slab.remove(first, 7), Some("a"));
+        for _ in 0..STATE_MEMOS_MIN {
+            let key = slab.insert("b");
+            slab.remove(key, 8);
+        }
         assert_eq!(slab.memo(first), Some(&7));
-        let second = slab.insert("b");
-        assert_eq!(second.index, first.index);
-        assert_eq!((slab.get(first), slab.get(second)), (None, Some(&"b")));
-        assert_eq!(slab.memo(first), None);
-        assert_eq!(slab.remove(first, 8), None);
-        assert_eq!(slab.len(), 1);
+        assert_eq!(slab.places.len(), STATE_MEMOS_MIN + 1, "places are used again all the same");
     }
 }

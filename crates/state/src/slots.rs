@@ -56,13 +56,22 @@ struct Slot {
     phase: Phase,
     /// Given out again after having been withdrawn: the client may go on counting or begin again at 1.
     reissued: bool,
+    /// Restored after a crash with the number of its last mutation: later ones may have been used.
+    recovered: bool,
     /// Kept between requests so that a completion does not allocate.
     reply: Vec<u8>,
 }
 
 impl Slot {
     const fn new() -> Self {
-        Self { seqid: Seqid(0), digest: None, phase: Phase::Bare, reissued: false, reply: Vec::new() }
+        Self {
+            seqid: Seqid(0),
+            digest: None,
+            phase: Phase::Bare,
+            reissued: false,
+            recovered: false,
+            reply: Vec::new(),
+        }
     }
 }
 
@@ -75,6 +84,15 @@ pub struct SlotImage {
     pub digest: Option<u64>,
     /// The reply, if kept.
     pub reply: Option<Vec<u8>>,
+    /// Whether `seqid` is certainly the last one used. After a crash only that of the last mutation is known: the
+    /// first request under any higher number is then a new one.
+    pub is_exact: bool,
+}
+
+/// Whether a number comes after another, counted around the end as slots count.
+const fn is_later(seqid: Seqid, than: Seqid) -> bool {
+    let ahead = seqid.0.wrapping_sub(than.0);
+    0 < ahead && ahead < 1 << 31
 }
 
 /// The slots of a session.
@@ -111,11 +129,13 @@ impl SlotTable {
         let slot = &mut self.slots[request.slot.0 as usize];
         let running = matches!(slot.phase, Phase::Running { .. });
         let begins_again = slot.reissued && request.seqid == Seqid(1);
-        if !running && (request.seqid == slot.seqid.next() || begins_again) {
+        let goes_on = slot.recovered && is_later(request.seqid, slot.seqid);
+        if !running && (request.seqid == slot.seqid.next() || begins_again || goes_on) {
             slot.seqid = request.seqid;
             slot.digest = request.digest;
             slot.phase = Phase::Running { retry_waits: false };
             slot.reissued = false;
+            slot.recovered = false;
             self.running += 1;
             self.withdraw(request);
             return Ok(Admission::New);
@@ -197,6 +217,7 @@ impl SlotTable {
             seqid: slot.seqid,
             digest: slot.digest,
             reply: (slot.phase == Phase::Kept).then(|| slot.reply.clone()),
+            is_exact: !slot.recovered,
         };
         self.slots.iter().map(one).collect()
     }
@@ -208,6 +229,7 @@ impl SlotTable {
         for (slot, from) in table.slots.iter_mut().zip(image) {
             slot.seqid = from.seqid;
             slot.digest = from.digest;
+            slot.recovered = !from.is_exact;
             if let Some(reply) = from.reply.as_ref().filter(|reply| reply.len() <= SLOT_REPLY_BYTES_MAX) {
                 slot.reply.clone_from(reply);
                 slot.phase = Phase::Kept;

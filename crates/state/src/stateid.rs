@@ -76,6 +76,13 @@ impl StateId {
         Self { seqid, other }
     }
 
+    /// A stateid as a former run may have given it out: known for that, and good for nothing else.
+    #[must_use]
+    pub fn of_former_run(boot: BootInstance) -> Self {
+        let former = if boot.0 > 1 { boot.0 - 1 } else { boot.0 + 1 };
+        Self::new(BootInstance(former), Key { index: 0, generation: 0 }, Seqid(1))
+    }
+
     /// Boot instance and key inside; meaningless unless the form is ordinary.
     pub(crate) fn parts(self) -> (u32, Key) {
         let word = |at: usize| {
@@ -112,6 +119,16 @@ mod tests {
                 assert_eq!(StateId::new(boot, key, Seqid(1)).form(), StateIdForm::Ordinary);
                 assert_eq!(StateId::new(boot, key, Seqid(1)).parts(), (boot.get(), key));
             }
+        }
+    }
+
+    #[test]
+    fn a_stateid_of_a_former_run_is_ordinary_and_of_no_run_that_is() {
+        for counter in [0, 1, 2, u64::from(u32::MAX) - 2] {
+            let boot = BootInstance::from_counter(counter);
+            let former = StateId::of_former_run(boot);
+            assert_eq!(former.form(), StateIdForm::Ordinary);
+            assert_ne!(former.parts().0, boot.get());
         }
     }
 

@@ -71,8 +71,10 @@ fn a_lock_needs_an_open_that_allows_it() {
     let write = lock_by(a, 1, open, "l", bytes(0, 0), LockKind::Write);
     assert_eq!(world.lock(&write), Err(LockRefusal::Error(StateError::OpenMode)));
     let read = world.lock(&LockRequest { kind: LockKind::Read, ..write }).unwrap();
-    let through_lock =
-        LockRequest { by: LockBy::Open { open: read, owner: b"l", first_seqid: None }, ..write };
+    let through_lock = LockRequest {
+        by: LockBy::Open { open: read, owner: b"l", first_seqid: None, client: None },
+        ..write
+    };
     assert_eq!(world.lock(&through_lock), Err(LockRefusal::Error(StateError::BadStateid)));
     world.settle();
 }
@@ -212,7 +214,7 @@ fn a_40_lock_owner_counts_from_its_first_lock_and_is_released_when_it_holds_noth
     let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
     let first = |seqid| LockRequest {
         caller: Caller::V40,
-        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)) },
+        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
         ..lock_by(client, 1, open, "l", bytes(0, 9), LockKind::Write)
     };
     let lock = world.lock(&first(40)).unwrap();

@@ -213,7 +213,7 @@ impl Run {
         let known = self.locks.get(&(client, owner, file)).copied();
         let by = match known {
             Some(lock) if self.pick(2) == 0 => LockBy::Lock(lock),
-            _ => LockBy::Open { open, owner: OWNER_NAMES[owner].as_bytes(), first_seqid: None },
+            _ => LockBy::Open { open, owner: OWNER_NAMES[owner].as_bytes(), first_seqid: None, client: None },
         };
         let request = LockRequest {
             caller: self.caller(client),
@@ -270,7 +270,12 @@ impl Run {
         let Some(stateid) = self.opens.get(&(client, owner, file)).copied() else { return };
         self.renew(client);
         let access = self.access(false);
-        let allowed = self.model.share(client, owner, file).unwrap().access.contains(access);
+        let own = self.model.share(client, owner, file).unwrap();
+        let allowed = if (access, own.access) == (Access::READ, Access::WRITE) {
+            self.model.can_read_for_write((client, owner), file, self.world.now)
+        } else {
+            own.access.contains(access)
+        };
         let caller = self.caller(client);
         let result = self.world.io(caller, stateid, file as u128, access);
         assert_eq!(result.is_ok(), allowed, "{result:?}");

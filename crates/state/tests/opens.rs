@@ -253,3 +253,14 @@ fn use_of_a_stateid_renews_a_40_lease_and_after_expiry_says_so() {
     assert_eq!(world.io(Caller::V40, open, 1, R), Err(StateError::Expired));
     world.settle();
 }
+
+#[test]
+fn a_40_owner_that_reclaims_needs_no_confirmation() {
+    let mut world = World::with(config(1, Grace::Until(Instant(60_000))));
+    let client = world.client40("a", 1);
+    run(&mut world, by_name(client), 1, OwnerOp::Open, b"reclaimed");
+    let reclaim = Claim::Reclaim(Recorded::Yes);
+    let open = world.open_claiming(client, "o", 1, share(RW, NONE), reclaim).unwrap();
+    assert_eq!(world.io(Caller::V40, open, 1, RW), Ok(IoGrant::Open(OpenId(1))));
+    world.settle();
+}

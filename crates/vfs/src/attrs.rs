@@ -144,6 +144,26 @@ impl AccessMask {
     pub const fn to_wire(self) -> u32 {
         self.0
     }
+
+    /// The rights that mean anything for an object of this kind: nothing is looked up in or deleted from what is no
+    /// directory, and no directory is run (RFC 8881 section 18.1.3).
+    #[must_use]
+    pub const fn meaningful_for(kind: FileKind) -> Self {
+        let senseless = match kind {
+            FileKind::Directory => Self::EXECUTE,
+            _ => Self::LOOKUP.union(Self::DELETE),
+        };
+        Self(0x1ff & !senseless.0)
+    }
+}
+
+/// What a caller may do with an object, of what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// What means anything for the object's kind, and was judged.
+    pub meaningful: AccessMask,
+    /// What of it the caller may do.
+    pub granted: AccessMask,
 }
 
 /// An object's attributes at one moment.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use holdfast_base::{ByteRange, Cookie};
 
-use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, SetAttrs};
+use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, Rights, SetAttrs};
 use crate::caller::Cx;
 #[cfg(doc)]
 use crate::error::FsError;
@@ -142,11 +142,11 @@ pub trait Backend: Send + Sync {
     /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::Access`].
     fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node>;
 
-    /// Which of these rights the caller has. Does not fail for lack of them.
+    /// Which of these rights the caller has, and which of them mean anything here. Does not fail for lack of them.
     ///
     /// # Errors
     /// [`FsError::Stale`].
-    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<AccessMask>;
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights>;
 
     /// A symbolic link's text.
     ///

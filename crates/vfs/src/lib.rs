@@ -15,8 +15,8 @@ pub mod open;
 pub mod suite;
 
 pub use attrs::{
-    AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsId, FsLimits, FsUsage, PreAttrs, SetAttrs,
-    SetTime,
+    AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsId, FsLimits, FsUsage, PreAttrs, Rights,
+    SetAttrs, SetTime,
 };
 pub use backend::{
     Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, ListEnd, NewNode, Touched, WriteAt,

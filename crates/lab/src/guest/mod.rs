@@ -118,7 +118,7 @@ impl Guest {
         self.control.out()
     }
 
-    /// Waits until the script has said a line that contains `words`.
+    /// Waits until the script has said `words`; a line break among them makes sure of a whole line.
     ///
     /// Errors when the script ends first, or after `patience`.
     pub fn wait_for(&self, words: &str, patience: Duration) -> Result<()> {
@@ -131,6 +131,11 @@ impl Guest {
             self.console_tail()
         );
         Ok(())
+    }
+
+    /// Whether the script has said `words` by now.
+    pub fn has_said(&self, words: &str) -> bool {
+        self.stdout.text().contains(words)
     }
 
     /// Lets a script that does `lab_wait NAME` go on.

@@ -1,12 +1,14 @@
 //! The server is killed under a working kernel client, which must notice nothing but a pause.
 
 use crate::fixture::{guest, guest_env, kernels, serve};
-use anyhow::{Result, ensure};
-use holdfast_lab::{Kernel, NfsVersion, Trial};
+use anyhow::{Result, bail, ensure};
+use holdfast_lab::{Guest, Kernel, NfsVersion, ServerUnderTest, Trial};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const BYTES: u64 = 16 << 20;
+/// Files that may be spoilt by a COMMIT of the client's own before the test gives up.
+const TRIES: u32 = 8;
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -24,15 +26,15 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn writes_are_sent_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let mut served = serve(1 << 30, &[])?;
     let script = "lab_mount $VERSION /mnt\n\
-                  (lab_wait restarted 100; echo go) | python3 $SCRIPTS/unstable_write.py /mnt/file $BYTES\n\
+                  python3 $SCRIPTS/unstable_write.py /mnt/file $BYTES $OUT/.signal\n\
                   umount /mnt";
     let bytes = BYTES.to_string();
     let env = guest_env(&served, &[("VERSION", version.as_str()), ("BYTES", &bytes)]);
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
-    guest.wait_for("written", PATIENCE)?;
+    let name = pause_before_any_commit(&guest, &served.server)?;
 
-    let file = served.server.directory().join("file");
+    let file = served.server.directory().join(name);
     served.server.kill()?;
     ensure!(std::fs::metadata(&file)?.len() == BYTES, "the client sent its data before the kill");
     std::fs::File::options().write(true).truncate(true).open(&file)?;
@@ -40,4 +42,22 @@ fn writes_are_sent_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     guest.signal("restarted")?;
     guest.wait()?.success()?;
     served.server.check_alive()
+}
+
+/// Stops the server at a moment when the client has sent a file and knows of no COMMIT of it; gives the file's
+/// name. The client may send one whenever it likes, so it is asked once nothing more can be answered: after a
+/// COMMIT that was answered it would be right not to send again.
+fn pause_before_any_commit(guest: &Guest, server: &ServerUnderTest) -> Result<String> {
+    for attempt in 0..TRIES {
+        guest.wait_for(&format!("written {attempt}\n"), PATIENCE)?;
+        server.pause()?;
+        guest.signal(&format!("paused{attempt}"))?;
+        guest.wait_for(&format!("answered {attempt}\n"), PATIENCE)?;
+        if guest.has_said(&format!("commits {attempt}: 0\n")) {
+            return Ok(format!("file{attempt}"));
+        }
+        server.resume()?;
+        guest.signal(&format!("resumed{attempt}"))?;
+    }
+    bail!("the client sent a COMMIT by itself for each of {TRIES} files")
 }

@@ -6,7 +6,7 @@ use holdfast_lab::{Kernel, Scale, Trial};
 use std::time::Duration;
 
 const TRANSACTIONS: usize = 40;
-const TRANSACTIONS_SOAK: usize = 800;
+const TRANSACTIONS_SOAK: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The cases.

@@ -35,7 +35,7 @@ impl Procedure for SetAttr {
         let site = on.first.site()?;
         let set = attr::set_attrs(&args.new_attributes)?;
         let guard = args.guard.map(attr::timestamp).transpose()?;
-        let change = site.backend().setattr(&site.cx(op.wait), File::Stateless(&site.handle), &set, guard)?;
+        let change = op.mutate(site).setattr(File::Stateless(&site.handle), &set, guard)?;
         op.touch(site, site.handle, false);
         put(w, attr::wcc(&change));
         Ok(())
@@ -126,7 +126,7 @@ impl Procedure for Access {
             Target::Site(site) => {
                 let is_read_only = site.export.options.is_read_only;
                 let asked = if is_read_only { asked & PSEUDO.union(AccessMask::EXECUTE) } else { asked };
-                site.backend().access(&site.cx(op.wait), &site.handle, asked)?
+                site.backend().access(&site.cx(op.wait), &site.handle, asked)?.granted
             }
         };
         put(w, Access3Ok { obj_attributes: op.post_op(&on.first)?, access: rights.to_wire() });

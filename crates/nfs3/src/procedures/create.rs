@@ -43,7 +43,7 @@ impl Procedure for Create {
             }
         };
         let how = CreateHow { mode, set: &set, open: None, want: AttrMask::STAT };
-        let created = site.backend().create(&site.cx(op.wait), &site.handle, name, &how)?;
+        let created = op.mutate(site).create(&site.handle, name, &how)?;
         op.touch(site, site.handle, false);
         // What was there already may have been cut, and a verifier lies in the file.
         op.touch(site, created.node.handle, false);
@@ -62,7 +62,7 @@ fn make(
 ) -> Result<(), Failure> {
     let site = on.first.site()?;
     let name = new_name(place.name)?;
-    let (node, dir) = site.backend().make(&site.cx(op.wait), &site.handle, name, what, &set)?;
+    let (node, dir) = op.mutate(site).make(&site.handle, name, what, &set)?;
     op.touch(site, site.handle, false);
     op.touch(site, node.handle, false);
     put_new(op, site, &node, &dir, w);

@@ -92,7 +92,7 @@ impl Procedure for Write {
         // Taken before the write: were the verifier to change meanwhile, the client must not match this reply
         // with a later COMMIT (RFC 1813 section 3.3.7).
         let verf = backend.write_verifier();
-        let written = backend.write(&site.cx(op.wait), File::Stateless(&site.handle), at, data)?;
+        let written = op.mutate(site).write(File::Stateless(&site.handle), at, data)?;
         // A commit takes both the data and the attributes: nothing is left between the two kinds of stable.
         let committed =
             if args.stable == StableHow::Unstable { StableHow::Unstable } else { StableHow::FileSync };

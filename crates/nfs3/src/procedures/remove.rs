@@ -15,7 +15,7 @@ fn remove(
     w: &mut Writer,
 ) -> Result<(), Failure> {
     let site = on.first.site()?;
-    let change = site.backend().remove(&site.cx(op.wait), &site.handle, name(args.name)?, kind)?;
+    let change = op.mutate(site).remove(&site.handle, name(args.name)?, kind)?;
     op.touch(site, site.handle, false);
     put(w, attr::wcc(&change));
     Ok(())
@@ -67,7 +67,7 @@ impl Procedure for Rename {
         }
         let source = (&from.handle, name(args.from.name)?);
         let target = (&to.handle, name(args.to.name)?);
-        let changes = from.backend().rename(&from.cx(op.wait), source, target, RenameFlags::Replace)?;
+        let changes = op.mutate(from).rename(source, target, RenameFlags::Replace)?;
         op.touch(from, from.handle, false);
         if from.handle != to.handle {
             op.touch(to, to.handle, false);
@@ -87,7 +87,7 @@ impl Procedure for Link {
     fn run(op: &mut Op<'_>, on: &On, args: &Link3Args<'_>, w: &mut Writer) -> Result<(), Failure> {
         let (object, dir) = on.pair()?;
         let name = new_name(args.link.name)?;
-        let (change, attrs) = dir.backend().link(&dir.cx(op.wait), &object.handle, &dir.handle, name)?;
+        let (change, attrs) = op.mutate(dir).link(&object.handle, &dir.handle, name)?;
         op.touch(object, object.handle, false);
         op.touch(dir, dir.handle, false);
         put(w, LinkWcc3 { file_attributes: Some(attr::fattr(&attrs)), linkdir_wcc: attr::wcc(&change) });

@@ -72,6 +72,7 @@ impl World {
             namespace: Arc::clone(&namespace),
             committer: Committer::new(None),
             replies: ReplyCache::new(ReplyCacheLimits::default(), clock, None),
+            ledger: None,
             groups: Arc::new(NoGroups),
             observer: None,
         });

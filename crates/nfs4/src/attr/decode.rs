@@ -5,7 +5,7 @@ use holdfast_vfs::{FsLimits, SetAttrs, SetTime};
 use holdfast_wire::nfs4::{Attr, Bitmap4, Fattr4, ModeUmask4, NfsStat4, NfsTime4, SetTime4};
 use holdfast_xdr::{Decode, Reader};
 
-use super::ids::IdNames;
+use super::ids::{Id, IdNames};
 use crate::desc::Minor;
 
 /// Longest text of an owner that is looked at; a longer one is no owner of ours.
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 ///
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP for what this file system does not keep, NFS4ERR_INVAL for what cannot be set or has a
-/// value out of range, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
+/// value out of range, NFS4ERR_FBIG for a size above the file system's greatest, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
 pub(crate) fn wanted(
     fattr: &Fattr4<'_>,
     minor: Minor,
@@ -50,6 +50,9 @@ pub(crate) fn wanted(
         one(attr, &mut values, ids, &mut wanted.set)?;
     }
     values.finish().map_err(bad_xdr)?;
+    if wanted.set.size.is_some_and(|size| size > limits.file_bytes_max) {
+        return Err(NfsStat4::Fbig);
+    }
     Ok(wanted)
 }
 
@@ -74,12 +77,12 @@ fn one(attr: Attr, from: &mut Reader<'_>, ids: &dyn IdNames, set: &mut SetAttrs)
         Attr::Size => set.size = Some(from.u64().map_err(bad_xdr)?),
         Attr::Mode => set.mode = Some(mode(from.u32().map_err(bad_xdr)?)?),
         Attr::Owner => {
-            let text = from.opaque(OWNER_TEXT_BYTES_MAX).map_err(bad_xdr)?;
-            set.uid = Some(ids.user(text).ok_or(NfsStat4::BadOwner)?);
+            let text = owner(from)?;
+            set.uid = Some(known(ids.user(text))?);
         }
         Attr::OwnerGroup => {
-            let text = from.opaque(OWNER_TEXT_BYTES_MAX).map_err(bad_xdr)?;
-            set.gid = Some(ids.group(text).ok_or(NfsStat4::BadOwner)?);
+            let text = owner(from)?;
+            set.gid = Some(known(ids.group(text))?);
         }
         Attr::TimeAccessSet => set.atime = Some(set_time(SetTime4::decode(from).map_err(bad_xdr)?)?),
         Attr::TimeModifySet => set.mtime = Some(set_time(SetTime4::decode(from).map_err(bad_xdr)?)?),
@@ -92,6 +95,22 @@ fn one(attr: Attr, from: &mut Reader<'_>, ids: &dyn IdNames, set: &mut SetAttrs)
         _ => return Err(NfsStat4::Inval),
     }
     Ok(())
+}
+
+/// An owner's text. An empty one is no string of the protocol's (RFC 7530 section 5.9), let alone somebody unknown.
+fn owner<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], NfsStat4> {
+    match from.opaque(OWNER_TEXT_BYTES_MAX).map_err(bad_xdr)? {
+        [] => Err(NfsStat4::Inval),
+        text => Ok(text),
+    }
+}
+
+const fn known(id: Id) -> Result<u32, NfsStat4> {
+    match id {
+        Id::Known(id) => Ok(id),
+        Id::Unknown => Err(NfsStat4::BadOwner),
+        Id::NotYet => Err(NfsStat4::Delay),
+    }
 }
 
 const fn mode(bits: u32) -> Result<u32, NfsStat4> {
@@ -173,6 +192,8 @@ mod tests {
         assert_eq!(refused(&[Attr::FileId], &[0; 8]), NfsStat4::Inval);
         assert_eq!(refused(&[Attr::Mode], &0o10000u32.to_be_bytes()), NfsStat4::Inval);
         assert_eq!(refused(&[Attr::Owner], &bytes(|w| w.opaque(b"nobody"))), NfsStat4::BadOwner);
+        assert_eq!(refused(&[Attr::OwnerGroup], &bytes(|w| w.opaque(b""))), NfsStat4::Inval);
+        assert_eq!(refused(&[Attr::Size], &(1u64 << 40 | 1).to_be_bytes()), NfsStat4::Fbig);
         assert_eq!(refused(&[Attr::Size], &[0; 4]), NfsStat4::BadXdr);
         assert_eq!(refused(&[Attr::Size], &[0; 12]), NfsStat4::BadXdr);
         let late = SetTime4::ToClientTime(NfsTime4 { seconds: 0, nseconds: 1_000_000_000 });

@@ -11,11 +11,28 @@ pub trait IdNames: Send + Sync {
     /// Writes a group's text, as opaque data.
     fn write_group(&self, gid: u32, to: &mut Writer);
 
-    /// The user of a text; `None` when there is none (NFS4ERR_BADOWNER).
-    fn user(&self, text: &[u8]) -> Option<u32>;
+    /// The user of a text.
+    fn user(&self, text: &[u8]) -> Id;
 
-    /// The group of a text; `None` when there is none (NFS4ERR_BADOWNER).
-    fn group(&self, text: &[u8]) -> Option<u32>;
+    /// The group of a text.
+    fn group(&self, text: &[u8]) -> Id;
+}
+
+/// What a text stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// This user or group.
+    Known(u32),
+    /// Nobody: NFS4ERR_BADOWNER.
+    Unknown,
+    /// It is being asked for: NFS4ERR_DELAY.
+    NotYet,
+}
+
+impl From<Option<u32>> for Id {
+    fn from(id: Option<u32>) -> Self {
+        id.map_or(Self::Unknown, Self::Known)
+    }
 }
 
 /// Ids as decimal numbers, which Linux clients send and take under AUTH_SYS (RFC 8881 section 5.9,
@@ -32,12 +49,12 @@ impl IdNames for NumericIds {
         write_number(gid, to);
     }
 
-    fn user(&self, text: &[u8]) -> Option<u32> {
-        parse_number(text)
+    fn user(&self, text: &[u8]) -> Id {
+        parse_number(text).into()
     }
 
-    fn group(&self, text: &[u8]) -> Option<u32> {
-        parse_number(text)
+    fn group(&self, text: &[u8]) -> Id {
+        parse_number(text).into()
     }
 }
 
@@ -55,8 +72,11 @@ fn write_number(mut n: u32, to: &mut Writer) {
     to.opaque(&digits[at..]);
 }
 
+/// The number that a text is.
+///
 /// Digits alone, without leading zeros: "0x10", "+1" and "01" are names, and as such unknown.
-fn parse_number(text: &[u8]) -> Option<u32> {
+#[must_use]
+pub fn parse_number(text: &[u8]) -> Option<u32> {
     match text {
         [b'0'] => Some(0),
         [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {
@@ -79,14 +99,14 @@ mod tests {
             let mut expected = Writer::new();
             expected.opaque(text.as_bytes());
             assert_eq!(w.as_slice(), expected.as_slice());
-            assert_eq!(NumericIds.group(text.as_bytes()), Some(n));
+            assert_eq!(NumericIds.group(text.as_bytes()), Id::Known(n));
         }
     }
 
     #[test]
     fn what_is_no_plain_number_is_no_owner() {
         for text in ["", "01", "+1", "-1", "1 ", "root", "1@x", "4294967295", "99999999999"] {
-            assert_eq!(NumericIds.user(text.as_bytes()), None, "{text:?}");
+            assert_eq!(NumericIds.user(text.as_bytes()), Id::Unknown, "{text:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! BIND_CONN_TO_SESSION and BACKCHANNEL_CTL (RFC 8881 sections 18.34 and 18.33): what carries callbacks.
 
+use holdfast_rpc::{Auth, AuthSys};
 use holdfast_state::Direction;
 use holdfast_wire::nfs4::{
     BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4Ok, ChannelDirFromClient4,
@@ -23,9 +24,17 @@ impl Op for BindConnToSession4Args {
             ChannelDirFromClient4::Back => Direction::Back,
             ChannelDirFromClient4::ForeOrBoth | ChannelDirFromClient4::BackOrBoth => Direction::Both,
         };
-        let bound =
-            cx.state(|engine, _| Ok(engine.sessions_mut().bind_connection(self.sessionid, conn, wanted)?))?;
-        cx.service().callbacks.connection_bound(cx.connection());
+        let (bound, client) = cx.state(|engine, _| {
+            let sessions = engine.sessions_mut();
+            let bound = sessions.bind_connection(self.sessionid, conn, wanted)?;
+            Ok((bound, sessions.get(self.sessionid).map(holdfast_state::Session::client)))
+        })?;
+        if let Some(client) = client {
+            // A session of a former run has no channel yet, and what credentials it offered is not kept; AUTH_SYS is
+            // what clients without a security service offer.
+            let channel = (self.sessionid, client, cx.minor());
+            cx.service().callbacks.session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
+        }
         Ok(BindConnToSession4Ok {
             sessionid: self.sessionid,
             dir: match bound {

@@ -40,11 +40,11 @@ impl Op for CreateSession4Args<'_> {
             principal: &principal,
             conn: cx.conn_id(),
             fore: from_wire(&self.fore_chan_attrs),
-            // Without a back channel on this connection one may be bound later, if its limits allow callbacks.
-            back: (wants_back || back.agree_back().is_ok()).then_some(back),
+            // Without a back channel on this connection one may be bound later: its limits are judged all the same.
+            back: Some(back),
             conn_direction: if wants_back { Direction::Both } else { Direction::Fore },
             callback_program: self.cb_program,
-            is_persistent: self.flags & CREATE_SESSION4_FLAG_PERSIST != 0 && cx.config().journal.is_some(),
+            is_persistent: self.flags & CREATE_SESSION4_FLAG_PERSIST != 0 && cx.config().sessions.is_some(),
         };
         let created = cx.state(|engine, now| Ok(engine.create_session(&request, now)?))?;
         if created.is_persistent {
@@ -58,10 +58,10 @@ impl Op for CreateSession4Args<'_> {
 
 /// Puts a persistent session where it outlives the server.
 fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
-    let Some(journal) = &cx.config().journal else { return Ok(()) };
+    let Some(records) = &cx.config().sessions else { return Ok(()) };
     let image =
         cx.service().look(|engine| engine.sessions().image(created.id)).ok_or(StateError::BadSession)?;
-    if journal.session_made(&image).is_ok() {
+    if records.session_made(&image).is_ok() {
         return Ok(());
     }
     // It was promised to the client by nobody yet: take it back.
@@ -105,8 +105,9 @@ fn answer(created: &CreatedSession, asked_back: ChannelAttrs) -> CreateSession4O
     }
 }
 
+/// Waits: its record goes with it.
 impl Op for DestroySession4Args {
-    const DESC: OpDesc = OpDesc::new(OpNum4::DestroySession, Flags::OUTSIDE_SESSION);
+    const DESC: OpDesc = OpDesc::new(OpNum4::DestroySession, Flags::OUTSIDE_SESSION.with(Flags::WAITS));
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {

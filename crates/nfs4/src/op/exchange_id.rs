@@ -79,8 +79,9 @@ const fn check_protection(wanted: &StateProtect4A<'_>) -> Result<(), NfsStat4> {
     }
 }
 
+/// Waits: its record goes with it.
 impl Op for DestroyClientId4Args {
-    const DESC: OpDesc = OpDesc::new(OpNum4::DestroyClientId, Flags::OUTSIDE_SESSION);
+    const DESC: OpDesc = OpDesc::new(OpNum4::DestroyClientId, Flags::OUTSIDE_SESSION.with(Flags::WAITS));
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {

@@ -10,7 +10,7 @@ use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest,
     LockTicket, OwnerOf, OwnerOp, Wait,
 };
-use holdfast_vfs::{AttrMask, Caller, FileKind, FileObject, FsError, FsResult, OpenMode};
+use holdfast_vfs::{AttrMask, Caller, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
     Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4,
     ReleaseLockOwner4Args, StateOwner4,
@@ -21,6 +21,7 @@ use super::{Encoded, Op};
 use crate::cx::{At, Cx};
 use crate::desc::{Flags, OpDesc, STATEID_BYTES};
 use crate::error::{Failure, OpResult};
+use crate::io::must_be_regular;
 use crate::owner::{Turn, in_turn};
 
 /// Bytes of `LOCK4denied` with the longest owner.
@@ -51,6 +52,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
             open: cx.stateid(new.open_stateid)?,
             owner: new.lock_owner.owner,
             first_seqid: (!cx.minor().has_sessions()).then_some(new.lock_seqid),
+            client: (!cx.minor().has_sessions()).then_some(new.lock_owner.clientid),
         },
         Locker4::Exist(exist) => LockBy::Lock(cx.stateid(exist.lock_stateid)?),
     };
@@ -139,20 +141,32 @@ fn take_outside(cx: &mut Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -
     if !has_outsiders(at) {
         return Ok(());
     }
-    let file = match cx.service().files.locks(ticket.token()) {
-        Some(file) => file,
-        None => {
-            let (_, access) = ticket.open().ok_or(NfsStat4::Delay)?;
-            let file = open_for_locks(at, access)?;
-            cx.service().files.keep_locks(ticket.token(), at.handle.key(), Arc::clone(&file));
-            file
-        }
+    let files = &cx.service().files;
+    let file = match files.locks(ticket.token()) {
+        Some(file) if kind == LockKind::Read || files.has_write_locks_file(ticket.token()) => file,
+        _ => file_for_locks(cx, at, ticket)?,
     };
     match at.backend().lock(&file, ticket.range(), backend_kind(kind)) {
         Ok(()) => Ok(()),
         Err(FsError::Locked) => Err(denied_outside(cx, at, &file, (ticket.range(), kind))),
         Err(other) => Err(other.into()),
     }
+}
+
+/// A new file for a lock-owner's locks, with those that it has already: the open was upgraded to writing after the
+/// first of them. All of these are read locks, which two files can have at once, so nobody gets in between.
+fn file_for_locks(cx: &Cx<'_>, at: &At, ticket: &LockTicket) -> OpResult<Arc<dyn FileObject>> {
+    let (_, access) = ticket.open().ok_or(NfsStat4::Delay)?;
+    // An open for writing may be upgraded to reading as well.
+    let file = open_for_locks(at, access | Access::READ)?;
+    if cx.service().files.locks(ticket.token()).is_some() {
+        for (range, kind) in cx.service().look(|engine| engine.held_before(ticket)) {
+            at.backend().lock(&file, range, backend_kind(kind))?;
+        }
+    }
+    let kept = (Arc::clone(&file), access.contains(Access::WRITE));
+    drop(cx.service().files.keep_locks(ticket.token(), at.handle.key(), kept));
+    Ok(file)
 }
 
 /// With the server's own rights: that the owner may have the file was asked at OPEN.
@@ -204,12 +218,7 @@ impl Op for Lockt4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let at = cx.at(NfsStat4::IsDir)?;
         let range = range_of(self.offset, self.length)?;
-        match at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(FsError::IsDir.into()),
-            FileKind::Symlink => return Err(FsError::IsSymlink.into()),
-            _ => return Err(FsError::WrongKind.into()),
-        }
+        must_be_regular(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind)?;
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
         let kind = kind_of(self.locktype);
         let test = LockTest { client, owner: self.owner.owner, file: at.handle.key(), range, kind };

@@ -1,7 +1,7 @@
 //! LOOKUP (RFC 8881 section 18.13), LOOKUPP (18.14), ACCESS (18.1) and READLINK (18.24): walking the tree.
 
 use holdfast_export::Object;
-use holdfast_vfs::{AccessMask, AttrMask, FsError, FsResult, Name};
+use holdfast_vfs::{AccessMask, AttrMask, FileKind, FsError, FsResult, Name};
 use holdfast_wire::nfs4::{
     ACCESS4_LOOKUP, ACCESS4_READ, Access4Args, Access4Ok, Lookup4Args, NfsStat4, OpNum4, ReadLink4Ok,
 };
@@ -80,17 +80,15 @@ impl Op for Access4Args {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Access4Ok> {
         let known =
             if cx.minor() == Minor::V2 { AccessMask::from_wire(u32::MAX).to_wire() } else { BEFORE_XATTRS };
-        let supported = self.access & known;
+        let asked = self.access & known;
         if matches!(cx.current()?, Object::Pseudo(_)) {
+            let supported = asked & AccessMask::meaningful_for(FileKind::Directory).to_wire();
             return Ok(Access4Ok { supported, access: supported & (ACCESS4_READ | ACCESS4_LOOKUP) });
         }
         let at = cx.at(NfsStat4::ServerFault)?;
-        let mut allowed =
-            at.backend().access(&at.cx(), &at.handle, AccessMask::from_wire(supported))?.to_wire();
-        if at.export.options.is_read_only {
-            allowed &= !WRITING.to_wire();
-        }
-        Ok(Access4Ok { supported, access: allowed & supported })
+        let rights = at.backend().access(&at.cx(), &at.handle, AccessMask::from_wire(asked))?;
+        let refused = if at.export.options.is_read_only { WRITING.to_wire() } else { 0 };
+        Ok(Access4Ok { supported: rights.meaningful.to_wire(), access: rights.granted.to_wire() & !refused })
     }
 }
 

@@ -28,7 +28,7 @@ impl Op for Create4Args<'_> {
             // RFC 8881 section 18.4.3: only regular files have a size to set, and OPEN makes those.
             return Err(NfsStat4::Inval.into());
         }
-        let (node, change) = at.backend().make(&at.cx(), &at.handle, name, what, &wanted.set)?;
+        let (node, change) = cx.mutate(&at).make(&at.handle, name, what, &wanted.set)?;
         cx.touched(&at, at.handle);
         cx.set_current(at.with(node.handle).object())?;
         Ok(Create4Ok { cinfo: change_info(&change), attrset: wanted.mask })
@@ -56,7 +56,7 @@ impl Op for Remove4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Remove4Ok> {
         let name = Name::new(self.target)?;
         let at = cx.at(NfsStat4::Rofs)?;
-        let change = at.backend().remove(&at.cx(), &at.handle, name, RemoveKind::Any)?;
+        let change = cx.mutate(&at).remove(&at.handle, name, RemoveKind::Any)?;
         cx.touched(&at, at.handle);
         Ok(Remove4Ok { cinfo: change_info(&change) })
     }
@@ -71,7 +71,7 @@ impl Op for Rename4Args<'_> {
         let (old, new) = (Name::new(self.oldname)?, Name::new(self.newname)?);
         let (from, to) = same_export(cx)?;
         let (source, target) =
-            to.backend().rename(&to.cx(), (&from.handle, old), (&to.handle, new), RenameFlags::Replace)?;
+            cx.mutate(&to).rename((&from.handle, old), (&to.handle, new), RenameFlags::Replace)?;
         cx.touched(&to, from.handle);
         cx.touched(&to, to.handle);
         let info = |change: &Change| change_info(change);
@@ -87,7 +87,7 @@ impl Op for Link4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Link4Ok> {
         let name = Name::new(self.newname)?;
         let (object, dir) = same_export(cx)?;
-        let (change, _) = dir.backend().link(&dir.cx(), &object.handle, &dir.handle, name)?;
+        let (change, _) = cx.mutate(&dir).link(&object.handle, &dir.handle, name)?;
         cx.touched(&dir, dir.handle);
         cx.touched(&dir, object.handle);
         Ok(Link4Ok { cinfo: change_info(&change) })

@@ -3,7 +3,7 @@
 //! open in `open/back.rs`.
 
 use holdfast_base::ClientId;
-use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share};
+use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share, StateError, StateId};
 use holdfast_wire::nfs4::{
     CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
@@ -13,13 +13,15 @@ use holdfast_wire::nfs4::{
     OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4,
     OpenDelegation4, OpenFlag4, OpenNoneDelegation4,
 };
+use holdfast_xdr::Encode;
 
 use self::back::Backed;
 use self::find::Found;
 use super::{Encoded, Op};
 use crate::cx::{At, Cx};
 use crate::desc::{BITMAP_BYTES, CHANGE_INFO_BYTES, Flags, Minor, OpDesc, STATEID_BYTES};
-use crate::error::OpResult;
+use crate::error::{Failure, OpResult};
+use crate::io::permit;
 use crate::owner::{Turn, in_turn};
 
 mod back;
@@ -42,10 +44,16 @@ impl Op for Open4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         check_minor(&self, cx.minor())?;
         // Making a file waits for the disk where the export is synchronous; to be known before the owner's turn.
-        if matches!(self.openhow, OpenFlag4::Create(_)) && is_sync(cx)? {
+        let creates = matches!(self.openhow, OpenFlag4::Create(_));
+        if creates && is_sync(cx)? {
             cx.must_wait()?;
         }
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
+        cx.will_hold_state(client)?;
+        if creates && !cx.minor().has_sessions() && cx.is_resumed()? {
+            of_former_run(cx, &self)?.encode(cx.reply);
+            return Ok(Encoded);
+        }
         let of = OwnerOf::Open { client, name: self.owner.owner };
         in_turn(cx, Turn { of, seqid: self.seqid, op: OwnerOp::Open }, |cx| open(cx, &self, client))
     }
@@ -67,7 +75,10 @@ fn is_sync(cx: &Cx<'_>) -> OpResult<bool> {
 
 fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Open4Ok<'static>> {
     let share = share_of(args, cx.minor())?;
-    let claim = claim_of(cx, args, client)?;
+    let claim = match claim_of(cx, args, client)? {
+        Claim::New if matches!(args.openhow, OpenFlag4::Create(_)) && cx.is_resumed()? => Claim::Resumed,
+        claim => claim,
+    };
     // A file must not be made for an open that is refused (RFC 8881 section 8.4.2.1).
     cx.state(|engine, now| match claim {
         Claim::New if engine.grace().is_on(now) => Err(NfsStat4::Grace.into()),
@@ -75,9 +86,16 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     })?;
     let mut found = find::find(cx, args, share.access)?;
     let request = OpenRequest { client, owner: args.owner.owner, file: found.at.handle.key(), share, claim };
-    let opened = cx.state(|engine, now| Ok(engine.open(&request, now)?))?;
+    let opened = match cx.state(|engine, now| Ok(engine.open(&request, now)?)) {
+        // Who may not have the file at all is not told who has it.
+        Err(Failure::State(StateError::ShareDenied)) => {
+            permit(&found.at, share.access)?;
+            return Err(StateError::ShareDenied.into());
+        }
+        opened => opened?,
+    };
     let wanted = Backed { access: share.access, is_reclaim: matches!(claim, Claim::Reclaim(_)) };
-    let backed = back::back(cx, &mut found, &opened, wanted).and_then(|()| resize(cx, &found));
+    let backed = back::back(cx, &mut found, &opened, wanted).and_then(|()| resize(cx, &found, share.access));
     if let Err(failure) = backed {
         cx.state(|engine, now| {
             engine.open_undo(opened.ticket, now);
@@ -97,13 +115,31 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     })
 }
 
-/// Cuts or extends the file, now that its share is reserved.
-fn resize(cx: &mut Cx<'_>, found: &Found) -> OpResult<()> {
+/// The answer to an OPEN of 4.0 that a crash cut short when its file was made: no client of the former run is known
+/// any more, so it is told what it would have been told just before the crash. With the next request it learns of the
+/// restart, and reclaims.
+fn of_former_run(cx: &mut Cx<'_>, args: &Open4Args<'_>) -> OpResult<Open4Ok<'static>> {
+    let access = share_of(args, cx.minor())?.access;
+    let found = find::find(cx, args, access)?;
+    resize(cx, &found, access)?;
+    cx.set_current(found.at.object())?;
+    Ok(Open4Ok {
+        stateid: cx.set_current_stateid(StateId::of_former_run(cx.config().boot)),
+        cinfo: found.cinfo,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX,
+        attrset: found.attrset,
+        delegation: no_delegation(args.share_access, cx.minor()),
+    })
+}
+
+/// Cuts or extends the file, now that its share is reserved. An open for reading cannot do it: the caller's own right
+/// counts then.
+fn resize(cx: &mut Cx<'_>, found: &Found, access: Access) -> OpResult<()> {
     let Some(size) = found.resize else { return Ok(()) };
     let at: &At = &found.at;
     let file = match &found.file {
-        Some(open) => holdfast_vfs::File::Open(&at.handle, open),
-        None => holdfast_vfs::File::Stateless(&at.handle),
+        Some(open) if access.contains(Access::WRITE) => holdfast_vfs::File::Open(&at.handle, open),
+        _ => holdfast_vfs::File::Stateless(&at.handle),
     };
     let set = holdfast_vfs::SetAttrs { size: Some(size), ..Default::default() };
     at.backend().setattr(&at.cx(), file, &set, None)?;

@@ -82,7 +82,9 @@ impl Op for ReadPlus4Args {
         let file = io::file(cx, &at, stateid, Access::READ)?;
         let room = cx.reply_room().saturating_sub(SEGMENT_OVERHEAD_BYTES);
         let bytes = (self.count as usize).min(IO_BYTES_MAX).min(room) as u64;
-        let size = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.size;
+        let attrs = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?;
+        io::must_be_regular(attrs.kind)?;
+        let size = attrs.size;
         let end = self.offset.0.saturating_add(bytes).min(size);
         let first = stretch(&at, &file, self.offset.0, end)?;
         match first {

@@ -28,11 +28,12 @@ impl Op for Sequence4Args {
             digest: Some(cx.compound.digest),
         };
         let conn = cx.conn_id();
-        let (sequenced, limits) = cx.state(|engine, now| {
+        let (sequenced, limits, is_persistent) = cx.state(|engine, now| {
             let session = engine.sessions().get(self.sessionid).ok_or(StateError::BadSession)?;
-            let limits = *session.fore();
+            let (limits, is_persistent) = (*session.fore(), session.is_persistent());
             check_request(cx.compound, &limits)?;
-            Ok((engine.sessions_mut().sequence(self.sessionid, request, conn, now)?, limits))
+            let sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
+            Ok((sequenced, limits, is_persistent))
         })?;
         match sequenced.admission {
             Admission::New => {}
@@ -50,6 +51,7 @@ impl Op for Sequence4Args {
             seqid: self.sequenceid,
             client: sequenced.client,
             is_kept: self.cachethis,
+            is_persistent,
         });
         cx.compound.limit_reply(&limits, self.cachethis)?;
         Ok(answer(&self, &sequenced))

@@ -34,7 +34,7 @@ impl Op for Deallocate4Args {
 }
 
 fn region(cx: &mut Cx<'_>, stateid: Stateid4, (offset, bytes): (u64, u64), what: Region) -> OpResult<()> {
-    let at = cx.at(NfsStat4::WrongType)?;
+    let at = cx.at(NfsStat4::IsDir)?;
     let stateid = cx.stateid(stateid)?;
     let file = io::file(cx, &at, stateid, Access::WRITE)?;
     if bytes == 0 || offset.checked_add(bytes).is_none() {
@@ -55,10 +55,12 @@ impl Op for Seek4Args {
             n if n == DataContent4::Hole as u32 => Seek::Hole,
             _ => return Err(NfsStat4::UnionNotSupp.into()),
         };
-        let at = cx.at(NfsStat4::WrongType)?;
+        let at = cx.at(NfsStat4::IsDir)?;
         let stateid = cx.stateid(self.stateid)?;
         let file = io::file(cx, &at, stateid, Access::READ)?;
-        let size = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.size;
+        let attrs = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?;
+        io::must_be_regular(attrs.kind)?;
+        let size = attrs.size;
         if self.offset.0 >= size {
             return Err(NfsStat4::Nxio.into());
         }

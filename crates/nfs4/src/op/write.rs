@@ -1,12 +1,12 @@
 //! WRITE (RFC 8881 section 18.32), COMMIT (18.3) and SETATTR (18.30): changing what is in a file and known of it.
 
 use holdfast_state::Access;
-use holdfast_vfs::{AttrMask, FileKind, FsError, Stability, Touched, WriteAt};
+use holdfast_vfs::{AttrMask, Stability, Touched, WriteAt};
 use holdfast_wire::nfs4::{
-    Commit4Args, Commit4Ok, NfsStat4, OpNum4, SetAttr4Args, SetAttr4Res, StableHow4, Write4Args, Write4Ok,
+    Commit4Args, NfsStat4, OpNum4, SetAttr4Args, SetAttr4Res, StableHow4, Write4Args, Write4Ok,
 };
 
-use super::Op;
+use super::{Encoded, Op};
 use crate::attr::decode::{self, Occasion};
 use crate::cx::Cx;
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc};
@@ -28,7 +28,9 @@ impl Op for Write4Args<'_> {
             StableHow4::FileSync => Stability::FileSync,
         };
         let to = WriteAt { offset: self.offset.0, stability, want_change: false };
-        let written = at.backend().write(&at.cx(), file.of(&at.handle), to, self.data)?;
+        // Before the write: data lost in between must not go with a verifier that a later COMMIT repeats.
+        let writeverf = at.backend().write_verifier();
+        let written = cx.mutate(&at).write(file.of(&at.handle), to, self.data)?;
         let committed = match stability {
             Stability::Unstable => StableHow4::Unstable,
             Stability::DataSync | Stability::FileSync => {
@@ -37,25 +39,21 @@ impl Op for Write4Args<'_> {
             }
         };
         let count = u32::try_from(written.bytes).map_err(|_| NfsStat4::ServerFault)?;
-        Ok(Write4Ok { count, committed, writeverf: at.backend().write_verifier() })
+        Ok(Write4Ok { count, committed, writeverf })
     }
 }
 
 impl Op for Commit4Args {
     const DESC: OpDesc = OpDesc::new(OpNum4::Commit, Flags::NEEDS_FH).reply(8);
-    type Ok = Commit4Ok;
+    type Ok = Encoded;
 
-    fn run(self, cx: &mut Cx<'_>) -> OpResult<Commit4Ok> {
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         let at = cx.at(NfsStat4::IsDir)?;
-        match at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(FsError::IsDir.into()),
-            FileKind::Symlink => return Err(FsError::IsSymlink.into()),
-            _ => return Err(FsError::WrongKind.into()),
-        }
+        io::must_be_regular(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind)?;
         // The whole file, whatever the range: forcing a part of it costs the same.
         cx.commit_before_reply(&at, Touched { handle: at.handle, data: true });
-        Ok(Commit4Ok { writeverf: at.backend().write_verifier() })
+        cx.leave_verifier(&at);
+        Ok(Encoded)
     }
 }
 
@@ -77,7 +75,7 @@ impl Op for SetAttr4Args<'_> {
             IoFile::STATELESS
         };
         if !wanted.mask.is_empty() {
-            at.backend().setattr(&at.cx(), file.of(&at.handle), &wanted.set, None)?;
+            cx.mutate(&at).setattr(file.of(&at.handle), &wanted.set, None)?;
             cx.touched(&at, at.handle);
         }
         Ok(SetAttr4Res { attrsset: wanted.mask })

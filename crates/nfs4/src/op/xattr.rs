@@ -48,7 +48,7 @@ impl Op for SetXattr4Args<'_> {
             SetXattrOption4::Replace => XattrMode::Replace,
         };
         let at = cx.at(NfsStat4::Rofs)?;
-        let change = at.backend().setxattr(&at.cx(), &at.handle, &name, self.value, mode)?;
+        let change = cx.mutate(&at).setxattr(&at.handle, &name, self.value, mode)?;
         cx.touched(&at, at.handle);
         Ok(SetXattr4Ok { info: change_info(&change) })
     }
@@ -61,7 +61,7 @@ impl Op for RemoveXattr4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<RemoveXattr4Ok> {
         let name = full_name(self.name)?;
         let at = cx.at(NfsStat4::Rofs)?;
-        let change = at.backend().removexattr(&at.cx(), &at.handle, &name)?;
+        let change = cx.mutate(&at).removexattr(&at.handle, &name)?;
         cx.touched(&at, at.handle);
         Ok(RemoveXattr4Ok { info: change_info(&change) })
     }

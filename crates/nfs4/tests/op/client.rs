@@ -21,7 +21,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    fn read(results: &[u8]) -> Self {
+    pub(crate) fn read(results: &[u8]) -> Self {
         let mut r = Reader::new(results);
         let header = CompoundResHeader::decode(&mut r).unwrap();
         let at = results.len() - r.rest().len();

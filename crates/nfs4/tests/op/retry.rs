@@ -1,12 +1,11 @@
 //! Retries of what still runs: one execution, the same answer to all.
 
-use holdfast_recovery::intent::NodeKind;
-use holdfast_recovery::{Intent, Step};
+use holdfast_ledger::Ledger;
 use holdfast_rpc::detached::Detached;
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Session, at, open_create};
-use crate::world::World;
+use crate::world::{Making, World};
 
 fn mkdir(name: &[u8]) -> ArgOp<'_> {
     let none = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
@@ -74,21 +73,21 @@ fn in_v40_a_retry_is_known_by_its_transaction_id() {
 }
 
 #[test]
-fn before_a_change_its_intent_is_journaled_with_the_results_so_far_and_without_room_nothing_changes() {
-    let world = World::new();
-    let mut client = Session::open(&world, 1, 1);
+fn without_room_in_the_journal_nothing_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1 };
+    let (ledger, _) = Ledger::open(&dir.path().join("journal"), &size, &[]).unwrap();
+    let world = World::made(Making { ledger: Some(ledger.clone()), ..Making::default() });
+    let mut client = Session::with(&world, 1, 1, |mut args| {
+        args.flags = CREATE_SESSION4_FLAG_PERSIST;
+        args
+    });
+    client.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
     let ops = [at(&[]), vec![ArgOp::Open(open_create(b"f", b"o", OPEN4_SHARE_ACCESS_READ))]].concat();
-    *world.journal.is_full.lock() = true;
+    let other = ledger.journal().note(b"another", holdfast_journal::Keep::Latest, b"").unwrap();
     assert_eq!(client.run(&ops).status, NfsStat4::Delay);
     assert_eq!(client.run(&at(&[b"f"])).status, NfsStat4::NoEnt);
-    *world.journal.is_full.lock() = false;
-    let reply = client.run(&ops);
-    let steps = world.journal.steps.lock();
-    let step = Step::read(&steps[0]).unwrap();
-    assert_eq!((step.seqid, step.operation), (client.seqid.0, 3));
-    let Intent::Make { at, kind, before, .. } = step.intent else { panic!("{:?}", step.intent) };
-    assert_eq!((at.name, kind, before), (&b"f"[..], NodeKind::Regular, None));
-    // Status and count are filled in at the end; between them and OPEN's result all is as it was sent.
-    let frame = 4 + 8 + 4;
-    assert_eq!(step.results[frame..], reply.bytes[frame..step.results.len()]);
+    ledger.journal().forget(other);
+    assert_eq!(client.run(&ops).status, NfsStat4::Ok);
+    assert_eq!(ledger.journal().usage().entries, 1, "the change is recorded");
 }

@@ -4,18 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, SlotId, Timestamp};
+use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, Timestamp};
 use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, Force, Namespace, NoGroups, Sealer, Squash,
 };
+use holdfast_ledger::Ledger;
 use holdfast_nfs4::{ClientRecords, Config, Identity, Nfs4, NumericIds, Seeds};
-use holdfast_recovery::Step;
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
-use holdfast_xdr::Writer;
 use parking_lot::{Condvar, Mutex};
 
 /// The lease of every world, in milliseconds.
@@ -27,6 +26,7 @@ pub(crate) struct Records {
     pub(crate) kept: Mutex<Vec<Vec<u8>>>,
     pub(crate) may_reclaim: Mutex<Vec<Vec<u8>>>,
     pub(crate) is_broken: Mutex<bool>,
+    pub(crate) holders: Mutex<Vec<ClientId>>,
 }
 
 impl ClientRecords for Records {
@@ -41,6 +41,18 @@ impl ClientRecords for Records {
     fn forget(&self, _: ClientId) {}
 
     fn reclaim_done(&self, _: ClientId) {}
+
+    fn may_hold(&self, client: ClientId) -> bool {
+        self.holders.lock().contains(&client)
+    }
+
+    fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
+        if *self.is_broken.lock() {
+            return Err(io::Error::other("disk on fire"));
+        }
+        self.holders.lock().push(client.id);
+        Ok(())
+    }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {
         let may = self.may_reclaim.lock().iter().any(|name| name == client.name.as_bytes());
@@ -76,41 +88,20 @@ impl Force for Gate {
     }
 }
 
-/// What the journal was told.
+/// What session records were told.
 #[derive(Default)]
-pub(crate) struct Journal {
+pub(crate) struct Sessions {
     pub(crate) made: Mutex<Vec<SessionId>>,
-    pub(crate) replies: Mutex<Vec<Vec<u8>>>,
-    pub(crate) steps: Mutex<Vec<Vec<u8>>>,
-    pub(crate) is_full: Mutex<bool>,
 }
 
-impl holdfast_nfs4::ReplyJournal for Journal {
+impl holdfast_nfs4::SessionRecords for Sessions {
     fn session_made(&self, session: &holdfast_state::SessionImage) -> io::Result<()> {
         self.made.lock().push(session.id);
         Ok(())
     }
 
-    fn intend(&self, _: SessionId, _: SlotId, step: &Step<'_>) -> io::Result<()> {
-        if *self.is_full.lock() {
-            return Err(io::Error::other("full"));
-        }
-        let mut bytes = Writer::new();
-        step.write(&mut bytes);
-        self.steps.lock().push(bytes.into_vec());
-        Ok(())
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp { seconds: 5, nanos: 0 }
-    }
-
     fn session_gone(&self, session: SessionId) {
         self.made.lock().retain(|id| *id != session);
-    }
-
-    fn replied(&self, _: SessionId, _: SlotId, _: holdfast_base::Seqid, reply: &[u8]) {
-        self.replies.lock().push(reply.to_vec());
     }
 }
 
@@ -119,7 +110,7 @@ pub(crate) struct World {
     pub(crate) fs: MemBackend,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) records: Arc<Records>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) gate: Arc<Gate>,
     first: Detached,
 }
@@ -129,6 +120,9 @@ pub(crate) struct Making {
     pub(crate) options: ExportOptions,
     pub(crate) grace: Grace,
     pub(crate) fs: MemOptions,
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    /// Exports beside the one at `/export`.
+    pub(crate) others: Vec<Export>,
 }
 
 impl Default for Making {
@@ -143,6 +137,8 @@ impl Default for Making {
             options,
             grace: Grace::Over,
             fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() },
+            ledger: None,
+            others: Vec::new(),
         }
     }
 }
@@ -169,10 +165,11 @@ impl World {
             options: making.options,
         };
         let now = Timestamp { seconds: 1_000, nanos: 0 };
-        let namespace = Namespace::new(Sealer::new([1; 16]), vec![Arc::new(export)], now).unwrap();
+        let exports = std::iter::once(export).chain(making.others).map(Arc::new).collect();
+        let namespace = Namespace::new(Sealer::new([1; 16]), exports, now).unwrap();
         let clock = Arc::new(ManualClock::default());
         let records = Arc::new(Records::default());
-        let journal = Arc::new(Journal::default());
+        let sessions = Arc::new(Sessions::default());
         let gate = Arc::new(Gate::default());
         let config = Config {
             namespace: Arc::new(namespace),
@@ -185,7 +182,8 @@ impl World {
             boot: BootInstance::from_counter(1),
             grace: making.grace,
             records: records.clone(),
-            journal: Some(journal.clone()),
+            sessions: Some(sessions.clone()),
+            ledger: making.ledger,
             identity: Identity { major_id: b"box".to_vec(), minor_id: 3, scope: b"scope".to_vec() },
             minor_max: 2,
             observer: None,
@@ -193,7 +191,7 @@ impl World {
         let nfs = Nfs4::new(config, Seeds { entropy: Box::new(SeededEntropy(7)) });
         let program: Arc<dyn Program> = nfs.clone();
         let first = Detached::new(vec![program], Limits::default()).unwrap();
-        Self { nfs, fs, clock, records, journal, gate, first }
+        Self { nfs, fs, clock, records, sessions, gate, first }
     }
 
     /// A connection from a host of its own.

@@ -143,3 +143,28 @@ fn a_part_kept_from_an_own_record_is_shared_and_others_are_copied() {
     assert_ne!(borrowed.as_ptr(), bytes.as_ptr());
     assert_eq!(borrowed, bytes);
 }
+
+#[test]
+fn the_buffer_of_a_large_record_serves_the_next_one_unless_a_part_was_kept() {
+    let record = |byte: u8| [&header_of(1 << 20)[..], &vec![byte; 1 << 20]].concat();
+    let gather = |stream: &[u8]| {
+        let mut assembler = Assembler::new();
+        let (first, rest) = stream.split_at(64 << 10);
+        assert_eq!(assembler.next(&mut &first[..]), Ok(None));
+        match assembler.next(&mut &rest[..]) {
+            Ok(Some(Assembled::Own(bytes))) => bytes,
+            other => panic!("{other:?}"),
+        }
+    };
+    drop_spares();
+    let first = gather(&record(1));
+    let kept = Record::own(&first).keep_part(&first[5..9]);
+    recycle(Assembled::Own(first));
+    let second = gather(&record(2));
+    assert_eq!(kept, [1; 4][..], "what was kept is not written over");
+    assert_eq!(second, vec![2; 1 << 20]);
+    let place = second.as_ptr();
+    recycle(Assembled::Own(second));
+    let third = gather(&record(3));
+    assert_eq!((third.as_ptr(), &third[..]), (place, &vec![3; 1 << 20][..]));
+}

@@ -4,10 +4,10 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use holdfast_server::{ClientRule, Config, ExportConfig, ExportOptions, ServeOptions, Squash};
@@ -18,6 +18,8 @@ const STATE: &str = "HOLDFAST_SUITE_STATE";
 /// A running server, killed when dropped.
 pub(crate) struct Server {
     child: Child,
+    /// Kept open: who writes to a closed pipe ends.
+    _stdout: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
     scratch: PathBuf,
 }
@@ -49,7 +51,7 @@ fn serve() {
         exports: vec![ExportConfig::from_share(source.parse().unwrap(), &options)],
         ..Config::default()
     };
-    holdfast_server::serve(ServeOptions { config, config_file: None }).unwrap();
+    holdfast_server::serve(ServeOptions { config, config_file: None, exports: Vec::new() }).unwrap();
 }
 
 fn command(source: &str, state: &OsString) -> Command {
@@ -85,14 +87,15 @@ impl Server {
         let log = fs::File::create(scratch.join("log")).unwrap();
         let mut command = command(source, &scratch.join("state").into_os_string());
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = stdout.by_ref().lines().map_while(Result::ok);
         let address =
             lines.find_map(|line| Some(line.split("nfs ").nth(1)?.strip_suffix(" ready")?.parse().ok()));
         let Some(Some(address)) = address else {
             let log = fs::read_to_string(scratch.join("log")).unwrap_or_default();
             panic!("the server did not start: {log}");
         };
-        Self { child, address, scratch }
+        Self { child, _stdout: stdout, address, scratch }
     }
 
     pub(crate) fn memory(&self) -> Memory {

@@ -58,10 +58,8 @@ impl Client {
 
     /// Connects from another address of this host.
     pub(crate) fn connect_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<Self> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Ports are chosen when connecting, so that one port may serve many addresses.
-        sockopt::set_ip_bind_address_no_port(&socket, true).ok();
         bind(&socket, &SocketAddr::from((source, 0)))?;
         connect(&socket, &to)?;
         Ok(Self::adopt(socket.into()))

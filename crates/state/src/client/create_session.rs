@@ -98,13 +98,13 @@ impl Engine {
         if client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
             return Err(StateError::Resource);
         }
-        // Phase 4. A refusal for good is the reply of that sequence number, one for now is not.
-        let agreed = self.agree(request);
+        // Phase 4. Only a session made uses the sequence number up: after a refusal the client asks with the same one
+        // for less.
+        let created = self.agree(request)?;
         if let Side::V41(side) = &mut self.clients.get_mut(request.client)?.side {
             side.seqid = request.seqid;
-            side.reply = agreed;
+            side.reply = Ok(created);
         }
-        let created = agreed?;
         self.install_session(request, &created, now)?;
         Ok(created)
     }

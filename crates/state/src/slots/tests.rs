@@ -50,7 +50,7 @@ fn another_request_under_the_number_of_the_last_is_a_false_retry() {
 
 #[test]
 fn sequence_numbers_wrap_to_zero() {
-    let image = [SlotImage { seqid: Seqid(u32::MAX), digest: None, reply: Some(vec![1]) }];
+    let image = [SlotImage { seqid: Seqid(u32::MAX), digest: None, reply: Some(vec![1]), is_exact: true }];
     let mut table = SlotTable::from_image(&image);
     assert_eq!(table.admit(request(0, u32::MAX)), Ok(Admission::Replay(vec![1])));
     assert_eq!(table.admit(request(0, 0)), Ok(Admission::New));
@@ -145,4 +145,17 @@ proptest! {
         let copy = SlotTable::from_image(&table.image());
         prop_assert_eq!(copy.image(), table.image());
     }
+}
+
+#[test]
+fn after_a_crash_any_higher_number_is_new_once() {
+    let image = [SlotImage { seqid: Seqid(5), digest: None, reply: Some(vec![1]), is_exact: false }];
+    let mut table = SlotTable::from_image(&image);
+    assert_eq!(table.admit(request(0, 4)), Err(StateError::SeqMisordered));
+    assert_eq!(table.admit(request(0, 5)), Ok(Admission::Replay(vec![1])));
+    assert!(!table.image()[0].is_exact);
+    assert_eq!(table.admit(request(0, 9)), Ok(Admission::New));
+    table.complete(SlotId(0), KeptReply::Nothing);
+    assert_eq!(table.admit(request(0, 11)), Err(StateError::SeqMisordered));
+    assert_eq!(table.admit(request(0, 10)), Ok(Admission::New));
 }

@@ -65,9 +65,18 @@ impl Model {
     }
 
     pub(crate) fn can_open(&self, new: Open, now: Instant) -> bool {
-        let others = self.opens.iter().filter(|open| (open.client, open.owner) != (new.client, new.owner));
-        let mut others = others.filter(|open| open.file == new.file && self.is_alive(open.client, now));
-        !others.any(|open| open.share.conflicts(new.share))
+        // The owner's own are no exception.
+        let mut all =
+            self.opens.iter().filter(|open| open.file == new.file && self.is_alive(open.client, now));
+        !all.any(|open| open.share.conflicts(new.share))
+    }
+
+    /// Whether an open for writing may read as well: when nobody else denies it.
+    pub(crate) fn can_read_for_write(&self, by: (usize, usize), file: usize, now: Instant) -> bool {
+        let others = self.opens.iter().filter(|open| (open.client, open.owner) != by && open.file == file);
+        !others
+            .filter(|open| self.is_alive(open.client, now))
+            .any(|open| open.share.deny.contains(Access::READ))
     }
 
     pub(crate) fn can_do_io(&self, file: usize, access: Access, now: Instant) -> bool {

@@ -213,7 +213,7 @@ pub(crate) fn lock_by<'a>(
     LockRequest {
         caller: Caller::V41(client),
         file: FileKey(file),
-        by: LockBy::Open { open, owner: owner.as_bytes(), first_seqid: None },
+        by: LockBy::Open { open, owner: owner.as_bytes(), first_seqid: None, client: None },
         range,
         kind,
         claim: Claim::New,

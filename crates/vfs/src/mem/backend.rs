@@ -13,7 +13,7 @@ use super::inode::{Body, Ino, READ, WRITE};
 use super::names::End;
 use super::state::{Lock, ROOT, State};
 use super::{MemBackend, MemFile};
-use crate::attrs::{AccessMask, AttrMask, Attrs, Change, FileKind, FsLimits, FsUsage, SetAttrs};
+use crate::attrs::{AccessMask, AttrMask, Attrs, Change, FileKind, FsLimits, FsUsage, Rights, SetAttrs};
 use crate::backend::{
     Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, ListEnd, NewNode, Touched, WriteAt,
 };
@@ -130,9 +130,11 @@ impl Backend for MemBackend {
         Self::node(&state, ino)
     }
 
-    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<AccessMask> {
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
         let state = self.enter(cx)?;
-        Ok(state.get(state.ino(object)?)?.rights(cx.caller) & asked)
+        let inode = state.get(state.ino(object)?)?;
+        let meaningful = AccessMask::meaningful_for(inode.kind()) & asked;
+        Ok(Rights { meaningful, granted: inode.rights(cx.caller) & meaningful })
     }
 
     fn readlink(&self, cx: &Cx<'_>, link: &Handle) -> FsResult<Vec<u8>> {
@@ -259,7 +261,9 @@ impl Backend for MemBackend {
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
         let mut state = self.enter(cx)?;
         let ino = file_ino(&state, cx, file, WRITE)?;
-        state.write(cx.caller, ino, at, data)
+        let written = state.write(cx.caller, ino, at, data)?;
+        state.lose();
+        Ok(written)
     }
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
@@ -294,7 +298,9 @@ impl Backend for MemBackend {
         let mut state = self.enter(cx)?;
         let from = file_ino(&state, cx, from, READ)?;
         let to = file_ino(&state, cx, to, WRITE)?;
-        state.copy(cx.caller, from, to, span)
+        let copied = state.copy(cx.caller, from, to, span)?;
+        state.lose();
+        Ok(copied)
     }
 
     fn clone_range(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {

@@ -28,6 +28,12 @@ impl MemBackend {
         self.state().hooks.commit_failures.push_back(why);
     }
 
+    /// The write verifier changes right after the next write or copy, as when a write-back fails just then. Calls
+    /// add up.
+    pub fn lose_next_write(&self) {
+        self.state().hooks.losses += 1;
+    }
+
     /// Whether [`crate::Backend::read_span`] gives descriptors (of temporary files) rather than `None`.
     pub fn give_spans(&self, gives_spans: bool) {
         self.state().hooks.gives_spans = gives_spans;
@@ -107,6 +113,14 @@ impl MemBackend {
 }
 
 impl super::State {
+    /// What [`MemBackend::lose_next_write`] asked for.
+    pub(super) const fn lose(&mut self) {
+        if let Some(left) = self.hooks.losses.checked_sub(1) {
+            self.hooks.losses = left;
+            self.verifier = self.verifier.wrapping_add(1);
+        }
+    }
+
     /// The first lock of somebody else in the way: an outsider, or another open file, as with the kernel's
     /// open-file-description locks.
     pub(super) fn conflict(

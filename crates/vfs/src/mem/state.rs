@@ -98,6 +98,8 @@ pub(super) struct Hooks {
     /// What the next calls fail with.
     pub(super) call_failures: VecDeque<FsError>,
     pub(super) gives_spans: bool,
+    /// After how many writes to come the write verifier changes.
+    pub(super) losses: u32,
 }
 
 /// The whole file system.

@@ -192,7 +192,7 @@ pub(super) fn access_tells_the_same_as_the_attempt(t: TestBackend) {
     use AccessMask as A;
     let Some((w, dir, file)) = owned(t, 0o000) else { return };
     let all = A::from_wire(0x3f);
-    let access = |caller: &Caller, object| w.b().access(&cx(caller), object, all).unwrap();
+    let access = |caller: &Caller, object| w.b().access(&cx(caller), object, all).unwrap().granted;
     for bits in 0..8 {
         w.set(&file, &mode(bits)).unwrap();
         w.set(&dir, &mode(bits)).unwrap();
@@ -207,7 +207,10 @@ pub(super) fn access_tells_the_same_as_the_attempt(t: TestBackend) {
     let root = access(&Caller::root(), &file);
     assert!(root.contains(A::READ | A::MODIFY));
     let asked = w.b().access(&cx(&Caller::root()), &file, A::READ).unwrap();
-    assert_eq!(asked, A::READ, "only what was asked is told");
+    assert_eq!((asked.meaningful, asked.granted), (A::READ, A::READ), "only what was asked is told");
+    let meaningful = |object| w.b().access(&cx(&user(OTHER)), object, all).unwrap().meaningful;
+    assert_eq!(meaningful(&file), A::READ | A::MODIFY | A::EXTEND | A::EXECUTE);
+    assert_eq!(meaningful(&dir), A::READ | A::LOOKUP | A::MODIFY | A::EXTEND | A::DELETE);
 }
 
 pub(super) fn listing_needs_read_and_searching_needs_execute(t: TestBackend) {

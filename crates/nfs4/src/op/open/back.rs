@@ -9,6 +9,7 @@ use holdfast_vfs::{AccessMask, FileObject, FsError, FsResult};
 use super::find::{Found, open_mode};
 use crate::cx::{At, Cx};
 use crate::error::OpResult;
+use crate::io::{may, permit};
 
 /// What an OPEN asks of the backend.
 #[derive(Clone, Copy)]
@@ -37,7 +38,7 @@ pub(super) fn back(cx: &mut Cx<'_>, found: &mut Found, opened: &Opened, wanted: 
             };
             let file = if access == wanted.access { own } else { widen(&found.at, access)? };
             found.file = Some(Arc::clone(&file));
-            let id = cx.service().files.keep(file);
+            let id = cx.service().files.keep(file, found.at.cx().caller.uid);
             let attached = cx.state(|engine, _| Ok(engine.attach(&opened.ticket, id, access)?));
             if attached.is_err() {
                 drop(cx.service().files.close(id));
@@ -63,17 +64,4 @@ fn open(at: &At, wanted: Backed) -> FsResult<Arc<dyn FileObject>> {
 /// between must not take away what an open file has, so the file's owner is not asked again.
 fn widen(at: &At, access: Access) -> FsResult<Arc<dyn FileObject>> {
     at.backend().open(&at.cx(), &at.handle, open_mode(access, true))
-}
-
-/// Whether the caller may do this now, where a descriptor for it is there already.
-fn permit(at: &At, access: Access) -> FsResult<()> {
-    let reads = access.contains(Access::READ);
-    let writes = access.contains(Access::WRITE);
-    let can_read = !reads || may(at, AccessMask::READ)? || (!writes && may(at, AccessMask::EXECUTE)?);
-    let can_write = !writes || may(at, AccessMask::MODIFY)?;
-    if can_read && can_write { Ok(()) } else { Err(FsError::Access) }
-}
-
-fn may(at: &At, right: AccessMask) -> FsResult<bool> {
-    Ok(at.backend().access(&at.cx(), &at.handle, right)?.contains(right))
 }

@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use holdfast_base::ChangeId;
 use holdfast_export::Object;
-use holdfast_recovery::Intent;
-use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_state::Access;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Exclusive, FileKind, FileObject, FsError, Handle, Name, OpenMode,
-    SetAttrs,
+    AttrMask, CreateHow, CreateMode, Exclusive, FileKind, FileObject, FsError, Name, OpenMode, SetAttrs,
 };
 use holdfast_wire::nfs4::{
     Attr, Bitmap4, ChangeInfo4, CreateHow4, Fattr4, NfsStat4, Open4Args, OpenClaim4, OpenFlag4,
@@ -104,8 +101,7 @@ fn make(cx: &mut Cx<'_>, name: &[u8], how: &CreateHow4<'_>, access: Access) -> O
     // The size is given after the share is reserved: the file may be there already, and somebody deny writing.
     let set = SetAttrs { size: None, ..wanted.set };
     let how_fs = CreateHow { mode, set: &set, open: Some(open_mode(access, false)), want: AttrMask::STAT };
-    intend(cx, &dir, name, mode)?;
-    let created = dir.backend().create(&dir.cx(), &dir.handle, name, &how_fs)?;
+    let created = cx.mutate(&dir).create(&dir.handle, name, &how_fs)?;
     let mut at = dir.with(created.node.handle);
     if created.is_new {
         cx.touched(&dir, dir.handle);
@@ -120,26 +116,6 @@ fn make(cx: &mut Cx<'_>, name: &[u8], how: &CreateHow4<'_>, access: Access) -> O
         attrset: attrset(&wanted, mode, created.is_new),
         resize: wanted.set.size.filter(|_| is_truncated || is_sized),
         file: created.file,
-    })
-}
-
-/// Leaves word of the file that is about to be made. Only an unchecked create may find one there.
-fn intend(cx: &Cx<'_>, dir: &At, name: Name<'_>, mode: CreateMode) -> OpResult<()> {
-    let Some(journal) = cx.journal() else { return Ok(()) };
-    let started_at = journal.now();
-    let before = match mode {
-        CreateMode::Unchecked => match dir.backend().lookup(&dir.cx(), &dir.handle, name, AttrMask::NONE) {
-            Ok(node) => Some(node.handle),
-            Err(FsError::NotFound) => None,
-            Err(other) => return Err(other.into()),
-        },
-        _ => None,
-    };
-    cx.intend(Intent::Make {
-        at: Place { dir: dir.handle.as_bytes(), name: name.as_bytes() },
-        kind: NodeKind::Regular,
-        before: before.as_ref().map(Handle::as_bytes),
-        started_at,
     })
 }
 

@@ -51,7 +51,7 @@ fn deep_compounds_of_garbage_are_answered_one_by_one() {
         let mut noise = Noise(0xfeed_beef_0123_4567);
         for round in 0..2000_u32 {
             let mut ops = words(&[PUTROOTFH]);
-            let good = (noise.next() % 60) as u32;
+            let good = noise.next() % 20;
             for _ in 0..good {
                 ops.extend(words(&[PUTROOTFH, 10, 32, 31]));
             }

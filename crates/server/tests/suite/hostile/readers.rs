@@ -37,7 +37,8 @@ fn a_reader_that_never_reads_is_not_read_from_and_costs_its_queue() {
     // 20 connections with a queue of 4 MiB each, the last reply beyond it, and what is just being answered.
     attack(20 * 6 + 32, |server| {
         let file = large_file(&mut Client::connect(server.address));
-        let asks: Vec<u8> = (0..20_000).flat_map(|xid| read(xid, &file)).collect();
+        // 24 MB of calls: more than the buffers of both sockets hold.
+        let asks: Vec<u8> = (0..200_000).flat_map(|xid| read(xid, &file)).collect();
         let mut deaf: Vec<_> = (0..20).map(|_| Client::connect(server.address)).collect();
         for client in &mut deaf {
             let taken = client.push(&asks);

@@ -1,0 +1,64 @@
+//! Places at which the crash tests kill the server. Without the feature `failpoints` nothing is left of them.
+
+/// A place between two steps of a request that changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// The intent is recorded, the file system untouched.
+    BeforeMutation,
+    /// The file system is changed, the reply not recorded.
+    AfterMutation,
+    /// The reply is recorded, nothing forced.
+    AfterJournal,
+    /// All is forced, the entry not sealed.
+    AfterCommit,
+    /// All is done, the reply has not left.
+    BeforeSend,
+}
+
+impl Point {
+    /// All of them, in the order in which a request passes them.
+    pub const ALL: [Self; 5] =
+        [Self::BeforeMutation, Self::AfterMutation, Self::AfterJournal, Self::AfterCommit, Self::BeforeSend];
+
+    /// Its name in the environment.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeforeMutation => "before-mutation",
+            Self::AfterMutation => "after-mutation",
+            Self::AfterJournal => "after-journal",
+            Self::AfterCommit => "after-commit",
+            Self::BeforeSend => "before-send",
+        }
+    }
+}
+
+/// Names the point at which to die.
+pub const POINT_VARIABLE: &str = "HOLDFAST_FAILPOINT";
+
+/// Names a file: only while it is there does the point kill, so that a test can prepare what it needs.
+pub const ARM_VARIABLE: &str = "HOLDFAST_FAILPOINT_ARMED";
+
+/// Kills this process when it is to die here.
+#[cfg(feature = "failpoints")]
+pub fn pass(point: Point) {
+    use std::sync::OnceLock;
+
+    static TARGET: OnceLock<Option<(String, std::path::PathBuf)>> = OnceLock::new();
+    let target = TARGET
+        .get_or_init(|| Some((std::env::var(POINT_VARIABLE).ok()?, std::env::var_os(ARM_VARIABLE)?.into())));
+    if let Some((name, armed)) = target
+        && name == point.name()
+        && armed.exists()
+    {
+        let own = rustix::process::getpid();
+        // Nothing is left to do when a process cannot kill itself but to end it in the next best way.
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        std::process::abort();
+    }
+}
+
+/// Does nothing: the feature `failpoints` is off.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub const fn pass(_: Point) {}

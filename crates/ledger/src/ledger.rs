@@ -1,0 +1,256 @@
+//! The journal with what a start found in it: requests that were cut short, and what became of them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_base::{ExportId, SessionId, SlotId};
+use holdfast_export::{Export, Force};
+use holdfast_journal::{BootId, Certainty, Config, EntryId, Journal, OpenError, Recovered};
+use holdfast_recovery::keys::{SLOT, parse_slot_key, slot_key};
+use holdfast_recovery::{Intent, Look, Settled};
+use holdfast_vfs::{Backend, Handle, Touched};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::{intent, look};
+
+/// A request that a crash cut short.
+pub(crate) struct Past {
+    pub(crate) entry: EntryId,
+    pub(crate) seqid: u32,
+    pub(crate) call_hash: u64,
+    pub(crate) operation: u32,
+    payload: Vec<u8>,
+    settled: Settled,
+}
+
+impl Past {
+    /// What became of it; asked again as long as the file system could not tell.
+    pub(crate) fn settled(&self, backend: &dyn Backend) -> Settled {
+        match (self.settled, intent::read(&self.payload)) {
+            (Settled::CannotTell, Ok((_, step))) => look::settle_now(backend, &step.intent),
+            (settled, _) => settled,
+        }
+    }
+}
+
+/// What a restarted server knows of a request of its former life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// The last mutation on a session's slot. Without a reply it was cut short: the request is expected again under
+    /// the same number.
+    Slot {
+        /// The session.
+        session: SessionId,
+        /// Its slot.
+        slot: SlotId,
+        /// The slot's number.
+        seqid: u32,
+        /// Tells the request from another under that number.
+        call_hash: u64,
+        /// Its reply.
+        reply: Option<Vec<u8>>,
+    },
+    /// A finished call that a cache of replies knew by this key.
+    Call {
+        /// As given to [`crate::Undertaking::of_call`].
+        key: Vec<u8>,
+        /// Its results.
+        results: Vec<u8>,
+    },
+}
+
+/// The record of one server's requests.
+pub struct Ledger {
+    journal: Journal,
+    /// By the journal's keys. Empty soon after a start, and then never looked into.
+    pasts: Mutex<FxHashMap<Vec<u8>, Arc<Past>>>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").field("usage", &self.journal.usage()).finish_non_exhaustive()
+    }
+}
+
+impl Ledger {
+    /// Opens the journal at `path`, or makes it, and settles what it holds against the exports' file systems: what
+    /// was executed is made durable, what was cut short is looked at. Before the first request is served: a request
+    /// could change what is looked at. Waits for disks.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn open(
+        path: &Path,
+        config: &Config,
+        exports: &[Arc<Export>],
+    ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        Self::open_on_boot(path, config, exports, BootId::current())
+    }
+
+    /// As [`Ledger::open`], saying which boot of the machine this is: for simulation and tests.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn open_on_boot(
+        path: &Path,
+        config: &Config,
+        exports: &[Arc<Export>],
+        boot: BootId,
+    ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
+        let mut settling = Settling::new(&journal, exports);
+        recovered.into_iter().for_each(|entry| settling.take(entry));
+        settling.make_durable();
+        let Settling { pasts, remembered, .. } = settling;
+        Ok((Arc::new(Self { journal, pasts: Mutex::new(pasts) }), remembered))
+    }
+
+    /// Forgets the entries of a session that is gone; `slots` is how many it had.
+    pub fn forget_session(&self, session: SessionId, slots: u32) {
+        (0..slots).for_each(|slot| self.forget_slot(session, SlotId(slot)));
+    }
+
+    /// Forgets the entry of one slot.
+    pub fn forget_slot(&self, session: SessionId, slot: SlotId) {
+        let key = slot_key(session, slot);
+        self.journal.forget_key(&key);
+        self.drop_past(&key);
+    }
+
+    /// Gives up on calls that a crash cut short and that nobody sent again. Slots keep theirs until their session goes.
+    pub fn give_up_calls(&self) {
+        self.pasts.lock().retain(|key, past| {
+            let is_call = key.first() == Some(&intent::CALL);
+            if is_call {
+                self.journal.forget(past.entry);
+            }
+            !is_call
+        });
+    }
+
+    /// The journal beneath: what it holds, for status pages.
+    #[must_use]
+    pub const fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub(crate) fn past(&self, key: &[u8]) -> Option<Arc<Past>> {
+        let pasts = self.pasts.lock();
+        if pasts.is_empty() { None } else { pasts.get(key).cloned() }
+    }
+
+    pub(crate) fn drop_past(&self, key: &[u8]) {
+        let mut pasts = self.pasts.lock();
+        if !pasts.is_empty() {
+            pasts.remove(key);
+        }
+    }
+}
+
+impl Force for Ledger {
+    fn force(&self) -> io::Result<()> {
+        self.journal.force()
+    }
+}
+
+/// Entries on their way from the journal to what the server remembers.
+struct Settling<'a> {
+    journal: &'a Journal,
+    exports: &'a [Arc<Export>],
+    pasts: FxHashMap<Vec<u8>, Arc<Past>>,
+    remembered: Vec<Remembered>,
+    /// Executed, and perhaps not durable yet: sealed once its objects are committed.
+    unsealed: Vec<(EntryId, ExportId, Vec<Touched>)>,
+}
+
+impl<'a> Settling<'a> {
+    fn new(journal: &'a Journal, exports: &'a [Arc<Export>]) -> Self {
+        Self { journal, exports, pasts: FxHashMap::default(), remembered: Vec::new(), unsealed: Vec::new() }
+    }
+
+    fn export(&self, id: ExportId) -> Option<&'a Export> {
+        self.exports.iter().find(|export| export.id == id).map(Arc::as_ref)
+    }
+
+    fn take(&mut self, entry: Recovered) {
+        let Ok((export_id, step)) = intent::read(&entry.intent) else {
+            tracing::warn!(order = entry.order, "an entry of the journal cannot be read, and is dropped");
+            return self.journal.forget(entry.id);
+        };
+        // Without its export nothing can be looked at, and nobody can send the request again.
+        let Some(export) = self.export(export_id) else { return self.journal.forget(entry.id) };
+        let settled = match (entry.certainty, &entry.reply) {
+            (Certainty::Sealed, Some(_)) => Settled::HappenedAlready,
+            (Certainty::ProcessDied, Some(_)) => {
+                self.unsealed.push((entry.id, export_id, touched(&step.intent)));
+                Settled::HappenedAlready
+            }
+            (_, _) => {
+                let settled = look::settle_now(export.backend.as_ref(), &step.intent);
+                if settled == Settled::HappenedAlready {
+                    self.unsealed.push((entry.id, export_id, touched(&step.intent)));
+                }
+                settled
+            }
+        };
+        tracing::debug!(order = entry.order, ?settled, has_reply = entry.reply.is_some(), "settled");
+        let reply = entry.reply.filter(|_| settled == Settled::HappenedAlready);
+        let (seqid, call_hash) = (step.seqid, step.call_hash);
+        if reply.is_none() {
+            let past = Past {
+                entry: entry.id,
+                seqid,
+                call_hash,
+                operation: step.operation,
+                payload: entry.intent.clone(),
+                settled,
+            };
+            self.pasts.insert(entry.key.clone(), Arc::new(past));
+        }
+        self.remember(&entry.key, (seqid, call_hash), reply);
+    }
+
+    fn remember(&mut self, key: &[u8], (seqid, call_hash): (u32, u64), reply: Option<Vec<u8>>) {
+        match (key.first(), reply) {
+            (Some(&SLOT), reply) => {
+                if let Some((session, slot)) = parse_slot_key(key) {
+                    self.remembered.push(Remembered::Slot { session, slot, seqid, call_hash, reply });
+                }
+            }
+            (Some(&intent::CALL), Some(results)) => {
+                self.remembered.push(Remembered::Call { key: key[1..].to_vec(), results });
+            }
+            _ => {}
+        }
+    }
+
+    /// Commits the file systems of what was executed and may not be durable, then says so in the journal.
+    fn make_durable(&mut self) {
+        for (entry, export, touched) in std::mem::take(&mut self.unsealed) {
+            let Some(export) = self.export(export) else { continue };
+            let mut results = vec![Ok(()); touched.len()];
+            export.backend.commit(&touched, &mut results);
+            // What is gone since needs no commit of its own: its directory's carries it.
+            let is_durable = results.iter().all(|r| matches!(r, Ok(()) | Err(holdfast_vfs::FsError::Stale)));
+            // Without its reply the entry is finished when the request comes again.
+            if is_durable && let Err(error) = self.journal.seal(entry) {
+                tracing::debug!(%error, "not sealed");
+            }
+        }
+        if let Err(error) = self.journal.force() {
+            tracing::error!(%error, "the journal of replies cannot be forced");
+        }
+    }
+}
+
+/// The objects that an executed intent changed.
+fn touched(intent: &Intent<'_>) -> Vec<Touched> {
+    let of_look = |l: &Look<'_>| match l {
+        Look::Name(place) => Handle::new(place.dir),
+        Look::Object(object) | Look::Xattr { object, .. } => Handle::new(object),
+    };
+    let looks = intent.looks();
+    looks.iter().flatten().filter_map(of_look).map(|handle| Touched { handle, data: false }).collect()
+}

@@ -1,0 +1,281 @@
+//! Changes of a file system, each recorded before it is made, and made only when it was not made before a crash.
+//! A method stands for the backend's of the same name and promises the same; what only an intent needs to know is
+//! looked up only where there is a record to keep.
+
+use holdfast_base::ExportId;
+use holdfast_recovery::Intent;
+use holdfast_recovery::intent::{NodeKind, Place};
+use holdfast_vfs::{
+    AttrMask, Attrs, Backend, Change, CreateHow, CreateMode, Created, CtimeGuard, Cx, File, FsError,
+    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, RenameFlags, SetAttrs, WriteAt, Written,
+    XattrMode,
+};
+
+use crate::failpoint::{self, Point};
+use crate::look::value_hash;
+use crate::undertaking::{Standing, Undertaking};
+
+/// One mutation of a request.
+pub struct Mutation<'a> {
+    /// What is to be changed.
+    pub backend: &'a dyn Backend,
+    /// For whom, and with how much patience.
+    pub cx: Cx<'a>,
+    /// The export it lies in.
+    pub export: ExportId,
+    /// The request's record; `None` where nothing is kept.
+    pub record: Option<&'a mut Undertaking>,
+}
+
+const BOTH: AttrMask = AttrMask::STAT.union(AttrMask::CHANGE);
+
+impl Mutation<'_> {
+    /// As [`Backend::create`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn create(mut self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        // What was made in exclusive mode is known by its verifier.
+        let is_known_again = matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist);
+        if !is_known_again {
+            if self.standing()? == Standing::Done {
+                return self.created_before(dir, name, how);
+            }
+            if self.record.is_some() && self.named(dir, name)?.is_none() {
+                self.about_to_make(dir, name, NodeKind::Regular)?;
+            }
+        }
+        self.change(|m| m.backend.create(&m.cx, dir, name, how))
+    }
+
+    /// The file of a create that a crash cut short, with the attributes it was to have.
+    fn created_before(&self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        let node = self.made_before(dir, name, how.set, how.want)?;
+        // Its maker could open it whatever its mode, and still can.
+        let open = |mode: OpenMode| {
+            self.backend.open(&self.cx, &node.handle, OpenMode { nfs_exceptions: true, ..mode })
+        };
+        let file = how.open.map(open).transpose()?;
+        Ok(Created { node, dir: self.unchanged(dir)?, is_new: true, file })
+    }
+
+    /// As [`Backend::make`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn make(
+        mut self,
+        dir: &Handle,
+        name: Name<'_>,
+        what: NewNode<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Change)> {
+        if self.standing()? == Standing::Done {
+            let is_link = matches!(what, NewNode::Symlink(_));
+            let set = if is_link { &SetAttrs::default() } else { set };
+            return Ok((self.made_before(dir, name, set, AttrMask::ALL)?, self.unchanged(dir)?));
+        }
+        if self.record.is_some() && self.named(dir, name)?.is_none() {
+            self.about_to_make(dir, name, kind_of(&what))?;
+        }
+        self.change(|m| m.backend.make(&m.cx, dir, name, what, set))
+    }
+
+    /// As [`Backend::remove`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn remove(mut self, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
+        if self.standing()? == Standing::Done {
+            return self.unchanged(dir);
+        }
+        if self.record.is_some()
+            && let Some(victim) = self.named(dir, name)?
+        {
+            let at = place(dir, name);
+            self.about_to(Intent::Remove { at, victim: victim.as_bytes() })?;
+        }
+        self.change(|m| m.backend.remove(&m.cx, dir, name, kind))
+    }
+
+    /// As [`Backend::rename`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn rename(
+        mut self,
+        from: (&Handle, Name<'_>),
+        to: (&Handle, Name<'_>),
+        flags: RenameFlags,
+    ) -> FsResult<(Change, Change)> {
+        if self.standing()? == Standing::Done {
+            return Ok((self.unchanged(from.0)?, self.unchanged(to.0)?));
+        }
+        if self.record.is_some()
+            && let Some(source) = self.named(from.0, from.1)?
+        {
+            let target = self.named(to.0, to.1)?;
+            self.about_to(Intent::Rename {
+                from: place(from.0, from.1),
+                to: place(to.0, to.1),
+                source: source.as_bytes(),
+                target: target.as_ref().map(Handle::as_bytes),
+                is_exchange: flags == RenameFlags::Exchange,
+            })?;
+        }
+        self.change(|m| m.backend.rename(&m.cx, from, to, flags))
+    }
+
+    /// As [`Backend::link`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn link(mut self, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
+        if self.standing()? == Standing::Done {
+            return Ok((self.unchanged(dir)?, self.backend.getattr(&self.cx, object, BOTH)?));
+        }
+        if self.record.is_some() && self.named(dir, name)?.is_none() {
+            let at = place(dir, name);
+            self.about_to(Intent::Link { object: object.as_bytes(), at, before: None })?;
+        }
+        self.change(|m| m.backend.link(&m.cx, object, dir, name))
+    }
+
+    /// As [`Backend::setattr`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn setattr(mut self, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
+        let standing = self.standing()?;
+        if self.record.is_some() && standing == Standing::New {
+            let now = self.backend.getattr(&self.cx, file.handle(), AttrMask::STAT)?;
+            self.about_to(Intent::SetAttr { object: file.handle().as_bytes(), ctime_before: now.ctime })?;
+        }
+        // Done before or done in part, it is done again; our own change would fail the guard.
+        let guard = if standing == Standing::New { guard } else { None };
+        self.change(|m| m.backend.setattr(&m.cx, file, set, guard))
+    }
+
+    /// As [`Backend::setxattr`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn setxattr(
+        mut self,
+        object: &Handle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<Change> {
+        // Without a condition it gives the same when done again.
+        if mode == XattrMode::Create {
+            if self.standing()? == Standing::Done {
+                return self.unchanged(object);
+            }
+            if self.record.is_some() && !self.has_xattr(object, name)? {
+                let (object, value_hash) = (object.as_bytes(), value_hash(value));
+                self.about_to(Intent::MakeXattr { object, name, existed: false, value_hash })?;
+            }
+        }
+        self.change(|m| m.backend.setxattr(&m.cx, object, name, value, mode))
+    }
+
+    /// As [`Backend::removexattr`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn removexattr(mut self, object: &Handle, name: &[u8]) -> FsResult<Change> {
+        if self.standing()? == Standing::Done {
+            return self.unchanged(object);
+        }
+        if self.record.is_some() && self.has_xattr(object, name)? {
+            self.about_to(Intent::RemoveXattr { object: object.as_bytes(), name, existed: true })?;
+        }
+        self.change(|m| m.backend.removexattr(&m.cx, object, name))
+    }
+
+    /// As [`Backend::write`]. Not recorded: it gives the same when done again.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn write(self, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+        self.change(|m| m.backend.write(&m.cx, file, at, data))
+    }
+
+    fn change<R>(self, change: impl FnOnce(&Self) -> FsResult<R>) -> FsResult<R> {
+        failpoint::pass(Point::BeforeMutation);
+        let result = change(&self);
+        failpoint::pass(Point::AfterMutation);
+        result
+    }
+
+    fn standing(&mut self) -> FsResult<Standing> {
+        match &mut self.record {
+            Some(record) => record.standing(self.backend),
+            None => Ok(Standing::New),
+        }
+    }
+
+    fn about_to(&mut self, intent: Intent<'_>) -> FsResult<()> {
+        match &mut self.record {
+            Some(record) => record.about_to(self.export, intent),
+            None => Ok(()),
+        }
+    }
+
+    fn about_to_make(&mut self, dir: &Handle, name: Name<'_>, kind: NodeKind<'_>) -> FsResult<()> {
+        let (at, started_at) = (place(dir, name), Undertaking::now());
+        self.about_to(Intent::Make { at, kind, before: None, started_at })
+    }
+
+    /// What a name stands for. Where the caller may not look the change will be refused as well, and says so itself.
+    fn named(&self, dir: &Handle, name: Name<'_>) -> FsResult<Option<Handle>> {
+        match self.backend.lookup(&self.cx, dir, name, AttrMask::NONE) {
+            Ok(node) => Ok(Some(node.handle)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_xattr(&self, object: &Handle, name: &[u8]) -> FsResult<bool> {
+        match self.backend.getxattr(&self.cx, object, name) {
+            Ok(_) => Ok(true),
+            Err(FsError::NoXattr) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a request of this name made before a crash. The crash may have come between making and setting.
+    fn made_before(&self, dir: &Handle, name: Name<'_>, set: &SetAttrs, want: AttrMask) -> FsResult<Node> {
+        let mut node = self.backend.lookup(&self.cx, dir, name, want)?;
+        // A mode that a mask was to cut was given in one with the name; set again it would be uncut.
+        let mode = set.mode.filter(|_| set.umask.is_none());
+        let set = SetAttrs { mode, umask: None, ..*set };
+        if set != SetAttrs::default() {
+            let change = self.backend.setattr(&self.cx, File::Stateless(&node.handle), &set, None)?;
+            node.attrs = change.after;
+        }
+        Ok(node)
+    }
+
+    /// A change that was made before a crash, as it is to be told: from what is there now.
+    fn unchanged(&self, object: &Handle) -> FsResult<Change> {
+        let attrs = self.backend.getattr(&self.cx, object, BOTH)?;
+        Ok(Change { before: (&attrs).into(), after: attrs, is_atomic: false })
+    }
+}
+
+fn place<'a>(dir: &'a Handle, name: Name<'a>) -> Place<'a> {
+    Place { dir: dir.as_bytes(), name: name.as_bytes() }
+}
+
+const fn kind_of<'a>(what: &NewNode<'a>) -> NodeKind<'a> {
+    match *what {
+        NewNode::Directory => NodeKind::Directory,
+        NewNode::Symlink(text) => NodeKind::Symlink(text),
+        NewNode::Fifo => NodeKind::Fifo,
+        NewNode::Socket => NodeKind::Socket,
+        NewNode::Char(d) => NodeKind::Char(d.major, d.minor),
+        NewNode::Block(d) => NodeKind::Block(d.major, d.minor),
+    }
+}

@@ -1,0 +1,154 @@
+//! One request's record in the journal, from its first mutation to its reply.
+
+use std::sync::Arc;
+
+use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
+use holdfast_journal::{EntryId, JournalError, Keep};
+use holdfast_recovery::keys::slot_key;
+use holdfast_recovery::{Intent, Settled};
+use holdfast_vfs::{Backend, FsError, FsResult};
+use holdfast_xdr::Writer;
+
+use crate::intent;
+use crate::ledger::{Ledger, Past};
+
+/// How the operation about to run stands to what was done before a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing of it was done.
+    New,
+    /// It was done: its success is to be told, from what is there now.
+    Done,
+    /// Parts of it may have been done: it is to be done again, its guard left out.
+    Repeat,
+}
+
+/// One request that may change something. A request without any mutation leaves nothing behind.
+pub struct Undertaking {
+    ledger: Arc<Ledger>,
+    key: Vec<u8>,
+    keep: Keep,
+    seqid: u32,
+    call_hash: u64,
+    operation: u32,
+    entry: Option<EntryId>,
+    past: Option<Arc<Past>>,
+}
+
+impl Undertaking {
+    /// A request on a session's slot. `call_hash` tells it from another under the same number.
+    #[must_use]
+    pub fn on_slot(
+        ledger: &Arc<Ledger>,
+        (session, slot): (SessionId, SlotId),
+        seqid: u32,
+        call_hash: u64,
+    ) -> Self {
+        Self::new(ledger, slot_key(session, slot).to_vec(), Keep::Latest, (seqid, call_hash))
+    }
+
+    /// A request that a cache of replies knows by `key`, which names one call and no other.
+    #[must_use]
+    pub fn of_call(ledger: &Arc<Ledger>, key: &[u8], xid: u32) -> Self {
+        Self::new(ledger, [&[intent::CALL], key].concat(), Keep::Aged, (xid, 0))
+    }
+
+    fn new(ledger: &Arc<Ledger>, key: Vec<u8>, keep: Keep, (seqid, call_hash): (u32, u64)) -> Self {
+        let past = ledger.past(&key).filter(|past| past.seqid == seqid && past.call_hash == call_hash);
+        Self { ledger: Arc::clone(ledger), key, keep, seqid, call_hash, operation: 0, entry: None, past }
+    }
+
+    /// Says which operation of a compound, from 0, comes next.
+    pub const fn at_operation(&mut self, operation: u32) {
+        self.operation = operation;
+    }
+
+    /// How the operation that comes next stands to what was done before a crash.
+    ///
+    /// # Errors
+    /// [`FsError::Delay`] while the file system cannot tell.
+    pub fn standing(&mut self, backend: &dyn Backend) -> FsResult<Standing> {
+        let Some(past) = &self.past else { return Ok(Standing::New) };
+        // What came before the interrupted operation was done, or the request had ended there.
+        let settled = match self.operation.cmp(&past.operation) {
+            std::cmp::Ordering::Less => return Ok(Standing::Done),
+            std::cmp::Ordering::Greater => return Ok(Standing::New),
+            std::cmp::Ordering::Equal => past.settled(backend),
+        };
+        match settled {
+            Settled::NotHappened => Ok(Standing::New),
+            Settled::CannotTell => Err(FsError::Delay),
+            Settled::HappenedAlready | Settled::Repeat => {
+                self.entry = Some(past.entry);
+                Ok(if settled == Settled::Repeat { Standing::Repeat } else { Standing::Done })
+            }
+        }
+    }
+
+    /// Records what is about to be done.
+    ///
+    /// # Errors
+    /// [`FsError::Delay`] when the journal has no room; [`FsError::Io`] when its disk failed.
+    pub(crate) fn about_to(&mut self, export: ExportId, intent: Intent<'_>) -> FsResult<()> {
+        let mut payload = Writer::new();
+        intent::write(
+            export,
+            &intent::step(self.seqid, self.call_hash, self.operation, intent),
+            &mut payload,
+        );
+        match self.ledger.journal().begin(&self.key, self.keep, payload.as_slice()) {
+            Ok(entry) => {
+                self.entry = Some(entry);
+                self.ledger.drop_past(&self.key);
+                Ok(())
+            }
+            Err(JournalError::Full | JournalError::Gone) => Err(FsError::Delay),
+            // A name or text too long to be recorded is too long to be made.
+            Err(JournalError::Bounds(_)) => Err(FsError::NameTooLong),
+            Err(JournalError::Failed(_)) => Err(FsError::Io),
+        }
+    }
+
+    /// Now, by the clock that stamps files.
+    pub(crate) fn now() -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    }
+
+    /// The request was executed, and this is its reply. Before the group commit; once more when that fails and
+    /// the reply becomes another. That it cannot be recorded is no reason not to send it: a crash would settle the
+    /// intent by looking.
+    pub fn finish(&self, reply: &[u8]) {
+        let Some(entry) = self.entry else { return };
+        if let Err(error) = self.ledger.journal().finish(entry, reply) {
+            tracing::debug!(%error, "a reply is not recorded");
+        }
+        self.ledger.drop_past(&self.key);
+    }
+
+    /// What the request changed is on stable storage.
+    pub fn seal(&self) {
+        if let Some(entry) = self.entry
+            && let Err(error) = self.ledger.journal().seal(entry)
+        {
+            tracing::debug!(%error, "a reply is not sealed");
+        }
+    }
+
+    /// The request is to be executed anew when it comes again (DELAY, JUKEBOX): nothing was changed.
+    pub fn forget(&self) {
+        if let Some(entry) = self.entry {
+            self.ledger.journal().forget(entry);
+        }
+    }
+}
+
+impl std::fmt::Debug for Undertaking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Undertaking")
+            .field("seqid", &self.seqid)
+            .field("operation", &self.operation)
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! Copies that go on after their reply (RFC 7862 section 4): begun by COPY, asked about by OFFLOAD_STATUS, stopped by
+//! OFFLOAD_CANCEL, and told to be over by CB_OFFLOAD.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use holdfast_base::limits::{OFFLOADS_MAX, OFFLOADS_PER_CLIENT_MAX};
+use holdfast_base::{ClientId, FileKey, Length, Seqid};
+use holdfast_export::WireHandle;
+use holdfast_wire::nfs4::{
+    CbArgOp, CbOffload4Args, NfsStat4, OffloadInfo4, StableHow4, Stateid4, Verifier4, WriteResponse4,
+};
+use parking_lot::Mutex;
+
+use crate::service::Service;
+
+/// The copies of all clients that run, or whose end their client has not heard of.
+pub(crate) struct Offloads {
+    /// Part of their state ids, so that those of an earlier run name nothing.
+    run: u32,
+    next: AtomicU32,
+    all: Mutex<Vec<Arc<Offload>>>,
+}
+
+/// One copy.
+pub(crate) struct Offload {
+    stateid: Stateid4,
+    client: ClientId,
+    /// The file copied to.
+    file: FileKey,
+    copied: AtomicU64,
+    is_cancelled: AtomicBool,
+    outcome: Mutex<Option<NfsStat4>>,
+}
+
+impl Default for Offloads {
+    fn default() -> Self {
+        let run = RandomState::new().hash_one(0u8) as u32;
+        Self { run, next: AtomicU32::new(1), all: Mutex::default() }
+    }
+}
+
+impl Offloads {
+    /// A copy by this client to this file about to begin; `None` when too many run.
+    pub(crate) fn begin(&self, client: ClientId, file: FileKey) -> Option<Arc<Offload>> {
+        let mut all = self.all.lock();
+        let own = all.iter().filter(|offload| offload.client == client).count();
+        if all.len() >= OFFLOADS_MAX || own >= OFFLOADS_PER_CLIENT_MAX {
+            return None;
+        }
+        // The state engine's begin with the number of the run, which is never 0: neither takes the other's for its own.
+        let mut other = [0; 12];
+        other[4..8].copy_from_slice(&self.run.to_be_bytes());
+        other[8..].copy_from_slice(&self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        let offload = Arc::new(Offload {
+            stateid: Stateid4 { seqid: Seqid(1), other },
+            client,
+            file,
+            copied: AtomicU64::new(0),
+            is_cancelled: AtomicBool::new(false),
+            outcome: Mutex::new(None),
+        });
+        all.push(Arc::clone(&offload));
+        Some(offload)
+    }
+
+    /// The copy of that name, when it is this client's, to this file.
+    pub(crate) fn find(&self, client: ClientId, file: FileKey, stateid: Stateid4) -> Option<Arc<Offload>> {
+        let all = self.all.lock();
+        let is_it = |offload: &&Arc<Offload>| {
+            (offload.stateid, offload.client, offload.file) == (stateid, client, file)
+        };
+        all.iter().find(is_it).cloned()
+    }
+
+    /// Forgets a copy: its state id is bad from now on.
+    pub(crate) fn forget(&self, offload: &Offload) {
+        self.all.lock().retain(|other| other.stateid != offload.stateid);
+    }
+
+    /// Stops and forgets those of clients that are gone.
+    pub(crate) fn forget_clients(&self, is_gone: impl Fn(ClientId) -> bool) {
+        self.all.lock().retain(|offload| {
+            let gone = is_gone(offload.client);
+            if gone {
+                offload.cancel();
+            }
+            !gone
+        });
+    }
+}
+
+impl Offload {
+    /// Its name.
+    pub(crate) const fn stateid(&self) -> Stateid4 {
+        self.stateid
+    }
+
+    /// Bytes copied, and the status it ended with, if it has.
+    pub(crate) fn status(&self) -> (u64, Option<NfsStat4>) {
+        let outcome = *self.outcome.lock();
+        (self.copied.load(Ordering::Relaxed), outcome)
+    }
+
+    /// Has it stop before its next step.
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Notes how far it came.
+    pub(crate) fn advance(&self, copied: u64) {
+        self.copied.store(copied, Ordering::Relaxed);
+    }
+}
+
+impl Service {
+    /// Ends a copy and tells its client. Who cannot be told asks with OFFLOAD_STATUS: the copy is remembered until the
+    /// client has heard of it or is gone.
+    pub(crate) fn end_offload(
+        self: &Arc<Self>,
+        offload: Arc<Offload>,
+        to: &WireHandle,
+        (status, writeverf): (NfsStat4, Verifier4),
+    ) {
+        *offload.outcome.lock() = Some(status);
+        if offload.is_cancelled() {
+            return self.offloads.forget(&offload);
+        }
+        let count = Length(offload.status().0);
+        let info = if status == NfsStat4::Ok {
+            let committed = StableHow4::Unstable;
+            OffloadInfo4::Done(WriteResponse4 { callback_id: None, count, committed, writeverf })
+        } else {
+            OffloadInfo4::Failed(status.as_u32(), count)
+        };
+        let call = CbArgOp::Offload(CbOffload4Args { fh: to.as_bytes(), stateid: offload.stateid, info });
+        let service = Arc::clone(self);
+        let client = offload.client;
+        let told = move |answer: Result<NfsStat4, _>| {
+            if answer.is_ok() {
+                service.offloads.forget(&offload);
+            }
+        };
+        self.call_back(client, call, Box::new(told));
+    }
+}

@@ -1,0 +1,164 @@
+use holdfast_base::Offset;
+use holdfast_rpc::detached::Detached;
+use holdfast_vfs::{Backend, FsError};
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Reply, Session, at};
+use crate::scene::{file, make, on, on_nothing, on_root, on_v40, three_exports, to_export};
+use crate::world::World;
+
+fn write(stateid: Stateid4, offset: u64, stable: StableHow4, data: &[u8]) -> ArgOp<'_> {
+    ArgOp::Write(Write4Args { stateid, offset: Offset(offset), stable, data })
+}
+
+fn commit() -> ArgOp<'static> {
+    ArgOp::Commit(Commit4Args { offset: Offset(0), count: 0 })
+}
+
+fn set<'a>(stateid: Stateid4, attrs: &[Attr], values: &'a [u8]) -> ArgOp<'a> {
+    let obj_attributes = Fattr4 { mask: Bitmap4::of(attrs), values };
+    ArgOp::SetAttr(SetAttr4Args { stateid, obj_attributes })
+}
+
+#[test]
+fn an_unstable_write_is_durable_with_its_commit_and_a_stable_one_at_once() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"");
+    let put = |client: &mut Session, stable| {
+        on(client, &[b"f"], &[write(stateid, 0, stable, b"x")]).ok::<Write4Ok>(OpNum4::Write)
+    };
+    let unstable = put(&mut client, StableHow4::Unstable);
+    assert_eq!((unstable.count, unstable.committed), (1, StableHow4::Unstable));
+    assert_eq!(world.fs.commits().len(), 0);
+    let committed: Commit4Ok = on(&mut client, &[b"f"], &[commit()]).ok(OpNum4::Commit);
+    assert_eq!(committed.writeverf, unstable.writeverf);
+    assert_eq!(world.fs.commits().len(), 1);
+    for (n, stable) in [StableHow4::DataSync, StableHow4::FileSync].into_iter().enumerate() {
+        assert_eq!(put(&mut client, stable).committed, StableHow4::FileSync);
+        assert_eq!(world.fs.commits().len(), 2 + n, "before the reply, asynchronous export or not");
+    }
+}
+
+#[test]
+fn a_write_answers_with_the_verifier_of_before_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"");
+    let before = world.fs.write_verifier();
+    world.fs.lose_next_write();
+    let put = write(stateid, 0, StableHow4::Unstable, b"x");
+    let written: Write4Ok = on(&mut client, &[b"f"], &[put]).ok(OpNum4::Write);
+    assert_eq!(written.writeverf, before);
+    let committed: Commit4Ok = on(&mut client, &[b"f"], &[commit()]).ok(OpNum4::Commit);
+    assert_ne!(committed.writeverf, before, "the client writes again");
+}
+
+#[test]
+fn a_commit_answers_with_the_verifier_of_after_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    file(&mut client, b"f", 0, b"x");
+    let (lost, before) = (world.fs.uncommitted(), world.fs.write_verifier());
+    world.gate.close();
+    client.seqid = client.seqid.next();
+    let args = [&[ArgOp::Sequence(client.sequence())], &at(&[b"f"])[..], &[commit(), commit()]].concat();
+    let args = client.peer.args(&args);
+    assert_eq!(client.peer.send(&args).len(), 0, "the disk is being waited for");
+    // Meanwhile another commit fails, and what it was to make durable is lost: ours finds nothing left to do.
+    world.fs.fail_next_commit(FsError::Io);
+    world.fs.commit(&lost[..1], &mut [Ok(())]);
+    world.gate.open();
+    let records = client.peer.receive(1);
+    let mut reply = Reply::read(Detached::results(&records[0]).unwrap());
+    reply.ok::<Sequence4Ok>(OpNum4::Sequence);
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    reply.ok::<()>(OpNum4::Lookup);
+    for _ in 0..2 {
+        let committed: Commit4Ok = reply.ok(OpNum4::Commit);
+        assert_ne!(committed.writeverf, before);
+        assert_eq!(committed.writeverf, world.fs.write_verifier());
+    }
+}
+
+#[test]
+fn a_write_beyond_the_greatest_size_is_refused_and_one_of_nothing_is_none() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"abc");
+    let mut put =
+        |offset, data| on(&mut client, &[b"f"], &[write(stateid, offset, StableHow4::Unstable, data)]);
+    put(i64::MAX as u64, b"xy").fails::<()>(OpNum4::Write, NfsStat4::Fbig);
+    put(u64::MAX, b"xy").fails::<()>(OpNum4::Write, NfsStat4::Fbig);
+    assert_eq!(put(100, b"").ok::<Write4Ok>(OpNum4::Write).count, 0);
+    let read = ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: 200 });
+    let mut reply = on(&mut client, &[b"f"], &[read]);
+    assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, b"abc");
+}
+
+#[test]
+fn what_is_no_file_is_refused_by_kind_and_minor_version() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    make(&mut client, b"d", CreateType4::Dir);
+    make(&mut client, b"l", CreateType4::Lnk(b"d"));
+    make(&mut client, b"p", CreateType4::Fifo);
+    for (name, v41, v40) in [
+        (b"d", NfsStat4::IsDir, NfsStat4::IsDir),
+        (b"l", NfsStat4::Symlink, NfsStat4::Inval),
+        (b"p", NfsStat4::WrongType, NfsStat4::Inval),
+    ] {
+        let put = write(Stateid4::ANONYMOUS, 0, StableHow4::Unstable, b"x");
+        on(&mut client, &[name], &[put.clone()]).fails::<()>(OpNum4::Write, v41);
+        on_v40(&world, &[name], &[put]).fails::<()>(OpNum4::Write, v40);
+        on(&mut client, &[name], &[commit()]).fails::<()>(OpNum4::Commit, v41);
+        on_v40(&world, &[name], &[commit()]).fails::<()>(OpNum4::Commit, v40);
+    }
+    on_root(&mut client, &[commit()]).fails::<()>(OpNum4::Commit, NfsStat4::IsDir);
+    on_nothing(&mut client, commit()).fails::<()>(OpNum4::Commit, NfsStat4::NoFileHandle);
+}
+
+#[test]
+fn setattr_answers_with_a_bitmap_even_when_it_fails() {
+    let world = three_exports();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"hello");
+    let none = SetAttr4Res { attrsset: Bitmap4::EMPTY };
+    let huge = u64::MAX.to_be_bytes();
+    let mut refused = |op, status| {
+        let body: SetAttr4Res = on(&mut client, &[b"f"], &[op]).fails(OpNum4::SetAttr, status);
+        assert_eq!(body, none);
+    };
+    refused(set(stateid, &[Attr::FileId], &[0; 8]), NfsStat4::Inval);
+    refused(set(stateid, &[Attr::Acl], &[0; 4]), NfsStat4::AttrNotSupp);
+    refused(set(stateid, &[Attr::Owner], &[0; 4]), NfsStat4::Inval);
+    refused(set(stateid, &[Attr::Size], &huge), NfsStat4::Fbig);
+    refused(set(Stateid4 { other: [9; 12], ..stateid }, &[Attr::Size], &[0; 8]), NfsStat4::BadStateid);
+    let body: SetAttr4Res = on_nothing(&mut client, set(stateid, &[Attr::Mode], &[0; 4]))
+        .fails(OpNum4::SetAttr, NfsStat4::NoFileHandle);
+    assert_eq!(body, none);
+    let frozen = [&to_export(b"frozen")[..], &[set(stateid, &[Attr::Mode], &[0; 4])]].concat();
+    assert_eq!(client.run(&frozen).status, NfsStat4::Rofs);
+}
+
+#[test]
+fn setattr_names_what_it_set_and_needs_a_state_id_for_a_size_alone() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"hello");
+    let values = [&2u64.to_be_bytes()[..], &0o640u32.to_be_bytes()].concat();
+    let attrs = [Attr::Size, Attr::Mode];
+    let done: SetAttr4Res = on(&mut client, &[b"f"], &[set(stateid, &attrs, &values)]).ok(OpNum4::SetAttr);
+    assert_eq!(done.attrsset, Bitmap4::of(&attrs));
+    let bad = Stateid4 { other: [9; 12], ..stateid };
+    let mode = 0o600u32.to_be_bytes();
+    on(&mut client, &[b"f"], &[set(bad, &[Attr::Mode], &mode)]).ok::<SetAttr4Res>(OpNum4::SetAttr);
+    let get = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&attrs) });
+    let mut reply = on(&mut client, &[b"f"], &[get]);
+    let got = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes.values;
+    assert_eq!(got, [&2u64.to_be_bytes()[..], &0o600u32.to_be_bytes()].concat());
+    // Nothing to set is nothing done.
+    let done: SetAttr4Res = on(&mut client, &[b"f"], &[set(stateid, &[], &[])]).ok(OpNum4::SetAttr);
+    assert_eq!(done.attrsset, Bitmap4::EMPTY);
+}

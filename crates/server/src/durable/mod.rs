@@ -1,0 +1,210 @@
+//! What outlives the server, wired to those who need it: client and session records in the store, the grace period
+//! that follows from them, and the ledger of requests.
+//!
+//! Nothing here decides: `recovery` does, and `docs/design/exactly-once.md` says how the parts meet.
+
+mod clients;
+mod sessions;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use holdfast_base::limits::REPLY_CACHE_SECONDS;
+use holdfast_base::{ClientId, Clock, Instant, SessionId};
+use holdfast_export::{Export, Force};
+use holdfast_ledger::{Ledger, Remembered};
+use holdfast_nfs4::Nfs4;
+use holdfast_recovery::{Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord};
+use holdfast_rpc::reply_cache::Key;
+use holdfast_state::Snapshot;
+use holdfast_store::Store;
+use holdfast_xdr::{Decode, Reader};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// A client's record as it is meant to be.
+struct Known {
+    record: ClientRecord,
+    /// Whether the store has it. Grace's end takes the records of those who were not heard of; one of them may
+    /// yet live.
+    is_stored: bool,
+}
+
+/// What changes while serving.
+struct Inner {
+    grace: Grace,
+    clients: FxHashMap<ClientId, Known>,
+    /// Persistent sessions, and how many slots each has.
+    sessions: FxHashMap<SessionId, SessionRecord>,
+    /// What could not be stored at grace's end, and is tried again.
+    unstored: Vec<RecordChange>,
+}
+
+/// Records, grace and ledger of one server.
+pub(crate) struct Durable {
+    records: Records,
+    ledger: Arc<Ledger>,
+    inner: Mutex<Inner>,
+    /// Held from reading a record to having stored its successor: changes of one record keep their order.
+    turn: Mutex<()>,
+    /// Whom the end of grace is told.
+    nfs4: OnceLock<Weak<Nfs4>>,
+    started_at: Instant,
+}
+
+/// What a former life left, to be taken in before the first request.
+pub(crate) struct Former {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) replies: Vec<(Key, Bytes)>,
+}
+
+impl Durable {
+    /// Opens the ledger, settles what a crash cut short, and starts the grace period. Waits for disks.
+    ///
+    /// # Errors
+    /// What cannot be opened or read, and the way out.
+    pub(crate) fn open(
+        store: Arc<dyn Store>,
+        state_dir: &Path,
+        exports: &[Arc<Export>],
+        (boot, lease_ms): (&Boot, u64),
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Self>, Former)> {
+        let path = state_dir.join("replies.journal");
+        let (ledger, remembered) = Ledger::open(&path, &holdfast_journal::Config::default(), exports)?;
+        let records = Records::new(store);
+        let clients = records.clients().context("client records")?;
+        let sessions = sessions::with_their_clients(&records, &ledger, (&clients, &remembered))?;
+        let now = clock.now();
+        let grace = Grace::start(now, lease_ms.max(boot.previous_lease_ms), &clients, false);
+        let former = Former {
+            snapshot: sessions::snapshot(&clients, &sessions, &remembered),
+            replies: remembered.iter().filter_map(finished_call).collect(),
+        };
+        let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
+        let inner = Inner {
+            grace,
+            clients: clients.into_iter().map(known).collect(),
+            sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
+            unstored: Vec::new(),
+        };
+        let durable = Self {
+            records,
+            ledger,
+            inner: Mutex::new(inner),
+            turn: Mutex::new(()),
+            nfs4: OnceLock::new(),
+            started_at: now,
+        };
+        Ok((Arc::new(durable), former))
+    }
+
+    /// The ledger of requests.
+    pub(crate) const fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The grace that the state engine obeys at first. Its end is always told, never left to a clock: marks must be
+    /// stored before anything new is granted.
+    pub(crate) fn grace(&self) -> holdfast_state::Grace {
+        if self.inner.lock().grace.is_over() {
+            holdfast_state::Grace::Over
+        } else {
+            holdfast_state::Grace::Until(Instant(u64::MAX))
+        }
+    }
+
+    /// Names the service that is to hear of the end of grace.
+    pub(crate) fn serves(&self, nfs4: &Arc<Nfs4>) {
+        // Set once, at the start; a second time would be no other service.
+        let _ = self.nfs4.set(Arc::downgrade(nfs4));
+    }
+
+    /// What is due about once a second. Waits for the disk when there is something to store or to force.
+    pub(crate) fn tick(&self, now: Instant) {
+        self.note_signs_of_life();
+        let effects = {
+            let mut inner = self.inner.lock();
+            let unstored = std::mem::take(&mut inner.unstored);
+            if unstored.is_empty() { inner.grace.tick(now) } else { vec![GraceEffect::Store(unstored)] }
+        };
+        self.run(effects);
+        if now.ms_since(self.started_at) > REPLY_CACHE_SECONDS * 1000 {
+            self.ledger.give_up_calls();
+        }
+        if let Err(error) = self.ledger.force() {
+            tracing::error!(%error, "the journal of replies failed: retries after a crash may run twice");
+        }
+    }
+
+    /// A client that goes on with a session of the server's former life is there, though it made none anew.
+    fn note_signs_of_life(&self) {
+        let mut inner = self.inner.lock();
+        let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade).filter(|_| !inner.grace.is_over()) else {
+            return;
+        };
+        let ids: Vec<_> = inner.sessions.values().map(|session| (session.id, session.client_id)).collect();
+        let alive = nfs4.inspect(|engine| {
+            let is_used = |id| engine.sessions().get(id).is_some_and(|s| s.last_used() > self.started_at);
+            ids.into_iter().filter(|(id, _)| is_used(*id)).map(|(_, client)| client).collect::<Vec<_>>()
+        });
+        for client in alive {
+            let named =
+                inner.clients.get(&client).map(|known| (known.record.name.clone(), known.record.verifier));
+            if let Some((name, verifier)) = named {
+                // Under its own verifier a client that returns ends nothing.
+                let _ = inner.grace.returned(&name, verifier);
+            }
+        }
+    }
+
+    /// Does what the grace machine asks for. Not under the lock: it stores, and calls the service.
+    fn run(&self, effects: Vec<GraceEffect>) {
+        for effect in effects {
+            match effect {
+                GraceEffect::Store(changes) => {
+                    let next = self.end_reclaims(changes);
+                    self.run(next);
+                }
+                GraceEffect::Ended => {
+                    tracing::info!("grace is over");
+                    if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
+                        nfs4.set_grace(holdfast_state::Grace::Over);
+                    }
+                }
+            }
+        }
+    }
+
+    fn end_reclaims(&self, changes: Vec<RecordChange>) -> Vec<GraceEffect> {
+        let _turn = self.turn.lock();
+        let stored = self.records.store(&changes);
+        let mut inner = self.inner.lock();
+        if let Err(error) = stored {
+            tracing::error!(%error, "grace cannot end: who may not reclaim any more cannot be stored");
+            inner.unstored = changes;
+            return Vec::new();
+        }
+        for known in inner.clients.values_mut() {
+            for change in &changes {
+                match change {
+                    RecordChange::ForgetClient(name) if *name == known.record.name => known.is_stored = false,
+                    RecordChange::Client(record) if record.client_id == known.record.client_id => {
+                        known.record = record.clone();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        inner.grace.stored()
+    }
+}
+
+/// A call for the cache of replies, if that is what is remembered.
+fn finished_call(remembered: &Remembered) -> Option<(Key, Bytes)> {
+    let Remembered::Call { key, results } = remembered else { return None };
+    let key = Key::decode(&mut Reader::new(key)).ok()?;
+    Some((key, Bytes::copy_from_slice(results)))
+}

@@ -1,0 +1,56 @@
+//! The crash matrix: every mutation of every protocol, the server killed at every step of it, the request sent again
+//! to the server started anew. The client sees one success, the disk one effect.
+//!
+//! Needs the feature `failpoints`. The test binary runs itself as the server.
+
+mod nfs3;
+mod nfs4;
+mod restart;
+mod server;
+mod wire;
+
+use holdfast_ledger::failpoint::Point;
+
+macro_rules! matrix {
+    ($($name:ident: $point:ident, $is_sync:literal;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn nfs3_is_exact() {
+                nfs3::run(Point::$point, $is_sync);
+            }
+
+            #[test]
+            fn nfs4_0_is_exact() {
+                nfs4::run(Point::$point, 0, $is_sync);
+            }
+
+            #[test]
+            fn nfs4_1_is_exact() {
+                nfs4::run(Point::$point, 1, $is_sync);
+            }
+
+            #[test]
+            fn nfs4_2_is_exact() {
+                nfs4::run(Point::$point, 2, $is_sync);
+            }
+        })*
+    };
+}
+
+matrix! {
+    killed_before_the_mutation: BeforeMutation, true;
+    killed_after_the_mutation: AfterMutation, true;
+    killed_after_the_reply_is_recorded: AfterJournal, true;
+    killed_after_the_commit: AfterCommit, true;
+    killed_before_the_reply_leaves: BeforeSend, true;
+    killed_after_the_mutation_of_an_asynchronous_export: AfterMutation, false;
+    killed_after_the_reply_of_an_asynchronous_export_is_recorded: AfterJournal, false;
+}
+
+/// Not a test: the server, when a test starts this binary as one.
+#[test]
+fn as_a_server() {
+    server::serve_if_told();
+}

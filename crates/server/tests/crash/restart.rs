@@ -1,0 +1,148 @@
+//! What clients find after a restart: their sessions, the right to reclaim, and nobody who took what is theirs.
+
+use std::fs;
+use std::rc::Rc;
+
+use holdfast_base::{Offset, Seqid};
+use holdfast_ledger::failpoint::Point;
+use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Decode, Reader};
+
+use crate::nfs4::{Client, lookup, status};
+use crate::server::World;
+
+/// One file, which two clients want for themselves.
+fn world() -> Rc<World> {
+    let world = World::new(Point::BeforeSend, true);
+    fs::write(world.files().join("file"), b"precious").unwrap();
+    Rc::new(world)
+}
+
+fn open(client: &Client, claim: OpenClaim4<'static>) -> ArgOp<'static> {
+    ArgOp::Open(Open4Args {
+        seqid: Seqid(0),
+        share_access: OPEN4_SHARE_ACCESS_BOTH,
+        share_deny: OPEN4_SHARE_DENY_BOTH,
+        owner: StateOwner4 { clientid: client.id, owner: b"owner" },
+        openhow: OpenFlag4::NoCreate,
+        claim,
+    })
+}
+
+/// Runs operations in the exported directory; the reply.
+fn run(client: &mut Client, ops: &[ArgOp<'static>]) -> Vec<u8> {
+    let all = [&[ArgOp::PutRootFh, lookup(b"export")], ops].concat();
+    let call = client.sequenced(0, &all);
+    client.world.exchange(&call)
+}
+
+fn try_open(client: &mut Client) -> NfsStat4 {
+    let open = open(client, OpenClaim4::Null(b"file"));
+    status(&run(client, &[open]))
+}
+
+fn try_reclaim(client: &mut Client) -> NfsStat4 {
+    let reclaim = open(client, OpenClaim4::Previous(OpenDelegationType4::None));
+    status(&run(client, &[lookup(b"file"), reclaim]))
+}
+
+/// The flags in a SEQUENCE's answer.
+fn flags(client: &mut Client) -> u32 {
+    let results = run(client, &[]);
+    let mut r = Reader::new(&results);
+    let header = CompoundResHeader::decode(&mut r).unwrap();
+    assert_eq!(header.status, NfsStat4::Ok, "the session goes on");
+    ResOpHeader::decode(&mut r).unwrap();
+    Sequence4Ok::decode(&mut r).unwrap().status_flags
+}
+
+#[test]
+fn a_session_goes_on_and_its_opens_are_reclaimed_before_anybody_else_has_the_file() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    assert_ne!(flags(&mut holder) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, 0);
+    let mut other = Client::new(&world, "other", 1);
+    assert_eq!(try_open(&mut other), NfsStat4::Grace);
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+    holder.complete_reclaims();
+    assert_eq!(flags(&mut holder) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, 0);
+    assert_eq!(
+        try_open(&mut other),
+        NfsStat4::ShareDenied,
+        "grace is over at once, and the file is the holder's"
+    );
+}
+
+#[test]
+fn a_second_kill_in_the_middle_of_grace_takes_nobodys_right() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+    world.kill();
+    let mut other = Client::new(&world, "other", 1);
+    assert_eq!(try_open(&mut other), NfsStat4::Grace);
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+}
+
+#[test]
+fn who_is_not_recorded_reclaims_nothing() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    let mut other = Client::introduced(&world, "other", 1);
+    assert_eq!(try_reclaim(&mut other), NfsStat4::ReclaimBad);
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+}
+
+#[test]
+fn without_anybody_who_held_something_there_is_no_grace() {
+    let world = world();
+    let mut idle = Client::new(&world, "idle", 1);
+    world.kill();
+    let mut other = Client::new(&world, "other", 1);
+    assert_eq!(try_open(&mut other), NfsStat4::Ok);
+    assert_ne!(flags(&mut idle) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, 0);
+    idle.complete_reclaims();
+}
+
+#[test]
+fn a_holder_that_does_not_come_back_in_time_loses_its_claim() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    let mut other = Client::new(&world, "other", 1);
+    other.wait_for_grace();
+    assert_eq!(try_open(&mut other), NfsStat4::Ok);
+    world.kill();
+    assert_ne!(try_reclaim(&mut holder), NfsStat4::Ok, "another has had the file since");
+    assert_eq!(try_reclaim(&mut other), NfsStat4::Ok);
+}
+
+#[test]
+fn unstable_writes_are_sent_again_as_the_verifier_changes() {
+    let world = world();
+    let mut client = Client::new(&world, "writer", 1);
+    let write = ArgOp::Write(Write4Args {
+        stateid: Stateid4::ANONYMOUS,
+        offset: Offset(0),
+        stable: StableHow4::Unstable,
+        data: b"P",
+    });
+    let commit = ArgOp::Commit(Commit4Args { offset: Offset(0), count: 0 });
+    let verifier = |results: Vec<u8>| {
+        assert_eq!(status(&results), NfsStat4::Ok);
+        results[results.len() - 8..].to_vec()
+    };
+    let written = verifier(run(&mut client, &[lookup(b"file"), write]));
+    let before = verifier(run(&mut client, &[lookup(b"file"), commit.clone()]));
+    assert_eq!(written, before);
+    world.kill();
+    let after = verifier(run(&mut client, &[lookup(b"file"), commit]));
+    assert_ne!(written, after);
+}
