@@ -135,6 +135,11 @@ impl LocalBackend {
         self.before_under(object, sole)
     }
 
+    /// The look at a directory that stays as it is.
+    pub(crate) fn before_unguarded<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
+        self.before_under(object, None)
+    }
+
     fn before_under<'a>(
         &'a self,
         object: &'a Object,

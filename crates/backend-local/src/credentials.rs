@@ -27,15 +27,14 @@ struct Present {
     gid: u32,
     groups: Option<Arc<[u32]>>,
     is_prepared: bool,
+    /// Whether we take the capabilities to pass by permissions from callers: the kernel does it only with the
+    /// superuser's file-system user, which an ordinary user who runs the server with capabilities never had.
+    takes_capabilities: bool,
+    has_capabilities: bool,
 }
 
 thread_local! {
-    static PRESENT: RefCell<Present> = RefCell::new(Present {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        groups: None,
-        is_prepared: false,
-    });
+    static PRESENT: RefCell<Present> = RefCell::new(Present::of_new_thread());
 }
 
 /// Gives the calling thread the server's own identity back. Whoever does file work of the server's own on a
@@ -43,26 +42,54 @@ thread_local! {
 /// place is the end of a batch of requests. Costs nothing when the thread has it already.
 pub fn release_thread() {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    PRESENT.with_borrow_mut(|p| p.become_ids(own.0, own.1));
+    PRESENT.with_borrow_mut(|p| p.become_ids(own.0, own.1, true));
 }
 
 impl Present {
-    fn become_ids(&mut self, uid: u32, gid: u32) {
+    /// A thread begins with what the one that started it was at that moment, which may be a caller.
+    fn of_new_thread() -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        sys::set_fsgid(gid);
+        sys::set_fsuid(uid);
+        let takes_capabilities = uid != 0 || !sys::fixes_file_capabilities();
+        let mut present = Self {
+            uid,
+            gid,
+            groups: None,
+            is_prepared: false,
+            takes_capabilities,
+            has_capabilities: !takes_capabilities,
+        };
+        present.become_ids(uid, gid, true);
+        present
+    }
+
+    /// Takes the ids, and for the server itself (`is_server`) its capabilities.
+    fn become_ids(&mut self, uid: u32, gid: u32, is_server: bool) {
         if self.gid != gid {
             sys::set_fsgid(gid);
             self.gid = gid;
         }
-        if self.uid != uid {
+        let is_other = self.uid != uid;
+        if is_other {
             sys::set_fsuid(uid);
             self.uid = uid;
+        }
+        if self.takes_capabilities {
+            let has = is_server || uid == 0;
+            // The kernel may have moved them with the user.
+            if (is_other || has != self.has_capabilities) && sys::use_file_capabilities(has).is_ok() {
+                self.has_capabilities = has;
+            }
         }
     }
 
     fn become_caller(&mut self, caller: &Caller) -> FsResult<()> {
         if !self.is_prepared {
-            // Left in place it would let every caller use the space reserved for root and pass his quota, since
-            // the kernel does not take it away with the file-system user.
-            sys::drop_capability(Capability::SysResource).map_err(fs_error)?;
+            // Not taken away with the file-system user. The first would let every caller use the space reserved
+            // for root and pass his quota, the others set attributes that make a program of his the superuser's.
+            let unfit = [Capability::SysResource, Capability::SysAdmin, Capability::SetFcap];
+            sys::drop_capabilities(&unfit).map_err(fs_error)?;
             self.is_prepared = true;
         }
         let same = |g: &Arc<[u32]>| Arc::ptr_eq(g, &caller.groups) || **g == *caller.groups;
@@ -70,7 +97,11 @@ impl Present {
             sys::set_groups(&caller.groups).map_err(fs_error)?;
             self.groups = Some(Arc::clone(&caller.groups));
         }
-        self.become_ids(caller.uid, caller.gid);
+        self.become_ids(caller.uid, caller.gid, false);
+        // Nobody is served with rights that are not his.
+        if self.takes_capabilities && self.has_capabilities && caller.uid != 0 {
+            return Err(FsError::Access);
+        }
         Ok(())
     }
 }
@@ -137,12 +168,12 @@ impl Identity {
         if self.can_switch {
             PRESENT.with_borrow_mut(|p| {
                 let gid = p.gid;
-                p.become_ids(self.own_uid, gid);
+                p.become_ids(self.own_uid, gid, true);
             });
         }
     }
 
     fn as_server_fully(self) {
-        PRESENT.with_borrow_mut(|p| p.become_ids(self.own_uid, self.own_gid));
+        PRESENT.with_borrow_mut(|p| p.become_ids(self.own_uid, self.own_gid, true));
     }
 }

@@ -58,6 +58,12 @@ impl Dirty {
         if object.is_dirty.swap(true, Ordering::SeqCst) {
             return None;
         }
+        if files.by_handle.contains_key(&object.handle) {
+            // Another object of the same file, thrown out of the cache meanwhile: its descriptor is the one that
+            // has not been told of errors since the first write.
+            object.is_dirty.store(false, Ordering::SeqCst);
+            return None;
+        }
         files.turn += 1;
         let turn = files.turn;
         files.by_handle.insert(object.handle, Entry { object: Arc::clone(object), fd: Arc::clone(fd), turn });
@@ -96,5 +102,43 @@ impl LocalBackend {
     pub(crate) fn note_lost_data(&self, file: &Handle, error: FsError) {
         self.verifier_bumps.fetch_add(1, Ordering::SeqCst);
         tracing::error!(?file, %error, "write-back failed; the write verifier changes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_vfs::{AttrMask, Backend as _, Caller, Cx, Name, Wait};
+
+    use super::*;
+    use crate::LocalOptions;
+    use crate::object::For;
+
+    #[test]
+    fn of_two_objects_of_one_file_the_first_is_kept_and_both_are_tracked_again() {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let backend = LocalBackend::open(dir.path(), LocalOptions::new(state.path().to_owned())).unwrap();
+        let caller = Caller { uid: rustix::process::geteuid().as_raw(), ..Caller::root() };
+        let cx = Cx { caller: &caller, wait: Wait::Yes };
+        let object = || {
+            let found = backend.lookup(&cx, &backend.root.handle, Name::new(b"file").unwrap(), AttrMask::STAT);
+            let object = backend.resolve(Wait::Yes, &found.unwrap().handle).unwrap();
+            backend.cache.remove(&object.handle);
+            object
+        };
+        let (first, second) = (object(), object());
+        assert!(!Arc::ptr_eq(&first, &second));
+        let write = |object: &Arc<Object>| {
+            let fd = object.io(For::Writing, &backend.proc_fd).unwrap();
+            backend.mark_dirty(object, &fd).unwrap();
+        };
+        write(&first);
+        write(&second);
+        let (kept, _) = backend.dirty.take(&first.handle).unwrap();
+        assert!(Arc::ptr_eq(&kept, &first));
+        for object in [&first, &second] {
+            write(object);
+            assert!(backend.dirty.take(&object.handle).is_some(), "a write after a commit counts");
+        }
     }
 }

@@ -53,7 +53,13 @@ impl LocalBackend {
         let data = one.data && object.kind == FileKind::Regular;
         let fd = match fd {
             Some(fd) => Some(fd),
-            None if data || !object.fs.committer.forces_names_at_once() => self.forceable(&object)?,
+            None if data => self.forceable(&object)?,
+            None if !object.fs.committer.forces_names_at_once() => match self.forceable(&object) {
+                // It cannot be opened now (a local process holds a lease); the change was made all the same, and
+                // forcing the whole file system reaches it.
+                Err(FsError::Delay) => None,
+                other => other?,
+            },
             None => None,
         };
         Ok(Some(Committing { index, object, force: Force { fd, data } }))

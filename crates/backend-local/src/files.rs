@@ -292,7 +292,9 @@ impl LocalBackend {
         name: &[u8],
         how: &CreateHow<'_>,
     ) -> FsResult<Created> {
-        let before = self.before(dir)?;
+        // Nothing is done to the directory, so nobody has to be kept out of it; and the cut below takes the file's
+        // own lock, which may be the directory's.
+        let before = self.before_unguarded(dir)?;
         let (object, found) = self.child(cx, dir, name, Keep::Always)?;
         match how.mode {
             CreateMode::Guarded => return Err(FsError::Exists),

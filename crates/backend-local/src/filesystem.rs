@@ -9,6 +9,7 @@ use holdfast_vfs::{FsId, FsLimits, FsResult};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat};
+use rustix::io::Errno;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::commit::Committer;
@@ -25,6 +26,29 @@ pub(crate) enum FsKind {
     Overlay,
     Other,
 }
+
+/// File systems that hold no files but the kernel's own doors: what is read and written there acts on this host, with
+/// what the server itself may do, so they are not handed out even when `/` is exported. As in `linux/magic.h`: proc,
+/// sysfs, cgroup, cgroup2, debugfs, tracefs, devpts, securityfs, bpf, pstore, efivarfs, configfs, nsfs, binfmt_misc,
+/// selinuxfs, mqueue.
+const KERNEL_INTERFACES: [u64; 16] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x1cd1,
+    0x7363_6673,
+    0xcafe_4a11,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x6265_6570,
+    0x6e73_6673,
+    0x4249_4e4d,
+    0xf97c_ff8c,
+    0x1980_0202,
+];
 
 impl FsKind {
     fn from_magic(magic: u64) -> Self {
@@ -87,6 +111,11 @@ pub(crate) struct Nature {
 const ST_RDONLY: u64 = 1;
 
 impl Nature {
+    /// Whether it holds no files, but the kernel's own doors.
+    pub(crate) fn is_kernel_interface(&self) -> bool {
+        KERNEL_INTERFACES.contains(&self.magic)
+    }
+
     /// Asks the kernel. `object` must be open, not merely `O_PATH`, for the UUID to be told.
     pub(crate) fn of(object: impl AsFd) -> FsResult<Self> {
         let st = rustix::fs::fstatfs(&object).map_err(fs_error)?;
@@ -114,6 +143,27 @@ impl Nature {
             _ => None,
         }
     }
+}
+
+/// What tells an exported directory from others of its file system, and stays the same as long as it is there.
+/// `None` where nothing does; handles are rows of a table there, and those lead below the directory only.
+pub(crate) fn root_tag(top: impl AsFd, st: &Statx) -> Option<u64> {
+    let magic = rustix::fs::fstatfs(&top).ok()?.f_type as u64 & 0xffff_ffff;
+    let kind = FsKind::from_magic(magic);
+    if !matches!(kind, FsKind::Ext4 | FsKind::Xfs | FsKind::Btrfs | FsKind::Tmpfs) {
+        let handle = sys::name_to_handle(&top, c"").ok()?;
+        return Some(hash_id(&[b"root", handle.as_bytes()]).major);
+    }
+    // Not the kernel's handle, whose form may change with a mount option (XFS). A snapshot copies the birth time:
+    // btrfs tells subvolumes apart by their own id.
+    let subvolume = if kind == FsKind::Btrfs { rustix::fs::fstatvfs(&top).ok()?.f_fsid } else { 0 };
+    let born = if st.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        (0, 0)
+    } else {
+        (st.stx_btime.tv_sec, st.stx_btime.tv_nsec)
+    };
+    let parts = [st.stx_ino, subvolume, born.0 as u64, u64::from(born.1)].map(u64::to_le_bytes);
+    Some(hash_id(&[b"root", &parts.concat()]).major)
 }
 
 /// A 128-bit id of some bytes; the same in every run.
@@ -153,16 +203,16 @@ pub(crate) fn dev_of(st: &Statx) -> u64 {
 }
 
 impl FileSystem {
-    pub(crate) fn new(id: FsId, nature: Nature, top: OwnedFd, top_ino: u64) -> Self {
+    pub(crate) fn new(key: u64, id: FsId, nature: Nature, top: OwnedFd, top_ino: u64) -> Self {
         let probe = Scratch::make(top.as_fd());
         let is_multigrain =
             nature.kind.steps_every_time() && probe.as_ref().is_some_and(Scratch::times_differ_within_a_tick);
         Self {
-            key: id.major,
+            key,
             id,
             nature,
             handles: handle_kind(top.as_fd()),
-            limits: limits(&nature),
+            limits: limits(&nature, top.as_fd()),
             committer: Committer::new(&nature, top.as_fd(), probe),
             top,
             top_ino,
@@ -197,7 +247,13 @@ fn handle_kind(top: BorrowedFd<'_>) -> HandleKind {
     }
 }
 
-fn limits(nature: &Nature) -> FsLimits {
+/// Whether attributes of the `user.` namespace can be kept, which tmpfs learned late and some mounts forbid.
+fn has_xattrs(top: BorrowedFd<'_>) -> bool {
+    let mut value = [0; 1];
+    !matches!(rustix::fs::fgetxattr(top, "user.holdfast.probe", &mut value), Err(Errno::OPNOTSUPP))
+}
+
+fn limits(nature: &Nature, top: BorrowedFd<'_>) -> FsLimits {
     use FsKind::{Btrfs, Ext4, Overlay, Tmpfs, Xfs};
     let known = nature.kind != FsKind::Other;
     FsLimits {
@@ -212,7 +268,7 @@ fn limits(nature: &Nature) -> FsLimits {
             _ => i64::MAX as u64,
         },
         time_delta_nanos: 1,
-        has_xattrs: known,
+        has_xattrs: has_xattrs(top),
         has_birth_time: known,
         has_clone: matches!(nature.kind, Xfs | Btrfs),
         has_sparse: matches!(nature.kind, Ext4 | Xfs | Btrfs | Tmpfs | Overlay),

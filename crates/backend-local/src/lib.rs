@@ -5,6 +5,7 @@
 
 mod attributes;
 mod backend;
+mod bindings;
 mod cache;
 mod change;
 mod commit;

@@ -9,13 +9,15 @@ use std::sync::atomic::AtomicU64;
 use holdfast_vfs::{Cx, FsError, FsResult, Handle, Wait};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, openat, statx};
+use rustix::io::Errno;
 
+use crate::bindings::Bindings;
 use crate::cache::Cache;
 use crate::change::Changes;
 use crate::credentials::Identity;
 use crate::dirty::Dirty;
 use crate::errors::{OpenError, fs_error};
-use crate::filesystem::{FileSystem, HandleKind, LOOK};
+use crate::filesystem::{FileSystem, HandleKind, LOOK, dev_of, root_tag};
 use crate::handles::{self, Inner};
 use crate::listing::Listings;
 use crate::mounts::Mounts;
@@ -47,6 +49,7 @@ pub struct LocalBackend {
     pub(crate) changes: Changes,
     pub(crate) dirty: Dirty,
     pub(crate) listings: Listings,
+    pub(crate) bindings: Bindings,
     pub(crate) verifier_bumps: AtomicU64,
     pub(crate) stripes: Box<[Mutex<()>]>,
     /// Never thrown out.
@@ -73,7 +76,7 @@ impl LocalBackend {
         let proc_fd = Arc::new(ProcFd::open()?);
         let identity = Identity::probe(options.keep_credentials);
         identity.as_server();
-        let mounts = Mounts::open(&options.state_dir, &proc_fd)?;
+        let mounts = Mounts::open(&options.state_dir, &proc_fd, root_tag(&top, &st))?;
         let table = Table::open(&options.state_dir)?;
         let cache =
             Arc::new(Cache::new(options.descriptors_max.min(descriptors_allowed(options.descriptors_max))));
@@ -92,6 +95,7 @@ impl LocalBackend {
             changes: Changes::start(),
             dirty: Dirty::default(),
             listings: Listings::default(),
+            bindings: Bindings::default(),
             verifier_bumps: AtomicU64::new(0),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             root,
@@ -134,7 +138,7 @@ impl LocalBackend {
             Inner::Kernel(kernel) => self.sparing(|| {
                 sys::open_by_handle(&fs.top, &kernel, libc::O_PATH | libc::O_NOFOLLOW).map_err(|e| match e {
                     // What the file system does not take as one of its handles.
-                    rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => FsError::Stale,
+                    Errno::INVAL | Errno::NOENT => FsError::Stale,
                     e => fs_error(e),
                 })
             })?,
@@ -149,12 +153,21 @@ impl LocalBackend {
     pub(crate) fn sparing<T>(&self, open: impl Fn() -> FsResult<T>) -> FsResult<T> {
         match open() {
             Err(FsError::Delay) => {
-                self.listings.clear();
-                self.cache.shed(50);
+                // A lease of a local process says "later" too, and says it as often as a client asks.
+                if self.lacks_descriptors() {
+                    self.listings.clear();
+                    self.cache.shed(50);
+                }
                 open()
             }
             other => other,
         }
+    }
+
+    /// Whether one more descriptor is not to be had, of this process or of the whole machine.
+    fn lacks_descriptors(&self) -> bool {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        matches!(openat(self.proc_fd.dir(), ".", flags, Mode::empty()), Err(Errno::MFILE | Errno::NFILE))
     }
 
     /// Takes in an object that was found by name, with a look at it: `fd` is `O_PATH`, the thread has any rights.
@@ -206,6 +219,10 @@ impl LocalBackend {
     pub(crate) fn take_in_parent(&self, below: &Object, fd: OwnedFd) -> FsResult<Arc<Object>> {
         let st = statx(&fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
         self.identity.as_server();
+        // A local process may have moved `below` out of the export since its handle was made.
+        if !self.is_below_root(&fd, &st)? {
+            return Err(FsError::Stale);
+        }
         let fs = self.mounts.of_object(fd.as_fd(), &st, self.root.fd())?;
         let handle = match fs.handles {
             HandleKind::Kernel => handles::of_kernel(&fs, &handles::kernel_of(&fd).map_err(fs_error)?)?,
@@ -216,6 +233,32 @@ impl LocalBackend {
             return Ok(Arc::clone(&self.root));
         }
         Ok(self.cache.insert(Object::new(handle, fs, fd, &st, self.cache.tally())))
+    }
+
+    /// Whether a directory lies in the export at this moment: it is the exported one, or below it.
+    fn is_below_root(&self, dir: &OwnedFd, st: &Statx) -> FsResult<bool> {
+        match self.proc_fd.path_below(dir, self.root.fd()) {
+            Ok(_) => return Ok(true),
+            Err(FsError::Stale) => return Ok(false),
+            // Deeper than a path may be long: go up step by step.
+            Err(FsError::NameTooLong) => {}
+            Err(e) => return Err(e),
+        }
+        let place = |st: &Statx| (dev_of(st), st.stx_ino, st.stx_mnt_id);
+        let (root, mut here) = (place(&self.root.look()?), place(st));
+        let mut above = openat(dir, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(fs_error)?;
+        loop {
+            if here == root {
+                return Ok(true);
+            }
+            above = openat(&above, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(fs_error)?;
+            let next = place(&statx(&above, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?);
+            // The root of everything is its own parent.
+            if next == here {
+                return Ok(false);
+            }
+            here = next;
+        }
     }
 
     /// Refuses to begin what may wait for a journal when waiting is not allowed.
@@ -239,8 +282,11 @@ fn top_handle(table: &Table, fs: &Arc<FileSystem>, top: &OwnedFd) -> FsResult<Ha
 }
 
 fn make_state_dir(dir: &Path) -> Result<(), OpenError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| OpenError::state(dir, e))
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    let state = |e| OpenError::state(dir, e);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(state)?;
+    // It may have been there with other rights, and the files in it are made under a umask of 0.
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(state)
 }
 
 /// Half of what the process may open, after asking for as much as is needed or may be had: the usual soft
@@ -255,4 +301,38 @@ fn descriptors_allowed(wanted: usize) -> usize {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use holdfast_vfs::{AttrMask, Backend as _, Caller, Name};
+
+    use super::*;
+
+    #[test]
+    fn a_try_again_that_is_no_lack_of_descriptors_empties_no_cache() {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut options = LocalOptions::new(state.path().to_owned());
+        options.descriptors_max = 64;
+        let backend = LocalBackend::open(dir.path(), options).unwrap();
+        let caller = Caller { uid: rustix::process::geteuid().as_raw(), ..Caller::root() };
+        let cx = Cx { caller: &caller, wait: Wait::Yes };
+        for n in 0..64 {
+            let name = format!("f{n}");
+            std::fs::write(dir.path().join(&name), "").unwrap();
+            let name = Name::new(name.as_bytes()).unwrap();
+            backend.lookup(&cx, &backend.root.handle, name, AttrMask::STAT).unwrap();
+        }
+        let held = backend.cache.tally().count();
+        assert!(held > 40, "{held} descriptors are kept");
+        let asked = Cell::new(0);
+        let told: FsResult<()> = backend.sparing(|| {
+            asked.set(asked.get() + 1);
+            Err(FsError::Delay)
+        });
+        assert_eq!((told, asked.get()), (Err(FsError::Delay), 2));
+        assert_eq!(backend.cache.tally().count(), held);
+    }
 }

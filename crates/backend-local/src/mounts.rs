@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,8 +39,9 @@ pub(crate) struct Mounts {
     proc_fd: Arc<ProcFd>,
     file: PathBuf,
     boot: String,
+    /// Of the exported directory ([`crate::filesystem::root_tag`]).
+    root_tag: Option<u64>,
     by_key: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
-    by_dev: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
     by_mount: RwLock<FxHashMap<u64, Arc<FileSystem>>>,
     remembered: Mutex<Vec<Remembered>>,
     points: Mutex<Option<MountPoints>>,
@@ -87,7 +89,11 @@ fn covered_mounts(text: &[u8]) -> FxHashSet<u64> {
 
 impl Mounts {
     /// Reads what was remembered and meets the export's own file system.
-    pub(crate) fn open(state: &Path, proc_fd: &Arc<ProcFd>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        state: &Path,
+        proc_fd: &Arc<ProcFd>,
+        root_tag: Option<u64>,
+    ) -> Result<Self, OpenError> {
         let file = state.join("file-systems");
         let remembered = match fs::read_to_string(&file) {
             Ok(text) => parse(&text)
@@ -101,8 +107,8 @@ impl Mounts {
             proc_fd: Arc::clone(proc_fd),
             file,
             boot,
+            root_tag,
             by_key: RwLock::default(),
-            by_dev: RwLock::default(),
             by_mount: RwLock::default(),
             remembered: Mutex::new(remembered),
             points: Mutex::new(MountPoints::open().ok()),
@@ -122,13 +128,21 @@ impl Mounts {
         }
         let path = {
             let remembered = self.remembered.lock();
-            remembered.iter().find(|r| r.id.major == key).map(|r| r.path.clone())
+            remembered.iter().find(|r| self.key_of(r.id) == key).map(|r| r.path.clone())
         };
-        let path = path.ok_or(FsError::BadHandle)?;
+        // Handles are signed, so it was one of ours: of another directory exported in this one's place, or made
+        // with another state directory.
+        let path = path.ok_or(FsError::Stale)?;
         let top = open_below(root, &path).map_err(|_| FsError::Stale)?;
         let st = statx(&top, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
         let found = self.of_object(top.as_fd(), &st, root)?;
         if found.key == key { Ok(found) } else { Err(FsError::Stale) }
+    }
+
+    /// What handles of a file system begin with. Bound to the exported directory: when the export is pointed at
+    /// another one, whoever holds handles of the old one's files must not reach them through the new one.
+    fn key_of(&self, id: FsId) -> u64 {
+        self.root_tag.map_or(id.major, |tag| hash_id(&[&id.major.to_le_bytes(), &tag.to_le_bytes()]).major)
     }
 
     /// The file system an object lies on, meeting it if it is new. Needs the server's own rights when it is.
@@ -144,22 +158,21 @@ impl Mounts {
         self.meet(object, st, root)
     }
 
-    /// The file system of an object when it was met before.
+    /// The file system of an object when it was met before. Each mount counts for itself, since one file system
+    /// may be mounted below the export twice, here to be written and there not; a btrfs subvolume has another
+    /// device number and the same mount.
     pub(crate) fn known(&self, st: &Statx) -> Option<Arc<FileSystem>> {
-        let dev = dev_of(st);
-        if let Some(found) = self.by_dev.read().get(&dev) {
-            return Some(Arc::clone(found));
-        }
-        // A btrfs subvolume has another device number and the same mount.
-        let found = self.by_mount.read().get(&st.stx_mnt_id).cloned()?;
-        self.by_dev.write().insert(dev, Arc::clone(&found));
-        Some(found)
+        // The number is not given to another mount while ours lives: the file system's `top` holds it.
+        self.by_mount.read().get(&st.stx_mnt_id).cloned()
     }
 
     fn meet(&self, object: BorrowedFd<'_>, st: &Statx, root: BorrowedFd<'_>) -> FsResult<Arc<FileSystem>> {
         let top = self.open_top(object)?;
         let path = self.proc_fd.path_below(object, root)?;
         let nature = Nature::of(&top)?;
+        if nature.is_kernel_interface() {
+            return Err(FsError::Access);
+        }
         let mut remembered = self.remembered.lock();
         // Somebody else may have met it while we waited for the lock.
         if let Some(found) = self.known(st) {
@@ -168,11 +181,10 @@ impl Mounts {
         if self.by_key.read().len() >= FILE_SYSTEMS_MAX {
             return Err(FsError::Delay);
         }
-        let id = self.identify(&nature, &path, &remembered);
-        let met = Arc::new(FileSystem::new(id, nature, top, st.stx_ino));
+        let id = self.identify(&nature, (&path, st), root, &remembered);
+        let met = Arc::new(FileSystem::new(self.key_of(id), id, nature, top, st.stx_ino));
         self.by_key.write().insert(met.key, Arc::clone(&met));
         self.by_mount.write().insert(st.stx_mnt_id, Arc::clone(&met));
-        self.by_dev.write().insert(dev_of(st), Arc::clone(&met));
         let line = Remembered {
             id,
             magic: nature.magic,
@@ -201,28 +213,38 @@ impl Mounts {
         }
     }
 
-    fn identify(&self, nature: &Nature, path: &[u8], remembered: &[Remembered]) -> FsId {
-        let fresh = match nature.lasting_id() {
-            Some(id) => id,
-            None => {
-                let same = |r: &&Remembered| {
-                    r.path == path
-                        && r.magic == nature.magic
-                        && (r.statfs_id == nature.statfs_id || r.boot != self.boot)
-                };
-                match remembered.iter().find(same) {
-                    Some(known) => known.id,
-                    None => hash_id(&[self.boot.as_bytes(), path, &nature.statfs_id.to_le_bytes()]),
-                }
-            }
+    fn identify(
+        &self,
+        nature: &Nature,
+        (path, st): (&[u8], &Statx),
+        root: BorrowedFd<'_>,
+        remembered: &[Remembered],
+    ) -> FsId {
+        let same = |r: &&Remembered| {
+            r.path == path
+                && r.magic == nature.magic
+                && (r.statfs_id == nature.statfs_id || r.boot != self.boot)
         };
-        // Two mounted copies of one image have one UUID: the second is known by where it is.
-        if self.by_key.read().contains_key(&fresh.major) {
-            hash_id(&[&fresh.major.to_le_bytes(), &fresh.minor.to_le_bytes(), path])
-        } else {
-            fresh
-        }
+        let Some(lasting) = nature.lasting_id() else {
+            return match remembered.iter().find(same) {
+                Some(known) => known.id,
+                None => hash_id(&[self.boot.as_bytes(), path, &nature.statfs_id.to_le_bytes()]),
+            };
+        };
+        // Two mounts of one file system, or two mounted copies of one image, have one id: the first that was met
+        // has it, now and after a restart, and the other is known by where it is.
+        let by_place = hash_id(&[&lasting.major.to_le_bytes(), &lasting.minor.to_le_bytes(), path]);
+        let is_taken = self.by_key.read().contains_key(&self.key_of(lasting))
+            || remembered.iter().any(|r| r.id == lasting && r.path != path && is_mount(root, &r.path, st));
+        if is_taken || remembered.iter().any(|r| r.id == by_place) { by_place } else { lasting }
     }
+}
+
+/// Whether another mount of the object's file system is at `path` at this moment.
+fn is_mount(root: BorrowedFd<'_>, path: &[u8], of: &Statx) -> bool {
+    let found =
+        open_below(root, path).and_then(|top| statx(&top, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error));
+    found.is_ok_and(|st| dev_of(&st) == dev_of(of) && st.stx_mnt_id != of.stx_mnt_id)
 }
 
 /// Opens a path of components below `root`, never through a symbolic link.
@@ -246,7 +268,12 @@ fn write_whole(file: &Path, lines: &[Remembered]) -> io::Result<()> {
         );
     }
     let new = file.with_extension("new");
-    let mut out = fs::File::create(&new)?;
+    // Made anew, for us alone: never what somebody else put there.
+    match fs::remove_file(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
     fs::rename(&new, file)?;

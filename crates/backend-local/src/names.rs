@@ -34,7 +34,7 @@ impl LocalBackend {
     ) -> FsResult<Node> {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
-        let (object, st) = match self.child(cx, &dir, name.as_bytes(), Keep::Always) {
+        let (object, st) = match self.child_or_bound(cx, &dir, name.as_bytes()) {
             Err(FsError::NotFound) if dir.look()?.stx_nlink == 0 => return Err(FsError::Stale),
             other => other?,
         };

@@ -68,11 +68,12 @@ pub(crate) struct Object {
 struct Granted {
     ctime: (i64, u32),
     caller: Caller,
-    /// `R_OK | W_OK`.
+    /// `R_OK | W_OK | X_OK`.
     rights: i32,
 }
 
-const fn ctime_of(st: &Statx) -> (i64, u32) {
+/// The ctime of a look, to compare.
+pub(crate) const fn ctime_of(st: &Statx) -> (i64, u32) {
     (st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec)
 }
 

@@ -24,7 +24,7 @@ impl LocalBackend {
     }
 
     pub(crate) fn do_getxattr(&self, cx: &Cx<'_>, handle: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
-        check_name(cx, name, FsError::NoXattr)?;
+        check_name(name, FsError::NoXattr)?;
         let object = self.resolve(cx.wait, handle)?;
         check_kind(&object, name, FsError::NoXattr)?;
         let path = ProcFd::name_of(object.fd());
@@ -50,7 +50,7 @@ impl LocalBackend {
         (name, value): (&[u8], &[u8]),
         mode: XattrMode,
     ) -> FsResult<Change> {
-        check_name(cx, name, FsError::Perm)?;
+        check_name(name, FsError::Perm)?;
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(FsError::XattrTooBig);
         }
@@ -82,13 +82,13 @@ impl LocalBackend {
         let bytes = rustix::fs::listxattr(&path[..], &mut names[..]).map_err(fs_error)?;
         Ok(names[..bytes]
             .split(|b| *b == 0)
-            .filter(|n| !n.is_empty() && check_name(cx, n, FsError::NoXattr).is_ok())
+            .filter(|n| !n.is_empty() && check_name(n, FsError::NoXattr).is_ok())
             .map(<[u8]>::to_vec)
             .collect())
     }
 
     pub(crate) fn do_removexattr(&self, cx: &Cx<'_>, handle: &Handle, name: &[u8]) -> FsResult<Change> {
-        check_name(cx, name, FsError::NoXattr)?;
+        check_name(name, FsError::NoXattr)?;
         let object = self.resolve(cx.wait, handle)?;
         self.may_wait(cx, &object)?;
         check_kind(&object, name, FsError::NoXattr)?;
@@ -102,18 +102,18 @@ impl LocalBackend {
     }
 }
 
-/// Names that the kernel would let our process see for what it is, whoever it acts for.
-fn check_name(cx: &Cx<'_>, name: &[u8], refusal: FsError) -> FsResult<()> {
+/// Refuses all names but those that the kernel judges by the caller's rights to the object alone: what `trusted.`,
+/// `security.` and others hold (capabilities of a program, labels) means rights on this machine.
+fn check_name(name: &[u8], refusal: FsError) -> FsResult<()> {
     if name.is_empty() || name.contains(&0) {
         return Err(FsError::Invalid);
     }
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(FsError::NameTooLong);
     }
-    if cx.caller.uid != 0 && name.starts_with(b"trusted.") {
-        return Err(refusal);
-    }
-    Ok(())
+    let is_served = name.starts_with(b"user.")
+        || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    if is_served { Ok(()) } else { Err(refusal) }
 }
 
 /// A path to a symbolic link's descriptor would be followed to the link itself, which takes no user attributes.

@@ -362,3 +362,16 @@ fn what_would_wait_for_a_disk_says_so_when_it_may_not() {
     assert!(w.attrs(&file).is_ok());
     assert!(w.backend.getattr(&hasty, &file, AttrMask::STAT).is_ok());
 }
+
+#[test]
+fn the_kernels_own_doors_are_not_handed_out() {
+    must_be_root();
+    let (dir, state) = (tempfile::tempdir().unwrap(), state());
+    let inside = dir.path().join("proc");
+    std::fs::create_dir(&inside).unwrap();
+    run("mount", &["-t", "proc", "proc", inside.to_str().unwrap()]);
+    let world = world(dir.path(), &state, |_| {});
+    let found = world.find(&world.root, "proc").map(|node| node.attrs.kind);
+    run("umount", &[inside.to_str().unwrap()]);
+    assert_eq!(found, Err(FsError::Access));
+}

@@ -253,13 +253,15 @@ pub const CALL_BACK_REPLY_BYTES_MAX: usize = 64 << 10;
 /// Seconds for a record to become whole after its first byte: a full WRITE at 20 KiB/s.
 pub const RECORD_SECONDS_MAX: u32 = 60;
 
-/// The same once all connections together hold [`TRANSPORT_BYTES_MAX`].
+/// The same once all connections together hold [`TRANSPORT_BYTES_MAX`]; and the time in which a peer then has to
+/// take as many bytes of replies as lie here for it.
 pub const RECORD_SECONDS_UNDER_PRESSURE: u32 = 5;
 
 /// Seconds that a peer may take nothing of replies waiting for it before it is dropped.
 pub const OUTPUT_STALL_SECONDS: u32 = 120;
 
-/// Bytes that all connections together hold in calls and replies; beyond it, those that hold any are not read.
+/// Bytes that all connections together hold in calls and replies; beyond it, those that have calls or replies on
+/// their way and hold more than their share of a quarter of it are not read, and those that leave most of their replies to us are dropped.
 pub const TRANSPORT_BYTES_MAX: usize = 512 << 20;
 
 /// Calls waiting for a thread of the offload pool; beyond it connections are not read until it moves.
@@ -381,3 +383,16 @@ pub const OFFLOADS_PER_CLIENT_MAX: usize = 4;
 /// Buffers of large records (up to `RECORD_BYTES_MAX` each) that are kept for the next ones: as many as connections
 /// gather one at a time on a busy small server, 17 MiB at most. Dropped under memory pressure.
 pub const SPARE_RECORDS_MAX: usize = 16;
+
+/// Names that the local backend remembers from lookups, 96 bytes each: as many as objects in its descriptor cache.
+pub const BACKEND_BINDINGS_MAX: usize = 16_384;
+
+/// Bytes of the longest name that it remembers: nearly all are shorter.
+pub const BACKEND_BINDING_NAME_BYTES: usize = 39;
+
+/// Slots of all sessions together: with a reply of [`SLOT_REPLY_BYTES_MAX`] kept in each, 1 GiB.
+pub const SESSIONS_SLOTS_MAX: usize = 262_144;
+
+/// A new session gets at most one part in so many of the slots that are left: all it asks for until half are gone,
+/// then fewer and fewer.
+pub const SESSIONS_SLOTS_SHARE: usize = 1_024;

@@ -27,6 +27,20 @@ pub struct Mutation<'a> {
     pub record: Option<&'a mut Undertaking>,
 }
 
+/// What a name stands for, before a change.
+#[derive(PartialEq, Eq)]
+enum Named {
+    Free,
+    Taken(Handle),
+    /// The caller may not look, or it cannot be a name: the change will be refused as well, and says why itself.
+    Refused,
+}
+
+/// Whether a look may bring something another time: without it nothing is to be changed.
+const fn is_passing(error: FsError) -> bool {
+    matches!(error, FsError::WouldBlock | FsError::Delay | FsError::Io)
+}
+
 const BOTH: AttrMask = AttrMask::STAT.union(AttrMask::CHANGE);
 
 impl Mutation<'_> {
@@ -41,7 +55,7 @@ impl Mutation<'_> {
             if self.standing()? == Standing::Done {
                 return self.created_before(dir, name, how);
             }
-            if self.record.is_some() && self.named(dir, name)?.is_none() {
+            if self.record.is_some() && self.named(dir, name)? == Named::Free {
                 self.about_to_make(dir, name, NodeKind::Regular)?;
             }
         }
@@ -75,7 +89,7 @@ impl Mutation<'_> {
             let set = if is_link { &SetAttrs::default() } else { set };
             return Ok((self.made_before(dir, name, set, AttrMask::ALL)?, self.unchanged(dir)?));
         }
-        if self.record.is_some() && self.named(dir, name)?.is_none() {
+        if self.record.is_some() && self.named(dir, name)? == Named::Free {
             self.about_to_make(dir, name, kind_of(&what))?;
         }
         self.change(|m| m.backend.make(&m.cx, dir, name, what, set))
@@ -90,7 +104,7 @@ impl Mutation<'_> {
             return self.unchanged(dir);
         }
         if self.record.is_some()
-            && let Some(victim) = self.named(dir, name)?
+            && let Named::Taken(victim) = self.named(dir, name)?
         {
             let at = place(dir, name);
             self.about_to(Intent::Remove { at, victim: victim.as_bytes() })?;
@@ -112,9 +126,12 @@ impl Mutation<'_> {
             return Ok((self.unchanged(from.0)?, self.unchanged(to.0)?));
         }
         if self.record.is_some()
-            && let Some(source) = self.named(from.0, from.1)?
+            && let Named::Taken(source) = self.named(from.0, from.1)?
         {
-            let target = self.named(to.0, to.1)?;
+            let target = match self.named(to.0, to.1)? {
+                Named::Taken(target) => Some(target),
+                Named::Free | Named::Refused => None,
+            };
             self.about_to(Intent::Rename {
                 from: place(from.0, from.1),
                 to: place(to.0, to.1),
@@ -134,7 +151,7 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok((self.unchanged(dir)?, self.backend.getattr(&self.cx, object, BOTH)?));
         }
-        if self.record.is_some() && self.named(dir, name)?.is_none() {
+        if self.record.is_some() && self.named(dir, name)? == Named::Free {
             let at = place(dir, name);
             self.about_to(Intent::Link { object: object.as_bytes(), at, before: None })?;
         }
@@ -148,8 +165,9 @@ impl Mutation<'_> {
     pub fn setattr(mut self, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
         let standing = self.standing()?;
         if self.record.is_some() && standing == Standing::New {
-            let now = self.backend.getattr(&self.cx, file.handle(), AttrMask::STAT)?;
-            self.about_to(Intent::SetAttr { object: file.handle().as_bytes(), ctime_before: now.ctime })?;
+            let (object, now) =
+                (file.handle(), self.backend.getattr(&self.cx, file.handle(), AttrMask::STAT)?);
+            self.about_to(Intent::SetAttr { object: object.as_bytes(), ctime_before: now.ctime })?;
         }
         // Done before or done in part, it is done again; our own change would fail the guard.
         let guard = if standing == Standing::New { guard } else { None };
@@ -172,7 +190,7 @@ impl Mutation<'_> {
             if self.standing()? == Standing::Done {
                 return self.unchanged(object);
             }
-            if self.record.is_some() && !self.has_xattr(object, name)? {
+            if self.record.is_some() && self.has_xattr(object, name)? == Some(false) {
                 let (object, value_hash) = (object.as_bytes(), value_hash(value));
                 self.about_to(Intent::MakeXattr { object, name, existed: false, value_hash })?;
             }
@@ -188,7 +206,7 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return self.unchanged(object);
         }
-        if self.record.is_some() && self.has_xattr(object, name)? {
+        if self.record.is_some() && self.has_xattr(object, name)? == Some(true) {
             self.about_to(Intent::RemoveXattr { object: object.as_bytes(), name, existed: true })?;
         }
         self.change(|m| m.backend.removexattr(&m.cx, object, name))
@@ -228,20 +246,22 @@ impl Mutation<'_> {
         self.about_to(Intent::Make { at, kind, before: None, started_at })
     }
 
-    /// What a name stands for. Where the caller may not look the change will be refused as well, and says so itself.
-    fn named(&self, dir: &Handle, name: Name<'_>) -> FsResult<Option<Handle>> {
+    fn named(&self, dir: &Handle, name: Name<'_>) -> FsResult<Named> {
         match self.backend.lookup(&self.cx, dir, name, AttrMask::NONE) {
-            Ok(node) => Ok(Some(node.handle)),
-            Err(FsError::NotFound) => Ok(None),
-            Err(error) => Err(error),
+            Ok(node) => Ok(Named::Taken(node.handle)),
+            Err(FsError::NotFound) => Ok(Named::Free),
+            Err(error) if is_passing(error) => Err(error),
+            Err(_) => Ok(Named::Refused),
         }
     }
 
-    fn has_xattr(&self, object: &Handle, name: &[u8]) -> FsResult<bool> {
+    /// Whether an attribute is there; `None` where that is refused.
+    fn has_xattr(&self, object: &Handle, name: &[u8]) -> FsResult<Option<bool>> {
         match self.backend.getxattr(&self.cx, object, name) {
-            Ok(_) => Ok(true),
-            Err(FsError::NoXattr) => Ok(false),
-            Err(error) => Err(error),
+            Ok(_) => Ok(Some(true)),
+            Err(FsError::NoXattr) => Ok(Some(false)),
+            Err(error) if is_passing(error) => Err(error),
+            Err(_) => Ok(None),
         }
     }
 

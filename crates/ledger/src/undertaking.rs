@@ -1,5 +1,6 @@
 //! One request's record in the journal, from its first mutation to its reply.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
@@ -23,10 +24,39 @@ pub enum Standing {
     Repeat,
 }
 
+thread_local! {
+    /// Where an intent is written on its way into the journal, so that it costs no allocation.
+    static PAYLOAD: RefCell<Writer> = const { RefCell::new(Writer::new()) };
+}
+
+/// A key of the journal, held inline.
+struct Key {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Key {
+    /// The parts one after the other, cut where there is no more room: no key is that long.
+    fn new(parts: &[&[u8]]) -> Self {
+        let mut key = Self { bytes: [0; 64], len: 0 };
+        for byte in parts.iter().copied().flatten() {
+            if let Some(place) = key.bytes.get_mut(key.len) {
+                *place = *byte;
+                key.len += 1;
+            }
+        }
+        key
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
 /// One request that may change something. A request without any mutation leaves nothing behind.
 pub struct Undertaking {
     ledger: Arc<Ledger>,
-    key: Vec<u8>,
+    key: Key,
     keep: Keep,
     seqid: u32,
     call_hash: u64,
@@ -44,17 +74,18 @@ impl Undertaking {
         seqid: u32,
         call_hash: u64,
     ) -> Self {
-        Self::new(ledger, slot_key(session, slot).to_vec(), Keep::Latest, (seqid, call_hash))
+        Self::new(ledger, Key::new(&[&slot_key(session, slot)]), Keep::Latest, (seqid, call_hash))
     }
 
-    /// A request that a cache of replies knows by `key`, which names one call and no other.
+    /// A request that a cache of replies knows by `key`, which names one call and no other: at most 63 bytes.
     #[must_use]
     pub fn of_call(ledger: &Arc<Ledger>, key: &[u8], xid: u32) -> Self {
-        Self::new(ledger, [&[intent::CALL], key].concat(), Keep::Aged, (xid, 0))
+        Self::new(ledger, Key::new(&[&[intent::CALL], key]), Keep::Aged, (xid, 0))
     }
 
-    fn new(ledger: &Arc<Ledger>, key: Vec<u8>, keep: Keep, (seqid, call_hash): (u32, u64)) -> Self {
-        let past = ledger.past(&key).filter(|past| past.seqid == seqid && past.call_hash == call_hash);
+    fn new(ledger: &Arc<Ledger>, key: Key, keep: Keep, (seqid, call_hash): (u32, u64)) -> Self {
+        let past =
+            ledger.past(key.as_bytes()).filter(|past| past.seqid == seqid && past.call_hash == call_hash);
         Self { ledger: Arc::clone(ledger), key, keep, seqid, call_hash, operation: 0, entry: None, past }
     }
 
@@ -90,16 +121,16 @@ impl Undertaking {
     /// # Errors
     /// [`FsError::Delay`] when the journal has no room; [`FsError::Io`] when its disk failed.
     pub(crate) fn about_to(&mut self, export: ExportId, intent: Intent<'_>) -> FsResult<()> {
-        let mut payload = Writer::new();
-        intent::write(
-            export,
-            &intent::step(self.seqid, self.call_hash, self.operation, intent),
-            &mut payload,
-        );
-        match self.ledger.journal().begin(&self.key, self.keep, payload.as_slice()) {
+        let step = intent::step(self.seqid, self.call_hash, self.operation, intent);
+        let begun = PAYLOAD.with_borrow_mut(|payload| {
+            payload.truncate(0);
+            intent::write(export, &step, payload);
+            self.ledger.journal().begin(self.key.as_bytes(), self.keep, payload.as_slice())
+        });
+        match begun {
             Ok(entry) => {
                 self.entry = Some(entry);
-                self.ledger.drop_past(&self.key);
+                self.ledger.drop_past(self.key.as_bytes());
                 Ok(())
             }
             Err(JournalError::Full | JournalError::Gone) => Err(FsError::Delay),
@@ -123,7 +154,7 @@ impl Undertaking {
         if let Err(error) = self.ledger.journal().finish(entry, reply) {
             tracing::debug!(%error, "a reply is not recorded");
         }
-        self.ledger.drop_past(&self.key);
+        self.ledger.drop_past(self.key.as_bytes());
     }
 
     /// What the request changed is on stable storage.

@@ -167,7 +167,8 @@ impl Nfs3 {
         };
         let (this, backend) = (self.clone(), Arc::clone(&site.export.backend));
         let (touched, ends_with_verifier) = (op.touched, op.ends_with_verifier);
-        Outcome::Park(Box::new(move |pending: PendingReply| {
+        Outcome::Park(Box::new(move |mut pending: PendingReply| {
+            pending.waits_for_no_peer();
             let committer = Arc::clone(&this.parts.committer);
             let on = Arc::clone(&backend);
             let done = move |result| {

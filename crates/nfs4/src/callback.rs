@@ -45,10 +45,12 @@ pub(crate) struct Callbacks {
     inner: Mutex<Inner>,
 }
 
+type Connections = FxHashMap<ConnId, Weak<Connection>>;
+
 #[derive(Default)]
 struct Inner {
     /// Connections that were ever bound; an entry goes with its connection.
-    connections: FxHashMap<ConnId, Weak<Connection>>,
+    connections: Connections,
     channels: FxHashMap<SessionId, Channel>,
 }
 
@@ -62,11 +64,27 @@ struct Channel {
 }
 
 /// Our side of one slot of a back channel.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct CallSlot {
     seqid: Seqid,
-    /// Taken by a call under way; for good when its answer was lost, as nobody knows then what the client counts.
-    is_taken: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Default)]
+enum Phase {
+    #[default]
+    Free,
+    /// By a call under way.
+    Taken,
+    /// Its call got no answer on this connection. Nobody knows what the client counts, so the same call is made once
+    /// more, on another connection, before the slot is used again (RFC 8881 section 2.10.6.2).
+    Lost(Arc<[u8]>, ConnId),
+}
+
+impl CallSlot {
+    const fn is_free(&self) -> bool {
+        matches!(self.phase, Phase::Free)
+    }
 }
 
 /// A call ready to be sent.
@@ -76,7 +94,7 @@ struct Prepared {
     program: u32,
     session: SessionId,
     slot: SlotId,
-    args: Vec<u8>,
+    args: Arc<[u8]>,
 }
 
 impl Callbacks {
@@ -112,13 +130,25 @@ impl Callbacks {
         self.inner.lock().connections.remove(&conn);
     }
 
-    fn end(&self, session: SessionId, slot: SlotId, is_settled: bool) {
+    fn end(
+        &self,
+        (session, slot): (SessionId, SlotId),
+        answer: Result<NfsStat4, CallbackError>,
+        (args, conn): (Arc<[u8]>, ConnId),
+    ) {
         let mut inner = self.inner.lock();
         let slot =
             inner.channels.get_mut(&session).and_then(|channel| channel.slots.get_mut(slot.0 as usize));
-        if let Some(slot) = slot {
-            slot.is_taken = !is_settled;
-        }
+        let Some(slot) = slot else { return };
+        slot.phase = match answer {
+            Err(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => Phase::Lost(args, conn),
+            // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
+            Err(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
+                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
+                Phase::Free
+            }
+            _ => Phase::Free,
+        };
     }
 }
 
@@ -132,10 +162,22 @@ impl Service {
     /// Calls a client of 4.1 or later back. `done` runs on a thread that must not be blocked, perhaps before this
     /// returns.
     pub(crate) fn call_back(self: &Arc<Self>, client: ClientId, op: CbArgOp<'_>, done: CalledBack) {
-        let prepared = match self.prepare(client, op) {
-            Ok(prepared) => prepared,
-            Err(error) => return done(Err(error)),
-        };
+        self.resend_lost(client);
+        match self.prepare(client, op) {
+            Ok(prepared) => self.send(prepared, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Makes calls that were lost with their connection once more, where there is another one now.
+    pub(crate) fn resend_lost(self: &Arc<Self>, client: ClientId) {
+        for lost in self.lost_calls(client) {
+            // Whoever wanted it has been told that it was lost.
+            self.send(lost, Box::new(|_| ()));
+        }
+    }
+
+    fn send(self: &Arc<Self>, prepared: Prepared, done: CalledBack) {
         let call = OutgoingCall {
             program: prepared.program,
             version: NFS_CB_V4_0,
@@ -143,11 +185,53 @@ impl Service {
             auth: &prepared.auth,
             args: &prepared.args,
         };
-        let (service, session, slot) = (Arc::clone(self), prepared.session, prepared.slot);
+        let (service, place) = (Arc::clone(self), (prepared.session, prepared.slot));
+        let sent = (Arc::clone(&prepared.args), ConnId(prepared.connection.id()));
         prepared.connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
-            service.callbacks.end(session, slot, result.is_ok());
-            done(result.map_err(CallbackError::Lost).and_then(read_answer));
+            let answer = result.map_err(CallbackError::Lost).and_then(read_answer);
+            service.callbacks.end(place, answer, sent);
+            done(answer);
         });
+    }
+
+    /// How a session's callbacks go now: a connection that is there, and the program.
+    fn way(&self, id: SessionId, connections: &Connections) -> Option<(Arc<Connection>, u32, u32)> {
+        let (conns, slots_max, program) = self.look(|engine| {
+            let session = engine.sessions().get(id)?;
+            let conns: Vec<ConnId> = session.back_connections().collect();
+            Some((conns, session.back()?.slots_max, session.callback_program()))
+        })?;
+        let mut open = conns.iter().filter_map(|conn| connections.get(conn)?.upgrade());
+        Some((open.find(|connection| !connection.is_closed())?, slots_max, program))
+    }
+
+    fn lost_calls(&self, client: ClientId) -> Vec<Prepared> {
+        let mut inner = self.callbacks.inner.lock();
+        let Inner { connections, channels } = &mut *inner;
+        let mut calls = Vec::new();
+        for (id, channel) in channels.iter_mut().filter(|(_, channel)| channel.client == client) {
+            let is_lost = |slot: &CallSlot| matches!(slot.phase, Phase::Lost(..));
+            if !channel.slots.iter().any(is_lost) {
+                continue;
+            }
+            let Some((connection, _, program)) = self.way(*id, connections) else { continue };
+            for (n, slot) in channel.slots.iter_mut().enumerate() {
+                let Phase::Lost(args, on) = &slot.phase else { continue };
+                if on.0 == connection.id() {
+                    continue;
+                }
+                calls.push(Prepared {
+                    connection: Arc::clone(&connection),
+                    auth: Arc::clone(&channel.auth),
+                    program: channel.program.unwrap_or(program),
+                    session: *id,
+                    slot: SlotId(n as u32),
+                    args: Arc::clone(args),
+                });
+                slot.phase = Phase::Taken;
+            }
+        }
+        calls
     }
 
     fn prepare(&self, client: ClientId, op: CbArgOp<'_>) -> Result<Prepared, CallbackError> {
@@ -155,16 +239,9 @@ impl Service {
         let Inner { connections, channels } = &mut *inner;
         let mut error = CallbackError::NoChannel;
         for (id, channel) in channels.iter_mut().filter(|(_, channel)| channel.client == client) {
-            let found = self.look(|engine| {
-                let session = engine.sessions().get(*id)?;
-                let conns: Vec<ConnId> = session.back_connections().collect();
-                Some((conns, session.back()?.slots_max, session.callback_program()))
-            });
-            let Some((conns, slots_max, program)) = found else { continue };
-            let mut open = conns.iter().filter_map(|conn| connections.get(conn)?.upgrade());
-            let Some(connection) = open.find(|connection| !connection.is_closed()) else { continue };
+            let Some((connection, slots_max, program)) = self.way(*id, connections) else { continue };
             channel.slots.resize(slots_max as usize, CallSlot::default());
-            let Some(slot) = channel.slots.iter().position(|slot| !slot.is_taken) else {
+            let Some(slot) = channel.slots.iter().position(CallSlot::is_free) else {
                 error = CallbackError::Busy;
                 continue;
             };
@@ -183,11 +260,11 @@ impl Channel {
         op: CbArgOp<'_>,
     ) -> Prepared {
         let taken = &mut self.slots[slot];
-        taken.is_taken = true;
+        taken.phase = Phase::Taken;
         taken.seqid = taken.seqid.next();
         // The slots of a back channel are fewer than 2^32.
         let (seqid, slot) = (taken.seqid, SlotId(slot as u32));
-        let highest = self.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
+        let highest = self.slots.iter().rposition(|slot| !slot.is_free()).unwrap_or(0);
         let sequence = CbSequence4Args {
             sessionid: session,
             sequenceid: seqid,
@@ -199,7 +276,7 @@ impl Channel {
         let mut args = Writer::new();
         encode_cb_compound(&mut args, self.minor as u32, 0, &[CbArgOp::Sequence(sequence), op]);
         let auth = Arc::clone(&self.auth);
-        Prepared { connection, auth, program, session, slot, args: args.into_vec() }
+        Prepared { connection, auth, program, session, slot, args: args.into_vec().into() }
     }
 }
 

@@ -131,6 +131,8 @@ pub(crate) const fn fit(status: NfsStat4, op: OpNum4, minor: Minor) -> NfsStat4 
     match (status, minor, op) {
         // 4.1 has no RESOURCE (RFC 8881 section 15.1.16.2).
         (NfsStat4::Resource, Minor::V1 | Minor::V2, _) => NfsStat4::Delay,
+        // 4.1 says what is missing (RFC 8881 section 15.1.16.4).
+        (NfsStat4::RestoreFh, Minor::V1 | Minor::V2, _) => NfsStat4::NoFileHandle,
         // 4.0 has no WRONG_TYPE. For OPEN of a device Linux and its clients speak of a symbolic link; READLINK of
         // what is none, READ of what has no data are INVAL (RFC 7530 sections 16.25.4, 16.23.4).
         (NfsStat4::WrongType, Minor::V0, OpNum4::Open) => NfsStat4::Symlink,

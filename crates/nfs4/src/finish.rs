@@ -17,7 +17,10 @@ impl Compound {
         if self.touched.is_empty() {
             self.conclude(reply)
         } else {
-            Outcome::Park(Box::new(move |pending| self.commit(pending)))
+            Outcome::Park(Box::new(move |mut pending| {
+                pending.waits_for_no_peer();
+                self.commit(pending);
+            }))
         }
     }
 

@@ -149,3 +149,31 @@ impl Service {
         self.call_back(client, call, Box::new(told));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_bounded_by_client_and_in_all_and_forgetting_one_makes_room() {
+        let offloads = Offloads::default();
+        let begin = |client| offloads.begin(ClientId(client), FileKey(1));
+        let own: Vec<_> = (0..OFFLOADS_PER_CLIENT_MAX).map(|_| begin(1).unwrap()).collect();
+        assert!(begin(1).is_none());
+        let all = (2u64..).take_while(|client| begin(*client).is_some()).count();
+        assert_eq!(own.len() + all, OFFLOADS_MAX);
+        offloads.forget(&own[0]);
+        assert!(begin(1).is_some());
+        assert!(begin(1).is_none());
+    }
+
+    #[test]
+    fn a_copy_is_found_by_its_client_and_file_alone() {
+        let offloads = Offloads::default();
+        let offload = offloads.begin(ClientId(1), FileKey(1)).unwrap();
+        let find = |client, file| offloads.find(ClientId(client), FileKey(file), offload.stateid()).is_some();
+        assert_eq!([find(1, 1), find(2, 1), find(1, 2)], [true, false, false]);
+        offloads.forget_clients(|client| client == ClientId(1));
+        assert!(!find(1, 1) && offload.is_cancelled());
+    }
+}

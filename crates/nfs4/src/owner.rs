@@ -1,16 +1,19 @@
 //! 4.0's sequence numbers of owners, as an adapter: operations that carry one run inside [`in_turn`] and know
 //! nothing of it (RFC 7530 section 9.1.7). In 4.1 and later slots do this work, and nothing happens here.
 
+use std::sync::Arc;
+
 use holdfast_base::Seqid;
 use holdfast_base::limits::WIRE_HANDLE_BYTES_MAX;
 use holdfast_export::Object;
-use holdfast_state::{OwnerOf, OwnerOp, OwnerTurn};
+use holdfast_state::{OwnerOf, OwnerOp, OwnerTicket, OwnerTurn};
 use holdfast_wire::nfs4::NfsStat4;
 use holdfast_xdr::{Encode, Reader, Writer};
 
 use crate::cx::Cx;
 use crate::error::{Failure, OpResult, fit, from_fs, from_state};
 use crate::op::Encoded;
+use crate::service::Service;
 
 /// Whose turn an operation needs.
 #[derive(Clone, Copy)]
@@ -38,8 +41,8 @@ pub(crate) fn in_turn<R: Encode>(
         return Ok(Encoded);
     }
     let begun = cx.state(|engine, now| Ok(engine.begin_owner(turn.of, turn.seqid, turn.op, now)?))?;
-    let ticket = match begun {
-        OwnerTurn::Run(ticket) => ticket,
+    let running = match begun {
+        OwnerTurn::Run(ticket) => Running { service: Arc::clone(cx.service()), ticket: Some(ticket) },
         OwnerTurn::Replay(kept) => return replay(cx, &kept),
         OwnerTurn::Busy => return Err(NfsStat4::Delay.into()),
     };
@@ -56,12 +59,36 @@ pub(crate) fn in_turn<R: Encode>(
             steps(status).then(|| keep(cx, status, body_at))
         }),
     };
-    // Ending cannot fail; were the state engine's effects to, the operation's own result is worth more.
-    let _ = cx.state(|engine, _| {
-        engine.end_owner(&ticket, kept.as_deref());
-        Ok(())
-    });
+    running.end(kept.as_deref());
     result.map(|_| Encoded)
+}
+
+/// An owner's turn, which ends with this: also when a backend panics, or the owner would be busy for ever.
+struct Running {
+    service: Arc<Service>,
+    /// Gone once ended.
+    ticket: Option<OwnerTicket>,
+}
+
+impl Running {
+    fn end(mut self, kept: Option<&[u8]>) {
+        self.end_once(kept);
+    }
+
+    fn end_once(&mut self, kept: Option<&[u8]>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        // Ending cannot fail; were the state engine's effects to, the operation's own result is worth more.
+        let _ = self.service.state(|engine, _| {
+            engine.end_owner(&ticket, kept);
+            Ok(())
+        });
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end_once(None);
+    }
 }
 
 /// A result as it is kept: the handle that became current, the status, what follows it.

@@ -92,13 +92,7 @@ impl Program for Nfs4 {
     }
 
     fn connection_closed(&self, connection: &Arc<Connection>) {
-        let conn = ConnId(connection.id());
-        self.service.callbacks.connection_gone(conn);
-        // Forgetting cannot fail.
-        let _ = self.service.state(|engine, _| {
-            engine.sessions_mut().forget_connection(conn);
-            Ok(())
-        });
+        self.service.forget_connection(ConnId(connection.id()));
     }
 }
 

@@ -129,6 +129,16 @@ impl Service {
         outcome
     }
 
+    /// A connection ended: nothing counts on it any more.
+    pub(crate) fn forget_connection(&self, conn: ConnId) {
+        self.callbacks.connection_gone(conn);
+        // Forgetting has no effects, so it cannot fail.
+        let _ = self.state(|engine, _| {
+            engine.sessions_mut().forget_connection(conn);
+            Ok(())
+        });
+    }
+
     /// Tells a client that a lock it waits for can be had. Should it not hear, it asks again by itself in time.
     fn notify_lock(&self, client: ClientId, file: FileKey, owner: &OwnerName) {
         let Some((this, fh)) = self.this.upgrade().zip(self.files.waited_for(file)) else { return };

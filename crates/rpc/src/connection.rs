@@ -38,6 +38,8 @@ pub struct Connection {
     in_flight_bytes: AtomicUsize,
     parked: AtomicUsize,
     parked_bytes: AtomicUsize,
+    /// Parked calls that need no peer to be answered ([`crate::PendingReply::waits_for_no_peer`]).
+    sure: AtomicUsize,
     /// Pool jobs held back because the peer does not take its replies.
     deferred: Mutex<VecDeque<Job>>,
     has_deferred: AtomicBool,
@@ -49,6 +51,9 @@ pub struct Connection {
     pub(crate) active_at: AtomicU32,
     pub(crate) partial_since: AtomicU32,
     pub(crate) blocked_since: AtomicU32,
+    /// Of the sweep alone: when it last looked how much of its replies the peer takes, and what it had taken then.
+    taken_at: AtomicU32,
+    taken_then: AtomicUsize,
 }
 
 impl Connection {
@@ -73,6 +78,7 @@ impl Connection {
             in_flight_bytes: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
             parked_bytes: AtomicUsize::new(0),
+            sure: AtomicUsize::new(0),
             deferred: Mutex::default(),
             has_deferred: AtomicBool::new(false),
             waits_for_pool: AtomicBool::new(false),
@@ -80,6 +86,8 @@ impl Connection {
             active_at: AtomicU32::new(core.tick()),
             partial_since: AtomicU32::new(0),
             blocked_since: AtomicU32::new(0),
+            taken_at: AtomicU32::new(0),
+            taken_then: AtomicUsize::new(0),
         })
     }
 
@@ -113,7 +121,8 @@ impl Connection {
             self.output.close();
             self.back.close();
             let deferred = std::mem::take(&mut *self.deferred.lock());
-            drop(deferred);
+            // The pool drops those that have not begun.
+            deferred.into_iter().for_each(|job| self.core.pool.push(job));
             self.kick.kick();
         }
     }
@@ -242,17 +251,20 @@ impl Connection {
         let limits = &self.core.limits;
         let (calls, bytes) =
             (self.in_flight.load(Ordering::Acquire), self.in_flight_bytes.load(Ordering::Acquire));
+        // What lies here of calls that came is only worked off by going on: that must always be possible.
         let is_idle = calls == 0 && self.output.chunks() == 0;
         calls < limits.calls_in_flight
             && bytes < limits.call_bytes_in_flight
             && self.may_park_times(2)
             && !self.is_output_full()
-            && (is_idle || !self.core.is_under_pressure())
+            && (is_idle || !self.core.is_under_pressure() || self.held_bytes() <= self.core.share())
     }
 
     /// Whether nothing is on its way but calls that wait for a peer.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) == 0 && self.output.chunks() == 0
+        self.in_flight.load(Ordering::Acquire) == 0
+            && self.sure.load(Ordering::Acquire) == 0
+            && self.output.chunks() == 0
     }
 
     /// Bytes held on behalf of this connection.
@@ -261,6 +273,35 @@ impl Connection {
             + self.in_flight_bytes.load(Ordering::Relaxed)
             + self.parked_bytes.load(Ordering::Relaxed)
             + self.partial_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Under pressure: bytes of replies that the peer leaves to us, when in so many seconds it took fewer of them
+    /// than lie here and they are more than its share. To be asked by one thread, time and again.
+    pub(crate) fn left_lying(&self, seconds: u32) -> Option<usize> {
+        let (lying, tick) = (self.output.held_bytes(), self.core.tick());
+        let since = self.taken_at.load(Ordering::Relaxed);
+        let is_over = lying > self.core.share();
+        if is_over && since != 0 && tick.saturating_sub(since) < seconds {
+            return None;
+        }
+        let taken = self.output.taken_bytes();
+        let then = self.taken_then.swap(taken, Ordering::Relaxed);
+        self.taken_at.store(if is_over { tick } else { 0 }, Ordering::Relaxed);
+        (is_over && since != 0 && taken.wrapping_sub(then) < lying).then_some(lying)
+    }
+
+    /// Moves the start of a record that is not whole by so many ticks in which we did not read it. Not while its
+    /// own bytes are what keeps us from reading: those must not lie here for ever.
+    pub(crate) fn excuse_partial(&self, ticks: u32) {
+        let since = self.partial_since.load(Ordering::Relaxed);
+        let is_ours = self.is_paused.load(Ordering::Relaxed) || self.waits_for_pool.load(Ordering::Relaxed);
+        let is_own_fault =
+            self.core.is_under_pressure() && self.partial_bytes.load(Ordering::Relaxed) > self.core.share();
+        if since != 0 && ticks != 0 && is_ours && !is_own_fault {
+            // When the task has written another value meanwhile, that one holds.
+            let moved = since.saturating_add(ticks);
+            let _ = self.partial_since.compare_exchange(since, moved, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Keeps a job back until the peer has taken replies; runs it at once when that happened meanwhile.
@@ -272,13 +313,18 @@ impl Connection {
     }
 
     fn release_deferred(&self) {
-        if self.is_output_full() {
+        let is_closed = self.is_closed();
+        if self.is_output_full() && !is_closed {
             return;
         }
         let mut deferred = self.deferred.lock();
         let jobs = std::mem::take(&mut *deferred);
         self.has_deferred.store(false, Ordering::SeqCst);
         drop(deferred);
+        if is_closed {
+            // Each holds this connection, which would hold itself.
+            return;
+        }
         for job in jobs {
             self.core.pool.push(job);
         }
@@ -317,6 +363,8 @@ pub(crate) struct Ticket {
     connection: Arc<Connection>,
     kind: TicketKind,
     bytes: usize,
+    /// Whether it counts among [`Connection::sure`].
+    is_sure: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -337,7 +385,7 @@ impl Ticket {
     }
 
     fn new(connection: &Arc<Connection>, kind: TicketKind, bytes: usize) -> Self {
-        let ticket = Self { connection: Arc::clone(connection), kind, bytes };
+        let ticket = Self { connection: Arc::clone(connection), kind, bytes, is_sure: false };
         let (calls, held) = ticket.counters();
         calls.fetch_add(1, Ordering::SeqCst);
         held.fetch_add(bytes, Ordering::SeqCst);
@@ -349,6 +397,13 @@ impl Ticket {
         match self.kind {
             TicketKind::InFlight => (&connection.in_flight, &connection.in_flight_bytes),
             TicketKind::Parked => (&connection.parked, &connection.parked_bytes),
+        }
+    }
+
+    /// Has an orderly end of the connection wait for it.
+    pub(crate) fn be_sure(&mut self) {
+        if !std::mem::replace(&mut self.is_sure, true) {
+            self.connection.sure.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -367,6 +422,9 @@ impl Drop for Ticket {
         let (calls, held) = self.counters();
         calls.fetch_sub(1, Ordering::SeqCst);
         held.fetch_sub(self.bytes, Ordering::SeqCst);
+        if self.is_sure {
+            self.connection.sure.fetch_sub(1, Ordering::SeqCst);
+        }
         self.connection.resume_reading();
     }
 }

@@ -55,6 +55,19 @@ impl Detached {
     /// Hands a record (without its header) to the programs and returns the records they sent since the last
     /// time, without headers. Replies held back come with a later call, or with [`Detached::sent`].
     pub fn exchange(&mut self, record: &[u8]) -> Vec<Vec<u8>> {
+        self.hand_over(record);
+        self.connection.core.pool.run_queued();
+        self.sent()
+    }
+
+    /// Calls a procedure and looks at nothing: what is offloaded waits for the next use of any of the connections.
+    pub fn post(&mut self, xid: u32, call: &OutgoingCall<'_>) {
+        let mut w = Writer::new();
+        message::write_call(&mut w, xid, call);
+        self.hand_over(&w.as_slice()[4..]);
+    }
+
+    fn hand_over(&mut self, record: &[u8]) {
         match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),
             Step::ReplyFile(file) => self.connection.send(self.reply.as_slice(), Some(file)),
@@ -62,8 +75,6 @@ impl Detached {
             Step::Nothing | Step::Stalled(_) => {}
             Step::Close => self.connection.close(),
         }
-        self.connection.core.pool.run_queued();
-        self.sent()
     }
 
     /// Calls a procedure and returns what [`Detached::exchange`] does.

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use holdfast_wire::rpc::AuthStat;
@@ -30,6 +30,8 @@ pub(crate) struct Core {
     connection_ids: AtomicU64,
     tick: AtomicU32,
     is_under_pressure: AtomicBool,
+    /// What a connection may hold under pressure and still be read.
+    share: AtomicUsize,
     is_draining: AtomicBool,
     panics: Throttle,
 }
@@ -49,6 +51,7 @@ impl Core {
             connection_ids: AtomicU64::new(1),
             tick: AtomicU32::new(1),
             is_under_pressure: AtomicBool::new(false),
+            share: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             panics: Throttle::default(),
         })
@@ -72,11 +75,19 @@ impl Core {
         self.is_under_pressure.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_under_pressure(&self, is: bool) {
+    /// Says whether they do, and how many they are.
+    pub(crate) fn set_under_pressure(&self, is: bool, connections: usize) {
+        // All of them together, each within its share, do not bring the pressure about.
+        self.share.store(self.limits.transport_bytes / 4 / connections.max(1), Ordering::Relaxed);
         self.is_under_pressure.store(is, Ordering::Relaxed);
         if is {
             record::drop_spares();
         }
+    }
+
+    /// What a connection may hold under pressure and still be read.
+    pub(crate) fn share(&self) -> usize {
+        self.share.load(Ordering::Relaxed)
     }
 
     /// Whether the server is ending: what came is answered, nothing more is read.

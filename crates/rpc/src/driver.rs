@@ -119,6 +119,10 @@ impl Driver {
             }
         }
         self.connection.close();
+        if let Some(job) = self.stalled.take() {
+            // One a connection, so room need not be asked for.
+            self.connection.core.pool.push(job);
+        }
     }
 
     fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<Wake> {

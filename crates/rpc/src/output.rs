@@ -39,7 +39,7 @@ impl Chunk {
 struct State {
     half: Option<OwnedWriteHalf>,
     queue: VecDeque<Chunk>,
-    /// The socket took no more; the task waits for room.
+    /// The socket took no more, or the thread that had the half was not to go on: the task sends the rest.
     is_blocked: bool,
     is_closed: bool,
 }
@@ -49,10 +49,19 @@ struct State {
 pub(crate) enum Sent {
     /// All is with the kernel, or with another thread that is sending.
     Done,
-    /// The socket is full: the task has to wait for room.
+    /// The socket is full, or others have queued more: the task has to go on, when there is room.
     Blocked,
     /// The connection is of no more use.
     Broken,
+}
+
+/// How far a thread goes on that has the socket's half.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Until its own bytes are sent.
+    Own,
+    /// Until nothing waits: the connection's task.
+    All,
 }
 
 /// The queue and the socket's half.
@@ -61,6 +70,7 @@ pub(crate) struct Output {
     state: Mutex<State>,
     held_bytes: AtomicUsize,
     chunks: AtomicUsize,
+    taken_bytes: AtomicUsize,
 }
 
 impl Output {
@@ -71,6 +81,11 @@ impl Output {
     /// Bytes waiting.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of those that waited which the peer has taken since the connection began; wraps around.
+    pub(crate) fn taken_bytes(&self) -> usize {
+        self.taken_bytes.load(Ordering::Relaxed)
     }
 
     /// Parts of replies waiting.
@@ -104,7 +119,7 @@ impl Output {
         }
         let mut rest = VecDeque::new();
         self.append(&mut rest, &head[sent..], file);
-        self.go_on(half, rest)
+        self.go_on(half, rest, Whose::Own)
     }
 
     /// Sends what is queued, if nobody else is at it.
@@ -118,26 +133,22 @@ impl Output {
         state.is_blocked = false;
         let queue = std::mem::take(&mut state.queue);
         drop(state);
-        self.go_on(half, queue)
+        self.go_on(half, queue, Whose::All)
     }
 
-    /// Gives the half back when nothing was queued meanwhile, else goes on sending.
+    /// Gives the half back after what was our own. What others queued meanwhile is the task's to send: this may be
+    /// a thread that others wait for (a committer's), and the reading of files takes as long as it takes.
     fn put_back(&self, half: OwnedWriteHalf) -> Sent {
         let mut state = self.state.lock();
         if state.is_closed {
             return Sent::Broken;
         }
-        if state.queue.is_empty() {
-            state.half = Some(half);
-            state.is_blocked = false;
-            return Sent::Done;
-        }
-        let queue = std::mem::take(&mut state.queue);
-        drop(state);
-        self.go_on(half, queue)
+        state.half = Some(half);
+        state.is_blocked = !state.queue.is_empty();
+        if state.is_blocked { Sent::Blocked } else { Sent::Done }
     }
 
-    fn go_on(&self, half: OwnedWriteHalf, mut rest: VecDeque<Chunk>) -> Sent {
+    fn go_on(&self, half: OwnedWriteHalf, mut rest: VecDeque<Chunk>, whose: Whose) -> Sent {
         loop {
             match self.send_chunks(half.as_ref(), &mut rest) {
                 Ok(true) => {}
@@ -146,14 +157,20 @@ impl Output {
                     rest.append(&mut state.queue);
                     state.queue = rest;
                     if state.is_closed {
-                        state.queue.clear();
+                        self.forget(std::mem::take(&mut state.queue));
                         return Sent::Broken;
                     }
                     state.half = Some(half);
                     state.is_blocked = true;
                     return Sent::Blocked;
                 }
-                Err(_) => return Sent::Broken,
+                Err(_) => {
+                    self.forget(rest);
+                    return Sent::Broken;
+                }
+            }
+            if whose == Whose::Own {
+                return self.put_back(half);
             }
             let mut state = self.state.lock();
             if state.is_closed {
@@ -217,6 +234,7 @@ impl Output {
 
     fn consume(&self, queue: &mut VecDeque<Chunk>, mut n: usize) {
         self.held_bytes.fetch_sub(n, Ordering::Relaxed);
+        self.taken_bytes.fetch_add(n, Ordering::Relaxed);
         while let Some(Chunk::Bytes { buf, sent }) = queue.front_mut() {
             let step = n.min(buf.len() - *sent);
             *sent += step;
@@ -241,11 +259,16 @@ impl Output {
         let half = state.half.take();
         let queue = std::mem::take(&mut state.queue);
         drop(state);
-        for chunk in &queue {
+        self.forget(queue);
+        drop(half);
+    }
+
+    /// Drops what will not be sent.
+    fn forget(&self, queue: VecDeque<Chunk>) {
+        for chunk in queue {
             self.held_bytes.fetch_sub(chunk.held_bytes(), Ordering::Relaxed);
             self.chunks.fetch_sub(1, Ordering::Relaxed);
         }
-        drop((half, queue));
     }
 
     /// Takes the bytes queued: for connections that have no socket.
@@ -328,4 +351,51 @@ fn send_file(stream: &TcpStream, fd: &OwnedFd, offset: &mut u64, bytes: usize) -
     stream.try_io(Interest::WRITABLE, || {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::sendfile(stream, fd, Some(offset), bytes))?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_queued_is_left_to_the_task() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (peer, _) = listener.accept().await.unwrap();
+            stream.writable().await.unwrap();
+            let (_read, half) = stream.into_split();
+            let output = Output::new(Some(half));
+            // A thread that sends has the half; meanwhile others have replies.
+            let half = output.state.lock().half.take().unwrap();
+            assert_eq!(output.send(b"one", None), Sent::Done);
+            assert_eq!(output.send(b"two", None), Sent::Done);
+            assert_eq!(output.put_back(half), Sent::Blocked);
+            assert!(output.is_blocked() && output.chunks() == 2, "the task has to go on");
+            assert_eq!(output.drain(), Sent::Done);
+            assert_eq!((output.chunks(), output.held_bytes(), output.taken_bytes()), (0, 0, 6));
+            peer.readable().await.unwrap();
+            let mut got = [0; 8];
+            assert_eq!((peer.try_read(&mut got).unwrap(), &got[..6]), (6, &b"onetwo"[..]));
+        });
+    }
+
+    #[test]
+    fn nothing_counts_as_held_when_a_send_has_failed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (_peer, _) = listener.accept().await.unwrap();
+            stream.writable().await.unwrap();
+            let (_read, half) = stream.into_split();
+            let output = Output::new(Some(half));
+            // A stretch that the file does not have.
+            let fd = Arc::new(OwnedFd::from(tempfile::tempfile().unwrap()));
+            let file = FileBody { fd, offset: 0, bytes: 100, trailer: vec![0; 8] };
+            assert_eq!(output.send(b"head", Some(file)), Sent::Broken);
+            assert_eq!((output.chunks(), output.held_bytes()), (0, 0));
+        });
+    }
 }

@@ -57,6 +57,14 @@ impl PendingReply {
         self.writer().truncate(RESULTS_AT);
     }
 
+    /// Says that no peer has to do anything for this reply to be sent: it waits for a disk. An orderly end of the
+    /// server then waits for it, and does not for others, whose peers may never answer.
+    pub fn waits_for_no_peer(&mut self) {
+        if let Some(inner) = &mut self.inner {
+            inner.ticket.be_sure();
+        }
+    }
+
     /// Sends what was written.
     pub fn send(self) {
         self.finish(Outcome::Reply);

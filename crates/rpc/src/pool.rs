@@ -26,7 +26,21 @@ struct State {
     /// Connections that found the queue full.
     waiting: VecDeque<Arc<Connection>>,
     idle: usize,
+    /// A thread was woken and has not come yet. One at a time: short jobs are done by those who are awake before
+    /// more would come, and a thread that comes and finds more than its own job wakes the next. So many run as
+    /// there is work that waits, and not one for each call of a burst, all after the same directory's lock.
+    is_waking: bool,
     is_closed: bool,
+}
+
+impl State {
+    /// Whether somebody is to be woken now; whoever asks does it. While jobs are queued and threads idle, one is
+    /// always on its way.
+    fn must_wake(&mut self) -> bool {
+        let must = !self.queue.is_empty() && self.idle > 0 && !self.is_waking;
+        self.is_waking |= must;
+        must
+    }
 }
 
 /// The pool is full; what was to be run comes back.
@@ -99,7 +113,7 @@ impl Pool {
             return Some(job);
         }
         state.queue.push_back(job);
-        if state.idle > 0 {
+        if state.must_wake() {
             self.work.notify_one();
         }
         None
@@ -119,7 +133,11 @@ impl Pool {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 let waiting = state.waiting.pop_front();
+                let must_wake = state.must_wake();
                 drop(state);
+                if must_wake {
+                    self.work.notify_one();
+                }
                 if let Some(connection) = waiting {
                     connection.waits_for_pool.store(false, Ordering::Release);
                     connection.kick.kick();
@@ -132,6 +150,7 @@ impl Pool {
                 state.idle += 1;
                 self.work.wait(&mut state);
                 state.idle -= 1;
+                state.is_waking = false;
             }
         }
     }
@@ -148,6 +167,11 @@ fn run(job: Job) {
         Job::Call { work, ticket } => {
             let connection = Arc::clone(ticket.connection());
             if connection.is_closed() {
+                // What has begun goes on: its client asks again over another connection, and is to find it done and
+                // answered (RFC 8881 section 2.10.6.2). What has not is as if it had never come.
+                if matches!(work, Work::Resume { .. }) {
+                    dispatch::run_on_pool(work, ticket);
+                }
                 return;
             }
             if connection.is_output_full() {

@@ -7,7 +7,7 @@
 //! the port after a reconnect; nfsd compares the port too and misses those. What a false hit would need instead is
 //! two clients behind one address that send the same bytes under the same xid within minutes.
 
-use std::collections::VecDeque;
+use std::collections::{VecDeque, hash_map};
 use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -192,24 +192,33 @@ impl ReplyCache {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
         self.expire(&mut inner, key.client, now);
-        match inner.entries.get(&key) {
-            Some(Entry::Done { results }) => return Begin::Replay(results.clone()),
-            Some(Entry::Running { .. }) => {
-                return Begin::Running(Duplicate { cache: Arc::clone(self), key });
-            }
-            Some(Entry::Vacant { .. }) | None => {}
+        // Room is made only for what is new: making it might throw out the very answer that is asked for.
+        let is_full = |inner: &Inner| inner.entries.len() >= self.limits.entries;
+        if is_full(&inner) && !inner.entries.contains_key(&key) {
+            while is_full(&inner) && self.evict(&mut inner, key.client) {}
         }
-        let waiters = match inner.entries.remove(&key) {
-            Some(Entry::Vacant { waiters }) => waiters,
-            _ => Vec::new(),
-        };
-        while inner.entries.len() >= self.limits.entries && self.evict(&mut inner, key.client) {}
-        let is_tracked = inner.entries.len() < self.limits.entries;
-        if is_tracked {
-            inner.entries.insert(key, Entry::Running { waiters });
-            if let Some(log) = &self.log {
-                log.begin(&key);
+        let has_room = !is_full(&inner);
+        let is_tracked = match inner.entries.entry(key) {
+            hash_map::Entry::Occupied(mut known) => match known.get_mut() {
+                Entry::Done { results } => return Begin::Replay(results.clone()),
+                Entry::Running { .. } => {
+                    return Begin::Running(Duplicate { cache: Arc::clone(self), key });
+                }
+                Entry::Vacant { waiters } => {
+                    let waiters = std::mem::take(waiters);
+                    known.insert(Entry::Running { waiters });
+                    true
+                }
+            },
+            hash_map::Entry::Vacant(new) => {
+                if has_room {
+                    new.insert(Entry::Running { waiters: Vec::new() });
+                }
+                has_room
             }
+        };
+        if is_tracked && let Some(log) = &self.log {
+            log.begin(&key);
         }
         drop(inner);
         Begin::New(Token { cache: Arc::clone(self), key, is_open: is_tracked })
@@ -319,18 +328,22 @@ impl ReplyCache {
     fn drop_oldest(&self, inner: &mut Inner, ip: IpAddr) -> bool {
         let Some(client) = inner.clients.get_mut(&ip) else { return false };
         let Some((key, _)) = client.done.pop_front() else { return false };
-        if let Some(Entry::Done { results }) = inner.entries.get(&key) {
-            client.bytes -= results.len();
-            inner.bytes -= results.len();
-            inner.entries.remove(&key);
-            if let Some(log) = &self.log {
-                log.forget(&key);
-            }
-        } else if let Some(Entry::Vacant { .. }) = inner.entries.get(&key)
-            && let Some(Entry::Vacant { waiters }) = inner.entries.remove(&key)
+        if let hash_map::Entry::Occupied(known) = inner.entries.entry(key)
+            && !matches!(known.get(), Entry::Running { .. })
         {
-            // Nobody ran it again: its client gave up, or will send it once more.
-            waiters.into_iter().for_each(PendingReply::abandon);
+            match known.remove() {
+                Entry::Done { results } => {
+                    client.bytes -= results.len();
+                    inner.bytes -= results.len();
+                    if let Some(log) = &self.log {
+                        log.forget(&key);
+                    }
+                }
+                // Nobody ran it again: its client gave up, or will send it once more.
+                Entry::Vacant { waiters } | Entry::Running { waiters } => {
+                    waiters.into_iter().for_each(PendingReply::abandon);
+                }
+            }
         }
         if client.done.is_empty() {
             inner.clients.remove(&ip);

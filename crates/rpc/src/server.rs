@@ -91,6 +91,7 @@ struct Inner {
 #[derive(Default)]
 struct Register {
     connections: FxHashMap<u64, Arc<Connection>>,
+    /// By [`site_of`].
     per_address: FxHashMap<IpAddr, usize>,
 }
 
@@ -161,8 +162,8 @@ impl Server {
         &self.inner.core.pool
     }
 
-    /// Ends the server: takes no more connections and calls, answers the calls on their way (but not those that
-    /// wait for a peer: their clients ask again), and closes. What is not answered within `patience` is dropped.
+    /// Ends the server: takes no more connections and calls, answers the calls on their way, those that wait for a
+    /// disk included (but not those that wait for a peer: their clients ask again), and closes. What is not answered within `patience` is dropped.
     /// Returns how many connections that were.
     pub async fn shutdown(mut self, patience: Duration) -> usize {
         for task in self.tasks.drain(1..) {
@@ -203,6 +204,14 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// Whom an address stands for: an IPv6 host has all addresses of its network's last 64 bits to itself.
+fn site_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+    }
+}
+
 async fn accept(inner: Arc<Inner>, listener: TcpListener) {
     loop {
         match listener.accept().await {
@@ -231,13 +240,13 @@ impl Inner {
             .with_interval(Duration::from_secs(10))
             .with_retries(6);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        if !self.make_room(peer.ip().to_canonical()) {
+        if !self.make_room(site_of(peer.ip().to_canonical())) {
             return Ok(());
         }
         let (read, write) = stream.into_split();
         let connection = Connection::new(&self.core, peer, local, Some(write));
         let mut register = self.register.lock();
-        *register.per_address.entry(connection.peer().ip()).or_default() += 1;
+        *register.per_address.entry(site_of(connection.peer().ip())).or_default() += 1;
         register.connections.insert(connection.id(), Arc::clone(&connection));
         drop(register);
         let inner = Arc::clone(self);
@@ -281,7 +290,7 @@ impl Inner {
     fn forget(&self, connection: &Arc<Connection>) {
         let mut register = self.register.lock();
         register.connections.remove(&connection.id());
-        let ip = connection.peer().ip();
+        let ip = site_of(connection.peer().ip());
         if let Some(n) = register.per_address.get_mut(&ip) {
             *n -= 1;
             if *n == 0 {
@@ -296,13 +305,19 @@ impl Inner {
 
     fn sweep(&self) {
         let core = &self.core;
+        let before = core.tick();
         core.set_tick(u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX).saturating_add(1));
+        let ticks = core.tick().saturating_sub(before);
         let connections: Vec<_> = self.register.lock().connections.values().cloned().collect();
         let held: usize = connections.iter().map(|c| c.held_bytes()).sum();
         let is_under_pressure = held > core.limits.transport_bytes;
         let is_relief = core.is_under_pressure() && !is_under_pressure;
-        core.set_under_pressure(is_under_pressure);
+        core.set_under_pressure(is_under_pressure, connections.len());
+        if is_under_pressure {
+            relieve(&connections, held - core.limits.transport_bytes);
+        }
         for connection in &connections {
+            connection.excuse_partial(ticks);
             if let Some(reason) = overdue(connection) {
                 tracing::debug!(?connection, reason, "dropping a connection");
                 connection.close();
@@ -310,6 +325,22 @@ impl Inner {
                 connection.kick.kick();
             }
         }
+    }
+}
+
+/// Closes those that leave most of their replies to us, until `excess` bytes are gone: whoever holds little is not
+/// to suffer for them.
+fn relieve(connections: &[Arc<Connection>], mut excess: usize) {
+    let left_lying = |c: &Arc<Connection>| c.left_lying(c.core.limits.record_seconds_under_pressure);
+    let mut slow: Vec<_> = connections.iter().filter_map(|c| Some((left_lying(c)?, c))).collect();
+    slow.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    for (bytes, connection) in slow {
+        if excess == 0 {
+            return;
+        }
+        tracing::debug!(?connection, bytes, "dropping a connection: memory is short and it takes few replies");
+        connection.close();
+        excess = excess.saturating_sub(bytes);
     }
 }
 

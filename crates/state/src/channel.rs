@@ -37,7 +37,9 @@ impl ChannelAttrs {
     const BACK: Self = Self {
         header_pad_bytes: 0,
         request_bytes_max: BACK_CHANNEL_BYTES_MAX,
-        reply_bytes_max: BACK_CHANNEL_BYTES_MAX,
+        // The client's replies are its own affair, and Linux before 6.18 does not mount when it is told less than it
+        // offered, which is its page's size.
+        reply_bytes_max: u32::MAX,
         reply_kept_bytes_max: 0,
         ops_max: 2,
         slots_max: BACK_CHANNEL_SLOTS_MAX,

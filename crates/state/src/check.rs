@@ -39,7 +39,7 @@ pub enum IoGrant {
 }
 
 impl Engine {
-    /// Whether I/O with a stateid is allowed, and through which descriptor.
+    /// Whether I/O with a stateid is allowed, and through which descriptor. `access` is at most one of reading and writing.
     ///
     /// # Errors
     /// Those of a stateid; `OpenMode`; for special stateids those of [`Engine::check_io`]; `Delay` while the open
@@ -63,17 +63,14 @@ impl Engine {
             Kind::Open(open) => open,
             Kind::Lock(lock) => self.open_of(lock.open)?,
         };
-        let own = open.share;
-        if access == Access::READ && own.access == Access::WRITE {
-            return self.check_read_for_write(key, own, now);
+        let (own, reserved) = (open.obtained.union().access, open.share);
+        if access == Access::READ && own == Access::WRITE {
+            return self.check_read_for_write(key, reserved, now);
         }
-        if !own.access.contains(access) {
+        if !own.contains(access) {
             return Err(StateError::OpenMode);
         }
-        match open.backing {
-            Some((id, can)) if can.contains(access) => Ok(IoGrant::Open(id)),
-            _ => Err(StateError::Delay),
-        }
+        open.descriptors.serving(access).map(IoGrant::Open).ok_or(StateError::Delay)
     }
 
     /// Reading through an open for writing, as clients must that fill a page before they change a part of it

@@ -12,7 +12,7 @@ impl Engine {
     /// OPEN_DOWNGRADE: gives up part of a reservation.
     ///
     /// # Errors
-    /// Those of a stateid; `Inval` unless `share` is the union of some of the OPENs in effect (RFC 8881 section
+    /// Those of a stateid; `Delay` while an OPEN of the owner is under way; `Inval` unless `share` is the union of some of the OPENs in effect (RFC 8881 section
     /// 18.18.3).
     pub fn open_downgrade(
         &mut self,
@@ -24,6 +24,9 @@ impl Engine {
     ) -> Result<StateId, StateError> {
         let key = self.resolve(caller, stateid, file, now)?;
         let open = self.open_mut(key)?;
+        if !open.pending.is_empty() {
+            return Err(StateError::Delay);
+        }
         let kept = open.obtained.downgraded(share).ok_or(StateError::Inval)?;
         let before = std::mem::replace(&mut open.share, share);
         open.obtained = kept;
@@ -37,7 +40,7 @@ impl Engine {
     /// that lose a race between CLOSE and LOCKU count on it. Returns the stateid to answer with.
     ///
     /// # Errors
-    /// Those of a stateid.
+    /// Those of a stateid; `Delay` while an OPEN of the owner is under way, whose state it would take away.
     pub fn close(
         &mut self,
         caller: Caller,
@@ -46,8 +49,9 @@ impl Engine {
         now: Instant,
     ) -> Result<StateId, StateError> {
         let key = self.resolve(caller, stateid, file, now)?;
-        if !matches!(self.state(key)?.kind, Kind::Open(_)) {
-            return Err(StateError::BadStateid);
+        let Kind::Open(open) = &self.state(key)?.kind else { return Err(StateError::BadStateid) };
+        if !open.pending.is_empty() {
+            return Err(StateError::Delay);
         }
         match caller {
             Caller::V41(_) => {

@@ -7,14 +7,15 @@ use holdfast_base::{ClientId, Entropy, FileKey, Instant, Seqid};
 use rustc_hash::FxHashMap;
 
 use crate::client::Clients;
+use crate::descriptors::Descriptors;
 use crate::effect::Effect;
 use crate::error::StateError;
 use crate::file::File;
 use crate::grace::Grace;
-use crate::names::{Dialect, LockToken, OpenId};
+use crate::names::{Dialect, LockToken};
 use crate::owner::Owner;
 use crate::session::Sessions;
-use crate::share::{Access, Obtained, Share};
+use crate::share::{Obtained, Share};
 use crate::slab::{Key, Slab};
 use crate::stateid::{BootInstance, StateId};
 
@@ -64,12 +65,23 @@ pub(crate) enum Kind {
 /// An open-owner's open of a file: all its OPENs together.
 #[derive(Debug, Default)]
 pub(crate) struct OpenOwnerFile {
+    /// Reserved against others: what was granted, and what OPENs under way ask for.
     pub(crate) share: Share,
+    /// Granted.
     pub(crate) obtained: Obtained,
-    /// The backend descriptor and what it can do.
-    pub(crate) backing: Option<(OpenId, Access)>,
+    /// What OPENs under way ask for, each as often as it is asked for.
+    pub(crate) pending: Vec<Share>,
+    /// The backend's descriptors.
+    pub(crate) descriptors: Descriptors,
     /// Lock states made from this open: they end with it.
     pub(crate) locks: Vec<StateKey>,
+}
+
+impl OpenOwnerFile {
+    /// What must be reserved.
+    pub(crate) fn union(&self) -> Share {
+        self.pending.iter().fold(self.obtained.union(), |all, share| all.union(*share))
+    }
 }
 
 /// A lock-owner's locks on a file; the ranges are with the file.
@@ -259,7 +271,7 @@ impl Engine {
                 for lock in open.locks {
                     self.drop_state(lock, now);
                 }
-                self.effects.extend(open.backing.map(|(id, _)| Effect::CloseFile(id)));
+                self.effects.extend(open.descriptors.each().map(Effect::CloseFile));
                 self.leave_file(file, |of| of.remove_open(key, open.share));
             }
             Kind::Lock(_) => {

@@ -58,6 +58,8 @@ fn sessions(engine: &Engine) -> Result<(), String> {
         let flaw = session.slots.flaw();
         require(flaw.is_none(), || format!("session {id}: {flaw:?}"))?;
     }
+    let slots: usize = engine.sessions.iter().map(|(_, session)| session.slots.len()).sum();
+    require(slots == engine.sessions.slots(), || "slots are miscounted".to_owned())?;
     let listed: usize = engine.clients.by_id.values().map(|client| client.sessions.len()).sum();
     require(listed == engine.sessions.len(), || "a client lists a session that is gone".to_owned())
 }
@@ -110,8 +112,13 @@ fn states(engine: &Engine) -> Result<(), String> {
         require(indexed == Some(&key), || format!("state {key:?} is not found by owner and file"))?;
         match &state.kind {
             Kind::Open(open) => {
-                require(open.share == open.obtained.union(), || {
-                    format!("open {key:?} is not its OPENs' union")
+                require(open.share == open.union(), || format!("open {key:?} is not its OPENs' union"))?;
+                let granted = open.obtained.union().access;
+                require(open.descriptors.access().contains(granted), || {
+                    format!("open {key:?} has no descriptor for what it may do")
+                })?;
+                require(!granted.is_none() || !open.pending.is_empty(), || {
+                    format!("open {key:?} stands for nothing")
                 })?;
                 for lock in &open.locks {
                     let made_from = engine.states.get(lock.0).map(|lock| &lock.kind);

@@ -9,6 +9,7 @@ mod channel;
 mod check;
 mod client;
 mod close;
+mod descriptors;
 mod effect;
 mod engine;
 mod error;

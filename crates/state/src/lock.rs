@@ -11,7 +11,7 @@ use crate::file::Holder;
 use crate::foreign::ForeignOwner;
 use crate::grace::Claim;
 use crate::lock_set::LockKind;
-use crate::names::{Dialect, LockToken, OpenId, OwnerName};
+use crate::names::{Dialect, LockToken, OwnerName};
 use crate::owner::OwnerKind;
 use crate::share::Access;
 use crate::stateid::StateId;
@@ -132,7 +132,7 @@ pub struct LockTicket {
     pub(crate) is_new: bool,
     /// 4.0: where the lock-owner's numbers begin, or go on.
     pub(crate) first_seqid: Option<Seqid>,
-    pub(crate) open: Option<(OpenId, Access)>,
+    pub(crate) access: Access,
 }
 
 impl LockTicket {
@@ -142,10 +142,10 @@ impl LockTicket {
         self.state.token()
     }
 
-    /// The descriptor of the open locked through, and what it can do: the lock's descriptor is made from it.
+    /// What the open locked through can do: the lock's descriptor must do no less.
     #[must_use]
-    pub const fn open(&self) -> Option<(OpenId, Access)> {
-        self.open
+    pub const fn access(&self) -> Access {
+        self.access
     }
 
     /// What the backend is to make of the range: a lock, or `None` to unlock it.
@@ -191,10 +191,10 @@ impl Engine {
             LockKind::Write => Access::WRITE,
         };
         let open = self.open_of(party.open)?;
-        if !open.share.access.contains(needed) {
+        let access = open.obtained.union().access;
+        if !access.contains(needed) {
             return Err(StateError::OpenMode.into());
         }
-        let backing = open.backing;
         let done =
             self.clients.by_id.get(&party.client).and_then(crate::client::ClientIncarnation::is_reclaim_done);
         request.claim.admit(self.grace, now, done)?;
@@ -214,7 +214,7 @@ impl Engine {
             }
             return Err(LockRefusal::Denied(conflict));
         }
-        Ok(self.reserve(&party, request, backing, now)?)
+        Ok(self.reserve(&party, request, access, now)?)
     }
 
     /// Whose locks a request is about.
@@ -270,7 +270,7 @@ impl Engine {
         &mut self,
         party: &Locker,
         request: &LockRequest<'_>,
-        open: Option<(OpenId, Access)>,
+        access: Access,
         now: Instant,
     ) -> Result<LockTicket, StateError> {
         let key = match party.state {
@@ -291,7 +291,7 @@ impl Engine {
             before,
             is_new: party.state.is_none(),
             first_seqid: party.first_seqid,
-            open,
+            access,
         })
     }
 
@@ -350,14 +350,15 @@ impl Engine {
         self.bump(key)
     }
 
-    /// Takes a prepared change back, after the backend refused.
-    pub fn lock_abort(&mut self, ticket: LockTicket, now: Instant) {
-        let Ok(state) = self.state(ticket.state) else { return };
-        if state.standing != Standing::Good {
-            return;
+    /// Takes a prepared change back, after the backend refused. Returns whether its state is there still; else the
+    /// edge gives up the backend locks of the token, as after `lock_commit`.
+    pub fn lock_abort(&mut self, ticket: LockTicket, now: Instant) -> bool {
+        if self.state(ticket.state).map(|state| state.standing) != Ok(Standing::Good) {
+            return false;
         }
         if ticket.is_new {
-            return self.drop_state(ticket.state, now);
+            self.drop_state(ticket.state, now);
+            return true;
         }
         if let Ok(lock) = self.lock_mut(ticket.state) {
             lock.is_busy = false;
@@ -371,6 +372,7 @@ impl Engine {
             }
         }
         self.wake_waiters(ticket.file, now);
+        true
     }
 
     /// LOCKT.

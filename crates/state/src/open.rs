@@ -4,12 +4,12 @@ use holdfast_base::limits::{STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
 use crate::effect::Effect;
-use crate::engine::{Engine, Kind, OpenOwnerFile, OwnerKey, Standing, State, StateKey};
+use crate::engine::{Engine, Kind, OpenOwnerFile, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::grace::Claim;
 use crate::names::{Dialect, OpenId};
 use crate::owner::OwnerKind;
-use crate::share::{Access, Obtained, Share};
+use crate::share::{Access, Share};
 use crate::stateid::StateId;
 
 /// The arguments of OPEN that concern state; the edge has found or made the file.
@@ -32,36 +32,33 @@ pub struct OpenRequest<'a> {
 pub enum Backing {
     /// Nothing: this one serves.
     Ready(OpenId),
-    /// Open the file for this, then call `attach`; when that fails, `open_undo`.
+    /// Give it one for this with `attach`.
     Needed(Access),
 }
 
-/// An open granted.
+/// An open reserved, to be granted by `open_commit`.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "the reservation stays until commit or undo"]
 pub struct Opened {
-    /// Its stateid.
-    pub stateid: StateId,
     /// Whether a 4.0 client must OPEN_CONFIRM.
     pub is_confirm_needed: bool,
     /// What to do for its descriptor.
     pub backing: Backing,
-    /// For `attach` and `open_undo`.
+    /// For `attach`, `open_commit` and `open_undo`.
     pub ticket: OpenTicket,
 }
 
-/// An open whose descriptor is still being seen to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An open under way. Others of the same owner may be under way beside it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the reservation stays until commit or undo"]
 pub struct OpenTicket {
     state: StateKey,
-    /// As it was before, if it was.
-    before: Option<(Share, Obtained, Seqid)>,
-    /// As granted.
-    seqid: Seqid,
+    share: Share,
 }
 
 impl Engine {
-    /// Grants an open, or refuses it. The reservation holds from now on: the edge sees to the descriptor, and to
-    /// truncation, after this.
+    /// Reserves an open, or refuses it. The reservation holds from now on: the edge, which has asked for permission
+    /// before, sees to the descriptor and to truncation after this, then calls `open_commit` or `open_undo`.
     ///
     /// # Errors
     /// `Inval` without access; those of an unknown client; `Grace`, `NoGrace`, `ReclaimBad`; `ShareDenied` or
@@ -81,7 +78,7 @@ impl Engine {
             return Err(request.claim.conflict_error(StateError::ShareDenied));
         }
         let opened = match existing {
-            Some(key) => self.upgrade(key, request.share)?,
+            Some(key) => self.open_again(key, request.share)?,
             None => self.open_first(request, now)?,
         };
         match request.claim {
@@ -92,73 +89,67 @@ impl Engine {
 
     /// A reclaim is no retry from before the restart, which is what confirmation guards against, and Linux reads no
     /// handle from its reply to confirm with (RFC 7530 section 16.18.5: OPEN_CONFIRM is not asked for then).
-    fn confirm_reclaimed(&mut self, opened: Opened) -> Result<Opened, StateError> {
+    fn confirm_reclaimed(&mut self, mut opened: Opened) -> Result<Opened, StateError> {
         let owner = self.state(opened.ticket.state)?.owner;
         if let Some(sequence) = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut()) {
             sequence.is_confirmed = true;
         }
-        Ok(Opened { is_confirm_needed: false, ..opened })
+        opened.is_confirm_needed = false;
+        Ok(opened)
     }
 
     fn open_first(&mut self, request: &OpenRequest<'_>, now: Instant) -> Result<Opened, StateError> {
         self.check_room(request.client)?;
         let owner = self.owner_for(request.client, OwnerKind::Open, request.owner, now)?;
-        let mut open = OpenOwnerFile { share: request.share, ..OpenOwnerFile::default() };
-        open.obtained.add(request.share);
         let state = State {
             client: request.client,
             file: request.file,
             owner,
-            seqid: Seqid(1),
+            // Its first commit makes it 1.
+            seqid: Seqid(0),
             standing: Standing::Good,
-            kind: Kind::Open(open),
+            kind: Kind::Open(OpenOwnerFile::default()),
         };
         let key = self.add_state(state);
-        let file = self.files.entry(request.file).or_default();
-        file.sums.add(request.share);
-        file.opens.push(key);
-        self.opened(key, owner, None)
+        self.files.entry(request.file).or_default().opens.push(key);
+        self.open_again(key, request.share)
     }
 
-    fn upgrade(&mut self, key: StateKey, share: Share) -> Result<Opened, StateError> {
-        let (seqid, owner, file) = {
-            let state = self.state(key)?;
-            (state.seqid, state.owner, state.file)
-        };
-        let open = self.open_mut(key)?;
-        let before = (open.share, open.obtained, seqid);
-        open.obtained.add(share);
-        open.share = open.share.union(share);
-        let after = open.share;
-        if let Some(file) = self.files.get_mut(&file) {
-            file.change_share(before.0, after);
-        }
-        self.bump(key)?;
-        self.opened(key, owner, Some(before))
-    }
-
-    fn opened(
-        &self,
-        key: StateKey,
-        owner: OwnerKey,
-        before: Option<(Share, Obtained, Seqid)>,
-    ) -> Result<Opened, StateError> {
-        let open = self.open_of(key)?;
-        let backing = match open.backing {
-            Some((id, can)) if can.contains(open.share.access) => Backing::Ready(id),
-            _ => Backing::Needed(open.share.access),
-        };
-        let stateid = self.stateid(key)?;
+    fn open_again(&mut self, key: StateKey, share: Share) -> Result<Opened, StateError> {
+        self.open_mut(key)?.pending.push(share);
+        self.reserve_union(key)?;
+        let owner = self.state(key)?.owner;
+        let descriptor = self.open_of(key)?.descriptors.serving(share.access);
         let sequence = self.owners.get(owner.0).and_then(|owner| owner.sequence.as_ref());
         Ok(Opened {
-            stateid,
             is_confirm_needed: sequence.is_some_and(|sequence| !sequence.is_confirmed),
-            backing,
-            ticket: OpenTicket { state: key, before, seqid: stateid.seqid },
+            backing: descriptor.map_or(Backing::Needed(share.access), Backing::Ready),
+            ticket: OpenTicket { state: key, share },
         })
     }
 
-    /// Gives an open its descriptor, which can do `access`. The one it had before is closed by an effect.
+    /// Reserves what an open's OPENs are together now.
+    fn reserve_union(&mut self, key: StateKey) -> Result<(), StateError> {
+        let file = self.state(key)?.file;
+        let open = self.open_mut(key)?;
+        let after = open.union();
+        let before = std::mem::replace(&mut open.share, after);
+        if let Some(file) = self.files.get_mut(&file) {
+            file.change_share(before, after);
+        }
+        Ok(())
+    }
+
+    /// The descriptor that an OPEN of this owner would be served by, if it came now.
+    #[must_use]
+    pub fn open_descriptor(&self, request: &OpenRequest<'_>) -> Option<OpenId> {
+        let owner = self.find_owner(request.client, OwnerKind::Open, request.owner)?;
+        let key = self.by_owner_file.get(&(owner, request.file))?;
+        self.open_of(*key).ok()?.descriptors.serving(request.share.access)
+    }
+
+    /// Gives an open its descriptor, which can do `access`. Those that are not needed any more are closed by effects:
+    /// this one too, when another OPEN of the owner brought one as good meanwhile.
     ///
     /// # Errors
     /// `BadStateid` when the open is gone meanwhile: the caller closes the descriptor it brought.
@@ -166,34 +157,42 @@ impl Engine {
         if self.state(ticket.state)?.standing != Standing::Good {
             return Err(StateError::BadStateid);
         }
-        let former = self.open_mut(ticket.state)?.backing.replace((id, access));
-        if let Some((former, _)) = former.filter(|(former, _)| *former != id) {
-            self.push_effect(Effect::CloseFile(former));
-        }
+        let spare = self.open_mut(ticket.state)?.descriptors.add(id, access);
+        spare.into_iter().for_each(|id| self.push_effect(Effect::CloseFile(id)));
         Ok(())
     }
 
-    /// Takes back an open for which no descriptor could be had. When the owner has changed the open again
-    /// meanwhile, that change stays and so does the union: it is a reservation more, never one less.
+    /// Grants what was reserved. Returns the stateid.
+    ///
+    /// # Errors
+    /// `BadStateid` when the open is gone meanwhile (expiry, revocation).
+    pub fn open_commit(&mut self, ticket: OpenTicket) -> Result<StateId, StateError> {
+        self.end_open(&ticket)?;
+        self.open_mut(ticket.state)?.obtained.add(ticket.share);
+        self.bump(ticket.state)
+    }
+
+    /// Takes back an open that came to nothing. What the owner's other OPENs reserved stays, and so does the
+    /// stateid: an OPEN that fails leaves no trace.
     pub fn open_undo(&mut self, ticket: OpenTicket, now: Instant) {
-        let Ok(state) = self.state(ticket.state) else { return };
-        if state.seqid != ticket.seqid || state.standing != Standing::Good {
+        if self.end_open(&ticket).is_err() {
             return;
         }
-        let file = state.file;
-        let Some((share, obtained, seqid)) = ticket.before else {
-            return self.drop_state(ticket.state, now);
-        };
-        let Ok(open) = self.open_mut(ticket.state) else { return };
-        let undone = std::mem::replace(&mut open.share, share);
-        open.obtained = obtained;
-        if let Some(file) = self.files.get_mut(&file) {
-            file.change_share(undone, share);
+        match self.open_of(ticket.state) {
+            Ok(open) if open.union().access.is_none() => self.drop_state(ticket.state, now),
+            // Only a state that is gone cannot be changed.
+            _ => drop(self.reserve_union(ticket.state)),
         }
-        if let Ok(state) = self.state_mut(ticket.state) {
-            // The client never saw the higher number: it gets an error.
-            state.seqid = seqid;
+    }
+
+    fn end_open(&mut self, ticket: &OpenTicket) -> Result<(), StateError> {
+        if self.state(ticket.state)?.standing != Standing::Good {
+            return Err(StateError::BadStateid);
         }
+        let pending = &mut self.open_mut(ticket.state)?.pending;
+        let at = pending.iter().position(|share| *share == ticket.share).ok_or(StateError::BadStateid)?;
+        pending.swap_remove(at);
+        Ok(())
     }
 
     /// Whether a share fits beside everybody's but `own`. Clients in the way whose lease ran out are expired.

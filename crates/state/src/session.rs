@@ -1,7 +1,7 @@
 //! Sessions and their table: everything a SEQUENCE needs, and nothing of opens and locks, so that it can stand
 //! behind a lock of its own.
 
-use holdfast_base::limits::SESSION_CONNECTIONS_MAX;
+use holdfast_base::limits::{SESSION_CONNECTIONS_MAX, SESSIONS_SLOTS_MAX, SESSIONS_SLOTS_SHARE};
 use holdfast_base::{ClientId, Instant, SessionId, SlotId};
 use rustc_hash::FxHashMap;
 
@@ -34,7 +34,7 @@ impl Direction {
 /// News for the client in every SEQUENCE reply (`sr_status_flags`, RFC 8881 section 18.46.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusFlags {
-    /// `SEQ4_STATUS_CB_PATH_DOWN_SESSION`: the session has a back channel and no connection for it.
+    /// `SEQ4_STATUS_CB_PATH_DOWN_SESSION`: the session had a connection for its back channel and has none any more.
     pub is_back_channel_down: bool,
     /// `SEQ4_STATUS_ADMIN_STATE_REVOKED`: revoked state waits for FREE_STATEID.
     pub is_state_revoked: bool,
@@ -81,6 +81,8 @@ pub struct Session {
     pub(crate) is_persistent: bool,
     pub(crate) slots: SlotTable,
     connections: Vec<(ConnId, Direction)>,
+    /// The client once had a connection for callbacks, or may have had before a restart.
+    pub(crate) is_back_wanted: bool,
     pub(crate) last_used: Instant,
     pub(crate) is_state_revoked: bool,
     pub(crate) is_reclaim_needed: bool,
@@ -115,6 +117,7 @@ impl Session {
             is_persistent: image.is_persistent,
             slots: SlotTable::from_image(&image.slots),
             connections: Vec::new(),
+            is_back_wanted: true,
             last_used: now,
             is_state_revoked: false,
             is_reclaim_needed: false,
@@ -172,7 +175,9 @@ impl Session {
     #[must_use]
     pub fn status(&self) -> StatusFlags {
         StatusFlags {
-            is_back_channel_down: self.back.is_some() && self.back_connections().next().is_none(),
+            is_back_channel_down: self.is_back_wanted
+                && self.back.is_some()
+                && self.back_connections().next().is_none(),
             is_state_revoked: self.is_state_revoked,
             is_reclaim_needed: self.is_reclaim_needed,
         }
@@ -181,6 +186,7 @@ impl Session {
     /// Notes that a connection serves a direction. When the table is full a connection for requests goes
     /// unremembered (nothing depends on it) and one for callbacks takes the place of one for requests.
     pub(crate) fn bind(&mut self, conn: ConnId, direction: Direction) -> Result<(), StateError> {
+        self.is_back_wanted |= direction.has_back();
         if let Some((_, known)) = self.connections.iter_mut().find(|(known, _)| *known == conn) {
             *known = known.with(direction);
             return Ok(());
@@ -214,6 +220,8 @@ impl Session {
 #[derive(Debug, Default)]
 pub struct Sessions {
     by_id: FxHashMap<SessionId, Session>,
+    /// Slots of all of them.
+    slots: usize,
 }
 
 impl Sessions {
@@ -300,6 +308,22 @@ impl Sessions {
         self.by_id.get(&id).map(|session| session.image(id))
     }
 
+    /// How many of the slots asked for a new session gets: the fewer are left, the fewer, so that one host that makes
+    /// sessions without end does not keep others from making one.
+    pub(crate) fn grant_slots(&self, asked: u32) -> Result<u32, StateError> {
+        let left = SESSIONS_SLOTS_MAX.saturating_sub(self.slots);
+        if left == 0 {
+            return Err(StateError::Resource);
+        }
+        let share = u32::try_from(left / SESSIONS_SLOTS_SHARE).unwrap_or(u32::MAX);
+        Ok(asked.min(share.max(1)))
+    }
+
+    /// Slots of all sessions.
+    pub(crate) const fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// Number of sessions.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -317,11 +341,16 @@ impl Sessions {
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
-        self.by_id.insert(id, session);
+        self.slots += session.slots.len();
+        if let Some(former) = self.by_id.insert(id, session) {
+            self.slots -= former.slots.len();
+        }
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
-        self.by_id.remove(&id)
+        let gone = self.by_id.remove(&id)?;
+        self.slots -= gone.slots.len();
+        Some(gone)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {

@@ -162,6 +162,11 @@ impl SlotTable {
         retry_waits
     }
 
+    /// Slots that memory is held for.
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Requests being executed.
     #[must_use]
     pub const fn running(&self) -> u32 {

@@ -27,7 +27,7 @@ impl Engine {
     ) -> Result<LockTicket, StateError> {
         let key = self.resolve(caller, stateid, file, now)?;
         let Kind::Lock(lock) = &self.state(key)?.kind else { return Err(StateError::BadStateid) };
-        let open = self.open_of(lock.open)?.backing;
+        let access = self.open_of(lock.open)?.obtained.union().access;
         self.check_not_busy(key, file)?;
         self.lock_mut(key)?.is_busy = true;
         let locks = self.files.get(&file).map(|file| &file.locks);
@@ -40,7 +40,7 @@ impl Engine {
             before,
             is_new: false,
             first_seqid: None,
-            open,
+            access,
         })
     }
 

@@ -285,3 +285,26 @@ fn sessions_outlive_a_restart_with_their_replies() {
     assert!(!next.engine.sessions().get(session).unwrap().status().is_reclaim_needed);
     next.settle();
 }
+
+#[test]
+fn a_client_with_large_pages_gets_the_back_channel_replies_it_offers() {
+    for page in [4096, 65_536] {
+        let mut world = World::new();
+        let a = world.exchange("a", 1).unwrap();
+        let back = ChannelAttrs { request_bytes_max: page, reply_bytes_max: page, ..attrs() };
+        let request = CreateSession {
+            client: a.client,
+            seqid: a.next_seqid,
+            principal: &root(),
+            conn: ConnId(1),
+            fore: attrs(),
+            back: Some(back),
+            conn_direction: Direction::Both,
+            callback_program: 0x4000_0000,
+            is_persistent: false,
+        };
+        let agreed = world.engine.create_session(&request, world.now).unwrap().back.unwrap();
+        assert_eq!(agreed.reply_bytes_max, page);
+        assert!(agreed.request_bytes_max <= 4096);
+    }
+}

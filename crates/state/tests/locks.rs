@@ -85,7 +85,7 @@ fn closing_an_open_releases_the_locks_made_through_it() {
     let [(a, oa), (b, ob)] = two(&mut world);
     let request = lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write);
     let ticket = world.engine.lock_prepare(&request, world.now).unwrap();
-    assert_eq!(ticket.open(), Some((OpenId(1), RW)));
+    assert_eq!(ticket.access(), RW);
     let token = ticket.token();
     world.engine.lock_commit(ticket, world.now).unwrap();
     world.settle();

@@ -138,7 +138,13 @@ impl Rows {
     pub(super) fn put(&self, key: Key, row: Option<Row>) -> FsResult<()> {
         let mut pending = self.pending.lock();
         let record = encode_record(key, row.as_ref());
-        pending.log.write_all(&record).map_err(|e| FsError::from_errno(e.raw_os_error().unwrap_or(0)))?;
+        let io = |e: std::io::Error| FsError::from_errno(e.raw_os_error().unwrap_or(0));
+        let before = pending.log.metadata().map_err(io)?.len();
+        if let Err(e) = pending.log.write_all(&record) {
+            // The start of a record would hide from a replay all that is written behind it.
+            pending.log.set_len(before).map_err(io)?;
+            return Err(io(e));
+        }
         pending.is_forced = false;
         pending.rows.insert(key, row);
         if pending.rows.len() >= HANDLE_ROWS_PENDING_MAX {

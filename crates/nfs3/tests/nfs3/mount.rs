@@ -88,15 +88,19 @@ fn the_memory_of_mounts_is_bounded() {
 }
 
 #[test]
-fn export_lists_paths_and_who_may_mount_them() {
-    let mut w = World::with(|o| o.clients = vec!["192.0.2.0/24".parse().unwrap()]);
+fn export_lists_what_the_peer_may_mount_and_who_else_may() {
+    let rules = || vec!["192.0.2.0/24".parse().unwrap(), "127.0.0.0/8".parse().unwrap()];
+    let mut w = World::with(|o| o.clients = rules());
     let reply = call(&mut w, MOUNTPROC3_EXPORT, b"");
-    let expected =
-        [&b"/data"[..], b"/more/other"].map(|dir| Export { dir, groups: vec![Group(b"192.0.2.0/24")] });
+    let groups = || vec![Group(b"192.0.2.0/24"), Group(b"127.0.0.0/8")];
+    let expected = [&b"/data"[..], b"/more/other"].map(|dir| Export { dir, groups: groups() });
     assert_eq!(decode::<Exports<'_>>(&reply).exports, expected);
     let mut open = World::with(|o| o.clients.push(ClientRule::All));
     let reply = call(&mut open, MOUNTPROC3_EXPORT, b"");
     assert!(decode::<Exports<'_>>(&reply).exports.iter().all(|e| e.groups.is_empty()));
+    let mut closed = World::with(|o| o.clients = vec!["192.0.2.0/24".parse().unwrap()]);
+    let reply = call(&mut closed, MOUNTPROC3_EXPORT, b"");
+    assert_eq!(decode::<Exports<'_>>(&reply).exports, []);
 }
 
 #[test]

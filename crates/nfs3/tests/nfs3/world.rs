@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_base::{ExportId, ManualClock, Timestamp};
 use holdfast_export::{ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Sealer, Squash};
+use holdfast_ledger::Ledger;
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
@@ -68,11 +69,14 @@ impl World {
         let since = Timestamp { seconds: 5, nanos: 0 };
         let namespace = Arc::new(Namespace::new(Sealer::new([3; 16]), exports, since).unwrap());
         let clock = Arc::new(ManualClock::default());
+        let (journal, size) =
+            (tempfile::tempdir().unwrap(), holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 });
+        let (ledger, _) = Ledger::open(&journal.path().join("journal"), &size, &namespace.exports()).unwrap();
         let nfs = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             committer: Committer::new(None),
             replies: ReplyCache::new(ReplyCacheLimits::default(), clock, None),
-            ledger: None,
+            ledger: Some(ledger),
             groups: Arc::new(NoGroups),
             observer: None,
         });

@@ -52,7 +52,7 @@ impl Op for Copy4Args<'_> {
             && has_back_channel(cx)
             && let Some(offload) = cx.service().offloads.begin(cx.client()?, pair.to.handle.key())
         {
-            return Ok(answer((0, verifier), Some(in_background(cx, pair, span, offload)?)));
+            return Ok(answer((0, verifier), Some(in_background(cx, pair, span, &offload)?)));
         }
         let copied = pair.copy(span, |copied, begun| copied > 0 && begun.elapsed() >= COPY_TIME_MAX)?;
         Ok(answer((copied, verifier), None))
@@ -76,10 +76,10 @@ fn has_back_channel(cx: &Cx<'_>) -> bool {
 }
 
 /// Copies on a thread of its own: a copy may take hours, which none of the pool's threads can be spared for.
-fn in_background(cx: &Cx<'_>, pair: Pair, span: CopySpan, offload: Arc<Offload>) -> OpResult<Stateid4> {
+fn in_background(cx: &Cx<'_>, pair: Pair, span: CopySpan, offload: &Arc<Offload>) -> OpResult<Stateid4> {
     let service = Arc::clone(cx.service());
     let to = cx.config().namespace.seal(cx.current()?);
-    let (stateid, of_thread) = (offload.stateid(), Arc::clone(&offload));
+    let (stateid, of_thread) = (offload.stateid(), Arc::clone(offload));
     let run = move || {
         // Before the first byte, as WRITE's.
         let verifier = pair.to.backend().write_verifier();
@@ -98,7 +98,7 @@ fn in_background(cx: &Cx<'_>, pair: Pair, span: CopySpan, offload: Arc<Offload>)
         service.end_offload(of_thread, &to, (status, verifier));
     };
     if std::thread::Builder::new().name("copy".to_owned()).spawn(run).is_err() {
-        cx.service().offloads.forget(&offload);
+        cx.service().offloads.forget(offload);
         return Err(NfsStat4::Delay.into());
     }
     Ok(stateid)

@@ -40,7 +40,7 @@ impl Op for CreateSession4Args<'_> {
             principal: &principal,
             conn: cx.conn_id(),
             fore: from_wire(&self.fore_chan_attrs),
-            // Without a back channel on this connection one may be bound later: its limits are judged all the same.
+            // Without a back channel on this connection one may be bound later, if its limits allow it.
             back: Some(back),
             conn_direction: if wants_back { Direction::Both } else { Direction::Fore },
             callback_program: self.cb_program,
@@ -52,6 +52,10 @@ impl Op for CreateSession4Args<'_> {
         }
         let channel = (created.id, self.clientid, cx.minor());
         cx.service().callbacks.session_made(channel, auth.unwrap_or(Auth::None), cx.connection());
+        if cx.connection().is_closed() {
+            // It may have ended, and been forgotten, before it was noted: this runs on the pool.
+            cx.service().forget_connection(cx.conn_id());
+        }
         Ok(answer(&created, back))
     }
 }

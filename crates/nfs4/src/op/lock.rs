@@ -8,7 +8,7 @@ use holdfast_base::{ByteRange, ClientId, Length, Offset};
 use holdfast_export::LocalUse;
 use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest,
-    LockTicket, OwnerOf, OwnerOp, Wait,
+    LockTicket, OwnerOf, OwnerOp, StateId, Wait,
 };
 use holdfast_vfs::{AttrMask, Caller, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
@@ -23,6 +23,7 @@ use crate::desc::{Flags, OpDesc, STATEID_BYTES};
 use crate::error::{Failure, OpResult};
 use crate::io::must_be_regular;
 use crate::owner::{Turn, in_turn};
+use crate::service::Service;
 
 /// Bytes of `LOCK4denied` with the longest owner.
 const DENIED_BYTES: usize = 32 + OWNER_BYTES_MAX;
@@ -77,20 +78,53 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
             return Err(denied(cx, &conflict));
         }
     };
-    let token = ticket.token();
-    if let Err(failure) = take_outside(cx, &at, &ticket, request.kind) {
-        cx.state(|engine, now| {
-            engine.lock_abort(ticket, now);
-            Ok(())
-        })?;
-        return Err(failure);
-    }
-    let committed = cx.state(|engine, now| Ok(engine.lock_commit(ticket, now)?));
-    if committed.is_err() {
-        // The open was closed meanwhile: what was taken outside goes as well.
-        drop(cx.service().files.close_locks(token));
-    }
+    let change = Change::of(cx, ticket);
+    take_outside(cx, &at, change.ticket()?, request.kind)?;
+    let committed = change.commit();
     Ok(Lock4Ok { lock_stateid: cx.set_current_stateid(committed?) })
+}
+
+/// A change of locks under way, which is taken back unless it is committed, also when a backend panics: the lock-owner
+/// could do nothing with the file any more.
+struct Change {
+    service: Arc<Service>,
+    /// Gone once committed.
+    ticket: Option<LockTicket>,
+}
+
+impl Change {
+    fn of(cx: &Cx<'_>, ticket: LockTicket) -> Self {
+        Self { service: Arc::clone(cx.service()), ticket: Some(ticket) }
+    }
+
+    /// Is there until the change ends.
+    fn ticket(&self) -> OpResult<&LockTicket> {
+        self.ticket.as_ref().ok_or_else(|| NfsStat4::ServerFault.into())
+    }
+
+    fn commit(mut self) -> OpResult<StateId> {
+        let ticket = self.ticket.take().ok_or(NfsStat4::ServerFault)?;
+        let token = ticket.token();
+        let committed = self.service.state(|engine, now| Ok(engine.lock_commit(ticket, now)?));
+        if committed.is_err() {
+            // The open was closed meanwhile: what was taken outside goes as well.
+            drop(self.service.files.close_locks(token));
+        }
+        committed
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let token = ticket.token();
+        // Taking back persists nothing, so it cannot fail.
+        let aborted = self.service.state(|engine, now| Ok(engine.lock_abort(ticket, now)));
+        if matches!(aborted, Ok(false)) {
+            // As after a commit that comes too late.
+            drop(self.service.files.close_locks(token));
+        }
+    }
 }
 
 /// Whether the client waits for the lock and can be told when it is free (RFC 8881 section 20.11); it polls else.
@@ -156,7 +190,7 @@ fn take_outside(cx: &mut Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -
 /// A new file for a lock-owner's locks, with those that it has already: the open was upgraded to writing after the
 /// first of them. All of these are read locks, which two files can have at once, so nobody gets in between.
 fn file_for_locks(cx: &Cx<'_>, at: &At, ticket: &LockTicket) -> OpResult<Arc<dyn FileObject>> {
-    let (_, access) = ticket.open().ok_or(NfsStat4::Delay)?;
+    let access = ticket.access();
     // An open for writing may be upgraded to reading as well.
     let file = open_for_locks(at, access | Access::READ)?;
     if cx.service().files.locks(ticket.token()).is_some() {
@@ -257,16 +291,11 @@ impl Op for Locku4Args {
             let range = range_of(self.offset, self.length)?;
             let (caller, file) = (cx.state_caller()?, at.handle.key());
             let ticket = cx.state(|engine, now| Ok(engine.unlock_prepare(caller, of, file, range, now)?))?;
-            if let Some(outside) = cx.service().files.locks(ticket.token())
-                && let Err(error) = at.backend().unlock(&outside, range)
-            {
-                cx.state(|engine, now| {
-                    engine.lock_abort(ticket, now);
-                    Ok(())
-                })?;
-                return Err(error.into());
+            let change = Change::of(cx, ticket);
+            if let Some(outside) = cx.service().files.locks(change.ticket()?.token()) {
+                at.backend().unlock(&outside, range)?;
             }
-            let stateid = cx.state(|engine, now| Ok(engine.lock_commit(ticket, now)?))?;
+            let stateid = change.commit()?;
             Ok(Locku4Ok { lock_stateid: cx.set_current_stateid(stateid) })
         })
     }

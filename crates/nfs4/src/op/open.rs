@@ -3,7 +3,7 @@
 //! open in `open/back.rs`.
 
 use holdfast_base::ClientId;
-use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share, StateError, StateId};
+use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share, StateId};
 use holdfast_wire::nfs4::{
     CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
@@ -17,15 +17,16 @@ use holdfast_xdr::Encode;
 
 use self::back::Backed;
 use self::find::Found;
+use self::granting::Granting;
 use super::{Encoded, Op};
 use crate::cx::{At, Cx};
 use crate::desc::{BITMAP_BYTES, CHANGE_INFO_BYTES, Flags, Minor, OpDesc, STATEID_BYTES};
-use crate::error::{Failure, OpResult};
-use crate::io::permit;
+use crate::error::OpResult;
 use crate::owner::{Turn, in_turn};
 
 mod back;
 mod find;
+mod granting;
 
 /// Bits that may stand beside the access itself, from 4.1 on.
 const WANTS: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_MASK
@@ -86,28 +87,16 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     })?;
     let mut found = find::find(cx, args, share.access)?;
     let request = OpenRequest { client, owner: args.owner.owner, file: found.at.handle.key(), share, claim };
-    let opened = match cx.state(|engine, now| Ok(engine.open(&request, now)?)) {
-        // Who may not have the file at all is not told who has it.
-        Err(Failure::State(StateError::ShareDenied)) => {
-            permit(&found.at, share.access)?;
-            return Err(StateError::ShareDenied.into());
-        }
-        opened => opened?,
-    };
     let wanted = Backed { access: share.access, is_reclaim: matches!(claim, Claim::Reclaim(_)) };
-    let backed = back::back(cx, &mut found, &opened, wanted).and_then(|()| resize(cx, &found, share.access));
-    if let Err(failure) = backed {
-        cx.state(|engine, now| {
-            engine.open_undo(opened.ticket, now);
-            Ok(())
-        })?;
-        return Err(failure);
-    }
+    back::ask(cx, &mut found, &request, wanted)?;
+    let granting = Granting::begin(cx, &request)?;
+    back::back(cx, &mut found, &granting, wanted)?;
+    resize(cx, &found, share.access)?;
     cx.set_current(found.at.object())?;
-    let confirm = if opened.is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
+    let confirm = if granting.is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
     let notify = if cx.minor().has_sessions() { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     Ok(Open4Ok {
-        stateid: cx.set_current_stateid(opened.stateid),
+        stateid: cx.set_current_stateid(granting.grant()?),
         cinfo: found.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm | notify,
         attrset: found.attrset,

@@ -111,10 +111,17 @@ fn one(
     let node: Result<Node, FsError> = entry.node.unwrap_or(Err(FsError::Io));
     let looked = node.map_err(Failure::from).and_then(|node| look::node(service, at, &node, want));
     match looked {
-        Ok(looked) => Ok(Some(EntryAttrs::Looked(Box::new(looked)))),
         Err(Failure::Fs(FsError::NotFound | FsError::Stale)) => Ok(None),
+        looked => told(looked, minor, want).map(Some),
+    }
+}
+
+/// That an entry cannot be looked at fails it alone, when the client asked for that (RFC 8881 section 18.23.3).
+fn told(looked: OpResult<look::Looked>, minor: Minor, want: Bitmap4) -> OpResult<EntryAttrs> {
+    match looked {
+        Ok(looked) => Ok(EntryAttrs::Looked(Box::new(looked))),
         Err(Failure::Fs(e)) if want.has(Attr::RdAttrError) => {
-            Ok(Some(EntryAttrs::Error(error::fit(error::from_fs(e), OpNum4::ReadDir, minor))))
+            Ok(EntryAttrs::Error(error::fit(error::from_fs(e), OpNum4::ReadDir, minor)))
         }
         Err(failure) => Err(failure),
     }
@@ -130,8 +137,11 @@ fn list_pseudo(cx: &mut Cx<'_>, dir: u64, args: &ReadDir4Args, room: usize) -> O
     let mut looked = Vec::new();
     for (name, object) in all.into_iter().skip(skip) {
         let attrs = match object {
-            Object::Pseudo(below) => look::pseudo(cx.service(), below)?,
-            Object::Export(..) => export_root(cx, object, args.attr_request)?,
+            Object::Pseudo(below) => EntryAttrs::Looked(Box::new(look::pseudo(cx.service(), below)?)),
+            Object::Export(..) => {
+                let looked = export_root(cx, object, args.attr_request);
+                told(looked, cx.minor(), args.attr_request)?
+            }
         };
         looked.push((name, attrs));
     }

@@ -1,7 +1,7 @@
 //! SECINFO (RFC 8881 section 18.29) and SECINFO_NO_NAME (18.45): which flavors an object may be used with.
 
 use holdfast_wire::nfs4::{
-    NfsStat4, OpNum4, SecInfo4, SecInfo4Args, SecInfo4Ok, SecInfoNoName4Args, SecInfoStyle4,
+    OpNum4, SecInfo4, SecInfo4Args, SecInfo4Ok, SecInfoNoName4Args, SecInfoStyle4,
 };
 use holdfast_wire::rpc::AUTH_SYS;
 use holdfast_xdr::Encode;
@@ -31,7 +31,7 @@ impl Op for SecInfoNoName4Args {
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         if self.style == SecInfoStyle4::Parent {
-            above(cx).map_err(|_| NfsStat4::NoEnt)?;
+            above(cx)?;
         }
         answer(cx)
     }

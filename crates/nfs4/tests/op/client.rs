@@ -78,6 +78,19 @@ impl Peer {
         self.send_again(args)
     }
 
+    /// Sends a compound's bytes and loses the connection before what has to wait gets a thread.
+    pub(crate) fn post_and_lose(mut self, args: &[u8]) {
+        let call = OutgoingCall {
+            program: NFS4_PROGRAM,
+            version: NFS_V4,
+            procedure: NFSPROC4_COMPOUND,
+            auth: &self.auth,
+            args,
+        };
+        self.wire.post(1, &call);
+        self.wire.close();
+    }
+
     /// The same under the last transaction id.
     pub(crate) fn send_again(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
         let call = OutgoingCall {

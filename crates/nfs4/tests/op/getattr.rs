@@ -133,7 +133,7 @@ fn rights_over_extended_attributes_are_unknown_before_4_2() {
     let mut client = Session::open(&world, 1, 1);
     file(&mut client, b"f", 0, b"");
     let ask = ArgOp::Access(Access4Args { access: ACCESS4_READ | ACCESS4_XAREAD | 1 << 20 });
-    let got = on(&mut client, &[b"f"], &[ask.clone()]).ok::<Access4Ok>(OpNum4::Access);
+    let got = on(&mut client, &[b"f"], std::slice::from_ref(&ask)).ok::<Access4Ok>(OpNum4::Access);
     assert_eq!(got, Access4Ok { supported: ACCESS4_READ, access: ACCESS4_READ });
     let got = on_v40(&world, &[b"f"], &[ask]).ok::<Access4Ok>(OpNum4::Access);
     assert_eq!(got.supported, ACCESS4_READ);

@@ -1,7 +1,7 @@
 use holdfast_base::{Length, Offset};
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Session, open_existing, user};
+use crate::client::{Session, open_create, open_existing, user};
 use crate::scene::{file, make, on, on_nothing, on_root, on_v40};
 use crate::world::World;
 
@@ -71,13 +71,23 @@ fn an_open_for_writing_may_read_what_its_user_may() {
     let mut reply = on(&mut client, &[], &[ArgOp::Open(open), read(Stateid4::CURRENT, 0, 5)]);
     reply.ok::<Open4Ok<'_>>(OpNum4::Open);
     assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, b"hello");
+}
+
+#[test]
+fn what_others_deny_an_open_for_writing_does_not_read() {
+    let world = World::new();
+    let (mut client, mut denier) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
+    let open = open_create(b"f", b"writer", OPEN4_SHARE_ACCESS_WRITE);
+    let mut reply = on(&mut client, &[], &[ArgOp::Open(open)]);
+    let writing = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
     let denying = Open4Args {
         share_deny: OPEN4_SHARE_DENY_READ,
-        ..open_existing(b"g", b"denier", OPEN4_SHARE_ACCESS_WRITE)
+        ..open_existing(b"f", b"denier", OPEN4_SHARE_ACCESS_WRITE)
     };
-    file(&mut client, b"g", 0, b"hello");
-    // The maker of the file reads it, so nobody may deny that.
-    on(&mut client, &[], &[ArgOp::Open(denying)]).fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
+    let mut reply = on(&mut denier, &[], &[ArgOp::Open(denying)]);
+    let denied = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    on(&mut client, &[b"f"], &[read(writing, 0, 1)]).fails::<()>(OpNum4::Read, NfsStat4::Locked);
+    on(&mut denier, &[b"f"], &[read(denied, 0, 1)]).ok::<Read4Ok<'_>>(OpNum4::Read);
 }
 
 #[test]

@@ -37,6 +37,23 @@ fn a_retry_on_a_slot_that_runs_waits_for_the_one_answer() {
 }
 
 #[test]
+fn a_request_whose_connection_is_lost_while_it_waits_for_a_thread_is_answered_to_its_retry() {
+    let world = World::sync();
+    let mut client = Session::open(&world, 1, 1);
+    client.cachethis = true;
+    client.seqid = client.seqid.next();
+    let args = [vec![ArgOp::Sequence(client.sequence())], at(&[]), vec![mkdir(b"d")]].concat();
+    let args = client.peer.args(&args);
+    let lost = std::mem::replace(&mut client.peer, Peer::new(&world, 1, 1));
+    lost.post_and_lose(&args);
+    let mut reply = client.peer.exchange(&args);
+    reply.ok::<Sequence4Ok>(OpNum4::Sequence);
+    assert_eq!(reply.status, NfsStat4::Ok, "it was made once, and the retry is told so");
+    assert_eq!(client.peer.exchange(&args).bytes, reply.bytes);
+    world.check();
+}
+
+#[test]
 fn a_session_is_not_destroyed_while_its_requests_run() {
     let world = World::sync();
     let mut client = Session::open(&world, 1, 1);

@@ -105,6 +105,13 @@ impl holdfast_nfs4::SessionRecords for Sessions {
     }
 }
 
+/// A ledger of its own, whose file is gone as soon as it is open.
+fn ledger() -> Arc<Ledger> {
+    let dir = tempfile::tempdir().unwrap();
+    let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
+    Ledger::open(&dir.path().join("journal"), &size, &[]).unwrap().0
+}
+
 pub(crate) struct World {
     pub(crate) nfs: Arc<Nfs4>,
     pub(crate) fs: MemBackend,
@@ -183,7 +190,7 @@ impl World {
             grace: making.grace,
             records: records.clone(),
             sessions: Some(sessions.clone()),
-            ledger: making.ledger,
+            ledger: Some(making.ledger.unwrap_or_else(ledger)),
             identity: Identity { major_id: b"box".to_vec(), minor_id: 3, scope: b"scope".to_vec() },
             minor_max: 2,
             observer: None,

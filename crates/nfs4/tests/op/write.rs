@@ -110,7 +110,7 @@ fn what_is_no_file_is_refused_by_kind_and_minor_version() {
         (b"p", NfsStat4::WrongType, NfsStat4::Inval),
     ] {
         let put = write(Stateid4::ANONYMOUS, 0, StableHow4::Unstable, b"x");
-        on(&mut client, &[name], &[put.clone()]).fails::<()>(OpNum4::Write, v41);
+        on(&mut client, &[name], std::slice::from_ref(&put)).fails::<()>(OpNum4::Write, v41);
         on_v40(&world, &[name], &[put]).fails::<()>(OpNum4::Write, v40);
         on(&mut client, &[name], &[commit()]).fails::<()>(OpNum4::Commit, v41);
         on_v40(&world, &[name], &[commit()]).fails::<()>(OpNum4::Commit, v40);

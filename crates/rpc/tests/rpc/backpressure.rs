@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use holdfast_rpc::server::Limits;
@@ -135,6 +135,53 @@ fn parked_calls_are_bounded_in_bytes_and_reading_goes_on_after_them() {
     let mut xids: Vec<u32> = (0..20).map(|_| word(&client.receive(), 0)).collect();
     xids.sort_unstable();
     assert_eq!(xids, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn under_pressure_who_leaves_his_replies_lying_goes_and_who_holds_little_stays() {
+    let limits = Limits { transport_bytes: 2 * MIB, record_seconds_under_pressure: 1, ..Limits::default() };
+    let host = Host::with(Everything::default(), limits);
+    let mut hog = Client::connect(host.address());
+    let mut honest = Client::connect(host.address());
+    for xid in 0..24 {
+        hog.send(&call(xid, BIG, &words(&[MIB as u32], b"")));
+    }
+    // He takes a little, again and again, which is not enough.
+    let mut takes = hog.0.try_clone().unwrap();
+    let taker = std::thread::spawn(move || {
+        let mut some = [0; 1000];
+        while takes.read(&mut some).is_ok_and(|n| n > 0) && host.server.connections().len() > 1 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        host
+    });
+    // A call in flight is no reason not to be read: the slow one does not hold up the quick one behind it.
+    for xid in (0..20).step_by(2) {
+        honest.send(&call(xid, SLEEP, &words(&[400], b"")));
+        honest.send(&call(xid + 1, ECHO, b"quick..."));
+        let reply = honest.receive();
+        assert_eq!((word(&reply, 0), results(&reply)), (xid + 1, &b"quick..."[..]));
+        assert_eq!(word(&honest.receive(), 0), xid);
+    }
+    let host = taker.join().unwrap();
+    assert_eq!(host.server.connections().len(), 1, "the hog is gone");
+    assert_eq!(honest.ask(99, ECHO, b"here"), b"here");
+}
+
+#[test]
+fn the_time_in_which_a_record_is_not_read_is_not_its_senders() {
+    let limits = Limits { record_seconds: 1, calls_in_flight: 1, ..Limits::default() };
+    let host = Host::with(Everything::default(), limits);
+    let mut client = Client::connect(host.address());
+    // One call is on its way, which stops the reading; behind it lies half of another.
+    let second = marked(&call(2, ECHO, b"late but whole"));
+    let mut bytes = marked(&call(1, SLEEP, &words(&[4000], b"")));
+    bytes.extend_from_slice(&second[..20]);
+    client.0.write_all(&bytes).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    client.0.write_all(&second[20..]).unwrap();
+    assert_eq!(word(&client.receive(), 0), 1);
+    assert_eq!(results(&client.receive()), b"late but whole");
 }
 
 /// Sends `calls` calls of all kinds while reading slowly and fast in turn; each must be answered once.

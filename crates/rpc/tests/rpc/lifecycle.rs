@@ -38,6 +38,26 @@ fn a_shutdown_waits_neither_for_parked_calls_nor_beyond_its_time() {
 }
 
 #[test]
+fn a_shutdown_waits_for_replies_that_wait_for_no_peer() {
+    let host = Host::new();
+    let mut client = Client::connect(host.address());
+    client.send(&call(1, PARK_SURELY, b""));
+    let parked = std::sync::Arc::clone(&host.program.parked);
+    eventually("it is parked", || parked.lock().unwrap().len() == 1);
+    let disk = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        for mut pending in std::mem::take(&mut *parked.lock().unwrap()) {
+            pending.writer().u32(9);
+            pending.send();
+        }
+    });
+    assert_eq!(host.shutdown(Duration::from_secs(10)), 0);
+    disk.join().unwrap();
+    assert_eq!(results(&client.receive()), words(&[7, 9], b""));
+    assert!(client.is_dropped());
+}
+
+#[test]
 fn a_client_that_shuts_down_its_half_still_gets_its_answers() {
     let host = Host::new();
     let mut client = Client::connect(host.address());

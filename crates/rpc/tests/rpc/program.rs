@@ -36,6 +36,8 @@ pub(crate) const CALL_BACK: u32 = 10;
 pub(crate) const WHO: u32 = 11;
 /// Parks and drops the reply.
 pub(crate) const DROP: u32 = 12;
+/// Waits until somebody calls RELEASE, and for no peer.
+pub(crate) const PARK_SURELY: u32 = 14;
 /// The same as BIG, from the pool.
 pub(crate) const BIG_ON_POOL: u32 = 13;
 
@@ -107,6 +109,14 @@ impl Program for Everything {
                 reply.u32(7);
                 let parked = Arc::clone(&self.parked);
                 Outcome::Park(Box::new(move |pending| parked.lock().unwrap().push(pending)))
+            }
+            (PARK_SURELY, _) => {
+                reply.u32(7);
+                let parked = Arc::clone(&self.parked);
+                Outcome::Park(Box::new(move |mut pending| {
+                    pending.waits_for_no_peer();
+                    parked.lock().unwrap().push(pending);
+                }))
             }
             (RELEASE, _) => {
                 let parked = std::mem::take(&mut *self.parked.lock().unwrap());

@@ -2,6 +2,7 @@
 //! to the server started anew. The client sees one success, the disk one effect.
 //!
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod nfs3;
 mod nfs4;

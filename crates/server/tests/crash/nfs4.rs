@@ -411,9 +411,9 @@ impl Client {
     /// anew.
     fn recover_and_repeat(&mut self, case: &Case, what: &str) {
         if self.minor == 0 {
-            self.begin_anew()
+            self.begin_anew();
         } else {
-            self.complete_reclaims()
+            self.complete_reclaims();
         }
         self.repeat_until_granted(what, |client| client.request(case));
     }

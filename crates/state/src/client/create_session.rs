@@ -86,7 +86,7 @@ impl Engine {
         let Side::V41(side) = &client.side else { return Err(StateError::StaleClientid) };
         // Phase 2: sequence.
         if request.seqid == side.seqid {
-            return side.reply;
+            return self.create_session_again(request, side.reply);
         }
         if request.seqid != side.seqid.next() {
             return Err(StateError::SeqMisordered);
@@ -109,9 +109,27 @@ impl Engine {
         Ok(created)
     }
 
+    /// The answer to a retry speaks of the connection that the retry came on.
+    fn create_session_again(
+        &mut self,
+        request: &CreateSession<'_>,
+        reply: Result<CreatedSession, StateError>,
+    ) -> Result<CreatedSession, StateError> {
+        let created = reply?;
+        if let Some(session) = self.sessions.get_mut(created.id) {
+            session.bind(request.conn, created.conn_direction)?;
+        }
+        Ok(created)
+    }
+
     fn agree(&mut self, request: &CreateSession<'_>) -> Result<CreatedSession, StateError> {
-        let fore = request.fore.agree_fore()?;
-        let back = request.back.map(ChannelAttrs::agree_back).transpose()?;
+        let mut fore = request.fore.agree_fore()?;
+        fore.slots_max = self.sessions.grant_slots(fore.slots_max)?;
+        let back = match request.back.map(ChannelAttrs::agree_back) {
+            // Who wants no callbacks need not say how they should be.
+            Some(Err(_)) if request.conn_direction == Direction::Fore => None,
+            back => back.transpose()?,
+        };
         let conn_direction = if back.is_some() { request.conn_direction } else { Direction::Fore };
         let id = self.new_session_id(request.client);
         Ok(CreatedSession {
@@ -153,6 +171,7 @@ impl Engine {
             slots: SlotTable::new(created.fore.slots_max).image(),
         };
         let mut session = Session::new(&image, now);
+        session.is_back_wanted = false;
         session.bind(request.conn, created.conn_direction)?;
         let client = self.clients.get_mut(request.client)?;
         session.is_state_revoked = client.revoked > 0;

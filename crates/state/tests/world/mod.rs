@@ -171,7 +171,7 @@ impl World {
             self.next_open += 1;
             self.engine.attach(&opened.ticket, id, access).unwrap();
         }
-        Ok(opened.stateid)
+        self.engine.open_commit(opened.ticket)
     }
 
     pub(crate) fn lock(&mut self, request: &LockRequest<'_>) -> Result<StateId, LockRefusal> {

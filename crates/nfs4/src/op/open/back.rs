@@ -1,12 +1,13 @@
 //! The backend's open file behind an open: permission is asked for at each OPEN, a descriptor is had once for all
-//! the OPENs of an owner that it serves.
+//! the OPENs of an owner that want the same.
 
 use std::sync::Arc;
 
-use holdfast_state::{Access, Backing, Opened};
+use holdfast_state::{Access, Backing, OpenRequest};
 use holdfast_vfs::{AccessMask, FileObject, FsError, FsResult};
 
 use super::find::{Found, open_mode};
+use super::granting::Granting;
 use crate::cx::{At, Cx};
 use crate::error::OpResult;
 use crate::io::{may, permit};
@@ -20,26 +21,48 @@ pub(super) struct Backed {
     pub(super) is_reclaim: bool,
 }
 
-/// Sees to it that the open has a descriptor, and that the caller may have it.
-pub(super) fn back(cx: &mut Cx<'_>, found: &mut Found, opened: &Opened, wanted: Backed) -> OpResult<()> {
-    match opened.backing {
+/// Sees to it that the caller may have the file as he asks for it: with a descriptor of his own, unless the owner's
+/// earlier OPENs have one that serves. Before anything is reserved: who may not have the file is not told who has
+/// it, and stands in nobody's way meanwhile.
+pub(super) fn ask(
+    cx: &Cx<'_>,
+    found: &mut Found,
+    request: &OpenRequest<'_>,
+    wanted: Backed,
+) -> OpResult<()> {
+    if found.file.is_some() {
+        // Making the file has asked for permission already.
+        return Ok(());
+    }
+    if cx.service().look(|engine| engine.open_descriptor(request)).is_none() {
+        found.file = Some(open(&found.at, wanted)?);
+    } else if !wanted.is_reclaim {
+        permit(&found.at, wanted.access)?;
+    }
+    Ok(())
+}
+
+/// Sees to it that the open has a descriptor.
+pub(super) fn back(
+    cx: &mut Cx<'_>,
+    found: &mut Found,
+    granting: &Granting,
+    wanted: Backed,
+) -> OpResult<()> {
+    match granting.backing {
         Backing::Ready(id) => {
-            // Making the file has asked for permission already.
-            if found.file.is_none() && !wanted.is_reclaim {
-                permit(&found.at, wanted.access)?;
-            }
             found.file = cx.service().files.get(id);
             Ok(())
         }
         Backing::Needed(access) => {
-            let own = match found.file.take() {
+            let file = match found.file.take() {
                 Some(file) => file,
+                // The one that was to serve was closed just now.
                 None => open(&found.at, wanted)?,
             };
-            let file = if access == wanted.access { own } else { widen(&found.at, access)? };
             found.file = Some(Arc::clone(&file));
             let id = cx.service().files.keep(file, found.at.cx().caller.uid);
-            let attached = cx.state(|engine, _| Ok(engine.attach(&opened.ticket, id, access)?));
+            let attached = granting.attach(id, access);
             if attached.is_err() {
                 drop(cx.service().files.close(id));
             }
@@ -58,10 +81,4 @@ fn open(at: &At, wanted: Backed) -> FsResult<Arc<dyn FileObject>> {
         }
         other => other,
     }
-}
-
-/// Opens for all that the owner's OPENs together may do, each of which was permitted by itself. A mode changed in
-/// between must not take away what an open file has, so the file's owner is not asked again.
-fn widen(at: &At, access: Access) -> FsResult<Arc<dyn FileObject>> {
-    at.backend().open(&at.cx(), &at.handle, open_mode(access, true))
 }
