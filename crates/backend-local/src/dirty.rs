@@ -121,7 +121,8 @@ mod tests {
         let caller = Caller { uid: rustix::process::geteuid().as_raw(), ..Caller::root() };
         let cx = Cx { caller: &caller, wait: Wait::Yes };
         let object = || {
-            let found = backend.lookup(&cx, &backend.root.handle, Name::new(b"file").unwrap(), AttrMask::STAT);
+            let found =
+                backend.lookup(&cx, &backend.root.handle, Name::new(b"file").unwrap(), AttrMask::STAT);
             let object = backend.resolve(Wait::Yes, &found.unwrap().handle).unwrap();
             backend.cache.remove(&object.handle);
             object

@@ -289,18 +289,18 @@ fn make_state_dir(dir: &Path) -> Result<(), OpenError> {
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(state)
 }
 
-/// Half of what the process may open, after asking for as much as is needed or may be had: the usual soft
+/// A quarter of what the process may open, after asking for as much as is needed or may be had: the usual soft
 /// limit of 1,024 is there for programs that use select(2). `wanted` descriptors are wanted here.
 fn descriptors_allowed(wanted: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let enough = (wanted as u64).saturating_mul(2);
+    let enough = (wanted as u64).saturating_mul(4);
     let raised = limit.maximum.map(|hard| hard.max(enough));
     // Beyond the hard limit goes only who has CAP_SYS_RESOURCE. When either is refused, what there is must do.
     if setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).is_err() {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
-    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX))
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n / 4).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

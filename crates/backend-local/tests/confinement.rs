@@ -339,11 +339,15 @@ fn attributes_that_mean_rights_on_this_machine_are_out_of_reach() {
     let mut capability = [0; 20];
     capability[..8].copy_from_slice(&[1, 0, 0, 2, 1 << 7, 0, 0, 0]);
     for caller in [user(4321), Caller::root()] {
-        let set = |n: &[u8]| backend.setxattr(&cx(&caller), &file, n, &capability, XattrMode::Either).map(drop);
+        let set =
+            |n: &[u8]| backend.setxattr(&cx(&caller), &file, n, &capability, XattrMode::Either).map(drop);
         assert_eq!(set(b"security.capability"), Err(FsError::Perm));
         assert_eq!(set(b"trusted.overlay.opaque"), Err(FsError::Perm));
     }
-    assert_eq!(rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]), Err(rustix::io::Errno::NODATA));
+    assert_eq!(
+        rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]),
+        Err(rustix::io::Errno::NODATA)
+    );
 }
 
 #[test]

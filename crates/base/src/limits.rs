@@ -320,7 +320,7 @@ pub const JOURNAL_ENTRIES_MAX: usize = 128 << 10;
 pub const FILE_SYSTEMS_MAX: usize = 1024;
 
 /// Descriptors that the local backend keeps of idle objects unless told otherwise. Each pins an inode in the
-/// kernel (1 KiB) and 200 bytes here: 16 MiB and 3 MiB. Cut to half of `RLIMIT_NOFILE`.
+/// kernel (1 KiB) and 200 bytes here: 16 MiB and 3 MiB. Cut to a quarter of `RLIMIT_NOFILE`.
 pub const BACKEND_DESCRIPTORS_DEFAULT: usize = 16_384;
 
 /// Parts of the descriptor cache, each with a lock of its own: enough that 4 x 64 threads seldom meet.

@@ -170,7 +170,7 @@ impl Service {
     }
 
     /// Makes calls that were lost with their connection once more, where there is another one now.
-    pub(crate) fn resend_lost(self: &Arc<Self>, client: ClientId) {
+    fn resend_lost(self: &Arc<Self>, client: ClientId) {
         for lost in self.lost_calls(client) {
             // Whoever wanted it has been told that it was lost.
             self.send(lost, Box::new(|_| ()));
@@ -178,18 +178,13 @@ impl Service {
     }
 
     fn send(self: &Arc<Self>, prepared: Prepared, done: CalledBack) {
-        let call = OutgoingCall {
-            program: prepared.program,
-            version: NFS_CB_V4_0,
-            procedure: CB_COMPOUND,
-            auth: &prepared.auth,
-            args: &prepared.args,
-        };
-        let (service, place) = (Arc::clone(self), (prepared.session, prepared.slot));
-        let sent = (Arc::clone(&prepared.args), ConnId(prepared.connection.id()));
-        prepared.connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
+        let Prepared { connection, auth, program, session, slot, args } = prepared;
+        let call =
+            OutgoingCall { program, version: NFS_CB_V4_0, procedure: CB_COMPOUND, auth: &auth, args: &args };
+        let (service, sent) = (Arc::clone(self), (Arc::clone(&args), ConnId(connection.id())));
+        connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
             let answer = result.map_err(CallbackError::Lost).and_then(read_answer);
-            service.callbacks.end(place, answer, sent);
+            service.callbacks.end((session, slot), answer, sent);
             done(answer);
         });
     }

@@ -338,7 +338,11 @@ fn relieve(connections: &[Arc<Connection>], mut excess: usize) {
         if excess == 0 {
             return;
         }
-        tracing::debug!(?connection, bytes, "dropping a connection: memory is short and it takes few replies");
+        tracing::debug!(
+            ?connection,
+            bytes,
+            "dropping a connection: memory is short and it takes few replies"
+        );
         connection.close();
         excess = excess.saturating_sub(bytes);
     }
@@ -362,5 +366,18 @@ async fn sweep(inner: Arc<Inner>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         inner.sweep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_cannot_pass_its_bound_by_taking_other_addresses_of_its_network() {
+        let of = |ip: &str| site_of(ip.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

@@ -167,30 +167,32 @@ impl Engine {
     /// # Errors
     /// `BadStateid` when the open is gone meanwhile (expiry, revocation).
     pub fn open_commit(&mut self, ticket: OpenTicket) -> Result<StateId, StateError> {
-        self.end_open(&ticket)?;
-        self.open_mut(ticket.state)?.obtained.add(ticket.share);
-        self.bump(ticket.state)
+        let OpenTicket { state, share } = ticket;
+        self.end_open(state, share)?;
+        self.open_mut(state)?.obtained.add(share);
+        self.bump(state)
     }
 
     /// Takes back an open that came to nothing. What the owner's other OPENs reserved stays, and so does the
     /// stateid: an OPEN that fails leaves no trace.
     pub fn open_undo(&mut self, ticket: OpenTicket, now: Instant) {
-        if self.end_open(&ticket).is_err() {
+        let OpenTicket { state, share } = ticket;
+        if self.end_open(state, share).is_err() {
             return;
         }
-        match self.open_of(ticket.state) {
-            Ok(open) if open.union().access.is_none() => self.drop_state(ticket.state, now),
+        match self.open_of(state) {
+            Ok(open) if open.union().access.is_none() => self.drop_state(state, now),
             // Only a state that is gone cannot be changed.
-            _ => drop(self.reserve_union(ticket.state)),
+            _ => drop(self.reserve_union(state)),
         }
     }
 
-    fn end_open(&mut self, ticket: &OpenTicket) -> Result<(), StateError> {
-        if self.state(ticket.state)?.standing != Standing::Good {
+    fn end_open(&mut self, key: StateKey, share: Share) -> Result<(), StateError> {
+        if self.state(key)?.standing != Standing::Good {
             return Err(StateError::BadStateid);
         }
-        let pending = &mut self.open_mut(ticket.state)?.pending;
-        let at = pending.iter().position(|share| *share == ticket.share).ok_or(StateError::BadStateid)?;
+        let pending = &mut self.open_mut(key)?.pending;
+        let at = pending.iter().position(|other| *other == share).ok_or(StateError::BadStateid)?;
         pending.swap_remove(at);
         Ok(())
     }

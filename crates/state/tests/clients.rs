@@ -308,3 +308,20 @@ fn a_client_with_large_pages_gets_the_back_channel_replies_it_offers() {
         assert!(agreed.request_bytes_max <= 4096);
     }
 }
+
+#[test]
+fn slots_of_all_sessions_are_bounded_and_nobody_gets_none_for_long() {
+    let mut world = World::new();
+    let fore = ChannelAttrs { slots_max: 64, ..attrs() };
+    let (mut total, mut least) = (0, u32::MAX);
+    for n in 0..6000 {
+        let a = world.exchange(&format!("client {n}"), 1).unwrap();
+        let granted = world.create_as(a.client, a.next_seqid, &root(), fore).unwrap().fore.slots_max;
+        assert!(n >= 2000 || granted == 64, "plenty for a large house");
+        total += granted as usize;
+        least = least.min(granted);
+    }
+    assert!(total <= holdfast_base::limits::SESSIONS_SLOTS_MAX);
+    assert!((1..16).contains(&least), "the later come get fewer, {least}");
+    world.settle();
+}

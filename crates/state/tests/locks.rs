@@ -278,3 +278,19 @@ fn the_line_of_waiters_is_bounded() {
     world.settle();
     assert_eq!(world.engine.census().waiters, 0);
 }
+
+#[test]
+fn a_lock_refused_outside_after_its_open_is_gone_says_so() {
+    let mut world = World::new();
+    let (a, _) = world.client("a", 1);
+    let open = world.open(a, "o", 1, share(RW, NONE)).unwrap();
+    let request = lock_by(a, 1, open, "l", bytes(0, 9), LockKind::Write);
+    let ticket = world.engine.lock_prepare(&request, world.now).unwrap();
+    world.engine.close(Caller::V41(a), open, FileKey(1), world.now).unwrap();
+    assert!(!world.engine.lock_abort(ticket, world.now), "the edge gives up what it keeps for the token");
+    let open = world.open(a, "o", 1, share(RW, NONE)).unwrap();
+    let request = lock_by(a, 1, open, "l", bytes(0, 9), LockKind::Write);
+    let ticket = world.engine.lock_prepare(&request, world.now).unwrap();
+    assert!(world.engine.lock_abort(ticket, world.now));
+    world.settle();
+}

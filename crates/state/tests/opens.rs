@@ -133,13 +133,8 @@ fn an_open_without_a_descriptor_can_be_taken_back() {
     world.engine.open_undo(upgrade.ticket, world.now);
     assert_eq!(world.io(Caller::V41(a), first, 1, R), Ok(IoGrant::Open(OpenId(1))));
     assert_eq!(world.io(Caller::V41(a), first, 1, W), Err(StateError::OpenMode));
-    let other = OpenRequest {
-        client: a,
-        owner: b"p",
-        file: FileKey(1),
-        share: share(W, NONE),
-        claim: Claim::New,
-    };
+    let other =
+        OpenRequest { client: a, owner: b"p", file: FileKey(1), share: share(W, NONE), claim: Claim::New };
     let new = world.engine.open(&other, world.now).unwrap();
     let client_gone = world.engine.revoke_client(a, world.now);
     assert!(client_gone);

@@ -34,9 +34,6 @@ impl Op for BindConnToSession4Args {
             // what clients without a security service offer.
             let channel = (self.sessionid, client, cx.minor());
             cx.service().callbacks.session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
-            if bound != Direction::Fore {
-                cx.service().resend_lost(client);
-            }
         }
         Ok(BindConnToSession4Ok {
             sessionid: self.sessionid,

@@ -1,8 +1,6 @@
 //! SECINFO (RFC 8881 section 18.29) and SECINFO_NO_NAME (18.45): which flavors an object may be used with.
 
-use holdfast_wire::nfs4::{
-    OpNum4, SecInfo4, SecInfo4Args, SecInfo4Ok, SecInfoNoName4Args, SecInfoStyle4,
-};
+use holdfast_wire::nfs4::{OpNum4, SecInfo4, SecInfo4Args, SecInfo4Ok, SecInfoNoName4Args, SecInfoStyle4};
 use holdfast_wire::rpc::AUTH_SYS;
 use holdfast_xdr::Encode;
 

@@ -1,6 +1,7 @@
 use holdfast_base::limits::OFFLOADS_PER_CLIENT_MAX;
 use holdfast_base::{Length, Offset};
 use holdfast_rpc::detached::Detached;
+use holdfast_vfs::Backend;
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
@@ -284,4 +285,16 @@ fn without_a_back_channel_or_with_a_small_copy_nothing_goes_on_after_the_reply()
     on(&mut deaf, &[b"a"], &[size]).ok::<SetAttr4Res>(OpNum4::SetAttr);
     let (ok, _) = begin(&mut deaf, in_background(a, b));
     assert_eq!((ok.response.callback_id, ok.response.count.0), (None, 65 << 20));
+}
+
+#[test]
+fn a_copy_answers_with_the_verifier_of_before_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 2);
+    let (a, b) = two_files(&mut client, b"abc");
+    let before = world.fs.write_verifier();
+    world.fs.lose_next_write();
+    let ok: Copy4Ok = a_to_b(&mut client, copy(a, b, (0, 0, 3))).ok(OpNum4::Copy);
+    assert_eq!(ok.response.writeverf, before);
+    assert_ne!(world.fs.write_verifier(), before);
 }

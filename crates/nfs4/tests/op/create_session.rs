@@ -122,3 +122,68 @@ fn an_idle_client_loses_its_session_with_its_lease() {
     client.peer.compound(&[sequence]).fails::<()>(OpNum4::Sequence, NfsStat4::BadSession);
     world.check();
 }
+
+fn flags(peer: &mut Peer, sessionid: holdfast_base::SessionId) -> u32 {
+    let sequence = Sequence4Args {
+        sessionid,
+        sequenceid: Seqid(1),
+        slotid: holdfast_base::SlotId(0),
+        highest_slotid: holdfast_base::SlotId(0),
+        cachethis: false,
+    };
+    peer.compound(&[ArgOp::Sequence(sequence)]).ok::<Sequence4Ok>(OpNum4::Sequence).status_flags
+}
+
+#[test]
+fn a_retry_binds_the_connection_that_it_came_on() {
+    let world = World::new();
+    let (mut first, mut second) = (Peer::new(&world, 1, 1), Peer::new(&world, 1, 1));
+    let (client, seqid) = known(&mut first);
+    let mut args = create_session(client, seqid);
+    args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let made = create(&mut first, args.clone());
+    let again: CreateSession4Ok = create(&mut second, args).ok(OpNum4::CreateSession);
+    assert_eq!(made.status, NfsStat4::Ok);
+    first.wire.close();
+    assert_eq!(flags(&mut second, again.sessionid), 0, "callbacks have a way");
+}
+
+#[test]
+fn a_session_whose_connection_is_lost_while_it_is_made_does_not_count_on_it() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let bytes = peer.args(&[ArgOp::CreateSession(args.clone())]);
+    peer.post_and_lose(&bytes);
+    let mut other = Peer::new(&world, 1, 1);
+    args.flags = 0;
+    let sessionid = {
+        // The queue is served before the retry, which finds the session made.
+        let bytes = other.args(&[ArgOp::CreateSession(args)]);
+        other.exchange(&bytes).ok::<CreateSession4Ok>(OpNum4::CreateSession).sessionid
+    };
+    let bound =
+        world.nfs.inspect(|engine| engine.sessions().get(sessionid).unwrap().back_connections().count());
+    assert_eq!(bound, 1, "that of the retry alone");
+}
+
+#[test]
+fn who_wants_no_callbacks_need_not_say_how_and_is_not_told_that_they_fail() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.back_chan_attrs = ChannelAttrs4 {
+        headerpadsize: 0,
+        maxrequestsize: 0,
+        maxresponsesize: 0,
+        maxresponsesize_cached: 0,
+        maxoperations: 0,
+        maxrequests: 0,
+        rdma_ird: None,
+    };
+    let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
+    assert_eq!(flags(&mut peer, made.sessionid), 0);
+}

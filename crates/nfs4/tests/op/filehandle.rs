@@ -53,3 +53,13 @@ fn the_public_handle_is_the_root() {
     reply.ok::<()>(OpNum4::PutPubFh);
     assert_eq!(reply.ok::<GetFh4Ok<'_>>(OpNum4::GetFh).object, root);
 }
+
+#[test]
+fn nothing_saved_is_told_as_each_minor_version_tells_it() {
+    let world = World::new();
+    Peer::new(&world, 1, 0).compound(&[ArgOp::RestoreFh]).fails::<()>(OpNum4::RestoreFh, NfsStat4::RestoreFh);
+    for minor in [1, 2] {
+        let mut client = Session::open(&world, 1 + minor as u8, minor);
+        client.run(&[ArgOp::RestoreFh]).fails::<()>(OpNum4::RestoreFh, NfsStat4::NoFileHandle);
+    }
+}

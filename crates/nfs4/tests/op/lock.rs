@@ -2,7 +2,7 @@ use holdfast_base::{ByteRange, ClientId, Length, Offset, Seqid};
 use holdfast_vfs::{Backend, Caller, Cx, Handle, LockKind, Name, Wait};
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Reply, Session, at, open_create};
+use crate::client::{Peer, Reply, Session, at, open_create};
 use crate::world::World;
 
 fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
@@ -195,4 +195,37 @@ fn who_waits_for_a_lock_is_called_when_it_is_free() {
     run(&mut holder, greedy).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
     run(&mut waiter, asked).ok::<Lock4Ok>(OpNum4::Lock);
     world.check();
+}
+
+#[test]
+fn a_callback_lost_with_its_connection_is_made_again_on_the_next_one() {
+    let world = World::new();
+    let with_back = |mut args: CreateSession4Args<'static>| {
+        args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args
+    };
+    let mut holder = Session::open(&world, 1, 1);
+    let mut waiter = Session::with(&world, 2, 2, with_back);
+    waiter.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    let (of_holder, of_waiter) = (open(&mut holder), open(&mut waiter));
+    let held: Lock4Ok = run(&mut holder, lock(of_holder, b"h", LockType4::Write, 0, 30)).ok(OpNum4::Lock);
+    for (owner, offset) in [(b"v", 0), (b"w", 20)] {
+        let asked = lock(of_waiter, owner, LockType4::WriteWait, offset, 10);
+        run(&mut waiter, asked).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    }
+    let first: Locku4Ok = run(&mut holder, locku(held.lock_stateid, 0, 10)).ok(OpNum4::Locku);
+    let lost = waiter.peer.receive(1);
+    std::mem::replace(&mut waiter.peer, Peer::new(&world, 2, 2)).wire.close();
+    let bind = BindConnToSession4Args {
+        sessionid: waiter.id,
+        dir: ChannelDirFromClient4::ForeOrBoth,
+        use_conn_in_rdma_mode: false,
+    };
+    let bind = waiter.peer.compound(&[ArgOp::BindConnToSession(bind)]);
+    assert_eq!(bind.status, NfsStat4::Ok);
+    run(&mut holder, locku(first.lock_stateid, 20, 10)).ok::<Locku4Ok>(OpNum4::Locku);
+    let calls = waiter.peer.receive(2);
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[0][4..], lost[0][4..], "the same but for its transaction");
+    assert_eq!(calls[1][calls[1].len() - 4..], *b"w\0\0\0", "and the news in a slot of its own");
 }

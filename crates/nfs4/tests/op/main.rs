@@ -18,6 +18,7 @@ mod lock;
 mod lookup;
 mod name;
 mod open;
+mod panic;
 mod random;
 mod read;
 mod readdir;

@@ -1,4 +1,5 @@
 use holdfast_base::Cookie;
+use holdfast_vfs::FsError;
 use holdfast_wire::nfs4::*;
 
 use crate::client::Session;
@@ -123,4 +124,21 @@ fn the_pseudo_root_lists_the_exports_page_by_page() {
     assert_eq!(seen, [&b"export"[..], b"frozen", b"other"]);
     on_root(&mut client, &[ArgOp::ReadDir(ReadDir4Args { maxcount: 30, ..ALL })])
         .fails::<()>(OpNum4::ReadDir, NfsStat4::TooSmall);
+}
+
+#[test]
+fn an_export_that_cannot_be_looked_at_hides_no_other() {
+    let world = three_exports();
+    let mut client = Session::open(&world, 1, 1);
+    let mut list = |attr_request| {
+        world.fs.fail_next_call(FsError::Io);
+        on_root(&mut client, &[ArgOp::ReadDir(ReadDir4Args { attr_request, ..ALL })])
+    };
+    let mut reply = list(Bitmap4::of(&[Attr::Type, Attr::RdAttrError]));
+    let ok: ReadDir4Ok<'_> = reply.ok(OpNum4::ReadDir);
+    assert_eq!((ok.entries.len(), ok.eof), (3, true));
+    let failed = ok.entries.iter().find(|entry| entry.name == b"export").unwrap();
+    assert_eq!(failed.attrs.mask, Bitmap4::of(&[Attr::RdAttrError]));
+    assert_eq!(failed.attrs.values, NfsStat4::Io.as_u32().to_be_bytes());
+    list(Bitmap4::of(&[Attr::Type])).fails::<()>(OpNum4::ReadDir, NfsStat4::Io);
 }

@@ -1,8 +1,9 @@
+use holdfast_vfs::FsError;
 use holdfast_wire::nfs4::*;
 use holdfast_wire::rpc::AUTH_SYS;
 
 use crate::client::Session;
-use crate::scene::{file, on, on_root, on_v40};
+use crate::scene::{file, make, on, on_root, on_v40};
 use crate::world::World;
 
 fn secinfo(name: &[u8]) -> ArgOp<'_> {
@@ -49,4 +50,19 @@ fn without_a_name_it_is_about_the_current_object_or_the_one_above() {
     }
     on_root(&mut client, &[no_name(SecInfoStyle4::Parent)])
         .fails::<()>(OpNum4::SecInfoNoName, NfsStat4::NoEnt);
+}
+
+#[test]
+fn what_keeps_the_directory_above_from_being_looked_at_is_told_and_waited_for() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    make(&mut client, b"d", CreateType4::Dir);
+    let handle = client.handle(&[b"d"]);
+    let ops = [ArgOp::PutFh(PutFh4Args { object: &handle }), no_name(SecInfoStyle4::Parent)];
+    // It may have to wait for the disk.
+    world.fs.block_every(1);
+    assert_eq!(client.run(&ops).status, NfsStat4::Ok);
+    world.fs.block_every(0);
+    world.fs.fail_next_call(FsError::Io);
+    assert_eq!(client.run(&ops).status, NfsStat4::Io);
 }

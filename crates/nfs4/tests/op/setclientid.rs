@@ -201,3 +201,19 @@ fn locks_of_two_owners_conflict_and_the_denial_names_the_holder() {
     peer.compound(&[release(b"nobody")]).ok::<()>(OpNum4::ReleaseLockOwner);
     world.check();
 }
+
+#[test]
+fn an_open_that_panics_leaves_its_owner_free() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let mut args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH);
+    args.seqid = Seqid(1);
+    args.owner.clientid = id;
+    let ops = peer.args(&[at(&[]), vec![ArgOp::Open(args)]].concat());
+    world.fs.panic_at_call(1);
+    peer.raw(&ops);
+    assert_eq!(world.fs.panic_at_call(0), 0, "it came");
+    let stateid = open(&mut peer, id, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    confirm(&mut peer, stateid, 2);
+    world.check();
+}

@@ -170,18 +170,22 @@ fn under_pressure_who_leaves_his_replies_lying_goes_and_who_holds_little_stays()
 
 #[test]
 fn the_time_in_which_a_record_is_not_read_is_not_its_senders() {
-    let limits = Limits { record_seconds: 1, calls_in_flight: 1, ..Limits::default() };
+    let limits = Limits { record_seconds: 1, output_bytes: MIB, ..Limits::default() };
     let host = Host::with(Everything::default(), limits);
     let mut client = Client::connect(host.address());
-    // One call is on its way, which stops the reading; behind it lies half of another.
-    let second = marked(&call(2, ECHO, b"late but whole"));
-    let mut bytes = marked(&call(1, SLEEP, &words(&[4000], b"")));
-    bytes.extend_from_slice(&second[..20]);
+    // Half a record comes in behind calls whose replies then stop the reading, the other half's too.
+    let last = marked(&call(99, ECHO, b"late but whole"));
+    let mut bytes = Vec::new();
+    for xid in 0..64 {
+        bytes.extend(marked(&call(xid, BIG_ON_POOL, &words(&[MIB as u32], b""))));
+    }
+    bytes.extend_from_slice(&last[..20]);
     client.0.write_all(&bytes).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    client.0.write_all(&second[20..]).unwrap();
-    assert_eq!(word(&client.receive(), 0), 1);
-    assert_eq!(results(&client.receive()), b"late but whole");
+    std::thread::sleep(Duration::from_millis(300));
+    client.0.write_all(&last[20..]).unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let late = (0..=64).map(|_| client.receive()).find(|reply| word(reply, 0) == 99);
+    assert_eq!(results(&late.expect("it is answered")), b"late but whole");
 }
 
 /// Sends `calls` calls of all kinds while reading slowly and fast in turn; each must be answered once.

@@ -87,6 +87,9 @@ impl MemBackend {
                 return Err(FsError::WouldBlock);
             }
         }
+        let left = state.hooks.panics_in;
+        state.hooks.panics_in = left.saturating_sub(1);
+        assert!(left != 1, "a test asked for this panic");
         match state.hooks.call_failures.pop_front() {
             Some(why) => Err(why),
             None => Ok(state),

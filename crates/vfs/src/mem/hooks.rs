@@ -23,6 +23,12 @@ impl MemBackend {
         self.state().hooks.call_failures.push_back(why);
     }
 
+    /// The `n`-th of the next calls that are told of a caller panics, as a defect would; 0 takes it back. Returns
+    /// what was left of the count before.
+    pub fn panic_at_call(&self, n: u32) -> u32 {
+        std::mem::replace(&mut self.state().hooks.panics_in, n)
+    }
+
     /// The next commit fails with this, and the write verifier changes. Calls add up.
     pub fn fail_next_commit(&self, why: FsError) {
         self.state().hooks.commit_failures.push_back(why);

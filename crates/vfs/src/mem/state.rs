@@ -98,6 +98,8 @@ pub(super) struct Hooks {
     /// What the next calls fail with.
     pub(super) call_failures: VecDeque<FsError>,
     pub(super) gives_spans: bool,
+    /// With so manieth of the next calls that are told of a caller it panics; 0 for never.
+    pub(super) panics_in: u32,
     /// After how many writes to come the write verifier changes.
     pub(super) losses: u32,
 }

@@ -24,12 +24,7 @@ pub(super) struct Backed {
 /// Sees to it that the caller may have the file as he asks for it: with a descriptor of his own, unless the owner's
 /// earlier OPENs have one that serves. Before anything is reserved: who may not have the file is not told who has
 /// it, and stands in nobody's way meanwhile.
-pub(super) fn ask(
-    cx: &Cx<'_>,
-    found: &mut Found,
-    request: &OpenRequest<'_>,
-    wanted: Backed,
-) -> OpResult<()> {
+pub(super) fn ask(cx: &Cx<'_>, found: &mut Found, request: &OpenRequest<'_>, wanted: Backed) -> OpResult<()> {
     if found.file.is_some() {
         // Making the file has asked for permission already.
         return Ok(());
@@ -43,12 +38,7 @@ pub(super) fn ask(
 }
 
 /// Sees to it that the open has a descriptor.
-pub(super) fn back(
-    cx: &mut Cx<'_>,
-    found: &mut Found,
-    granting: &Granting,
-    wanted: Backed,
-) -> OpResult<()> {
+pub(super) fn back(cx: &mut Cx<'_>, found: &mut Found, granting: &Granting, wanted: Backed) -> OpResult<()> {
     match granting.backing {
         Backing::Ready(id) => {
             found.file = cx.service().files.get(id);
