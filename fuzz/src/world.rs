@@ -84,7 +84,7 @@ impl World {
         let namespace = Arc::new(namespace.expect("two exports of different names"));
         let clock = Arc::new(ManualClock::default());
         let groups: Arc<dyn GroupSource> = Arc::new(NoGroups);
-        let replies = ReplyCache::new(ReplyCacheLimits::default(), clock.clone(), None);
+        let replies = ReplyCache::new(ReplyCacheLimits::default(), clock.clone());
         let nfs3 = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             committer: Arc::clone(&shelf.committer),

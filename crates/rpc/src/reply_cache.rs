@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// The form in which logs keep keys: 44 bytes. An IPv4 address is kept as an IPv4-mapped one.
+/// The form in which the journal keeps keys: 44 bytes. An IPv4 address is kept as an IPv4-mapped one.
 impl Encode for Key {
     fn encode(&self, w: &mut Writer) {
         let ip = match self.client {
@@ -98,17 +98,6 @@ impl Decode<'_> for Key {
             sum: r.u64()?,
         })
     }
-}
-
-/// Where entries are kept beyond the life of this process. Called under the cache's lock, in the order of what
-/// happened: a write to memory, not to a disk.
-pub trait ReplyLog: Send + Sync {
-    /// A call is about to run.
-    fn begin(&self, key: &Key);
-    /// It ran, and this is its answer. What was begun and never finished was cut short by a crash.
-    fn finish(&self, key: &Key, results: &[u8]);
-    /// The entry is of no more use: it did not run after all, or it is old.
-    fn forget(&self, key: &Key);
 }
 
 /// The bounds of a cache; by default those of [`holdfast_base::limits`].
@@ -175,15 +164,14 @@ struct Inner {
 pub struct ReplyCache {
     limits: ReplyCacheLimits,
     clock: Arc<dyn Clock>,
-    log: Option<Arc<dyn ReplyLog>>,
     inner: Mutex<Inner>,
 }
 
 impl ReplyCache {
     /// An empty cache.
     #[must_use]
-    pub fn new(limits: ReplyCacheLimits, clock: Arc<dyn Clock>, log: Option<Arc<dyn ReplyLog>>) -> Arc<Self> {
-        Arc::new(Self { limits, clock, log, inner: Mutex::default() })
+    pub fn new(limits: ReplyCacheLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { limits, clock, inner: Mutex::default() })
     }
 
     /// Asks whether a call is new, before anything of it is done. A token may be dropped on the way to the pool
@@ -217,14 +205,11 @@ impl ReplyCache {
                 has_room
             }
         };
-        if is_tracked && let Some(log) = &self.log {
-            log.begin(&key);
-        }
         drop(inner);
         Begin::New(Token { cache: Arc::clone(self), key, is_open: is_tracked })
     }
 
-    /// Puts back finished calls that a log kept, oldest first.
+    /// Puts back finished calls that the journal kept, oldest first.
     pub fn restore(&self, entries: impl IntoIterator<Item = (Key, Bytes)>) {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
@@ -256,9 +241,6 @@ impl ReplyCache {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
         let waiters = if results.len() <= limits::REPLY_CACHE_REPLY_BYTES_MAX {
-            if let Some(log) = &self.log {
-                log.finish(&key, results);
-            }
             self.settle(&mut inner, key, Bytes::copy_from_slice(results), now)
         } else {
             self.drop_running(&mut inner, &key)
@@ -298,9 +280,6 @@ impl ReplyCache {
 
     fn drop_running(&self, inner: &mut Inner, key: &Key) -> Vec<PendingReply> {
         let Some(Entry::Running { waiters }) = inner.entries.remove(key) else { return Vec::new() };
-        if let Some(log) = &self.log {
-            log.forget(key);
-        }
         waiters
     }
 
@@ -335,9 +314,6 @@ impl ReplyCache {
                 Entry::Done { results } => {
                     client.bytes -= results.len();
                     inner.bytes -= results.len();
-                    if let Some(log) = &self.log {
-                        log.forget(&key);
-                    }
                 }
                 // Nobody ran it again: its client gave up, or will send it once more.
                 Entry::Vacant { waiters } | Entry::Running { waiters } => {

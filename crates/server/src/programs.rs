@@ -61,7 +61,7 @@ impl Programs {
         let namespace = Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock())?);
         let groups: Arc<dyn GroupSource> = Arc::new(NssGroups::start()?);
         let committer = Committer::new(Some(durable.ledger().clone()));
-        let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock), None);
+        let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
         let nfs3 = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             committer: Arc::clone(&committer),

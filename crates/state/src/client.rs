@@ -102,6 +102,8 @@ pub(crate) struct Records {
 pub(crate) struct Clients {
     boot: BootInstance,
     next: u32,
+    /// All ids of this run were issued once.
+    has_wrapped: bool,
     pub(crate) by_id: FxHashMap<ClientId, ClientIncarnation>,
     // Ordered maps, as the keys are the clients' to choose: a fast hash could be made to collide.
     pub(crate) by_name: [BTreeMap<OwnerName, Records>; 2],
@@ -110,7 +112,14 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(boot: BootInstance) -> Self {
-        Self { boot, next: 1, by_id: FxHashMap::default(), by_name: Default::default(), unconfirmed: 0 }
+        Self {
+            boot,
+            next: 1,
+            has_wrapped: false,
+            by_id: FxHashMap::default(),
+            by_name: Default::default(),
+            unconfirmed: 0,
+        }
     }
 
     pub(crate) fn records(&self, dialect: Dialect, name: &[u8]) -> Records {
@@ -122,14 +131,28 @@ impl Clients {
         if self.by_id.len() >= CLIENTS_MAX || self.unconfirmed >= CLIENTS_UNCONFIRMED_MAX {
             return Err(StateError::Resource);
         }
-        let id = ClientId(u64::from(self.boot.get()) << 32 | u64::from(self.next));
-        // After 2^32 clients within one run ids would come again: refuse rather than confuse.
-        self.next = self.next.checked_add(1).ok_or(StateError::Resource)?;
+        let id = self.new_id();
         let dialect = client.dialect() as usize;
         self.by_name[dialect].entry(client.identity.name.clone()).or_default().unconfirmed = Some(id);
         self.unconfirmed += 1;
         self.by_id.insert(id, client);
         Ok(id)
+    }
+
+    /// The next id that nobody has. After 2^32 of them within one run they come again, those that were given up longest
+    /// ago first: a host that asks for ids without end must not end up as the last that got one.
+    fn new_id(&mut self) -> ClientId {
+        loop {
+            let id = ClientId(u64::from(self.boot.get()) << 32 | u64::from(self.next));
+            self.next = self.next.checked_add(1).unwrap_or_else(|| {
+                self.has_wrapped = true;
+                1
+            });
+            // Far fewer are in use than there are.
+            if !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// Marks a record confirmed. The caller has removed the one it replaces.
@@ -171,8 +194,8 @@ impl Clients {
 
     /// Why an id names no client: it was ours and its lease ran out, or it never was ours in this run.
     pub(crate) fn absence(&self, id: ClientId, dialect: Dialect) -> StateError {
-        let is_of_this_run =
-            id.0 >> 32 == u64::from(self.boot.get()) && id.0 as u32 != 0 && (id.0 as u32) < self.next;
+        let is_issued = id.0 as u32 != 0 && (self.has_wrapped || (id.0 as u32) < self.next);
+        let is_of_this_run = id.0 >> 32 == u64::from(self.boot.get()) && is_issued;
         match dialect {
             Dialect::V40 if is_of_this_run => StateError::Expired,
             _ => StateError::StaleClientid,
@@ -203,4 +226,31 @@ pub(crate) fn restored_side(image: &ClientImage) -> Side {
         reply: image.created.ok_or(StateError::SeqMisordered),
         is_reclaim_done: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{Instant, SeededEntropy};
+
+    use super::*;
+    use crate::grace::Grace;
+    use crate::{Config, Engine, ExchangeId, ExchangeIntent};
+
+    #[test]
+    fn ids_come_again_when_all_were_issued_but_never_one_in_use() {
+        let config = Config { boot: BootInstance::from_counter(1), lease_ms: 1000, grace: Grace::Over };
+        let mut engine = Engine::new(config, Box::new(SeededEntropy(1)));
+        let principal = Principal::new(b"root");
+        let ask = |engine: &mut Engine, owner: &[u8]| {
+            let intent = ExchangeIntent::Establish;
+            let request = ExchangeId { owner, verifier: Verifier([1; 8]), principal: &principal, intent };
+            engine.exchange_id(&request, Instant(1)).unwrap().client.0 as u32
+        };
+        assert_eq!(ask(&mut engine, b"a"), 1);
+        engine.clients.next = u32::MAX;
+        let later: Vec<u32> =
+            [&b"b"[..], b"c", b"d"].into_iter().map(|name| ask(&mut engine, name)).collect();
+        assert_eq!(later, [u32::MAX, 2, 3]);
+        crate::invariant::check(&engine).unwrap();
+    }
 }

@@ -166,6 +166,7 @@ impl Engine {
     ///
     /// # Errors
     /// `BadStateid` when the open is gone meanwhile (expiry, revocation).
+    #[expect(clippy::needless_pass_by_value, reason = "an open ends once")]
     pub fn open_commit(&mut self, ticket: OpenTicket) -> Result<StateId, StateError> {
         let OpenTicket { state, share } = ticket;
         self.end_open(state, share)?;
@@ -175,6 +176,7 @@ impl Engine {
 
     /// Takes back an open that came to nothing. What the owner's other OPENs reserved stays, and so does the
     /// stateid: an OPEN that fails leaves no trace.
+    #[expect(clippy::needless_pass_by_value, reason = "an open ends once")]
     pub fn open_undo(&mut self, ticket: OpenTicket, now: Instant) {
         let OpenTicket { state, share } = ticket;
         if self.end_open(state, share).is_err() {

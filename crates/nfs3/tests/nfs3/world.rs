@@ -75,7 +75,7 @@ impl World {
         let nfs = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             committer: Committer::new(None),
-            replies: ReplyCache::new(ReplyCacheLimits::default(), clock, None),
+            replies: ReplyCache::new(ReplyCacheLimits::default(), clock),
             ledger: Some(ledger),
             groups: Arc::new(NoGroups),
             observer: None,

@@ -183,7 +183,7 @@ impl World {
             groups: Arc::new(NoGroups),
             ids: Arc::new(NumericIds),
             committer: Committer::new(Some(gate.clone())),
-            replies: ReplyCache::new(ReplyCacheLimits::default(), clock.clone(), None),
+            replies: ReplyCache::new(ReplyCacheLimits::default(), clock.clone()),
             clock: clock.clone(),
             lease_ms: LEASE_MS,
             boot: BootInstance::from_counter(1),

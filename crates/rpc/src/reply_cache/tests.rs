@@ -16,7 +16,7 @@ fn key(client: u8, xid: u32) -> Key {
 
 fn cache() -> (Arc<ReplyCache>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    (ReplyCache::new(SMALL, clock.clone(), None), clock)
+    (ReplyCache::new(SMALL, clock.clone()), clock)
 }
 
 fn run(cache: &Arc<ReplyCache>, key: Key, results: &[u8]) {
@@ -97,7 +97,7 @@ fn entries_go_when_they_are_old() {
 }
 
 #[test]
-fn a_key_comes_back_from_its_log() {
+fn a_key_comes_back_from_its_bytes() {
     for client in ["192.0.2.7", "2001:db8::7"] {
         let key = Key { client: client.parse().unwrap(), ..key(1, 77) };
         let bytes = holdfast_xdr::to_bytes(&key);
@@ -106,32 +106,11 @@ fn a_key_comes_back_from_its_log() {
     }
 }
 
-#[derive(Default)]
-struct Lines(Mutex<Vec<String>>);
-
-impl ReplyLog for Lines {
-    fn begin(&self, key: &Key) {
-        self.0.lock().push(format!("begin {}", key.xid));
-    }
-    fn finish(&self, key: &Key, results: &[u8]) {
-        self.0.lock().push(format!("finish {} {}", key.xid, results.len()));
-    }
-    fn forget(&self, key: &Key) {
-        self.0.lock().push(format!("forget {}", key.xid));
-    }
-}
-
 #[test]
-fn the_log_sees_what_happens_and_what_it_kept_is_answered_again() {
-    let log = Arc::new(Lines::default());
-    let clock = Arc::new(ManualClock::default());
-    let cache = ReplyCache::new(SMALL, clock.clone(), Some(log.clone()));
-    run(&cache, key(1, 1), b"four");
-    drop(cache.begin(key(1, 2)));
-    assert_eq!(*log.0.lock(), ["begin 1", "finish 1 4", "begin 2", "forget 2"]);
-    let after = ReplyCache::new(SMALL, clock, None);
-    after.restore([(key(1, 1), Bytes::from_static(b"four"))]);
-    assert!(matches!(after.begin(key(1, 1)), Begin::Replay(r) if r == b"four"[..]));
+fn what_was_kept_elsewhere_is_answered_again() {
+    let cache = ReplyCache::new(SMALL, Arc::new(ManualClock::default()));
+    cache.restore([(key(1, 1), Bytes::from_static(b"four"))]);
+    assert!(matches!(cache.begin(key(1, 1)), Begin::Replay(r) if r == b"four"[..]));
 }
 
 /// Holds every first call back until it is told its results.
@@ -163,7 +142,7 @@ impl Program for Slow {
 }
 
 fn slow() -> (Arc<Slow>, Detached, Detached) {
-    let cache = ReplyCache::new(SMALL, Arc::new(ManualClock::default()), None);
+    let cache = ReplyCache::new(SMALL, Arc::new(ManualClock::default()));
     let slow = Arc::new(Slow { cache, slot: Arc::default() });
     let first = Detached::new(vec![slow.clone()], Limits::default()).unwrap();
     // The same client, reconnected from another port.
