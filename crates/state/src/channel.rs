@@ -45,6 +45,12 @@ impl ChannelAttrs {
         slots_max: BACK_CHANNEL_SLOTS_MAX,
     };
 
+    /// Whether nothing is asked for at all: how clients without callbacks fill the fields in.
+    #[must_use]
+    pub const fn is_nothing(&self) -> bool {
+        self.request_bytes_max == 0 && self.reply_bytes_max == 0 && self.ops_max == 0 && self.slots_max == 0
+    }
+
     /// What we agree to of the fore channel asked for.
     ///
     /// # Errors

@@ -187,3 +187,14 @@ fn who_wants_no_callbacks_need_not_say_how_and_is_not_told_that_they_fail() {
     let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
     assert_eq!(flags(&mut peer, made.sessionid), 0);
 }
+
+#[test]
+fn limits_of_a_back_channel_are_judged_also_where_none_is_wanted_yet() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = 0;
+    args.back_chan_attrs.maxrequestsize = 10;
+    assert_eq!(create(&mut peer, args).status, NfsStat4::TooSmall);
+}

@@ -126,8 +126,13 @@ impl Engine {
         let mut fore = request.fore.agree_fore()?;
         fore.slots_max = self.sessions.grant_slots(fore.slots_max)?;
         let back = match request.back.map(ChannelAttrs::agree_back) {
-            // Who wants no callbacks need not say how they should be.
-            Some(Err(_)) if request.conn_direction == Direction::Fore => None,
+            // Who wants no callbacks need not say how they should be; what is said is judged all the same.
+            Some(Err(_))
+                if request.conn_direction == Direction::Fore
+                    && request.back.is_some_and(|b| b.is_nothing()) =>
+            {
+                None
+            }
             back => back.transpose()?,
         };
         let conn_direction = if back.is_some() { request.conn_direction } else { Direction::Fore };
