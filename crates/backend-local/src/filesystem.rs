@@ -81,6 +81,11 @@ impl FsKind {
         matches!(self, Self::Ext4 | Self::Xfs)
     }
 
+    /// Whether somebody beyond this kernel may have to be asked: nothing is known of kinds that are not named here.
+    pub(crate) const fn may_be_remote(self) -> bool {
+        matches!(self, Self::Other)
+    }
+
     /// Whether nothing of it ever waits for a disk.
     pub(crate) const fn is_in_memory(self) -> bool {
         matches!(self, Self::Tmpfs)

@@ -118,13 +118,16 @@ impl LocalBackend {
 
     /// The object of a handle. The thread may have the server's rights afterwards.
     pub(crate) fn resolve(&self, wait: Wait, handle: &Handle) -> FsResult<Arc<Object>> {
-        if let Some(object) = self.cache.find(handle) {
-            return Ok(object);
+        let object = match self.cache.find(handle) {
+            Some(object) => object,
+            None if *handle == self.root.handle => Arc::clone(&self.root),
+            None => return self.resolve_cold(wait, handle),
+        };
+        // Even a look at an inode in memory may wait there: for a daemon (FUSE) or another server (NFS).
+        if wait == Wait::No && object.fs.nature.kind.may_be_remote() {
+            return Err(FsError::WouldBlock);
         }
-        if *handle == self.root.handle {
-            return Ok(Arc::clone(&self.root));
-        }
-        self.resolve_cold(wait, handle)
+        Ok(object)
     }
 
     fn resolve_cold(&self, wait: Wait, handle: &Handle) -> FsResult<Arc<Object>> {

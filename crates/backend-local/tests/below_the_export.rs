@@ -375,3 +375,21 @@ fn the_kernels_own_doors_are_not_handed_out() {
     run("umount", &[inside.to_str().unwrap()]);
     assert_eq!(found, Err(FsError::Access));
 }
+
+#[test]
+fn a_file_system_of_unknown_kind_is_not_even_looked_at_where_waiting_is_forbidden() {
+    must_be_root();
+    let (dir, state) = (tempfile::tempdir().unwrap(), state());
+    let path = dir.path().to_str().unwrap();
+    // Any kind that is not served daily will do, and this one needs no image.
+    run("mount", &["-t", "hugetlbfs", "none", path]);
+    let looked = {
+        let world = world(dir.path(), &state, |_| {});
+        [Wait::No, Wait::Yes].map(|wait| {
+            let cx = Cx { caller: &world.caller, wait };
+            world.backend.getattr(&cx, &world.root, AttrMask::STAT).map(|attrs| attrs.kind)
+        })
+    };
+    run("umount", &["-l", path]);
+    assert_eq!(looked, [Err(FsError::WouldBlock), Ok(holdfast_vfs::FileKind::Directory)]);
+}
