@@ -65,11 +65,12 @@ impl Offloads {
         Some(offload)
     }
 
-    /// The copy of that name, when it is this client's, to this file.
+    /// The copy of that name, when it is this client's, to this file, and was not stopped.
     pub(crate) fn find(&self, client: ClientId, file: FileKey, stateid: Stateid4) -> Option<Arc<Offload>> {
         let all = self.all.lock();
         let is_it = |offload: &&Arc<Offload>| {
             (offload.stateid, offload.client, offload.file) == (stateid, client, file)
+                && !offload.is_cancelled()
         };
         all.iter().find(is_it).cloned()
     }
@@ -79,14 +80,23 @@ impl Offloads {
         self.all.lock().retain(|other| other.stateid != offload.stateid);
     }
 
-    /// Stops and forgets those of clients that are gone.
-    pub(crate) fn forget_clients(&self, is_gone: impl Fn(ClientId) -> bool) {
+    /// Stops a copy: its state id is bad from now on. One that still runs keeps its place until its thread has ended,
+    /// for threads are what the bound is on.
+    pub(crate) fn cancel(&self, offload: &Offload) {
+        offload.is_cancelled.store(true, Ordering::Relaxed);
+        if offload.has_ended() {
+            self.forget(offload);
+        }
+    }
+
+    /// Stops those of clients that are gone.
+    pub(crate) fn cancel_clients(&self, is_gone: impl Fn(ClientId) -> bool) {
         self.all.lock().retain(|offload| {
-            let gone = is_gone(offload.client);
-            if gone {
-                offload.cancel();
+            if !is_gone(offload.client) {
+                return true;
             }
-            !gone
+            offload.is_cancelled.store(true, Ordering::Relaxed);
+            !offload.has_ended()
         });
     }
 }
@@ -103,11 +113,11 @@ impl Offload {
         (self.copied.load(Ordering::Relaxed), outcome)
     }
 
-    /// Has it stop before its next step.
-    pub(crate) fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
+    fn has_ended(&self) -> bool {
+        self.outcome.lock().is_some()
     }
 
+    /// Whether it is to stop before its next step.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
@@ -173,7 +183,23 @@ mod tests {
         let offload = offloads.begin(ClientId(1), FileKey(1)).unwrap();
         let find = |client, file| offloads.find(ClientId(client), FileKey(file), offload.stateid()).is_some();
         assert_eq!([find(1, 1), find(2, 1), find(1, 2)], [true, false, false]);
-        offloads.forget_clients(|client| client == ClientId(1));
+        offloads.cancel_clients(|client| client == ClientId(1));
         assert!(!find(1, 1) && offload.is_cancelled());
+    }
+
+    #[test]
+    fn a_stopped_copy_keeps_its_place_until_its_thread_has_ended() {
+        let offloads = Offloads::default();
+        let begin = || offloads.begin(ClientId(1), FileKey(1));
+        let own: Vec<_> = (0..OFFLOADS_PER_CLIENT_MAX).map(|_| begin().unwrap()).collect();
+        own.iter().for_each(|offload| offloads.cancel(offload));
+        assert!(offloads.find(ClientId(1), FileKey(1), own[0].stateid()).is_none());
+        assert!(begin().is_none(), "its thread may still be in a step");
+        *own[0].outcome.lock() = Some(NfsStat4::Ok);
+        offloads.cancel(&own[0]);
+        assert!(begin().is_some());
+        *own[1].outcome.lock() = Some(NfsStat4::Ok);
+        offloads.cancel_clients(|_| true);
+        assert_eq!(offloads.all.lock().len(), OFFLOADS_PER_CLIENT_MAX - 1);
     }
 }

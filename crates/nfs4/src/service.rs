@@ -110,7 +110,7 @@ impl Service {
                     }
                 }
                 Effect::ForgetClient(client) => {
-                    self.offloads.forget_clients(|of| of == client);
+                    self.offloads.cancel_clients(|of| of == client);
                     self.config.records.forget(client);
                 }
                 Effect::ReclaimDone(client) => self.config.records.reclaim_done(client),

@@ -1,8 +1,10 @@
 //! The life of the process: start, readiness, reload, end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -51,6 +53,7 @@ async fn run(options: ServeOptions) -> Result<()> {
     for address in server.addresses() {
         println!("nfs {address} ready");
     }
+    keep_time(&programs)?;
     ready::notify("READY=1");
     until_told(&programs, source, state_dir).await?;
     ready::notify("STOPPING=1");
@@ -73,25 +76,39 @@ struct Reloadable {
     named: Vec<ExportConfig>,
 }
 
-/// Ticks and reloads until a signal ends it.
+/// Looks after leases, grace and records on a thread of its own: it may wait for the disk of the state directory,
+/// which signals must not wait for. It ends with the programs.
+fn keep_time(programs: &Arc<Programs>) -> Result<()> {
+    let programs = Arc::downgrade(programs);
+    let tick = move || {
+        while let Some(programs) = programs.upgrade() {
+            // Leases must go on running out after a panic too, of which the hook has told.
+            let _ = catch_unwind(AssertUnwindSafe(|| programs.tick()));
+            drop(programs);
+            thread::sleep(TICK);
+        }
+    };
+    thread::Builder::new().name("tick".into()).spawn(tick).context("cannot start threads")?;
+    Ok(())
+}
+
+/// Reloads until a signal ends it.
 async fn until_told(programs: &Arc<Programs>, source: Option<Reloadable>, state_dir: PathBuf) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut tick = tokio::time::interval(TICK);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => match source.clone() {
-                // Opening a directory may wait for a disk; leases and signals must not wait with it.
+                // Opening a directory may wait for a disk; signals must not wait with it.
                 Some(source) => {
                     let (programs, state_dir) = (Arc::clone(programs), state_dir.clone());
                     tokio::task::spawn_blocking(move || reload(&programs, &source, &state_dir));
                 }
                 None => tracing::warn!("asked to reload, but there is no configuration file: nothing done"),
             },
-            _ = tick.tick() => programs.tick(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! COPY within the server (RFC 7862 section 15.2), at once or in the background with OFFLOAD_STATUS (15.9) and
 //! OFFLOAD_CANCEL (15.8), and CLONE (15.13).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,10 +84,14 @@ fn in_background(cx: &Cx<'_>, pair: Pair, span: CopySpan, offload: &Arc<Offload>
     let run = move || {
         // Before the first byte, as WRITE's.
         let verifier = pair.to.backend().write_verifier();
-        let result = pair.copy(span, |copied, _| {
-            of_thread.advance(copied);
-            of_thread.is_cancelled()
-        });
+        let copy = || {
+            pair.copy(span, |copied, _| {
+                of_thread.advance(copied);
+                of_thread.is_cancelled()
+            })
+        };
+        // A panic of the backend must end the copy: it would keep its place and its client waiting for ever.
+        let result = catch_unwind(AssertUnwindSafe(copy)).unwrap_or(Err(NfsStat4::ServerFault.into()));
         let status = match result {
             Ok(copied) => {
                 of_thread.advance(copied);
@@ -128,8 +133,7 @@ impl Op for OffloadCancel4Args {
     /// The copy stops before its next step, and its end is not told.
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let offload = offload_of(cx, self.stateid)?;
-        offload.cancel();
-        cx.service().offloads.forget(&offload);
+        cx.service().offloads.cancel(&offload);
         Ok(())
     }
 }

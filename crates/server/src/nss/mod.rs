@@ -21,7 +21,7 @@ pub(crate) use names::NssNames;
 /// How long an answer counts: a change is seen within five minutes, as with other servers.
 const FRESH: Duration = Duration::from_secs(300);
 
-/// Answers remembered; beyond, all are forgotten at once and asked for again.
+/// Answers remembered; beyond, those on users that do not exist are forgotten, and all when that is not enough.
 const ANSWERS_MAX: usize = 16_384;
 
 /// Questions that may wait; more are dropped, and asked again by the next call that has them.
@@ -72,9 +72,7 @@ where
                 }
                 let answer = find(&question);
                 let mut table = answers.write();
-                if table.len() >= ANSWERS_MAX {
-                    table.clear();
-                }
+                make_room(&mut table, ANSWERS_MAX);
                 table.insert(question, Entry { answer, asked_at: Instant::now() });
             }
         })?;
@@ -92,9 +90,31 @@ where
     }
 }
 
+/// Makes room for one more. Who asks with numbers of nobody, one after the other, must not push out the answers that
+/// others live on.
+fn make_room<Q, A>(table: &mut FxHashMap<Q, Entry<A>>, answers_max: usize) {
+    if table.len() >= answers_max {
+        table.retain(|_, entry| entry.answer.is_some());
+    }
+    if table.len() >= answers_max {
+        table.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_nobody_push_out_no_answer_on_somebody() {
+        let entry = |answer| Entry { answer, asked_at: Instant::now() };
+        let mut table: FxHashMap<u32, Entry<u32>> = (0..9).map(|n| (n, entry(None))).collect();
+        table.insert(9, entry(Some(9)));
+        make_room(&mut table, 10);
+        assert_eq!(table.keys().copied().collect::<Vec<_>>(), [9]);
+        make_room(&mut table, 1);
+        assert!(table.is_empty());
+    }
 
     /// Asks until there is an answer, as clients do.
     pub(super) fn wait<A>(mut look: impl FnMut() -> Known<A>) -> Option<A> {
