@@ -5,6 +5,8 @@
 //! `docs/testing.md`. `HOLDFAST_SCALE=soak` makes them whole.
 
 mod boot;
+mod checkout;
+mod conformance;
 mod fixture;
 mod fsx;
 mod pjdfstest;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cases = [
         boot::trials(),
+        conformance::trials(),
         tree::trials(),
         pjdfstest::trials(),
         fsx::trials(),

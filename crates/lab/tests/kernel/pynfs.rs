@@ -3,10 +3,10 @@
 //! The suite is no part of Holdfast: the checkout is copied into the target folder and built there. What does not
 //! pass is listed, each case with its reason, in `expected/pynfs-*.toml`; `docs/conformance.md` tells the story.
 
+use crate::checkout;
 use crate::fixture::serve;
 use anyhow::{Context, Result, ensure};
-use holdfast_lab::kernel::target_dir;
-use holdfast_lab::{Expectations, NfsVersion, Observation, SuiteOutcome, Trial, process, suites};
+use holdfast_lab::{Expectations, NfsVersion, Observation, SuiteOutcome, Trial, suites};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// The cases: none without a checkout.
 pub(crate) fn trials() -> Vec<Trial> {
-    let Some(checkout) = std::env::var_os("PYNFS_DIR").map(PathBuf::from) else { return Vec::new() };
+    let Some(checkout) = checkout::named_by("PYNFS_DIR") else { return Vec::new() };
     [NfsVersion::V40, NfsVersion::V41]
         .map(|version| {
             let checkout = checkout.clone();
@@ -49,20 +49,11 @@ fn conforms(checkout: &Path, version: NfsVersion) -> Result<()> {
     expectations.judge(&version.to_string(), &seen, |_| SuiteOutcome::Pass)
 }
 
-/// Copies the checkout, one copy a version, and lets it generate its codecs. Its build calls `python3` by name.
+/// One copy a version. Its build calls `python3` by name.
 fn build(checkout: &Path, version: NfsVersion) -> Result<PathBuf> {
-    let copy = target_dir().join(format!("pynfs/{version}"));
-    if copy.join("built").exists() {
-        return Ok(copy);
-    }
-    std::fs::create_dir_all(copy.parent().context("no parent folder")?)?;
-    let _ = std::fs::remove_dir_all(&copy);
-    process::capture("cp", &["-r".as_ref(), checkout.as_os_str(), copy.as_os_str()])?;
-    let built = python()?.args(["setup.py", "build"]).current_dir(&copy).output()?;
-    let said = String::from_utf8_lossy(&built.stderr);
-    ensure!(built.status.success(), "pynfs does not build: {}", process::tail(&said, 20));
-    File::create(copy.join("built"))?;
-    Ok(copy)
+    let mut build = python()?;
+    build.args(["setup.py", "build"]);
+    checkout::built(checkout, &format!("pynfs/{version}"), build)
 }
 
 fn run(suite: &Path, report: &Path, url: &str) -> Result<()> {
