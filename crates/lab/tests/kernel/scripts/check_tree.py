@@ -13,7 +13,9 @@ SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 # In a soak run: a real source tree as a tar file, and the manifest of the same unpacked on the host.
 TARBALL = os.environ.get("TREE_TARBALL")
 MANIFEST = os.environ.get("TREE_MANIFEST")
-GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "safe.directory=*", "-c", "advice.detachedHead=false")
+# Without the collection that git starts by itself in the background, which the one asked for would find running.
+SETTINGS = ("user.name=a", "user.email=a@b", "safe.directory=*", "advice.detachedHead=false", "gc.auto=0")
+GIT = ("git", *(word for setting in SETTINGS for word in ("-c", setting)))
 
 _unpacked = None
 
