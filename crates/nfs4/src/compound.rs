@@ -121,7 +121,7 @@ impl Compound {
             minor,
             ops: header.ops,
             request_bytes: call.record.bytes().len(),
-            digest: digest(args, call.auth),
+            digest: digest(behind_sequence(call.args.rest()), call.auth),
             start,
             status,
             count,
@@ -205,5 +205,16 @@ impl Drop for Compound {
         {
             self.service.answer_retries(&slot, &[]);
         }
+    }
+}
+
+/// The operations after SEQUENCE, where it comes first. What SEQUENCE says is left out of comparing a retry with the
+/// original: Linux encodes a request anew when its connection was lost, with the highest slot in use by then.
+fn behind_sequence(ops: &[u8]) -> &[u8] {
+    /// Its number, session, sequence number, slot, highest slot, and whether to keep the reply.
+    const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
+    match ops.split_at_checked(SEQUENCE_BYTES) {
+        Some((sequence, rest)) if sequence.starts_with(&OpNum4::Sequence.as_u32().to_be_bytes()) => rest,
+        _ => ops,
     }
 }

@@ -1,5 +1,6 @@
 //! Retries of what still runs: one execution, the same answer to all.
 
+use holdfast_base::SlotId;
 use holdfast_ledger::Ledger;
 use holdfast_rpc::detached::Detached;
 use holdfast_wire::nfs4::*;
@@ -51,6 +52,23 @@ fn a_request_whose_connection_is_lost_while_it_waits_for_a_thread_is_answered_to
     assert_eq!(reply.status, NfsStat4::Ok, "it was made once, and the retry is told so");
     assert_eq!(client.peer.exchange(&args).bytes, reply.bytes);
     world.check();
+}
+
+#[test]
+fn a_retry_may_name_another_highest_slot() {
+    let world = World::sync();
+    let mut client = Session::open(&world, 1, 1);
+    client.cachethis = true;
+    client.seqid = client.seqid.next();
+    let sequence = client.sequence();
+    let encoded = |client: &Session, highest| {
+        let sequence = Sequence4Args { highest_slotid: highest, ..sequence };
+        client.peer.args(&[vec![ArgOp::Sequence(sequence)], at(&[]), vec![mkdir(b"d")]].concat())
+    };
+    let (first, again) = (encoded(&client, SlotId(0)), encoded(&client, SlotId(3)));
+    let reply = client.peer.exchange(&first);
+    assert_eq!(reply.status, NfsStat4::Ok);
+    assert_eq!(client.peer.exchange(&again).bytes, reply.bytes, "as Linux sends it after a lost connection");
 }
 
 #[test]
