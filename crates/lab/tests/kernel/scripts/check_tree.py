@@ -24,7 +24,7 @@ def archive():
     """The tar file, made on the first call where none is given."""
     if TARBALL:
         return TARBALL
-    path = "/tmp/tree.tar"
+    path = "/run/tree.tar"
     if not os.path.exists(path):
         source_tree.write(path)
     return path
@@ -35,9 +35,9 @@ def local_manifest():
     if MANIFEST:
         with open(MANIFEST, "rb") as file:
             return pickle.load(file)
-    os.mkdir("/tmp/local")
-    run("tar", "-xpf", archive(), "-C", "/tmp/local")
-    return manifest("/tmp/local")
+    os.mkdir("/run/local")
+    run("tar", "-xpf", archive(), "-C", "/run/local")
+    return manifest("/run/local")
 
 
 def tree(work):
