@@ -12,6 +12,7 @@ mod plan;
 mod plot;
 mod report;
 mod rival;
+mod state;
 mod volume;
 
 use anyhow::{Context, Result, ensure};
@@ -42,6 +43,12 @@ enum Role {
     EchoServer {
         /// Its port on the loopback address.
         port: u16,
+    },
+    /// How long an open waits for a recall, and clients for a restart, planned and killed.
+    State {
+        /// Restarts of each kind
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        restarts: u64,
     },
 }
 
@@ -86,6 +93,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.role {
         Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
+        Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
         None => run(&arguments.run),
     };
     match done {
@@ -96,6 +104,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn wait_for_state(restarts: u64) -> Result<()> {
+    let _arena = arena::enter()?;
+    let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
+    state::run(usize::try_from(restarts)?, scratch.path())
 }
 
 /// Gives whether everything could be measured.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::limits::COURTESY_MS;
 use holdfast_wire::nfs4::{
     CompoundResHeader, CreateSession4Ok, ExchangeId4Ok, NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4,
     PutFh4Args, ResOpHeader, SetClientId4Ok,
@@ -328,11 +329,11 @@ impl Run<'_> {
         }
     }
 
-    /// Everybody goes away: with the leases goes everything that was held.
+    /// Everybody goes away: with the leases, and the courtesy after them, goes everything that was held.
     fn end(mut self) {
         self.sessions.clear();
         for _ in 0..4 {
-            self.world.clock.advance(Duration::from_millis(LEASE_MS * 4));
+            self.world.clock.advance(Duration::from_millis(LEASE_MS * 4 + COURTESY_MS));
             self.world.nfs4.tick();
             self.world.check();
         }

@@ -10,8 +10,9 @@ use holdfast_base::{Cookie, ExportId, ManualClock, SeededEntropy, Timestamp};
 use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, GroupSource, Namespace, NoGroups, Object, Sealer, Squash,
 };
+use holdfast_manager::{Guarded, Manager, Parts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
-use holdfast_nfs4::{Config, Identity, Nfs4, NoRecords, NumericIds, Seeds};
+use holdfast_nfs4::{Config, Identity, Nfs4, NoRecords, NumericIds};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
@@ -69,6 +70,15 @@ impl World {
     pub(crate) fn new() -> Self {
         let shelf = SHELF.lock().unwrap_or_else(PoisonError::into_inner);
         let sealer = Sealer::new(*b"sealed for fuzz.");
+        let clock = Arc::new(ManualClock::default());
+        let engine = holdfast_state::Config {
+            boot: BootInstance::from_counter(u64::from(BOOT) - 1),
+            lease_ms: LEASE_MS,
+            grace: Grace::Over,
+        };
+        let entropy = Box::new(SeededEntropy(1));
+        // Whoever meets a promise comes again: nothing here waits.
+        let manager = Manager::new(Parts { engine, entropy, clock: clock.clone(), pool_threads: 0 });
         let exports = [("s", true), ("a", false)].iter().zip(&shelf.backends).enumerate();
         let exports = exports.map(|(i, ((name, is_sync), backend))| {
             let options = ExportOptions {
@@ -78,22 +88,23 @@ impl World {
                 ..ExportOptions::default()
             };
             let path = vec![name.as_bytes().to_vec()];
-            Arc::new(Export { id: ExportId(i as u16 + 1), path, backend: Arc::clone(backend), options })
+            let backend = Guarded::new(Arc::clone(backend), &manager);
+            Arc::new(Export { id: ExportId(i as u16 + 1), path, backend, options })
         });
         let namespace = Namespace::new(sealer.clone(), exports.collect(), Timestamp::default());
         let namespace = Arc::new(namespace.expect("two exports of different names"));
-        let clock = Arc::new(ManualClock::default());
         let groups: Arc<dyn GroupSource> = Arc::new(NoGroups);
         let replies = ReplyCache::new(ReplyCacheLimits::default(), clock.clone());
         let nfs3 = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
+            manager: Arc::clone(&manager),
             committer: Arc::clone(&shelf.committer),
             replies: Arc::clone(&replies),
             ledger: None,
             groups: Arc::clone(&groups),
             observer: None,
         });
-        let nfs4 = nfs4(&namespace, groups, &shelf.committer, &clock, replies);
+        let nfs4 = nfs4(&namespace, groups, &shelf.committer, manager, replies);
         let mount = Mount3::new(Arc::clone(&namespace));
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(nfs3), Arc::new(mount), nfs4.clone()];
         let connection = Detached::new(programs, Limits::default()).expect("no thread is made");
@@ -195,7 +206,7 @@ impl World {
             empty(files, &files.root().expect("a root in memory"));
             files.check().expect("the emptied file system holds together");
             let caller = Caller::root();
-            let cx = Cx { caller: &caller, wait: Wait::Yes };
+            let cx = Cx::new(&caller, Wait::Yes);
             let usage = files.usage(&cx, &files.root().expect("a root in memory")).expect("usage of a root");
             assert_eq!(usage.files_total - usage.files_free, 1, "objects are left without a name");
         }
@@ -206,7 +217,7 @@ fn nfs4(
     namespace: &Arc<Namespace>,
     groups: Arc<dyn GroupSource>,
     committer: &Arc<Committer>,
-    clock: &Arc<ManualClock>,
+    manager: Arc<Manager>,
     replies: Arc<ReplyCache>,
 ) -> Arc<Nfs4> {
     let config = Config {
@@ -214,10 +225,7 @@ fn nfs4(
         groups,
         ids: Arc::new(NumericIds),
         committer: Arc::clone(committer),
-        clock: clock.clone(),
-        lease_ms: LEASE_MS,
-        boot: BootInstance::from_counter(u64::from(BOOT) - 1),
-        grace: Grace::Over,
+        manager,
         records: Arc::new(NoRecords),
         sessions: None,
         ledger: None,
@@ -226,14 +234,14 @@ fn nfs4(
         minor_max: 2,
         observer: None,
     };
-    Nfs4::new(config, Seeds { entropy: Box::new(SeededEntropy(1)) })
+    Nfs4::new(config)
 }
 
 /// Uses up the failures that an input ordered and never met.
 fn settle(files: &MemBackend) {
     let root = files.root().expect("a root in memory");
     let caller = Caller::root();
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     while files.getattr(&cx, &root, AttrMask::STAT).is_err() {}
     let touched = [Touched { handle: root, data: false }];
     let mut results = [Err(FsError::Io)];
@@ -246,7 +254,7 @@ fn settle(files: &MemBackend) {
 /// Removes everything below a directory.
 fn empty(files: &MemBackend, dir: &Handle) {
     let caller = Caller::root();
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     let mut names = Vec::new();
     let listing = DirListing { dir, from: Cookie(0), want: None };
     let listed = files.readdir(&cx, listing, &mut |entry| {

@@ -62,6 +62,15 @@ impl Contender {
     ///
     /// Errors when it cannot be started, ends at once, or is not ready in time; the message holds what it said.
     pub(crate) fn start(self, export: &Path, scratch: &Path) -> Result<Server> {
+        let mut server = self.start_again(export, scratch)?;
+        server.watch_idle()?;
+        Ok(server)
+    }
+
+    /// The same without watching what it does by itself: for a server whose start is being timed.
+    ///
+    /// Errors likewise.
+    pub(crate) fn start_again(self, export: &Path, scratch: &Path) -> Result<Server> {
         let ports = Ports { nfs: 20_490, mount: 20_048 };
         match self {
             Self::Ganesha => {
@@ -108,7 +117,24 @@ impl Server {
         let ports = Ports { nfs: 20_500, mount: 20_500 };
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["echo-server", &ports.nfs.to_string()]);
-        Self::start("echo", command, scratch, ports)
+        let mut server = Self::start("echo", command, scratch, ports)?;
+        server.watch_idle()?;
+        Ok(server)
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) {
+        // That it is gone already is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks Holdfast to put the program on disk in its own place.
+    ///
+    /// Errors when it is gone.
+    pub(crate) fn upgrade(&self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::USR2).context("the server is gone")
     }
 
     fn start(name: &str, mut command: Command, scratch: &Path, ports: Ports) -> Result<Self> {
@@ -116,7 +142,7 @@ impl Server {
         let log = File::create(&log_path)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
-        let mut server = Self { child, ports, idle_rate: 0.0 };
+        let server = Self { child, ports, idle_rate: 0.0 };
         server.become_ready().with_context(|| {
             let said = std::fs::read_to_string(&log_path).unwrap_or_default();
             let last: Vec<_> = said.lines().rev().take(20).collect();
@@ -142,10 +168,14 @@ impl Server {
         elapsed.mul_f64(self.idle_rate)
     }
 
-    fn become_ready(&mut self) -> Result<()> {
+    fn become_ready(&self) -> Result<()> {
         for port in [self.ports.nfs, self.ports.mount] {
             wait_for_port(port, READY_PATIENCE)?;
         }
+        Ok(())
+    }
+
+    fn watch_idle(&mut self) -> Result<()> {
         // What starting left to do must not count as idling.
         std::thread::sleep(Duration::from_millis(300));
         ensure!(self.child.try_wait()?.is_none(), "the server ended by itself");

@@ -28,7 +28,7 @@ fn measure(top: &Path, caller: &Caller, wait: Wait, keep: bool) {
     options.keep_credentials = keep;
     let b = LocalBackend::open(root.path(), options).unwrap();
     println!("uid {}, wait {wait:?}, credentials kept: {keep}", caller.uid);
-    let (cx, slow) = (Cx { caller, wait }, Cx { caller, wait: Wait::Yes });
+    let (cx, slow) = (Cx::new(caller, wait), Cx::new(caller, Wait::Yes));
     let top = b.root().unwrap();
     let set = SetAttrs { mode: Some(0o644), ..SetAttrs::default() };
     let (dir, _) =

@@ -1,13 +1,15 @@
 //! The trait, method by method: each is a line to the module of its subject.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 use holdfast_base::ByteRange;
+use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd,
-    LockKind, LockedBy, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Rights, Seek,
-    SetAttrs, Touched, Wait, WriteAt, Written, XattrMode,
+    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, HeldPledge,
+    ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Pledge, Read, Region,
+    RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -159,7 +161,7 @@ impl Backend for LocalBackend {
     }
 
     fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
-        locks::lock(file, range, kind)
+        self.do_lock(file, range, kind)
     }
 
     fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()> {
@@ -172,7 +174,32 @@ impl Backend for LocalBackend {
         range: ByteRange,
         kind: LockKind,
     ) -> FsResult<Option<LockedBy>> {
-        locks::test(file, range, kind)
+        self.do_test_lock(file, range, kind)
+    }
+
+    fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
+        self.do_import_file(file, arrived)
+    }
+
+    fn await_unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        self.do_await_unlock(file, range, kind)
+    }
+
+    fn pledge(
+        &self,
+        object: &Handle,
+        what: Pledge,
+        open: Option<&Arc<dyn FileObject>>,
+    ) -> FsResult<Option<HeldPledge>> {
+        self.do_pledge(object, what, open)
+    }
+
+    fn pledge_seconds(&self) -> Option<u64> {
+        self.watch.lease_seconds()
+    }
+
+    fn listen(&self, listener: Weak<dyn LocalListener>) {
+        self.watch.listen(listener);
     }
 
     fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {
@@ -191,6 +218,15 @@ impl Backend for LocalBackend {
 
     fn limits(&self, object: &Handle) -> FsResult<FsLimits> {
         Ok(self.resolve(Wait::Yes, object)?.fs.limits)
+    }
+
+    fn cached(&self) -> Option<(usize, usize)> {
+        Some(self.cache.fill())
+    }
+
+    fn path_of(&self, object: &Handle) -> Option<PathBuf> {
+        let object = self.resolve(Wait::Yes, object).ok()?;
+        self.proc_fd.path_of(object.fd()).ok()
     }
 
     fn shed(&self, keep_percent: u8) {

@@ -65,6 +65,11 @@ impl Cache {
         self.tally.count() < self.descriptors_max / 4 * 3
     }
 
+    /// Objects held, and how many there may be.
+    pub(crate) fn fill(&self) -> (usize, usize) {
+        (self.shards.iter().map(|shard| shard.lock().slots.len()).sum(), self.descriptors_max)
+    }
+
     /// Takes an object in; gives the one that was there before when there was one.
     pub(crate) fn insert(&self, object: Object) -> Arc<Object> {
         let spot = Spot::of(&object.handle);

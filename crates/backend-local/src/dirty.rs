@@ -119,7 +119,7 @@ mod tests {
         std::fs::write(dir.path().join("file"), "").unwrap();
         let backend = LocalBackend::open(dir.path(), LocalOptions::new(state.path().to_owned())).unwrap();
         let caller = Caller { uid: rustix::process::geteuid().as_raw(), ..Caller::root() };
-        let cx = Cx { caller: &caller, wait: Wait::Yes };
+        let cx = Cx::new(&caller, Wait::Yes);
         let object = || {
             let found =
                 backend.lookup(&cx, &backend.root.handle, Name::new(b"file").unwrap(), AttrMask::STAT);

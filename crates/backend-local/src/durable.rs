@@ -71,6 +71,9 @@ impl LocalBackend {
         if !matches!(object.kind, FileKind::Regular | FileKind::Directory) {
             return Ok(None);
         }
+        if let Some(fd) = self.watch.leased(&object.handle, false, false) {
+            return Ok(Some(fd));
+        }
         let open = |flags| self.sparing(|| self.proc_fd.reopen(object.fd(), flags | OFlags::NONBLOCK));
         match open(OFlags::RDONLY) {
             // An ordinary user's write-only file.

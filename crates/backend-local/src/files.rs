@@ -1,55 +1,24 @@
 //! Regular files: opening, creating, reading and writing, with NFS's exceptions from POSIX.
 
-use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use holdfast_base::Timestamp;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileObject, FileSpan, FsError,
-    FsResult, Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
+    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileSpan, FsError, FsResult,
+    Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
 };
 use rustix::fs::{AtFlags, OFlags, Statx, openat};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
-use crate::cache::Cache;
 use crate::errors::fs_error;
 use crate::local::{Keep, LocalBackend};
 use crate::object::{For, Object};
+use crate::opening::{Opening, local_file, open_flags};
 use crate::sys;
 
 /// How often a create starts anew when the name comes and goes under it.
 const CREATE_TRIES: usize = 8;
-
-/// An open file.
-pub(crate) struct LocalFile {
-    pub(crate) object: Arc<Object>,
-    pub(crate) fd: Arc<OwnedFd>,
-    mode: OpenMode,
-    cache: Arc<Cache>,
-}
-
-impl FileObject for LocalFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl Drop for LocalFile {
-    fn drop(&mut self) {
-        if self.object.opens.fetch_sub(1, Ordering::SeqCst) == 1
-            && self.object.is_unlinked.load(Ordering::SeqCst)
-        {
-            self.cache.remove(&self.object.handle);
-        }
-    }
-}
-
-/// The backend's own type behind an open file.
-pub(crate) fn local_file(file: &Arc<dyn FileObject>) -> FsResult<&LocalFile> {
-    file.as_any().downcast_ref().ok_or(FsError::BadHandle)
-}
 
 /// The two times that keep an exclusive create's verifier: 31 bits each, as every file system here can hold, the
 /// last two bits folded in.
@@ -67,68 +36,7 @@ fn made_with(st: &Statx, verifier: Exclusive) -> bool {
         && st.stx_size == 0
 }
 
-fn open_flags(mode: OpenMode) -> OFlags {
-    match (mode.read, mode.write) {
-        (_, false) => OFlags::RDONLY,
-        (false, true) => OFlags::WRONLY,
-        (true, true) => OFlags::RDWR,
-    }
-}
-
 impl LocalBackend {
-    pub(crate) fn do_open(
-        &self,
-        cx: &Cx<'_>,
-        file: &Handle,
-        mode: OpenMode,
-    ) -> FsResult<Arc<dyn FileObject>> {
-        let object = self.resolve(cx.wait, file)?;
-        object.must_be_file()?;
-        let fd = self.open_judged(cx, &object, mode)?;
-        Ok(self.opened(object, fd, mode))
-    }
-
-    fn opened(&self, object: Arc<Object>, fd: OwnedFd, mode: OpenMode) -> Arc<dyn FileObject> {
-        object.opens.fetch_add(1, Ordering::SeqCst);
-        Arc::new(LocalFile { object, fd: Arc::new(fd), mode, cache: Arc::clone(&self.cache) })
-    }
-
-    /// Opens with the kernel judging the caller, and NFS's exceptions when the mode has them.
-    fn open_judged(&self, cx: &Cx<'_>, object: &Object, mode: OpenMode) -> FsResult<OwnedFd> {
-        let flags = open_flags(mode) | OFlags::NONBLOCK;
-        let open = || self.proc_fd.reopen(object.fd(), flags);
-        let judged = {
-            let _acting = self.identity.act_as(cx.caller)?;
-            self.sparing_as(cx, open)
-        };
-        match judged {
-            Err(FsError::Access) if mode.nfs_exceptions && self.is_excepted(cx, object, mode)? => {
-                self.identity.as_server();
-                self.sparing(open)
-            }
-            other => other,
-        }
-    }
-
-    /// [`LocalBackend::sparing`] for what is done as the caller.
-    fn sparing_as<T>(&self, cx: &Cx<'_>, open: impl Fn() -> FsResult<T>) -> FsResult<T> {
-        self.sparing(|| {
-            let _acting = self.identity.act_as(cx.caller)?;
-            open()
-        })
-    }
-
-    /// Whether NFS allows what POSIX does not (RFC 1813 section 4.4): the owner reads and writes whatever the
-    /// mode says, since he checked it when he opened the file; and who may run a file may read it, since running
-    /// it over NFS is reading it.
-    fn is_excepted(&self, cx: &Cx<'_>, object: &Object, mode: OpenMode) -> FsResult<bool> {
-        if object.look()?.stx_uid == cx.caller.uid {
-            return Ok(true);
-        }
-        let _acting = self.identity.act_as(cx.caller)?;
-        Ok(!mode.write && mode.read && sys::has_rights(object.fd(), libc::X_OK).is_ok())
-    }
-
     /// The descriptor for stateless I/O, after judging the caller by the object as `st` shows it.
     fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For, st: &Statx) -> FsResult<Arc<OwnedFd>> {
         object.must_be_file()?;
@@ -146,10 +54,7 @@ impl LocalBackend {
                 Err(e) => return Err(fs_error(e)),
             }
         }
-        if !object.has_io(what) {
-            self.identity.as_server();
-        }
-        self.sparing(|| object.io(what, &self.proc_fd))
+        self.io(object, what)
     }
 
     /// The object and a descriptor to read from; with a look at it, when one had to be taken.
@@ -255,7 +160,7 @@ impl LocalBackend {
         };
         drop(acting);
         let attrs = self.attrs_of(&object, &st, how.want);
-        let file = how.open.map(|mode| self.opened(Arc::clone(&object), fd, mode));
+        let file = how.open.map(|mode| self.opened(Arc::clone(&object), Opening::own(fd), mode));
         let node = Node { handle: object.handle, attrs };
         Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
     }
@@ -275,7 +180,7 @@ impl LocalBackend {
         }
         if let Some(size) = set.size.filter(|size| *size > 0) {
             if how.open.is_some_and(|mode| !mode.write) {
-                let target = self.proc_fd.reopen(object.fd(), OFlags::WRONLY)?;
+                let target = self.proc_fd.reopen(object.fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
                 rustix::fs::ftruncate(&target, size).map_err(fs_error)?;
             } else {
                 rustix::fs::ftruncate(fd, size).map_err(fs_error)?;

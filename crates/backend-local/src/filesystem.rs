@@ -191,6 +191,10 @@ pub(crate) struct FileSystem {
     /// The directory it was met at: its root, or the exported directory. Open for reading where that is allowed.
     pub(crate) top: OwnedFd,
     pub(crate) top_ino: u64,
+    /// The mount it was met at, as `statx` counts them.
+    pub(crate) top_mount: u64,
+    /// The device that its top says it is on; no part of any identity.
+    pub(crate) top_dev: u64,
     pub(crate) is_multigrain: bool,
     pub(crate) limits: FsLimits,
     pub(crate) committer: Committer,
@@ -208,7 +212,7 @@ pub(crate) fn dev_of(st: &Statx) -> u64 {
 }
 
 impl FileSystem {
-    pub(crate) fn new(key: u64, id: FsId, nature: Nature, top: OwnedFd, top_ino: u64) -> Self {
+    pub(crate) fn new(key: u64, id: FsId, nature: Nature, top: OwnedFd, st: &Statx) -> Self {
         let probe = Scratch::make(top.as_fd());
         let is_multigrain =
             nature.kind.steps_every_time() && probe.as_ref().is_some_and(Scratch::times_differ_within_a_tick);
@@ -220,7 +224,9 @@ impl FileSystem {
             limits: limits(&nature, top.as_fd()),
             committer: Committer::new(&nature, top.as_fd(), probe),
             top,
-            top_ino,
+            top_ino: st.stx_ino,
+            top_mount: st.stx_mnt_id,
+            top_dev: dev_of(st),
             is_multigrain,
             subvolumes: RwLock::default(),
             covered_ino: OnceLock::new(),

@@ -1,10 +1,11 @@
 //! A directory of this machine as a backend: persistent handles, the kernel's own judgement of permissions, a
 //! change attribute that never repeats, and commits shared by all who wait.
 //!
-//! `unsafe` stands in `sys` alone.
+//! `unsafe` stands in `sys` and `sys_notify` alone.
 
 mod attributes;
 mod backend;
+mod beside;
 mod bindings;
 mod cache;
 mod change;
@@ -16,20 +17,24 @@ mod errors;
 mod files;
 mod filesystem;
 mod handles;
+mod handover;
 mod listing;
 mod local;
 mod locks;
 mod mounts;
 mod names;
 mod object;
+mod opening;
 mod options;
 mod procfd;
 mod spans;
 mod sys;
+mod sys_notify;
 mod table;
+mod watch;
 mod xattrs;
 
 pub use credentials::release_thread;
 pub use errors::OpenError;
 pub use local::LocalBackend;
-pub use options::LocalOptions;
+pub use options::{LocalOptions, LocalUse};

@@ -26,6 +26,7 @@ use crate::options::LocalOptions;
 use crate::procfd::ProcFd;
 use crate::sys;
 use crate::table::Table;
+use crate::watch::Watch;
 
 /// Locks under which a directory is changed when nobody else may come between its two looks.
 const STRIPES: usize = 256;
@@ -50,6 +51,7 @@ pub struct LocalBackend {
     pub(crate) dirty: Dirty,
     pub(crate) listings: Listings,
     pub(crate) bindings: Bindings,
+    pub(crate) watch: Watch,
     pub(crate) verifier_bumps: AtomicU64,
     pub(crate) stripes: Box<[Mutex<()>]>,
     /// Never thrown out.
@@ -78,14 +80,15 @@ impl LocalBackend {
         identity.as_server();
         let mounts = Mounts::open(&options.state_dir, &proc_fd, root_tag(&top, &st))?;
         let table = Table::open(&options.state_dir)?;
-        let cache =
-            Arc::new(Cache::new(options.descriptors_max.min(descriptors_allowed(options.descriptors_max))));
+        let allowed = descriptors_allowed(options.descriptors_max.max(options.pledges_max));
+        let cache = Arc::new(Cache::new(options.descriptors_max.min(allowed)));
         let fs = mounts.of_object(top.as_fd(), &st, top.as_fd()).map_err(|e| root_error(as_io(e)))?;
         if fs.handles == HandleKind::Table {
             table.ready()?;
         }
         let handle = top_handle(&table, &fs, &top).map_err(|e| root_error(as_io(e)))?;
         let root = Arc::new(Object::new(handle, fs, top, &st, cache.tally()));
+        let path = proc_fd.path_of(root.fd()).map_err(|e| root_error(as_io(e)))?;
         Ok(Self {
             identity,
             proc_fd,
@@ -96,6 +99,7 @@ impl LocalBackend {
             dirty: Dirty::default(),
             listings: Listings::default(),
             bindings: Bindings::default(),
+            watch: Watch::new(&options, (path, identity), options.pledges_max.min(allowed)),
             verifier_bumps: AtomicU64::new(0),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             root,
@@ -321,7 +325,7 @@ mod tests {
         options.descriptors_max = 64;
         let backend = LocalBackend::open(dir.path(), options).unwrap();
         let caller = Caller { uid: rustix::process::geteuid().as_raw(), ..Caller::root() };
-        let cx = Cx { caller: &caller, wait: Wait::Yes };
+        let cx = Cx::new(&caller, Wait::Yes);
         for n in 0..64 {
             let name = format!("f{n}");
             std::fs::write(dir.path().join(&name), "").unwrap();

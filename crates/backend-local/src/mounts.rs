@@ -166,6 +166,11 @@ impl Mounts {
         self.by_mount.read().get(&st.stx_mnt_id).cloned()
     }
 
+    /// Whether the same file system was met at another mount, where its files have other handles.
+    pub(crate) fn has_twin(&self, fs: &FileSystem) -> bool {
+        self.by_key.read().values().any(|other| other.key != fs.key && other.top_dev == fs.top_dev)
+    }
+
     fn meet(&self, object: BorrowedFd<'_>, st: &Statx, root: BorrowedFd<'_>) -> FsResult<Arc<FileSystem>> {
         let top = self.open_top(object)?;
         let path = self.proc_fd.path_below(object, root)?;
@@ -182,7 +187,7 @@ impl Mounts {
             return Err(FsError::Delay);
         }
         let id = self.identify(&nature, (&path, st), root, &remembered);
-        let met = Arc::new(FileSystem::new(self.key_of(id), id, nature, top, st.stx_ino));
+        let met = Arc::new(FileSystem::new(self.key_of(id), id, nature, top, st));
         self.by_key.write().insert(met.key, Arc::clone(&met));
         self.by_mount.write().insert(st.stx_mnt_id, Arc::clone(&met));
         let line = Remembered {

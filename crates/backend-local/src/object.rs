@@ -175,6 +175,13 @@ impl Object {
         }
     }
 
+    /// Closes the descriptor for reading: while it is open there can be no write lease.
+    pub(crate) fn close_reader(&self) {
+        if self.reader.lock().take().is_some() {
+            self.tally.sub(1);
+        }
+    }
+
     /// Closes the descriptor for writing: while it is open no local process can run the file or take a lease.
     pub(crate) fn close_writer(&self) {
         if self.writer.lock().take().is_some() {

@@ -2,7 +2,21 @@
 
 use std::path::PathBuf;
 
-use holdfast_base::limits::BACKEND_DESCRIPTORS_DEFAULT;
+use holdfast_base::limits::{BACKEND_DESCRIPTORS_DEFAULT, LOCAL_PLEDGES_MAX};
+
+/// How processes on this host use the directory beside the server, and so what is promised against them
+/// (`docs/design/local-processes.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalUse {
+    /// Not at all: everything may be promised.
+    None,
+    /// They may; what they do to what was promised is waited for where the kernel has a lease, and noticed soon
+    /// elsewhere.
+    #[default]
+    Lazy,
+    /// They may, and only what a lease of the kernel guards is promised: data of files, nothing of directories.
+    Strict,
+}
 
 /// Options of [`crate::LocalBackend::open`].
 #[derive(Clone, Debug)]
@@ -21,6 +35,11 @@ pub struct LocalOptions {
     /// Whether nobody but this backend changes anything below the directory. Changes of directories are then
     /// told as atomic, at the price of a lock each.
     pub is_sole_writer: bool,
+    /// How local processes use it. [`LocalOptions::is_sole_writer`] implies [`LocalUse::None`].
+    pub local: LocalUse,
+    /// Objects guarded against local processes at once; each costs a descriptor. Cut to a quarter of
+    /// `RLIMIT_NOFILE`.
+    pub pledges_max: usize,
     /// What the write verifier is made from: another number at every start of the server.
     pub verifier_seed: u64,
 }
@@ -36,6 +55,8 @@ impl LocalOptions {
             cross_mounts: true,
             keep_credentials: false,
             is_sole_writer: false,
+            local: LocalUse::default(),
+            pledges_max: LOCAL_PLEDGES_MAX,
             verifier_seed: crate::change::wall_nanos(),
         }
     }

@@ -1,5 +1,6 @@
 //! `/proc/self/fd`: the way from an `O_PATH` descriptor to what needs a path or a real descriptor.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -27,6 +28,12 @@ impl FdName {
             n /= 10;
         }
         Self(digits)
+    }
+
+    /// The name with the NUL behind it.
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        // A descriptor has at most ten digits, so the eleventh byte is always 0.
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -59,7 +66,7 @@ impl ProcFd {
     }
 
     /// Where an object is at the moment.
-    fn path_of(&self, object: impl AsFd) -> FsResult<PathBuf> {
+    pub(crate) fn path_of(&self, object: impl AsFd) -> FsResult<PathBuf> {
         use std::os::unix::ffi::OsStringExt as _;
         let name = FdName::new(object);
         let text = readlinkat(&self.0, name.as_bytes(), Vec::new()).map_err(fs_error)?;

@@ -53,13 +53,27 @@ fn last_errno() -> Errno {
 
 /// The kernel's handle of `name` below `dir`, not following a symbolic link; of `dir` itself when `name` is empty.
 pub(crate) fn name_to_handle(dir: impl AsFd, name: &CStr) -> Result<KernelHandle> {
+    name_to_handle_with(dir, name, 0)
+}
+
+/// The kernel's handle of an open object as fanotify gives it: not for opening, so there is one on more file systems.
+pub(crate) fn handle_for_identity(object: impl AsFd) -> Result<KernelHandle> {
+    const AT_HANDLE_FID: c_int = 0x200;
+    match name_to_handle_with(&object, c"", AT_HANDLE_FID) {
+        // Before Linux 6.5.
+        Err(Errno::INVAL) => name_to_handle(object, c""),
+        other => other,
+    }
+}
+
+fn name_to_handle_with(dir: impl AsFd, name: &CStr, flags: c_int) -> Result<KernelHandle> {
     let mut raw = RawHandle {
         bytes_count: KERNEL_HANDLE_BYTES_MAX as c_uint,
         kind: 0,
         bytes: [0; KERNEL_HANDLE_BYTES_MAX],
     };
     let mut mount_id: c_int = 0;
-    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    let flags = flags | if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
     // SAFETY: the name is NUL-terminated; `raw` is a file_handle with as many bytes behind its head as it says,
     // and `mount_id` an int; both outlive the call.
     check(unsafe {
@@ -306,16 +320,27 @@ pub(crate) fn ofd_lock(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Re
         .map(drop)
 }
 
-/// The first lock in the way of one: kind, first byte, length (0: to the end).
-pub(crate) fn ofd_test(
-    file: impl AsFd,
-    kind: c_int,
-    first: i64,
-    len: i64,
-) -> Result<Option<(c_int, i64, i64)>> {
+/// A lock that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FoundLock {
+    pub(crate) kind: c_int,
+    pub(crate) first: i64,
+    /// 0: to the end.
+    pub(crate) len: i64,
+    /// Whether an open file holds it, ours or somebody's; else a process does.
+    pub(crate) is_open_files: bool,
+}
+
+/// The first lock in the way of one, in the kernel's order; never one of this open file's own.
+pub(crate) fn ofd_test(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Result<Option<FoundLock>> {
     let mut lock = flock(kind, first, len);
     // SAFETY: F_OFD_GETLK reads and writes a flock64.
     check(c_long::from(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) }))?;
-    let found = c_int::from(lock.l_type);
-    Ok((found != libc::F_UNLCK).then_some((found, lock.l_start, lock.l_len)))
+    let found = FoundLock {
+        kind: c_int::from(lock.l_type),
+        first: lock.l_start,
+        len: lock.l_len,
+        is_open_files: lock.l_pid == -1,
+    };
+    Ok((found.kind != libc::F_UNLCK).then_some(found))
 }

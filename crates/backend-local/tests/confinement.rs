@@ -33,7 +33,7 @@ fn open(root: &Path, state: &Path, change: impl FnOnce(&mut LocalOptions)) -> Lo
 }
 
 const fn cx(caller: &Caller) -> Cx<'_> {
-    Cx { caller, wait: Wait::Yes }
+    Cx::new(caller, Wait::Yes)
 }
 
 fn find(backend: &LocalBackend, dir: &Handle, n: &str) -> FsResult<Handle> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use disk::neighbour::Beside;
 use disk::{Disk, must_be_root};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_vfs::Backend;
@@ -41,9 +42,15 @@ fn test_backend(root: PathBuf, abilities: Abilities, change: fn(&mut LocalOption
     TestBackend {
         backend,
         abilities,
+        neighbour: Some(Box::new(Beside(root.clone()))),
         reopen: Some(Box::new(move || open(&root, &state_dir, change))),
         keep: Box::new(state),
     }
+}
+
+/// The same where nobody is beside the server.
+fn alone(t: TestBackend) -> TestBackend {
+    TestBackend { neighbour: None, ..t }
 }
 
 fn conforms_on(disk: &Disk) {
@@ -80,11 +87,11 @@ fn overlay_conforms() {
 fn conforms_as_the_sole_writer_with_kept_credentials_and_few_descriptors() {
     let disk = Disk::tmpfs();
     run(&|| {
-        test_backend(disk.fresh(), ALL, |options| {
+        alone(test_backend(disk.fresh(), ALL, |options| {
             options.is_sole_writer = true;
             options.keep_credentials = true;
             options.descriptors_max = 64;
-        })
+        }))
     });
     holdfast_backend_local::release_thread();
 }

@@ -31,7 +31,7 @@ fn bytes_of(i: usize) -> Vec<u8> {
 
 impl World {
     fn cx(&self) -> Cx<'_> {
-        Cx { caller: &self.caller, wait: Wait::Yes }
+        Cx::new(&self.caller, Wait::Yes)
     }
 
     fn touch(&mut self, handle: Handle, data: bool) {

@@ -15,13 +15,13 @@ use holdfast_vfs::{
 };
 
 fn lookup(b: &LocalBackend, caller: &Caller, dir: &Handle, name: &[u8]) -> FsResult<u64> {
-    let cx = Cx { caller, wait: Wait::Yes };
+    let cx = Cx::new(caller, Wait::Yes);
     b.lookup(&cx, dir, Name::new(name)?, AttrMask::ALL).map(|node| node.attrs.fileid)
 }
 
 fn listed(b: &LocalBackend, dir: &Handle) -> Vec<(Vec<u8>, u64, bool)> {
     let caller = Caller::root();
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     let listing = DirListing { dir, from: Cookie(0), want: Some(AttrMask::ALL) };
     let mut found = Vec::new();
     b.readdir(&cx, listing, &mut |entry| {
@@ -35,7 +35,7 @@ fn listed(b: &LocalBackend, dir: &Handle) -> Vec<(Vec<u8>, u64, bool)> {
 
 fn b_fsid(b: &LocalBackend, dir: &Handle) -> holdfast_vfs::FsId {
     let caller = Caller::root();
-    b.getattr(&Cx { caller: &caller, wait: Wait::Yes }, dir, AttrMask::ALL).unwrap().fsid
+    b.getattr(&Cx::new(&caller, Wait::Yes), dir, AttrMask::ALL).unwrap().fsid
 }
 
 fn on_each_disk(test: impl Fn(&Disk, &LocalBackend, &Handle)) {
@@ -99,7 +99,7 @@ fn rights_that_were_granted_end_when_the_mode_changes_and_are_nobody_elses() {
         fs::create_dir(&dir).unwrap();
         fs::write(&file, "content").unwrap();
         let user = |uid| Caller { uid, gid: uid, groups: Arc::from([]) };
-        let cx = |caller| Cx { caller, wait: Wait::Yes };
+        let cx = |caller| Cx::new(caller, Wait::Yes);
         let set = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         set(&disk.mount, 0o755);
         set(&dir, 0o755);

@@ -235,6 +235,9 @@ pub const PARKED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of replies of one connection that its peer has not taken yet; then its calls wait. Four full READs.
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
+/// The same of a peer that no export admits: it gets errors and lists alone.
+pub const STRANGER_OUTPUT_BYTES_MAX: usize = 64 << 10;
+
 /// Parts of replies in that queue, files (which hold no bytes, but a descriptor) among them.
 pub const OUTPUT_CHUNKS_MAX: usize = 512;
 
@@ -396,3 +399,218 @@ pub const SESSIONS_SLOTS_MAX: usize = 262_144;
 /// A new session gets at most one part in so many of the slots that are left: all it asks for until half are gone,
 /// then fewer and fewer.
 pub const SESSIONS_SLOTS_SHARE: usize = 1_024;
+
+/// Bytes of a call by UDP: NSM's and the port mapper's are far below; a longer one is passed over.
+pub const DATAGRAM_CALL_BYTES_MAX: usize = 4096;
+
+/// Bytes of a reply by UDP: anybody can write anybody's address on a datagram, so that what answers must not be worth
+/// asking for. Room for an address, a port, a status, an error.
+pub const DATAGRAM_REPLY_BYTES_MAX: usize = 512;
+
+/// Calls by UDP that are answered to one address in a second: a client's `sm-notify` or mount asks a handful.
+pub const DATAGRAMS_PER_SOURCE_SECOND_MAX: u32 = 64;
+
+/// Addresses of which such calls are counted within a second; when there are more, those beyond are not answered.
+pub const DATAGRAM_SOURCES_MAX: usize = 4096;
+
+/// Registrations that the embedded port mapper takes besides our own: other servers on this host.
+pub const PORTMAP_ENTRIES_MAX: usize = 256;
+
+/// Clients of 4.0 that can be called back, with a connection of ours to each: as many as a small server's descriptors
+/// allow. Those beyond get no delegations.
+pub const CALLBACK_PATHS_MAX: usize = 1024;
+
+/// Milliseconds until the first look whether a local process has let go of a lock that somebody waits for: a lock
+/// held for one transaction is gone by then.
+pub const LOCAL_UNLOCK_POLL_MS_MIN: u64 = 5;
+
+/// Milliseconds between two such looks at most: a look costs 2 us, and a client polls no more often by itself.
+pub const LOCAL_UNLOCK_POLL_MS_MAX: u64 = 1_000;
+
+/// Locks of local processes that are waited for at once: a millisecond of looks at most.
+pub const LOCAL_UNLOCKS_AWAITED_MAX: usize = 512;
+
+/// Objects of one export that are guarded against local processes at once. Each costs a descriptor, a lease or a
+/// mark in the kernel (which pins the inode, 1 KiB) and 300 bytes here.
+pub const LOCAL_PLEDGES_MAX: usize = 65_536;
+
+/// Clients that are counted one by one in statistics, by address: as many as a busy site has. 72 bytes each and
+/// thread. Idle ones make room; beyond it they are counted together.
+pub const STATS_CLIENTS_MAX: usize = 1024;
+
+/// Exports that are counted one by one in statistics.
+pub const STATS_EXPORTS_MAX: usize = 256;
+
+/// Connections to the admin socket: a few administrators, their scripts and a collector of metrics.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+
+/// Bytes of a request to the admin socket: one with the longest path, escaped.
+pub const ADMIN_REQUEST_BYTES_MAX: usize = 32 << 10;
+
+/// Rows of one answer of the admin socket; more are asked for page by page. Some 4 MB of text.
+pub const ADMIN_ROWS_MAX: usize = 10_000;
+
+/// Seconds that a connection to the admin socket may stay silent, or leave an answer lying.
+pub const ADMIN_IDLE_SECONDS: u64 = 60;
+
+/// Bytes of a request to the metrics endpoint: a request line and the headers that collectors send.
+pub const METRICS_REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes of replies that a connection takes along in a planned restart because its client did not take them in time:
+/// the reads of a client on a slow line. What owes more is closed, and its client asks again.
+pub const HANDOVER_UNSENT_BYTES_MAX: usize = 32 << 20;
+
+/// Descriptors given to the service manager's store: their names must fit into one variable of the environment of the
+/// next process (128 KiB). With more the server ends as if there were no store.
+pub const HANDOVER_STORED_MAX: usize = 8192;
+
+/// Bytes of the image of a planned restart; more is taken for damage.
+pub const HANDOVER_IMAGE_BYTES_MAX: usize = 1 << 30;
+
+/// Clients whose lease ran out and that keep their state until somebody wants it: a site's laptops overnight. Those
+/// away longest go first.
+pub const COURTESY_CLIENTS_MAX: usize = 4096;
+
+/// Milliseconds for which such a client keeps its state: a day, after which its user has surely noticed.
+pub const COURTESY_MS: u64 = 86_400_000;
+
+/// Delegations of all clients, about 300 bytes each here, and some 2 KiB with the descriptors and leases behind them.
+pub const DELEGATIONS_MAX: usize = 262_144;
+
+/// Delegations of one client: Linux keeps 5,000 by default (`delegation_watermark`) and gives the rest back.
+pub const DELEGATIONS_PER_CLIENT_MAX: usize = 65_536;
+
+/// Delegations on one file: each of them is recalled by one writer, who waits for all.
+pub const DELEGATIONS_PER_FILE_MAX: usize = 1024;
+
+/// Milliseconds after a recall in which the file is not delegated again: two clients taking turns would otherwise
+/// pay for a recall at every turn.
+pub const RECENT_RECALL_MS: u64 = 15_000;
+
+/// Files of which a recall is remembered for that; the oldest are forgotten first. 48 bytes each.
+pub const RECENT_RECALLS_MAX: usize = 16_384;
+
+/// How many times the time to return a delegation lasts while its holder visibly flushes.
+pub const RECALL_STRETCH_MAX: u64 = 3;
+
+/// Milliseconds after which a recall that did not reach its holder is sent again.
+pub const RECALL_RETRY_MS: u64 = 2000;
+
+/// Recalls of one delegation that its holder says it does not know, as the reply that brings it may still be on its
+/// way; then it is revoked.
+pub const RECALL_UNKNOWN_MAX: u32 = 3;
+
+/// Milliseconds between two CB_RECALL_ANY to one client: time to answer the first.
+pub const RECALL_ANY_PAUSE_MS: u64 = 10_000;
+
+/// Clients asked for delegations, or for slots, at one tick: those that hold most.
+pub const RECALL_ANY_CLIENTS_MAX: usize = 64;
+
+/// Slots that pressure leaves a session: one request at a time still gets through beside a few others.
+pub const PRESSED_SLOTS_MIN: u32 = 4;
+
+/// Delegations that clients asked to be offered once they can be had, of all clients: each is looked at once a second,
+/// about a microsecond.
+pub const WANTS_MAX: usize = 4096;
+
+/// Such wishes of one client.
+pub const WANTS_PER_CLIENT_MAX: usize = 1024;
+
+/// Steps through the graph of who waits for whom when a blocking lock is asked for. Beyond it no deadlock is seen,
+/// and the waiting ends when the client gives up.
+pub const DEADLOCK_STEPS_MAX: usize = 4096;
+
+/// Milliseconds for which a request for a lock counts as waiting: Linux asks again after 30 seconds, and one that a
+/// signal ended asks no more.
+pub const LOCK_WAIT_FRESH_MS: u64 = 35_000;
+
+/// Share reservations through NLM on one file.
+pub const FOREIGN_SHARES_PER_FILE_MAX: usize = 1024;
+
+/// Own opens looked at for a descriptor that can serve I/O under a delegation.
+pub const DELEGATED_OPENS_MAX: usize = 64;
+
+/// Counters that files share in the index of promises, by their keys: with 64 changes in flight, a promise meets a
+/// stranger's in one of 256 cases and is not given. 8 bytes each.
+pub const PROMISE_COUNTERS: usize = 16_384;
+
+/// Parts of the index of promises, each behind a lock of its own: many more than threads.
+pub const PROMISE_PARTS: usize = 64;
+
+/// Locks that directories share, by which changes of names wait for each other while anything is promised.
+pub const NAME_TURNS: usize = 256;
+
+/// Milliseconds that a change of a name which looks for promises waits for those that do not look: they were begun
+/// before the first promise, and last as long as the file system takes.
+pub const NAME_DRAIN_MS: u64 = 100;
+
+/// The same for whoever is about to promise something, with an OPEN's reply behind it.
+pub const PROMISE_DRAIN_MS: u64 = 2;
+
+/// Milliseconds that a call waits for a recall, counted from the recall's begin, before its client is told to come
+/// again: a holder answers within a round trip, or has much to flush.
+pub const RECALL_WAIT_MS: u64 = 1_000;
+
+/// One in so many threads of the pool may wait for recalls; the others go on serving, the holders' flushes not least.
+pub const RECALL_WAITERS_SHARE: usize = 4;
+
+/// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
+/// what is in demand are the state engine's to refuse.
+pub const RECALL_ROUNDS_MAX: usize = 8;
+
+/// Milliseconds for which a holder's answer about a file's attributes serves those who asked while it was asked, and
+/// have to come to the pool for it first.
+pub const HELD_ATTRIBUTES_FRESH_MS: u64 = 20;
+
+/// Hosts that hold locks by NLM, or held some lately: each is a record in the store and some 200 bytes here.
+pub const NLM_HOSTS_MAX: usize = 16_384;
+
+/// Pairs of an NLM lock-owner and a file it holds something of, of all hosts: each may have a descriptor.
+pub const NLM_OWNER_FILES_MAX: usize = 65_536;
+
+/// The same of one host, so that no host takes all.
+pub const NLM_OWNER_FILES_PER_HOST_MAX: usize = 16_384;
+
+/// Blocking lock requests of all NLM hosts that wait; one more is denied, and its client asks again.
+pub const NLM_BLOCKED_MAX: usize = 16_384;
+
+/// Such requests of one lock-owner on one file: a process waits for one lock at a time, but an NLM owner may be a
+/// client that counts all of its threads as one.
+pub const NLM_BLOCKED_PER_OWNER_FILE_MAX: usize = 64;
+
+/// Milliseconds for which a lock granted to a waiter is held while its client does not answer GRANTED: as long as
+/// Linux's client waits before it asks again by itself.
+pub const NLM_GRANTED_PATIENCE_MS: u64 = 30_000;
+
+/// Milliseconds after which a host that holds nothing is forgotten, and not told of a restart any more.
+pub const NLM_HOST_IDLE_MS: u64 = 300_000;
+
+/// Calls of ours to NLM and NSM clients under way at once.
+pub const NLM_CALLS_MAX: usize = 256;
+
+/// Ports of clients' NLM and NSM that are remembered: 40 bytes each.
+pub const NLM_PORTS_MAX: usize = 4096;
+
+/// Milliseconds for which a host is told again and again that the server restarted, as `sm-notify` does.
+pub const NSM_NOTIFY_MS: u64 = 900_000;
+
+/// Hosts that are being told at the same time.
+pub const NSM_NOTIFY_AT_ONCE_MAX: usize = 64;
+
+/// Hosts that programs of this machine have the status monitor watch: the kernel's own client does for each NFSv3
+/// server with locks.
+pub const NSM_MONITORS_MAX: usize = 1024;
+
+/// Bytes of fanotify events read at once: some thousand.
+pub const LOCAL_EVENT_BUFFER_BYTES: usize = 64 << 10;
+
+/// Names that the handle table keeps of one file: of more, those seen last.
+pub const HANDLE_NAMES_MAX: usize = 4;
+
+/// Entries of directories read to find an object again that a local process has renamed: 5 ms of work for one stale
+/// handle.
+pub const HANDLE_SEARCH_ENTRIES_MAX: usize = 16_384;
+
+/// Questions to the kernel (2 us each) for one test whether a local process holds a lock: what is in the way of one open
+/// file of ours has to be told from what is in the way of all.
+pub const LOCAL_LOCK_LOOKS_MAX: usize = 1_024;

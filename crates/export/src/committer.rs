@@ -1,7 +1,8 @@
 //! Group commit: replies wait here until what they promise is on disk, and all that wait together share one
 //! force. One thread a file system, started at need and gone when idle; nobody else ever waits for a disk here.
+//! For simulation there is a committer without threads, which commits when it is told to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,10 +33,15 @@ const IDLE: Duration = Duration::from_secs(10);
 pub struct Committer {
     domains: Mutex<HashMap<DomainKey, Arc<Domain>>>,
     with: Option<Arc<dyn Force>>,
+    /// Without threads: those that have something to commit, in the order in which they came to have it.
+    pumped: Option<Mutex<Pumped>>,
 }
 
 /// A backend by its address, and its number for a file system.
 type DomainKey = (usize, u64);
+
+/// Those that wait to be pumped, in order.
+type Pumped = Vec<(DomainKey, Arc<Domain>)>;
 
 struct Domain {
     backend: Arc<dyn Backend>,
@@ -53,7 +59,28 @@ impl Committer {
     /// A committer that forces `with` along with every group.
     #[must_use]
     pub fn new(with: Option<Arc<dyn Force>>) -> Arc<Self> {
-        Arc::new(Self { domains: Mutex::new(HashMap::new()), with })
+        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped: None })
+    }
+
+    /// A committer without threads: what is submitted waits for [`Committer::pump`]. For simulation and tests.
+    #[must_use]
+    pub fn pumped(with: Option<Arc<dyn Force>>) -> Arc<Self> {
+        let pumped = Some(Mutex::default());
+        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped })
+    }
+
+    /// Commits what was submitted to a committer without threads, on this thread, one group a file system; nothing
+    /// that is submitted meanwhile. Returns how many waited.
+    pub fn pump(&self) -> usize {
+        let domains = self.pumped.as_ref().map(|pumped| std::mem::take(&mut *pumped.lock()));
+        let mut waited = 0;
+        for (key, domain) in domains.unwrap_or_default() {
+            self.domains.lock().remove(&key);
+            let batch = std::mem::take(&mut domain.waiting.lock().batch);
+            waited += batch.len();
+            commit(domain.backend.as_ref(), self.with.as_deref(), batch);
+        }
+        waited
     }
 
     /// Calls `done` once all completed changes of `touched` are durable; at once and on this thread when there
@@ -71,7 +98,7 @@ impl Committer {
 
     /// A call that touched several file systems: `done` runs after the last of them.
     fn submit_across(self: &Arc<Self>, backend: &Arc<dyn Backend>, touched: Vec<Touched>, done: Committed) {
-        let mut by_domain: HashMap<u64, Vec<Touched>> = HashMap::new();
+        let mut by_domain: BTreeMap<u64, Vec<Touched>> = BTreeMap::new();
         for t in touched {
             by_domain.entry(backend.commit_domain(&t.handle)).or_default().push(t);
         }
@@ -116,10 +143,14 @@ impl Committer {
             domain.arrived.notify_one();
             return;
         }
+        // Without threads this says that it is among those to be pumped.
         waiting.has_thread = true;
         drop(waiting);
         drop(domains);
-        self.start(key, &domain);
+        match &self.pumped {
+            Some(pumped) => pumped.lock().push((key, domain)),
+            None => self.start(key, &domain),
+        }
     }
 
     fn start(self: &Arc<Self>, key: DomainKey, domain: &Arc<Domain>) {

@@ -33,6 +33,14 @@ pub struct WireHandle {
 }
 
 impl WireHandle {
+    /// A handle that was made before, by its bytes; `None` when they are too many. Not looked into.
+    #[must_use]
+    pub fn new(wire: &[u8]) -> Option<Self> {
+        let mut bytes = [0; WIRE_HANDLE_BYTES_MAX];
+        bytes.get_mut(..wire.len())?.copy_from_slice(wire);
+        Some(Self { len: u8::try_from(wire.len()).ok()?, bytes })
+    }
+
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

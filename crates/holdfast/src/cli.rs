@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_server::{ClientRule, LocalUse, Share, Squash};
 
+use crate::admin::args::{ClientsArgs, DropCachesArgs, LocksArgs, LogArgs, ReloadArgs, StatusArgs, TopArgs};
+
 /// A network file system for Linux, in user space.
 #[derive(Parser)]
 #[command(name = "holdfast", version, max_term_width = 100, subcommand_required = true)]
@@ -24,6 +26,20 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Read a configuration file and say whether it can be served.
     Check(CheckArgs),
+    /// Say how the running server is: work done, grace, state, memory.
+    Status(StatusArgs),
+    /// Show the busiest clients, exports and operations, again and again.
+    Top(TopArgs),
+    /// Show the running server's clients, or take everything from one.
+    Clients(ClientsArgs),
+    /// Show who has which file open, locked or delegated, or unlock it.
+    Locks(LocksArgs),
+    /// Have the running server read its configuration again, or hand over to another version.
+    Reload(ReloadArgs),
+    /// Tell or change what the running server logs.
+    Log(LogArgs),
+    /// Have the running server drop what it caches and can read again.
+    DropCaches(DropCachesArgs),
     /// Write the manual pages into a directory.
     #[command(hide = true)]
     Man(ManArgs),

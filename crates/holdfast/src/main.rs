@@ -1,6 +1,7 @@
 //! The `holdfast` command.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod check;
 mod cli;
 mod man;
@@ -9,6 +10,7 @@ mod serve;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use admin::Asked;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
@@ -19,24 +21,52 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::run(*args),
         cli::Command::Check(args) => check::run(&args),
         cli::Command::Man(args) => man::run(&args),
+        cli::Command::Status(args) => admin::run(&Asked::Status(args)),
+        cli::Command::Top(args) => admin::run(&Asked::Top(args)),
+        cli::Command::Clients(args) => admin::run(&Asked::Clients(args)),
+        cli::Command::Locks(args) => admin::run(&Asked::Locks(args)),
+        cli::Command::Reload(args) => admin::run(&Asked::Reload(args)),
+        cli::Command::Log(args) => admin::run(&Asked::Log(args)),
+        cli::Command::DropCaches(args) => admin::run(&Asked::DropCaches(args)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("holdfast: {e:#}");
-            ExitCode::FAILURE
+            admin::exit_code(&e)
         }
     }
 }
 
-/// Logs go to standard error, so that standard output has only what was asked for.
+/// Logs go to standard error, so that standard output has only what was asked for. A server's levels can be changed
+/// while it serves (`holdfast log`).
 fn start_log(levels: &str) {
     let filter = EnvFilter::try_new(levels).unwrap_or_else(|_| EnvFilter::new("info"));
     let to_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(to_terminal)
         .with_target(false)
-        .init();
+        .with_filter_reloading();
+    let handle = log.reload_handle();
+    log.init();
+    holdfast_server::control_log_by(Box::new(move |levels| {
+        if let Some(levels) = levels {
+            let filter = levels_from(levels)?;
+            handle.reload(filter).map_err(|e| e.to_string())?;
+        }
+        handle.with_current(ToString::to_string).map_err(|e| e.to_string())
+    }));
+}
+
+/// A filter of these levels. A word alone must be a level: taken as the name of a part, as the filter would, a misspelt
+/// level would silence all others.
+fn levels_from(levels: &str) -> Result<EnvFilter, String> {
+    let is_level = |word: &str| word.parse::<tracing::metadata::LevelFilter>().is_ok();
+    let is_clear = |part: &str| part.contains('=') || is_level(part.trim());
+    if let Some(part) = levels.split(',').find(|part| !is_clear(part)) {
+        return Err(format!("{part:?} is no level: write error, warn, info, debug or trace, or PART=LEVEL"));
+    }
+    EnvFilter::try_new(levels).map_err(|e| format!("{levels:?} are no levels: {e}"))
 }

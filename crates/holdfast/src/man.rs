@@ -8,21 +8,24 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, ManArgs};
 
-/// Writes a page for the command and one for each subcommand.
+/// Writes a page for the command and one for each subcommand, those of subcommands included.
 pub(crate) fn run(args: &ManArgs) -> Result<()> {
     fs::create_dir_all(&args.dir).with_context(|| args.dir.display().to_string())?;
-    let command = Cli::command();
-    for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
-        let name = format!("{}-{}", command.get_name(), sub.get_name());
-        // The name must live as long as the program, which ends here.
-        let leaked: &'static str = name.clone().leak();
-        write(sub.clone().name(leaked), &args.dir.join(format!("{name}.1")))?;
-    }
-    write(command, &args.dir.join("holdfast.1"))
+    let mut command = Cli::command();
+    // Hands options of all subcommands down to them.
+    command.build();
+    pages(command, &args.dir)
 }
 
-fn write(command: clap::Command, path: &Path) -> Result<()> {
+fn pages(command: clap::Command, dir: &Path) -> Result<()> {
+    for sub in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+        let name = format!("{}-{}", command.get_name(), sub.get_name());
+        // The name must live as long as the program, which ends here.
+        let leaked: &'static str = name.leak();
+        pages(sub.clone().name(leaked), dir)?;
+    }
+    let path = dir.join(format!("{}.1", command.get_name()));
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;
-    fs::write(path, page).with_context(|| path.display().to_string())
+    fs::write(&path, page).with_context(|| path.display().to_string())
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -80,8 +81,10 @@ pub struct ServerBuilder {
     port: Option<u16>,
     lease_seconds: u32,
     squash: String,
+    has_portmap: bool,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    keeps_listener: bool,
 }
 
 /// A running (or stopped, or killed) server over one directory. Dropped, it is killed.
@@ -91,6 +94,8 @@ pub struct ServerUnderTest {
     port: u16,
     scratch: Scratch,
     child: Option<Child>,
+    /// Kept open while the server is away, as a service manager does.
+    listener: Option<OwnedFd>,
 }
 
 /// Finds the `holdfast` binary: `HOLDFAST_BIN`, else the newer of the release and debug builds.
@@ -112,6 +117,13 @@ pub fn holdfast_binary() -> Result<PathBuf, Missing> {
 }
 
 impl ServerBuilder {
+    /// Has clients find its programs on port 111: through the host's rpcbind, or the server's own port mapper. One
+    /// server of a host at a time can.
+    pub fn with_portmap(mut self) -> Self {
+        self.has_portmap = true;
+        self
+    }
+
     /// The lease, and so the grace time, in seconds (10 where a test does not say).
     pub fn lease_seconds(mut self, seconds: u32) -> Self {
         self.lease_seconds = seconds;
@@ -160,6 +172,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Keeps the listening socket open while the server is away, as systemd does for a `.socket` unit: who connects
+    /// waits instead of being refused.
+    pub fn keep_listener(mut self) -> Self {
+        self.keeps_listener = true;
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     ///
     /// Errors when the binary is missing, when it ends early, and when it is not ready in time; the message
@@ -167,7 +186,8 @@ impl ServerBuilder {
     pub fn start(self) -> Result<ServerUnderTest> {
         let port = self.port.map_or_else(free_port, Ok)?;
         let scratch = Scratch::new("server")?;
-        let mut server = ServerUnderTest { spec: self, port, scratch, child: None };
+        let listener = self.keeps_listener.then(|| kept_listener(port)).transpose()?;
+        let mut server = ServerUnderTest { spec: self, port, scratch, child: None, listener };
         server.restart()?;
         Ok(server)
     }
@@ -184,8 +204,10 @@ impl ServerUnderTest {
             port: None,
             lease_seconds: 10,
             squash: "none".to_owned(),
+            has_portmap: false,
             arguments: Vec::new(),
             environment: Vec::new(),
+            keeps_listener: false,
         }
     }
 
@@ -240,6 +262,13 @@ impl ServerUnderTest {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// Has it replaced by the program on disk, without its clients noticing (SIGUSR2), and waits until that is ready.
+    pub fn replace(&mut self) -> Result<()> {
+        let said_before = self.log().len();
+        self.send(rustix::process::Signal::USR2)?;
+        self.wait_ready(said_before)
     }
 
     /// Holds it still (SIGSTOP), as an overloaded host might; its connections stay open.
@@ -313,11 +342,14 @@ impl ServerUnderTest {
             .args(["--listen", &format!("{}:{}", spec.listen_on, self.port)])
             .args(["--allow", "all", "--squash", &spec.squash])
             .args(["--lease", &spec.lease_seconds.to_string()])
-            .arg("--no-rpcbind")
+            .args((!spec.has_portmap).then_some("--no-rpcbind"))
             .arg("--state-dir")
             .arg(&state_dir)
             .args(&spec.arguments);
-        Ok(command)
+        Ok(match &self.listener {
+            Some(listener) => passing(listener, &command),
+            None => command,
+        })
     }
 
     /// Ready is what the server says itself, in a line that names its port; a rival is ready when it accepts.
@@ -352,6 +384,24 @@ impl Drop for ServerUnderTest {
             let _ = child.wait();
         }
     }
+}
+
+/// A listening socket that outlives the server.
+fn kept_listener(port: u16) -> Result<OwnedFd> {
+    let socket = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    // Out of the way of the number that it is passed under, and open in the programs that are started.
+    let kept = rustix::io::fcntl_dupfd_cloexec(&socket, 100)?;
+    rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
+    Ok(kept)
+}
+
+/// The command with the socket passed as a service manager does: descriptor 3, told of in the environment.
+fn passing(listener: &OwnedFd, command: &Command) -> Command {
+    let mut shell = Command::new("bash");
+    let script = format!("exec 3<&{0}; export LISTEN_PID=$$; exec \"$0\" \"$@\"", listener.as_raw_fd());
+    shell.args(["-c", &script]).arg(command.get_program()).args(command.get_args());
+    shell.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "holdfast.socket");
+    shell
 }
 
 /// A port that was free a moment ago.

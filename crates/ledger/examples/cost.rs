@@ -27,7 +27,7 @@ impl World {
     fn run(&self, ledger: Option<&Arc<Ledger>>, n: u32, change: &Change) -> FsResult<()> {
         let slot = (SessionId([1; 16]), SlotId(n % 64));
         let mut undertaking = ledger.map(|ledger| Undertaking::on_slot(ledger, slot, n, u64::from(n)));
-        let cx = Cx { caller: &self.caller, wait: Wait::Yes };
+        let cx = Cx::new(&self.caller, Wait::Yes);
         let export = ExportId(1);
         let mutation = Mutation { backend: &self.backend, cx, export, record: undertaking.as_mut() };
         change(mutation, &self.root, Name::new(format!("file{n}").as_bytes())?)?;

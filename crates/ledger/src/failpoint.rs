@@ -39,10 +39,30 @@ pub const POINT_VARIABLE: &str = "HOLDFAST_FAILPOINT";
 /// Names a file: only while it is there does the point kill, so that a test can prepare what it needs.
 pub const ARM_VARIABLE: &str = "HOLDFAST_FAILPOINT_ARMED";
 
+#[cfg(feature = "failpoints")]
+thread_local! {
+    static WATCHER: std::cell::RefCell<Option<Watcher>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Told of every point that its thread passes.
+#[cfg(feature = "failpoints")]
+pub type Watcher = std::rc::Rc<dyn Fn(Point)>;
+
+/// Has this thread's passing of points told to `watcher`: a simulation takes its picture of what a server killed
+/// there leaves behind.
+#[cfg(feature = "failpoints")]
+pub fn watch(watcher: Option<Watcher>) {
+    WATCHER.set(watcher);
+}
+
 /// Kills this process when it is to die here.
 #[cfg(feature = "failpoints")]
 pub fn pass(point: Point) {
     use std::sync::OnceLock;
+
+    if let Some(watcher) = WATCHER.with_borrow(Clone::clone) {
+        watcher(point);
+    }
 
     static TARGET: OnceLock<Option<(String, std::path::PathBuf)>> = OnceLock::new();
     let target = TARGET

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_base::{ExportId, SessionId, SlotId};
+use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
 use holdfast_export::{Export, Force};
 use holdfast_journal::{BootId, Certainty, Config, EntryId, Journal, OpenError, Recovered};
 use holdfast_recovery::keys::{SLOT, parse_slot_key, slot_key};
@@ -61,9 +61,19 @@ pub enum Remembered {
     },
 }
 
+/// The clock that stamps files.
+pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The machine's.
+fn system_now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
 /// The record of one server's requests.
 pub struct Ledger {
     journal: Journal,
+    now: Now,
     /// By the journal's keys. Empty soon after a start, and then never looked into.
     pasts: Mutex<FxHashMap<Vec<u8>, Arc<Past>>>,
 }
@@ -99,12 +109,40 @@ impl Ledger {
         exports: &[Arc<Export>],
         boot: BootId,
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        Self::open_on_machine(path, config, exports, (boot, Arc::new(system_now)))
+    }
+
+    /// As [`Ledger::open_on_boot`], with the clock that stamps files: for simulation.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn open_on_machine(
+        path: &Path,
+        config: &Config,
+        exports: &[Arc<Export>],
+        (boot, now): (BootId, Now),
+    ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
         let mut settling = Settling::new(&journal, exports);
         recovered.into_iter().for_each(|entry| settling.take(entry));
         settling.make_durable();
         let Settling { pasts, remembered, .. } = settling;
-        Ok((Arc::new(Self { journal, pasts: Mutex::new(pasts) }), remembered))
+        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), remembered))
+    }
+
+    /// Opens the journal of a process that handed everything over: nothing was cut short, so there is nothing to settle,
+    /// and what it answered is known otherwise. What it had not made durable yet stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn go_on(path: &Path, config: &Config) -> Result<Arc<Self>, OpenError> {
+        let (journal, _) = Journal::open(path, config)?;
+        Ok(Arc::new(Self { journal, now: Arc::new(system_now), pasts: Mutex::default() }))
+    }
+
+    /// Now, by the clock that stamps files.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.now)()
     }
 
     /// Forgets the entries of a session that is gone; `slots` is how many it had.

@@ -19,7 +19,7 @@ enum Found {
 /// Settles an intent by looking now, with the server's own rights.
 pub(crate) fn settle_now(backend: &dyn Backend, intent: &Intent<'_>) -> Settled {
     let caller = Caller::root();
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     let found = intent.looks().map(|l| l.map_or(Found::Absent, |l| look(backend, &cx, &l)));
     settle(intent, [found[0].seen(), found[1].seen()])
 }

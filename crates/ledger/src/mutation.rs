@@ -242,8 +242,9 @@ impl Mutation<'_> {
     }
 
     fn about_to_make(&mut self, dir: &Handle, name: Name<'_>, kind: NodeKind<'_>) -> FsResult<()> {
-        let (at, started_at) = (place(dir, name), Undertaking::now());
-        self.about_to(Intent::Make { at, kind, before: None, started_at })
+        let Some(record) = &mut self.record else { return Ok(()) };
+        let (at, started_at) = (place(dir, name), record.now());
+        record.about_to(self.export, Intent::Make { at, kind, before: None, started_at })
     }
 
     fn named(&self, dir: &Handle, name: Name<'_>) -> FsResult<Named> {

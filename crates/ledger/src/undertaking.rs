@@ -141,9 +141,8 @@ impl Undertaking {
     }
 
     /// Now, by the clock that stamps files.
-    pub(crate) fn now() -> Timestamp {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    pub(crate) fn now(&self) -> Timestamp {
+        self.ledger.now()
     }
 
     /// The request was executed, and this is its reply. Before the group commit; once more when that fails and

@@ -62,7 +62,7 @@ impl World {
     }
 
     fn cx(&self) -> Cx<'_> {
-        Cx { caller: &self.caller, wait: Wait::Yes }
+        Cx::new(&self.caller, Wait::Yes)
     }
 
     fn root(&self) -> Handle {
@@ -206,7 +206,7 @@ fn a_change_that_did_not_happen_is_made_when_it_comes_again() {
     let refuse: Change = |world, m| {
         // The intent is left, and the process dies before the file system is asked.
         let nobody = Caller { uid: 99, gid: 99, groups: Arc::new([]) };
-        let m = Mutation { cx: Cx { caller: &nobody, wait: Wait::Yes }, ..m };
+        let m = Mutation { cx: Cx::new(&nobody, Wait::Yes), ..m };
         m.setattr(File::Stateless(&world.find("old").unwrap()), &mode(0o600), None).map(drop)
     };
     let mut world = World::new();

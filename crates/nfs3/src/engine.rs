@@ -1,9 +1,11 @@
 //! What every procedure repeats, once: decode, find the objects, admit the caller, answer duplicates, fail with
 //! the right body, and hold the reply until what it promises is durable.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
+use holdfast_base::ExportId;
 use holdfast_export::Object;
 use holdfast_ledger::Undertaking;
 use holdfast_ledger::failpoint::{self, Point};
@@ -15,7 +17,7 @@ use holdfast_xdr::{Decode, Encode, Writer};
 
 use crate::caller;
 use crate::procedure::{Desc, FailBody, Failure, Handles, On, Op, Procedure, Site, Target};
-use crate::service::Nfs3;
+use crate::service::{Answered, Nfs3};
 use crate::status::{is_allowed, status_of};
 
 /// What is left to be done when a procedure has run.
@@ -28,6 +30,16 @@ struct Ending {
     token: Option<Token>,
     /// Its record in the journal.
     undertaking: Option<Undertaking>,
+    observation: Observation,
+}
+
+/// What is noted of a call for whoever observes.
+#[derive(Clone, Copy)]
+struct Observation {
+    peer: IpAddr,
+    export: Option<ExportId>,
+    received: usize,
+    started: Option<(Instant, u32)>,
 }
 
 impl Nfs3 {
@@ -51,8 +63,10 @@ impl Nfs3 {
         };
         let start = reply.len();
         let peer = call.connection.peer();
+        let mut observation = self.observation(call, peer.ip());
         let mut op = Op {
             namespace: &self.parts.namespace,
+            manager: &self.parts.manager,
             peer: peer.ip(),
             wait: if call.mode == Mode::Pool { Wait::Yes } else { Wait::No },
             touched: Vec::new(),
@@ -68,7 +82,9 @@ impl Nfs3 {
             Err(failure) => (None, Err(failure)),
         };
         let undertaking = op.undertaking.take();
-        let mut ending = Ending { desc: P::DESC, status: NfsStat3::Ok, start, token, undertaking };
+        observation.export = on.as_ref().and_then(export_of);
+        let mut ending =
+            Ending { desc: P::DESC, status: NfsStat3::Ok, start, token, undertaking, observation };
         if let Err(failure) = result {
             reply.truncate(start);
             ending.status = match self.fail(P::DESC, failure, on.as_ref(), &op, reply) {
@@ -156,12 +172,12 @@ impl Nfs3 {
     /// Sends the reply, or has it wait for its commit.
     fn end(&self, ending: Ending, on: Option<&On>, op: Op<'_>, reply: &mut Writer) -> Outcome {
         if let Some(file) = op.file {
-            self.note(&ending);
+            self.note(&ending, reply.len() + file.bytes);
             return Outcome::ReplyFile(file);
         }
         ending.record(reply);
         let Some(On { first: Target::Site(site), .. }) = on.filter(|_| !op.touched.is_empty()) else {
-            self.note(&ending);
+            self.note(&ending, reply.len());
             ending.keep(reply);
             return Outcome::Reply;
         };
@@ -203,7 +219,7 @@ impl Nfs3 {
                 write_empty(ending.desc.fail, reply);
             }
         }
-        self.note(&ending);
+        self.note(&ending, reply.len());
         match &ending.undertaking {
             Some(undertaking) if is_durable => undertaking.seal(),
             Some(undertaking) => undertaking.finish(&reply.as_slice()[ending.start..]),
@@ -214,12 +230,37 @@ impl Nfs3 {
         pending.send();
     }
 
-    fn note(&self, ending: &Ending) {
+    fn observation(&self, call: &Call<'_>, peer: IpAddr) -> Observation {
+        let observer = self.parts.observer.as_ref();
+        let started = observer.and_then(|observer| observer.begins(call.mode == Mode::Pool));
+        Observation { peer, export: None, received: call.args.rest().len(), started }
+    }
+
+    /// Tells of a call that is answered; `end` is where its reply ends.
+    fn note(&self, ending: &Ending, end: usize) {
         let (procedure, status) = (ending.desc.procedure, ending.status);
         tracing::trace!(%procedure, %status, "answered");
         if let Some(observer) = &self.parts.observer {
-            observer.answered(procedure, status);
+            let Observation { peer, export, received, started } = ending.observation;
+            observer.answered(&Answered {
+                procedure,
+                status,
+                peer,
+                export,
+                received: received as u64,
+                sent: (end - ending.start) as u64,
+                took: started.map(|(at, _)| at.elapsed()),
+                weight: started.map_or(0, |(_, weight)| weight),
+            });
         }
+    }
+}
+
+/// The export in which the first object lies.
+fn export_of(on: &On) -> Option<ExportId> {
+    match &on.first {
+        Target::Site(site) => Some(site.export.id),
+        Target::Pseudo(_) => None,
     }
 }
 
@@ -243,12 +284,13 @@ impl Ending {
         failpoint::pass(Point::AfterJournal);
     }
 
-    /// Keeps the reply for duplicates. A call that is to be repeated is no reply to keep.
+    /// Keeps the reply for duplicates. That a call is to be repeated is no reply to keep, only one for those who wait.
     fn keep(self, reply: &Writer) {
-        if let Some(token) = self.token
-            && self.status != NfsStat3::Jukebox
-        {
-            token.finish(&reply.as_slice()[self.start..]);
+        let results = &reply.as_slice()[self.start..];
+        match self.token {
+            Some(token) if self.status == NfsStat3::Jukebox => token.decline(results),
+            Some(token) => token.finish(results),
+            None => {}
         }
     }
 }

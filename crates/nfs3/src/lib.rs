@@ -12,5 +12,5 @@ mod service;
 mod status;
 
 pub use mount::Mount3;
-pub use service::{Nfs3, Nfs3Parts, Observer};
+pub use service::{Answered, Nfs3, Nfs3Parts, Observer};
 pub use status::{is_allowed, status_of};

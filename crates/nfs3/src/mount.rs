@@ -52,7 +52,7 @@ impl Mount3 {
         }
         // With the server's own rights: a handle gives none, each call through it is judged by its caller.
         let root = Caller::root();
-        let cx = Cx { caller: &root, wait };
+        let cx = Cx::new(&root, wait);
         for name in &rest {
             let name = Name::new(name)?;
             handle = export.backend.lookup(&cx, &handle, name, AttrMask::STAT)?.handle;

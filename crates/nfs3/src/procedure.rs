@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use holdfast_export::{Export, Namespace};
 use holdfast_ledger::{Mutation, Undertaking};
+use holdfast_manager::Manager;
 use holdfast_rpc::FileBody;
+use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, Backend, Caller, Cx, FsError, Handle, Name, Touched, Wait};
 use holdfast_wire::nfs3::{
     Access3Args, Commit3Args, Create3Args, DirOpArgs3, Fh3, Link3Args, Mkdir3Args, Mknod3Args, NfsStat3,
@@ -90,7 +92,7 @@ impl Site {
     }
 
     pub(crate) fn cx(&self, wait: Wait) -> Cx<'_> {
-        Cx { caller: &self.caller, wait }
+        Cx::new(&self.caller, wait)
     }
 }
 
@@ -138,6 +140,7 @@ impl On {
 /// One run of a procedure.
 pub(crate) struct Op<'a> {
     pub(crate) namespace: &'a Namespace,
+    pub(crate) manager: &'a Manager,
     pub(crate) peer: IpAddr,
     pub(crate) wait: Wait,
     /// To be committed before the reply.
@@ -159,6 +162,11 @@ impl Op<'_> {
             export: site.export.id,
             record: self.undertaking.as_mut(),
         }
+    }
+
+    /// That no client that has opened a file denies this to others.
+    pub(crate) fn check_shares(&self, file: &Handle, access: Access) -> Result<(), FsError> {
+        self.manager.check_stateless(file, access)
     }
 
     /// Notes that the reply promises this object's changes to be durable.

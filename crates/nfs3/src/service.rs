@@ -1,20 +1,52 @@
 //! The NFS program: its parts, and the table of its procedures.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_base::ExportId;
+use holdfast_export::{Committer, GroupSource, Namespace, Object};
 use holdfast_ledger::Ledger;
+use holdfast_manager::Manager;
 use holdfast_rpc::reply_cache::ReplyCache;
-use holdfast_rpc::{Call, Outcome, Program};
-use holdfast_wire::nfs3::{NFS_V3, NFS3_PROGRAM, NfsStat3, Proc3};
-use holdfast_xdr::Writer;
+use holdfast_rpc::{Call, Lane, Outcome, Program};
+use holdfast_wire::nfs3::{Fh3, NFS_V3, NFS3_PROGRAM, NfsStat3, Proc3};
+use holdfast_xdr::{Decode, Reader, Writer};
 
 use crate::procedures::{attributes, create, io, list, remove, volume};
 
+/// One call that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Its procedure.
+    pub procedure: Proc3,
+    /// With what outcome.
+    pub status: NfsStat3,
+    /// Where it came from.
+    pub peer: IpAddr,
+    /// On which export, when the first object it names lies in one.
+    pub export: Option<ExportId>,
+    /// Bytes of its arguments.
+    pub received: u64,
+    /// Bytes of its results.
+    pub sent: u64,
+    /// How long it took from when a thread took it up, the wait for the disk included; `None` when it was not timed.
+    pub took: Option<Duration>,
+    /// For how many like it the time stands: what [`Observer::begins`] said.
+    pub weight: u32,
+}
+
 /// Told of every answered procedure: for metrics and audit.
 pub trait Observer: Send + Sync {
+    /// A call begins; `may_wait` when it runs where it may wait. Tells when that was, and for how many the time it
+    /// takes is to stand; `None` when it need not be timed, as reading the clock costs more than some calls.
+    fn begins(&self, may_wait: bool) -> Option<(Instant, u32)> {
+        let _ = may_wait;
+        Some((Instant::now(), 1))
+    }
+
     /// A procedure was answered. Runs on the thread that answers: it must not wait.
-    fn answered(&self, procedure: Proc3, status: NfsStat3);
+    fn answered(&self, answered: &Answered);
 }
 
 /// What the service stands on.
@@ -22,6 +54,8 @@ pub trait Observer: Send + Sync {
 pub struct Nfs3Parts {
     /// The exports.
     pub namespace: Arc<Namespace>,
+    /// The state of other protocols: what their clients deny to everybody.
+    pub manager: Arc<Manager>,
     /// Makes changes durable before their replies leave.
     pub committer: Arc<Committer>,
     /// Answers what is sent twice.
@@ -55,6 +89,19 @@ impl Program for Nfs3 {
 
     fn versions(&self) -> (u32, u32) {
         (NFS_V3, NFS_V3)
+    }
+
+    fn serves(&self, peer: IpAddr) -> Option<bool> {
+        Some(self.parts.namespace.exports().iter().any(|export| export.admits(peer, 0)))
+    }
+
+    fn lane(&self, _: u32, mut args: Reader<'_>) -> Option<Lane> {
+        // The arguments of all procedures but NULL begin with a handle.
+        let Fh3(fh) = Fh3::decode(&mut args).ok()?;
+        match self.parts.namespace.open(fh) {
+            Ok(Object::Export(export, _)) => Some(Lane(u64::from(export.id.0))),
+            _ => None,
+        }
     }
 
     fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {

@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, Clock, Entropy, SessionId};
+use holdfast_base::{ClientId, SessionId};
 use holdfast_export::{Committer, GroupSource, Namespace};
 use holdfast_ledger::Ledger;
+use holdfast_manager::Manager;
 use holdfast_rpc::reply_cache::ReplyCache;
-use holdfast_state::{BootInstance, ClientImage, Grace, Recorded, SessionImage};
+use holdfast_state::{ClientImage, Recorded, SessionImage};
 
 use crate::attr::ids::IdNames;
 use crate::observe::Observer;
@@ -100,14 +101,8 @@ pub struct Config {
     pub committer: Arc<Committer>,
     /// 4.0: answers what is sent twice. May be shared with NFSv3.
     pub replies: Arc<ReplyCache>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// The lease, in milliseconds.
-    pub lease_ms: u64,
-    /// The number of this run; part of client ids and state ids.
-    pub boot: BootInstance,
-    /// Whether reclaims are served at first.
-    pub grace: Grace,
+    /// The state that all protocols share.
+    pub manager: Arc<Manager>,
     /// Client records.
     pub records: Arc<dyn ClientRecords>,
     /// Sessions that outlive a restart, when they are to; with a ledger only.
@@ -122,8 +117,10 @@ pub struct Config {
     pub observer: Option<Arc<dyn Observer>>,
 }
 
-/// What is handed over once and not shared.
-pub struct Seeds {
-    /// Makes session ids and verifiers.
-    pub entropy: Box<dyn Entropy>,
+/// Choices that have a sensible default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Clients of 4.0 may have any host called back, not only the one that they call from. A server that does this can
+    /// be made to connect to hosts that its clients cannot reach.
+    pub calls_anywhere: bool,
 }

@@ -36,9 +36,15 @@ pub(crate) struct At {
     pub(crate) handle: Handle,
     caller: Caller,
     wait: Wait,
+    client: Option<ClientId>,
 }
 
 impl At {
+    /// An object that the server itself does something with, on behalf of a client that did not ask just now.
+    pub(crate) fn of_server(export: Arc<Export>, handle: Handle, client: ClientId) -> Self {
+        Self { export, handle, caller: Caller::root(), wait: Wait::No, client: Some(client) }
+    }
+
     /// The export's backend.
     #[must_use]
     pub(crate) fn backend(&self) -> &dyn Backend {
@@ -48,7 +54,7 @@ impl At {
     /// On whose behalf, and with how much patience.
     #[must_use]
     pub(crate) const fn cx(&self) -> holdfast_vfs::Cx<'_> {
-        holdfast_vfs::Cx { caller: &self.caller, wait: self.wait }
+        holdfast_vfs::Cx::new(&self.caller, self.wait).by(self.client)
     }
 
     /// The same for another object of the export.
@@ -61,6 +67,22 @@ impl At {
     #[must_use]
     pub(crate) fn patient(self) -> Self {
         Self { wait: Wait::Yes, ..self }
+    }
+
+    /// The same, done by this client: 4.0, where only the state id of an operation tells whose it is.
+    #[must_use]
+    pub(crate) fn by(self, client: Option<ClientId>) -> Self {
+        Self { client: client.or(self.client), ..self }
+    }
+
+    /// The same, done by whoever a state id is of, where neither session nor connection tell.
+    #[must_use]
+    pub(crate) fn by_stateid(self, cx: &Cx<'_>, stateid: StateId) -> Self {
+        if self.client.is_some() {
+            return self;
+        }
+        let client = cx.service().look(|engine| engine.client_of_stateid(stateid));
+        self.by(client)
     }
 
     /// It as an object of the namespace.
@@ -95,6 +117,13 @@ impl Cx<'_> {
 
     pub(crate) fn conn_id(&self) -> ConnId {
         ConnId(self.compound.connection.id())
+    }
+
+    /// 4.0: this request names its client, and rightly.
+    pub(crate) fn names_client(&self, client: ClientId) {
+        if !self.minor().has_sessions() {
+            self.service().attribution.note(self.conn_id(), client);
+        }
     }
 
     /// Who calls, as the state engine compares it.
@@ -156,7 +185,11 @@ impl Cx<'_> {
         let Object::Export(export, handle) = object else { return Err(pseudo.into()) };
         let caller = self.compound.caller(&export)?;
         let wait = if self.mode == Mode::Inline { Wait::No } else { Wait::Yes };
-        Ok(At { export, handle, caller, wait })
+        let client = match &self.compound.slot {
+            Some(slot) => Some(slot.client),
+            None => self.service().attribution.of(self.conn_id()),
+        };
+        Ok(At { export, handle, caller, wait, client })
     }
 
     /// Makes another object current. Its export must admit the peer.

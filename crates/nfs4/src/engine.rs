@@ -138,7 +138,9 @@ impl Compound {
         if self.index == 1 {
             self.second = Some((status, body_at));
         }
-        let started = self.service.config.observer.is_some().then(Instant::now);
+        let observer = self.service.config.observer.as_ref();
+        let started = observer.and_then(|observer| observer.begins(mode == Mode::Pool));
+        let args_bytes = before.rest().len();
         let result = (row.run)(args, &mut Cx { reply, compound: self, mode });
         let failed = match result {
             Ok(()) => match self.end_well(&row.desc, reply) {
@@ -163,7 +165,7 @@ impl Compound {
         };
         let outcome = failed.map_or(NfsStat4::Ok, |(status, _)| fit(status, num, self.minor));
         reply.fill(status, outcome.as_u32());
-        self.observe(outcome, started);
+        self.observe(outcome, started, (args_bytes - args.rest().len(), self.result_bytes(reply)));
         let Some((_, has_body)) = failed else { return Step::Next };
         if !has_body {
             reply.truncate(body_at);
@@ -205,7 +207,7 @@ impl Compound {
         if let Some(row) = table::row(num) {
             write_error_body(row.desc.flags, reply);
         }
-        self.observe(status, None);
+        self.observe(status, None, (0, 0));
         self.stop(status, reply)
     }
 
@@ -217,7 +219,14 @@ impl Compound {
         Step::Stop(Stopped::Done)
     }
 
-    fn observe(&self, status: NfsStat4, started: Option<Instant>) {
+    /// Bytes of the operation's result, those that come from a file included.
+    fn result_bytes(&self, reply: &Writer) -> usize {
+        let of_file =
+            self.file.as_ref().filter(|(at, _)| *at >= self.result_at).map_or(0, |(_, span)| span.bytes);
+        reply.len() - self.result_at + of_file
+    }
+
+    fn observe(&self, status: NfsStat4, started: Option<(Instant, u32)>, (received, sent): (usize, usize)) {
         let client = self.slot.as_ref().map(|slot| slot.client);
         tracing::trace!(
             xid = self.xid,
@@ -232,8 +241,18 @@ impl Compound {
                 Some(Object::Export(export, _)) => Some(export.id),
                 _ => None,
             };
-            let took = started.map(|at| at.elapsed()).unwrap_or_default();
-            observer.operation(&Observed { op: self.op, minor: self.minor, status, client, export, took });
+            observer.operation(&Observed {
+                op: self.op,
+                minor: self.minor,
+                status,
+                client,
+                export,
+                peer: self.connection.peer().ip(),
+                received: received as u64,
+                sent: sent as u64,
+                took: started.map(|(at, _)| at.elapsed()),
+                weight: started.map_or(0, |(_, weight)| weight),
+            });
         }
     }
 }

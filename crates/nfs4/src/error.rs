@@ -95,6 +95,8 @@ pub(crate) const fn from_state(error: StateError) -> NfsStat4 {
         StateError::StaleStateid => NfsStat4::StaleStateid,
         StateError::Expired => NfsStat4::Expired,
         StateError::AdminRevoked => NfsStat4::AdminRevoked,
+        StateError::DelegRevoked => NfsStat4::DelegRevoked,
+        StateError::Deadlock => NfsStat4::Deadlock,
         StateError::StaleClientid => NfsStat4::StaleClientId,
         StateError::ClidInuse => NfsStat4::ClidInUse,
         StateError::NoEnt => NfsStat4::NoEnt,

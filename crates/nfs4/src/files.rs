@@ -12,6 +12,11 @@ use holdfast_vfs::FileObject;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
+#[path = "handover/files.rs"]
+mod handover;
+
+pub(crate) use handover::FilesImage;
+
 /// Open files by the engine's numbers.
 #[derive(Default)]
 pub(crate) struct OpenFiles {
@@ -124,6 +129,17 @@ impl OpenFiles {
     /// The handle of a file whose locks somebody waits for.
     pub(crate) fn waited_for(&self, key: FileKey) -> Option<WireHandle> {
         self.waited.lock().get(&key).copied()
+    }
+
+    /// Every open file and lock file, and the handle of every file whose locks somebody waits for.
+    pub(crate) fn each(
+        &self,
+        file: &mut dyn FnMut(&Arc<dyn FileObject>),
+        fh: &mut dyn FnMut(FileKey, WireHandle),
+    ) {
+        self.opens.read().values().for_each(|open| file(&open.file));
+        self.locks.read().by_token.values().for_each(|lock| file(&lock.file));
+        self.waited.lock().iter().for_each(|(key, handle)| fh(*key, *handle));
     }
 
     /// Open files and lock files held.

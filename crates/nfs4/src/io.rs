@@ -32,7 +32,15 @@ impl IoFile {
 pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> OpResult<IoFile> {
     let caller = cx.state_caller()?;
     let key = at.handle.key();
-    let granted = cx.state(|engine, now| Ok(engine.check_stateid(caller, stateid, key, access, now)?))?;
+    let granted = cx.state(|engine, now| {
+        let granted = engine.check_stateid(caller, stateid, key, access, now)?;
+        if access.contains(Access::WRITE)
+            && let Some(client) = at.cx().client
+        {
+            engine.holder_flushed(key, client, now);
+        }
+        Ok(granted)
+    })?;
     match granted {
         IoGrant::NoOpen => Ok(IoFile::STATELESS),
         // An open closed in between: the state id is bad by now, and asking again says so.
@@ -44,6 +52,16 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
                 permit(at, access)?;
             }
             Ok(IoFile(Some(file)))
+        }
+        IoGrant::Delegation(token) => {
+            // Opened for the holder's first open; what else the holder does under it is judged call by call.
+            let Some(kept) = cx.service().delegations.file(token, access) else {
+                return Ok(IoFile::STATELESS);
+            };
+            if kept.uid != at.cx().caller.uid {
+                permit(at, access)?;
+            }
+            Ok(IoFile(Some(kept.file)))
         }
     }
 }

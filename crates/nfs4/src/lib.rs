@@ -3,15 +3,18 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod attribution;
 mod callback;
 mod compound;
 mod config;
 mod cx;
+mod delegation;
 mod desc;
 mod engine;
 mod error;
 mod files;
 mod finish;
+mod handover;
 mod io;
 mod observe;
 mod offload;
@@ -19,12 +22,15 @@ mod op;
 mod order;
 mod owner;
 mod program;
+mod report;
 mod service;
 mod slot;
 mod table;
 
 pub use attr::ids::{Id, IdNames, NumericIds, parse_number};
-pub use config::{ClientRecords, Config, Identity, NoRecords, Seeds, SessionRecords};
+pub use config::{ClientRecords, Config, Identity, NoRecords, Options, SessionRecords};
 pub use desc::Minor;
+pub use handover::{Image, NotPortable, Thawed};
 pub use observe::{Observed, Observer};
 pub use program::Nfs4;
+pub use report::{HeldFiles, callback_address};

@@ -15,12 +15,19 @@ use parking_lot::Mutex;
 
 use crate::service::Service;
 
+#[path = "handover/offloads.rs"]
+mod handover;
+
+pub(crate) use handover::OffloadsImage;
+
 /// The copies of all clients that run, or whose end their client has not heard of.
 pub(crate) struct Offloads {
     /// Part of their state ids, so that those of an earlier run name nothing.
     run: u32,
     next: AtomicU32,
     all: Mutex<Vec<Arc<Offload>>>,
+    /// The server is about to be handed over: copies end after their next step.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 /// One copy.
@@ -37,7 +44,8 @@ pub(crate) struct Offload {
 impl Default for Offloads {
     fn default() -> Self {
         let run = RandomState::new().hash_one(0u8) as u32;
-        Self { run, next: AtomicU32::new(1), all: Mutex::default() }
+        let (all, is_stopping) = (Mutex::default(), AtomicBool::new(false));
+        Self { run, next: AtomicU32::new(1), all, is_stopping }
     }
 }
 

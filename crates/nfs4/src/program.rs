@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_base::SessionId;
-use holdfast_rpc::{Call, Connection, Mode, Outcome, PendingReply, Program};
+use holdfast_export::Object;
+use holdfast_rpc::{Call, Connection, InLane, Lane, Mode, Outcome, PendingReply, Program};
 use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
 use holdfast_xdr::{Reader, Writer};
 
 use crate::compound::{Begun, Compound};
-use crate::config::{Config, Seeds};
+use crate::config::{Config, Options};
 use crate::engine::Stopped;
 use crate::error::{fit, from_state};
 use crate::service::Service;
@@ -24,13 +25,20 @@ pub struct Nfs4 {
 impl Nfs4 {
     /// The service. One serves any number of listeners.
     #[must_use]
-    pub fn new(config: Config, seeds: Seeds) -> Arc<Self> {
-        Arc::new(Self { service: Service::new(config, seeds) })
+    pub fn new(config: Config) -> Arc<Self> {
+        Self::with(config, Options::default())
+    }
+
+    /// The same, with other choices than the usual ones.
+    #[must_use]
+    pub fn with(config: Config, options: Options) -> Arc<Self> {
+        Arc::new(Self { service: Service::new(config, options) })
     }
 
     /// Expires leases that have run out. To be called about once a second.
     pub fn tick(&self) {
-        self.service.tick();
+        self.service.config.manager.tick();
+        self.service.recall_again();
     }
 
     /// Begins, prolongs or ends the grace period.
@@ -40,6 +48,10 @@ impl Nfs4 {
             engine.set_grace(grace);
             Ok(())
         });
+    }
+
+    pub(crate) const fn service(&self) -> &Arc<Service> {
+        &self.service
     }
 
     /// Takes in clients and sessions, with the replies of their slots, of an earlier run. Before the first request.
@@ -86,7 +98,9 @@ impl Program for Nfs4 {
             Stopped::Turned(turn) => compound.turn(turn, reply),
             Stopped::Waits => {
                 let args = call.keep_args();
-                Outcome::Resume(Box::new(move |reply: &mut Writer| compound.resume(&args, reply)))
+                let lane = compound.lane();
+                let rest = move |reply: &mut Writer| compound.resume(&args, reply);
+                Outcome::Resume(Box::new(InLane { lane, rest }))
             }
         }
     }
@@ -94,9 +108,21 @@ impl Program for Nfs4 {
     fn connection_closed(&self, connection: &Arc<Connection>) {
         self.service.forget_connection(ConnId(connection.id()));
     }
+
+    fn connection_adopted(&self, connection: &Arc<Connection>) {
+        self.service.connection_adopted(connection);
+    }
 }
 
 impl Compound {
+    /// What it is about to wait for: the backend of the current object.
+    fn lane(&self) -> Option<Lane> {
+        match &self.current.as_ref()?.object {
+            Object::Export(export, _) => Some(Lane(u64::from(export.id.0))),
+            Object::Pseudo(_) => None,
+        }
+    }
+
     /// Goes on, on the pool.
     fn resume(mut self: Box<Self>, args: &Bytes, reply: &mut Writer) -> Outcome {
         match self.run(&mut Reader::new(args), reply, Mode::Pool) {

@@ -1,10 +1,11 @@
-//! What all compounds share: the state engine behind its lock, open files, retries that wait. Effects of the engine
-//! are run here, after its lock is dropped.
+//! What all compounds share: the way to the state engine, open files, retries that wait; and NFSv4's part of what the
+//! engine leaves to be done.
 
 use std::sync::{Arc, Weak};
 
 use holdfast_base::{ClientId, FileKey, Instant, SessionId};
 use holdfast_export::{Credential, Export};
+use holdfast_manager::{Agent, AttributeHolder, NotKept};
 use holdfast_rpc::Auth;
 use holdfast_state::{
     Admission, Completed, ConnId, Effect, Engine, KeptReply, OwnerName, Principal, SlotRequest, StateError,
@@ -12,10 +13,11 @@ use holdfast_state::{
 use holdfast_vfs::{Caller, FsResult};
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
-use parking_lot::Mutex;
 
+use crate::attribution::Attribution;
 use crate::callback::Callbacks;
-use crate::config::{Config, Seeds};
+use crate::config::{Config, Options};
+use crate::delegation::{Delegations, Recall};
 use crate::desc::Minor;
 use crate::error::OpResult;
 use crate::files::OpenFiles;
@@ -25,34 +27,51 @@ use crate::slot::{Retries, SlotUse};
 /// The shared half of the service.
 pub(crate) struct Service {
     pub(crate) config: Config,
-    engine: Mutex<Engine>,
+    pub(crate) options: Options,
     pub(crate) files: OpenFiles,
     pub(crate) retries: Retries,
     pub(crate) callbacks: Callbacks,
+    pub(crate) delegations: Delegations,
+    pub(crate) attribution: Attribution,
     pub(crate) offloads: Offloads,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, seeds: Seeds) -> Arc<Self> {
-        let of_state =
-            holdfast_state::Config { boot: config.boot, lease_ms: config.lease_ms, grace: config.grace };
-        let engine = Mutex::new(Engine::new(of_state, seeds.entropy));
-        Arc::new_cyclic(|this| Self {
+    pub(crate) fn new(config: Config, options: Options) -> Arc<Self> {
+        let service = Arc::new_cyclic(|this| Self {
             config,
-            engine,
+            options,
             files: OpenFiles::default(),
             retries: Retries::default(),
             callbacks: Callbacks::default(),
+            delegations: Delegations::default(),
+            attribution: Attribution::default(),
             offloads: Offloads::default(),
             this: Weak::clone(this),
-        })
+        });
+        let agent: Weak<dyn Agent> = service.this.clone();
+        service.config.manager.register(agent);
+        let holder: Weak<dyn AttributeHolder> = service.this.clone();
+        service.config.manager.set_attribute_holder(holder);
+        service
+    }
+
+    /// For what outlives a call.
+    pub(crate) fn itself(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
+    /// A step of the engine that cannot fail, for callers who have nobody to tell.
+    pub(crate) fn tell(&self, step: impl FnOnce(&mut Engine, Instant)) {
+        // Only a client record can fail to be kept, and none of these steps makes one.
+        let _ = self.config.manager.step(step);
     }
 
     /// The lease as the `lease_time` attribute tells it.
     pub(crate) fn lease_seconds(&self) -> u32 {
-        u32::try_from(self.config.lease_ms.div_ceil(1000)).unwrap_or(u32::MAX)
+        u32::try_from(self.config.manager.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn serves(&self, minor: Minor) -> bool {
@@ -61,19 +80,12 @@ impl Service {
 
     /// Runs a step of the engine, then what it left to do.
     pub(crate) fn state<R>(&self, step: impl FnOnce(&mut Engine, Instant) -> OpResult<R>) -> OpResult<R> {
-        let now = self.config.clock.now();
-        let (result, effects) = {
-            let mut engine = self.engine.lock();
-            let result = step(&mut engine, now);
-            (result, engine.take_effects())
-        };
-        self.run(effects)?;
-        result
+        self.config.manager.step(step).map_err(|NotKept| NfsStat4::ServerFault)?
     }
 
     /// Only looks at the engine.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Engine) -> R) -> R {
-        look(&self.engine.lock())
+        self.config.manager.look(look)
     }
 
     /// Asks once more about a request that was being executed. Nothing of that has effects to run, and the caller
@@ -84,54 +96,15 @@ impl Service {
         request: SlotRequest,
         conn: ConnId,
     ) -> Result<Admission, StateError> {
-        let now = self.config.clock.now();
-        let mut engine = self.engine.lock();
-        engine.sessions_mut().sequence(session, request, conn, now).map(|sequenced| sequenced.admission)
-    }
-
-    fn run(&self, effects: Vec<Effect>) -> OpResult<()> {
-        let mut outcome = Ok(());
-        for effect in effects {
-            match effect {
-                Effect::CloseFile(open) => drop(self.files.close(open)),
-                Effect::ReleaseLocks(token) => drop(self.files.close_locks(token)),
-                Effect::PersistClient(image) => {
-                    if self.config.records.persist(&image).is_err() {
-                        // A client whose record is not safe must not build on it.
-                        let now = self.config.clock.now();
-                        let rest = {
-                            let mut engine = self.engine.lock();
-                            engine.revoke_client(image.id, now);
-                            engine.take_effects()
-                        };
-                        // These never persist anything, so this goes no deeper.
-                        self.run(rest)?;
-                        outcome = Err(NfsStat4::ServerFault.into());
-                    }
-                }
-                Effect::ForgetClient(client) => {
-                    self.offloads.cancel_clients(|of| of == client);
-                    self.config.records.forget(client);
-                }
-                Effect::ReclaimDone(client) => self.config.records.reclaim_done(client),
-                Effect::NotifyLock { client, file, owner } => self.notify_lock(client, file, &owner),
-                Effect::SessionGone(session) => {
-                    self.callbacks.session_gone(session);
-                    if let Some(records) = &self.config.sessions {
-                        records.session_gone(session);
-                    }
-                    // Their slot is gone, and with it the reply they wait for: the client finds its session dead
-                    // at its next request.
-                    drop(self.retries.take_session(session));
-                }
-            }
-        }
-        outcome
+        self.config.manager.quiet(|engine, now| {
+            engine.sessions_mut().sequence(session, request, conn, now).map(|sequenced| sequenced.admission)
+        })
     }
 
     /// A connection ended: nothing counts on it any more.
     pub(crate) fn forget_connection(&self, conn: ConnId) {
         self.callbacks.connection_gone(conn);
+        self.attribution.forget(conn);
         // Forgetting has no effects, so it cannot fail.
         let _ = self.state(|engine, _| {
             engine.sessions_mut().forget_connection(conn);
@@ -141,7 +114,7 @@ impl Service {
 
     /// Tells a client that a lock it waits for can be had. Should it not hear, it asks again by itself in time.
     fn notify_lock(&self, client: ClientId, file: FileKey, owner: &OwnerName) {
-        let Some((this, fh)) = self.this.upgrade().zip(self.files.waited_for(file)) else { return };
+        let Some((this, fh)) = self.itself().zip(self.files.waited_for(file)) else { return };
         let lock_owner = StateOwner4 { clientid: client, owner: owner.as_bytes() };
         let call = CbArgOp::NotifyLock(CbNotifyLock4Args { fh: fh.as_bytes(), lock_owner });
         this.call_back(client, call, Box::new(|_| ()));
@@ -151,10 +124,10 @@ impl Service {
     /// whether retries may wait for [`Service::answer_retries`].
     #[must_use]
     pub(crate) fn complete(&self, slot: &SlotUse, kept: &[u8]) -> bool {
-        let now = self.config.clock.now();
         let kept = if kept.is_empty() { KeptReply::Nothing } else { KeptReply::Bytes(kept) };
-        let completed = self.engine.lock().sessions_mut().complete(slot.session, slot.slot, kept, now);
-        completed != Completed::Done { retries_wait: false }
+        let complete =
+            |engine: &mut Engine, now| engine.sessions_mut().complete(slot.session, slot.slot, kept, now);
+        self.config.manager.quiet(complete) != Completed::Done { retries_wait: false }
     }
 
     /// Sends retries that came while the request ran its results; nothing, when those are empty: the client will
@@ -177,14 +150,60 @@ impl Service {
         };
         export.caller(&credential, self.config.groups.as_ref())
     }
+}
 
-    /// Expires what has run out. To be called about once a second.
-    pub(crate) fn tick(&self) {
-        // A failure could only be of a client record, and expiry persists none.
-        let _ = self.state(|engine, now| {
-            engine.tick(now);
-            Ok(())
-        });
+impl Service {
+    /// Calls clients about what the engine has decided.
+    fn call_about(self: &Arc<Self>, effect: &Effect) {
+        match *effect {
+            Effect::Recall { client, token, stateid, file, truncates } => {
+                self.recall(Recall { client, token, stateid, file, truncates });
+            }
+            Effect::RecallAny { client, keep, files, directories } => {
+                self.recall_any(client, keep, (files, directories));
+            }
+            Effect::RecallSlots { session, target } => self.recall_slots(session, target),
+            Effect::ObjectAvailable { client } => self.object_available(client),
+            Effect::PushDelegation { client, file, kind } => self.push(client, file, kind),
+            // Another agent's.
+            _ => {}
+        }
+    }
+}
+
+impl Agent for Service {
+    fn run(&self, effect: &Effect) -> Result<(), NotKept> {
+        let Config { records, sessions, .. } = &self.config;
+        match effect {
+            Effect::CloseFile(open) => drop(self.files.close(*open)),
+            Effect::ReleaseLocks(token) => drop(self.files.close_locks(*token)),
+            Effect::PersistClient(image) => return records.persist(image).map_err(|_| NotKept),
+            Effect::ForgetClient(client) => {
+                self.callbacks.client_gone(*client);
+                self.delegations.client_gone(*client);
+                self.attribution.client_gone(*client);
+                self.offloads.cancel_clients(|of| of == *client);
+                records.forget(*client);
+            }
+            Effect::ReclaimDone(client) => records.reclaim_done(*client),
+            Effect::NotifyLock { client, file, owner } => self.notify_lock(*client, *file, owner),
+            Effect::SessionGone(session) => {
+                self.callbacks.session_gone(*session);
+                if let Some(records) = sessions {
+                    records.session_gone(*session);
+                }
+                // Their slot is gone, and with it the reply they wait for: the client finds its session dead at its
+                // next request.
+                drop(self.retries.take_session(*session));
+            }
+            Effect::DelegationEnded { token, .. } => drop(self.delegations.ended(*token)),
+            effect => {
+                if let Some(service) = self.itself() {
+                    service.call_about(effect);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

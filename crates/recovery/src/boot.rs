@@ -46,6 +46,18 @@ impl Boot {
             }
         }
     }
+
+    /// Goes on with a start that another process made, under its number and lease. `None` when there was another start
+    /// since: what that process left is not the newest.
+    ///
+    /// # Errors
+    /// [`crate::RecoveryError`].
+    pub fn go_on(store: &dyn Store, epoch: u64) -> Result<Option<Self>> {
+        let Some(stored) = store.get(KEY)? else { return Ok(None) };
+        let (last, lease_ms) = codec::decode(&stored, VERSION, |r| Ok((r.u64()?, r.u64()?)))
+            .map_err(|e| unreadable("boot", KEY, e))?;
+        Ok((last == epoch).then_some(Self { epoch, previous_lease_ms: lease_ms }))
+    }
 }
 
 fn encode(epoch: u64, lease_ms: u64) -> Vec<u8> {
@@ -76,6 +88,17 @@ mod tests {
         store.fail_nth(2, Fault::ApplyThenFail);
         assert!(Boot::begin(&store, 1).is_err());
         assert_eq!(Boot::begin(&store, 1).map(|b| b.epoch), Ok(2));
+    }
+
+    #[test]
+    fn only_the_last_start_is_gone_on_with() {
+        let store = MemoryStore::new();
+        assert_eq!(Boot::go_on(&store, 1), Ok(None));
+        Boot::begin(&store, 60_000).unwrap();
+        Boot::begin(&store, 90_000).unwrap();
+        assert_eq!(Boot::go_on(&store, 1), Ok(None));
+        assert_eq!(Boot::go_on(&store, 2), Ok(Some(Boot { epoch: 2, previous_lease_ms: 90_000 })));
+        assert_eq!(Boot::begin(&store, 1).map(|b| b.epoch), Ok(3), "going on counts no start");
     }
 
     #[test]

@@ -97,6 +97,12 @@ impl Grace {
         Self { phase, ends_at: now.after_ms(length_ms), has_untold, members }
     }
 
+    /// No grace: nothing was lost, for the process before handed over all it had.
+    #[must_use]
+    pub const fn over() -> Self {
+        Self { phase: Phase::Over, ends_at: Instant(0), has_untold: false, members: BTreeMap::new() }
+    }
+
     /// Whether new locks may be granted. A 4.1+ client must besides have said RECLAIM_COMPLETE itself, in grace or
     /// not; the state engine sees to that.
     #[must_use]
@@ -108,6 +114,12 @@ impl Grace {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         (self.phase == Phase::Open).then_some(self.ends_at)
+    }
+
+    /// Whether some may reclaim who can never say that they are done: for the status page.
+    #[must_use]
+    pub const fn has_untold(&self) -> bool {
+        self.has_untold
     }
 
     /// Clients that may reclaim and have not said that they are done: for the status page.

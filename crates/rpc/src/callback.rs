@@ -89,6 +89,17 @@ impl BackChannel {
         Ok(xid)
     }
 
+    /// The last transaction id used, and how many calls wait for their answer.
+    pub(crate) fn progress(&self) -> (u32, usize) {
+        let state = self.state.lock();
+        (state.xid, state.waiters.len())
+    }
+
+    /// Goes on after this transaction id: what answers an earlier one is none of ours.
+    pub(crate) fn go_on_after(&self, xid: u32) {
+        self.state.lock().xid = xid;
+    }
+
     /// Notes the timer of a call, unless its answer was faster.
     pub(crate) fn set_timer(&self, xid: u32, timer: AbortHandle) {
         match self.state.lock().waiters.get_mut(&xid) {

@@ -1,15 +1,16 @@
 //! A thin caller: connects, asks one thing at a time, within a deadline. For the callbacks of NFSv4.0, which go to
 //! an address of the client's, and for rpcbind.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use holdfast_base::limits::CALL_BACK_REPLY_BYTES_MAX;
 use holdfast_xdr::Writer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, UdpSocket, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::callback::{CallError, OutgoingCall};
@@ -18,6 +19,9 @@ use crate::record::Assembler;
 
 /// Answers to calls given up earlier that are passed over before the one expected.
 const STALE_ANSWERS_MAX: usize = 8;
+
+/// When a call by UDP is first sent again; later after twice as long each time.
+const DATAGRAM_PAUSE: Duration = Duration::from_millis(500);
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -37,7 +41,23 @@ impl Caller {
     /// # Errors
     /// Those of connecting; `TimedOut` after `patience`.
     pub async fn connect(address: SocketAddr, patience: Duration) -> io::Result<Self> {
-        let stream = tokio::time::timeout(patience, TcpStream::connect(address)).await??;
+        Self::connect_from(None, address, patience).await
+    }
+
+    /// The same from an address of ours, any port.
+    ///
+    /// # Errors
+    /// Those of [`Caller::connect`], and those of binding.
+    pub async fn connect_from(
+        from: Option<IpAddr>,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if let Some(from) = from.filter(|from| from.is_ipv4() == address.is_ipv4()) {
+            socket.bind((from, 0).into())?;
+        }
+        let stream = tokio::time::timeout(patience, socket.connect(address)).await??;
         stream.set_nodelay(true)?;
         Ok(Self::over(Box::new(stream)))
     }
@@ -114,10 +134,69 @@ pub async fn call_once(
     call: &OutgoingCall<'_>,
     patience: Duration,
 ) -> Result<Vec<u8>, CallError> {
+    call_once_from(None, address, call, patience).await
+}
+
+/// The same from an address of ours: peers of NLM and NSM know us by it.
+///
+/// # Errors
+/// Those of [`call_once`]; [`CallError::Closed`] also when the address is not ours any more.
+pub async fn call_once_from(
+    from: Option<IpAddr>,
+    address: SocketAddr,
+    call: &OutgoingCall<'_>,
+    patience: Duration,
+) -> Result<Vec<u8>, CallError> {
     let deadline = Instant::now() + patience;
-    let mut caller = Caller::connect(address, patience).await.map_err(|e| match e.kind() {
+    let mut caller = Caller::connect_from(from, address, patience).await.map_err(|e| match e.kind() {
         io::ErrorKind::TimedOut => CallError::TimedOut,
         _ => CallError::Closed,
     })?;
     caller.call(call, deadline.saturating_duration_since(Instant::now())).await
+}
+
+/// Calls once by UDP, from an address of ours where one is given, and sends again until there is an answer or
+/// `patience` is over.
+///
+/// # Errors
+/// Any [`CallError`]; [`CallError::Closed`] when nobody listens there.
+pub async fn call_datagram(
+    from: Option<IpAddr>,
+    address: SocketAddr,
+    call: &OutgoingCall<'_>,
+    patience: Duration,
+) -> Result<Vec<u8>, CallError> {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let from = from.filter(|from| from.is_ipv4() == address.is_ipv4()).unwrap_or(any);
+    let socket = UdpSocket::bind((from, 0)).await.map_err(|_| CallError::Closed)?;
+    // Only what comes from there is read.
+    socket.connect(address).await.map_err(|_| CallError::Closed)?;
+    // Not to be guessed by others, who might answer in its place.
+    let xid = RandomState::new().hash_one(address) as u32;
+    let mut record = Writer::new();
+    message::write_call(&mut record, xid, call);
+    let deadline = Instant::now() + patience;
+    let mut pause = DATAGRAM_PAUSE;
+    while Instant::now() < deadline {
+        socket.send(&record.as_slice()[4..]).await.map_err(|_| CallError::Closed)?;
+        let until = deadline.min(Instant::now() + pause);
+        if let Ok(answer) = timeout_at(until, answer_to(&socket, xid)).await {
+            return answer;
+        }
+        pause *= 2;
+    }
+    Err(CallError::TimedOut)
+}
+
+async fn answer_to(socket: &UdpSocket, xid: u32) -> Result<Vec<u8>, CallError> {
+    let mut buf = vec![0; CALL_BACK_REPLY_BYTES_MAX];
+    loop {
+        let n = socket.recv(&mut buf).await.map_err(|_| CallError::Closed)?;
+        if let Ok(Message::Reply(of, result)) = message::read(&buf[..n])
+            && of == xid
+        {
+            return result.map(<[u8]>::to_vec);
+        }
+    }
 }

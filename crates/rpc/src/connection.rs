@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
+use holdfast_base::limits::STRANGER_OUTPUT_BYTES_MAX;
 use holdfast_xdr::Writer;
 use parking_lot::Mutex;
 use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::callback::{Answered, BackChannel, CallError, OutgoingCall};
 use crate::dispatch::Core;
+use crate::handover::Unread;
 use crate::kick::Kick;
 use crate::message;
 use crate::output::{Output, Sent};
@@ -26,10 +28,15 @@ pub struct Connection {
     id: u64,
     peer: SocketAddr,
     local: SocketAddr,
+    is_datagram: bool,
+    /// Bytes of replies not taken above which no more are made.
+    output_bytes_max: usize,
     pub(crate) core: Arc<Core>,
     pub(crate) kick: Kick,
     pub(crate) output: Output,
-    back: BackChannel,
+    pub(crate) back: BackChannel,
+    /// While the server holds still: what the task has read and not handled.
+    pub(crate) unread: Mutex<Option<Unread>>,
     extensions: Mutex<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>,
     is_closed: AtomicBool,
     /// The task reads no more until it is kicked.
@@ -63,14 +70,41 @@ impl Connection {
         local: SocketAddr,
         half: Option<OwnedWriteHalf>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            id: core.next_connection_id(),
+        Arc::new(Self::made((core, core.next_connection_id()), (peer, local), false, Output::new(half)))
+    }
+
+    /// A connection of a predecessor, under the number it had there.
+    pub(crate) fn adopted(
+        (core, id): (&Arc<Core>, u64),
+        ends: (SocketAddr, SocketAddr),
+        output: Output,
+    ) -> Arc<Self> {
+        Arc::new(Self::made((core, id), ends, false, output))
+    }
+
+    /// What stands for the connection of a call that came by UDP: nothing can be sent over it later.
+    pub(crate) fn of_datagram(core: &Arc<Core>, peer: SocketAddr, local: SocketAddr) -> Arc<Self> {
+        let id = core.next_connection_id();
+        Arc::new(Self::made((core, id), (peer, local), true, Output::default()))
+    }
+
+    fn made(
+        (core, id): (&Arc<Core>, u64),
+        (peer, local): (SocketAddr, SocketAddr),
+        is_datagram: bool,
+        output: Output,
+    ) -> Self {
+        Self {
+            id,
             peer: canonical(peer),
             local: canonical(local),
+            is_datagram,
+            output_bytes_max: output_bytes_max(core, canonical(peer).ip()),
             core: Arc::clone(core),
             kick: Kick::default(),
-            output: Output::new(half),
+            output,
             back: BackChannel::default(),
+            unread: Mutex::default(),
             extensions: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
@@ -88,7 +122,7 @@ impl Connection {
             blocked_since: AtomicU32::new(0),
             taken_at: AtomicU32::new(0),
             taken_then: AtomicUsize::new(0),
-        })
+        }
     }
 
     /// Unique among all connections of this process.
@@ -109,10 +143,22 @@ impl Connection {
         self.local
     }
 
+    /// Whether this is one call by UDP: its peer's address may be anybody's, and nothing can be sent later.
+    #[must_use]
+    pub const fn is_datagram(&self) -> bool {
+        self.is_datagram
+    }
+
     /// Whether it is gone; replies to it go nowhere.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Bytes of replies that the peer has not taken yet.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.output.held_bytes()
     }
 
     /// Drops the connection, replies on their way included. From any thread.
@@ -242,7 +288,7 @@ impl Connection {
 
     /// Whether the peer takes its replies too slowly to make more of them.
     pub(crate) fn is_output_full(&self) -> bool {
-        self.output.held_bytes() > self.core.limits.output_bytes
+        self.output.held_bytes() > self.output_bytes_max
             || self.output.chunks() > self.core.limits.output_chunks
     }
 
@@ -265,6 +311,11 @@ impl Connection {
         self.in_flight.load(Ordering::Acquire) == 0
             && self.sure.load(Ordering::Acquire) == 0
             && self.output.chunks() == 0
+    }
+
+    /// Calls that are not answered: those on their way, and those that wait for a peer.
+    pub(crate) fn unanswered(&self) -> (usize, usize) {
+        (self.in_flight.load(Ordering::SeqCst), self.parked.load(Ordering::SeqCst))
     }
 
     /// Bytes held on behalf of this connection.
@@ -312,9 +363,10 @@ impl Connection {
         self.release_deferred();
     }
 
-    fn release_deferred(&self) {
+    pub(crate) fn release_deferred(&self) {
         let is_closed = self.is_closed();
-        if self.is_output_full() && !is_closed {
+        // While the server holds still all that has begun must come to its end, and no more can come.
+        if self.is_output_full() && !is_closed && !self.core.is_holding() {
             return;
         }
         let mut deferred = self.deferred.lock();
@@ -350,6 +402,12 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
     }
+}
+
+/// Strangers get errors and lists, which are short.
+fn output_bytes_max(core: &Core, peer: IpAddr) -> usize {
+    let all = core.limits.output_bytes;
+    if core.is_stranger(peer) { all.min(STRANGER_OUTPUT_BYTES_MAX) } else { all }
 }
 
 /// IPv4 addresses inside IPv6 ones, as listeners for both families give them, become plain IPv4.

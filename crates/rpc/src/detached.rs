@@ -67,6 +67,12 @@ impl Detached {
         self.hand_over(&w.as_slice()[4..]);
     }
 
+    /// Hands a record (without its header) to the programs and looks at nothing: what is offloaded waits for the next
+    /// look at any of the connections.
+    pub fn deliver(&mut self, record: &[u8]) {
+        self.hand_over(record);
+    }
+
     fn hand_over(&mut self, record: &[u8]) {
         match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),

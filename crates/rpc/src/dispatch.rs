@@ -17,7 +17,7 @@ use crate::pending::PendingReply;
 use crate::pool::{Job, Pool};
 use crate::record::{self, Record};
 use crate::server::Limits;
-use crate::service::{Call, FileBody, Mode, Outcome, Program, Resume};
+use crate::service::{Call, FileBody, Lane, Mode, Outcome, Program, Resume};
 use crate::throttle::Throttle;
 
 /// What all connections of a server share.
@@ -33,6 +33,7 @@ pub(crate) struct Core {
     /// What a connection may hold under pressure and still be read.
     share: AtomicUsize,
     is_draining: AtomicBool,
+    is_holding: AtomicBool,
     panics: Throttle,
 }
 
@@ -53,6 +54,7 @@ impl Core {
             is_under_pressure: AtomicBool::new(false),
             share: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
+            is_holding: AtomicBool::new(false),
             panics: Throttle::default(),
         })
     }
@@ -99,6 +101,26 @@ impl Core {
         self.is_draining.store(true, Ordering::Release);
     }
 
+    /// Whether the server holds still, to be handed over: what has begun goes on, nothing new does.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.is_holding.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_holding(&self, is: bool) {
+        self.is_holding.store(is, Ordering::Release);
+    }
+
+    /// No connection gets this number, or one below it, from now on.
+    pub(crate) fn pass_connection_id(&self, id: u64) {
+        self.connection_ids.fetch_max(id.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether some program turns this peer away, and none has anything for it.
+    pub(crate) fn is_stranger(&self, peer: std::net::IpAddr) -> bool {
+        let opinions = || self.programs.iter().filter_map(|program| program.serves(peer));
+        opinions().next().is_some() && !opinions().any(|serves| serves)
+    }
+
     /// Versions of one program may be served by several: NFS versions 3 and 4 are.
     fn program(&self, call: &CallHeader<'_>) -> Result<&Arc<dyn Program>, Failure> {
         let (number, version) = (call.body.prog, call.body.vers);
@@ -128,8 +150,17 @@ pub(crate) enum Step {
 
 /// A call, or the rest of one, for the pool.
 pub(crate) enum Work {
-    Call { record: Bytes, auth: Arc<Auth> },
+    Call { record: Bytes, auth: Arc<Auth>, lane: Option<Lane> },
     Resume { resume: Box<dyn Resume>, reply: Writer, xid: u32 },
+}
+
+impl Work {
+    pub(crate) fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Call { lane, .. } => *lane,
+            Self::Resume { resume, .. } => resume.lane(),
+        }
+    }
 }
 
 /// Handles one record on its connection's worker.
@@ -164,7 +195,9 @@ pub(crate) fn handle(
         Outcome::Offload => {
             let record = record.keep();
             let ticket = Ticket::in_flight(connection, record.len());
-            offload(connection, Job::Call { work: Work::Call { record, auth: Arc::clone(auth) }, ticket })
+            let lane = program.lane(header.body.proc, header.args.clone());
+            let work = Work::Call { record, auth: Arc::clone(auth), lane };
+            offload(connection, Job::Call { work, ticket })
         }
         Outcome::Resume(resume) => {
             let ticket = Ticket::in_flight(connection, record.bytes().len());
@@ -226,6 +259,40 @@ fn guarded(core: &Core, xid: u32, reply: &mut Writer, run: impl FnOnce(&mut Writ
     })
 }
 
+/// Handles one datagram on a thread that may wait; whether the reply, sealed, is in the writer. What is no call, or
+/// is answered later or by a file, has none.
+pub(crate) fn handle_datagram(
+    connection: &Arc<Connection>,
+    record: Record<'_>,
+    auths: &mut AuthCache,
+    reply: &mut Writer,
+) -> bool {
+    let header = match message::read(record.bytes()) {
+        Ok(Message::Call(header)) => header,
+        Err(HeaderError::Answer(xid, failure)) => {
+            message::write_failed(reply, xid, failure);
+            return true;
+        }
+        Ok(Message::Reply(..)) | Err(HeaderError::NotRpc) => return false,
+    };
+    let xid = header.xid;
+    let step = match (
+        connection.core.program(&header),
+        auths.decode(header.body.cred.flavor, header.body.cred.body),
+    ) {
+        (Err(failure), _) => failed(reply, xid, failure),
+        (_, Err(stat)) => failed(reply, xid, Failure::auth(stat)),
+        (Ok(program), Ok(auth)) => {
+            let mut outcome = run_call(program, connection, &header, auth, record, Mode::Pool, reply);
+            while let Outcome::Resume(resume) = outcome {
+                outcome = guarded(&connection.core, xid, reply, |reply| resume.resume(reply));
+            }
+            settle(connection, xid, reply, outcome, 0)
+        }
+    };
+    matches!(step, Step::Reply)
+}
+
 /// Turns an outcome that does not go to the pool into what is to be sent. `kept` are the bytes that the call may
 /// go on holding.
 fn settle(connection: &Arc<Connection>, xid: u32, reply: &mut Writer, outcome: Outcome, kept: usize) -> Step {
@@ -273,7 +340,7 @@ pub(crate) fn finish(ticket: &Ticket, xid: u32, reply: &mut Writer, outcome: Out
 pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
     let connection = Arc::clone(ticket.connection());
     let (xid, mut reply, mut outcome) = match work {
-        Work::Call { record, auth } => {
+        Work::Call { record, auth, .. } => {
             // It was read and found good before it came here.
             let Ok(Message::Call(header)) = message::read(&record) else { return };
             let Ok(program) = connection.core.program(&header) else { return };

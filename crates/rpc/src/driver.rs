@@ -18,6 +18,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use crate::auth::AuthCache;
 use crate::connection::Connection;
 use crate::dispatch::{self, Step};
+use crate::handover::Unread;
 use crate::pool::Job;
 use crate::record::{self, Assembler, RecordError};
 
@@ -73,6 +74,8 @@ pub(crate) struct Driver {
     /// A call that the pool had no room for.
     stalled: Option<Job>,
     is_at_end: bool,
+    /// What there is to hand over was left with the connection ([`crate::handover`]).
+    is_resting: bool,
 }
 
 impl Driver {
@@ -85,7 +88,15 @@ impl Driver {
             backlog: Vec::new(),
             stalled: None,
             is_at_end: false,
+            is_resting: false,
         }
+    }
+
+    /// Goes on with what a predecessor has read.
+    pub(crate) fn with_input(mut self, read: Vec<u8>, is_at_end: bool) -> Self {
+        self.backlog = read;
+        self.is_at_end = is_at_end;
+        self
     }
 
     /// Serves the connection until it ends.
@@ -138,7 +149,7 @@ impl Driver {
                 Poll::Pending => break,
             }
         }
-        if !self.push_stalled() {
+        if !self.push_stalled() || self.must_rest() {
             return Poll::Pending;
         }
         if !self.connection.may_read() {
@@ -157,6 +168,24 @@ impl Driver {
         }
         self.connection.is_paused.store(false, Ordering::Relaxed);
         self.poll_input(cx)
+    }
+
+    /// Whether the server holds still. What was read and not handled is then left where the handover finds it.
+    fn must_rest(&mut self) -> bool {
+        let is_holding = self.connection.core.is_holding();
+        if is_holding != self.is_resting {
+            self.is_resting = is_holding;
+            let left = || Unread { bytes: self.unread(), is_at_end: self.is_at_end };
+            *self.connection.unread.lock() = is_holding.then(left);
+        }
+        is_holding
+    }
+
+    /// The input that was not handled, as it came but for the bounds of fragments.
+    fn unread(&self) -> Vec<u8> {
+        let mut bytes = self.assembler.begun();
+        bytes.extend_from_slice(&self.backlog);
+        bytes
     }
 
     /// Gives the pool the call it had no room for; false when there still is none.

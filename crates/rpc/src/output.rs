@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,6 +42,8 @@ struct State {
     /// The socket took no more, or the thread that had the half was not to go on: the task sends the rest.
     is_blocked: bool,
     is_closed: bool,
+    /// The half, while nothing is to be sent: the connection is being handed over.
+    sealed: Option<OwnedWriteHalf>,
 }
 
 /// What became of something handed over for sending.
@@ -76,6 +78,56 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(half: Option<OwnedWriteHalf>) -> Self {
         Self { state: Mutex::new(State { half, ..State::default() }), ..Self::default() }
+    }
+
+    /// The output of a connection of a predecessor, with what it had not sent.
+    pub(crate) fn with_unsent(half: OwnedWriteHalf, unsent: &[u8]) -> Self {
+        let output = Self::new(Some(half));
+        if !unsent.is_empty() {
+            let mut state = output.state.lock();
+            output.enqueue(&mut state, unsent, None);
+            state.is_blocked = true;
+        }
+        output
+    }
+
+    /// Stops sending, and gives the socket (a descriptor of its own) and what was not sent. `None` while somebody is
+    /// sending, and when the connection is of no more use: what it promised cannot be read any more, or is more than
+    /// `bytes_max`.
+    pub(crate) fn seal(&self, bytes_max: usize) -> Option<(OwnedFd, Vec<u8>)> {
+        let mut state = self.state.lock();
+        if let Some(half) = state.half.take() {
+            state.sealed = Some(half);
+            // Nobody has to wait for room meanwhile.
+            state.is_blocked = false;
+        }
+        let socket = state.sealed.as_ref()?.as_ref().as_fd().try_clone_to_owned().ok()?;
+        let mut unsent = Vec::new();
+        for chunk in &state.queue {
+            match chunk {
+                Chunk::Bytes { buf, sent } => unsent.extend_from_slice(&buf[*sent..]),
+                Chunk::File { fd, offset, left } => {
+                    let bytes = read_file(fd, *offset, *left);
+                    if bytes.len() < *left {
+                        return None;
+                    }
+                    unsent.extend_from_slice(&bytes);
+                }
+            }
+            if unsent.len() > bytes_max {
+                return None;
+            }
+        }
+        Some((socket, unsent))
+    }
+
+    /// Sends again after [`Output::seal`].
+    pub(crate) fn unseal(&self) {
+        let mut state = self.state.lock();
+        if let Some(half) = state.sealed.take() {
+            state.half = Some(half);
+            state.is_blocked = !state.queue.is_empty();
+        }
     }
 
     /// Bytes waiting.
@@ -256,7 +308,7 @@ impl Output {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        let half = state.half.take();
+        let half = (state.half.take(), state.sealed.take());
         let queue = std::mem::take(&mut state.queue);
         drop(state);
         self.forget(queue);

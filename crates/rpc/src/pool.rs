@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 
 use crate::connection::{Connection, Ticket};
 use crate::dispatch::{self, Work};
+use crate::service::Lane;
 
 /// Something for the pool to do.
 pub(crate) enum Job {
@@ -20,9 +22,32 @@ pub(crate) enum Job {
     Run(Box<dyn FnOnce() + Send>),
 }
 
+impl Job {
+    fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Call { work, .. } => work.lane(),
+            Self::Run(_) => None,
+        }
+    }
+}
+
+/// What of a lane is in the pool.
+#[derive(Default)]
+struct Traffic {
+    /// In the queue or held back.
+    queued: usize,
+    running: usize,
+    /// Jobs that came to the head of the queue while the lane had all the threads it may have, oldest first.
+    held: VecDeque<Job>,
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Job>,
+    queue: VecDeque<(Option<Lane>, Job)>,
+    /// Lanes of which anything is here.
+    lanes: FxHashMap<Lane, Traffic>,
+    /// Jobs held back in all lanes.
+    held: usize,
     /// Connections that found the queue full.
     waiting: VecDeque<Arc<Connection>>,
     idle: usize,
@@ -41,6 +66,62 @@ impl State {
         self.is_waking |= must;
         must
     }
+
+    /// Jobs that wait.
+    fn len(&self) -> usize {
+        self.queue.len() + self.held
+    }
+
+    /// Jobs of a lane that wait.
+    fn len_of(&self, lane: Option<Lane>) -> usize {
+        lane.and_then(|lane| self.lanes.get(&lane)).map_or(0, |traffic| traffic.queued)
+    }
+
+    fn push(&mut self, job: Job) {
+        let lane = job.lane();
+        if let Some(lane) = lane {
+            self.lanes.entry(lane).or_default().queued += 1;
+        }
+        self.queue.push_back((lane, job));
+    }
+
+    /// Takes out the first job whose lane has fewer than so many threads, and puts those before it aside.
+    fn pop(&mut self, lane_threads: usize) -> Option<(Option<Lane>, Job)> {
+        loop {
+            let (lane, job) = self.queue.pop_front()?;
+            let Some(traffic) = lane.and_then(|lane| self.lanes.get_mut(&lane)) else {
+                return Some((lane, job));
+            };
+            if traffic.running < lane_threads {
+                traffic.queued -= 1;
+                traffic.running += 1;
+                return Some((lane, job));
+            }
+            traffic.held.push_back(job);
+            self.held += 1;
+        }
+    }
+
+    /// A job taken out has run: the oldest that was put aside has its turn.
+    fn finish(&mut self, lane: Option<Lane>) {
+        let Some(traffic) = lane.and_then(|lane| self.lanes.get_mut(&lane)) else { return };
+        traffic.running -= 1;
+        let is_last = traffic.running == 0 && traffic.queued == 0;
+        if let Some(job) = traffic.held.pop_front() {
+            self.held -= 1;
+            self.queue.push_front((lane, job));
+        } else if let Some(lane) = lane.filter(|_| is_last) {
+            self.lanes.remove(&lane);
+        }
+    }
+
+    /// Lets everything have its turn.
+    fn release_held(&mut self) {
+        for (lane, traffic) in &mut self.lanes {
+            self.queue.extend(traffic.held.drain(..).map(|job| (Some(*lane), job)));
+        }
+        self.held = 0;
+    }
 }
 
 /// The pool is full; what was to be run comes back.
@@ -51,6 +132,8 @@ pub struct Pool {
     state: Mutex<State>,
     work: Condvar,
     queue_max: usize,
+    /// Threads that one lane may have.
+    lane_threads: usize,
 }
 
 impl Pool {
@@ -59,7 +142,9 @@ impl Pool {
     /// # Errors
     /// When the threads cannot be made.
     pub(crate) fn start(threads: usize, queue_max: usize) -> io::Result<Arc<Self>> {
-        let pool = Arc::new(Self { state: Mutex::default(), work: Condvar::new(), queue_max });
+        // A quarter is left to the others.
+        let lane_threads = (threads - threads / 4).max(1);
+        let pool = Arc::new(Self { state: Mutex::default(), work: Condvar::new(), queue_max, lane_threads });
         for n in 0..threads {
             let worker = Arc::clone(&pool);
             std::thread::Builder::new()
@@ -77,7 +162,7 @@ impl Pool {
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
         let job: Box<dyn FnOnce() + Send> = Box::new(job);
         let mut state = self.state.lock();
-        if state.queue.len() >= self.queue_max || state.is_closed {
+        if state.len() >= self.queue_max || state.is_closed {
             return Err(Full(job));
         }
         self.enqueue(&mut state, Job::Run(job));
@@ -87,7 +172,9 @@ impl Pool {
     /// Queues a job, or gives it back and kicks the connection as soon as there may be room.
     pub(crate) fn try_push(&self, job: Job, connection: &Arc<Connection>) -> Result<(), Job> {
         let mut state = self.state.lock();
-        if state.queue.len() >= self.queue_max && !state.is_closed {
+        // Nor may one lane have all of the queue.
+        let is_full = state.len() >= self.queue_max || state.len_of(job.lane()) >= self.queue_max.div_ceil(2);
+        if is_full && !state.is_closed {
             if !connection.waits_for_pool.swap(true, Ordering::AcqRel) {
                 state.waiting.push_back(Arc::clone(connection));
             }
@@ -112,7 +199,7 @@ impl Pool {
         if state.is_closed {
             return Some(job);
         }
-        state.queue.push_back(job);
+        state.push(job);
         if state.must_wake() {
             self.work.notify_one();
         }
@@ -122,16 +209,18 @@ impl Pool {
     /// Runs what is queued on this thread, until nothing is.
     pub(crate) fn run_queued(&self) {
         loop {
-            let job = self.state.lock().queue.pop_front();
-            let Some(job) = job else { return };
+            let job = self.state.lock().pop(usize::MAX);
+            let Some((lane, job)) = job else { return };
             run(job);
+            self.state.lock().finish(lane);
         }
     }
 
     fn work(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some(job) = state.queue.pop_front() {
+            let lane_threads = if state.is_closed { usize::MAX } else { self.lane_threads };
+            if let Some((lane, job)) = state.pop(lane_threads) {
                 let waiting = state.waiting.pop_front();
                 let must_wake = state.must_wake();
                 drop(state);
@@ -144,6 +233,7 @@ impl Pool {
                 }
                 run(job);
                 state = self.state.lock();
+                state.finish(lane);
             } else if state.is_closed {
                 return;
             } else {
@@ -157,7 +247,10 @@ impl Pool {
 
     /// Lets the threads end once the queue is empty, and takes nothing more.
     pub(crate) fn close(&self) {
-        self.state.lock().is_closed = true;
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.release_held();
+        drop(state);
         self.work.notify_all();
     }
 }
@@ -174,7 +267,7 @@ fn run(job: Job) {
                 }
                 return;
             }
-            if connection.is_output_full() {
+            if connection.is_output_full() && !connection.core.is_holding() {
                 connection.defer(Job::Call { work, ticket });
             } else {
                 dispatch::run_on_pool(work, ticket);

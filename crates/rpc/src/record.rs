@@ -250,6 +250,20 @@ impl Assembler {
         self.left = self.left.saturating_sub(n);
     }
 
+    /// What was taken in of a record that is not whole yet, as bytes that bring another assembler to the same
+    /// place; fragments that are whole are joined with the one that is not.
+    pub(crate) fn begun(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.fragments > 0 {
+            // The sum stays within the bound on records, far below 2^31.
+            let length = (self.gathered.len() + self.left) as u32;
+            bytes.extend_from_slice(&(if self.is_last { LAST | length } else { length }).to_be_bytes());
+            bytes.extend_from_slice(&self.gathered);
+        }
+        bytes.extend_from_slice(&self.header[..self.header_bytes]);
+        bytes
+    }
+
     /// Whether part of a record has come.
     #[must_use]
     pub fn is_partial(&self) -> bool {

@@ -2,10 +2,11 @@
 //! time, and one that is still running is answered once it is done. Programs consult it for the procedures that
 //! must not run twice, and only for those.
 //!
-//! A call is known by its client's address without the port, its xid, program, version, procedure, caller, and
-//! arguments (length, and a sum over their beginning). Linux keeps the xid of a retry and usually, but not always,
-//! the port after a reconnect; nfsd compares the port too and misses those. What a false hit would need instead is
-//! two clients behind one address that send the same bytes under the same xid within minutes.
+//! A call is known by its client's address without the port, its xid, program, version, procedure, credential (all of
+//! it, the name that the client's host gives itself included), and arguments (length, and a sum over all but bulk
+//! data). Linux keeps the xid of a retry and usually, but not always, the port after a reconnect; nfsd compares the
+//! port too and misses those. What a false hit would need instead is two clients behind one address whose hosts have
+//! one name, and who send the same bytes as the same user under the same xid within minutes.
 
 use std::collections::{VecDeque, hash_map};
 use std::hash::Hasher;
@@ -23,8 +24,9 @@ use crate::auth::Auth;
 use crate::pending::PendingReply;
 use crate::service::{Call, Outcome};
 
-/// Bytes of the arguments that the sum covers; a handle, a name and attributes fit.
-const SUM_BYTES: usize = 256;
+/// Bytes of the arguments that the sum covers: everything but what a WRITE carries. Handles, names, attributes and a
+/// link's text fit. To sum a whole WRITE would cost as much as to do it, and one may be done twice.
+const SUM_BYTES: usize = 8 << 10;
 
 /// Entries taken at once from the client that has most, so that looking for it is rare.
 const EVICT_BATCH: usize = 64;
@@ -44,7 +46,7 @@ pub struct Key {
     pub procedure: u32,
     /// Bytes of the arguments.
     pub length: u32,
-    /// Over the caller and the first bytes of the arguments. Stable across restarts.
+    /// Over the credential and the arguments but for bulk data. Stable across restarts.
     pub sum: u64,
 }
 
@@ -57,6 +59,10 @@ impl Key {
         if let Auth::Sys(sys) = &**call.auth {
             hasher.write_u32(sys.uid);
             hasher.write_u32(sys.gid);
+            hasher.write_usize(sys.groups.len());
+            sys.groups.iter().for_each(|gid| hasher.write_u32(*gid));
+            hasher.write_usize(sys.machine.len());
+            hasher.write(&sys.machine);
         }
         hasher.write(&args[..args.len().min(SUM_BYTES)]);
         Self {
@@ -219,6 +225,18 @@ impl ReplyCache {
         }
     }
 
+    /// The finished calls, each client's oldest first: for [`ReplyCache::restore`] elsewhere.
+    #[must_use]
+    pub fn finished(&self) -> Vec<(Key, Bytes)> {
+        let inner = self.inner.lock();
+        let keys = inner.clients.values().flat_map(|client| &client.done);
+        let finished = |(key, _): &(Key, Instant)| match inner.entries.get(key) {
+            Some(Entry::Done { results }) => Some((*key, results.clone())),
+            _ => None,
+        };
+        keys.filter_map(finished).collect()
+    }
+
     /// Entries held.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -246,11 +264,13 @@ impl ReplyCache {
             self.drop_running(&mut inner, &key)
         };
         drop(inner);
-        for mut waiter in waiters {
-            waiter.reset();
-            waiter.writer().put(results);
-            waiter.send();
-        }
+        answer(waiters, results);
+    }
+
+    /// As [`ReplyCache::finish`], but nothing is kept.
+    fn decline(&self, key: &Key, results: &[u8]) {
+        let waiters = self.drop_running(&mut self.inner.lock(), key);
+        answer(waiters, results);
     }
 
     /// Makes a running entry a finished one and returns who waited for it.
@@ -328,6 +348,14 @@ impl ReplyCache {
     }
 }
 
+fn answer(waiters: Vec<PendingReply>, results: &[u8]) {
+    for mut waiter in waiters {
+        waiter.reset();
+        waiter.writer().put(results);
+        waiter.send();
+    }
+}
+
 impl std::fmt::Debug for ReplyCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReplyCache").field("entries", &self.len()).finish_non_exhaustive()
@@ -354,6 +382,16 @@ impl Token {
     pub fn finish(mut self, results: &[u8]) {
         if std::mem::take(&mut self.is_open) {
             self.cache.finish(self.key, results);
+        }
+    }
+}
+
+impl Token {
+    /// The call did not run, and these results tell the client to ask again ("try later"). Those who wait get them
+    /// too; the next to ask runs it.
+    pub fn decline(mut self, results: &[u8]) {
+        if std::mem::take(&mut self.is_open) {
+            self.cache.decline(&self.key, results);
         }
     }
 }

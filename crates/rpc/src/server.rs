@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::limits;
@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::connection::Connection;
 use crate::dispatch::Core;
 use crate::driver::Driver;
+use crate::handover::HandedConnection;
 use crate::pool::Pool;
 use crate::runtime::cores;
 use crate::service::Program;
@@ -76,13 +77,15 @@ impl Default for Limits {
 
 /// A server of RPC programs over TCP. Dropping it does not end it: [`Server::shutdown`] does.
 pub struct Server {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     addresses: Vec<SocketAddr>,
-    tasks: Vec<JoinHandle<()>>,
+    pub(crate) listeners: Vec<Arc<TcpListener>>,
+    sweeping: JoinHandle<()>,
+    pub(crate) accepting: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Inner {
-    core: Arc<Core>,
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
     register: Mutex<Register>,
     refused: Throttle,
     started: std::time::Instant,
@@ -123,12 +126,26 @@ impl Server {
         programs: Vec<Arc<dyn Program>>,
         limits: Limits,
     ) -> io::Result<Self> {
+        Self::go_on(listeners, programs, limits, Vec::new())
+    }
+
+    /// As [`Server::start`], with the connections of a predecessor ([`Server::hold`]). One that cannot be used is
+    /// closed: its client connects anew.
+    ///
+    /// # Errors
+    /// Those of [`Server::start`].
+    pub fn go_on(
+        listeners: Vec<std::net::TcpListener>,
+        programs: Vec<Arc<dyn Program>>,
+        limits: Limits,
+        handed: Vec<HandedConnection>,
+    ) -> io::Result<Self> {
         let mut addresses = Vec::new();
-        let mut accepting = Vec::new();
+        let mut served = Vec::new();
         for listener in listeners {
             listener.set_nonblocking(true)?;
             addresses.push(listener.local_addr()?);
-            accepting.push(TcpListener::from_std(listener)?);
+            served.push(Arc::new(TcpListener::from_std(listener)?));
         }
         let pool = Pool::start(limits.pool_threads, limits.pool_queue)?;
         let runtime = tokio::runtime::Handle::current();
@@ -139,9 +156,26 @@ impl Server {
             refused: Throttle::default(),
             started: std::time::Instant::now(),
         });
-        let mut tasks = vec![tokio::spawn(sweep(Arc::clone(&inner)))];
-        tasks.extend(accepting.into_iter().map(|l| tokio::spawn(accept(Arc::clone(&inner), l))));
-        Ok(Self { inner, addresses, tasks })
+        inner.take_over(handed);
+        let sweeping = tokio::spawn(sweep(Arc::clone(&inner)));
+        let server = Self { inner, addresses, listeners: served, sweeping, accepting: Mutex::default() };
+        server.accept();
+        Ok(server)
+    }
+
+    /// Takes connections from now on.
+    pub(crate) fn accept(&self) {
+        let task = |listener| tokio::spawn(accept(Arc::clone(&self.inner), Arc::clone(listener)));
+        *self.accepting.lock() = self.listeners.iter().map(task).collect();
+    }
+
+    /// Takes no connections from now on; they wait in the kernel.
+    pub(crate) async fn stop_accepting(&self) {
+        let tasks = std::mem::take(&mut *self.accepting.lock());
+        for task in tasks {
+            task.abort();
+            let _ = task.await;
+        }
     }
 
     /// What it listens on, in the order given, with the ports the system chose.
@@ -156,6 +190,12 @@ impl Server {
         self.inner.register.lock().connections.values().cloned().collect()
     }
 
+    /// A look at it from elsewhere, which does not keep it alive.
+    #[must_use]
+    pub fn view(&self) -> ServerView {
+        ServerView(Arc::downgrade(&self.inner))
+    }
+
     /// The pool that calls are offloaded to, for other work that may wait.
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
@@ -166,11 +206,8 @@ impl Server {
     /// disk included (but not those that wait for a peer: their clients ask again), and closes. What is not answered within `patience` is dropped.
     /// Returns how many connections that were.
     pub async fn shutdown(mut self, patience: Duration) -> usize {
-        for task in self.tasks.drain(1..) {
-            task.abort();
-            // The listener's socket is closed when this returns.
-            let _ = task.await;
-        }
+        self.stop_accepting().await;
+        self.listeners.clear();
         self.inner.core.set_draining();
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
@@ -193,8 +230,37 @@ impl Server {
     }
 
     fn end(&self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.sweeping.abort();
         self.inner.core.pool.close();
+    }
+}
+
+/// A look at a server: for administrators.
+#[derive(Clone)]
+pub struct ServerView(Weak<Inner>);
+
+impl ServerView {
+    /// Connections open now; none when the server is gone.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        let inner = self.0.upgrade();
+        inner.map(|inner| inner.register.lock().connections.values().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl ServerView {
+    /// Bytes that connections hold for calls and replies, and how many there may be before the greediest lose theirs.
+    #[must_use]
+    pub fn held_bytes(&self) -> (usize, usize) {
+        let Some(inner) = self.0.upgrade() else { return (0, 0) };
+        let held = self.connections().iter().map(|connection| connection.held_bytes()).sum();
+        (held, inner.core.limits.transport_bytes)
+    }
+}
+
+impl std::fmt::Debug for ServerView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerView").finish_non_exhaustive()
     }
 }
 
@@ -205,14 +271,14 @@ impl std::fmt::Debug for Server {
 }
 
 /// Whom an address stands for: an IPv6 host has all addresses of its network's last 64 bits to itself.
-fn site_of(ip: IpAddr) -> IpAddr {
+pub(crate) fn site_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
     }
 }
 
-async fn accept(inner: Arc<Inner>, listener: TcpListener) {
+async fn accept(inner: Arc<Inner>, listener: Arc<TcpListener>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -245,16 +311,21 @@ impl Inner {
         }
         let (read, write) = stream.into_split();
         let connection = Connection::new(&self.core, peer, local, Some(write));
+        self.drive(Driver::new(Arc::clone(&connection), read), connection);
+        Ok(())
+    }
+
+    /// Registers a connection and runs its task.
+    pub(crate) fn drive(self: &Arc<Self>, driver: Driver, connection: Arc<Connection>) {
         let mut register = self.register.lock();
         *register.per_address.entry(site_of(connection.peer().ip())).or_default() += 1;
         register.connections.insert(connection.id(), Arc::clone(&connection));
         drop(register);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            Driver::new(Arc::clone(&connection), read).run().await;
+            driver.run().await;
             inner.forget(&connection);
         });
-        Ok(())
     }
 
     /// Whether a connection from `ip` may be taken. When all are taken, the one longest idle makes room.
@@ -365,7 +436,9 @@ fn overdue(connection: &Connection) -> Option<&'static str> {
 async fn sweep(inner: Arc<Inner>) {
     loop {
         tokio::time::sleep(SWEEP).await;
-        inner.sweep();
+        if !inner.core.is_holding() {
+            inner.sweep();
+        }
     }
 }
 

@@ -79,8 +79,17 @@ pub enum Outcome {
     Close,
 }
 
+/// Calls that wait for one and the same backend, by any number of the program's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lane(pub u64);
+
 /// The rest of a call that left its connection's worker.
 pub trait Resume: Send {
+    /// As [`Program::lane`].
+    fn lane(&self) -> Option<Lane> {
+        None
+    }
+
     /// Goes on, on the pool. `reply` holds what was written before.
     fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome;
 }
@@ -88,6 +97,24 @@ pub trait Resume: Send {
 impl<F: FnOnce(&mut Writer) -> Outcome + Send> Resume for F {
     fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
         self(reply)
+    }
+}
+
+/// The rest of a call in a lane.
+pub struct InLane<R> {
+    /// Which.
+    pub lane: Option<Lane>,
+    /// The rest.
+    pub rest: R,
+}
+
+impl<R: FnOnce(&mut Writer) -> Outcome + Send> Resume for InLane<R> {
+    fn lane(&self) -> Option<Lane> {
+        self.lane
+    }
+
+    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
+        (self.rest)(reply)
     }
 }
 
@@ -121,8 +148,36 @@ pub trait Program: Send + Sync + 'static {
     /// not empty at the start: sizes are to be taken as differences.
     fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome;
 
+    /// Whether the program has anything for a host at this address; `None` when it has no opinion. Of a stranger, whom
+    /// some program knows nothing of and none has anything for, fewer replies are kept back. Asked when a connection
+    /// begins.
+    fn serves(&self, peer: std::net::IpAddr) -> Option<bool> {
+        let _ = peer;
+        None
+    }
+
+    /// Which backend a call may wait for, once it asked for the pool ([`Outcome::Offload`]): calls of one lane take
+    /// only part of the pool, so that a file system that hangs leaves threads to the others. `None` when there is no
+    /// telling.
+    fn lane(&self, procedure: u32, args: Reader<'_>) -> Option<Lane> {
+        let _ = (procedure, args);
+        None
+    }
+
     /// Told once when a connection is gone, whether or not it ever called this program.
     fn connection_closed(&self, connection: &Arc<Connection>) {
+        let _ = connection;
+    }
+
+    /// The server holds still, to be handed to another process: calls that wait for a peer are to be answered now
+    /// ("try later" will do). Called several times within a second, as calls on their way may come to wait yet.
+    fn quiesce(&self) {}
+
+    /// The server goes on after all.
+    fn release(&self) {}
+
+    /// A connection of the process before this one goes on here, under the number it had. Before its next call.
+    fn connection_adopted(&self, connection: &Arc<Connection>) {
         let _ = connection;
     }
 }

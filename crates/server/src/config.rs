@@ -31,9 +31,20 @@ pub struct Config {
     pub domain: Option<String>,
     /// Whether to register with rpcbind when one runs.
     pub rpcbind: Option<bool>,
+    /// Metrics over HTTP.
+    #[serde(default)]
+    pub metrics: MetricsConfig,
     /// The exports.
     #[serde(default, rename = "export")]
     pub exports: Vec<ExportConfig>,
+}
+
+/// `[metrics]`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Where Prometheus finds them; nowhere when not set.
+    pub listen: Option<SocketAddr>,
 }
 
 /// One `[[export]]`.
@@ -117,6 +128,7 @@ impl Config {
             ("state_dir", self.state_dir.is_some() && self.state_dir != served.state_dir),
             ("lease", self.lease.is_some() && self.lease != served.lease),
             ("domain", self.domain != served.domain),
+            ("metrics.listen", self.metrics != served.metrics),
             ("rpcbind", self.rpcbind.is_some() && self.rpcbind != served.rpcbind),
         ];
         changed.into_iter().filter_map(|(key, is_changed)| is_changed.then_some(key)).collect()
@@ -259,6 +271,8 @@ mod tests {
             lease = 90
             rpcbind = false
             domain = "example.org"
+            [metrics]
+            listen = "127.0.0.1:9049"
             [[export]]
             source = "/srv/data"
             path = "/pub/data"
@@ -275,6 +289,7 @@ mod tests {
         "#;
         let config = parse(text).unwrap();
         assert_eq!((config.listen.len(), config.lease, config.rpcbind), (2, Some(90), Some(false)));
+        assert_eq!(config.metrics.listen, "127.0.0.1:9049".parse().ok());
         let options = config.exports[0].options();
         assert!(
             options.is_read_only

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_base::{ExportId, Timestamp};
 use holdfast_export::{Export, Namespace, Sealer};
+use holdfast_manager::{Guarded, Manager};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{Backend, FsId};
 
@@ -15,28 +16,45 @@ use crate::source::Source;
 
 /// An export with what it was opened from.
 pub(crate) struct Opened {
-    source: Source,
+    pub(crate) source: Source,
     pub(crate) export: Arc<Export>,
 }
 
+/// What makes write verifiers differ from one start to the next, and stay the same where nothing was lost.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    /// Counts the server's starts.
+    pub(crate) epoch: u64,
+    /// Of exports that another process handed over.
+    pub(crate) verifiers: &'a [(u32, [u8; 8])],
+    /// Who guards what is opened; nobody where nothing is going to be served.
+    pub(crate) manager: Option<&'a Arc<Manager>>,
+}
+
+impl Opened {
+    /// Whether another process can go on with what lies there.
+    pub(crate) fn outlives_the_process(&self) -> bool {
+        !matches!(self.source, Source::Memory)
+    }
+}
+
 /// Opens all exports. Each keeps what it must remember in a directory of its own below `state_dir`. An export that
-/// is among `present` with the same source and number keeps its backend: it holds what clients have open. `epoch`
-/// counts the server's starts: it makes write verifiers differ from one to the next.
+/// is among `present` with the same source and number keeps its backend: it holds what clients have open.
 ///
 /// # Errors
 /// A source that cannot be served, by its name.
 pub(crate) fn open_all(
     config: &Config,
     state_dir: &Path,
-    (present, epoch): (&[Opened], u64),
+    (present, start): (&[Opened], Start<'_>),
 ) -> Result<Vec<Opened>> {
     if config.exports.is_empty() {
         bail!("nothing to serve: name a directory, or an [[export]] in the configuration file");
     }
-    config.exports.iter().map(|export| open(export, state_dir, (present, epoch))).collect()
+    config.exports.iter().map(|export| open(export, state_dir, (present, start))).collect()
 }
 
-fn open(config: &ExportConfig, state_dir: &Path, (present, epoch): (&[Opened], u64)) -> Result<Opened> {
+fn open(config: &ExportConfig, state_dir: &Path, (present, start): (&[Opened], Start<'_>)) -> Result<Opened> {
     let path = path_of(config)?;
     let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
     let kept = present.iter().find(|o| o.export.id == id && o.source == config.source);
@@ -49,7 +67,7 @@ fn open(config: &ExportConfig, state_dir: &Path, (present, epoch): (&[Opened], u
             )
         }
         Some(kept) => Arc::clone(&kept.export.backend),
-        None => backend_of(config, id, (state_dir, epoch))?,
+        None => backend_of(config, id, (state_dir, start))?,
     };
     let export = Arc::new(Export { id, path, backend, options: config.options() });
     Ok(Opened { source: config.source.clone(), export })
@@ -58,17 +76,25 @@ fn open(config: &ExportConfig, state_dir: &Path, (present, epoch): (&[Opened], u
 fn backend_of(
     config: &ExportConfig,
     id: ExportId,
-    (state_dir, epoch): (&Path, u64),
+    (state_dir, start): (&Path, Start<'_>),
 ) -> Result<Arc<dyn Backend>> {
-    Ok(match &config.source {
+    let backend: Arc<dyn Backend> = match &config.source {
         Source::Directory(dir) => {
             let mut options = LocalOptions::new(state_dir.join("exports").join(id.to_string()));
             // Nothing on these threads touches files of the server's own between calls.
             options.keep_credentials = true;
             // The time of day alone may come again after a step of the clock, the epoch alone after a loss of the
             // state directory.
-            options.verifier_seed ^= epoch.rotate_right(16);
+            options.verifier_seed ^= start.epoch.rotate_right(16);
+            if let Some((_, verifier)) = start.verifiers.iter().find(|(of, _)| *of == u32::from(id.0)) {
+                options.verifier_seed = u64::from_le_bytes(*verifier);
+            }
             options.is_sole_writer = config.local == holdfast_export::LocalUse::None;
+            options.local = match config.local {
+                holdfast_export::LocalUse::None => holdfast_backend_local::LocalUse::None,
+                holdfast_export::LocalUse::Lazy => holdfast_backend_local::LocalUse::Lazy,
+                holdfast_export::LocalUse::Strict => holdfast_backend_local::LocalUse::Strict,
+            };
             Arc::new(LocalBackend::open(dir, options)?)
         }
         Source::Memory => {
@@ -78,6 +104,10 @@ fn backend_of(
             options.root_mode = 0o1777;
             Arc::new(MemBackend::new(&options))
         }
+    };
+    Ok(match start.manager {
+        Some(manager) => Guarded::new(backend, manager),
+        None => backend,
     })
 }
 
@@ -105,7 +135,11 @@ fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
 pub fn check(config: &Config) -> Result<Vec<String>> {
     // New, of a name nobody could foresee, and gone at the end: checking is done as root, and leaves nothing behind.
     let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let exports: Vec<_> = open_all(config, scratch.path(), (&[], 0))?.into_iter().map(|o| o.export).collect();
+    let exports: Vec<_> =
+        open_all(config, scratch.path(), (&[], Start { epoch: 0, verifiers: &[], manager: None }))?
+            .into_iter()
+            .map(|o| o.export)
+            .collect();
     let lines = exports.iter().map(|export| describe(export)).collect();
     Namespace::new(Sealer::new([0; 16]), exports, Timestamp::default())?;
     Ok(lines)

@@ -1,23 +1,30 @@
 //! The server put together: configuration, exports, state on disk, programs, and the life of the process.
 
+mod admin;
 mod config;
-mod durable;
+#[doc(hidden)]
+pub mod durable;
 mod exports;
+mod handover;
 mod life;
+mod lockd;
 mod nss;
 mod process;
 mod programs;
 mod ready;
+mod reload;
 mod source;
 mod state_dir;
 
 use std::path::PathBuf;
 
-pub use config::{Config, ConfigError, ExportConfig, LEASE_SECONDS};
+pub use admin::{LogControl, control_log_by};
+pub use config::{Config, ConfigError, ExportConfig, LEASE_SECONDS, MetricsConfig};
 pub use exports::check;
 pub use holdfast_export::{ClientRule, ExportOptions, LocalUse, Squash};
 pub use life::serve;
 pub use source::{Share, Source, SourceError};
+pub use state_dir::default_dir as default_state_dir;
 
 /// What to serve, as the command line and the configuration file together say.
 #[derive(Clone, Debug)]

@@ -1,21 +1,23 @@
 //! The life of the process: start, readiness, reload, end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use holdfast_base::Timestamp;
-use holdfast_rpc::rpcbind::{self, Mapping};
 use holdfast_rpc::{Limits, Server};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::admin::{Admin, AdminParts};
 use crate::config::Config;
+use crate::handover::{Arrived, Handover, Inheritance, Successor};
 use crate::programs::Programs;
-use crate::{ExportConfig, ServeOptions, exports, process, ready, state_dir};
+use crate::reload::{Reloadable, Reloader};
+use crate::{ServeOptions, exports, handover, lockd, process, ready, state_dir};
 
 /// How long calls on their way are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,48 +34,69 @@ const USER_NFS_PORT: u16 = 20490;
 /// # Errors
 /// What keeps it from starting, naming the thing at fault.
 pub fn serve(options: ServeOptions) -> Result<()> {
+    if handover::is_asked() {
+        return handover::answer(&whole(&options));
+    }
+    // First of all: it takes descriptors by their numbers.
+    let arrived = handover::receive();
     process::prepare();
     let runtime = holdfast_rpc::runtime::runtime(None).context("cannot start threads")?;
-    runtime.block_on(run(options))
+    runtime.block_on(run(options, arrived))
 }
 
-async fn run(options: ServeOptions) -> Result<()> {
+/// The configuration with the exports of the command line.
+fn whole(options: &ServeOptions) -> Config {
+    let mut config = options.config.clone();
+    config.exports.extend(options.exports.iter().cloned());
+    config
+}
+
+async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
+    let Arrived { mut inheritance, listeners } = arrived;
     let ServeOptions { mut config, config_file, exports: named } = options;
     let source = config_file.map(|file| Reloadable { file, at_start: config.clone(), named: named.clone() });
     config.exports.extend(named);
+    let successor = Successor::of_this()?;
+    let mut signals = Signals::hear()?;
     let state_dir = state_dir::prepare(config.state_dir.clone())?;
-    let programs = Arc::new(Programs::start(&config, &state_dir)?);
-    let listeners = listen(&config)?;
-    let server = Server::start(listeners, programs.all(), Limits::default())?;
+    let programs = Arc::new(Programs::start(&config, &state_dir, &mut inheritance)?);
+    let server = start(&config, &programs, (inheritance, listeners))?;
     for export in programs.namespace().exports() {
         tracing::info!("{}", exports::describe(&export));
     }
     say_who_is_served(&programs.namespace().exports());
-    let mappings = register(&config, &server).await;
+    let announced = lockd::announce(&config, server.addresses(), programs.lockd()).await;
+    let reloader = Reloader::new(Arc::clone(&programs), source, state_dir.clone());
+    let handover = Handover::new(Arc::clone(&programs), successor);
+    let _admin = Admin::start(AdminParts {
+        programs: Arc::clone(&programs),
+        reloader: Arc::clone(&reloader),
+        handover: Arc::clone(&handover),
+        view: server.view(),
+        listen: server.addresses().to_vec(),
+        state_dir,
+        metrics: config.metrics.listen,
+    });
+    handover::keep_listeners(&server.listening());
     for address in server.addresses() {
         println!("nfs {address} ready");
     }
     keep_time(&programs)?;
     ready::notify("READY=1");
-    until_told(&programs, source, state_dir).await?;
+    until_told(&mut signals, &reloader, &handover, &server).await?;
     ready::notify("STOPPING=1");
-    if !mappings.is_empty() {
-        // That rpcbind went away meanwhile is no reason to complain at the end.
-        let _ = rpcbind::unregister(&mappings).await;
+    if handover::is_stored() {
+        match handover.deposit(&server).await {
+            Ok(()) => std::process::exit(0),
+            Err(error) => tracing::warn!("clients will have to reclaim: {error:#}"),
+        }
     }
+    announced.withdraw().await;
     let dropped = server.shutdown(PATIENCE).await;
     if dropped > 0 {
         tracing::warn!(dropped, "connections closed with calls unanswered");
     }
     Ok(())
-}
-
-/// Where exports come from when they are read again.
-#[derive(Clone)]
-struct Reloadable {
-    file: PathBuf,
-    at_start: Config,
-    named: Vec<ExportConfig>,
 }
 
 /// Looks after leases, grace and records on a thread of its own: it may wait for the disk of the state directory,
@@ -92,45 +115,87 @@ fn keep_time(programs: &Arc<Programs>) -> Result<()> {
     Ok(())
 }
 
-/// Reloads until a signal ends it.
-async fn until_told(programs: &Arc<Programs>, source: Option<Reloadable>, state_dir: PathBuf) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+/// What others say to the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// SIGUSR2: the program on disk is to take this one's place.
+    replace: Signal,
+}
+
+impl Signals {
+    /// Hears them from now on. Before anybody is told that the server is ready, and may say something.
+    fn hear() -> Result<Self> {
+        let signals = Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            replace: signal(SignalKind::user_defined2())?,
+        };
+        handover::unblock_signals();
+        Ok(signals)
+    }
+}
+
+/// Reloads, and hands over, until a signal ends it.
+async fn until_told(
+    signals: &mut Signals,
+    reloader: &Arc<Reloader>,
+    handover: &Arc<Handover>,
+    server: &Server,
+) -> Result<()> {
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => match source.clone() {
+            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
+            () = handover.is_asked_for(&mut signals.replace) => {
+                let Err(error) = handover.replace(server).await;
+                tracing::error!("not replaced, this program serves on: {error:#}");
+            }
+            _ = signals.hangup.recv() => {
                 // Opening a directory may wait for a disk; signals must not wait with it.
-                Some(source) => {
-                    let (programs, state_dir) = (Arc::clone(programs), state_dir.clone());
-                    tokio::task::spawn_blocking(move || reload(&programs, &source, &state_dir));
-                }
-                None => tracing::warn!("asked to reload, but there is no configuration file: nothing done"),
-            },
+                let reloader = Arc::clone(reloader);
+                tokio::task::spawn_blocking(move || reloader.reload_and_tell());
+            }
         }
     }
 }
 
-/// Reads the exports again. What is wrong with the new file leaves the old exports as they are.
-fn reload(programs: &Programs, source: &Reloadable, state_dir: &Path) {
-    ready::notify("RELOADING=1");
-    let outcome = Config::read(&source.file).map_err(anyhow::Error::from).and_then(|mut config| {
-        for key in config.needs_restart(&source.at_start) {
-            tracing::warn!(key, "changed in the file, and counts from the next start on");
-        }
-        config.exports.extend(source.named.iter().cloned());
-        programs.reload_exports(&config, state_dir)
-    });
-    match outcome {
-        Ok(()) => tracing::info!(file = %source.file.display(), "exports reloaded"),
-        Err(error) => tracing::error!("not reloaded, the old exports stay: {error:#}"),
-    }
-    ready::notify("READY=1");
+/// Starts serving, on sockets that are there already where they fit.
+fn start(
+    config: &Config,
+    programs: &Programs,
+    (inheritance, kept): (Option<Inheritance>, Vec<OwnedFd>),
+) -> Result<Server> {
+    let kept = kept.into_iter().map(TcpListener::from);
+    let Some(Inheritance { image, listeners, connections, .. }) = inheritance else {
+        return Ok(Server::start(listen(config, kept.collect())?, programs.all(), Limits::default())?);
+    };
+    let count = connections.len();
+    let listeners = listen(config, listeners.into_iter().map(TcpListener::from).chain(kept).collect())?;
+    let server = Server::go_on(listeners, programs.all(), Limits::default(), connections)?;
+    programs.after_handover();
+    let ms = |since: u64| handover::boot_time().saturating_sub(since) / 1_000_000;
+    tracing::info!(
+        connections = count,
+        files = image.files.len(),
+        still_ms = ms(image.held_at),
+        start_ms = ms(image.frozen_at),
+        "went on where the process before stopped"
+    );
+    Ok(server)
 }
 
-fn listen(config: &Config) -> Result<Vec<TcpListener>> {
+/// The listening sockets of the configuration. Those that are there already are used; what is not wanted is closed.
+fn listen(config: &Config, mut present: Vec<TcpListener>) -> Result<Vec<TcpListener>> {
+    let mut listen_on = |address: SocketAddr| {
+        let is_it = |listener: &TcpListener| listener.local_addr().is_ok_and(|at| is_asked_for(address, at));
+        match present.iter().position(is_it) {
+            Some(at) => Ok(present.swap_remove(at)),
+            None => listen_on(address),
+        }
+    };
     if !config.listen.is_empty() {
         return config.listen.iter().map(|address| listen_on(*address)).collect();
     }
@@ -145,32 +210,14 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>> {
     }
 }
 
+/// Whether a socket that listens at `at` is what `address` asks for; port 0 asks for any.
+fn is_asked_for(address: SocketAddr, at: SocketAddr) -> bool {
+    at == address || address.port() == 0 && at.ip() == address.ip()
+}
+
 fn listen_on(address: SocketAddr) -> Result<TcpListener> {
     holdfast_rpc::server::listen(address)
         .with_context(|| format!("cannot listen on {address}: choose another with --listen ADDR:PORT"))
-}
-
-/// Registers with rpcbind where one runs; not being able to is no error, as Linux clients can name ports.
-async fn register(config: &Config, server: &Server) -> Vec<Mapping> {
-    if config.rpcbind == Some(false) {
-        return Vec::new();
-    }
-    let mappings: Vec<_> = server
-        .addresses()
-        .iter()
-        .flat_map(|&address| {
-            crate::programs::VERSIONS.map(|(program, version)| Mapping { program, version, address })
-        })
-        .collect();
-    match rpcbind::register(&mappings).await {
-        Ok(()) => mappings,
-        Err(error) => {
-            tracing::warn!(
-                "not registered with rpcbind ({error}): clients of NFSv3 name the port themselves"
-            );
-            Vec::new()
-        }
-    }
 }
 
 fn say_who_is_served(exports: &[Arc<holdfast_export::Export>]) {

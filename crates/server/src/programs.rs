@@ -2,27 +2,35 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use holdfast_base::{Clock, SystemClock, SystemEntropy};
 use holdfast_export::{Committer, Export, GroupSource, Namespace, Sealer};
+use holdfast_manager::{Manager, Parts as ManagerParts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
-use holdfast_nfs4::{Config as Nfs4Config, IdNames, Nfs4, NumericIds, Seeds};
+use holdfast_nfs4::{Config as Nfs4Config, IdNames, Nfs4, NumericIds, Thawed};
+use holdfast_nlm::{Lockd, Start as LocksStart};
 use holdfast_recovery::{Boot, Identity};
-use holdfast_rpc::Program;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
-use holdfast_state::BootInstance;
+use holdfast_rpc::{Limits, Program};
+use holdfast_state::{BootInstance, Engine, Grace};
 use holdfast_store::{EmbeddedStore, Store};
 use parking_lot::Mutex;
 
+use crate::admin::Tally;
 use crate::config::Config;
 use crate::durable::{Durable, Former};
-use crate::exports::{self, Opened};
+use crate::exports::{self, Opened, Start};
+use crate::handover::Inheritance;
 use crate::life::wall_clock;
+use crate::lockd;
 use crate::nss::{NssGroups, NssNames};
 
-/// Programs and versions that rpcbind is told of.
-pub(crate) const VERSIONS: [(u32, u32); 3] = [(100_003, 3), (100_003, 4), (100_005, 3)];
+#[path = "admin/programs.rs"]
+mod admin;
+#[path = "handover/programs.rs"]
+mod handover;
 
 /// The highest minor version of NFSv4 that is served.
 const NFS4_MINOR_MAX: u32 = 2;
@@ -37,9 +45,82 @@ pub(crate) struct Programs {
     nfs3: Arc<Nfs3>,
     mount: Arc<Mount3>,
     nfs4: Arc<Nfs4>,
+    lockd: Arc<Lockd>,
     durable: Arc<Durable>,
+    manager: Arc<Manager>,
+    replies: Arc<ReplyCache>,
     clock: Arc<dyn Clock>,
     epoch: u64,
+    tally: Arc<Tally>,
+    /// Held by the tick, so that it can be waited for.
+    ticking: Mutex<()>,
+    /// Ticks do nothing: everything is being handed over.
+    is_stopped: AtomicBool,
+    /// After a handover: what had to wait for connections.
+    thawed: Mutex<Thawed>,
+}
+
+/// What all programs stand on.
+struct Base {
+    store: Arc<dyn Store>,
+    identity: Identity,
+    boot: Boot,
+    /// The state of another process, to be gone on with.
+    engine: Option<Engine>,
+    clock: Arc<dyn Clock>,
+    manager: Arc<Manager>,
+    opened: Vec<Opened>,
+    durable: Arc<Durable>,
+    /// What a former life left to be taken in.
+    former: Former,
+}
+
+impl Base {
+    fn open(config: &Config, state_dir: &Path, inheritance: &mut Option<Inheritance>) -> Result<Self> {
+        let lease_ms = u64::from(config.lease.unwrap_or(LEASE_SECONDS_DEFAULT)) * 1000;
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&state_dir.join("records.redb"))?);
+        let mut entropy = SystemEntropy::new().context("/dev/urandom")?;
+        let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
+        let (boot, thawed) = boot_of(store.as_ref(), lease_ms, inheritance)?;
+        // Clients go by the lease that they were told; another one counts from the next ordinary start on.
+        let lease_ms = inheritance.as_ref().map_or(lease_ms, |i| i.image.lease_ms);
+        let verifiers = inheritance.as_ref().map_or(&[][..], |i| &i.image.verifiers);
+        let clock =
+            inheritance.as_ref().map_or_else(SystemClock::new, |i| SystemClock::showing(i.clock_ms()));
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let boot_instance = BootInstance::from_counter(boot.epoch);
+        let manager = Manager::new(ManagerParts {
+            engine: holdfast_state::Config { boot: boot_instance, lease_ms, grace: Grace::Over },
+            entropy: Box::new(entropy),
+            clock: Arc::clone(&clock),
+            pool_threads: Limits::default().pool_threads,
+        });
+        let start = Start { epoch: boot.epoch, verifiers, manager: Some(&manager) };
+        let opened = exports::open_all(config, state_dir, (&[], start))?;
+        let (records, base) = (Arc::clone(&store), (&boot, lease_ms));
+        let (durable, former) = match inheritance {
+            Some(_) => Durable::go_on(records, state_dir, base, clock.as_ref())?,
+            // What a crash cut short is settled before the first request can change what is looked at.
+            None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,
+        };
+        manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+        Ok(Self { store, identity, boot, engine: thawed, clock, manager, opened, durable, former })
+    }
+}
+
+/// Who clients of 4.1 are told that this server is.
+fn identity_of(identity: &Identity) -> holdfast_nfs4::Identity {
+    let (major_id, scope) = (identity.owner.to_vec(), identity.scope.to_vec());
+    holdfast_nfs4::Identity { major_id, minor_id: 0, scope }
+}
+
+/// What the lock manager of NFSv3 is to make of the server before this one.
+fn locks_start(durable: &Durable, is_handed_over: bool) -> LocksStart {
+    match durable.is_grace_over() {
+        _ if is_handed_over => LocksStart::HandedOver,
+        true => LocksStart::Fresh,
+        false => LocksStart::InGrace,
+    }
 }
 
 impl Programs {
@@ -47,71 +128,93 @@ impl Programs {
     ///
     /// # Errors
     /// What cannot be opened, by its name and with the way out.
-    pub(crate) fn start(config: &Config, state_dir: &Path) -> Result<Self> {
-        let lease_ms = u64::from(config.lease.unwrap_or(LEASE_SECONDS_DEFAULT)) * 1000;
-        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&state_dir.join("records.redb"))?);
-        let mut entropy = SystemEntropy::new().context("/dev/urandom")?;
-        let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
-        let boot = Boot::begin(store.as_ref(), lease_ms)?;
-        let opened = exports::open_all(config, state_dir, (&[], boot.epoch))?;
+    ///
+    /// With an `inheritance` they go on where another process stopped; it is taken away when that cannot be, and they
+    /// start as after a crash.
+    pub(crate) fn start(
+        config: &Config,
+        state_dir: &Path,
+        inheritance: &mut Option<Inheritance>,
+    ) -> Result<Self> {
+        let base = Base::open(config, state_dir, inheritance)?;
+        let Base { store: records, identity, boot, engine, clock, manager, opened, durable, former } = base;
         let exports = exports_of(&opened);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        // What a crash cut short is settled before the first request can change what is looked at.
-        let (durable, former) = Durable::open(store, state_dir, &exports, (&boot, lease_ms), clock.as_ref())?;
         let namespace = Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock())?);
         let groups: Arc<dyn GroupSource> = Arc::new(NssGroups::start()?);
         let committer = Committer::new(Some(durable.ledger().clone()));
         let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
+        let tally = Tally::new();
         let nfs3 = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
+            manager: Arc::clone(&manager),
             committer: Arc::clone(&committer),
             replies: Arc::clone(&replies),
             ledger: Some(durable.ledger().clone()),
             groups: Arc::clone(&groups),
-            observer: None,
+            observer: Some(tally.clone()),
         });
-        let nfs4 = Nfs4::new(
-            Nfs4Config {
-                namespace: Arc::clone(&namespace),
-                groups,
-                ids: ids_of(config)?,
-                committer,
-                replies: Arc::clone(&replies),
-                clock: Arc::clone(&clock),
-                lease_ms,
-                boot: BootInstance::from_counter(boot.epoch),
-                grace: durable.grace(),
-                records: durable.clone(),
-                sessions: Some(durable.clone()),
-                ledger: Some(durable.ledger().clone()),
-                identity: holdfast_nfs4::Identity {
-                    major_id: identity.owner.to_vec(),
-                    minor_id: 0,
-                    scope: identity.scope.to_vec(),
-                },
-                minor_max: NFS4_MINOR_MAX,
-                observer: None,
-            },
-            Seeds { entropy: Box::new(entropy) },
-        );
-        take_in(former, &nfs4, &replies);
+        let lockd = lockd::start(&lockd::Foundation {
+            namespace: &namespace,
+            manager: &manager,
+            groups: &groups,
+            replies: &replies,
+            store: &records,
+            epoch: boot.epoch,
+            start: locks_start(&durable, inheritance.is_some()),
+        })?;
+        let nfs4 = Nfs4::new(Nfs4Config {
+            namespace: Arc::clone(&namespace),
+            groups,
+            ids: ids_of(config)?,
+            committer,
+            replies: Arc::clone(&replies),
+            manager: Arc::clone(&manager),
+            records: durable.clone(),
+            sessions: Some(durable.clone()),
+            ledger: Some(durable.ledger().clone()),
+            identity: identity_of(&identity),
+            minor_max: NFS4_MINOR_MAX,
+            observer: Some(tally.clone()),
+        });
+        if inheritance.is_none() {
+            take_in(former, &nfs4, &replies);
+        }
         durable.serves(&nfs4);
+        durable.serves_locks(&lockd);
         let mount = Mount3::new(Arc::clone(&namespace));
-        Ok(Self {
+        let programs = Self {
             namespace,
             exports: Mutex::new(opened),
             nfs3: Arc::new(nfs3),
             mount: Arc::new(mount),
             nfs4,
+            lockd,
             durable,
+            manager,
+            replies,
             clock,
             epoch: boot.epoch,
-        })
+            tally,
+            ticking: Mutex::new(()),
+            is_stopped: AtomicBool::new(false),
+            thawed: Mutex::default(),
+        };
+        if let (Some(inheritance), Some(engine)) = (inheritance, engine) {
+            programs.thaw(inheritance, engine);
+        }
+        Ok(programs)
     }
 
     /// All of them, to be served.
     pub(crate) fn all(&self) -> Vec<Arc<dyn Program>> {
-        vec![self.nfs3.clone(), self.mount.clone(), self.nfs4.clone()]
+        let mut all: Vec<Arc<dyn Program>> = vec![self.nfs3.clone(), self.mount.clone(), self.nfs4.clone()];
+        all.extend(lockd::programs(&self.lockd));
+        all
+    }
+
+    /// The lock manager of NFSv3.
+    pub(crate) const fn lockd(&self) -> &Arc<Lockd> {
+        &self.lockd
     }
 
     /// What is exported.
@@ -121,18 +224,55 @@ impl Programs {
 
     /// What is due about once a second.
     pub(crate) fn tick(&self) {
+        let _turn = self.ticking.lock();
+        if self.is_stopped.load(Ordering::SeqCst) {
+            return;
+        }
         self.nfs4.tick();
         self.durable.tick(self.clock.now());
+        self.tally.stats.tick(std::time::Instant::now());
     }
 
     /// Replaces the exports. Sources that stay keep their backend, and with it what clients have open there.
     pub(crate) fn reload_exports(&self, config: &Config, state_dir: &Path) -> Result<()> {
         let mut opened = self.exports.lock();
-        let fresh = exports::open_all(config, state_dir, (&opened, self.epoch))?;
+        let start = Start { epoch: self.epoch, verifiers: &[], manager: Some(&self.manager) };
+        let fresh = exports::open_all(config, state_dir, (&opened, start))?;
         self.namespace.replace(exports_of(&fresh), wall_clock())?;
         *opened = fresh;
         Ok(())
     }
+}
+
+/// The start that is gone on with, and its state; or a new one. What another process left is dropped when it is not of
+/// the last start, or makes no sense.
+fn boot_of(
+    store: &dyn Store,
+    lease_ms: u64,
+    inheritance: &mut Option<Inheritance>,
+) -> Result<(Boot, Option<Engine>)> {
+    let Some(inherited) = inheritance else { return Ok((Boot::begin(store, lease_ms)?, None)) };
+    match state_of(store, inherited) {
+        Ok((boot, engine)) => Ok((boot, Some(engine))),
+        Err(error) => {
+            tracing::error!("what the server before this one left is given up, clients reclaim: {error:#}");
+            *inheritance = None;
+            Ok((Boot::begin(store, lease_ms)?, None))
+        }
+    }
+}
+
+fn state_of(store: &dyn Store, inherited: &mut Inheritance) -> Result<(Boot, Engine)> {
+    let image = &mut inherited.image;
+    let boot = Boot::go_on(store, image.epoch)?.context("it is not of the last start")?;
+    let config = holdfast_state::Config {
+        boot: BootInstance::from_counter(boot.epoch),
+        lease_ms: image.lease_ms,
+        grace: Grace::Over,
+    };
+    let entropy = Box::new(SystemEntropy::new().context("/dev/urandom")?);
+    let frozen = image.engine.take().context("it has no state")?;
+    Ok((boot, Engine::thaw(frozen, config, entropy)?))
 }
 
 /// How owners are written: by number, unless a domain is configured.

@@ -27,6 +27,20 @@ fn send(socket: &Path, state: &str) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The service manager's address, if there is one.
+///
+/// # Errors
+/// It is no address.
+pub(crate) fn manager() -> Option<std::io::Result<rustix::net::SocketAddrUnix>> {
+    use std::os::unix::ffi::OsStrExt;
+    let socket = env::var_os("NOTIFY_SOCKET")?;
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => rustix::net::SocketAddrUnix::new_abstract_name(name),
+        path => rustix::net::SocketAddrUnix::new(path),
+    };
+    Some(address.map_err(Into::into))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

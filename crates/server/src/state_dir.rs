@@ -23,7 +23,11 @@ pub(crate) fn prepare(given: Option<PathBuf>) -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn default_dir() -> Result<PathBuf> {
+/// The state directory of a server that was not told one, and runs as the user who asks.
+///
+/// # Errors
+/// When there is no home directory to put it in.
+pub fn default_dir() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/lib/holdfast"));
     }

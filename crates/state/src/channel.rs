@@ -4,11 +4,12 @@ use holdfast_base::limits::{
     BACK_CHANNEL_BYTES_MAX, BACK_CHANNEL_SLOTS_MAX, COMPOUND_OPS_MAX, RECORD_BYTES_MAX,
     SESSION_REPLY_BYTES_MIN, SESSION_REQUEST_BYTES_MIN, SESSION_SLOTS_MAX, SLOT_REPLY_BYTES_MAX,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
 
 /// Limits on one direction of a session (`channel_attrs4`, RFC 8881 section 18.36.1), without RDMA's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelAttrs {
     /// Bytes of padding before payload; 0 here.
     pub header_pad_bytes: u32,

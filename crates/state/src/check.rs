@@ -1,7 +1,10 @@
 //! Judging stateids (RFC 8881 section 8.2.4, RFC 7530 section 9.1.4.4) and I/O by them.
 
+use holdfast_base::limits::DELEGATED_OPENS_MAX;
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
+use crate::deed::DelegationKind;
+use crate::delegation::DelegationToken;
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::error::StateError;
@@ -25,7 +28,7 @@ pub enum IoBy {
     Anonymous,
     /// The READ bypass stateid: reads regardless of share reservations.
     Bypass,
-    /// NFSv3, whose clients know no grace for I/O.
+    /// NFSv3, whose clients know no grace for I/O, and hold to NLM's shares among themselves if they want to.
     Nfs3,
 }
 
@@ -36,6 +39,9 @@ pub enum IoGrant {
     Open(OpenId),
     /// Through a descriptor of the edge's own.
     NoOpen,
+    /// Under a delegation for whose holder no descriptor is open here: through one that the edge keeps with it, or as
+    /// for `NoOpen`.
+    Delegation(DelegationToken),
 }
 
 impl Engine {
@@ -62,6 +68,7 @@ impl Engine {
         let open = match &self.state(key)?.kind {
             Kind::Open(open) => open,
             Kind::Lock(lock) => self.open_of(lock.open)?,
+            Kind::Delegation(_) => return self.check_delegation(key, access),
         };
         let (own, reserved) = (open.obtained.union().access, open.share);
         if access == Access::READ && own == Access::WRITE {
@@ -71,6 +78,26 @@ impl Engine {
             return Err(StateError::OpenMode);
         }
         open.descriptors.serving(access).map(IoGrant::Open).ok_or(StateError::Delay)
+    }
+
+    /// I/O with a delegation's stateid: through an open of its holder where one serves, as it is what the backend judged.
+    fn check_delegation(&self, key: StateKey, access: Access) -> Result<IoGrant, StateError> {
+        let allowed = match self.delegation(key)?.granted {
+            Some(DelegationKind::Read) => Access::READ,
+            Some(DelegationKind::Write) => Access::BOTH,
+            Some(DelegationKind::Directory) | None => return Err(StateError::BadStateid),
+        };
+        if !allowed.contains(access) {
+            return Err(StateError::OpenMode);
+        }
+        let state = self.state(key)?;
+        let opens = self.files.get(&state.file).map(|file| file.opens.as_slice()).unwrap_or_default();
+        let mut opens = opens.iter().take(DELEGATED_OPENS_MAX);
+        let serving = opens.find_map(|open| {
+            let is_own = self.state(*open).is_ok_and(|of| of.client == state.client);
+            self.open_of(*open).ok().filter(|_| is_own)?.descriptors.serving(access)
+        });
+        Ok(serving.map_or(IoGrant::Delegation(key.delegation()), IoGrant::Open))
     }
 
     /// Reading through an open for writing, as clients must that fill a page before they change a part of it
@@ -108,11 +135,11 @@ impl Engine {
             return Err(StateError::Grace);
         }
         let wanted = Share { access, deny: Access::NONE };
-        if self.is_share_free(file, Share::default(), wanted, None, now) {
-            Ok(IoGrant::NoOpen)
-        } else {
-            Err(StateError::Locked)
-        }
+        let is_free = match by {
+            IoBy::Nfs3 => self.is_free_of_opens(file, wanted, now),
+            IoBy::Anonymous | IoBy::Bypass => self.is_share_free(file, Share::default(), wanted, None, now),
+        };
+        if is_free { Ok(IoGrant::NoOpen) } else { Err(StateError::Locked) }
     }
 
     /// TEST_STATEID of one stateid.
@@ -143,7 +170,7 @@ impl Engine {
         let key = self.locate(Caller::V41(client), stateid)?;
         match self.judge(key, stateid.seqid, Dialect::V41) {
             Ok(()) => self.free_good(key, now),
-            Err(StateError::AdminRevoked) => {
+            Err(StateError::AdminRevoked | StateError::DelegRevoked) => {
                 self.drop_state(key, now);
                 Ok(())
             }
@@ -154,7 +181,7 @@ impl Engine {
     fn free_good(&mut self, key: StateKey, now: Instant) -> Result<(), StateError> {
         let state = self.state(key)?;
         match &state.kind {
-            Kind::Open(_) => Err(StateError::LocksHeld),
+            Kind::Open(_) | Kind::Delegation(_) => Err(StateError::LocksHeld),
             Kind::Lock(lock) if lock.is_busy => Err(StateError::Delay),
             Kind::Lock(_) if self.holds_locks(state.file, key) => Err(StateError::LocksHeld),
             Kind::Lock(_) => {
@@ -164,30 +191,27 @@ impl Engine {
         }
     }
 
-    /// Takes a state from its holder as an administrator's decision; a client of 4.1 learns of it by
-    /// `AdminRevoked`. With an open go its locks.
-    ///
-    /// # Errors
-    /// `BadStateid`.
-    pub fn revoke(&mut self, stateid: StateId, now: Instant) -> Result<(), StateError> {
-        let (boot, key) = stateid.parts();
-        let key = StateKey(key);
-        let state = self.state(key)?;
-        if boot != self.config.boot.get() || state.standing != Standing::Good {
-            return Err(StateError::BadStateid);
-        }
-        let client = state.client;
-        self.detach(key, Standing::AdminRevoked, now);
-        self.count_revoked(client, |n| n + 1);
-        Ok(())
+    /// Takes a state from its client and leaves its name with `standing`.
+    pub(crate) fn revoke_key(&mut self, key: StateKey, standing: Standing, now: Instant) {
+        let Ok((client, file)) = self.state(key).map(|state| (state.client, state.file)) else { return };
+        self.effects.push(Effect::StateRevoked { client, file });
+        self.detach(key, standing, now);
+        self.count_revoked(client, standing, 1);
     }
 
-    pub(crate) fn count_revoked(&mut self, id: ClientId, change: impl Fn(u32) -> u32) {
+    /// Counts states that were revoked and wait to be freed; others are not counted.
+    pub(crate) fn count_revoked(&mut self, id: ClientId, standing: Standing, change: i32) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
-        client.revoked = change(client.revoked);
+        let count = match standing {
+            Standing::AdminRevoked => &mut client.revoked,
+            Standing::DelegationRevoked => &mut client.delegations_revoked,
+            Standing::Good | Standing::Closed => return,
+        };
+        *count = count.saturating_add_signed(change);
         for session in &client.sessions {
             if let Some(session) = self.sessions.get_mut(*session) {
                 session.is_state_revoked = client.revoked > 0;
+                session.is_delegation_revoked = client.delegations_revoked > 0;
             }
         }
     }
@@ -210,6 +234,13 @@ impl Engine {
         if is_its { Ok(StateKey(key)) } else { Err(StateError::BadStateid) }
     }
 
+    /// Whether this client may be granted anything new: not in grace, nor, by RFC 8881 section 18.51.3, before its own
+    /// RECLAIM_COMPLETE. To be asked before a file is made for an open that would be refused.
+    #[must_use]
+    pub fn admits_new(&self, client: ClientId, now: Instant) -> bool {
+        !self.grace.is_on(now) && !self.has_to_reclaim(client)
+    }
+
     /// Whether a 4.1 client came over from an earlier run, with its session, and has not reclaimed yet. Its stateids
     /// of that run are then stale, as in 4.0: RFC 8881 section 15.1.5.6 calls the error moot because sessions end
     /// with the server, which persistent ones do not, and on BAD_STATEID Linux gives its locks up for lost instead
@@ -222,7 +253,7 @@ impl Engine {
     /// this one (4.1 learns that from its session).
     fn absence(&self, caller: Caller, stateid: StateId) -> StateError {
         let last = self.states.memo(stateid.parts().1);
-        let is_client_gone = last.is_some_and(|client| !self.clients.by_id.contains_key(client));
+        let is_client_gone = last.is_some_and(|last| !self.clients.by_id.contains_key(&last.0));
         if caller == Caller::V40 && is_client_gone { StateError::Expired } else { StateError::BadStateid }
     }
 
@@ -232,6 +263,7 @@ impl Engine {
             Standing::Good => {}
             Standing::Closed => return Err(StateError::BadStateid),
             Standing::AdminRevoked => return Err(StateError::AdminRevoked),
+            Standing::DelegationRevoked => return Err(Self::revoked_error(dialect)),
         }
         if dialect == Dialect::V41 && seqid == Seqid(0) {
             return Ok(());
@@ -252,7 +284,7 @@ impl Engine {
         now: Instant,
     ) -> Result<StateKey, StateError> {
         let key = self.resolve_unconfirmed(caller, stateid, file, now)?;
-        let owner = self.owners.get(self.state(key)?.owner.0);
+        let owner = self.state(key)?.owner.and_then(|owner| self.owners.get(owner.0));
         let sequence = owner.and_then(|owner| owner.sequence.as_ref());
         if sequence.is_some_and(|sequence| !sequence.is_confirmed) {
             return Err(StateError::BadStateid);
@@ -283,6 +315,14 @@ impl Engine {
         self.live_client(client, dialect, now)?;
         self.judge(key, stateid.seqid, dialect)?;
         Ok(key)
+    }
+
+    /// Whose state a stateid of this run names, however it stands: in 4.0 nothing else tells whose a request is.
+    #[must_use]
+    pub fn client_of_stateid(&self, stateid: StateId) -> Option<ClientId> {
+        let (boot, key) = stateid.parts();
+        let is_its = stateid.form() == StateIdForm::Ordinary && boot == self.config.boot.get();
+        self.states.get(key).filter(|_| is_its).map(|state| state.client)
     }
 
     pub(crate) fn push_effect(&mut self, effect: Effect) {

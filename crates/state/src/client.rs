@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_base::limits::{CLIENTS_MAX, CLIENTS_UNCONFIRMED_MAX};
 use holdfast_base::{ClientId, Instant, Seqid, SessionId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{OwnerKey, StateKey};
 use crate::error::StateError;
@@ -22,7 +23,7 @@ pub use exchange::{ExchangeId, ExchangeIntent, ExchangedId};
 pub use setclientid::{Callback, SetClientId};
 
 /// What a client says of itself, and as whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) name: OwnerName,
     pub(crate) verifier: Verifier,
@@ -30,14 +31,14 @@ pub(crate) struct Identity {
 }
 
 /// The part of a record that only one dialect has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Side {
     V40(setclientid::Side40),
     V41(create_session::Side41),
 }
 
 /// One incarnation of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientIncarnation {
     // Constant.
     pub(crate) identity: Identity,
@@ -45,13 +46,32 @@ pub(crate) struct ClientIncarnation {
     pub(crate) side: Side,
     pub(crate) is_confirmed: bool,
     /// Last sign of life outside SEQUENCE; sessions keep their own.
+    #[serde(with = "crate::plain")]
     pub(crate) renewed_at: Instant,
+    #[serde(with = "crate::plain")]
     pub(crate) sessions: Vec<SessionId>,
+    #[serde(skip)]
     pub(crate) open_owners: BTreeMap<OwnerName, OwnerKey>,
+    #[serde(skip)]
     pub(crate) lock_owners: BTreeMap<OwnerName, OwnerKey>,
+    #[serde(skip)]
     pub(crate) states: BTreeSet<StateKey>,
     /// How many of `states` were revoked and wait for FREE_STATEID.
     pub(crate) revoked: u32,
+    /// How many delegations it has, offers included.
+    pub(crate) delegations: u32,
+    /// How many delegations were revoked and wait for FREE_STATEID.
+    pub(crate) delegations_revoked: u32,
+    /// Whether callbacks reach it, as far as is known.
+    pub(crate) is_callback_up: bool,
+    /// Since when its lease is known to have run out.
+    #[serde(with = "crate::plain")]
+    pub(crate) courteous_since: Option<Instant>,
+    /// Its record is being forgotten; at the next tick it goes. Nobody may use it any more.
+    pub(crate) is_leaving: bool,
+    /// When it was last asked to give back delegations of its choice.
+    #[serde(with = "crate::plain")]
+    pub(crate) recall_any_at: Option<Instant>,
 }
 
 impl ClientIncarnation {
@@ -66,6 +86,12 @@ impl ClientIncarnation {
             lock_owners: BTreeMap::new(),
             states: BTreeSet::new(),
             revoked: 0,
+            delegations: 0,
+            delegations_revoked: 0,
+            is_callback_up: false,
+            courteous_since: None,
+            is_leaving: false,
+            recall_any_at: None,
         }
     }
 
@@ -126,9 +152,14 @@ impl Clients {
         self.by_name[dialect as usize].get(name).copied().unwrap_or_default()
     }
 
+    /// Whether no more records fit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_id.len() >= CLIENTS_MAX
+    }
+
     /// Adds an unconfirmed record under a new id.
     pub(crate) fn add(&mut self, client: ClientIncarnation) -> Result<ClientId, StateError> {
-        if self.by_id.len() >= CLIENTS_MAX || self.unconfirmed >= CLIENTS_UNCONFIRMED_MAX {
+        if self.is_full() || self.unconfirmed >= CLIENTS_UNCONFIRMED_MAX {
             return Err(StateError::Resource);
         }
         let id = self.new_id();
@@ -137,6 +168,16 @@ impl Clients {
         self.unconfirmed += 1;
         self.by_id.insert(id, client);
         Ok(id)
+    }
+
+    /// Where ids go on, and whether all were issued once.
+    pub(crate) const fn next_id(&self) -> (u32, bool) {
+        (self.next, self.has_wrapped)
+    }
+
+    /// Goes on with ids from there.
+    pub(crate) const fn continue_from(&mut self, (next, has_wrapped): (u32, bool)) {
+        (self.next, self.has_wrapped) = (next, has_wrapped);
     }
 
     /// The next id that nobody has. After 2^32 of them within one run they come again, those that were given up longest
@@ -205,7 +246,10 @@ impl Clients {
     /// A confirmed client of this dialect.
     pub(crate) fn confirmed(&self, id: ClientId, dialect: Dialect) -> Result<&ClientIncarnation, StateError> {
         match self.by_id.get(&id) {
-            Some(client) if client.is_confirmed && client.dialect() == dialect => Ok(client),
+            Some(client) if client.is_confirmed && client.dialect() == dialect && !client.is_leaving => {
+                Ok(client)
+            }
+            Some(client) if client.is_leaving => Err(self.absence(id, dialect)),
             Some(_) => Err(StateError::StaleClientid),
             None => Err(self.absence(id, dialect)),
         }

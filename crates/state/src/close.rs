@@ -30,9 +30,7 @@ impl Engine {
         let kept = open.obtained.downgraded(share).ok_or(StateError::Inval)?;
         let before = std::mem::replace(&mut open.share, share);
         open.obtained = kept;
-        if let Some(file) = self.files.get_mut(&file) {
-            file.change_share(before, share);
-        }
+        self.change_shares(file, |of| of.change_share(before, share));
         self.bump(key)
     }
 

@@ -1,11 +1,13 @@
 //! The descriptors behind an open: at most one for reading, one for writing and one for both. Each OPEN brings one for
 //! exactly what it asked for, so none has ever to be widened, which the file's mode may not permit.
 
+use serde::{Deserialize, Serialize};
+
 use crate::names::OpenId;
 use crate::share::Access;
 
 /// The descriptors of one open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Descriptors {
     reading: Option<OpenId>,
     writing: Option<OpenId>,

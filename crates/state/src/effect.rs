@@ -1,9 +1,14 @@
 //! What the edge must do after it has let go of the engine, and before it replies.
 
-use holdfast_base::{ClientId, FileKey, SessionId};
+use holdfast_base::{ByteRange, ClientId, FileKey, SessionId, SlotId};
 
+use crate::deed::DelegationKind;
+use crate::delegation::DelegationToken;
+use crate::foreign::ForeignOwner;
 use crate::image::ClientImage;
+use crate::lock_set::LockKind;
 use crate::names::{LockToken, OpenId, OwnerName};
+use crate::stateid::StateId;
 
 /// One thing to do. The order of effects is the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,4 +34,89 @@ pub enum Effect {
     },
     /// The session is gone: wake its parked requests, drop its back channel and its journal.
     SessionGone(SessionId),
+    /// Ask a delegation back (CB_RECALL), then call `recall_answered`. Comes again while that says it did not arrive.
+    Recall {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        token: DelegationToken,
+        /// Its name.
+        stateid: StateId,
+        /// Of what.
+        file: FileKey,
+        /// The file is about to be cut to nothing: the holder need not flush.
+        truncates: bool,
+    },
+    /// A delegation is over (returned, revoked, expired), or an offer of one was overtaken: drop what was promised
+    /// for it elsewhere, wake who waits for it.
+    DelegationEnded {
+        /// Which.
+        token: DelegationToken,
+        /// Of what.
+        file: FileKey,
+        /// Whose it was.
+        client: ClientId,
+        /// What it was.
+        kind: DelegationKind,
+    },
+    /// A client was deprived of something it had of a file: a delegation not returned in time, or whatever the
+    /// administrator took. To be on stable storage before the reply leaves: after a restart the client, who may not
+    /// have heard of it, must not reclaim on this file (RFC 8881 section 8.4.3).
+    StateRevoked {
+        /// Whom.
+        client: ClientId,
+        /// Of what.
+        file: FileKey,
+    },
+    /// Ask a client to give some delegations back, of its own choice (CB_RECALL_ANY).
+    RecallAny {
+        /// Whom.
+        client: ClientId,
+        /// How many it may keep.
+        keep: u32,
+        /// Whether delegations of files are meant.
+        files: bool,
+        /// Whether delegations of directories are meant.
+        directories: bool,
+    },
+    /// Ask a client to use fewer slots (CB_RECALL_SLOT); SEQUENCE replies say so as well.
+    RecallSlots {
+        /// In which session.
+        session: SessionId,
+        /// The highest slot it may use.
+        target: SlotId,
+    },
+    /// Tell a client that delegations it was refused may be had now (CB_RECALLABLE_OBJ_AVAIL).
+    ObjectAvailable {
+        /// Whom.
+        client: ClientId,
+    },
+    /// A delegation that a client wants can be had: prepare it, offer it (CB_PUSH_DELEG), commit it when taken.
+    PushDelegation {
+        /// Whom.
+        client: ClientId,
+        /// Of what.
+        file: FileKey,
+        /// Which.
+        kind: DelegationKind,
+    },
+    /// The administrator took the locks of a foreign owner on a file: its service gives up the backend's.
+    ForeignRevoked {
+        /// Whose.
+        owner: ForeignOwner,
+        /// On which file.
+        file: FileKey,
+    },
+    /// A lock that somebody at another door waited for is held now: take it on the backend and tell its owner, or give
+    /// it back with `foreign_unlock`.
+    ForeignGranted {
+        /// Whose.
+        owner: ForeignOwner,
+        /// On which file.
+        file: FileKey,
+        /// Which bytes.
+        range: ByteRange,
+        /// Shared or exclusive.
+        kind: LockKind,
+    },
 }

@@ -1,26 +1,33 @@
 //! The engine: its tables, and the few steps that every part shares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use holdfast_base::{ClientId, Entropy, FileKey, Instant, Seqid};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::client::Clients;
+use crate::contention::RecentRecalls;
+use crate::delegation::Delegation;
+use crate::delegation_want::Wants;
 use crate::descriptors::Descriptors;
 use crate::effect::Effect;
 use crate::error::StateError;
 use crate::file::File;
+use crate::foreign::ForeignOwner;
 use crate::grace::Grace;
 use crate::names::{Dialect, LockToken};
 use crate::owner::Owner;
+use crate::policy::Policy;
 use crate::session::Sessions;
 use crate::share::{Obtained, Share};
 use crate::slab::{Key, Slab};
 use crate::stateid::{BootInstance, StateId};
+use crate::waiters::Waits;
 
 /// Which open or lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct StateKey(pub(crate) Key);
 
 impl StateKey {
@@ -30,40 +37,53 @@ impl StateKey {
 }
 
 /// Which open-owner or lock-owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct OwnerKey(pub(crate) Key);
 
 /// Whether a stateid is still good for anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Standing {
     Good,
     /// Closed by a 4.0 client: remembered so that a retry of CLOSE finds its owner.
     Closed,
     /// Taken by the administrator; remembered until FREE_STATEID.
     AdminRevoked,
+    /// A delegation that was not returned in time; remembered until FREE_STATEID.
+    DelegationRevoked,
 }
 
+/// Whose a state was that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastTenant(#[serde(with = "crate::plain")] pub(crate) ClientId);
+
 /// What one owner holds of one file, under one stateid.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     // Constant.
+    #[serde(with = "crate::plain")]
     pub(crate) client: ClientId,
+    #[serde(with = "crate::plain")]
     pub(crate) file: FileKey,
-    pub(crate) owner: OwnerKey,
+    /// None for delegations, which are the client's.
+    pub(crate) owner: Option<OwnerKey>,
+    #[serde(with = "crate::plain")]
+    pub(crate) since: Instant,
     // Changing.
+    #[serde(with = "crate::plain")]
     pub(crate) seqid: Seqid,
     pub(crate) standing: Standing,
     pub(crate) kind: Kind,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Open(OpenOwnerFile),
     Lock(LockOwnerFile),
+    Delegation(Delegation),
 }
 
 /// An open-owner's open of a file: all its OPENs together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OpenOwnerFile {
     /// Reserved against others: what was granted, and what OPENs under way ask for.
     pub(crate) share: Share,
@@ -85,7 +105,7 @@ impl OpenOwnerFile {
 }
 
 /// A lock-owner's locks on a file; the ranges are with the file.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LockOwnerFile {
     /// The open it was made from.
     pub(crate) open: StateKey,
@@ -112,13 +132,28 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     pub(crate) clients: Clients,
     /// A place remembers whose its last tenant was.
-    pub(crate) states: Slab<State, ClientId>,
+    pub(crate) states: Slab<State, LastTenant>,
     pub(crate) owners: Slab<Owner, ()>,
     pub(crate) by_owner_file: FxHashMap<(OwnerKey, FileKey), StateKey>,
     pub(crate) files: FxHashMap<FileKey, File>,
     /// Files with waiters.
     pub(crate) waiting: BTreeSet<FileKey>,
     pub(crate) owners_swept_at: Instant,
+    pub(crate) policy: Policy,
+    /// Delegations offered or granted.
+    pub(crate) delegations: usize,
+    /// Offers and foreign tickets made so far.
+    pub(crate) tickets: u64,
+    /// Delegations being recalled.
+    pub(crate) recalls: BTreeSet<StateKey>,
+    pub(crate) recent_recalls: RecentRecalls,
+    pub(crate) wants: Wants,
+    /// Foreign owners with a ticket out, by file, and its number.
+    pub(crate) foreign_busy: BTreeMap<(ForeignOwner, FileKey), u64>,
+    /// Files that an open denies something of.
+    pub(crate) denying: usize,
+    /// Who waits for locks of which files.
+    pub(crate) waits: Waits,
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -144,6 +179,15 @@ impl Engine {
             files: FxHashMap::default(),
             waiting: BTreeSet::new(),
             owners_swept_at: Instant::default(),
+            policy: Policy::default(),
+            delegations: 0,
+            tickets: 0,
+            recalls: BTreeSet::new(),
+            recent_recalls: RecentRecalls::default(),
+            wants: Wants::default(),
+            foreign_busy: BTreeMap::new(),
+            denying: 0,
+            waits: Waits::default(),
             effects: Vec::new(),
         }
     }
@@ -170,6 +214,12 @@ impl Engine {
     #[must_use]
     pub const fn lease_ms(&self) -> u64 {
         self.config.lease_ms
+    }
+
+    /// The number of this run.
+    #[must_use]
+    pub const fn boot(&self) -> BootInstance {
+        self.config.boot
     }
 
     /// The sessions, for reading.
@@ -213,21 +263,21 @@ impl Engine {
     pub(crate) fn open_of(&self, key: StateKey) -> Result<&OpenOwnerFile, StateError> {
         match &self.state(key)?.kind {
             Kind::Open(open) => Ok(open),
-            Kind::Lock(_) => Err(StateError::BadStateid),
+            _ => Err(StateError::BadStateid),
         }
     }
 
     pub(crate) fn open_mut(&mut self, key: StateKey) -> Result<&mut OpenOwnerFile, StateError> {
         match &mut self.state_mut(key)?.kind {
             Kind::Open(open) => Ok(open),
-            Kind::Lock(_) => Err(StateError::BadStateid),
+            _ => Err(StateError::BadStateid),
         }
     }
 
     pub(crate) fn lock_mut(&mut self, key: StateKey) -> Result<&mut LockOwnerFile, StateError> {
         match &mut self.state_mut(key)?.kind {
             Kind::Lock(lock) => Ok(lock),
-            Kind::Open(_) => Err(StateError::BadStateid),
+            _ => Err(StateError::BadStateid),
         }
     }
 
@@ -247,9 +297,11 @@ impl Engine {
     pub(crate) fn add_state(&mut self, state: State) -> StateKey {
         let (client, owner, file) = (state.client, state.owner, state.file);
         let key = StateKey(self.states.insert(state));
-        self.by_owner_file.insert((owner, file), key);
-        if let Some(owner) = self.owners.get_mut(owner.0) {
-            owner.states += 1;
+        if let Some(owner) = owner {
+            self.by_owner_file.insert((owner, file), key);
+            if let Some(owner) = self.owners.get_mut(owner.0) {
+                owner.states += 1;
+            }
         }
         if let Some(client) = self.clients.by_id.get_mut(&client) {
             client.states.insert(key);
@@ -272,26 +324,26 @@ impl Engine {
                     self.drop_state(lock, now);
                 }
                 self.effects.extend(open.descriptors.each().map(Effect::CloseFile));
-                self.leave_file(file, |of| of.remove_open(key, open.share));
+                self.change_shares(file, |of| of.remove_open(key, open.share));
             }
+            Kind::Delegation(_) => self.end_delegation(key, now),
             Kind::Lock(_) => {
                 self.effects.push(Effect::ReleaseLocks(key.token()));
                 self.release_holder(file, crate::file::Holder::State(key), now);
             }
         }
         let Some(state) = self.states.get(key.0) else { return };
-        let (owner, of) = (state.owner, state.file);
-        self.by_owner_file.remove(&(owner, of));
+        if let (Some(owner), of) = (state.owner, state.file) {
+            self.by_owner_file.remove(&(owner, of));
+        }
     }
 
     /// Removes a state and its name.
     pub(crate) fn drop_state(&mut self, key: StateKey, now: Instant) {
         self.detach(key, Standing::Closed, now);
         let Some(client) = self.states.get(key.0).map(|state| state.client) else { return };
-        let Some(state) = self.states.remove(key.0, client) else { return };
-        if state.standing == Standing::AdminRevoked {
-            self.count_revoked(client, |n| n.saturating_sub(1));
-        }
+        let Some(state) = self.states.remove(key.0, LastTenant(client)) else { return };
+        self.count_revoked(client, state.standing, -1);
         if let Kind::Lock(lock) = &state.kind
             && let Ok(open) = self.open_mut(lock.open)
         {
@@ -300,7 +352,18 @@ impl Engine {
         if let Some(client) = self.clients.by_id.get_mut(&client) {
             client.states.remove(&key);
         }
-        self.owner_lost_state(state.owner, now);
+        if let Some(owner) = state.owner {
+            self.owner_lost_state(owner, now);
+        }
+    }
+
+    /// Changes the share reservations of a file, and counts whether any denies.
+    pub(crate) fn change_shares(&mut self, key: FileKey, change: impl FnOnce(&mut File)) {
+        let denies =
+            |engine: &Self| engine.files.get(&key).is_some_and(|of| !of.held_by_opens().deny.is_none());
+        self.denying -= usize::from(denies(self));
+        self.leave_file(key, change);
+        self.denying += usize::from(denies(self));
     }
 
     /// Changes a file and forgets it when nothing is left.

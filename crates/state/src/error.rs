@@ -1,11 +1,12 @@
 //! Why the engine refuses. Each variant is one `NFS4ERR_*` of RFC 8881 section 15.1 or RFC 7530 section 13.1;
 //! the conversion lives with the protocol.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A refusal by the state engine. Nothing was changed by the call that returns it, except that clients whose
 /// lease had run out may have been expired on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 pub enum StateError {
     /// `NFS4ERR_BAD_STATEID`: names nothing, or not what the operation needs, or has a seqid from the future.
     #[error("stateid names no state of this client and file")]
@@ -22,6 +23,12 @@ pub enum StateError {
     /// `NFS4ERR_ADMIN_REVOKED`: the administrator took the state away.
     #[error("state was revoked by the administrator")]
     AdminRevoked,
+    /// `NFS4ERR_DELEG_REVOKED`: the delegation was not returned in time (4.1 and later; 4.0 hears `Expired`).
+    #[error("delegation was revoked")]
+    DelegRevoked,
+    /// `NFS4ERR_DEADLOCK`: waiting for the lock would never end.
+    #[error("waiting for the lock would be a deadlock")]
+    Deadlock,
     /// `NFS4ERR_STALE_CLIENTID`: no such client, or one of an earlier server instance.
     #[error("client id is not known to this server instance")]
     StaleClientid,

@@ -1,5 +1,7 @@
 //! What is held of one file: share reservations, locks, and those who wait for locks.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::StateKey;
 use crate::foreign::ForeignOwner;
 use crate::lock_set::LockSet;
@@ -7,7 +9,7 @@ use crate::share::{Share, ShareSums};
 use crate::waiters::Waiter;
 
 /// Who holds a byte-range lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Holder {
     /// An NFSv4 lock-owner, by its state on this file.
     State(StateKey),
@@ -22,6 +24,10 @@ pub(crate) struct File {
     pub(crate) opens: Vec<StateKey>,
     pub(crate) locks: LockSet<Holder>,
     pub(crate) waiters: Vec<Waiter>,
+    /// Offered and granted ones.
+    pub(crate) delegations: Vec<StateKey>,
+    /// Share reservations of those who came through other doors; in the sums too.
+    pub(crate) foreign_shares: Vec<(ForeignOwner, Share)>,
 }
 
 impl File {
@@ -30,6 +36,13 @@ impl File {
         let mut others = self.sums;
         others.subtract(own);
         others.held()
+    }
+
+    /// The reservations that opens make together.
+    pub(crate) fn held_by_opens(&self) -> Share {
+        let mut opens = self.sums;
+        self.foreign_shares.iter().for_each(|(_, share)| opens.subtract(*share));
+        opens.held()
     }
 
     pub(crate) fn change_share(&mut self, from: Share, to: Share) {
@@ -45,6 +58,10 @@ impl File {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.opens.is_empty() && self.locks.is_empty() && self.waiters.is_empty()
+        self.opens.is_empty()
+            && self.locks.is_empty()
+            && self.waiters.is_empty()
+            && self.delegations.is_empty()
+            && self.foreign_shares.is_empty()
     }
 }

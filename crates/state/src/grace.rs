@@ -1,15 +1,17 @@
 //! The time after a restart in which holders reclaim what they had, and nobody else gets anything that might have
 //! been theirs (RFC 8881 section 8.4.2).
 
-use holdfast_base::Instant;
+use holdfast_base::{FileKey, Instant};
+use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
+use crate::stateid::StateId;
 
 /// Whether reclaims or new state are served. Decided by the recovery machine, obeyed here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grace {
     /// Reclaims only, up to this moment.
-    Until(Instant),
+    Until(#[serde(with = "crate::plain")] Instant),
     /// New state only.
     Over,
 }
@@ -33,8 +35,15 @@ pub enum Claim {
     /// As something held before the restart (CLAIM_PREVIOUS, `reclaim` of LOCK).
     Reclaim(Recorded),
     /// By a request that a crash cut short after it had made the file: what nobody else had yet nobody can reclaim,
-    /// so grace does not stand in its way (RFC 8881 section 8.4.2.1 allows such).
-    Resumed,
+    /// so grace does not stand in its way (RFC 8881 section 8.4.2.1 allows such). For any other file it is as
+    /// [`Claim::New`].
+    Resumed {
+        /// The file that the request made.
+        made: FileKey,
+    },
+    /// Under a delegation of its client that allows it (CLAIM_DELEGATE_CUR): for opens, that the holder made by itself,
+    /// in grace and while the delegation is being recalled too. For locks it is as [`Claim::New`].
+    Delegated(StateId),
 }
 
 /// Whether the recovery records let a client reclaim.
@@ -51,15 +60,21 @@ impl Claim {
     /// cannot (4.0).
     pub(crate) fn admit(
         self,
+        file: FileKey,
         grace: Grace,
         now: Instant,
         is_client_done: Option<bool>,
     ) -> Result<(), StateError> {
         match self {
-            Self::New if grace.is_on(now) => Err(StateError::Grace),
+            Self::Resumed { made } if made == file => Ok(()),
+            Self::New | Self::Resumed { .. } | Self::Delegated(_) if grace.is_on(now) => {
+                Err(StateError::Grace)
+            }
             // RFC 8881 section 18.51.3: state asked for before RECLAIM_COMPLETE could be taken from itself.
-            Self::New if is_client_done == Some(false) => Err(StateError::Grace),
-            Self::New | Self::Resumed => Ok(()),
+            Self::New | Self::Resumed { .. } | Self::Delegated(_) if is_client_done == Some(false) => {
+                Err(StateError::Grace)
+            }
+            Self::New | Self::Resumed { .. } | Self::Delegated(_) => Ok(()),
             Self::Reclaim(_) if !grace.is_on(now) || is_client_done == Some(true) => Err(StateError::NoGrace),
             Self::Reclaim(Recorded::No) => Err(StateError::ReclaimBad),
             Self::Reclaim(Recorded::Yes) => Ok(()),
@@ -68,7 +83,7 @@ impl Claim {
 
     pub(crate) fn conflict_error(self, otherwise: StateError) -> StateError {
         match self {
-            Self::New | Self::Resumed => otherwise,
+            Self::New | Self::Resumed { .. } | Self::Delegated(_) => otherwise,
             Self::Reclaim(_) => StateError::ReclaimConflict,
         }
     }

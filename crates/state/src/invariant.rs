@@ -1,5 +1,7 @@
 //! That every table agrees with every other: run after each step in tests.
 
+mod delegations;
+
 use rustc_hash::FxHashMap;
 
 use crate::engine::{Engine, Kind, Standing, StateKey};
@@ -17,7 +19,8 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     sessions(engine)?;
     owners(engine)?;
     states(engine)?;
-    files(engine)
+    files(engine)?;
+    delegations::check(engine)
 }
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
@@ -40,10 +43,10 @@ fn clients(engine: &Engine) -> Result<(), String> {
         require(states.clone().count() == client.states.len(), || {
             format!("client {id} has a state that is gone")
         })?;
-        let revoked = states.filter(|state| state.standing == Standing::AdminRevoked).count();
-        require(revoked == client.revoked as usize, || {
-            format!("client {id}: {revoked} revoked, not as counted")
-        })?;
+        let count = |standing: Standing| states.clone().filter(|state| state.standing == standing).count();
+        let revoked = (count(Standing::AdminRevoked), count(Standing::DelegationRevoked));
+        let counted = (client.revoked as usize, client.delegations_revoked as usize);
+        require(revoked == counted, || format!("client {id}: {revoked:?} revoked, counted {counted:?}"))?;
     }
     let named = table.by_name.iter().flat_map(|names| names.values());
     let named: usize =
@@ -66,8 +69,8 @@ fn sessions(engine: &Engine) -> Result<(), String> {
 
 fn owners(engine: &Engine) -> Result<(), String> {
     let mut states: FxHashMap<_, u32> = FxHashMap::default();
-    for (_, state) in engine.states.iter() {
-        *states.entry(state.owner).or_default() += 1;
+    for owner in engine.states.iter().filter_map(|(_, state)| state.owner) {
+        *states.entry(owner).or_default() += 1;
     }
     for (key, owner) in engine.owners.iter() {
         let key = crate::engine::OwnerKey(key);
@@ -99,18 +102,21 @@ fn states(engine: &Engine) -> Result<(), String> {
         let key = StateKey(key);
         let client = engine.clients.by_id.get(&state.client);
         require(client.is_some_and(|c| c.states.contains(&key)), || format!("state {key:?} is nobody's"))?;
-        let owner = engine.owners.get(state.owner.0).ok_or_else(|| format!("state {key:?} has no owner"))?;
+        let Some(owner) = state.owner else {
+            require(matches!(state.kind, Kind::Delegation(_)), || format!("state {key:?} has no owner"))?;
+            continue;
+        };
+        let of = engine.owners.get(owner.0).ok_or_else(|| format!("state {key:?} has no owner"))?;
         let kind = if matches!(state.kind, Kind::Open(_)) { OwnerKind::Open } else { OwnerKind::Lock };
-        require(owner.kind == kind && owner.client == state.client, || {
-            format!("state {key:?}: wrong owner")
-        })?;
+        require(of.kind == kind && of.client == state.client, || format!("state {key:?}: wrong owner"))?;
         if state.standing != Standing::Good {
             continue;
         }
         good += 1;
-        let indexed = engine.by_owner_file.get(&(state.owner, state.file));
+        let indexed = engine.by_owner_file.get(&(owner, state.file));
         require(indexed == Some(&key), || format!("state {key:?} is not found by owner and file"))?;
         match &state.kind {
+            Kind::Delegation(_) => return Err(format!("delegation {key:?} has an owner")),
             Kind::Open(open) => {
                 require(open.share == open.union(), || format!("open {key:?} is not its OPENs' union"))?;
                 let granted = open.obtained.union().access;
@@ -151,10 +157,13 @@ fn files(engine: &Engine) -> Result<(), String> {
             };
             sums.add(open.share);
         }
+        file.foreign_shares.iter().for_each(|(_, share)| sums.add(*share));
         require(sums == file.sums, || format!("file {key}: shares do not add up"))?;
         shares_agree(engine, file)?;
         locks_agree(engine, file).map_err(|what| format!("file {key}: {what}"))?;
     }
+    let denying = engine.files.values().filter(|file| !file.held_by_opens().deny.is_none()).count();
+    require(denying == engine.denying, || "files with deny modes are miscounted".to_owned())?;
     let waiting = engine.files.iter().filter(|(_, file)| !file.waiters.is_empty());
     let is_listed = waiting.clone().all(|(key, _)| engine.waiting.contains(key));
     require(is_listed && waiting.count() == engine.waiting.len(), || {

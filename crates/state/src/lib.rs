@@ -9,12 +9,19 @@ mod channel;
 mod check;
 mod client;
 mod close;
+mod contention;
+mod deadlock;
+mod deed;
+mod delegation;
+mod delegation_grounds;
+mod delegation_want;
 mod descriptors;
 mod effect;
 mod engine;
 mod error;
 mod file;
 mod foreign;
+mod freeze;
 mod grace;
 mod image;
 pub mod invariant;
@@ -24,7 +31,11 @@ mod names;
 mod open;
 mod owner;
 mod owner_sequence;
+mod plain;
+mod policy;
+mod pressure;
 mod range_map;
+mod report;
 mod session;
 mod share;
 mod slab;
@@ -39,10 +50,20 @@ pub use check::{Caller, IoBy, IoGrant};
 pub use client::{
     Callback, CreateSession, CreatedSession, ExchangeId, ExchangeIntent, ExchangedId, SetClientId,
 };
+pub use contention::{Contention, RecallAnswer};
+pub use deed::{Deed, DelegationKind};
+pub use delegation::{
+    Delegated, DelegationRequest, DelegationTicket, DelegationToken, Grounds, Offer, Seen, WhyNone,
+    WriteHolder,
+};
+pub use delegation_want::WantHow;
 pub use effect::Effect;
 pub use engine::{Config, Engine};
 pub use error::StateError;
-pub use foreign::{Door, ForeignOwner};
+pub use foreign::{
+    Door, ForeignClaim, ForeignOwner, ForeignRefusal, ForeignRequest, ForeignTicket, ForeignWait,
+};
+pub use freeze::{Frozen, Unsound};
 pub use grace::{Claim, Grace, Recorded};
 pub use image::{ClientImage, Snapshot};
 pub use lock::{Conflict, ConflictHolder, LockBy, LockRefusal, LockRequest, LockTest, LockTicket, Wait};
@@ -50,7 +71,9 @@ pub use lock_set::{LockKind, LockSet};
 pub use names::{ConnId, Dialect, LockToken, OpenId, OwnerName, Principal, Verifier};
 pub use open::{Backing, OpenRequest, OpenTicket, Opened};
 pub use owner_sequence::{OwnerOf, OwnerOp, OwnerTicket, OwnerTurn};
+pub use policy::Policy;
 pub use range_map::RangeMap;
+pub use report::{ClientReport, Held, HolderReport, Holding};
 pub use session::{Completed, Direction, Sequenced, Session, SessionImage, Sessions, StatusFlags};
 pub use share::{Access, Share};
 pub use slots::{Admission, KeptReply, SlotImage, SlotRequest, SlotTable};

@@ -15,6 +15,7 @@ use crate::names::{Dialect, LockToken, OwnerName};
 use crate::owner::OwnerKind;
 use crate::share::Access;
 use crate::stateid::StateId;
+use crate::waiters::{Manner, Party, Waiter};
 
 /// How LOCK names the lock-owner.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub enum Wait {
     No,
     /// The client waits (READW, WRITEW) and can be notified: it is put in line.
     Notify,
+    /// The client waits by asking from time to time: remembered for a while, so that deadlocks are seen.
+    Poll,
 }
 
 /// The arguments of LOCK.
@@ -178,7 +181,8 @@ impl Engine {
     ///
     /// # Errors
     /// `Denied` by the first lock in the way, in which case the request may be put in line. Else those of a
-    /// stateid, `OpenMode`, `Grace`, `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `BadSeqid`, `Resource`, and
+    /// stateid, `OpenMode`, `Grace`, `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `BadSeqid`, `Resource`, `Deadlock`
+    /// when the wait would never end, and
     /// `Delay` while another change of this owner's locks on this file is under way.
     pub fn lock_prepare(
         &mut self,
@@ -186,6 +190,33 @@ impl Engine {
         now: Instant,
     ) -> Result<LockTicket, LockRefusal> {
         let party = self.locker(request, now)?;
+        let prepared = self.lock_prepare_for(&party, request, now);
+        if let Err(refusal) = &prepared {
+            self.count_refused(&party, refusal);
+        }
+        prepared
+    }
+
+    /// In 4.0 a refused LOCK counts for a lock-owner that it names as new as well, when the server knows that one:
+    /// RFC 7530 section 9.1.7 excepts only these errors, and Linux counts so.
+    fn count_refused(&mut self, party: &Locker, refusal: &LockRefusal) {
+        let is_counted = !matches!(
+            refusal,
+            LockRefusal::Error(StateError::Resource | StateError::BadStateid | StateError::BadSeqid)
+        );
+        let known = self.find_owner(party.client, OwnerKind::Lock, party.owner.as_bytes());
+        let sequence = known.and_then(|key| self.owners.get_mut(key.0)?.sequence.as_mut());
+        if let (true, Some(sequence), Some(first)) = (is_counted, sequence, party.first_seqid) {
+            sequence.begin_at(first);
+        }
+    }
+
+    fn lock_prepare_for(
+        &mut self,
+        party: &Locker,
+        request: &LockRequest<'_>,
+        now: Instant,
+    ) -> Result<LockTicket, LockRefusal> {
         let needed = match request.kind {
             LockKind::Read => Access::READ,
             LockKind::Write => Access::WRITE,
@@ -197,7 +228,7 @@ impl Engine {
         }
         let done =
             self.clients.by_id.get(&party.client).and_then(crate::client::ClientIncarnation::is_reclaim_done);
-        request.claim.admit(self.grace, now, done)?;
+        request.claim.admit(request.file, self.grace, now, done)?;
         let wanted = WantedLock {
             file: request.file,
             holder: party.state.map(Holder::State),
@@ -209,12 +240,32 @@ impl Engine {
             if matches!(request.claim, Claim::Reclaim(_)) {
                 return Err(StateError::ReclaimConflict.into());
             }
-            if request.wait == Wait::Notify {
-                self.enqueue_waiter(&party, request, now);
-            }
+            self.wait_in_line(party, request, now)?;
             return Err(LockRefusal::Denied(conflict));
         }
-        Ok(self.reserve(&party, request, access, now)?)
+        Ok(self.reserve(party, request, access, now)?)
+    }
+
+    /// A denied request of a client that waits is remembered.
+    fn wait_in_line(
+        &mut self,
+        locker: &Locker,
+        request: &LockRequest<'_>,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        let manner = match request.wait {
+            Wait::No => return Ok(()),
+            Wait::Notify => Manner::Notified,
+            Wait::Poll => Manner::Polls,
+        };
+        let (file, range, kind) = (request.file, request.range, request.kind);
+        let party = Party::Nfs4 { client: locker.client, owner: locker.owner.clone() };
+        if self.would_deadlock(&party, file, range, kind, now) {
+            self.forget_waiter(file, &party, ByteRange::ALL, now);
+            return Err(StateError::Deadlock);
+        }
+        self.enqueue_waiter(file, Waiter { party, range, kind, manner, asked_at: now, kept_until: None });
+        Ok(())
     }
 
     /// Whose locks a request is about.
@@ -224,7 +275,8 @@ impl Engine {
                 let key = self.resolve(request.caller, stateid, request.file, now)?;
                 let state = self.state(key)?;
                 let Kind::Lock(lock) = &state.kind else { return Err(StateError::BadStateid) };
-                let owner = self.owners.get(state.owner.0).ok_or(StateError::BadStateid)?.name.clone();
+                let owner = state.owner.and_then(|owner| self.owners.get(owner.0));
+                let owner = owner.ok_or(StateError::BadStateid)?.name.clone();
                 Locker { client: state.client, owner, open: lock.open, state: Some(key), first_seqid: None }
             }
             LockBy::Open { open, owner, first_seqid, client: claimed } => {
@@ -282,7 +334,8 @@ impl Engine {
         let holder = Holder::State(key);
         let before = file.locks.within(holder, request.range);
         file.locks.strengthen(holder, request.range, request.kind);
-        self.forget_waiter(request.file, party.client, party.owner.as_bytes());
+        let waited = Party::Nfs4 { client: party.client, owner: party.owner.clone() };
+        self.forget_waiter(request.file, &waited, request.range, now);
         Ok(LockTicket {
             state: key,
             file: request.file,
@@ -301,7 +354,7 @@ impl Engine {
         file: FileKey,
         now: Instant,
     ) -> Result<StateKey, StateError> {
-        self.check_room(party.client)?;
+        self.check_room(party.client, now)?;
         if self.files.get(&file).is_some_and(|file| file.locks.len() >= LOCK_HOLDERS_PER_FILE_MAX) {
             return Err(StateError::Resource);
         }
@@ -309,7 +362,8 @@ impl Engine {
         let state = State {
             client: party.client,
             file,
-            owner,
+            owner: Some(owner),
+            since: now,
             // Its first commit makes it 1.
             seqid: Seqid(0),
             standing: Standing::Good,
@@ -341,9 +395,10 @@ impl Engine {
         }
         // Anything weaker than before lets others in.
         if before.into_iter().any(|(_, had)| Some(had) > becomes) {
-            self.wake_waiters(file, now);
+            self.wake_waiters(file, Some(range), now);
         }
-        let sequence = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut());
+        let owner = owner.and_then(|owner| self.owners.get_mut(owner.0));
+        let sequence = owner.and_then(|owner| owner.sequence.as_mut());
         if let (Some(sequence), Some(first)) = (sequence, first_seqid) {
             sequence.begin_at(first);
         }
@@ -371,7 +426,7 @@ impl Engine {
                 file.locks.set(holder, part, kind);
             }
         }
-        self.wake_waiters(ticket.file, now);
+        self.wake_waiters(ticket.file, Some(ticket.range), now);
         true
     }
 
@@ -402,26 +457,39 @@ impl Engine {
 
     /// The first lock in the way. Clients in the way whose lease ran out are expired.
     pub(crate) fn find_conflict(&mut self, wanted: &WantedLock<'_>, now: Instant) -> Option<Conflict> {
-        loop {
-            let file = self.files.get(&wanted.file)?;
-            let Some((other, range, kind)) = file.locks.conflict(wanted.holder, wanted.range, wanted.kind)
-            else {
-                return file.reserved_for_waiter(wanted, now);
-            };
-            let holder = match other {
-                Holder::Foreign(owner) => ConflictHolder::Foreign(owner),
-                Holder::State(key) => {
-                    let state = self.states.get(key.0)?;
-                    let client = state.client;
-                    if self.is_lapsed(client, now) {
-                        self.remove_client(client, now);
-                        continue;
-                    }
-                    let owner = self.owners.get(state.owner.0)?.name.clone();
-                    ConflictHolder::Nfs4 { client, owner }
-                }
-            };
-            return Some(Conflict { holder, range, kind });
+        let file = self.files.get(&wanted.file)?;
+        let in_way = file.locks.conflicts(wanted.holder, wanted.range, wanted.kind);
+        let mut clients: Vec<ClientId> = in_way.filter_map(|(holder, _, _)| self.client_of(holder)).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        clients.retain(|client| self.is_lapsed(*client, now));
+        for client in clients {
+            self.remove_client(client, now);
+        }
+        let file = self.files.get(&wanted.file)?;
+        match file.locks.conflict(wanted.holder, wanted.range, wanted.kind) {
+            None => file.reserved_for_waiter(wanted, now),
+            Some((holder, range, kind)) => {
+                Some(Conflict { holder: self.conflict_holder(holder)?, range, kind })
+            }
+        }
+    }
+
+    fn client_of(&self, holder: Holder) -> Option<ClientId> {
+        match holder {
+            Holder::Foreign(_) => None,
+            Holder::State(key) => self.states.get(key.0).map(|state| state.client),
+        }
+    }
+
+    fn conflict_holder(&self, holder: Holder) -> Option<ConflictHolder> {
+        match holder {
+            Holder::Foreign(owner) => Some(ConflictHolder::Foreign(owner)),
+            Holder::State(key) => {
+                let state = self.states.get(key.0)?;
+                let owner = self.owners.get(state.owner?.0)?.name.clone();
+                Some(ConflictHolder::Nfs4 { client: state.client, owner })
+            }
         }
     }
 

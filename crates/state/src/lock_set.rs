@@ -2,11 +2,12 @@
 //! replaces what it held of the range; readers share.
 
 use holdfast_base::ByteRange;
+use serde::{Deserialize, Serialize};
 
 use crate::range_map::RangeMap;
 
 /// Shared or exclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LockKind {
     /// Shared with other readers.
     Read,
@@ -44,10 +45,22 @@ impl<H: Copy + Ord> LockSet<H> {
         range: ByteRange,
         kind: LockKind,
     ) -> Option<(H, ByteRange, LockKind)> {
-        self.held.iter().filter(|(other, _)| Some(*other) != holder).find_map(|(other, ranges)| {
-            let mut over = ranges.overlapping(range);
-            over.find(|(_, theirs)| theirs.conflicts(kind)).map(|(at, theirs)| (*other, at, theirs))
-        })
+        self.conflicts(holder, range, kind).next()
+    }
+
+    /// Every lock in the way of `holder` getting this one, one of each other holder.
+    pub fn conflicts(
+        &self,
+        holder: Option<H>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> impl Iterator<Item = (H, ByteRange, LockKind)> + '_ {
+        self.held.iter().filter(move |(other, _)| Some(*other) != holder).filter_map(
+            move |(other, ranges)| {
+                let mut over = ranges.overlapping(range);
+                over.find(|(_, theirs)| theirs.conflicts(kind)).map(|(at, theirs)| (*other, at, theirs))
+            },
+        )
     }
 
     /// Gives the holder this lock, replacing what it held there. The caller has looked for conflicts.
@@ -100,7 +113,7 @@ impl<H: Copy + Ord> LockSet<H> {
     }
 
     /// Every holder with its ranges, in order of holders.
-    pub fn iter(&self) -> impl Iterator<Item = (H, &RangeMap<LockKind>)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (H, &RangeMap<LockKind>)> {
         self.held.iter().map(|(holder, ranges)| (*holder, ranges))
     }
 

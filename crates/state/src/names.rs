@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Who a request was authenticated as, in a canonical form chosen by the edge. Compared, never interpreted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<[u8]>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Principal(#[serde(with = "crate::plain")] Arc<[u8]>);
 
 impl Principal {
     /// The principal whose canonical bytes these are.
@@ -22,8 +24,8 @@ impl Principal {
 }
 
 /// Bytes by which a client names itself, an open-owner or a lock-owner. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerName(Arc<[u8]>);
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OwnerName(#[serde(with = "crate::plain")] Arc<[u8]>);
 
 impl OwnerName {
     /// The name with these bytes.
@@ -52,16 +54,16 @@ impl fmt::Debug for OwnerName {
 }
 
 /// Eight opaque bytes (`verifier4`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Verifier(pub [u8; 8]);
 
 /// The edge's number for a connection; never reused while the server runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConnId(pub u64);
 
 /// The edge's number for the backend descriptor of an open. Given by the edge, handed back in
 /// [`crate::Effect::CloseFile`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OpenId(pub u64);
 
 /// The engine's number for one lock-owner's locks on one file: the key under which the edge keeps the descriptor
@@ -71,7 +73,7 @@ pub struct LockToken(pub u64);
 
 /// The rules a client plays by: those of 4.0 (owner sequence ids, lease by RENEW and by use) or of 4.1 and
 /// later (sessions).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dialect {
     /// NFSv4.0, RFC 7530.
     V40,

@@ -3,9 +3,13 @@
 use holdfast_base::limits::{STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
+use crate::check::Caller;
+use crate::contention::Contention;
+use crate::deed::{Deed, DelegationKind};
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, OpenOwnerFile, Standing, State, StateKey};
 use crate::error::StateError;
+use crate::file::File;
 use crate::grace::Claim;
 use crate::names::{Dialect, OpenId};
 use crate::owner::OwnerKind;
@@ -61,8 +65,9 @@ impl Engine {
     /// before, sees to the descriptor and to truncation after this, then calls `open_commit` or `open_undo`.
     ///
     /// # Errors
-    /// `Inval` without access; those of an unknown client; `Grace`, `NoGrace`, `ReclaimBad`; `ShareDenied` or
-    /// `ReclaimConflict`; `Resource`.
+    /// `Inval` without access; those of an unknown client; `Grace`, `NoGrace`, `ReclaimBad`; those of a delegation's
+    /// stateid; `ShareDenied` or `ReclaimConflict`; `Delay` while a delegation of another is being recalled, which this
+    /// begins; `Resource`.
     pub fn open(&mut self, request: &OpenRequest<'_>, now: Instant) -> Result<Opened, StateError> {
         if request.share.access.is_none() {
             return Err(StateError::Inval);
@@ -70,12 +75,18 @@ impl Engine {
         let dialect = self.dialect_of(request.client).unwrap_or(Dialect::V40);
         self.live_client(request.client, dialect, now)?;
         let done = self.clients.confirmed(request.client, dialect)?.is_reclaim_done();
-        request.claim.admit(self.grace, now, done)?;
+        match request.claim {
+            Claim::Delegated(stateid) if self.is_delegated(request, dialect, stateid, now)? => {}
+            claim => claim.admit(request.file, self.grace, now, done)?,
+        }
         let owner = self.find_owner(request.client, OwnerKind::Open, request.owner);
         let existing = owner.and_then(|owner| self.by_owner_file.get(&(owner, request.file)).copied());
         // With no exception for what the owner itself holds (RFC 7530 section 9.9, RFC 8881 section 9.7).
         if !self.is_share_free(request.file, Share::default(), request.share, Some(request.client), now) {
             return Err(request.claim.conflict_error(StateError::ShareDenied));
+        }
+        if self.contend(request.file, request.share.deed(), Some(request.client), now) != Contention::Clear {
+            return Err(StateError::Delay);
         }
         let opened = match existing {
             Some(key) => self.open_again(key, request.share)?,
@@ -83,7 +94,31 @@ impl Engine {
         };
         match request.claim {
             Claim::Reclaim(_) => self.confirm_reclaimed(opened),
-            Claim::New | Claim::Resumed => Ok(opened),
+            Claim::New | Claim::Resumed { .. } | Claim::Delegated(_) => Ok(opened),
+        }
+    }
+
+    /// Whether a delegation allows what its holder says it opened under it (RFC 8881 section 10.4). What it does not
+    /// allow is judged as any other OPEN.
+    fn is_delegated(
+        &mut self,
+        request: &OpenRequest<'_>,
+        dialect: Dialect,
+        stateid: StateId,
+        now: Instant,
+    ) -> Result<bool, StateError> {
+        let caller = match dialect {
+            Dialect::V40 => Caller::V40,
+            Dialect::V41 => Caller::V41(request.client),
+        };
+        let key = self.resolve(caller, stateid, request.file, now)?;
+        if self.state(key)?.client != request.client {
+            return Err(StateError::BadStateid);
+        }
+        match self.delegation(key)?.granted {
+            Some(DelegationKind::Write) => Ok(true),
+            Some(DelegationKind::Read) => Ok(request.share.deed() == Deed::OpenRead),
+            Some(DelegationKind::Directory) | None => Err(StateError::BadStateid),
         }
     }
 
@@ -91,7 +126,8 @@ impl Engine {
     /// handle from its reply to confirm with (RFC 7530 section 16.18.5: OPEN_CONFIRM is not asked for then).
     fn confirm_reclaimed(&mut self, mut opened: Opened) -> Result<Opened, StateError> {
         let owner = self.state(opened.ticket.state)?.owner;
-        if let Some(sequence) = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut()) {
+        let owner = owner.and_then(|owner| self.owners.get_mut(owner.0));
+        if let Some(sequence) = owner.and_then(|owner| owner.sequence.as_mut()) {
             sequence.is_confirmed = true;
         }
         opened.is_confirm_needed = false;
@@ -99,12 +135,13 @@ impl Engine {
     }
 
     fn open_first(&mut self, request: &OpenRequest<'_>, now: Instant) -> Result<Opened, StateError> {
-        self.check_room(request.client)?;
+        self.check_room(request.client, now)?;
         let owner = self.owner_for(request.client, OwnerKind::Open, request.owner, now)?;
         let state = State {
             client: request.client,
             file: request.file,
-            owner,
+            owner: Some(owner),
+            since: now,
             // Its first commit makes it 1.
             seqid: Seqid(0),
             standing: Standing::Good,
@@ -120,7 +157,8 @@ impl Engine {
         self.reserve_union(key)?;
         let owner = self.state(key)?.owner;
         let descriptor = self.open_of(key)?.descriptors.serving(share.access);
-        let sequence = self.owners.get(owner.0).and_then(|owner| owner.sequence.as_ref());
+        let owner = owner.and_then(|owner| self.owners.get(owner.0));
+        let sequence = owner.and_then(|owner| owner.sequence.as_ref());
         Ok(Opened {
             is_confirm_needed: sequence.is_some_and(|sequence| !sequence.is_confirmed),
             backing: descriptor.map_or(Backing::Needed(share.access), Backing::Ready),
@@ -134,9 +172,7 @@ impl Engine {
         let open = self.open_mut(key)?;
         let after = open.union();
         let before = std::mem::replace(&mut open.share, after);
-        if let Some(file) = self.files.get_mut(&file) {
-            file.change_share(before, after);
-        }
+        self.change_shares(file, |of| of.change_share(before, after));
         Ok(())
     }
 
@@ -208,9 +244,26 @@ impl Engine {
         requester: Option<ClientId>,
         now: Instant,
     ) -> bool {
-        let is_free = |engine: &Self| {
-            engine.files.get(&file).is_none_or(|file| !file.held_by_others(own).conflicts(wanted))
-        };
+        let is_free = |file: &File| !file.held_by_others(own).conflicts(wanted);
+        self.expire_for_share(file, wanted, requester, is_free, now)
+    }
+
+    /// Whether I/O fits beside what opens reserve, whatever NLM's shares say: those are of NFSv3 clients, whose I/O does
+    /// not tell that it comes from who holds one.
+    pub(crate) fn is_free_of_opens(&mut self, file: FileKey, wanted: Share, now: Instant) -> bool {
+        let is_free = |file: &File| !file.held_by_opens().conflicts(wanted);
+        self.expire_for_share(file, wanted, None, is_free, now)
+    }
+
+    fn expire_for_share(
+        &mut self,
+        file: FileKey,
+        wanted: Share,
+        requester: Option<ClientId>,
+        is_file_free: impl Fn(&File) -> bool,
+        now: Instant,
+    ) -> bool {
+        let is_free = |engine: &Self| engine.files.get(&file).is_none_or(&is_file_free);
         if is_free(self) {
             return true;
         }
@@ -230,7 +283,8 @@ impl Engine {
     }
 
     /// Whether a client may have one stateid more.
-    pub(crate) fn check_room(&self, client: ClientId) -> Result<(), StateError> {
+    pub(crate) fn check_room(&mut self, client: ClientId, now: Instant) -> Result<(), StateError> {
+        while self.states.len() >= STATEIDS_MAX && self.make_room(now) {}
         let own = self.clients.by_id.get(&client).map_or(0, |client| client.states.len());
         if self.states.len() >= STATEIDS_MAX || own >= STATEIDS_PER_CLIENT_MAX {
             return Err(StateError::Resource);

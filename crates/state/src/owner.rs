@@ -2,6 +2,7 @@
 
 use holdfast_base::limits::{OWNER_BYTES_MAX, OWNERS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, Instant};
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OwnerKey, StateKey};
 use crate::error::StateError;
@@ -9,16 +10,17 @@ use crate::names::{Dialect, OwnerName};
 use crate::owner_sequence::OwnerSequence;
 
 /// Of which sort an owner is; the two have separate names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum OwnerKind {
     Open,
     Lock,
 }
 
 /// An owner.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Owner {
     // Constant.
+    #[serde(with = "crate::plain")]
     pub(crate) client: ClientId,
     pub(crate) name: OwnerName,
     pub(crate) kind: OwnerKind,
@@ -29,6 +31,7 @@ pub(crate) struct Owner {
     pub(crate) sequence: Option<OwnerSequence>,
     /// The last state a 4.0 open-owner closed, remembered for a retry of its CLOSE.
     pub(crate) last_closed: Option<StateKey>,
+    #[serde(with = "crate::plain")]
     pub(crate) used_at: Instant,
 }
 

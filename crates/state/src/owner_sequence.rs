@@ -3,6 +3,7 @@
 
 use holdfast_base::limits::OWNER_REPLY_BYTES_MAX;
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
+use serde::{Deserialize, Serialize};
 
 use crate::check::Caller;
 use crate::engine::{Engine, Kind, OwnerKey, Standing, StateKey};
@@ -12,7 +13,7 @@ use crate::owner::OwnerKind;
 use crate::stateid::{StateId, StateIdForm};
 
 /// The operations that carry an owner's sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnerOp {
     /// OPEN.
     Open,
@@ -64,10 +65,12 @@ pub struct OwnerTicket {
 }
 
 /// Where one owner stands.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OwnerSequence {
     /// Of the last operation executed; `None` when nothing was, so that any number may begin.
+    #[serde(with = "crate::plain")]
     last: Option<(Seqid, OwnerOp)>,
+    #[serde(with = "crate::plain::bytes")]
     reply: Vec<u8>,
     running: bool,
     /// An open-owner: OPEN_CONFIRM was said. A lock-owner is born confirmed, as its open is.
@@ -192,7 +195,7 @@ impl Engine {
         if !matches!(state.kind, Kind::Open(_)) {
             return Err(StateError::BadStateid);
         }
-        let owner = state.owner;
+        let owner = state.owner.ok_or(StateError::BadStateid)?;
         let sequence = self.owners.get_mut(owner.0).and_then(|owner| owner.sequence.as_mut());
         let sequence = sequence.ok_or(StateError::BadStateid)?;
         if std::mem::replace(&mut sequence.is_confirmed, true) {
@@ -208,7 +211,7 @@ impl Engine {
         }
         let key = self.locate(Caller::V40, stateid)?;
         let state = self.state(key)?;
-        let (owner, client) = (state.owner, state.client);
+        let (owner, client) = (state.owner.ok_or(StateError::BadStateid)?, state.client);
         self.live_client(client, Dialect::V40, now)?;
         Ok(owner)
     }
@@ -226,7 +229,7 @@ impl Engine {
         of.last_closed = None;
         let client = of.client;
         let Some(client) = self.clients.by_id.get(&client) else { return };
-        let is_its = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.owner == owner);
+        let is_its = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.owner == Some(owner));
         let states: Vec<_> = client.states.iter().filter(is_its).copied().collect();
         for state in states {
             self.drop_state(state, now);
@@ -235,7 +238,7 @@ impl Engine {
 
     /// Leaves the name of a state that a 4.0 client closed, for a retry of CLOSE.
     pub(crate) fn remember_closed(&mut self, key: StateKey, now: Instant) -> Result<(), StateError> {
-        let owner = self.state(key)?.owner;
+        let owner = self.state(key)?.owner.ok_or(StateError::BadStateid)?;
         self.detach(key, Standing::Closed, now);
         let former = self.owners.get_mut(owner.0).and_then(|owner| owner.last_closed.replace(key));
         if let Some(former) = former.filter(|former| *former != key) {

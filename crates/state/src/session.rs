@@ -4,6 +4,7 @@
 use holdfast_base::limits::{SESSION_CONNECTIONS_MAX, SESSIONS_SLOTS_MAX, SESSIONS_SLOTS_SHARE};
 use holdfast_base::{ClientId, Instant, SessionId, SlotId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::channel::ChannelAttrs;
 use crate::error::StateError;
@@ -11,7 +12,7 @@ use crate::names::ConnId;
 use crate::slots::{Admission, KeptReply, SlotImage, SlotRequest, SlotTable};
 
 /// Which directions a connection serves in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// Requests from the client.
     Fore,
@@ -38,6 +39,12 @@ pub struct StatusFlags {
     pub is_back_channel_down: bool,
     /// `SEQ4_STATUS_ADMIN_STATE_REVOKED`: revoked state waits for FREE_STATEID.
     pub is_state_revoked: bool,
+    /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED`: delegations were not returned in time and wait for FREE_STATEID.
+    pub is_delegation_revoked: bool,
+    /// `SEQ4_STATUS_CB_PATH_DOWN`: a callback did not get through.
+    pub is_callback_down: bool,
+    /// `SEQ4_STATUS_BACKCHANNEL_FAULT`: the back channel's slots are out of step.
+    pub is_back_channel_faulty: bool,
     /// `SEQ4_STATUS_RESTART_RECLAIM_NEEDED`: the session outlived a restart and its client's state did not.
     pub is_reclaim_needed: bool,
 }
@@ -70,8 +77,9 @@ pub enum Completed {
 }
 
 /// One session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
+    #[serde(with = "crate::plain")]
     pub(crate) client: ClientId,
     /// Agreed attributes, requests from the client.
     pub(crate) fore: ChannelAttrs,
@@ -83,8 +91,13 @@ pub struct Session {
     connections: Vec<(ConnId, Direction)>,
     /// The client once had a connection for callbacks, or may have had before a restart.
     pub(crate) is_back_wanted: bool,
+    #[serde(with = "crate::plain")]
     pub(crate) last_used: Instant,
     pub(crate) is_state_revoked: bool,
+    pub(crate) is_delegation_revoked: bool,
+    /// A callback did not get through since a connection for them was added.
+    pub(crate) is_callback_down: bool,
+    pub(crate) is_back_channel_faulty: bool,
     pub(crate) is_reclaim_needed: bool,
 }
 
@@ -120,6 +133,9 @@ impl Session {
             is_back_wanted: true,
             last_used: now,
             is_state_revoked: false,
+            is_delegation_revoked: false,
+            is_callback_down: false,
+            is_back_channel_faulty: false,
             is_reclaim_needed: false,
         }
     }
@@ -153,6 +169,23 @@ impl Session {
         self.connections.iter().filter(|(_, direction)| direction.has_back()).map(|(conn, _)| *conn)
     }
 
+    /// Connections it knows, for administrators.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnId> {
+        self.connections.iter().map(|(conn, _)| *conn)
+    }
+
+    /// How many connections it knows.
+    pub(crate) const fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether callbacks can be sent in this session, as far as is known.
+    #[must_use]
+    pub fn can_call_back(&self) -> bool {
+        let is_sound = !self.is_callback_down && !self.is_back_channel_faulty;
+        self.back.is_some() && is_sound && self.back_connections().next().is_some()
+    }
+
     /// Whether the session knows this connection.
     #[must_use]
     pub fn has_connection(&self, conn: ConnId) -> bool {
@@ -179,6 +212,9 @@ impl Session {
                 && self.back.is_some()
                 && self.back_connections().next().is_none(),
             is_state_revoked: self.is_state_revoked,
+            is_delegation_revoked: self.is_delegation_revoked,
+            is_callback_down: self.is_callback_down,
+            is_back_channel_faulty: self.is_back_channel_faulty,
             is_reclaim_needed: self.is_reclaim_needed,
         }
     }
@@ -187,6 +223,8 @@ impl Session {
     /// unremembered (nothing depends on it) and one for callbacks takes the place of one for requests.
     pub(crate) fn bind(&mut self, conn: ConnId, direction: Direction) -> Result<(), StateError> {
         self.is_back_wanted |= direction.has_back();
+        // A new way is as good as unknown to be bad.
+        self.is_callback_down &= !direction.has_back();
         if let Some((_, known)) = self.connections.iter_mut().find(|(known, _)| *known == conn) {
             *known = known.with(direction);
             return Ok(());
@@ -280,6 +318,13 @@ impl Sessions {
         Ok(direction)
     }
 
+    /// The slots of a session's back channel are out of step, for good: the client is told, and makes a new session.
+    pub fn back_channel_failed(&mut self, id: SessionId) {
+        if let Some(session) = self.by_id.get_mut(&id) {
+            session.is_back_channel_faulty = true;
+        }
+    }
+
     /// A connection ended: no session may count on it any more.
     pub fn forget_connection(&mut self, conn: ConnId) {
         for session in self.by_id.values_mut() {
@@ -306,6 +351,26 @@ impl Sessions {
     #[must_use]
     pub fn image(&self, id: SessionId) -> Option<SessionImage> {
         self.by_id.get(&id).map(|session| session.image(id))
+    }
+
+    /// Whether any session was asked to use fewer slots than it has.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.by_id.values().any(|session| (session.slots.target() as usize) < session.slots.len())
+    }
+
+    /// Gives sessions back slots that pressure took, `room` in all at most.
+    pub(crate) fn relax(&mut self, mut room: usize) {
+        let mut ids: Vec<_> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(session) = self.by_id.get_mut(&id) else { continue };
+            let missing = session.slots.len() - session.slots.target() as usize;
+            let more = missing.min(room);
+            if more > 0 {
+                session.slots.set_target(session.slots.target() + more as u32);
+                room -= more;
+            }
+        }
     }
 
     /// How many of the slots asked for a new session gets: the fewer are left, the fewer, so that one host that makes
@@ -353,7 +418,8 @@ impl Sessions {
         Some(gone)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         self.by_id.iter().map(|(id, session)| (*id, session))
     }
 }

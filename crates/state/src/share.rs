@@ -2,8 +2,10 @@
 
 use std::ops::{BitAnd, BitOr};
 
+use serde::{Deserialize, Serialize};
+
 /// Reading, writing, both or neither; used for what an open may do and for what it denies to others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Access(u8);
 
 impl Access {
@@ -57,7 +59,7 @@ impl BitAnd for Access {
 }
 
 /// A share reservation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Share {
     /// What the opener may do.
     pub access: Access,
@@ -82,7 +84,7 @@ impl Share {
 }
 
 /// The different reservations one owner asked for on one file: what it may downgrade to follows from them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Obtained(u16);
 
 impl Obtained {

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use holdfast_base::limits::STATE_MEMOS_MIN;
+use serde::{Deserialize, Serialize};
 
 /// Name of a place in a [`Slab`] and of one tenant of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(crate) index: u32,
     pub(crate) generation: u32,
@@ -15,9 +16,13 @@ impl Key {
     pub(crate) const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
+
+    pub(crate) const fn from_u64(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Place<T, M> {
     /// Of the present tenant, or of the last one when empty.
     generation: u32,
@@ -25,7 +30,7 @@ struct Place<T, M> {
 }
 
 /// Tenants `T`; a place left empty remembers a memo `M` of its last tenant, and those left long ago are taken first.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slab<T, M> {
     places: Vec<Place<T, M>>,
     /// In the order they were left.

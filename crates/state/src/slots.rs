@@ -1,8 +1,9 @@
 //! One session's slot table: what makes requests exactly-once (RFC 8881 section 2.10.6.1). It knows nothing of
 //! sessions, clients or time.
 
-use holdfast_base::limits::SLOT_REPLY_BYTES_MAX;
+use holdfast_base::limits::{SESSION_SLOTS_MAX, SLOT_REPLY_BYTES_MAX};
 use holdfast_base::{Seqid, SlotId};
+use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
 
@@ -39,7 +40,7 @@ pub enum KeptReply<'a> {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// No request yet, or the reply was not kept.
     Bare,
@@ -49,8 +50,9 @@ enum Phase {
     Running { retry_waits: bool },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Slot {
+    #[serde(with = "crate::plain")]
     seqid: Seqid,
     digest: Option<u64>,
     phase: Phase,
@@ -59,7 +61,40 @@ struct Slot {
     /// Restored after a crash with the number of its last mutation: later ones may have been used.
     recovered: bool,
     /// Kept between requests so that a completion does not allocate.
+    #[serde(with = "crate::plain::bytes")]
     reply: Vec<u8>,
+}
+
+/// A slot table as plain data: without the slots at its end that were never used, which most are.
+#[derive(Serialize, Deserialize)]
+struct FrozenSlots {
+    used: Vec<Slot>,
+    len: u32,
+    usable: u32,
+    target: u32,
+    running: u32,
+}
+
+impl From<SlotTable> for FrozenSlots {
+    fn from(table: SlotTable) -> Self {
+        let SlotTable { slots: mut used, usable, target, running } = table;
+        let len = used.len() as u32;
+        let is_virgin = |slot: &Slot| {
+            slot.seqid == Seqid(0) && slot.phase == Phase::Bare && !slot.reissued && !slot.recovered
+        };
+        let rest = used.iter().rev().take_while(|slot| is_virgin(slot)).count();
+        used.truncate(used.len() - rest);
+        Self { used, len, usable, target, running }
+    }
+}
+
+impl From<FrozenSlots> for SlotTable {
+    fn from(frozen: FrozenSlots) -> Self {
+        let FrozenSlots { used: mut slots, len, usable, target, running } = frozen;
+        let len = (len as usize).clamp(slots.len().max(1), SESSION_SLOTS_MAX as usize);
+        slots.resize(len, Slot::new());
+        Self { slots, usable, target, running }
+    }
 }
 
 impl Slot {
@@ -96,7 +131,8 @@ const fn is_later(seqid: Seqid, than: Seqid) -> bool {
 }
 
 /// The slots of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "FrozenSlots", into = "FrozenSlots")]
 pub struct SlotTable {
     slots: Vec<Slot>,
     /// How many of them the client may use.
@@ -183,6 +219,11 @@ impl SlotTable {
     #[must_use]
     pub const fn target_highest(&self) -> SlotId {
         SlotId(self.target - 1)
+    }
+
+    /// How many slots we want the client to use.
+    pub(crate) const fn target(&self) -> u32 {
+        self.target
     }
 
     /// Asks the client to use `count` slots from now on: between 1 and what the session was made with.

@@ -1,12 +1,13 @@
 //! Stateids: names of opens and locks that clients carry about, and the special values among them.
 
 use holdfast_base::Seqid;
+use serde::{Deserialize, Serialize};
 
 use crate::slab::Key;
 
 /// The number of this run of the server, part of every client id and stateid it makes, so that those of an
 /// earlier run are recognised. Never 0 and never all ones, so that no stateid looks like a special one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BootInstance(u32);
 
 impl BootInstance {

@@ -57,7 +57,7 @@ impl Engine {
         self.live_client(client, Dialect::V40, now)?;
         let Some(owner) = self.find_owner(client, OwnerKind::Lock, name) else { return Ok(()) };
         let states = &self.clients.confirmed(client, Dialect::V40)?.states;
-        let is_its = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.owner == owner);
+        let is_its = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.owner == Some(owner));
         let states: Vec<_> = states.iter().filter(is_its).copied().collect();
         let is_held = |key: &StateKey| self.state(*key).is_ok_and(|state| self.holds_locks(state.file, *key));
         if states.iter().any(is_held) {
@@ -75,7 +75,7 @@ impl Engine {
         let mut had = false;
         self.leave_file(file, |file| had = file.locks.remove(holder));
         if had {
-            self.wake_waiters(file, now);
+            self.wake_waiters(file, None, now);
         }
     }
 }

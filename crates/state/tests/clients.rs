@@ -197,11 +197,14 @@ fn a_lease_ends_unless_renewed_and_not_while_a_request_runs() {
     world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
     world.pass(LEASE_MS + 1);
     world.settle();
+    no_courtesy(&mut world);
     world.engine.tick(world.now);
-    assert_eq!(world.engine.census(), Census::default());
-    let all = [Effect::SessionGone(session), Effect::CloseFile(OpenId(1)), Effect::ForgetClient(client)];
-    assert_eq!(world.settle(), all);
+    assert_eq!(world.settle(), [Effect::SessionGone(session), Effect::ForgetClient(client)]);
     assert_eq!(world.sequence(session, 0, 2), Err(StateError::BadSession));
+    assert_eq!(world.engine.census().opens, 1, "kept from others until the record is gone");
+    world.engine.tick(world.now);
+    assert_eq!(world.settle(), [Effect::CloseFile(OpenId(1))]);
+    assert_eq!(world.engine.census(), Census::default());
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn a_revoked_lock_frees_its_range_and_is_forgotten_with_its_open() {
     let mut world = World::new();
     let [(a, oa), (b, ob)] = two(&mut world);
     let lock = world.lock(&lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write)).unwrap();
-    world.engine.revoke(lock, world.now).unwrap();
+    world.engine.revoke_state(lock, world.now).unwrap();
     assert!(world.settle().iter().any(|effect| matches!(effect, Effect::ReleaseLocks(_))));
     assert!(world.lock(&lock_by(b, 1, ob, "lb", bytes(0, 9), LockKind::Write)).is_ok());
     let again =

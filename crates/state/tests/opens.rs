@@ -189,7 +189,7 @@ fn revoked_state_is_told_until_it_is_freed() {
     let (a, session) = world.client("a", 1);
     let open = world.open(a, "o", 1, share(R, RW)).unwrap();
     assert_eq!(world.engine.free_stateid(a, open, world.now), Err(StateError::LocksHeld));
-    world.engine.revoke(open, world.now).unwrap();
+    world.engine.revoke_state(open, world.now).unwrap();
     assert!(world.settle().contains(&Effect::CloseFile(OpenId(1))));
     assert_eq!(world.io(Caller::V41(a), open, 1, R), Err(StateError::AdminRevoked));
     assert_eq!(world.engine.test_stateid(a, open), Err(StateError::AdminRevoked));
@@ -321,9 +321,13 @@ fn use_of_a_stateid_renews_a_40_lease_and_after_expiry_says_so() {
         world.io(Caller::V40, open, 1, R).unwrap();
         world.engine.tick(world.now);
     }
+    no_courtesy(&mut world);
     world.pass(LEASE_MS + 1);
     world.engine.tick(world.now);
-    assert_eq!(world.io(Caller::V40, open, 1, R), Err(StateError::Expired));
+    assert_eq!(world.io(Caller::V40, open, 1, R), Err(StateError::Expired), "going");
+    world.settle();
+    world.engine.tick(world.now);
+    assert_eq!(world.io(Caller::V40, open, 1, R), Err(StateError::Expired), "gone");
     world.settle();
 }
 

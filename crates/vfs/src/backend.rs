@@ -8,21 +8,22 @@
 //! [`Backend::commit`], which callers batch: see `docs/durability.md`.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 use holdfast_base::{ByteRange, Cookie};
 
 use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, Rights, SetAttrs};
 use crate::caller::Cx;
-#[cfg(doc)]
-use crate::error::FsError;
-use crate::error::FsResult;
+use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
+use crate::handover::ArrivedFile;
 use crate::name::Name;
 use crate::open::{
     CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
     Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
 };
+use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
 
 /// What to make under a new name, when it is not a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,7 +324,9 @@ pub trait Backend: Send + Sync {
     /// [`FsError::Io`].
     fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()>;
 
-    /// The first lock outside this server that would be in the way of this open file's.
+    /// The first lock outside this server that would be in the way of this open file's. What this server holds by
+    /// other open files is passed over: the state engine knows it. When those are very many, an outsider's lock may be
+    /// passed over with them; to ask by the open file that holds the asker's own locks spares most of the looking.
     ///
     /// # Errors
     /// [`FsError::Io`].
@@ -333,6 +336,67 @@ pub trait Backend: Send + Sync {
         range: ByteRange,
         kind: LockKind,
     ) -> FsResult<Option<LockedBy>>;
+
+    /// Asks to be told, once, when no lock of a local process is in the way of this open file's any more
+    /// ([`LocalListener::local_unlock`]). The kernel tells nobody, so the backend looks now and then: with pauses
+    /// that grow from [`holdfast_base::limits::LOCAL_UNLOCK_POLL_MS_MIN`] to
+    /// [`holdfast_base::limits::LOCAL_UNLOCK_POLL_MS_MAX`]. Forgotten when the open file is closed. Asking again
+    /// for the same starts anew. Does not wait.
+    ///
+    /// # Errors
+    /// [`FsError::Delay`] when too many are waited for: the one who waits must ask by himself.
+    fn await_unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        let _ = (file, range, kind);
+        Err(FsError::Delay)
+    }
+
+    /// Holds something against processes on the server's own host. `None` when that cannot be done: then nothing
+    /// that relies on it may be promised to anybody. `open` is the open file of whoever asks: for a
+    /// [`Pledge::WriteFile`] it must be given, open for writing, and the only open of the file.
+    ///
+    /// A deed of this server's own through this backend breaks a pledge never by itself: who judges deeds has seen
+    /// it. The exception is an open that cannot be had beside the kernel's guard: the guard is given up, which is
+    /// told as a local process's deed would be ([`LocalListener::local_deed`]).
+    ///
+    /// May wait for a disk, never for a client.
+    ///
+    /// The default holds for file systems that nobody on this host can reach but through this backend.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`], [`FsError::BadHandle`]; [`FsError::IsDir`], [`FsError::NotDir`] and
+    /// [`FsError::WrongKind`] when the object is not of the kind that the pledge is for.
+    fn pledge(
+        &self,
+        object: &Handle,
+        what: Pledge,
+        open: Option<&Arc<dyn FileObject>>,
+    ) -> FsResult<Option<HeldPledge>> {
+        let _ = (object, what, open);
+        Ok(Some(Box::new(NobodyThere)))
+    }
+
+    /// How long the kernel makes a local process wait for a guard to be dropped, in seconds; `None` when no local
+    /// process is ever made to wait. Whoever holds a promise longer than that after a deed was told breaks it.
+    fn pledge_seconds(&self) -> Option<u64> {
+        None
+    }
+
+    /// From now on tells `listener` what local processes do to what was pledged, as long as it lives. One at a
+    /// time: a second call replaces the first. Where there are no local processes, nothing is ever told.
+    fn listen(&self, listener: Weak<dyn LocalListener>) {
+        let _ = listener;
+    }
+
+    /// Goes on with a file that another process of this server opened ([`FileObject::hand_over`]); its locks are the
+    /// open file's still. May wait for a disk.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`] where nothing is ever handed over; [`FsError::Stale`] when the file system is not
+    /// there any more.
+    fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
+        let _ = (file, arrived);
+        Err(FsError::NotSupported)
+    }
 
     /// Space and objects of the file system that `object` lies on.
     ///
@@ -345,6 +409,19 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::Stale`].
     fn limits(&self, object: &Handle) -> FsResult<FsLimits>;
+
+    /// How many objects are kept open only to be found faster, and how many there may be; `None` where none are.
+    fn cached(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    /// Where an object is at the moment, for people to read: the whole path as this host has it, with ` (deleted)`
+    /// after the last one it had when it has none any more; one of them when it has several. `None` where nobody
+    /// knows. May wait for a disk.
+    fn path_of(&self, object: &Handle) -> Option<PathBuf> {
+        let _ = object;
+        None
+    }
 
     /// Notes that the backend may drop what it caches for idle objects, down to a fraction of its bounds.
     fn shed(&self, keep_percent: u8);

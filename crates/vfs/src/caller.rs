@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use holdfast_base::ClientId;
+
 /// The user an operation is done for, after squashing and group lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -37,4 +39,21 @@ pub struct Cx<'a> {
     pub caller: &'a Caller,
     /// Whether waiting is allowed.
     pub wait: Wait,
+    /// Which client acts, where that is known: what has been promised to it does not stand in its own way. Callers
+    /// of NFSv3, anonymous state ids and the server itself are nobody.
+    pub client: Option<ClientId>,
+}
+
+impl<'a> Cx<'a> {
+    /// An operation of no known client.
+    #[must_use]
+    pub const fn new(caller: &'a Caller, wait: Wait) -> Self {
+        Self { caller, wait, client: None }
+    }
+
+    /// The same, done by this client.
+    #[must_use]
+    pub const fn by(self, client: Option<ClientId>) -> Self {
+        Self { client, ..self }
+    }
 }

@@ -8,9 +8,11 @@ pub mod caller;
 pub mod errno;
 pub mod error;
 pub mod handle;
+pub mod handover;
 pub mod mem;
 pub mod name;
 pub mod open;
+pub mod pledge;
 #[cfg(feature = "suite")]
 pub mod suite;
 
@@ -30,3 +32,4 @@ pub use open::{
     CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy, Node,
     OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
 };
+pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

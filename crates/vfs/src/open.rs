@@ -7,6 +7,7 @@ use holdfast_base::{ByteRange, Timestamp};
 
 use crate::attrs::{Attrs, Change};
 use crate::handle::Handle;
+use crate::handover::HandedFile;
 
 /// An object with what was asked of its attributes.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,11 @@ pub struct Node {
 pub trait FileObject: Any + Send + Sync {
     /// For the backend to find its own type again.
     fn as_any(&self) -> &dyn Any;
+
+    /// What another process needs to go on with it; `None` when none can ([`crate::handover`]).
+    fn hand_over(&self) -> Option<HandedFile<'_>> {
+        None
+    }
 }
 
 /// How a file is to be opened.

@@ -33,6 +33,17 @@ pub const RPCBPROC_GETADDR: u32 = 3;
 pub const RPCBPROC_DUMP: u32 = 4;
 /// [`Rpcb`] to a [`UniversalAddress`] of exactly that version; version 4.
 pub const RPCBPROC_GETVERSADDR: u32 = 9;
+/// A call to another program through the port mapper, in every version: never served, as it lends our address to
+/// whoever asks.
+pub const PMAPPROC_CALLIT: u32 = 5;
+/// Nothing to the time in seconds, a `u32`.
+pub const RPCBPROC_GETTIME: u32 = 6;
+/// [`Rpcb`] to [`RpcbEntryList`]; version 4.
+pub const RPCBPROC_GETADDRLIST: u32 = 11;
+/// [`RpcbEntry`]'s semantics: a connection with orderly release.
+pub const NC_TPI_COTS_ORD: u32 = 3;
+/// [`RpcbEntry`]'s semantics: datagrams.
+pub const NC_TPI_CLTS: u32 = 1;
 /// [`Mapping`]'s protocol: TCP.
 pub const IPPROTO_TCP: u32 = 6;
 /// [`Mapping`]'s protocol: UDP.
@@ -88,3 +99,30 @@ pub struct RpcbList<'a> {
 /// A universal address (RFC 5665): `h.h.h.h.p.p`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct UniversalAddress<'a>(#[xdr(max = ADDRESS_BYTES_MAX)] pub &'a [u8]);
+
+/// `rpcb_entry`: one way to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct RpcbEntry<'a> {
+    /// Its universal address.
+    #[xdr(max = ADDRESS_BYTES_MAX)]
+    pub maddr: &'a [u8],
+    /// The transport.
+    #[xdr(max = ADDRESS_BYTES_MAX)]
+    pub netid: &'a [u8],
+    /// [`NC_TPI_COTS_ORD`] or [`NC_TPI_CLTS`].
+    pub semantics: u32,
+    /// `inet` or `inet6`.
+    #[xdr(max = ADDRESS_BYTES_MAX)]
+    pub protofmly: &'a [u8],
+    /// `tcp` or `udp`.
+    #[xdr(max = ADDRESS_BYTES_MAX)]
+    pub proto: &'a [u8],
+}
+
+/// `rpcb_entry_list`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RpcbEntryList<'a> {
+    /// The entries.
+    #[xdr(max = MOUNT_LIST_MAX, chain)]
+    pub entries: Vec<RpcbEntry<'a>>,
+}

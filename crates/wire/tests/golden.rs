@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use holdfast_base::{ChangeId, ClientId, Cookie, Length, Offset, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::{ArgOp, Attr, Bitmap4, CbArgOp, OpNum4, Stateid4};
-use holdfast_wire::{mount3, nfs3, nfs4, nlm4, portmap, rpc};
+use holdfast_wire::{mount3, nfs3, nfs4, nlm4, nsm, portmap, rpc};
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes, to_bytes};
 
 /// Bytes from hexadecimal words; what follows `;` on a line says what they are.
@@ -154,6 +154,100 @@ fn an_nlm_lock_and_what_denies_it_are_the_rfcs() {
     let denied = "00000000 00000001 00000000 ffffffff 00000000 0000000000000001 0000000000000002";
     is(&nlm4::TestRes4 { cookie: b"", reply: nlm4::TestReply4::Denied(holder) }, &hex(denied));
     is(&nlm4::TestRes4 { cookie: b"", reply: nlm4::TestReply4::Other(0) }, &hex("00000000 00000000"));
+}
+
+/// Arguments and results as Linux 6.1.176 sent them and took them, from a capture: `fcntl(F_SETLK)` of bytes 5 to 14,
+/// then the unlock at close.
+#[test]
+fn linux_locks_and_unlocks_by_nlm() {
+    let fh = hex("01014123df3c83764728cd17e5873caf57dba48a010100dd009b00ca0ebc0b");
+    let lock = nlm4::NlmLock4 {
+        caller_name: b"client-a",
+        fh: &fh,
+        oh: b"0@client-a",
+        svid: 0,
+        offset: Offset(5),
+        length: Length(10),
+    };
+    let of_lock = "00000008 636c69656e742d61
+         0000001f 01014123df3c83764728cd17e5873caf57dba48a010100dd009b00ca0ebc0b 00
+         0000000a 3040636c69656e742d61 0000 00000000";
+    let bytes = hex(&format!(
+        "00000004 35120000 00000000 00000001            ; does not wait: F_SETLK
+         {of_lock} 0000000000000005 000000000000000a
+         00000000 00000003                              ; state of its monitor"
+    ));
+    let cookie = &[0x35, 0x12, 0, 0];
+    is(&nlm4::LockArgs4 { cookie, block: false, exclusive: true, lock, reclaim: false, state: 3 }, &bytes);
+    is(&nlm4::NlmRes4 { cookie, stat: nlm4::NlmStat4::Granted }, &hex("00000004 35120000 00000000"));
+    let bytes = hex(&format!("00000004 3c120000 {of_lock} 0000000000000000 0000000000000000"));
+    let lock = nlm4::NlmLock4 { offset: Offset(0), length: Length(0), ..lock };
+    is(&nlm4::UnlockArgs4 { cookie: &[0x3c, 0x12, 0, 0], lock }, &bytes);
+}
+
+#[test]
+fn the_rest_of_nlm_is_the_specifications() {
+    let lock = nlm4::NlmLock4 {
+        caller_name: b"c",
+        fh: b"fh",
+        oh: b"o",
+        svid: 1,
+        offset: Offset(2),
+        length: Length(3),
+    };
+    let of_lock = "00000001 63000000 00000002 66680000 00000001 6f000000 00000001
+         0000000000000002 0000000000000003";
+    let bytes = hex(&format!("00000001 6b000000 00000001 00000000 {of_lock}"));
+    is(&nlm4::CancelArgs4 { cookie: b"k", block: true, exclusive: false, lock }, &bytes);
+    let bytes = hex(&format!("00000001 6b000000 00000001 {of_lock}"));
+    is(&nlm4::TestArgs4 { cookie: b"k", exclusive: true, lock }, &bytes);
+    let share = nlm4::Share4 { caller_name: b"c", fh: b"fh", oh: b"o", mode: 3, access: 1 };
+    let bytes = hex("00000000 00000001 63000000 00000002 66680000 00000001 6f000000
+         00000003 00000001                              ; fsh4_mode before fsh4_access
+         00000001");
+    is(&nlm4::ShareArgs4 { cookie: b"", share, reclaim: true }, &bytes);
+    let res = nlm4::ShareRes4 { cookie: b"", stat: nlm4::NlmStat4::DeniedGracePeriod, sequence: 0 };
+    is(&res, &hex("00000000 00000004 00000000"));
+    is(&nlm4::Notify4 { name: b"c", state: 7 }, &hex("00000001 63000000 00000007"));
+}
+
+#[test]
+fn the_status_monitors_messages_are_the_specifications() {
+    let my_id = nsm::MyId { my_name: b"me", my_prog: 100_021, my_vers: 4, my_proc: 16 };
+    let mon_id = nsm::MonId { mon_name: b"host", my_id };
+    let of_id = "00000004 686f7374 00000002 6d650000 000186b5 00000004 00000010";
+    is(&mon_id, &hex(of_id));
+    let bytes = hex(&format!("{of_id} 000102030405060708090a0b0c0d0e0f"));
+    let private = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    is(&nsm::Mon { mon_id, private }, &bytes);
+    // The private bytes are an opaque of fixed length: no length before them.
+    let bytes = hex("00000004 686f7374 00000005 000102030405060708090a0b0c0d0e0f");
+    is(&nsm::Status { mon_name: b"host", state: 5, private }, &bytes);
+    is(&nsm::StatChange { mon_name: b"host", state: 5 }, &hex("00000004 686f7374 00000005"));
+    is(&nsm::SmStatRes { failed: true, state: 3 }, &hex("00000001 00000003"));
+    is(&nsm::SmStat { state: 3 }, &hex("00000003"));
+}
+
+#[test]
+fn the_port_mappers_messages_are_rfc_1833s() {
+    let rpcb = portmap::Rpcb { prog: 100_021, vers: 4, netid: b"tcp", addr: b"0.0.0.0.8.1", owner: b"0" };
+    let of_rpcb = "000186b5 00000004 00000003 74637000 0000000b 302e302e302e302e382e3100 00000001 30000000";
+    is(&rpcb, &hex(of_rpcb));
+    let list = hex(&format!("00000001 {of_rpcb} 00000000"));
+    is(&portmap::RpcbList { entries: vec![rpcb] }, &list);
+    let entry = portmap::RpcbEntry {
+        maddr: b"::.8.1",
+        netid: b"tcp6",
+        semantics: portmap::NC_TPI_COTS_ORD,
+        protofmly: b"inet6",
+        proto: b"tcp",
+    };
+    let bytes = hex("00000001 00000006 3a3a2e382e310000 00000004 74637036 00000003
+         00000005 696e657436000000 00000003 74637000 00000000");
+    is(&portmap::RpcbEntryList { entries: vec![entry] }, &bytes);
+    let mapping = portmap::Mapping { prog: 100_024, vers: 1, prot: portmap::IPPROTO_UDP, port: 662 };
+    is(&mapping, &hex("000186b8 00000001 00000011 00000296"));
+    is(&portmap::UniversalAddress(b""), &hex("00000000"));
 }
 
 #[test]

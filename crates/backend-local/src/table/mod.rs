@@ -5,6 +5,7 @@
 //! forced with the commit of what it names.
 
 mod rows;
+mod search;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::errors::{OpenError, fs_error};
 use crate::filesystem::{FileSystem, FsKind, HandleKind, LOOK, hash_id};
 use crate::handles::{self, RowId};
 use crate::object::Object;
-use rows::{Key, Row, Rows};
+use rows::{Key, Place, Row, Rows};
 
 /// The table of one state directory. Its files are made when the first file system needs it.
 pub(crate) struct Table {
@@ -41,9 +42,41 @@ fn birth(st: &Statx) -> u64 {
 }
 
 /// Whether what stands at the row's place is the row's object. An overlay's birth time is the upper file's, which
-/// is made by the first write to a file of the lower layer; its numbers stay.
+/// is made by the first write to a file of the lower layer; its numbers stay. What another mount covers is not there:
+/// its objects have numbers of their own.
 fn is_there(fs: &FileSystem, row: &Row, ino: u64, st: &Statx) -> bool {
-    st.stx_ino == ino && (row.birth == birth(st) || fs.nature.kind == FsKind::Overlay)
+    st.stx_ino == ino
+        && st.stx_mnt_id == fs.top_mount
+        && (row.birth == birth(st) || fs.nature.kind == FsKind::Overlay)
+}
+
+/// Whether an object may have names beside the one it was found by.
+fn has_several_names(st: &Statx) -> bool {
+    u32::from(st.stx_mode) & libc::S_IFMT != libc::S_IFDIR && st.stx_nlink > 1
+}
+
+/// The directories above a place with the names they were last seen under, the lowest first.
+fn way_to(fs: &FileSystem, rows: &Rows, place: &Place) -> FsResult<Vec<(u64, Vec<u8>)>> {
+    let mut way = Vec::new();
+    let mut above = place.parent;
+    while above != fs.top_ino {
+        if way.len() >= HANDLE_DEPTH_MAX {
+            return Err(FsError::Stale);
+        }
+        let dir = rows.find(Key { fs: fs.key, ino: above })?.ok_or(FsError::Stale)?;
+        let Place { parent, name } = dir.places.into_iter().next().ok_or(FsError::Stale)?;
+        way.push((above, name));
+        above = parent;
+    }
+    Ok(way)
+}
+
+/// Opens a name on the way to an object; what is not there any more makes its handle stale.
+fn open_name(dir: &OwnedFd, name: &[u8]) -> FsResult<OwnedFd> {
+    openat(dir, name, FIND, Mode::empty()).map_err(|e| match fs_error(e) {
+        FsError::NotFound | FsError::NotDir | FsError::IsSymlink => FsError::Stale,
+        e => e,
+    })
 }
 
 impl Table {
@@ -97,22 +130,22 @@ impl Table {
         }
         let rows = self.rows()?;
         let key = Key { fs: fs.key, ino: st.stx_ino };
-        let seen = Row { generation: 0, birth: birth(st), parent: parent.ino, name: name.to_vec() };
+        let (birth, place) = (birth(st), Place { parent: parent.ino, name: name.to_vec() });
         let known = rows.find(key)?;
-        let generation = match &known {
-            Some(row) if row.birth == seen.birth && seen.birth != 0 => row.generation,
-            Some(row)
-                if row.is_at(parent.ino, name) && (seen.birth == 0 || fs.nature.kind == FsKind::Overlay) =>
-            {
-                row.generation
-            }
-            _ => self.new_generation(key),
+        let is_known = |row: &&Row| {
+            row.birth == birth && birth != 0
+                || row.is_at(&place) && (birth == 0 || fs.nature.kind == FsKind::Overlay)
         };
-        let row = Row { generation, ..seen };
+        let mut row = match known.as_ref().filter(is_known) {
+            Some(row) => Row { birth, ..row.clone() },
+            None => Row { generation: self.new_generation(key), birth, places: Vec::new() },
+        };
+        row.seen_at(place, has_several_names(st));
+        let id = RowId { ino: st.stx_ino, generation: row.generation };
         if known.as_ref() != Some(&row) {
             rows.put(key, Some(row))?;
         }
-        handles::of_row(fs, RowId { ino: st.stx_ino, generation })
+        handles::of_row(fs, id)
     }
 
     fn new_generation(&self, key: Key) -> u64 {
@@ -147,25 +180,25 @@ impl Table {
         if row.generation != id.generation {
             return Err(FsError::Stale);
         }
-        let mut names = vec![row.name.clone()];
-        let mut above = row.parent;
-        while above != fs.top_ino {
-            if names.len() >= HANDLE_DEPTH_MAX {
-                return Err(FsError::Stale);
+        for place in &row.places {
+            match Self::open_place(fs, rows, place) {
+                Ok((here, st)) if is_there(fs, &row, id.ino, &st) => return Ok(here),
+                Ok(_) | Err(FsError::Stale) => {}
+                Err(e) => return Err(e),
             }
-            let dir = rows.find(Key { fs: fs.key, ino: above })?.ok_or(FsError::Stale)?;
-            names.push(dir.name);
-            above = dir.parent;
         }
+        search::find(fs, rows, (id.ino, &row))
+    }
+
+    /// What stands at a place, by the names that its directories were last seen under.
+    fn open_place(fs: &FileSystem, rows: &Rows, place: &Place) -> FsResult<(OwnedFd, Statx)> {
         let mut here = openat(&fs.top, ".", FIND, Mode::empty()).map_err(fs_error)?;
-        for name in names.iter().rev() {
-            here = openat(&here, &name[..], FIND, Mode::empty()).map_err(|e| match fs_error(e) {
-                FsError::NotFound | FsError::NotDir | FsError::IsSymlink => FsError::Stale,
-                e => e,
-            })?;
+        for (_, name) in way_to(fs, rows, place)?.iter().rev() {
+            here = open_name(&here, name)?;
         }
+        here = open_name(&here, &place.name)?;
         let st = statx(&here, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
-        if is_there(fs, &row, id.ino, &st) { Ok(here) } else { Err(FsError::Stale) }
+        Ok((here, st))
     }
 
     /// Corrects the rows of what we have renamed.
@@ -188,8 +221,9 @@ impl Table {
         let rows = self.rows()?;
         let key = Key { fs: dir.fs.key, ino: st.stx_ino };
         match rows.find(key)? {
-            Some(row) if is_there(&dir.fs, &row, st.stx_ino, &st) => {
-                rows.put(key, Some(Row { parent: dir.ino, name: name.to_vec(), ..row }))
+            Some(mut row) if is_there(&dir.fs, &row, st.stx_ino, &st) => {
+                row.seen_at(Place { parent: dir.ino, name: name.to_vec() }, has_several_names(&st));
+                rows.put(key, Some(row))
             }
             _ => Ok(()),
         }

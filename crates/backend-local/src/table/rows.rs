@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use holdfast_base::limits::HANDLE_ROWS_PENDING_MAX;
+use holdfast_base::limits::{HANDLE_NAMES_MAX, HANDLE_ROWS_PENDING_MAX};
 use holdfast_vfs::{FsError, FsResult};
 use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase as _, TableDefinition};
@@ -24,13 +24,20 @@ pub(super) struct Key {
     pub(super) ino: u64,
 }
 
+/// A directory's number, and a name in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) parent: u64,
+    pub(super) name: Vec<u8>,
+}
+
 /// Where an object was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) generation: u64,
     pub(super) birth: u64,
-    pub(super) parent: u64,
-    pub(super) name: Vec<u8>,
+    /// One, or several of a file with several names: the one seen last comes first.
+    pub(super) places: Vec<Place>,
 }
 
 impl Key {
@@ -49,25 +56,51 @@ impl Key {
 }
 
 impl Row {
-    pub(super) fn is_at(&self, parent: u64, name: &[u8]) -> bool {
-        self.parent == parent && self.name == name
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        self.places.contains(place)
     }
 
+    /// Notes that the object was seen at a place. Unless it has several names that is the only one.
+    pub(super) fn seen_at(&mut self, place: Place, has_several_names: bool) {
+        if !has_several_names {
+            self.places = vec![place];
+        } else if !self.is_at(&place) {
+            self.places.insert(0, place);
+            self.places.truncate(HANDLE_NAMES_MAX);
+        }
+    }
+
+    /// Generation, birth time, then each place: directory, name, and a NUL where another place follows.
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 + self.name.len());
-        for number in [self.generation, self.birth, self.parent] {
+        let names: usize = self.places.iter().map(|place| 9 + place.name.len()).sum();
+        let mut bytes = Vec::with_capacity(16 + names);
+        for number in [self.generation, self.birth] {
             bytes.extend_from_slice(&number.to_be_bytes());
         }
-        bytes.extend_from_slice(&self.name);
+        for (n, place) in self.places.iter().enumerate() {
+            if n > 0 {
+                bytes.push(0);
+            }
+            bytes.extend_from_slice(&place.parent.to_be_bytes());
+            bytes.extend_from_slice(&place.name);
+        }
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (generation, rest) = bytes.split_first_chunk::<8>()?;
         let (birth, rest) = rest.split_first_chunk::<8>()?;
-        let (parent, name) = rest.split_first_chunk::<8>()?;
-        let [generation, birth, parent] = [generation, birth, parent].map(|n| u64::from_be_bytes(*n));
-        Some(Self { generation, birth, parent, name: name.to_vec() })
+        let [generation, birth] = [generation, birth].map(|n| u64::from_be_bytes(*n));
+        let mut places = Vec::new();
+        let mut left = Some(rest);
+        while let Some(bytes) = left {
+            let (parent, names) = bytes.split_first_chunk::<8>()?;
+            let end = names.iter().position(|byte| *byte == 0);
+            let name = end.map_or(names, |end| &names[..end]).to_vec();
+            places.push(Place { parent: u64::from_be_bytes(*parent), name });
+            left = end.map(|end| &names[end + 1..]);
+        }
+        Some(Self { generation, birth, places })
     }
 }
 
@@ -197,7 +230,7 @@ fn encode_record(key: Key, row: Option<&Row>) -> Vec<u8> {
         body.extend_from_slice(&row.encode());
     }
     let mut record = Vec::with_capacity(HEAD + body.len());
-    // A name has at most 255 bytes, so a body fits.
+    // A name has at most 255 bytes, and there are few, so a body fits.
     record.extend_from_slice(&(body.len() as u16).to_be_bytes());
     record.extend_from_slice(&checksum(&body));
     record.extend_from_slice(&body);
@@ -241,7 +274,24 @@ mod tests {
     use super::*;
 
     fn row(n: u64) -> Row {
-        Row { generation: n, birth: n + 1, parent: n + 2, name: format!("name-{n}").into_bytes() }
+        let place = |m: u64| Place { parent: m << 56 | m, name: format!("name-{m}").into_bytes() };
+        Row { generation: n, birth: n + 1, places: (n..=n + n % 3).map(place).collect() }
+    }
+
+    #[test]
+    fn a_row_with_several_places_is_read_back_and_one_with_one_as_it_always_was() {
+        for n in 0..200 {
+            assert_eq!(Row::decode(&row(n).encode()), Some(row(n)));
+        }
+        let one = Row { generation: 1, birth: 2, places: vec![Place { parent: 3, name: b"n".to_vec() }] };
+        assert_eq!(one.encode(), [[1u64, 2, 3].map(u64::to_be_bytes).concat(), b"n".to_vec()].concat());
+        let mut several = one.clone();
+        for n in 0..10 {
+            several.seen_at(Place { parent: n, name: b"m".to_vec() }, true);
+        }
+        assert_eq!((several.places.len(), several.places[0].parent), (HANDLE_NAMES_MAX, 9));
+        several.seen_at(Place { parent: 7, name: b"m".to_vec() }, false);
+        assert_eq!(several.places.len(), 1);
     }
 
     #[test]

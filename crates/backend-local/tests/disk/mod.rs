@@ -1,6 +1,8 @@
 //! Real file systems for tests: images on loop devices, mounted below a temporary directory.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod neighbour;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -33,7 +33,7 @@ fn backend() -> (Arc<dyn Backend>, Touched) {
     let mem = MemBackend::new(&MemOptions::deterministic());
     let root = mem.root().unwrap();
     let (caller, set) = (Caller::root(), SetAttrs::default());
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     let how = CreateHow { mode: CreateMode::Guarded, set: &set, open: None, want: AttrMask::NONE };
     mem.create(&cx, &root, Name::new(b"f").unwrap(), &how).unwrap();
     (Arc::new(mem), Touched { handle: root, data: false })
@@ -83,4 +83,35 @@ fn nothing_touched_is_done_at_once() {
     let (tell, told) = channel();
     committer.submit(&backend, Vec::new(), Box::new(move |r| tell.send(r).unwrap()));
     assert_eq!(told.try_recv(), Ok(Ok(())));
+}
+
+#[test]
+fn without_threads_replies_wait_until_they_are_pumped_and_share_one_force() {
+    let journal = Arc::new(Journal::default());
+    let committer = Committer::pumped(Some(journal.clone()));
+    let (backend, touched) = backend();
+    let done = Arc::new(AtomicUsize::new(0));
+    for _ in 0..3 {
+        let done = done.clone();
+        let count = move |result| {
+            if result == Ok(()) {
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        committer.submit(&backend, vec![touched], Box::new(count));
+    }
+    assert_eq!((done.load(Ordering::SeqCst), journal.forced.load(Ordering::SeqCst)), (0, 0));
+    assert_eq!(committer.pump(), 3);
+    assert_eq!((done.load(Ordering::SeqCst), journal.forced.load(Ordering::SeqCst)), (3, 1));
+    assert_eq!(committer.pump(), 0, "nothing is left");
+}
+
+#[test]
+fn what_is_submitted_while_pumping_waits_for_the_next_time() {
+    let committer = Committer::pumped(None);
+    let (backend, touched) = backend();
+    let (again, target) = (committer.clone(), backend.clone());
+    let more = move |_| again.submit(&target, vec![touched], Box::new(|_| ()));
+    committer.submit(&backend, vec![touched], Box::new(more));
+    assert_eq!((committer.pump(), committer.pump(), committer.pump()), (1, 1, 0));
 }

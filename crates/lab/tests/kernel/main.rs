@@ -7,11 +7,16 @@
 mod boot;
 mod checkout;
 mod conformance;
+mod delegations;
 mod fixture;
 mod fsx;
+mod nfstest;
+mod nlm;
 mod pjdfstest;
+mod planned;
 mod pynfs;
 mod restart;
+mod restart_load;
 mod sqlite;
 mod tree;
 mod userspace;
@@ -22,12 +27,17 @@ fn main() -> ExitCode {
     let cases = [
         boot::trials(),
         conformance::trials(),
+        delegations::trials(),
         tree::trials(),
         pjdfstest::trials(),
         fsx::trials(),
+        nlm::trials(),
+        nfstest::trials(),
         sqlite::trials(),
         pynfs::trials(),
         restart::trials(),
+        planned::trials(),
+        restart_load::trials(),
         userspace::trials(),
     ];
     holdfast_lab::trial::run(cases.into_iter().flatten().collect())

@@ -1,6 +1,7 @@
 //! GETATTR, SETATTR, LOOKUP, ACCESS, READLINK (RFC 1813 sections 3.3.1 to 3.3.5).
 
 use holdfast_export::Object;
+use holdfast_state::Access as Share;
 use holdfast_vfs::{AccessMask, AttrMask, File, FsError};
 use holdfast_wire::nfs3::{
     Access3Args, Access3Ok, DirOpArgs3, Fh3, Lookup3Ok, NfsStat3, PostOpAttr, Proc3, ReadLink3Ok,
@@ -35,6 +36,9 @@ impl Procedure for SetAttr {
         let site = on.first.site()?;
         let set = attr::set_attrs(&args.new_attributes)?;
         let guard = args.guard.map(attr::timestamp).transpose()?;
+        if set.size.is_some() {
+            op.check_shares(&site.handle, Share::WRITE)?;
+        }
         let change = op.mutate(site).setattr(File::Stateless(&site.handle), &set, guard)?;
         op.touch(site, site.handle, false);
         put(w, attr::wcc(&change));

@@ -1,6 +1,7 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 sections 3.3.8 to 3.3.11).
 
 use holdfast_base::limits::PATH_BYTES_MAX;
+use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, Change, CreateHow, CreateMode, Device, Exclusive, NewNode, Node, SetAttrs};
 use holdfast_wire::nfs3::{
     Create3Args, Create3Ok, CreateHow3, DeviceData3, DirOpArgs3, Fh3, Mkdir3Args, Mknod3Args, MknodData3,
@@ -42,6 +43,10 @@ impl Procedure for Create {
                 (CreateMode::Exclusive(Exclusive(*verifier)), SetAttrs::default())
             }
         };
+        if mode == CreateMode::Unchecked && set.size.is_some() && op.manager.has_denials() {
+            let there = site.backend().lookup(&site.cx(op.wait), &site.handle, name, AttrMask::NONE);
+            there.map_or(Ok(()), |there| op.check_shares(&there.handle, Access::WRITE))?;
+        }
         let how = CreateHow { mode, set: &set, open: None, want: AttrMask::STAT };
         let created = op.mutate(site).create(&site.handle, name, &how)?;
         op.touch(site, site.handle, false);

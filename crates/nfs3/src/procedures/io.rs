@@ -2,6 +2,7 @@
 
 use holdfast_base::limits::{FILE_REPLY_BYTES_MIN, IO_BYTES_MAX};
 use holdfast_rpc::FileBody;
+use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, Change, File, FileKind, FsError, Stability, WriteAt};
 use holdfast_wire::nfs3::{
     Commit3Args, Commit3Ok, NfsStat3, Proc3, Read3Args, StableHow, WccData, Write3Args, Write3Ok,
@@ -20,6 +21,7 @@ impl Procedure for Read {
 
     fn run(op: &mut Op<'_>, on: &On, args: &Read3Args<'_>, w: &mut Writer) -> Result<(), Failure> {
         let site = on.first.site_or(NfsStat3::Inval)?;
+        op.check_shares(&site.handle, Access::READ)?;
         let bytes_max = (args.count as usize).min(IO_BYTES_MAX);
         if bytes_max >= FILE_REPLY_BYTES_MIN && read_span(op, site, args.offset.0, bytes_max, w)? {
             return Ok(());
@@ -88,6 +90,7 @@ impl Procedure for Write {
             StableHow::FileSync => Stability::FileSync,
         };
         let at = WriteAt { offset: args.offset.0, stability, want_change: true };
+        op.check_shares(&site.handle, Access::WRITE)?;
         let backend = site.backend();
         // Taken before the write: were the verifier to change meanwhile, the client must not match this reply
         // with a later COMMIT (RFC 1813 section 3.3.7).

@@ -148,3 +148,21 @@ fn space_and_size_are_told_apart() {
     w.fs.set_quota(1, 0);
     assert!(matches!(w.write(&f, 0, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Dquot, _)));
 }
+
+#[test]
+fn what_a_client_of_nfsv4_denies_is_put_off_until_it_closes() {
+    let mut w = World::new();
+    let (root, f) = (w.root(), w.create("a"));
+    w.write(&f, 0, b"hello", StableHow::Unstable);
+    w.deny_writing(&f);
+    assert!(matches!(w.write(&f, 0, b"x", StableHow::Unstable), Res3::Fail(NfsStat3::Jukebox, _)));
+    let new_attributes = Sattr3 { size: Some(0), ..NOTHING };
+    let cut = SetAttr3Args { object: Fh3(&f), new_attributes, guard: None };
+    assert_eq!(status(&w.call(Proc3::SetAttr, &cut)), NfsStat3::Jukebox);
+    let place = DirOpArgs3 { dir: Fh3(&root), name: b"a" };
+    let cut = Create3Args { place, how: CreateHow3::Unchecked(new_attributes) };
+    assert_eq!(status(&w.call(Proc3::Create, &cut)), NfsStat3::Jukebox);
+    let kept = SetAttr3Args { object: Fh3(&f), new_attributes: mode(0o600), guard: None };
+    assert_eq!(status(&w.call(Proc3::SetAttr, &kept)), NfsStat3::Ok);
+    assert_eq!(read(&mut w, &f, 0, 10), Ok((b"hello".to_vec(), true)));
+}

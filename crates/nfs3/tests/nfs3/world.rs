@@ -3,13 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_base::{ExportId, ManualClock, Timestamp};
-use holdfast_export::{ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Sealer, Squash};
+use holdfast_base::{ExportId, ManualClock, SeededEntropy, Timestamp};
+use holdfast_export::{
+    ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Object, Sealer, Squash,
+};
 use holdfast_ledger::Ledger;
+use holdfast_manager::{Guarded, Manager, Parts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall};
+use holdfast_state::{
+    Access, BootInstance, Callback, Claim, Config, Grace, OpenId, OpenRequest, Principal, SetClientId, Share,
+    Verifier,
+};
 use holdfast_vfs::{Backend, FsId, MemBackend, MemOptions};
 use holdfast_wire::nfs3::*;
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
@@ -21,6 +28,8 @@ pub(crate) struct World {
     pub(crate) fs: MemBackend,
     /// The second export's.
     pub(crate) other: MemBackend,
+    /// The state of other protocols' clients.
+    pub(crate) manager: Arc<Manager>,
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) client: Detached,
     pub(crate) auth: Auth,
@@ -55,6 +64,10 @@ impl World {
         let options = MemOptions { root_mode: 0o777, ..MemOptions::deterministic() };
         let fs = MemBackend::new(&options);
         let other = MemBackend::new(&MemOptions { fsid: FsId { major: 7, minor: 7 }, ..options });
+        let clock = Arc::new(ManualClock::default());
+        let config = Config { boot: BootInstance::from_counter(1), lease_ms: 60_000, grace: Grace::Over };
+        let entropy = Box::new(SeededEntropy(3));
+        let manager = Manager::new(Parts { engine: config, entropy, clock: clock.clone(), pool_threads: 4 });
         let export = |id, path: &[&[u8]], fs: &MemBackend| {
             let mut options = ExportOptions {
                 squash: Squash::None,
@@ -63,17 +76,22 @@ impl World {
             };
             adjust(&mut options);
             let path = path.iter().map(|c| c.to_vec()).collect();
-            Arc::new(Export { id: ExportId(id), path, backend: Arc::new(fs.clone()), options })
+            Arc::new(Export {
+                id: ExportId(id),
+                path,
+                backend: Guarded::new(Arc::new(fs.clone()), &manager),
+                options,
+            })
         };
         let exports = vec![export(1, &[b"data"], &fs), export(2, &[b"more", b"other"], &other)];
         let since = Timestamp { seconds: 5, nanos: 0 };
         let namespace = Arc::new(Namespace::new(Sealer::new([3; 16]), exports, since).unwrap());
-        let clock = Arc::new(ManualClock::default());
         let (journal, size) =
             (tempfile::tempdir().unwrap(), holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 });
         let (ledger, _) = Ledger::open(&journal.path().join("journal"), &size, &namespace.exports()).unwrap();
         let nfs = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
+            manager: Arc::clone(&manager),
             committer: Committer::new(None),
             replies: ReplyCache::new(ReplyCacheLimits::default(), clock),
             ledger: Some(ledger),
@@ -82,7 +100,26 @@ impl World {
         });
         let mount = Mount3::new(Arc::clone(&namespace));
         let client = Detached::new(vec![Arc::new(nfs), Arc::new(mount)], Limits::default()).unwrap();
-        Self { fs, other, namespace, client, auth: user(1), xid: 100 }
+        Self { fs, other, manager, namespace, client, auth: user(1), xid: 100 }
+    }
+
+    /// Has a client of NFSv4 open a file for reading, and deny everybody to write it meanwhile.
+    pub(crate) fn deny_writing(&self, file: &[u8]) {
+        let Ok(Object::Export(_, file)) = self.namespace.open(file) else { panic!("no file") };
+        let principal = Principal::new(b"root");
+        let denied = self.manager.step(|engine, now| {
+            let callback = Callback { program: 1, ident: 1, address: b"tcp 10.0.0.1.8.1"[..].into() };
+            let verifier = Verifier([1; 8]);
+            let request = SetClientId { name: b"four", verifier, principal: &principal, callback };
+            let (client, confirm) = engine.setclientid(&request, now)?;
+            engine.setclientid_confirm(client, confirm, &principal, now)?;
+            let share = Share { access: Access::READ, deny: Access::WRITE };
+            let request = OpenRequest { client, owner: b"o", file: file.key(), share, claim: Claim::New };
+            let opened = engine.open(&request, now)?;
+            engine.attach(&opened.ticket, OpenId(1), Access::READ)?;
+            engine.open_commit(opened.ticket)
+        });
+        denied.unwrap().unwrap();
     }
 
     /// The handle of the first export's root.

@@ -27,8 +27,17 @@ pub(crate) enum Occasion {
 pub(crate) struct Wanted {
     /// For the backend.
     pub(crate) set: SetAttrs,
+    /// Times that are the client's to tell by a delegation (RFC 9754): not for the backend as they are.
+    pub(crate) delegated: DelegatedTimes,
     /// As the client named them.
     pub(crate) mask: Bitmap4,
+}
+
+/// Times as the holder of a delegation tells them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DelegatedTimes {
+    pub(crate) access: Option<Timestamp>,
+    pub(crate) modify: Option<Timestamp>,
 }
 
 /// Reads a `fattr4` that is to be applied.
@@ -47,7 +56,7 @@ pub(crate) fn wanted(
     let mut wanted = Wanted { mask: fattr.mask, ..Wanted::default() };
     let mut values = Reader::new(fattr.values);
     for attr in fattr.mask.iter().filter_map(Attr::from_u32) {
-        one(attr, &mut values, ids, &mut wanted.set)?;
+        one(attr, &mut values, ids, &mut wanted)?;
     }
     values.finish().map_err(bad_xdr)?;
     if wanted.set.size.is_some_and(|size| size > limits.file_bytes_max) {
@@ -59,7 +68,7 @@ pub(crate) fn wanted(
 fn check(mask: Bitmap4, supported: Bitmap4, occasion: Occasion) -> Result<(), NfsStat4> {
     let settable = match occasion {
         Occasion::Setattr => super::SETTABLE.without(Attr::ModeUmask as u32),
-        Occasion::Create => super::SETTABLE,
+        Occasion::Create => super::SETTABLE.minus(super::DELEGATED_TIMES),
         Occasion::ExclusiveCreate => super::EXCLUSIVE_CREATE,
     };
     if mask.has_beyond() || !mask.minus(supported).is_empty() {
@@ -72,7 +81,8 @@ fn check(mask: Bitmap4, supported: Bitmap4, occasion: Occasion) -> Result<(), Nf
     Ok(())
 }
 
-fn one(attr: Attr, from: &mut Reader<'_>, ids: &dyn IdNames, set: &mut SetAttrs) -> Result<(), NfsStat4> {
+fn one(attr: Attr, from: &mut Reader<'_>, ids: &dyn IdNames, wanted: &mut Wanted) -> Result<(), NfsStat4> {
+    let Wanted { set, delegated, .. } = wanted;
     match attr {
         Attr::Size => set.size = Some(from.u64().map_err(bad_xdr)?),
         Attr::Mode => set.mode = Some(mode(from.u32().map_err(bad_xdr)?)?),
@@ -92,6 +102,8 @@ fn one(attr: Attr, from: &mut Reader<'_>, ids: &dyn IdNames, set: &mut SetAttrs)
             // RFC 8275 section 5: only the permission bits of a umask count.
             set.umask = Some(value.umask & 0o777);
         }
+        Attr::TimeDelegAccess => delegated.access = Some(time(NfsTime4::decode(from).map_err(bad_xdr)?)?),
+        Attr::TimeDelegModify => delegated.modify = Some(time(NfsTime4::decode(from).map_err(bad_xdr)?)?),
         _ => return Err(NfsStat4::Inval),
     }
     Ok(())
@@ -117,14 +129,15 @@ const fn mode(bits: u32) -> Result<u32, NfsStat4> {
     if bits & !0o7777 == 0 { Ok(bits) } else { Err(NfsStat4::Inval) }
 }
 
-const fn set_time(time: SetTime4) -> Result<SetTime, NfsStat4> {
-    match time {
+fn set_time(given: SetTime4) -> Result<SetTime, NfsStat4> {
+    match given {
         SetTime4::ToServerTime => Ok(SetTime::Now),
-        SetTime4::ToClientTime(NfsTime4 { seconds, nseconds }) if nseconds < 1_000_000_000 => {
-            Ok(SetTime::At(Timestamp { seconds, nanos: nseconds }))
-        }
-        SetTime4::ToClientTime(_) => Err(NfsStat4::Inval),
+        SetTime4::ToClientTime(given) => time(given).map(SetTime::At),
     }
+}
+
+pub(crate) const fn time(NfsTime4 { seconds, nseconds }: NfsTime4) -> Result<Timestamp, NfsStat4> {
+    if nseconds < 1_000_000_000 { Ok(Timestamp { seconds, nanos: nseconds }) } else { Err(NfsStat4::Inval) }
 }
 
 fn bad_xdr(_: holdfast_xdr::Error) -> NfsStat4 {

@@ -3,7 +3,13 @@
 use holdfast_base::Timestamp;
 use holdfast_base::limits::IO_BYTES_MAX;
 use holdfast_vfs::{Attrs, FileKind, FsLimits, FsUsage};
-use holdfast_wire::nfs4::{Attr, Bitmap4, ChangeAttrType4, NfsFtype4, NfsStat4};
+use holdfast_wire::nfs4::{
+    Attr, Bitmap4, ChangeAttrType4, NfsFtype4, NfsStat4, OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG,
+    OPEN_ARGS_SHARE_ACCESS_WANT_CANCEL, OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+    OPEN_ARGS_SHARE_ACCESS_WANT_NO_DELEG, OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+    OPEN_ARGS_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED,
+    OPEN_ARGS_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpenArguments4,
+};
 use holdfast_xdr::{Encode, Writer};
 
 use super::ids::IdNames;
@@ -105,10 +111,28 @@ fn value(source: &Source<'_>, attr: Attr, to: &mut Writer) {
         Attr::CloneBlkSize => to.u32(limits.clone_block_bytes),
         Attr::ChangeAttrType => change_attr_type(limits).encode(to),
         Attr::XattrSupport => limits.has_xattrs.encode(to),
+        Attr::OpenArguments => OPEN_ARGUMENTS.encode(to),
         // Not in `supported`: never asked for here.
         _ => debug_assert!(false, "{attr:?} is not served"),
     }
 }
+
+/// What OPEN understands (RFC 9754 section 3).
+const OPEN_ARGUMENTS: OpenArguments4 = OpenArguments4 {
+    share_access: Bitmap4::from_bits(1 << 1 | 1 << 2 | 1 << 3),
+    share_deny: Bitmap4::from_bits(1 | 1 << 1 | 1 << 2 | 1 << 3),
+    share_access_want: Bitmap4::EMPTY
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_NO_DELEG)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_CANCEL)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS)
+        .with(OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION),
+    // NULL, PREVIOUS, DELEGATE_CUR, FH, DELEG_CUR_FH: not those of a client's earlier life.
+    open_claim: Bitmap4::from_bits(1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5),
+    create_mode: Bitmap4::from_bits(1 | 1 << 1 | 1 << 2 | 1 << 3),
+};
 
 pub(crate) const fn file_type(kind: FileKind) -> NfsFtype4 {
     match kind {

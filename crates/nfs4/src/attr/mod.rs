@@ -66,12 +66,22 @@ const IN_V40: Bitmap4 = Bitmap4::of(&[
 const FROM_V41: Bitmap4 = Bitmap4::of(&[Attr::SuppAttrExclCreat]);
 
 /// Served from 4.2 on.
-const FROM_V42: Bitmap4 =
-    Bitmap4::of(&[Attr::CloneBlkSize, Attr::ChangeAttrType, Attr::ModeUmask, Attr::XattrSupport]);
+const FROM_V42: Bitmap4 = Bitmap4::of(&[
+    Attr::CloneBlkSize,
+    Attr::ChangeAttrType,
+    Attr::ModeUmask,
+    Attr::XattrSupport,
+    Attr::TimeDelegAccess,
+    Attr::TimeDelegModify,
+    Attr::OpenArguments,
+]);
 
-/// Can be set and not read (RFC 8881 section 5.5; RFC 8275 section 5).
+/// The times of a file that a delegation hands over to its holder (RFC 9754 section 5).
+pub(crate) const DELEGATED_TIMES: Bitmap4 = Bitmap4::of(&[Attr::TimeDelegAccess, Attr::TimeDelegModify]);
+
+/// Can be set and not read (RFC 8881 section 5.5; RFC 8275 section 5; RFC 9754 section 5).
 pub(crate) const WRITE_ONLY: Bitmap4 =
-    Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]);
+    Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]).or(DELEGATED_TIMES);
 
 /// Can be set.
 pub(crate) const SETTABLE: Bitmap4 = Bitmap4::of(&[
@@ -82,12 +92,13 @@ pub(crate) const SETTABLE: Bitmap4 = Bitmap4::of(&[
     Attr::TimeAccessSet,
     Attr::TimeModifySet,
     Attr::ModeUmask,
-]);
+])
+.or(DELEGATED_TIMES);
 
 /// Can be set by an exclusive create beside its verifier, which lies in the two times meanwhile
 /// (RFC 8881 section 5.8.1.14).
 pub(crate) const EXCLUSIVE_CREATE: Bitmap4 =
-    SETTABLE.without(Attr::TimeAccessSet as u32).without(Attr::TimeModifySet as u32);
+    SETTABLE.minus(DELEGATED_TIMES).without(Attr::TimeAccessSet as u32).without(Attr::TimeModifySet as u32);
 
 /// Needs [`holdfast_vfs::FsUsage`].
 pub(crate) const OF_USAGE: Bitmap4 = Bitmap4::of(&[
@@ -108,6 +119,10 @@ pub(crate) const fn supported(minor: Minor, limits: &FsLimits) -> Bitmap4 {
     };
     if limits.has_birth_time { all } else { all.without(Attr::TimeCreate as u32) }
 }
+
+/// Asks a backend for nothing but what kind of object it is, which every answer tells: no holder of a delegation need
+/// be asked for that.
+pub(crate) const KIND: AttrMask = AttrMask::NONE;
 
 /// What to ask a backend for, to serve these attributes.
 pub(crate) const fn backend_mask(want: Bitmap4) -> AttrMask {

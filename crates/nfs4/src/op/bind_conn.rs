@@ -34,6 +34,9 @@ impl Op for BindConnToSession4Args {
             // what clients without a security service offer.
             let channel = (self.sessionid, client, cx.minor());
             cx.service().callbacks.session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
+            if bound != Direction::Fore {
+                cx.service().back_channel_bound(self.sessionid);
+            }
         }
         Ok(BindConnToSession4Ok {
             sessionid: self.sessionid,
@@ -56,6 +59,7 @@ impl Op for BackchannelCtl4Args<'_> {
         let auth = credential(&self.sec_parms).ok_or(NfsStat4::Inval)?;
         let slot = cx.compound.slot.as_ref().ok_or(NfsStat4::OpNotInSession)?;
         cx.service().callbacks.session_changed(slot.session, self.cb_program, auth);
+        cx.service().back_channel_bound(slot.session);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_base::Length;
@@ -87,7 +88,9 @@ fn in_background(cx: &Cx<'_>, pair: Pair, span: CopySpan, offload: &Arc<Offload>
         let copy = || {
             pair.copy(span, |copied, _| {
                 of_thread.advance(copied);
-                of_thread.is_cancelled()
+                // A copy of nothing would look like the end of the source.
+                let must_end = copied > 0 && service.offloads.is_stopping.load(Ordering::Relaxed);
+                must_end || of_thread.is_cancelled()
             })
         };
         // A panic of the backend must end the copy: it would keep its place and its client waiting for ever.

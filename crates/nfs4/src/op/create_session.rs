@@ -56,6 +56,9 @@ impl Op for CreateSession4Args<'_> {
             // It may have ended, and been forgotten, before it was noted: this runs on the pool.
             cx.service().forget_connection(cx.conn_id());
         }
+        if created.conn_direction != Direction::Fore {
+            cx.service().back_channel_bound(created.id);
+        }
         Ok(answer(&created, back))
     }
 }

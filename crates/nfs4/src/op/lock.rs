@@ -10,7 +10,7 @@ use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest,
     LockTicket, OwnerOf, OwnerOp, StateId, Wait,
 };
-use holdfast_vfs::{AttrMask, Caller, FileObject, FsError, FsResult, OpenMode};
+use holdfast_vfs::{Caller, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
     Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4,
     ReleaseLockOwner4Args, StateOwner4,
@@ -18,6 +18,7 @@ use holdfast_wire::nfs4::{
 use holdfast_xdr::Encode;
 
 use super::{Encoded, Op};
+use crate::attr::KIND;
 use crate::cx::{At, Cx};
 use crate::desc::{Flags, OpDesc, STATEID_BYTES};
 use crate::error::{Failure, OpResult};
@@ -28,8 +29,9 @@ use crate::service::Service;
 /// Bytes of `LOCK4denied` with the longest owner.
 const DENIED_BYTES: usize = 32 + OWNER_BYTES_MAX;
 
-/// The owner named for a lock of a process on the server's host; its client id, 0, is nobody's.
-const OUTSIDER: &[u8] = b"a process on the server";
+/// The owner named for a lock of a process on the server's host, or of another protocol; its client id, 0, is nobody's.
+/// Short: Linux 7.3 has room for an owner of its own (20 bytes), and takes a longer one for a broken reply (EIO).
+const OUTSIDER: &[u8] = b"outside";
 
 impl Op for Lock4Args<'_> {
     const DESC: OpDesc = OpDesc::new(OpNum4::Lock, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(DENIED_BYTES);
@@ -41,12 +43,12 @@ impl Op for Lock4Args<'_> {
             Locker4::Exist(exist) => (cx.stateid(exist.lock_stateid)?, exist.lock_seqid),
         };
         let turn = Turn { of: OwnerOf::Stateid(of), seqid, op: OwnerOp::Lock };
-        in_turn(cx, turn, |cx| lock(cx, &self))
+        in_turn(cx, turn, |cx| lock(cx, &self, of))
     }
 }
 
-fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>) -> OpResult<Lock4Ok> {
-    let at = cx.at(NfsStat4::IsDir)?;
+fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok> {
+    let at = cx.at(NfsStat4::IsDir)?.by_stateid(cx, of);
     let range = range_of(args.offset, args.length)?;
     let by = match &args.locker {
         Locker4::New(new) => LockBy::Open {
@@ -252,7 +254,7 @@ impl Op for Lockt4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let at = cx.at(NfsStat4::IsDir)?;
         let range = range_of(self.offset, self.length)?;
-        must_be_regular(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind)?;
+        must_be_regular(at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind)?;
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
         let kind = kind_of(self.locktype);
         let test = LockTest { client, owner: self.owner.owner, file: at.handle.key(), range, kind };

@@ -12,6 +12,7 @@ mod bind_conn;
 mod close;
 mod copy;
 mod create_session;
+mod delegation;
 mod exchange_id;
 mod filehandle;
 mod getattr;

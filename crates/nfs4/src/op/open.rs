@@ -3,28 +3,30 @@
 //! open in `open/back.rs`.
 
 use holdfast_base::ClientId;
-use holdfast_state::{Access, Claim, OpenRequest, OwnerOf, OwnerOp, Share, StateId};
+use holdfast_state::{Access, Claim, Deed, OpenRequest, OwnerOf, OwnerOp, Share, StateId};
 use holdfast_wire::nfs4::{
     CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
-    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
     OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED,
-    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4,
-    OpenDelegation4, OpenFlag4, OpenNoneDelegation4,
+    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4, OpenFlag4,
+    Stateid4,
 };
 use holdfast_xdr::Encode;
 
 use self::back::Backed;
+use self::delegated::Opened;
 use self::find::Found;
 use self::granting::Granting;
 use super::{Encoded, Op};
 use crate::cx::{At, Cx};
+use crate::delegation::{self, wish};
 use crate::desc::{BITMAP_BYTES, CHANGE_INFO_BYTES, Flags, Minor, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
 use crate::owner::{Turn, in_turn};
 
 mod back;
+mod delegated;
 mod find;
 mod granting;
 
@@ -35,8 +37,7 @@ const WANTS: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_MASK
     | OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS
     | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
 
-/// Without delegations, what follows their type is two words at most.
-const REPLY_BYTES: usize = STATEID_BYTES + CHANGE_INFO_BYTES + 4 + BITMAP_BYTES + 12;
+const REPLY_BYTES: usize = STATEID_BYTES + CHANGE_INFO_BYTES + 4 + BITMAP_BYTES + delegation::REPLY_BYTES;
 
 impl Op for Open4Args<'_> {
     const DESC: OpDesc = OpDesc::new(OpNum4::Open, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(REPLY_BYTES);
@@ -76,32 +77,51 @@ fn is_sync(cx: &Cx<'_>) -> OpResult<bool> {
 
 fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Open4Ok<'static>> {
     let share = share_of(args, cx.minor())?;
-    let claim = match claim_of(cx, args, client)? {
-        Claim::New if matches!(args.openhow, OpenFlag4::Create(_)) && cx.is_resumed()? => Claim::Resumed,
-        claim => claim,
-    };
+    let claim = claim_of(cx, args, client)?;
+    let is_resumed = matches!(args.openhow, OpenFlag4::Create(_)) && cx.is_resumed()?;
     // A file must not be made for an open that is refused (RFC 8881 section 8.4.2.1).
     cx.state(|engine, now| match claim {
-        Claim::New if engine.grace().is_on(now) => Err(NfsStat4::Grace.into()),
+        Claim::New if !is_resumed && !engine.admits_new(client, now) => Err(NfsStat4::Grace.into()),
         _ => Ok(()),
     })?;
-    let mut found = find::find(cx, args, share.access)?;
-    let request = OpenRequest { client, owner: args.owner.owner, file: found.at.handle.key(), share, claim };
-    let wanted = Backed { access: share.access, is_reclaim: matches!(claim, Claim::Reclaim(_)) };
+    let mut found = find::find(cx, args, share.access, client)?;
+    let file = found.at.handle.key();
+    let claim = if is_resumed { Claim::Resumed { made: file } } else { claim };
+    let request = OpenRequest { client, owner: args.owner.owner, file, share, claim };
+    // Permission for what was held before, or is held under a delegation, was given then.
+    let is_reclaim = matches!(claim, Claim::Reclaim(_) | Claim::Delegated(_));
+    let wanted = Backed { access: share.access, is_reclaim };
     back::ask(cx, &mut found, &request, wanted)?;
+    if !is_reclaim {
+        wait_for_recall(cx, &found.at, share)?;
+    }
     let granting = Granting::begin(cx, &request)?;
     back::back(cx, &mut found, &granting, wanted)?;
     resize(cx, &found, share.access)?;
     cx.set_current(found.at.object())?;
-    let confirm = if granting.is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
+    let is_confirm_needed = granting.is_confirm_needed;
+    let opened = Opened { args, client, found: &found, share, open: granting.grant()?, is_confirm_needed };
+    cx.names_client(client);
+    let (delegation, instead) = delegated::delegate(cx, &opened);
+    let confirm = if is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
     let notify = if cx.minor().has_sessions() { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
+    let no_open = if instead.is_some() { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
+    let current = cx.set_current_stateid(instead.unwrap_or(opened.open));
     Ok(Open4Ok {
-        stateid: cx.set_current_stateid(granting.grant()?),
+        // RFC 9754 section 4: all zero where the delegation is all that there is.
+        stateid: if instead.is_some() { Stateid4::ANONYMOUS } else { current },
         cinfo: found.cinfo,
-        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm | notify,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm | notify | no_open,
         attrset: found.attrset,
-        delegation: no_delegation(args.share_access, cx.minor()),
+        delegation,
     })
+}
+
+/// Has what others are promised against this OPEN recalled, and waits for it a moment: the engine itself only refuses.
+fn wait_for_recall(cx: &Cx<'_>, at: &At, share: Share) -> OpResult<()> {
+    let writes = share.access.contains(Access::WRITE) || !share.deny.is_none();
+    let deed = if writes { Deed::OpenWrite } else { Deed::OpenRead };
+    Ok(cx.config().manager.contend_if_promised(&at.handle, deed, &at.cx())?)
 }
 
 /// The answer to an OPEN of 4.0 that a crash cut short when its file was made: no client of the former run is known
@@ -109,15 +129,15 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
 /// restart, and reclaims.
 fn of_former_run(cx: &mut Cx<'_>, args: &Open4Args<'_>) -> OpResult<Open4Ok<'static>> {
     let access = share_of(args, cx.minor())?.access;
-    let found = find::find(cx, args, access)?;
+    let found = find::find(cx, args, access, args.owner.clientid)?;
     resize(cx, &found, access)?;
     cx.set_current(found.at.object())?;
     Ok(Open4Ok {
-        stateid: cx.set_current_stateid(StateId::of_former_run(cx.config().boot)),
+        stateid: cx.set_current_stateid(StateId::of_former_run(cx.config().manager.boot())),
         cinfo: found.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX,
         attrset: found.attrset,
-        delegation: no_delegation(args.share_access, cx.minor()),
+        delegation: wish(args.share_access, cx.minor()).declined(None, false),
     })
 }
 
@@ -148,30 +168,17 @@ fn share_of(args: &Open4Args<'_>, minor: Minor) -> Result<Share, NfsStat4> {
     }
 }
 
-/// On what grounds the open is asked for. No delegation was ever given out, so none can be claimed under.
+/// On what grounds the open is asked for.
 fn claim_of(cx: &Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Claim> {
     let creates = matches!(args.openhow, OpenFlag4::Create(_));
     match args.claim {
         OpenClaim4::Null(_) => Ok(Claim::New),
-        OpenClaim4::Fh | OpenClaim4::Previous(_) if creates => Err(NfsStat4::Inval.into()),
-        OpenClaim4::Fh => Ok(Claim::New),
-        OpenClaim4::Previous(_) => Ok(Claim::Reclaim(cx.recorded(client))),
-        OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_) => Err(NfsStat4::BadStateid.into()),
         // Claims from a client's earlier life need DELEGPURGE, which is not served.
         OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh => Err(NfsStat4::NotSupp.into()),
-    }
-}
-
-/// That there is no delegation, and why, where the client said that it cares.
-const fn no_delegation(share_access: u32, minor: Minor) -> OpenDelegation4<'static> {
-    let want = share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
-    if !minor.has_sessions() {
-        return OpenDelegation4::None;
-    }
-    match want {
-        OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE => OpenDelegation4::None,
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => OpenDelegation4::NoneExt(OpenNoneDelegation4::NotWanted),
-        OPEN4_SHARE_ACCESS_WANT_CANCEL => OpenDelegation4::NoneExt(OpenNoneDelegation4::Cancelled),
-        _ => OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource(false)),
+        _ if creates => Err(NfsStat4::Inval.into()),
+        OpenClaim4::Fh => Ok(Claim::New),
+        OpenClaim4::Previous(_) => Ok(Claim::Reclaim(cx.recorded(client))),
+        OpenClaim4::DelegateCur(held) => Ok(Claim::Delegated(cx.stateid(held.delegate_stateid)?)),
+        OpenClaim4::DelegCurFh(held) => Ok(Claim::Delegated(cx.stateid(held)?)),
     }
 }

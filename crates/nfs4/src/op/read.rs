@@ -35,6 +35,7 @@ impl Op for Read4Args {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         let at = cx.at(NfsStat4::IsDir)?;
         let stateid = cx.stateid(self.stateid)?;
+        let at = at.by_stateid(cx, stateid);
         let file = io::file(cx, &at, stateid, Access::READ)?;
         let room = cx.reply_room().saturating_sub(READ_OVERHEAD_BYTES);
         let bytes = (self.count as usize).min(IO_BYTES_MAX).min(room);

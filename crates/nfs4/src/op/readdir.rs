@@ -15,7 +15,7 @@ use crate::error::{self, Failure, OpResult};
 use crate::service::Service;
 
 /// Cookies stay valid for as long as their directory lives, so the verifier never changes and is not looked at.
-const VERIFIER: Verifier4 = [0; 8];
+pub(super) const VERIFIER: Verifier4 = [0; 8];
 
 /// Bytes of an empty listing: verifier, end of the chain, `eof`.
 const EMPTY_BYTES: usize = 16;

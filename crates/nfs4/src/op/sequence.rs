@@ -2,7 +2,8 @@
 
 use holdfast_state::{Admission, ChannelAttrs, Sequenced, SlotRequest, StateError, StatusFlags};
 use holdfast_wire::nfs4::{
-    NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+    NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_BACKCHANNEL_FAULT,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
     SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Args, Sequence4Ok,
 };
 
@@ -95,6 +96,9 @@ fn answer(args: &Sequence4Args, sequenced: &Sequenced) -> Sequence4Ok {
 fn status_flags(status: StatusFlags) -> u32 {
     let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
     flag(status.is_back_channel_down, SEQ4_STATUS_CB_PATH_DOWN_SESSION)
+        | flag(status.is_callback_down, SEQ4_STATUS_CB_PATH_DOWN)
+        | flag(status.is_back_channel_faulty, SEQ4_STATUS_BACKCHANNEL_FAULT)
         | flag(status.is_state_revoked, SEQ4_STATUS_ADMIN_STATE_REVOKED)
+        | flag(status.is_delegation_revoked, SEQ4_STATUS_RECALLABLE_STATE_REVOKED)
         | flag(status.is_reclaim_needed, SEQ4_STATUS_RESTART_RECLAIM_NEEDED)
 }

@@ -4,9 +4,10 @@ use holdfast_state::{Callback, SetClientId, StateError, Verifier};
 use holdfast_wire::nfs4::{
     NetAddr4, NfsStat4, OpNum4, Renew4Args, SetClientId4Args, SetClientId4Ok, SetClientIdConfirm4Args,
 };
-use holdfast_xdr::{Encode, to_bytes};
+use holdfast_xdr::Encode;
 
 use super::Op;
+use crate::callback::address;
 use crate::cx::Cx;
 use crate::desc::{Flags, OpDesc};
 use crate::error::{Failure, OpResult};
@@ -17,6 +18,8 @@ impl Op for SetClientId4Args<'_> {
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<SetClientId4Ok> {
         let principal = cx.principal();
+        let peer = cx.connection().peer().ip();
+        let address = address::keep(&self.callback.cb_location, peer, cx.service().options.calls_anywhere);
         let request = SetClientId {
             name: self.client.id,
             verifier: Verifier(self.client.verifier),
@@ -24,7 +27,7 @@ impl Op for SetClientId4Args<'_> {
             callback: Callback {
                 program: self.callback.cb_program,
                 ident: self.callback_ident,
-                address: to_bytes(&self.callback.cb_location).into(),
+                address: address.into(),
             },
         };
         match cx.state(|engine, now| Ok(engine.setclientid(&request, now)?)) {
@@ -47,7 +50,10 @@ impl Op for SetClientIdConfirm4Args {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let principal = cx.principal();
         let confirm = Verifier(self.setclientid_confirm);
-        cx.state(|engine, now| Ok(engine.setclientid_confirm(self.clientid, confirm, &principal, now)?))
+        cx.state(|engine, now| Ok(engine.setclientid_confirm(self.clientid, confirm, &principal, now)?))?;
+        cx.names_client(self.clientid);
+        cx.service().callback_confirmed(self.clientid);
+        Ok(())
     }
 }
 
@@ -56,6 +62,12 @@ impl Op for Renew4Args {
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
-        cx.state(|engine, now| Ok(engine.renew(self.clientid, now)?))
+        cx.state(|engine, now| Ok(engine.renew(self.clientid, now)?))?;
+        cx.names_client(self.clientid);
+        // RFC 7530 section 16.28.4: the lease is renewed all the same.
+        let service = cx.service();
+        let is_down =
+            !service.callbacks.is_client_up(self.clientid) && service.delegations.has_any(self.clientid);
+        if is_down { Err(NfsStat4::CbPathDown.into()) } else { Ok(()) }
     }
 }

@@ -1,14 +1,19 @@
 //! WRITE (RFC 8881 section 18.32), COMMIT (18.3) and SETATTR (18.30): changing what is in a file and known of it.
 
-use holdfast_state::Access;
-use holdfast_vfs::{AttrMask, Stability, Touched, WriteAt};
+use std::time::SystemTime;
+
+use holdfast_base::Timestamp;
+use holdfast_state::{Access, DelegationKind, StateId};
+use holdfast_vfs::{AttrMask, SetAttrs, Stability, Touched, WriteAt};
 use holdfast_wire::nfs4::{
     Commit4Args, NfsStat4, OpNum4, SetAttr4Args, SetAttr4Res, StableHow4, Write4Args, Write4Ok,
 };
 
 use super::{Encoded, Op};
-use crate::attr::decode::{self, Occasion};
-use crate::cx::Cx;
+use crate::attr::KIND;
+use crate::attr::decode::{self, DelegatedTimes, Occasion};
+use crate::cx::{At, Cx};
+use crate::delegation::times::believed;
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc};
 use crate::error::OpResult;
 use crate::io::{self, IoFile};
@@ -21,6 +26,7 @@ impl Op for Write4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Write4Ok> {
         let at = cx.at(NfsStat4::IsDir)?;
         let stateid = cx.stateid(self.stateid)?;
+        let at = at.by_stateid(cx, stateid);
         let file = io::file(cx, &at, stateid, Access::WRITE)?;
         let stability = match self.stable {
             StableHow4::Unstable => Stability::Unstable,
@@ -49,7 +55,7 @@ impl Op for Commit4Args {
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         let at = cx.at(NfsStat4::IsDir)?;
-        io::must_be_regular(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind)?;
+        io::must_be_regular(at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind)?;
         // The whole file, whatever the range: forcing a part of it costs the same.
         cx.commit_before_reply(&at, Touched { handle: at.handle, data: true });
         cx.leave_verifier(&at);
@@ -66,18 +72,50 @@ impl Op for SetAttr4Args<'_> {
         let at = cx.at(NfsStat4::Rofs)?;
         let limits = at.backend().limits(&at.handle)?;
         let ids = cx.config().ids.as_ref();
-        let wanted = decode::wanted(&self.obj_attributes, cx.minor(), &limits, ids, Occasion::Setattr)?;
-        // RFC 8881 section 18.30.3: the state id counts for a size alone.
+        let mut wanted = decode::wanted(&self.obj_attributes, cx.minor(), &limits, ids, Occasion::Setattr)?;
+        // RFC 8881 section 18.30.3: the state id counts for a size alone; and RFC 9754 section 5: for delegated times.
+        // In 4.0 it tells besides who does it.
+        let tells_times = wanted.delegated != DelegatedTimes::default();
+        let counts = wanted.set.size.is_some() || tells_times || !cx.minor().has_sessions();
+        let stateid = if counts { cx.stateid(self.stateid)? } else { StateId::ANONYMOUS };
+        let at = at.by_stateid(cx, stateid);
         let file = if wanted.set.size.is_some() {
-            let stateid = cx.stateid(self.stateid)?;
             io::file(cx, &at, stateid, Access::WRITE)?
         } else {
             IoFile::STATELESS
         };
-        if !wanted.mask.is_empty() {
+        if tells_times {
+            check_holder(cx, &at, stateid, wanted.delegated)?;
+            let attrs = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?;
+            let times = believed(wanted.delegated, (attrs.atime, attrs.mtime), now());
+            wanted.set.mtime = wanted.set.mtime.or(times.mtime);
+            wanted.set.atime = wanted.set.atime.or(times.atime);
+        }
+        if wanted.set != SetAttrs::default() {
             cx.mutate(&at).setattr(file.of(&at.handle), &wanted.set, None)?;
             cx.touched(&at, at.handle);
         }
         Ok(SetAttr4Res { attrsset: wanted.mask })
     }
+}
+
+/// That a state id is of a delegation that hands over the file's times: all of them with a write delegation, the
+/// access time with a read delegation (RFC 9754 section 5).
+fn check_holder(cx: &Cx<'_>, at: &At, stateid: StateId, told: DelegatedTimes) -> OpResult<()> {
+    let client = cx.client()?;
+    let file = at.handle.key();
+    let held = cx.service().delegations.of((client, file)).filter(|held| held.has_times);
+    let held = held.filter(|held| held.stateid.other == stateid.other).ok_or(NfsStat4::BadStateid)?;
+    if told.modify.is_some() && held.kind != DelegationKind::Write {
+        return Err(NfsStat4::BadStateid.into());
+    }
+    // Whether it is still good, and not one of before.
+    let caller = cx.state_caller()?;
+    cx.state(|engine, now| Ok(engine.check_stateid(caller, stateid, file, Access::READ, now)?))?;
+    Ok(())
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }

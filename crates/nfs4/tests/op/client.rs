@@ -6,7 +6,7 @@ use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, OutgoingCall};
 use holdfast_wire::nfs4::*;
-use holdfast_xdr::{Decode, Reader, Writer};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
 use crate::world::World;
 
@@ -55,11 +55,81 @@ impl Reply {
     }
 }
 
+/// A call of the server's.
+#[derive(Clone, Debug)]
+pub(crate) struct CalledBack {
+    record: Vec<u8>,
+}
+
+impl CalledBack {
+    fn word(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.record[4 * at..4 * at + 4].try_into().unwrap())
+    }
+
+    fn procedure(&self) -> u32 {
+        self.word(5)
+    }
+
+    /// The operations, CB_SEQUENCE included.
+    pub(crate) fn ops(&self) -> Vec<CbArgOp<'_>> {
+        let mut r = Reader::new(&self.record[24..]);
+        for _credential_and_verifier in 0..2 {
+            r.u32().unwrap();
+            r.opaque(400).unwrap();
+        }
+        let header = CbCompoundArgsHeader::decode(&mut r).unwrap();
+        let ops = (0..header.ops).map(|_| CbArgOp::decode(&mut r).unwrap()).collect();
+        r.finish().unwrap();
+        ops
+    }
+
+    /// The operation behind CB_SEQUENCE.
+    pub(crate) fn op(&self) -> CbArgOp<'_> {
+        self.ops().pop().unwrap()
+    }
+
+    pub(crate) fn sequence(&self) -> CbSequence4Args {
+        match self.ops().swap_remove(0) {
+            CbArgOp::Sequence(sequence) => sequence,
+            other => panic!("{other:?} comes first"),
+        }
+    }
+
+    /// An accepted reply up to its results.
+    fn reply_head(&self) -> Vec<u8> {
+        [self.word(0), 1, 0, 0, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    fn results(&self, status: NfsStat4, body: &[u8], w: &mut Writer) {
+        let sequence = self.sequence();
+        w.u32(status.as_u32());
+        w.opaque(b"");
+        w.u32(2);
+        w.u32(CbOpNum4::Sequence.as_u32());
+        w.u32(0);
+        let done = CbSequence4Ok {
+            sessionid: sequence.sessionid,
+            sequenceid: sequence.sequenceid,
+            slotid: sequence.slotid,
+            highest_slotid: sequence.highest_slotid,
+            target_highest_slotid: sequence.highest_slotid,
+        };
+        done.encode(w);
+        let mut op = Writer::new();
+        self.op().encode(&mut op);
+        w.put(&op.as_slice()[..4]);
+        w.u32(status.as_u32());
+        w.put(body);
+    }
+}
+
 /// Somebody at a connection.
 pub(crate) struct Peer {
     pub(crate) wire: Detached,
     pub(crate) auth: Auth,
     pub(crate) minor: u32,
+    /// Calls of the server's that came and were not looked at yet.
+    pub(crate) called: Vec<CalledBack>,
     xid: u32,
 }
 
@@ -69,7 +139,7 @@ pub(crate) fn user(uid: u32) -> Auth {
 
 impl Peer {
     pub(crate) fn new(world: &World, host: u8, minor: u32) -> Self {
-        Self { wire: world.connect(host), auth: user(1000), minor, xid: 0 }
+        Self { wire: world.connect(host), auth: user(1000), minor, called: Vec::new(), xid: 0 }
     }
 
     /// Sends a compound's bytes and returns what comes back at once.
@@ -100,16 +170,76 @@ impl Peer {
             auth: &self.auth,
             args,
         };
-        self.wire.call(self.xid, &call)
+        let records = self.wire.call(self.xid, &call);
+        self.sort(records)
+    }
+
+    /// Puts the server's calls aside, and answers CB_NULL.
+    fn sort(&mut self, records: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut replies = Vec::new();
+        let mut waiting = std::collections::VecDeque::from(records);
+        while let Some(record) = waiting.pop_front() {
+            if record[4..8] != [0; 4] {
+                replies.push(record);
+                continue;
+            }
+            let call = CalledBack { record };
+            if call.procedure() == CB_NULL {
+                let more = self.wire.exchange(&call.reply_head());
+                waiting.extend(more);
+            } else {
+                self.called.push(call);
+            }
+        }
+        replies
+    }
+
+    /// The server's calls since the last time.
+    pub(crate) fn calls(&mut self) -> Vec<CalledBack> {
+        let records = self.wire.sent();
+        assert_eq!(self.sort(records), Vec::<Vec<u8>>::new(), "nothing was asked");
+        std::mem::take(&mut self.called)
+    }
+
+    /// The one call of the server's since the last time.
+    pub(crate) fn call(&mut self) -> CalledBack {
+        let mut calls = self.calls();
+        assert_eq!(calls.len(), 1, "one call");
+        calls.remove(0)
+    }
+
+    /// Answers a call with this status of its operation, and what follows it.
+    pub(crate) fn answer(&mut self, call: &CalledBack, status: NfsStat4, body: &[u8]) {
+        let mut w = Writer::new();
+        w.put(&call.reply_head());
+        call.results(status, body, &mut w);
+        let records = self.wire.exchange(w.as_slice());
+        assert_eq!(self.sort(records), Vec::<Vec<u8>>::new());
+    }
+
+    /// Refuses CB_SEQUENCE.
+    pub(crate) fn refuse(&mut self, call: &CalledBack, status: NfsStat4) {
+        let mut w = Writer::new();
+        w.put(&call.reply_head());
+        w.u32(status.as_u32());
+        w.opaque(b"");
+        w.u32(1);
+        w.u32(CbOpNum4::Sequence.as_u32());
+        w.u32(status.as_u32());
+        let records = self.wire.exchange(w.as_slice());
+        assert_eq!(self.sort(records), Vec::<Vec<u8>>::new());
     }
 
     /// Waits for so many records.
     pub(crate) fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let deadline = Instant::now() + Duration::from_secs(5);
-        let mut records = Vec::new();
+        let mut records: Vec<_> =
+            std::mem::take(&mut self.called).into_iter().map(|call| call.record).collect();
         while records.len() < count && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
-            records.extend(self.wire.sent());
+            let sent = self.wire.sent();
+            records.extend(self.sort(sent));
+            records.extend(std::mem::take(&mut self.called).into_iter().map(|call| call.record));
         }
         records
     }
@@ -120,7 +250,8 @@ impl Peer {
         let deadline = Instant::now() + Duration::from_secs(5);
         while records.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
-            records = self.wire.sent();
+            let sent = self.wire.sent();
+            records = self.sort(sent);
         }
         records
     }
@@ -197,6 +328,16 @@ impl Session {
     /// A client with a session.
     pub(crate) fn bare(world: &World, host: u8, minor: u32) -> Self {
         Self::with(world, host, minor, |args| args)
+    }
+
+    /// A client with a session that it can be called back in, past RECLAIM_COMPLETE.
+    pub(crate) fn with_back(world: &World, host: u8, minor: u32) -> Self {
+        let mut session = Self::with(world, host, minor, |mut args| {
+            args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+            args
+        });
+        session.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+        session
     }
 
     pub(crate) fn with(

@@ -7,7 +7,7 @@ use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
 use crate::client::{Reply, Session, at};
 use crate::scene::{file, on, three_exports, to_export};
-use crate::world::{LEASE_MS, World};
+use crate::world::World;
 
 /// Bytes of CB_SEQUENCE without referring calls, its number included.
 const CB_SEQUENCE_BYTES: usize = 4 + 16 + 4 + 4 + 4 + 4 + 4;
@@ -260,10 +260,10 @@ fn copies_end_with_their_client_and_make_room_for_others() {
             .map(|_| begin(&mut client, in_background(a, b)).0.response.callback_id.unwrap())
             .collect();
         status(&mut client, begun[0]).ok::<OffloadStatus4Ok>(OpNum4::OffloadStatus);
-        world.pass(LEASE_MS + 1);
+        world.pass_courtesy();
         let mut again = Session::open(&world, 1, 2);
         status(&mut again, begun[0]).fails::<()>(OpNum4::OffloadStatus, NfsStat4::BadStateid);
-        world.pass(LEASE_MS + 1);
+        world.pass_courtesy();
         world.check();
     }
 }

@@ -43,13 +43,9 @@ fn numbers_that_are_no_operation_of_the_minor_version_are_illegal() {
 fn what_is_legal_and_not_served_is_not_supported_without_a_look_at_its_arguments() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 2);
-    for op in [
-        OpNum4::GetDirDelegation,
-        OpNum4::WantDelegation,
-        OpNum4::LayoutGet,
-        OpNum4::Renew,
-        OpNum4::SetClientId,
-    ] {
+    for op in
+        [OpNum4::LayoutReturn, OpNum4::GetDeviceInfo, OpNum4::LayoutGet, OpNum4::Renew, OpNum4::SetClientId]
+    {
         client.seqid = client.seqid.next();
         let mut args = Writer::new();
         args.opaque(b"");

@@ -57,7 +57,7 @@ fn locku(lock_stateid: Stateid4, offset: u64, length: u64) -> ArgOp<'static> {
 
 fn file(world: &World) -> Handle {
     let caller = Caller::root();
-    let cx = Cx { caller: &caller, wait: Wait::Yes };
+    let cx = Cx::new(&caller, Wait::Yes);
     let root = world.fs.root().unwrap();
     let name = Name::new(b"f").unwrap();
     world.fs.lookup(&cx, &root, name, holdfast_vfs::AttrMask::NONE).unwrap().handle

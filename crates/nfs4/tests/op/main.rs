@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod callback;
 mod client;
 mod world;
 
@@ -10,6 +11,7 @@ mod close;
 mod commit_failure;
 mod copy;
 mod create_session;
+mod delegation;
 mod engine;
 mod exchange_id;
 mod filehandle;

@@ -250,19 +250,25 @@ fn a_recorded_client_reclaims_in_grace_and_a_stranger_does_not() {
 }
 
 #[test]
-fn claims_under_delegations_fail_as_there_are_none() {
+fn claims_under_delegations_that_are_none_fail() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);
     opened(&mut client, open_create(b"f", b"o", BOTH));
     let cur = OpenClaimDelegateCur4 { delegate_stateid: Stateid4::ANONYMOUS, file: b"f" };
     for (claim, status) in [
         (OpenClaim4::DelegateCur(cur), NfsStat4::BadStateid),
-        (OpenClaim4::DelegCurFh(Stateid4::ANONYMOUS), NfsStat4::BadStateid),
         (OpenClaim4::DelegatePrev(b"f"), NfsStat4::NotSupp),
     ] {
         let args = Open4Args { claim, ..open_existing(b"f", b"o", READ) };
         open(&mut client, args).fails::<()>(OpNum4::Open, status);
     }
+    let claim = OpenClaim4::DelegCurFh(Stateid4::ANONYMOUS);
+    let args = Open4Args { claim, ..open_existing(b"", b"o", READ) };
+    let mut reply = client.run(&[at(&[b"f"]), vec![ArgOp::Open(args)]].concat());
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        reply.ok::<()>(op);
+    }
+    reply.fails::<()>(OpNum4::Open, NfsStat4::BadStateid);
 }
 
 #[test]

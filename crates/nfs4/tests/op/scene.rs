@@ -49,7 +49,7 @@ pub(crate) fn on_v40(world: &World, path: &[&[u8]], ops: &[ArgOp<'_>]) -> Reply 
 pub(crate) fn file(client: &mut Session, name: &[u8], offset: u64, data: &[u8]) -> Stateid4 {
     let write =
         Write4Args { stateid: Stateid4::CURRENT, offset: Offset(offset), stable: StableHow4::Unstable, data };
-    let open = open_create(name, b"maker", OPEN4_SHARE_ACCESS_BOTH);
+    let open = open_create(name, b"maker", OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
     let mut reply = on(client, &[], &[ArgOp::Open(open), ArgOp::Write(write)]);
     let stateid = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
     assert_eq!(reply.ok::<Write4Ok>(OpNum4::Write).count as usize, data.len());

@@ -11,7 +11,7 @@ fn setclientid(name: &[u8]) -> ArgOp<'_> {
         client: NfsClientId4 { verifier: [1; 8], id: name },
         callback: CbClient4 {
             cb_program: 1,
-            cb_location: NetAddr4 { netid: b"tcp", addr: b"192.0.2.1.8.1" },
+            cb_location: NetAddr4 { netid: b"tcp", addr: b"192.0.2.1.0.111" },
         },
         callback_ident: 1,
     })

@@ -4,12 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::limits::COURTESY_MS;
 use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, Timestamp};
 use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, Force, Namespace, NoGroups, Sealer, Squash,
 };
 use holdfast_ledger::Ledger;
-use holdfast_nfs4::{ClientRecords, Config, Identity, Nfs4, NumericIds, Seeds};
+use holdfast_manager::{Guarded, Manager, Parts};
+use holdfast_nfs4::{ClientRecords, Config, Identity, Nfs4, NumericIds, Options};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
@@ -119,6 +121,7 @@ pub(crate) struct World {
     pub(crate) records: Arc<Records>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) manager: Arc<Manager>,
     first: Detached,
 }
 
@@ -128,6 +131,7 @@ pub(crate) struct Making {
     pub(crate) grace: Grace,
     pub(crate) fs: MemOptions,
     pub(crate) ledger: Option<Arc<Ledger>>,
+    pub(crate) choices: Options,
     /// Exports beside the one at `/export`.
     pub(crate) others: Vec<Export>,
 }
@@ -145,6 +149,7 @@ impl Default for Making {
             grace: Grace::Over,
             fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() },
             ledger: None,
+            choices: Options::default(),
             others: Vec::new(),
         }
     }
@@ -165,6 +170,18 @@ impl World {
 
     pub(crate) fn made(making: Making) -> Self {
         let fs = MemBackend::new(&making.fs);
+        let clock = Arc::new(ManualClock::default());
+        let records = Arc::new(Records::default());
+        let sessions = Arc::new(Sessions::default());
+        let gate = Arc::new(Gate::default());
+        let engine = holdfast_state::Config {
+            boot: BootInstance::from_counter(1),
+            lease_ms: LEASE_MS,
+            grace: making.grace,
+        };
+        let entropy = Box::new(SeededEntropy(7));
+        // One thread runs all: nobody may wait for another.
+        let manager = Manager::new(Parts { engine, entropy, clock: clock.clone(), pool_threads: 0 });
         let export = Export {
             id: ExportId(7),
             path: vec![b"export".to_vec()],
@@ -172,22 +189,19 @@ impl World {
             options: making.options,
         };
         let now = Timestamp { seconds: 1_000, nanos: 0 };
-        let exports = std::iter::once(export).chain(making.others).map(Arc::new).collect();
+        let guard = |mut export: Export| {
+            export.backend = Guarded::new(export.backend, &manager);
+            Arc::new(export)
+        };
+        let exports = std::iter::once(export).chain(making.others).map(guard).collect();
         let namespace = Namespace::new(Sealer::new([1; 16]), exports, now).unwrap();
-        let clock = Arc::new(ManualClock::default());
-        let records = Arc::new(Records::default());
-        let sessions = Arc::new(Sessions::default());
-        let gate = Arc::new(Gate::default());
         let config = Config {
             namespace: Arc::new(namespace),
             groups: Arc::new(NoGroups),
             ids: Arc::new(NumericIds),
             committer: Committer::new(Some(gate.clone())),
             replies: ReplyCache::new(ReplyCacheLimits::default(), clock.clone()),
-            clock: clock.clone(),
-            lease_ms: LEASE_MS,
-            boot: BootInstance::from_counter(1),
-            grace: making.grace,
+            manager: manager.clone(),
             records: records.clone(),
             sessions: Some(sessions.clone()),
             ledger: Some(making.ledger.unwrap_or_else(ledger)),
@@ -195,10 +209,10 @@ impl World {
             minor_max: 2,
             observer: None,
         };
-        let nfs = Nfs4::new(config, Seeds { entropy: Box::new(SeededEntropy(7)) });
+        let nfs = Nfs4::with(config, making.choices);
         let program: Arc<dyn Program> = nfs.clone();
         let first = Detached::new(vec![program], Limits::default()).unwrap();
-        Self { nfs, fs, clock, records, sessions, gate, first }
+        Self { nfs, fs, clock, records, sessions, gate, manager, first }
     }
 
     /// A connection from a host of its own.
@@ -210,6 +224,14 @@ impl World {
     pub(crate) fn pass(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
         self.nfs.tick();
+    }
+
+    /// Lets clients that say nothing lose what they kept beyond their lease.
+    pub(crate) fn pass_courtesy(&self) {
+        self.pass(LEASE_MS + 1);
+        self.pass(COURTESY_MS + 1);
+        // They go in two steps.
+        self.pass(1);
     }
 
     /// That the state engine holds together.

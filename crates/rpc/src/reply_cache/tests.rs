@@ -208,3 +208,75 @@ fn those_who_wait_for_a_call_that_never_runs_are_let_go() {
     assert!(second.call(42, &CALL).is_empty());
     assert!(slow.slot.lock().take().is_some(), "it is new again");
 }
+
+/// The key of a call of `args` by somebody.
+fn key_of(sys: crate::auth::AuthSys, args: &[u8]) -> Key {
+    struct Keyed(Mutex<Option<Key>>);
+    impl Program for Keyed {
+        fn number(&self) -> u32 {
+            1
+        }
+        fn versions(&self) -> (u32, u32) {
+            (1, 1)
+        }
+        fn call(&self, call: &mut Call<'_>, _: &mut Writer) -> Outcome {
+            *self.0.lock() = Some(Key::of(1, call));
+            Outcome::Reply
+        }
+    }
+    let program = Arc::new(Keyed(Mutex::default()));
+    let mut client = Detached::new(vec![program.clone()], Limits::default()).unwrap();
+    let auth = Auth::Sys(sys);
+    client.call(9, &OutgoingCall { program: 1, version: 1, procedure: 1, auth: &auth, args });
+    program.0.lock().unwrap()
+}
+
+#[test]
+fn the_whole_credential_and_all_arguments_but_bulk_data_tell_calls_apart() {
+    use crate::auth::AuthSys;
+    let base = AuthSys { uid: 1, gid: 2, groups: vec![3], machine: b"one".to_vec() };
+    let args = vec![7; 5000];
+    let key = key_of(base.clone(), &args);
+    assert_eq!(key_of(base.clone(), &args), key);
+    for other in [
+        AuthSys { machine: b"two".to_vec(), ..base.clone() },
+        AuthSys { groups: vec![4], ..base.clone() },
+        AuthSys { groups: vec![], ..base.clone() },
+        AuthSys { uid: 2, ..base.clone() },
+    ] {
+        assert_ne!(key_of(other.clone(), &args), key, "{other:?}");
+    }
+    for at in [0, 300, 4999] {
+        let mut changed = args.clone();
+        changed[at] = 8;
+        assert_ne!(key_of(base.clone(), &changed), key, "byte {at}");
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_call_that_is_put_off_hear_it_too_and_nothing_is_kept() {
+    let (cache, _) = cache();
+    struct Waits(Arc<ReplyCache>);
+    impl Program for Waits {
+        fn number(&self) -> u32 {
+            1
+        }
+        fn versions(&self) -> (u32, u32) {
+            (1, 1)
+        }
+        fn call(&self, _: &mut Call<'_>, _: &mut Writer) -> Outcome {
+            match self.0.begin(key(1, 1)) {
+                Begin::Running(duplicate) => duplicate.outcome(),
+                _ => Outcome::Silent,
+            }
+        }
+    }
+    let Begin::New(token) = cache.begin(key(1, 1)) else { panic!("new") };
+    let mut client = Detached::new(vec![Arc::new(Waits(cache.clone()))], Limits::default()).unwrap();
+    let call = OutgoingCall { program: 1, version: 1, procedure: 1, auth: &Detached::NOBODY, args: &[] };
+    assert!(client.call(5, &call).is_empty());
+    token.decline(b"later...");
+    let sent = client.sent();
+    assert_eq!(sent.iter().map(|r| Detached::results(r)).collect::<Vec<_>>(), [Some(&b"later..."[..])]);
+    assert!(cache.is_empty());
+}

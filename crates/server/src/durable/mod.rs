@@ -16,6 +16,7 @@ use holdfast_base::{ClientId, Clock, Instant, SessionId};
 use holdfast_export::{Export, Force};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
+use holdfast_nlm::Lockd;
 use holdfast_recovery::{Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord};
 use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Snapshot;
@@ -40,10 +41,23 @@ struct Inner {
     sessions: FxHashMap<SessionId, SessionRecord>,
     /// What could not be stored at grace's end, and is tried again.
     unstored: Vec<RecordChange>,
+    /// Grace is over but for NFSv3's lock manager, whose records could not be stored.
+    must_end: bool,
+}
+
+/// How the grace period stands.
+pub(crate) struct GraceReport {
+    pub(crate) is_over: bool,
+    /// When it ends at the latest; `None` when that is being done.
+    pub(crate) ends_at: Option<Instant>,
+    /// Names of clients that may reclaim and have not said that they are done.
+    pub(crate) awaited: Vec<Vec<u8>>,
+    /// Whether some may reclaim who can never say so.
+    pub(crate) has_untold: bool,
 }
 
 /// Records, grace and ledger of one server.
-pub(crate) struct Durable {
+pub struct Durable {
     records: Records,
     ledger: Arc<Ledger>,
     inner: Mutex<Inner>,
@@ -51,13 +65,16 @@ pub(crate) struct Durable {
     turn: Mutex<()>,
     /// Whom the end of grace is told.
     nfs4: OnceLock<Weak<Nfs4>>,
+    lockd: OnceLock<Weak<Lockd>>,
     started_at: Instant,
 }
 
 /// What a former life left, to be taken in before the first request.
-pub(crate) struct Former {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) replies: Vec<(Key, Bytes)>,
+pub struct Former {
+    /// Clients and their sessions.
+    pub snapshot: Snapshot,
+    /// Calls that were answered, for the cache of replies.
+    pub replies: Vec<(Key, Bytes)>,
 }
 
 impl Durable {
@@ -73,12 +90,44 @@ impl Durable {
         clock: &dyn Clock,
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
-        let (ledger, remembered) = Ledger::open(&path, &holdfast_journal::Config::default(), exports)?;
+        let opened = Ledger::open(&path, &holdfast_journal::Config::default(), exports)?;
+        Self::with(store, opened, (boot, lease_ms), clock)
+    }
+
+    /// Opens the ledger of a process that handed everything over: nothing is settled, and there is no grace.
+    ///
+    /// # Errors
+    /// What cannot be opened or read, and the way out.
+    pub fn go_on(
+        store: Arc<dyn Store>,
+        state_dir: &Path,
+        (boot, lease_ms): (&Boot, u64),
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Self>, Former)> {
+        let path = state_dir.join("replies.journal");
+        let ledger = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
+        let (durable, former) = Self::with(store, (ledger, Vec::new()), (boot, lease_ms), clock)?;
+        durable.inner.lock().grace = Grace::over();
+        Ok((durable, former))
+    }
+
+    /// As [`Durable::open`], over a ledger that is open: for simulation.
+    ///
+    /// # Errors
+    /// Records that cannot be read.
+    pub fn with(
+        store: Arc<dyn Store>,
+        (ledger, remembered): (Arc<Ledger>, Vec<Remembered>),
+        (boot, lease_ms): (&Boot, u64),
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Self>, Former)> {
+        let has_nlm_holders =
+            holdfast_nlm::has_holders(store.as_ref()).context("records of hosts with locks")?;
         let records = Records::new(store);
         let clients = records.clients().context("client records")?;
         let sessions = sessions::with_their_clients(&records, &ledger, (&clients, &remembered))?;
         let now = clock.now();
-        let grace = Grace::start(now, lease_ms.max(boot.previous_lease_ms), &clients, false);
+        let grace = Grace::start(now, lease_ms.max(boot.previous_lease_ms), &clients, has_nlm_holders);
         let former = Former {
             snapshot: sessions::snapshot(&clients, &sessions, &remembered),
             replies: remembered.iter().filter_map(finished_call).collect(),
@@ -89,6 +138,7 @@ impl Durable {
             clients: clients.into_iter().map(known).collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
             unstored: Vec::new(),
+            must_end: false,
         };
         let durable = Self {
             records,
@@ -96,19 +146,20 @@ impl Durable {
             inner: Mutex::new(inner),
             turn: Mutex::new(()),
             nfs4: OnceLock::new(),
+            lockd: OnceLock::new(),
             started_at: now,
         };
         Ok((Arc::new(durable), former))
     }
 
     /// The ledger of requests.
-    pub(crate) const fn ledger(&self) -> &Arc<Ledger> {
+    pub const fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
 
     /// The grace that the state engine obeys at first. Its end is always told, never left to a clock: marks must be
     /// stored before anything new is granted.
-    pub(crate) fn grace(&self) -> holdfast_state::Grace {
+    pub fn grace(&self) -> holdfast_state::Grace {
         if self.inner.lock().grace.is_over() {
             holdfast_state::Grace::Over
         } else {
@@ -116,19 +167,46 @@ impl Durable {
         }
     }
 
+    /// Whether the grace period is over.
+    pub fn is_grace_over(&self) -> bool {
+        self.inner.lock().grace.is_over()
+    }
+
+    /// How the grace period stands.
+    pub(crate) fn grace_report(&self) -> GraceReport {
+        let inner = self.inner.lock();
+        let grace = &inner.grace;
+        GraceReport {
+            is_over: grace.is_over(),
+            ends_at: grace.deadline(),
+            awaited: grace.awaited().map(|name| name.owner.clone()).collect(),
+            has_untold: grace.has_untold(),
+        }
+    }
+
     /// Names the service that is to hear of the end of grace.
-    pub(crate) fn serves(&self, nfs4: &Arc<Nfs4>) {
+    pub fn serves(&self, nfs4: &Arc<Nfs4>) {
         // Set once, at the start; a second time would be no other service.
         let _ = self.nfs4.set(Arc::downgrade(nfs4));
     }
 
+    /// Names the lock manager that is to hear of it first.
+    pub(crate) fn serves_locks(&self, lockd: &Arc<Lockd>) {
+        // Set once, at the start.
+        let _ = self.lockd.set(Arc::downgrade(lockd));
+    }
+
     /// What is due about once a second. Waits for the disk when there is something to store or to force.
-    pub(crate) fn tick(&self, now: Instant) {
+    pub fn tick(&self, now: Instant) {
         self.note_signs_of_life();
         let effects = {
             let mut inner = self.inner.lock();
             let unstored = std::mem::take(&mut inner.unstored);
-            if unstored.is_empty() { inner.grace.tick(now) } else { vec![GraceEffect::Store(unstored)] }
+            match std::mem::take(&mut inner.must_end) {
+                true => vec![GraceEffect::Ended],
+                false if unstored.is_empty() => inner.grace.tick(now),
+                false => vec![GraceEffect::Store(unstored)],
+            }
         };
         self.run(effects);
         if now.ms_since(self.started_at) > REPLY_CACHE_SECONDS * 1000 {
@@ -169,6 +247,13 @@ impl Durable {
                     self.run(next);
                 }
                 GraceEffect::Ended => {
+                    // Hosts that did not reclaim lose their right before anybody gets what was theirs.
+                    if let Some(Err(error)) = self.lockd.get().and_then(Weak::upgrade).map(|l| l.end_grace())
+                    {
+                        tracing::error!(%error, "grace cannot end: which hosts may not reclaim cannot be stored");
+                        self.inner.lock().must_end = true;
+                        continue;
+                    }
                     tracing::info!("grace is over");
                     if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
                         nfs4.set_grace(holdfast_state::Grace::Over);
@@ -178,8 +263,23 @@ impl Durable {
         }
     }
 
+    /// The marks of grace's end on records as they are now: grace knows those of its beginning, and a client that came
+    /// back since has another id.
+    fn as_known(&self, mut changes: Vec<RecordChange>) -> Vec<RecordChange> {
+        let inner = self.inner.lock();
+        for change in &mut changes {
+            if let RecordChange::Client(record) = change
+                && let Some(known) = inner.clients.values().find(|known| known.record.name == record.name)
+            {
+                *record = ClientRecord { missed_grace: record.missed_grace, ..known.record.clone() };
+            }
+        }
+        changes
+    }
+
     fn end_reclaims(&self, changes: Vec<RecordChange>) -> Vec<GraceEffect> {
         let _turn = self.turn.lock();
+        let changes = self.as_known(changes);
         let stored = self.records.store(&changes);
         let mut inner = self.inner.lock();
         if let Err(error) = stored {

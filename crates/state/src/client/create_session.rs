@@ -5,6 +5,8 @@ use holdfast_base::limits::SESSIONS_PER_CLIENT_MAX;
 use holdfast_base::{ClientId, Instant, Seqid, SessionId};
 
 use super::{FIRST_CREATE_SESSION, Side};
+use serde::{Deserialize, Serialize};
+
 use crate::channel::ChannelAttrs;
 use crate::effect::Effect;
 use crate::engine::Engine;
@@ -14,8 +16,9 @@ use crate::session::{Direction, Session, SessionImage};
 use crate::slots::SlotTable;
 
 /// What only a record of 4.1 and later has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Side41 {
+    #[serde(with = "crate::plain")]
     /// Of the last CREATE_SESSION.
     pub(crate) seqid: Seqid,
     /// Its result; before the first one, a contrived `SeqMisordered`.
@@ -54,10 +57,12 @@ pub struct CreateSession<'a> {
 }
 
 /// The answer to CREATE_SESSION.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedSession {
+    #[serde(with = "crate::plain")]
     /// Its name.
     pub id: SessionId,
+    #[serde(with = "crate::plain")]
     /// `csr_sequence`.
     pub seqid: Seqid,
     /// Agreed for the fore channel.
@@ -82,7 +87,8 @@ impl Engine {
         now: Instant,
     ) -> Result<CreatedSession, StateError> {
         // Phase 1: look up.
-        let client = self.clients.by_id.get(&request.client).ok_or(StateError::StaleClientid)?;
+        let client = self.clients.by_id.get(&request.client).filter(|client| !client.is_leaving);
+        let client = client.ok_or(StateError::StaleClientid)?;
         let Side::V41(side) = &client.side else { return Err(StateError::StaleClientid) };
         // Phase 2: sequence.
         if request.seqid == side.seqid {
@@ -180,6 +186,7 @@ impl Engine {
         session.bind(request.conn, created.conn_direction)?;
         let client = self.clients.get_mut(request.client)?;
         session.is_state_revoked = client.revoked > 0;
+        session.is_delegation_revoked = client.delegations_revoked > 0;
         client.renewed_at = now;
         client.sessions.push(created.id);
         self.sessions.insert(created.id, session);
@@ -235,7 +242,7 @@ impl Engine {
     /// `StaleClientid`; `ClientidBusy` while it has sessions or state.
     pub fn destroy_clientid(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
         let client = self.clients.by_id.get(&id).ok_or(StateError::StaleClientid)?;
-        if client.dialect() != Dialect::V41 {
+        if client.dialect() != Dialect::V41 || client.is_leaving {
             return Err(StateError::StaleClientid);
         }
         if !client.sessions.is_empty() || !client.states.is_empty() {

@@ -52,6 +52,7 @@ impl Engine {
         if request.owner.len() > CLIENT_OWNER_BYTES_MAX {
             return Err(StateError::Inval);
         }
+        self.finish_leaving(Dialect::V41, request.owner, now);
         match request.intent {
             ExchangeIntent::Update => self.exchange_update(request),
             ExchangeIntent::Establish => self.exchange_establish(request, now),
@@ -110,6 +111,9 @@ impl Engine {
             principal: request.principal.clone(),
         };
         let client = ClientIncarnation::new(identity, Side::V41(Side41::new()), now);
+        if self.clients.is_full() {
+            self.make_room(now);
+        }
         let id = self.clients.add(client)?;
         Ok(self.exchanged(id))
     }

@@ -1,35 +1,118 @@
-//! How clients go: leases that run out, records replaced or destroyed. All they held is released by effects.
+//! How clients go: leases that run out, records replaced or destroyed. A client whose lease ran out keeps what it holds
+//! until somebody wants it (a courtesy, bounded in number and time); then all of it is released by effects.
 
 use holdfast_base::{ClientId, Instant};
 
+use crate::client::ClientIncarnation;
 use crate::effect::Effect;
 use crate::engine::Engine;
+use crate::names::Dialect;
 
 impl Engine {
     /// Whether a client's lease has run out. A request being executed holds the lease: the client waits for us.
     pub(crate) fn is_lapsed(&self, id: ClientId, now: Instant) -> bool {
         let Some(client) = self.clients.by_id.get(&id) else { return true };
-        let is_fresh = |moment: Instant| now.ms_since(moment) <= self.config.lease_ms;
-        let by_session = || {
-            let mut sessions = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
-            sessions.any(|session| session.slots.running() > 0 || is_fresh(session.last_used))
-        };
-        !is_fresh(client.renewed_at) && !by_session()
+        self.lease_left_ms(client, now).is_none()
     }
 
-    /// Expires every client whose lease has run out, drops 4.0 owners that were idle for a lease, and
-    /// passes by lock waiters that did not come when notified. To be called
-    /// about once a second; conflicts do not wait for it.
-    pub fn tick(&mut self, now: Instant) {
-        let mut lapsed: Vec<_> =
-            self.clients.by_id.keys().copied().filter(|id| self.is_lapsed(*id, now)).collect();
-        // The map's order is arbitrary; effects must not be.
-        lapsed.sort_unstable();
-        for id in lapsed {
-            self.remove_client(id, now);
+    /// Milliseconds of a client's lease that are left; `None` when it ran out.
+    pub(crate) fn lease_left_ms(&self, client: &ClientIncarnation, now: Instant) -> Option<u64> {
+        if client.is_leaving {
+            return None;
         }
+        let sessions = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
+        let last = sessions.map(|s| if s.slots.running() > 0 { now } else { s.last_used });
+        let last = last.fold(client.renewed_at, Instant::max);
+        self.config.lease_ms.checked_sub(now.ms_since(last))
+    }
+
+    /// Does what time brings: sees to clients whose lease has run out, to recalls, to waits for locks and delegations,
+    /// and to budgets. To be called about once a second, the effects of one call before the next; conflicts do not
+    /// wait for it.
+    ///
+    /// A client that goes does so in two steps: first its record is forgotten and nobody may act as it, and only the
+    /// next call lets others have what it held. A crash between the two finds either a client that may reclaim and
+    /// nobody in its way, or one that may not.
+    pub fn tick(&mut self, now: Instant) {
+        self.release_leaving(now);
+        self.note_courtesy(now);
         self.drop_idle_owners(now);
         self.pass_by_waiters(now);
+        self.tick_recalls(now);
+        self.tick_wants(now);
+        self.tick_pressure(now);
+    }
+
+    /// The second step of those who go.
+    fn release_leaving(&mut self, now: Instant) {
+        let leaving = self.clients.by_id.iter().filter(|(_, client)| client.is_leaving);
+        let mut leaving: Vec<_> = leaving.map(|(id, _)| *id).collect();
+        // The map's order is arbitrary; effects must not be.
+        leaving.sort_unstable();
+        for id in leaving {
+            self.release_client(id, now);
+        }
+    }
+
+    /// Finds clients whose lease ran out, and has those go that hold nothing, were away too long, or are too many.
+    fn note_courtesy(&mut self, now: Instant) {
+        let mut away = Vec::new();
+        let mut due = Vec::new();
+        for (id, client) in &self.clients.by_id {
+            if self.lease_left_ms(client, now).is_some() || client.is_leaving {
+                continue;
+            }
+            let since = client.courteous_since.unwrap_or(now);
+            let is_over = now.ms_since(since) >= self.policy.courtesy_ms;
+            if client.states.is_empty() || is_over { due.push(*id) } else { away.push((since, *id)) }
+        }
+        for client in self.clients.by_id.values_mut() {
+            client.courteous_since = None;
+        }
+        away.sort_unstable();
+        let too_many = away.len().saturating_sub(self.policy.courtesy_clients_max);
+        due.extend(away.iter().take(too_many).map(|(_, id)| *id));
+        for (since, id) in away.into_iter().skip(too_many) {
+            if let Some(client) = self.clients.by_id.get_mut(&id) {
+                client.courteous_since = Some(since);
+            }
+        }
+        due.sort_unstable();
+        for id in due {
+            self.begin_leaving(id, now);
+        }
+    }
+
+    /// The first step of going: the record is forgotten, and nobody may act as the client.
+    fn begin_leaving(&mut self, id: ClientId, now: Instant) {
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return };
+        if !client.is_confirmed {
+            return self.remove_client(id, now);
+        }
+        client.is_leaving = true;
+        let sessions = std::mem::take(&mut client.sessions);
+        for session in sessions {
+            self.drop_session(session);
+        }
+        self.effects.push(Effect::ForgetClient(id));
+    }
+
+    /// A client that comes anew finishes the leaving of its former self.
+    pub(crate) fn finish_leaving(&mut self, dialect: Dialect, name: &[u8], now: Instant) {
+        let confirmed = self.clients.records(dialect, name).confirmed;
+        let is_leaving = |id: &ClientId| self.clients.by_id.get(id).is_some_and(|client| client.is_leaving);
+        if let Some(id) = confirmed.filter(is_leaving) {
+            self.remove_client(id, now);
+        }
+    }
+
+    /// At a limit, those go whom only courtesy keeps, longest away first: one at a time.
+    pub(crate) fn make_room(&mut self, now: Instant) -> bool {
+        let away = self.clients.by_id.iter().filter_map(|(id, client)| Some((client.courteous_since?, *id)));
+        let away = away.filter(|(_, id)| self.is_lapsed(*id, now));
+        let Some((_, id)) = away.min() else { return false };
+        self.remove_client(id, now);
+        true
     }
 
     /// Removes a client at once with all it holds, as an administrator's decision. Whether there was one.
@@ -39,18 +122,28 @@ impl Engine {
         is_known
     }
 
-    /// Removes a client with all it holds.
+    /// Removes a client with all it holds. The record is forgotten by an effect of the same step, so that whatever
+    /// else the step grants is told only after that.
     pub(crate) fn remove_client(&mut self, id: ClientId, now: Instant) {
+        let is_confirmed = self.clients.by_id.get(&id).is_some_and(|client| client.is_confirmed);
+        self.release_client(id, now);
+        if is_confirmed {
+            self.effects.push(Effect::ForgetClient(id));
+        }
+    }
+
+    /// Takes all a client holds, and the client.
+    fn release_client(&mut self, id: ClientId, now: Instant) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
-        let states = std::mem::take(&mut client.states);
+        let states = client.states.clone();
         let sessions = std::mem::take(&mut client.sessions);
         let owners: Vec<_> =
             client.open_owners.values().chain(client.lock_owners.values()).copied().collect();
-        let is_confirmed = client.is_confirmed;
         for session in sessions {
             self.drop_session(session);
         }
         self.forget_waiters_of(id, now);
+        self.wants.forget_client(id);
         for state in states {
             self.drop_state(state, now);
         }
@@ -58,8 +151,5 @@ impl Engine {
             self.owners.remove(owner.0, ());
         }
         self.clients.remove(id);
-        if is_confirmed {
-            self.effects.push(Effect::ForgetClient(id));
-        }
     }
 }

@@ -7,23 +7,26 @@ use holdfast_base::limits::{CALLBACK_BYTES_MAX, CLIENT_OWNER_BYTES_MAX};
 use holdfast_base::{ClientId, Instant};
 
 use super::{ClientIncarnation, Identity, Side};
+use serde::{Deserialize, Serialize};
+
 use crate::engine::Engine;
 use crate::error::StateError;
 use crate::names::{Dialect, OwnerName, Principal, Verifier};
 
 /// Where and how a 4.0 client is called back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callback {
     /// RPC program.
     pub program: u32,
     /// `callback_ident`.
     pub ident: u32,
     /// Netid and universal address, in the edge's encoding; up to [`CALLBACK_BYTES_MAX`] bytes.
+    #[serde(with = "crate::plain")]
     pub address: Arc<[u8]>,
 }
 
 /// What only a 4.0 record has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Side40 {
     confirm: Verifier,
     callback: Callback,
@@ -59,6 +62,7 @@ impl Engine {
         {
             return Err(StateError::Inval);
         }
+        self.finish_leaving(Dialect::V40, request.name, now);
         let mut confirm = Verifier::default();
         self.entropy.fill(&mut confirm.0);
         let records = self.clients.records(Dialect::V40, request.name);
@@ -84,6 +88,9 @@ impl Engine {
             principal: request.principal.clone(),
         };
         let side = Side40 { confirm, callback: request.callback.clone(), update: None };
+        if self.clients.is_full() {
+            self.make_room(now);
+        }
         let id = self.clients.add(ClientIncarnation::new(identity, Side::V40(side), now))?;
         Ok((id, confirm))
     }
@@ -118,7 +125,8 @@ impl Engine {
         principal: &Principal,
         now: Instant,
     ) -> Result<(), StateError> {
-        let client = self.clients.by_id.get_mut(&id).ok_or(StateError::StaleClientid)?;
+        let client = self.clients.by_id.get_mut(&id).filter(|client| !client.is_leaving);
+        let client = client.ok_or(StateError::StaleClientid)?;
         let Side::V40(side) = &mut client.side else { return Err(StateError::StaleClientid) };
         let is_update = side.update.as_ref().is_some_and(|(verifier, _)| *verifier == confirm);
         // A retry of the confirmation of an update, or of the record itself, matches `confirm`.
@@ -131,6 +139,8 @@ impl Engine {
         if is_update && let Some((verifier, callback)) = side.update.take() {
             side.confirm = verifier;
             side.callback = callback;
+            // Where to is new; whether it gets there is to be found out.
+            client.is_callback_up = false;
         }
         client.renewed_at = now;
         self.confirm_client(id, now)

@@ -1,15 +1,24 @@
 //! The slow, obvious reference: a list of everything anybody has. Locks are kept byte by byte, shares OPEN by OPEN;
-//! every question is answered by looking at all of it. A client whose lease ran out is as if it were not there.
+//! every question is answered by looking at all of it. A client whose lease ran out is there until it is in somebody's
+//! way. Parties of other doors are counted on from the clients; theirs never runs out.
+
+use std::collections::BTreeSet;
 
 use holdfast_base::Instant;
 use holdfast_state::{Access, LockKind, Share};
 
+use promises::{Delegation, Wait};
+
 use super::world::LEASE_MS;
+
+pub(crate) mod promises;
 
 pub(crate) const CLIENTS: usize = 4;
 pub(crate) const OWNERS: usize = 2;
 pub(crate) const FILES: usize = 2;
 pub(crate) const BYTES: usize = 12;
+/// Parties of other doors.
+pub(crate) const FOREIGN: usize = 3;
 
 /// One OPEN, by client, owner and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +54,59 @@ pub(crate) struct Model {
     pub(crate) locks: Vec<Lock>,
     pub(crate) lock_states: Vec<LockState>,
     pub(crate) seen: [Instant; CLIENTS],
+    /// Their records are gone, or going.
+    pub(crate) gone: [bool; CLIENTS],
+    /// Going: to be released at the next tick.
+    pub(crate) leaving: BTreeSet<usize>,
+    /// Lost because somebody wanted what they had, in this step.
+    pub(crate) expired: Vec<usize>,
+    pub(crate) delegations: Vec<Delegation>,
+    /// Revoked, not yet freed: client and file.
+    pub(crate) revoked: Vec<(usize, usize)>,
+    /// The same, of this step.
+    pub(crate) newly_revoked: Vec<(usize, usize)>,
+    pub(crate) recent: [Option<Instant>; FILES + 1],
+    pub(crate) waits: Vec<Wait>,
+    /// Others wait in the same line, of whom nothing is known here: who is let in is what the engine says.
+    pub(crate) is_led: bool,
+    /// Waits that ended in a lock, in this step.
+    pub(crate) granted: Vec<Wait>,
 }
 
 impl Model {
     pub(crate) fn is_alive(&self, client: usize, now: Instant) -> bool {
-        now.ms_since(self.seen[client]) <= LEASE_MS
+        client >= CLIENTS || (!self.gone[client] && now.ms_since(self.seen[client]) <= LEASE_MS)
+    }
+
+    /// Whether a client is there and out of its lease.
+    pub(crate) fn is_away(&self, client: usize, now: Instant) -> bool {
+        client < CLIENTS && !self.is_alive(client, now)
+    }
+
+    /// Whether a client has anything.
+    pub(crate) fn holds(&self, client: usize) -> bool {
+        self.opens.iter().any(|open| open.client == client)
+            || self.delegations.iter().any(|delegation| delegation.client == client)
+            || self.revoked.iter().any(|(holder, _)| *holder == client)
+    }
+
+    /// Those who are away and in the way go, and those in line behind them are let in.
+    pub(crate) fn expire(&mut self, clients: Vec<usize>) {
+        for client in clients {
+            self.gone[client] = true;
+            self.leaving.remove(&client);
+            self.expired.push(client);
+            self.forget(client);
+        }
+        self.let_in();
     }
 
     pub(crate) fn forget(&mut self, client: usize) {
         self.opens.retain(|open| open.client != client);
         self.locks.retain(|lock| lock.client != client);
         self.lock_states.retain(|state| state.client != client);
+        self.delegations.retain(|delegation| delegation.client != client);
+        self.revoked.retain(|(holder, _)| *holder != client);
     }
 
     /// The union of an owner's OPENs of a file; `None` without any.
@@ -64,22 +115,37 @@ impl Model {
         its.map(|open| open.share).reduce(|a, b| Share { access: a.access | b.access, deny: a.deny | b.deny })
     }
 
-    pub(crate) fn can_open(&self, new: Open, now: Instant) -> bool {
-        // The owner's own are no exception.
-        let mut all =
-            self.opens.iter().filter(|open| open.file == new.file && self.is_alive(open.client, now));
-        !all.any(|open| open.share.conflicts(new.share))
+    pub(crate) fn can_open(&mut self, new: Open, now: Instant) -> bool {
+        self.can_share(new.file, new.share, |open| open.client != new.client, |_| true, now)
+    }
+
+    /// Whether a share goes with all those `counted`; of those in its way, the ones `expirable` go if they are away.
+    pub(crate) fn can_share(
+        &mut self,
+        file: usize,
+        wanted: Share,
+        expirable: impl Fn(&Open) -> bool,
+        counted: impl Fn(&Open) -> bool,
+        now: Instant,
+    ) -> bool {
+        let in_way = |open: &&Open| open.file == file && open.share.conflicts(wanted);
+        if !self.opens.iter().filter(in_way).any(&counted) {
+            return true;
+        }
+        let away = self.opens.iter().filter(in_way).filter(|open| expirable(open));
+        let away: BTreeSet<_> = away.map(|open| open.client).filter(|c| self.is_away(*c, now)).collect();
+        self.expire(away.into_iter().collect());
+        !self.opens.iter().filter(in_way).any(counted)
     }
 
     /// Whether an open for writing may read as well: when nobody else denies it.
-    pub(crate) fn can_read_for_write(&self, by: (usize, usize), file: usize, now: Instant) -> bool {
-        let others = self.opens.iter().filter(|open| (open.client, open.owner) != by && open.file == file);
-        !others
-            .filter(|open| self.is_alive(open.client, now))
-            .any(|open| open.share.deny.contains(Access::READ))
+    pub(crate) fn can_read_for_write(&mut self, by: (usize, usize), file: usize, now: Instant) -> bool {
+        let wanted = Share { access: Access::READ, deny: Access::NONE };
+        let is_other = |open: &Open| (open.client, open.owner) != by;
+        self.can_share(file, wanted, |open| open.client != by.0, is_other, now)
     }
 
-    pub(crate) fn can_do_io(&self, file: usize, access: Access, now: Instant) -> bool {
+    pub(crate) fn can_do_io(&mut self, file: usize, access: Access, now: Instant) -> bool {
         let share = Share { access, deny: Access::NONE };
         self.can_open(Open { client: usize::MAX, owner: 0, file, share }, now)
     }
@@ -117,11 +183,23 @@ impl Model {
             .retain(|l| !ended.iter().any(|s| (s.client, s.owner, s.file) == (l.client, l.owner, l.file)));
     }
 
-    /// Whether somebody alive other than this lock-owner is in the way.
-    pub(crate) fn can_lock(&self, new: Lock, last: usize, now: Instant) -> bool {
-        let others = self.locks.iter().filter(|lock| (lock.client, lock.owner) != (new.client, new.owner));
-        let mut others = others.filter(|lock| lock.file == new.file && self.is_alive(lock.client, now));
-        !others.any(|lock| (new.byte..=last).contains(&lock.byte) && lock.kind.conflicts(new.kind))
+    /// Whether nobody other than this lock-owner is in the way; those who are away and in it go.
+    pub(crate) fn can_lock(&mut self, new: Lock, last: usize, now: Instant) -> bool {
+        let away: BTreeSet<_> = self.in_way_of_lock(new, last).collect();
+        let away: Vec<_> = away.into_iter().filter(|client| self.is_away(*client, now)).collect();
+        self.expire(away);
+        self.in_way_of_lock(new, last).next().is_none()
+    }
+
+    /// Who holds a byte in the way of a lock.
+    pub(crate) fn in_way_of_lock(&self, new: Lock, last: usize) -> impl Iterator<Item = usize> + '_ {
+        let others =
+            self.locks.iter().filter(move |lock| (lock.client, lock.owner) != (new.client, new.owner));
+        let others = others.filter(move |lock| {
+            let overlaps = (new.byte..=last).contains(&lock.byte);
+            lock.file == new.file && overlaps && lock.kind.conflicts(new.kind)
+        });
+        others.map(|lock| lock.client)
     }
 
     pub(crate) fn lock(&mut self, new: Lock, last: usize) {

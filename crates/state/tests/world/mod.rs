@@ -1,7 +1,9 @@
 //! An engine with a clock, and short words for what clients do. Checks every invariant after every word.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use holdfast_base::{ByteRange, ClientId, FileKey, Instant, SeededEntropy, Seqid, SessionId, SlotId};
+use holdfast_base::{
+    ByteRange, ChangeId, ClientId, FileKey, Instant, SeededEntropy, Seqid, SessionId, SlotId,
+};
 use holdfast_state::*;
 
 pub(crate) const LEASE_MS: u64 = 90_000;
@@ -199,6 +201,84 @@ impl World {
     ) -> Result<IoGrant, StateError> {
         self.engine.check_stateid(caller, stateid, FileKey(file), access, self.now)
     }
+}
+
+/// No client keeps anything when its lease has run out.
+pub(crate) fn no_courtesy(world: &mut World) {
+    world.engine.set_policy(Policy { courtesy_clients_max: 0, ..*world.engine.policy() });
+}
+
+impl World {
+    pub(crate) fn offer(
+        &mut self,
+        client: ClientId,
+        file: u128,
+        kind: DelegationKind,
+        grounds: Grounds,
+    ) -> Result<Offer, StateError> {
+        let seen = Some(Seen { change: ChangeId(100), size: 10 });
+        let request = DelegationRequest {
+            client,
+            file: FileKey(file),
+            kind,
+            grounds,
+            delegates_timestamps: false,
+            seen,
+        };
+        self.engine.delegation_prepare(&request, self.now)
+    }
+
+    /// A delegation that must be had.
+    pub(crate) fn delegate(&mut self, client: ClientId, file: u128, kind: DelegationKind) -> Delegated {
+        match self.offer(client, file, kind, Grounds::Want).unwrap() {
+            Offer::Offered(ticket) => self.engine.delegation_commit(ticket, self.now).unwrap(),
+            Offer::Declined(why) => panic!("{why:?}"),
+        }
+    }
+
+    /// Why a delegation cannot be had.
+    pub(crate) fn why_none(&mut self, client: ClientId, file: u128, kind: DelegationKind) -> Option<WhyNone> {
+        match self.offer(client, file, kind, Grounds::Want).unwrap() {
+            Offer::Offered(ticket) => {
+                self.engine.delegation_abort(ticket, self.now);
+                None
+            }
+            Offer::Declined(why) => Some(why),
+        }
+    }
+
+    pub(crate) fn contend(&mut self, file: u128, deed: Deed, by: Option<ClientId>) -> bool {
+        self.engine.contend(FileKey(file), deed, by, self.now) != Contention::Clear
+    }
+
+    /// Puts the engine on ice and thaws it again, by way of text.
+    pub(crate) fn restart_as_planned(&mut self) {
+        let text = serde_json::to_string(&self.engine.freeze()).unwrap();
+        let frozen: Frozen = serde_json::from_str(&text).unwrap();
+        let config = config(1, Grace::Over);
+        let thawed = Engine::thaw(frozen, config, Box::new(SeededEntropy(8))).unwrap();
+        assert!(serde_json::to_string(&thawed.freeze()).unwrap() == text, "thawed is not what was frozen");
+        assert_eq!(thawed.census(), self.engine.census());
+        self.engine = thawed;
+    }
+}
+
+/// The tokens asked back.
+pub(crate) fn recalled(effects: &[Effect]) -> Vec<DelegationToken> {
+    let token = |effect: &Effect| match effect {
+        Effect::Recall { token, .. } => Some(*token),
+        _ => None,
+    };
+    effects.iter().filter_map(token).collect()
+}
+
+/// The tokens that ended.
+pub(crate) fn ended(effects: &[Effect]) -> Vec<DelegationToken> {
+    let token = |effect: &Effect| match effect {
+        Effect::DelegationEnded { token, .. } => Some(*token),
+        _ => None,
+    };
+    effects.iter().filter_map(token).collect()
 }
 
 /// A LOCK through an open by a 4.1 client.

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use holdfast_base::{ByteRange, Cookie};
 
@@ -25,6 +25,7 @@ use crate::open::{
     CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read, Region,
     RemoveKind, RenameFlags, Seek, Written, XattrMode,
 };
+use crate::pledge::{HeldPledge, LocalListener, Pledge};
 
 fn mem_file(file: &Arc<dyn FileObject>) -> FsResult<&MemFile> {
     // `&**` so that the object is asked, not the `Arc` around it.
@@ -371,8 +372,25 @@ impl Backend for MemBackend {
     ) -> FsResult<Option<LockedBy>> {
         let file = mem_file(file)?;
         let state = self.state();
-        let lock = state.conflict(file.ino, Some(file.id), range, kind);
+        let lock = state.outsider(file.ino, range, kind);
         Ok(lock.map(|lock| LockedBy { range: lock.range, kind: lock.kind }))
+    }
+
+    fn await_unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        self.await_unlock_of(mem_file(file)?, range, kind)
+    }
+
+    fn pledge(
+        &self,
+        object: &Handle,
+        what: Pledge,
+        _: Option<&Arc<dyn FileObject>>,
+    ) -> FsResult<Option<HeldPledge>> {
+        self.make_pledge(object, what)
+    }
+
+    fn listen(&self, listener: Weak<dyn LocalListener>) {
+        self.set_listener(listener);
     }
 
     fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {

@@ -83,12 +83,14 @@ impl MemBackend {
         state.push_lock(Lock { ino, file: None, range, kind })
     }
 
-    /// Lets go of all that outsiders hold of a file.
+    /// Lets go of all that outsiders hold of a file, and tells who waited for it, on this thread.
     pub fn unlock_outside(&self, file: &Handle) {
         let mut state = self.state();
         if let Ok(ino) = state.ino(file) {
             state.locks.retain(|lock| lock.ino != ino || lock.file.is_some());
         }
+        drop(state);
+        self.tell_unlocked();
     }
 
     /// Ranges that the server's open files hold of a file, in order.
@@ -142,6 +144,13 @@ impl super::State {
             .iter()
             .filter(|lock| lock.ino == ino && lock.range.overlaps(range) && is_other(lock) && excludes(lock))
             .min_by_key(|lock| lock.range)
+    }
+
+    /// The first lock of an outsider in the way.
+    pub(super) fn outsider(&self, ino: Ino, range: ByteRange, kind: LockKind) -> Option<&Lock> {
+        let excludes = |lock: &Lock| kind == LockKind::Write || lock.kind == LockKind::Write;
+        let is_outside = |lock: &&Lock| lock.ino == ino && lock.file.is_none() && lock.range.overlaps(range);
+        self.locks.iter().filter(is_outside).filter(|lock| excludes(lock)).min_by_key(|lock| lock.range)
     }
 
     pub(super) fn push_lock(&mut self, lock: Lock) -> FsResult<()> {

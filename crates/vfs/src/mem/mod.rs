@@ -8,6 +8,7 @@ mod data;
 mod hooks;
 mod inode;
 mod names;
+mod outside;
 mod state;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::attrs::FsId;
 use crate::open::{FileObject, OpenMode};
 use blocks::BLOCK;
 use inode::{Body, Dir, Ino, Inode};
+use outside::Outside;
 pub use state::Now;
 use state::{Hooks, ROOT, Space, State};
 
@@ -123,6 +125,7 @@ impl MemBackend {
             last_file: 0,
             space: Space::new(options.bytes_max / BLOCK, options.objects_max),
             locks: Vec::new(),
+            outside: Outside::default(),
             hooks: Hooks::default(),
             commits: VecDeque::new(),
             verifier: now.seconds.unsigned_abs() ^ (u64::from(now.nanos) << 32),
@@ -167,6 +170,7 @@ impl Drop for MemFile {
     fn drop(&mut self) {
         let mut state = self.fs.state();
         state.locks.retain(|lock| lock.file != Some(self.id));
+        state.outside.closed(self.id);
         if let Ok(inode) = state.get_mut(self.ino) {
             inode.opens -= 1;
             state.reap(self.ino);

@@ -8,6 +8,7 @@ use holdfast_base::{ByteRange, Timestamp};
 
 use super::blocks::BLOCK;
 use super::inode::{Body, Ino, Inode, MODE_BITS, SET_GID, is_member};
+use super::outside::Outside;
 use crate::attrs::{Attrs, Change, FsId, FsLimits, FsUsage, PreAttrs, SetAttrs, SetTime};
 use crate::backend::Touched;
 use crate::caller::Caller;
@@ -115,6 +116,7 @@ pub(super) struct State {
     pub(super) last_file: u64,
     pub(super) space: Space,
     pub(super) locks: Vec<Lock>,
+    pub(super) outside: Outside,
     pub(super) hooks: Hooks,
     pub(super) commits: VecDeque<Touched>,
     pub(super) verifier: u64,

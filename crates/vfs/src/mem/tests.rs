@@ -14,7 +14,7 @@ fn user(uid: u32) -> Caller {
 }
 
 fn cx(caller: &Caller) -> Cx<'_> {
-    Cx { caller, wait: Wait::Yes }
+    Cx::new(caller, Wait::Yes)
 }
 
 fn name(bytes: &str) -> Name<'_> {
@@ -172,7 +172,7 @@ fn every_nth_impatient_call_would_block_and_changes_nothing() {
     let fs = open_to_all();
     let (root, caller) = (fs.root().unwrap(), ROOT());
     fs.block_every(2);
-    let no = Cx { caller: &caller, wait: Wait::No };
+    let no = Cx::new(&caller, Wait::No);
     assert!(fs.getattr(&no, &root, AttrMask::STAT).is_ok());
     let made = fs.make(&no, &root, name("d"), NewNode::Directory, &SetAttrs::default());
     assert_eq!(made.err(), Some(FsError::WouldBlock));

@@ -87,7 +87,7 @@ pub(super) fn handles_outlive_the_backend(mut t: TestBackend) {
     let World { t, .. } = w;
     let TestBackend { backend, abilities, keep, .. } = t;
     drop(backend);
-    let w = World::new(TestBackend { backend: reopen(), abilities, reopen: None, keep });
+    let w = World::new(TestBackend { backend: reopen(), abilities, reopen: None, neighbour: None, keep });
     assert_eq!(w.root, before.2);
     let (file_after, dir_after) = (w.attrs(&file), w.attrs(&dir));
     assert_eq!((file_after.fileid, file_after.fsid), (before.0.fileid, before.0.fsid));
@@ -105,7 +105,7 @@ pub(super) fn exclusive_create_is_found_again_after_a_restart(mut t: TestBackend
     let World { t, .. } = w;
     let TestBackend { backend, abilities, keep, .. } = t;
     drop(backend);
-    let w = World::new(TestBackend { backend: reopen(), abilities, reopen: None, keep });
+    let w = World::new(TestBackend { backend: reopen(), abilities, reopen: None, neighbour: None, keep });
     let again = w.create(&w.root, "file", &SetAttrs::default(), m).unwrap();
     assert_eq!((again.node.handle, again.is_new), (made.node.handle, false));
     let root = Caller::root();

@@ -11,6 +11,7 @@ mod handles;
 mod listing;
 mod locks;
 mod names;
+mod neighbours;
 mod permissions;
 mod spans;
 mod world;
@@ -20,7 +21,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use holdfast_base::ByteRange;
+
 use crate::backend::Backend;
+use crate::error::FsResult;
+use crate::handle::Handle;
+use crate::open::LockKind;
 
 /// What can be asked of the backend under test.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +35,38 @@ pub struct Abilities {
     pub acts_as_callers: bool,
     /// Whether it can make devices.
     pub makes_devices: bool,
-    /// Whether a conflicting lock can be taken by a second open (locks of the backend are seen by itself as by
-    /// others).
+    /// Whether a conflicting lock can be tried by a second open: the backend's locks belong to open files.
     pub has_outside_locks: bool,
     /// Whether the handle of a removed file works while the file is open.
     pub keeps_handles_of_open_removed: bool,
+}
+
+/// What a process on the server's host does, for a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourDeed {
+    /// Reads the file.
+    Read,
+    /// Appends a byte to the file.
+    Append,
+    /// Gives the file or directory another mode.
+    ChangeMode,
+    /// Gives the file or directory the name that it has with `-2` behind it.
+    Rename,
+    /// Makes a file in the directory.
+    MakeEntry,
+}
+
+/// A process on the server's own host, which uses the served files beside the backend.
+pub trait Neighbour {
+    /// Begins a deed to the object of this name in the root. What is given back waits until it is done: a backend
+    /// may make the neighbour wait until the pledge is let go.
+    fn begin(&self, deed: NeighbourDeed, object: &Handle, name: &str) -> Box<dyn FnOnce()>;
+
+    /// Takes a lock on the file of this name in the root, as a process would. Dropping what is given frees it.
+    ///
+    /// # Errors
+    /// [`crate::FsError::Locked`] when a lock is in the way.
+    fn lock(&self, file: &Handle, name: &str, range: ByteRange, kind: LockKind) -> FsResult<Box<dyn Any>>;
 }
 
 /// A backend to test, with what must live as long as it does.
@@ -44,6 +77,9 @@ pub struct TestBackend {
     pub abilities: Abilities,
     /// Opens the same content again after the first opening is gone; `None` where content does not outlive it.
     pub reopen: Option<Box<dyn Fn() -> Arc<dyn Backend>>>,
+    /// A process beside the server, where there can be one and the backend pledges against it; `None` leaves out
+    /// the cases about such.
+    pub neighbour: Option<Box<dyn Neighbour>>,
     /// Dropped last.
     pub keep: Box<dyn Any>,
 }
@@ -149,6 +185,14 @@ const CASES: &[Case] = cases! {
         a_lock_holds_against_another_open_file,
         unlocking_a_part_frees_that_part,
         closing_frees_all_locks;
+    neighbours:
+        what_a_neighbour_does_breaks_the_pledge_and_is_told,
+        a_neighbours_look_breaks_what_nobody_else_may_look_at,
+        what_we_do_ourselves_breaks_no_pledge,
+        a_file_that_is_pledged_is_opened_read_and_written_all_the_same,
+        a_pledge_is_for_its_kind_of_object,
+        a_neighbours_lock_is_found_whatever_we_hold_ourselves,
+        a_neighbours_unlock_is_told_to_who_waits;
 };
 
 /// Runs every case against a fresh backend.

@@ -6,7 +6,7 @@ use holdfast_base::Cookie;
 
 use super::TestBackend;
 use crate::attrs::{AttrMask, Attrs, SetAttrs};
-use crate::backend::{Backend, CreateHow, DirListing, Flow, ListEnd, NewNode, WriteAt};
+use crate::backend::{Backend, CreateHow, DirListing, Flow, ListEnd, NewNode, Touched, WriteAt};
 use crate::caller::{Caller, Cx, Wait};
 use crate::error::FsResult;
 use crate::handle::Handle;
@@ -29,7 +29,7 @@ pub(super) fn name(n: &str) -> Name<'_> {
 }
 
 pub(super) fn cx(caller: &Caller) -> Cx<'_> {
-    Cx { caller, wait: Wait::Yes }
+    Cx::new(caller, Wait::Yes)
 }
 
 pub(super) fn user(uid: u32) -> Caller {
@@ -96,6 +96,13 @@ impl World {
         assert!(read.is_eof, "the cases use files below a mebibyte");
         data.truncate(read.bytes);
         Ok(data)
+    }
+
+    /// Commits a file with its data.
+    pub(super) fn commit(&self, file: &Handle) -> FsResult<()> {
+        let mut results = [Ok(())];
+        self.b().commit(&[Touched { handle: *file, data: true }], &mut results);
+        results[0]
     }
 
     pub(super) fn open(&self, file: &Handle, m: OpenMode) -> Arc<dyn FileObject> {

@@ -334,3 +334,18 @@ pub struct OpenArguments4 {
     /// Create modes.
     pub create_mode: Bitmap4,
 }
+
+/// `open_arguments4`, wants: any delegation.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG: u32 = 3;
+/// `open_arguments4`, wants: no delegation.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_NO_DELEG: u32 = 4;
+/// `open_arguments4`, wants: to cancel an earlier want.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_CANCEL: u32 = 5;
+/// `open_arguments4`, wants: a signal when there are resources.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL: u32 = 17;
+/// `open_arguments4`, wants: a delegation pushed when nobody contends.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED: u32 = 18;
+/// `open_arguments4`, wants: the timestamps with the delegation.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS: u32 = 20;
+/// `open_arguments4`, wants: an open state id or a delegation, not both.
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION: u32 = 21;

@@ -3,6 +3,7 @@
     sqlite_writers.py make FOLDER
     sqlite_writers.py write TRANSACTIONS NAME FOLDER...     (one process a folder)
     sqlite_writers.py judge TRANSACTIONS WRITERS FOLDER
+    sqlite_writers.py total TRANSACTIONS FOLDER             (of all writers together)
 """
 import os
 import sqlite3
@@ -52,15 +53,19 @@ def write_one(count, name, folder):
 
 
 def judge(count, writers, folder):
+    base = judge_total(count * writers, folder)
+    each = base.execute("SELECT count(*) FROM entry GROUP BY writer").fetchall()
+    assert each == [(count,)] * writers, each
+
+
+def judge_total(total, folder):
     base = connect(folder)
     (verdict,) = base.execute("PRAGMA integrity_check").fetchone()
     assert verdict == "ok", verdict
-    total = count * writers
     assert base.execute("SELECT value FROM counter").fetchone() == (total,), "an increment was lost"
     seen = base.execute("SELECT count(*), count(DISTINCT total), max(total) FROM entry").fetchone()
     assert seen == (total, total, total), seen
-    each = base.execute("SELECT count(*) FROM entry GROUP BY writer").fetchall()
-    assert each == [(count,)] * writers, each
+    return base
 
 
 if __name__ == "__main__":
@@ -69,5 +74,7 @@ if __name__ == "__main__":
         make(arguments[0])
     elif job == "write":
         write_all(int(arguments[0]), arguments[1], arguments[2:])
+    elif job == "total":
+        judge_total(int(arguments[0]), arguments[1])
     else:
         judge(int(arguments[0]), int(arguments[1]), arguments[2])

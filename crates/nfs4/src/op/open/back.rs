@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holdfast_state::{Access, Backing, OpenRequest};
+use holdfast_state::{Access, Backing, Deed, OpenRequest};
 use holdfast_vfs::{AccessMask, FileObject, FsError, FsResult};
 
 use super::find::{Found, open_mode};
@@ -25,14 +25,17 @@ pub(super) struct Backed {
 /// earlier OPENs have one that serves. Before anything is reserved: who may not have the file is not told who has
 /// it, and stands in nobody's way meanwhile.
 pub(super) fn ask(cx: &Cx<'_>, found: &mut Found, request: &OpenRequest<'_>, wanted: Backed) -> OpResult<()> {
-    if found.file.is_some() {
-        // Making the file has asked for permission already.
-        return Ok(());
+    // Making the file has asked for permission already.
+    if found.file.is_none() {
+        if cx.service().look(|engine| engine.open_descriptor(request)).is_none() {
+            found.file = Some(open(&found.at, wanted)?);
+        } else if !wanted.is_reclaim {
+            permit(&found.at, wanted.access)?;
+        }
     }
-    if cx.service().look(|engine| engine.open_descriptor(request)).is_none() {
-        found.file = Some(open(&found.at, wanted)?);
-    } else if !wanted.is_reclaim {
-        permit(&found.at, wanted.access)?;
+    if request.share.deny != Access::NONE {
+        // No backend knows of that: who holds a delegation may have the file open by itself as it is denied here.
+        cx.config().manager.contend_if_promised(&found.at.handle, Deed::OpenWrite, &found.at.cx())?;
     }
     Ok(())
 }

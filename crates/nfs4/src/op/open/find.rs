@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use holdfast_base::ChangeId;
+use holdfast_base::{ChangeId, ClientId};
 use holdfast_export::Object;
 use holdfast_state::Access;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Exclusive, FileKind, FileObject, FsError, Name, OpenMode, SetAttrs,
+    CreateHow, CreateMode, Exclusive, FileKind, FileObject, FsError, Name, OpenMode, SetAttrs,
 };
 use holdfast_wire::nfs4::{
     Attr, Bitmap4, ChangeInfo4, CreateHow4, Fattr4, NfsStat4, Open4Args, OpenClaim4, OpenFlag4,
 };
 
+use crate::attr::KIND;
 use crate::attr::decode::{self, Occasion, Wanted};
 use crate::cx::{At, Cx, change_info};
 use crate::error::{Failure, OpResult};
@@ -38,13 +39,19 @@ pub(super) const fn open_mode(access: Access, nfs_exceptions: bool) -> OpenMode 
     OpenMode { read: access.contains(Access::READ), write: access.contains(Access::WRITE), nfs_exceptions }
 }
 
-/// Finds or makes the file.
-pub(super) fn find(cx: &mut Cx<'_>, args: &Open4Args<'_>, access: Access) -> OpResult<Found> {
+/// Finds or makes the file, for this client: in 4.0 nothing else says whose request it is.
+pub(super) fn find(
+    cx: &mut Cx<'_>,
+    args: &Open4Args<'_>,
+    access: Access,
+    client: ClientId,
+) -> OpResult<Found> {
     let found = match (&args.claim, &args.openhow) {
-        (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(cx, name, how, access)?,
-        (OpenClaim4::Null(name), OpenFlag4::NoCreate) => existing(cx, name)?,
+        (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(cx, name, how, (access, client))?,
+        (OpenClaim4::Null(name), OpenFlag4::NoCreate) => existing(cx, name, client)?,
+        (OpenClaim4::DelegateCur(held), _) => existing(cx, held.file, client)?,
         // The rest that gets here names the current file.
-        _ => current(cx)?,
+        _ => current(cx, client)?,
     };
     if found.at.export.options.is_read_only && access.contains(Access::WRITE) {
         return Err(NfsStat4::Rofs.into());
@@ -56,13 +63,13 @@ const fn found(at: At) -> Found {
     Found { at, cinfo: NO_CHANGE, attrset: Bitmap4::EMPTY, resize: None, file: None }
 }
 
-fn current(cx: &mut Cx<'_>) -> OpResult<Found> {
-    let at = cx.at(NfsStat4::IsDir)?;
-    check_kind(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.kind)?;
+fn current(cx: &mut Cx<'_>, client: ClientId) -> OpResult<Found> {
+    let at = cx.at(NfsStat4::IsDir)?.by(Some(client));
+    check_kind(at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind)?;
     Ok(found(at))
 }
 
-fn existing(cx: &mut Cx<'_>, name: &[u8]) -> OpResult<Found> {
+fn existing(cx: &mut Cx<'_>, name: &[u8], client: ClientId) -> OpResult<Found> {
     let name = Name::new(name)?;
     if let Object::Pseudo(dir) = *cx.current()? {
         // Nothing but directories lies there.
@@ -70,8 +77,8 @@ fn existing(cx: &mut Cx<'_>, name: &[u8]) -> OpResult<Found> {
         cx.config().namespace.lookup(dir, name.as_bytes(), peer)?;
         return Err(NfsStat4::IsDir.into());
     }
-    let dir = cx.at(NfsStat4::ServerFault)?;
-    let node = dir.backend().lookup(&dir.cx(), &dir.handle, name, AttrMask::STAT)?;
+    let dir = cx.at(NfsStat4::ServerFault)?.by(Some(client));
+    let node = dir.backend().lookup(&dir.cx(), &dir.handle, name, KIND)?;
     check_kind(node.attrs.kind)?;
     Ok(found(dir.with(node.handle)))
 }
@@ -86,21 +93,26 @@ const fn check_kind(kind: FileKind) -> Result<(), Failure> {
     }
 }
 
-fn make(cx: &mut Cx<'_>, name: &[u8], how: &CreateHow4<'_>, access: Access) -> OpResult<Found> {
+fn make(
+    cx: &mut Cx<'_>,
+    name: &[u8],
+    how: &CreateHow4<'_>,
+    (access, client): (Access, ClientId),
+) -> OpResult<Found> {
     if let Err(refused) = cx.check_writable() {
         // On a read-only export what exists can still be opened.
-        return match existing(cx, name) {
+        return match existing(cx, name, client) {
             Ok(_) if !matches!(how, CreateHow4::Unchecked(_)) => Err(NfsStat4::Exist.into()),
             Err(Failure::Fs(FsError::NotFound)) => Err(refused),
             other => other,
         };
     }
     let name = Name::new(name)?;
-    let dir = cx.at(NfsStat4::Rofs)?;
+    let dir = cx.at(NfsStat4::Rofs)?.by(Some(client));
     let (mode, wanted) = how_to_make(cx, &dir, how)?;
     // The size is given after the share is reserved: the file may be there already, and somebody deny writing.
     let set = SetAttrs { size: None, ..wanted.set };
-    let how_fs = CreateHow { mode, set: &set, open: Some(open_mode(access, false)), want: AttrMask::STAT };
+    let how_fs = CreateHow { mode, set: &set, open: Some(open_mode(access, false)), want: KIND };
     let created = cx.mutate(&dir).create(&dir.handle, name, &how_fs)?;
     let mut at = dir.with(created.node.handle);
     if created.is_new {

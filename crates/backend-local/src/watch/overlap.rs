@@ -1,0 +1,27 @@
+//! Files that can be changed under another handle. Our own deeds break no pledge, because whoever judges deeds has seen
+//! them: under the handle that they were done to. Where the same file has another handle too, nobody would notice, so
+//! nothing is promised there.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, Weak};
+
+use super::Shared;
+
+/// Exported directories of this process.
+static ROOTS: Mutex<Vec<(PathBuf, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// Notes an exported directory for as long as it is served.
+pub(super) fn enter(root: PathBuf, of: Weak<Shared>) {
+    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    roots.retain(|(_, shared)| shared.strong_count() > 0);
+    roots.push((root, of));
+}
+
+/// Whether an exported directory lies in another one, or another one in it. The same directory exported twice has the
+/// same handles.
+pub(super) fn has_another(root: &Path) -> bool {
+    let roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    roots.iter().any(|(other, shared)| {
+        shared.strong_count() > 0 && other != root && (other.starts_with(root) || root.starts_with(other))
+    })
+}

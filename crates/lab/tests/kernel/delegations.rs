@@ -1,0 +1,131 @@
+//! Delegations between real kernel clients: held without a question, recalled when somebody else comes, and taken from
+//! the dead.
+
+use crate::fixture::{Served, guest, guest_env, kernels, run_in, serve};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{Guest, Kernel, NfsVersion, Trial};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const FILES: usize = 1000;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a neighbour of a dead holder may have to wait: a lease, and the steps on which a client tries again.
+const LEASE: Duration = Duration::from_secs(10);
+const STEPS: Duration = Duration::from_secs(6);
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for at_hand in kernels() {
+        let versions = [NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
+        trials.extend(at_hand.trials("delegations::files_are_read_again_unasked", &versions, read_again));
+        trials.extend(at_hand.trials("delegations::another_write_is_seen_at_once", &versions, recalled));
+        trials.extend(at_hand.trials(
+            "delegations::a_dead_holder_is_waited_for_no_longer_than_a_lease",
+            &versions,
+            dead,
+        ));
+    }
+    trials
+}
+
+fn files_in(folder: &Path, count: usize) -> Result<()> {
+    std::fs::create_dir(folder)?;
+    for n in 0..count {
+        let name = format!("file-{n:04}");
+        std::fs::write(folder.join(&name), name.repeat(100))?;
+    }
+    Ok(())
+}
+
+fn read_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    files_in(&served.server.directory().join("many"), FILES)?;
+    let script = "lab_mount $VERSION /mnt actimeo=1\n\
+                  python3 $SCRIPTS/delegations.py again /mnt /mnt/many\n\
+                  umount /mnt";
+    let said =
+        run_in(guest(kernel, "512M", PATIENCE), &mut served, script, &[("VERSION", version.as_str())])?;
+    println!("{version} {}: {}", kernel.label(), said.trim());
+    Ok(())
+}
+
+fn start(served: &Served, kernel: &Kernel, version: NfsVersion, script: &str) -> Result<Guest> {
+    let env = guest_env(served, &[("VERSION", version.as_str())]);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let begin = "act() { python3 $SCRIPTS/delegations.py \"$@\"; }\nlab_mount $VERSION /mnt\n";
+    guest(kernel, "512M", PATIENCE).start(&format!("{begin}{script}"), &env)
+}
+
+/// One guest keeps what it read and what it wrote; the other one's write and read go through it all the same.
+fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    std::fs::write(served.server.directory().join("read"), "before")?;
+    let holder = start(
+        &served,
+        kernel,
+        version,
+        "act read /mnt/read; act read /mnt/read; act write /mnt/written 'by the holder'\n\
+         echo holding; lab_wait changed; act read /mnt/read; act read /mnt/written\n\
+         echo seen; lab_wait done; umount /mnt",
+    )?;
+    let other = start(
+        &served,
+        kernel,
+        version,
+        "lab_wait act; act size /mnt/written; act read /mnt/written; act write /mnt/read 'by the other'\n\
+         act write /mnt/written 'by the other too'\n\
+         echo acted; lab_wait done; umount /mnt",
+    )?;
+    holder.wait_for("holding\n", PATIENCE)?;
+    other.signal("act")?;
+    other.wait_for("acted\n", PATIENCE)?;
+    holder.signal("changed")?;
+    holder.wait_for("seen\n", PATIENCE)?;
+    ensure!(holder.has_said(": by the other\n"), "the holder still sees what it had read");
+    ensure!(holder.has_said(": by the other too\n"), "the holder still sees what it had written");
+    ensure!(other.has_said(": by the holder\n"), "the other did not see what the holder wrote");
+    for guest in [holder, other] {
+        guest.signal("done")?;
+        let said = guest.wait()?.success()?;
+        println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
+    }
+    served.server.check_alive()
+}
+
+/// A guest dies with delegations and a lock; its neighbour writes and locks within a lease.
+fn dead(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    for name in ["read", "locked"] {
+        std::fs::write(served.server.directory().join(name), "before")?;
+    }
+    let lock = "python3 -c 'import fcntl,time;f=open(\"/mnt/locked\",\"r+\");fcntl.lockf(f,fcntl.LOCK_EX);\
+                print(\"locked\",flush=True);time.sleep(WAIT)'";
+    let holder = start(
+        &served,
+        kernel,
+        version,
+        &format!("act read /mnt/read; act write /mnt/written held\n{}", lock.replace("WAIT", "600")),
+    )?;
+    let other = start(
+        &served,
+        kernel,
+        version,
+        &format!(
+            "act read /mnt/read; echo ready; lab_wait act\n\
+             act write /mnt/read other; act write /mnt/written other\n{}\necho through; umount /mnt",
+            lock.replace("WAIT", "0")
+        ),
+    )?;
+    holder.wait_for("locked\n", PATIENCE)?;
+    other.wait_for("ready\n", PATIENCE)?;
+    drop(holder);
+    let died = Instant::now();
+    other.signal("act")?;
+    other.wait_for("through\n", PATIENCE).context("the neighbour of a dead client")?;
+    let waited = died.elapsed();
+    println!("{version} {}: a dead holder's neighbour waited {waited:.1?}", kernel.label());
+    other.wait()?.success()?;
+    ensure!(waited < LEASE + STEPS, "the neighbour waited {waited:?}, and the lease is {LEASE:?}");
+    served.server.check_alive()
+}

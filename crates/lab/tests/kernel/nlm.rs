@@ -1,0 +1,138 @@
+//! Locks of NFSv3 through the kernel's lock manager: against each other, against NFSv4's, against processes on the
+//! server; waited for; lost with the client and kept over the server's death.
+
+use crate::fixture::{Served, guest, guest_env, kernels};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{FsType, Guest, Kernel, LoopFs, ServerUnderTest, Trial};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Of the servers here; grace is as long.
+const LEASE_SECONDS: u32 = 5;
+
+/// One server at a time has port 111.
+static PORTMAP: Mutex<()> = Mutex::new(());
+
+/// What every script begins with. Names are not looked up: the monitor would wait for a resolver that is not there.
+const BEGIN: &str = "> /etc/resolv.conf; hostname client-a; mkdir -p /run/sendsigs.omit.d /mnt/three\n\
+    rpcbind -w; rpc.statd --no-notify\n\
+    mount -t nfs -o vers=3,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT $SERVER:$EXPORT /mnt/three\n\
+    locks() { python3 $SCRIPTS/nlm_locks.py \"$@\"; }\n";
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    kernels()
+        .iter()
+        .flat_map(|at_hand| {
+            [
+                at_hand.trial("nlm::locks_exclude_across_versions_and_the_host", exclusion),
+                at_hand.trial("nlm::a_clients_restart_frees_its_locks", client_restarts),
+                at_hand.trial("nlm::locks_are_reclaimed_after_the_servers_death", server_restarts),
+            ]
+        })
+        .collect()
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    PORTMAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve() -> Result<Served> {
+    let filesystem = LoopFs::new(FsType::Ext4, 1 << 30)?;
+    let share = filesystem.path().join("share");
+    std::fs::create_dir(&share)?;
+    std::fs::write(share.join("file"), "")?;
+    let server = ServerUnderTest::builder(&share).with_portmap().lease_seconds(LEASE_SECONDS).start()?;
+    Ok(Served { server, filesystem })
+}
+
+fn start(served: &Served, kernel: &Kernel, script: &str) -> Result<Guest> {
+    let env = guest_env(served, &[]);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    guest(kernel, "512M", PATIENCE).start(&format!("{BEGIN}{script}"), &env)
+}
+
+/// Whether a process of this host gets the whole file's lock.
+fn is_free(file: &Path) -> Result<bool> {
+    let script = crate::fixture::scripts().join("nlm_locks.py");
+    let status = Command::new("python3").arg(script).arg("try").arg(file).status().context("python3")?;
+    Ok(status.success())
+}
+
+fn exclusion(kernel: &Kernel) -> Result<()> {
+    let _turn = turn();
+    let mut served = serve()?;
+    let file = served.server.directory().join("file");
+    let script = "mkdir -p /mnt/four; mount -t nfs -o vers=4.2,proto=tcp,port=$PORT $SERVER:$EXPORT /mnt/four\n\
+                  locks exclusion /mnt/three/file /mnt/four/file\n\
+                  echo ready; lab_wait held; locks refused /mnt/three/file /mnt/four/file\n\
+                  locks waiting /mnt/three/file; umount /mnt/three /mnt/four";
+    let guest = start(&served, kernel, script)?;
+    guest.wait_for("ready\n", PATIENCE)?;
+    let held = crate::fixture::scripts().join("nlm_locks.py");
+    let mut holder = Command::new("python3").arg(held).arg("hold").arg(&file).spawn().context("python3")?;
+    let deadline = Instant::now() + PATIENCE;
+    while is_free(&file)? {
+        ensure!(Instant::now() < deadline, "the host's process never got its lock");
+    }
+    guest.signal("held")?;
+    guest.wait_for("waits\n", PATIENCE)?;
+    // The guest's process asks after it has said so.
+    sleep(Duration::from_secs(2));
+    ensure!(!guest.has_said("granted"), "the host's process holds the lock");
+    holder.kill()?;
+    holder.wait()?;
+    guest.wait_for("granted\n", PATIENCE)?;
+    guest.wait()?.success()?;
+    served.server.check_alive()
+}
+
+/// The notice that a client sends after its own restart; that it did not really restart, the server cannot know.
+fn client_restarts(kernel: &Kernel) -> Result<()> {
+    let _turn = turn();
+    let mut served = serve()?;
+    let file = served.server.directory().join("file");
+    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done; sleep 1\n\
+                  echo locked; lab_wait restart; sm-notify -f; echo told; lab_wait end";
+    let guest = start(&served, kernel, script)?;
+    guest.wait_for("locked\n", PATIENCE)?;
+    ensure!(!is_free(&file)?, "the guest holds the lock");
+    guest.signal("restart")?;
+    let deadline = Instant::now() + PATIENCE;
+    while !is_free(&file)? {
+        ensure!(Instant::now() < deadline, "the lock of a client that restarted is still held");
+        sleep(Duration::from_millis(100));
+    }
+    guest.signal("end")?;
+    guest.wait()?.success()?;
+    served.server.check_alive()
+}
+
+fn server_restarts(kernel: &Kernel) -> Result<()> {
+    let _turn = turn();
+    let mut served = serve()?;
+    let file = served.server.directory().join("file");
+    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done; sleep 1\n\
+                  echo locked; lab_wait end";
+    let guest = start(&served, kernel, script)?;
+    guest.wait_for("locked\n", PATIENCE)?;
+    ensure!(!is_free(&file)?, "the guest holds the lock");
+    served.server.kill()?;
+    ensure!(is_free(&file)?, "a dead server's locks are gone");
+    served.server.restart()?;
+    let restarted = Instant::now();
+    while is_free(&file)? {
+        ensure!(restarted.elapsed() < PATIENCE, "the client never reclaimed its lock");
+        sleep(Duration::from_millis(20));
+    }
+    println!("{}: reclaimed {:.2} s after the restart", kernel.label(), restarted.elapsed().as_secs_f64());
+    sleep(Duration::from_secs(u64::from(2 * LEASE_SECONDS)));
+    ensure!(!is_free(&file)?, "the lock is held after grace as well");
+    guest.signal("end")?;
+    guest.wait()?.success()?;
+    served.server.check_alive()
+}

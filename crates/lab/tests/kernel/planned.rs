@@ -1,0 +1,103 @@
+//! The server is replaced by another program three times under a load of real kernel clients, which must not notice:
+//! no connection is made anew, nobody says who it is again, nothing is reclaimed.
+
+use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::restart_load::{LOADS, Load, run};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerBuilder, ServerUnderTest, Trial};
+use std::time::Duration;
+
+const REPLACEMENTS: usize = 3;
+const REPLACEMENTS_SOAK: usize = 20;
+/// The longest that the server may stand still, on a machine that other tests use as well.
+const STILL_MS_MAX: u64 = 2000;
+/// The longest that a client may stand still after a kill, when it is not refused meanwhile.
+const STALL_S_MAX: f64 = 2.0;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the client counts of its connections and of making itself known, before and after.
+const AROUND: (&str, &str) =
+    ("python3 $SCRIPTS/steady.py note /mnt /run/steady", "python3 $SCRIPTS/steady.py check /mnt /run/steady");
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let versions: &[NfsVersion] = match Scale::from_env() {
+        Scale::Test => &[NfsVersion::V42],
+        Scale::Soak => &[NfsVersion::V40, NfsVersion::V41, NfsVersion::V42],
+    };
+    for at_hand in kernels() {
+        for load in &LOADS {
+            let name = format!("restart::planned::{}", load.name);
+            trials.extend(at_hand.trials(&name, versions, |kernel, version| replaced(kernel, version, load)));
+        }
+    }
+    for at_hand in kernels() {
+        trials.extend(at_hand.trials("restart::stall_after_kill", versions, stall_after_kill));
+    }
+    trials
+}
+
+/// A client that makes and removes a name without end, while the server is killed and started again: once as it comes,
+/// once with the listening socket kept open meanwhile, as systemd does for `holdfast.socket`. Refused once, Linux waits
+/// for three seconds before it connects again; not refused, it goes on as soon as it is served.
+fn stall_after_kill(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let alone = longest_pause(kernel, version, |server| server)?;
+    let kept = longest_pause(kernel, version, |server| server.keep_listener())?;
+    println!(
+        "{} {version}: killed and started: {alone} s; with the listening socket kept: {kept} s",
+        kernel.label()
+    );
+    let seconds: f64 = kept.parse().context("a number of seconds")?;
+    ensure!(seconds < STALL_S_MAX, "the client stood still for {seconds} s");
+    Ok(())
+}
+
+fn longest_pause(
+    kernel: &Kernel,
+    version: NfsVersion,
+    how: impl FnOnce(ServerBuilder) -> ServerBuilder,
+) -> Result<String> {
+    let filesystem = LoopFs::new(FsType::Ext4, 256 << 20)?;
+    let share = filesystem.path().join("share");
+    std::fs::create_dir(&share)?;
+    let server = how(ServerUnderTest::builder(&share)).start()?;
+    let mut served = Served { server, filesystem };
+    // Long enough mounted that the client's last connecting is long ago, as it is in life.
+    let script = "lab_mount $VERSION /mnt; mkdir /mnt/heart; exec 9>/mnt/held; flock -x 9; sleep 4; echo beating\n\
+                  python3 $SCRIPTS/heartbeat.py /mnt/heart $OUT/.signal/enough\n\
+                  exec 9>&-; umount /mnt";
+    let env = guest_env(&served, &[("VERSION", version.as_str())]);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    guest.wait_for("beating\n", PATIENCE)?;
+    std::thread::sleep(Duration::from_secs(1));
+    served.server.kill()?;
+    served.server.restart()?;
+    std::thread::sleep(Duration::from_secs(10));
+    guest.signal("enough")?;
+    let said = guest.wait()?.success()?;
+    let pause = said.split_once("longest pause ").and_then(|(_, rest)| rest.split_once(" s"));
+    Ok(pause.context("no heartbeat")?.0.to_owned())
+}
+
+fn replaced(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
+    let mut stills = Vec::new();
+    let replace = |served: &mut Served| {
+        served.server.replace()?;
+        stills = stills_of(&served.server.log());
+        Ok(())
+    };
+    let times = Scale::from_env().pick(REPLACEMENTS, REPLACEMENTS_SOAK);
+    run((kernel, version, load), times, AROUND, replace)?;
+    println!("{} {version} {}: the server stood still for {stills:?} ms", load.name, kernel.label());
+    ensure!(stills.len() == times, "{} of {times} replacements went on with what was there", stills.len());
+    ensure!(stills.iter().all(|ms| *ms < STILL_MS_MAX), "too long");
+    Ok(())
+}
+
+/// Milliseconds for which nothing was served, of each replacement.
+fn stills_of(log: &str) -> Vec<u64> {
+    let each = log.split("still_ms=").skip(1);
+    each.filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect()
+}

@@ -1,0 +1,148 @@
+//! The server is killed twice under a load of real kernel clients and started again: each load ends right, with no
+//! error to its programs, and the longest pause is told.
+
+use crate::fixture::{Served, guest, guest_env, kernels, serve};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{Guest, Kernel, NfsVersion, Scale, Trial};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(240);
+const KILLS: usize = 2;
+const KILLS_SOAK: usize = 8;
+/// The load works this long before, between and after the kills.
+const WORK: Duration = Duration::from_secs(3);
+
+/// Work for one or two guests.
+pub(crate) struct Load {
+    pub(crate) name: &'static str,
+    guests: usize,
+    /// Run by the first guest before anybody works.
+    prepare: &'static str,
+    /// Run by every guest until the file `$STOP` is there.
+    work: &'static str,
+    /// Run by the first guest when all have ended.
+    judge: &'static str,
+}
+
+pub(crate) const LOADS: [Load; 4] = [
+    Load {
+        name: "tree",
+        guests: 1,
+        prepare: "cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")'\n\
+                  mkdir /run/local; tar -C /run/local -xpf /run/tree.tar; cd /",
+        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); mkdir /mnt/copy$n; tar -C /mnt/copy$n -xpf /run/tree.tar; done",
+        judge: "for copy in /mnt/copy*; do diff -r --no-dereference /run/local $copy; done; ls -d /mnt/copy* | wc -l",
+    },
+    Load {
+        name: "sqlite",
+        guests: 2,
+        prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
+        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/sqlite_writers.py write 5 $NAME-$n /mnt /mnt; done\n\
+               echo $n >/mnt/rounds-$NAME",
+        judge: "total=$((10 * ($(cat /mnt/rounds-one) + $(cat /mnt/rounds-two))))\n\
+                python3 $SCRIPTS/sqlite_writers.py total $total /mnt",
+    },
+    Load {
+        name: "locks",
+        guests: 2,
+        prepare: "echo 0 >/mnt/counter",
+        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/locked_counter.py count /mnt/counter 2 20; done\n\
+               echo $n >/mnt/rounds-$NAME",
+        judge: "total=$((40 * ($(cat /mnt/rounds-one) + $(cat /mnt/rounds-two))))\n\
+                python3 $SCRIPTS/locked_counter.py judge /mnt/counter $total; echo $total counts",
+    },
+    Load {
+        name: "make",
+        guests: 1,
+        prepare: "cp -r $SCRIPTS/project /mnt/project",
+        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project clean; make -s -j 4 -C /mnt/project; done",
+        judge: "make -q -C /mnt/project; echo $n builds",
+    },
+];
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let versions: &[NfsVersion] = match Scale::from_env() {
+        Scale::Test => &[NfsVersion::V42],
+        Scale::Soak => &[NfsVersion::V40, NfsVersion::V41, NfsVersion::V42],
+    };
+    for at_hand in kernels() {
+        for load in &LOADS {
+            let name = format!("restart::killed_under_load::{}", load.name);
+            trials.extend(
+                at_hand.trials(&name, versions, |kernel, version| killed_twice(kernel, version, load)),
+            );
+        }
+    }
+    trials
+}
+
+fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
+    let kill = |served: &mut Served| {
+        served.server.kill()?;
+        served.server.restart()
+    };
+    run((kernel, version, load), Scale::from_env().pick(KILLS, KILLS_SOAK), ("true", "true"), kill)
+}
+
+/// Works off a load, and does something to the server in between, several times. The shell's two commands are run in
+/// each guest before its work and after it.
+pub(crate) fn run(
+    (kernel, version, load): (&Kernel, NfsVersion, &Load),
+    strikes: usize,
+    around: (&str, &str),
+    mut strike: impl FnMut(&mut Served) -> Result<()>,
+) -> Result<()> {
+    let mut served = serve(2 << 30, &[])?;
+    let names = &["one", "two"][..load.guests];
+    let guests = names
+        .iter()
+        .map(|name| start(&served, (kernel, version, load), name, around))
+        .collect::<Result<Vec<_>>>()?;
+    let (first, others) = guests.split_first().context("a load without guests")?;
+    first.wait_for("prepared\n", PATIENCE)?;
+    guests.iter().try_for_each(|guest| guest.signal("work"))?;
+    guests.iter().try_for_each(|guest| guest.wait_for("working\n", PATIENCE))?;
+    for _ in 0..strikes {
+        std::thread::sleep(WORK);
+        strike(&mut served)?;
+    }
+    std::thread::sleep(WORK);
+    guests.iter().try_for_each(|guest| guest.signal("enough"))?;
+    guests.iter().try_for_each(|guest| guest.wait_for("worked\n", PATIENCE))?;
+    others.iter().try_for_each(|guest| guest.signal("end"))?;
+    first.signal("judge")?;
+    for (guest, name) in guests.into_iter().zip(names) {
+        let said = guest.wait()?.success().with_context(|| format!("guest {name}"))?;
+        println!(
+            "{} {version} {}, guest {name}: {}",
+            load.name,
+            kernel.label(),
+            said.trim().replace('\n', "; ")
+        );
+        ensure!(said.contains("longest pause"), "no heartbeat");
+    }
+    served.server.check_alive()
+}
+
+fn start(
+    served: &Served,
+    (kernel, version, load): (&Kernel, NfsVersion, &Load),
+    name: &str,
+    (before, after): (&str, &str),
+) -> Result<Guest> {
+    let script = format!(
+        "STOP=$OUT/.signal/enough\nlab_mount $VERSION /mnt\n\
+         if [ $NAME = one ]; then\n{}\nfi\n\
+         echo prepared; lab_wait work 120; {before}; echo working\n\
+         mkdir -p /mnt/heart-$NAME; python3 $SCRIPTS/heartbeat.py /mnt/heart-$NAME $STOP & heart=$!\n\
+         {}\nwait $heart; {after}; echo worked\n\
+         if [ $NAME = one ]; then\nlab_wait judge 240\n{}\nelse\nlab_wait end 240\nfi\n\
+         cd /; umount /mnt",
+        load.prepare, load.work, load.judge
+    );
+    let env = guest_env(served, &[("VERSION", version.as_str()), ("NAME", name)]);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    guest(kernel, "768M", PATIENCE).start(&script, &env)
+}

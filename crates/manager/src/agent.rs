@@ -1,0 +1,25 @@
+//! Who carries out what the engine leaves to be done.
+
+use holdfast_base::{ByteRange, FileKey};
+use holdfast_state::Effect;
+
+/// A client's record could not be put on stable storage: nothing that depends on it may be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotKept;
+
+/// A service that acts for the engine. Every agent hears of every effect, in the order in which they happened, and
+/// does what is its own.
+pub trait Agent: Send + Sync {
+    /// Does its part of an effect, on the thread whose step left it, after the engine was let go of and before the
+    /// reply leaves. May take steps of its own. Must not wait for a peer.
+    ///
+    /// # Errors
+    /// [`NotKept`], for [`Effect::PersistClient`] alone: the client is then revoked, and the step fails.
+    fn run(&self, effect: &Effect) -> Result<(), NotKept>;
+
+    /// A local process's lock that was in the way is gone from this range, or was a moment ago
+    /// ([`holdfast_vfs::LocalListener::local_unlock`]). As [`Agent::run`].
+    fn local_unlock(&self, file: FileKey, range: ByteRange) {
+        let _ = (file, range);
+    }
+}

@@ -1,0 +1,177 @@
+//! Granting: the engine, the index and the backend must all agree, and none is kept waiting by another's lock.
+
+use std::sync::Arc;
+
+use holdfast_base::{ByteRange, ClientId, FileKey};
+use holdfast_state::{Deed, Delegated, DelegationKind, DelegationRequest, DelegationTicket, DelegationToken};
+use holdfast_state::{Offer, StateError, WhyNone};
+use holdfast_vfs::{Backend, FileObject, Handle, HeldPledge, LocalDeed, LocalListener, Pledge};
+
+use crate::index::Promised;
+use crate::manager::Manager;
+
+/// Where a promise is to be held against processes on the server's host.
+#[derive(Clone, Copy)]
+pub struct PledgeOn<'a> {
+    /// The export's backend.
+    pub backend: &'a dyn Backend,
+    /// The object.
+    pub handle: &'a Handle,
+    /// The client's open file, for a write delegation: open for writing.
+    pub open: Option<&'a Arc<dyn FileObject>>,
+}
+
+/// What came of asking for a delegation.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// It is granted, and in force.
+    Delegated(Delegated),
+    /// It is not.
+    Declined(WhyNone),
+}
+
+impl Manager {
+    /// Grants a delegation, where the state engine agrees, no change is in flight, and the backend can hold it against
+    /// local processes; on any failure nothing of it is left. Waits for no client, but perhaps for a disk.
+    ///
+    /// # Errors
+    /// Those of [`holdfast_state::Engine::delegation_prepare`]. What comes in between meanwhile is no error: nothing
+    /// is granted then.
+    pub fn delegate(&self, request: &DelegationRequest, on: &PledgeOn<'_>) -> Result<Granted, StateError> {
+        let ticket = match self.step(|engine, now| engine.delegation_prepare(request, now)) {
+            Ok(Ok(Offer::Offered(ticket))) => ticket,
+            Ok(Ok(Offer::Declined(why))) => return Ok(Granted::Declined(why)),
+            Ok(Err(error)) => return Err(error),
+            // No record is written for a delegation.
+            Err(_) => return Ok(Granted::Declined(WhyNone::Resource)),
+        };
+        let (token, kind, is_upgrade) = (ticket.token(), ticket.kind(), ticket.is_upgrade());
+        if !self.put_in_force((request.file, request.client), (token, kind)) {
+            return Ok(self.decline(ticket, WhyNone::Contention));
+        }
+        let guard = match on.backend.pledge(on.handle, pledge_of(kind), on.open) {
+            Ok(Some(guard)) if !guard.is_broken() => guard,
+            // It cannot be held, or did not hold until now.
+            Ok(_) | Err(_) => {
+                let declined = self.decline(ticket, WhyNone::Contention);
+                self.take_back(request.file, token, None);
+                return Ok(declined);
+            }
+        };
+        let former = self.pledges.lock().insert(token, guard);
+        match self.step(|engine, now| engine.delegation_commit(ticket, now)) {
+            Ok(Ok(delegated)) => Ok(Granted::Delegated(delegated)),
+            Ok(Err(_)) | Err(_) => {
+                self.take_back(request.file, token, former.filter(|_| is_upgrade));
+                Ok(Granted::Declined(WhyNone::Contention))
+            }
+        }
+    }
+
+    /// Puts a delegation into force against clients that the engine has from a former process. False when it cannot be:
+    /// it is to be recalled ([`Manager::recall`]) once clients can be called.
+    pub fn adopt(&self, token: DelegationToken) -> bool {
+        let delegation = self.look(|engine| engine.delegation_of(token));
+        delegation.is_some_and(|(client, file, kind, _)| self.put_in_force((file, client), (token, kind)))
+    }
+
+    /// Guards it against local processes as well. Once clients can be called, for what keeps it from being guarded may
+    /// be told as a local deed and have it recalled. False when it cannot be: it is to be recalled.
+    pub fn guard_adopted(&self, token: DelegationToken, on: &PledgeOn<'_>) -> bool {
+        let Some((_, _, kind, _)) = self.look(|engine| engine.delegation_of(token)) else { return true };
+        let Ok(Some(guard)) = on.backend.pledge(on.handle, pledge_of(kind), on.open) else { return false };
+        let is_held = !guard.is_broken();
+        if is_held {
+            drop(self.pledges.lock().insert(token, guard));
+        }
+        is_held
+    }
+
+    /// Has everything on a file recalled, whoever holds it, as if somebody outside had changed it.
+    pub fn recall(&self, file: FileKey) {
+        self.local_deed(file, LocalDeed::Unknown);
+    }
+
+    /// Enters a promise where deeds are judged.
+    pub(crate) fn put_in_force(
+        &self,
+        (file, client): (FileKey, ClientId),
+        (token, kind): (DelegationToken, DelegationKind),
+    ) -> bool {
+        let Some(reason) = self.names.promise() else { return false };
+        match self.index.promise(file, kind, client, token) {
+            Promised::New => {
+                reason.keep();
+                true
+            }
+            Promised::Widened => true,
+            Promised::Refused => false,
+        }
+    }
+
+    fn decline(&self, ticket: DelegationTicket, why: WhyNone) -> Granted {
+        // An abort touches no client's record.
+        let _ = self.step(|engine, now| engine.delegation_abort(ticket, now));
+        self.recalls.end();
+        Granted::Declined(why)
+    }
+
+    /// Undoes what was entered for an offer that came to nothing. Of an upgrade the former delegation stays.
+    fn take_back(&self, file: FileKey, token: DelegationToken, former: Option<HeldPledge>) {
+        match self.look(|engine| engine.delegation_of(token)) {
+            Some((.., kind, _)) => {
+                self.index.narrow(file, token, kind);
+                if let Some(former) = former {
+                    drop(self.pledges.lock().insert(token, former));
+                }
+                self.recalls.end();
+            }
+            None => self.end_promise(file, token),
+        }
+    }
+
+    /// Takes a promise out of force, lets local processes go on, and wakes who waits for that.
+    pub(crate) fn end_promise(&self, file: FileKey, token: DelegationToken) {
+        if self.index.release(file, token) {
+            self.names.release();
+        }
+        self.questions.forget(token);
+        let guard = self.pledges.lock().remove(&token);
+        drop(guard);
+        self.recalls.end();
+    }
+}
+
+const fn pledge_of(kind: DelegationKind) -> Pledge {
+    match kind {
+        DelegationKind::Read => Pledge::ReadFile,
+        DelegationKind::Write => Pledge::WriteFile,
+        DelegationKind::Directory => Pledge::Directory,
+    }
+}
+
+/// What a local process's deed is among all deeds. What was missed may have been anything: it stands against all.
+const fn deed_of(deed: LocalDeed) -> Deed {
+    match deed {
+        LocalDeed::OpenToRead => Deed::OpenRead,
+        LocalDeed::OpenToWrite => Deed::OpenWrite,
+        LocalDeed::Wrote => Deed::WriteData,
+        LocalDeed::ChangedAttrs => Deed::ChangeAttrs,
+        LocalDeed::ChangedName | LocalDeed::Unknown => Deed::ChangeName,
+        LocalDeed::ChangedEntries => Deed::ChangeEntries,
+    }
+}
+
+impl LocalListener for Manager {
+    fn local_deed(&self, file: FileKey, deed: LocalDeed) {
+        // The local process waits in the kernel, or has been there already: nobody waits here. Recalls touch no
+        // client's record.
+        let _ = self.step(|engine, now| engine.contend(file, deed_of(deed), None, now));
+    }
+
+    fn local_unlock(&self, file: FileKey, range: ByteRange) {
+        for agent in self.agents() {
+            agent.local_unlock(file, range);
+        }
+    }
+}

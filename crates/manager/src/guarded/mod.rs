@@ -1,0 +1,345 @@
+//! The guard before a backend: every method that does something which may be promised to somebody not to be done asks
+//! first. So no protocol can forget to, and what holds for one holds for all.
+
+mod attributes;
+mod names;
+#[cfg(test)]
+mod race;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use holdfast_base::{ByteRange, FileKey};
+use holdfast_state::Deed;
+use holdfast_vfs::handover::ArrivedFile;
+use holdfast_vfs::{
+    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
+    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Handle, HeldPledge, ListEnd,
+    LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Pledge, Read, Region, RemoveKind,
+    RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
+};
+
+use crate::index::{Conflict, Entered};
+use crate::manager::Manager;
+
+/// A backend behind its guard. What a method may fail with besides its own errors: `Delay`, while something promised
+/// to another client is being recalled; where waiting is not allowed, `WouldBlock`.
+pub struct Guarded {
+    inner: Arc<dyn Backend>,
+    manager: Arc<Manager>,
+}
+
+impl Guarded {
+    /// Puts a backend behind the guard. What local processes do to it is heard from now on.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Backend>, manager: &Arc<Manager>) -> Arc<Self> {
+        let listener: Weak<dyn LocalListener> = manager.this.clone();
+        inner.listen(listener);
+        if let Some(seconds) = inner.pledge_seconds() {
+            manager.bound_recalls(seconds.saturating_mul(1000));
+        }
+        Arc::new(Self { inner, manager: Arc::clone(manager) })
+    }
+
+    /// Sees to it that nothing stands against looking at something.
+    #[inline]
+    fn look(&self, cx: &Cx<'_>, object: &Handle, deed: Deed) -> FsResult<()> {
+        self.manager.contend_if_promised(object, deed, cx)
+    }
+
+    /// Does something that changes an object.
+    fn change<R>(
+        &self,
+        cx: &Cx<'_>,
+        deeds: &[(FileKey, Deed)],
+        mut change: impl FnMut() -> FsResult<R>,
+    ) -> FsResult<R> {
+        let deeds = Deeds::of(deeds);
+        self.manager.without_conflict((cx.client, cx.wait), || {
+            let _entered = self.enter(&deeds, cx)?;
+            Ok(change()?)
+        })
+    }
+
+    fn enter(&self, deeds: &Deeds, cx: &Cx<'_>) -> Result<[Option<Entered<'_>>; DEEDS_MAX], Conflict> {
+        let mut entered = [const { None }; DEEDS_MAX];
+        for (place, (file, deed)) in entered.iter_mut().zip(deeds.each()) {
+            *place = Some(self.manager.index.enter(file, deed, cx.client)?);
+        }
+        Ok(entered)
+    }
+}
+
+/// The most that one call does: RENAME changes two directories, and what it moves, and what it replaces.
+const DEEDS_MAX: usize = 4;
+
+/// What one call does to which objects.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deeds([Option<(FileKey, Deed)>; DEEDS_MAX]);
+
+impl Deeds {
+    fn of(deeds: &[(FileKey, Deed)]) -> Self {
+        let mut all = Self::default();
+        for (place, (object, deed)) in all.0.iter_mut().zip(deeds) {
+            *place = Some((*object, *deed));
+        }
+        all
+    }
+
+    fn each(&self) -> impl Iterator<Item = (FileKey, Deed)> {
+        self.0.iter().copied().flatten()
+    }
+}
+
+/// What a SETATTR does. A size of nothing is told apart: the holder need not flush what is cut off anyway.
+fn deeds_of_setattr(set: &SetAttrs) -> (Option<Deed>, Option<Deed>) {
+    let data = set.size.map(|size| if size == 0 { Deed::Truncate } else { Deed::WriteData });
+    let SetAttrs { mode, umask: _, uid, gid, size: _, atime, mtime } = set;
+    let has_others = mode.is_some() || uid.is_some() || gid.is_some() || atime.is_some() || mtime.is_some();
+    // Setting nothing is a change too: it moves the change attribute.
+    (data, (has_others || data.is_none()).then_some(Deed::ChangeAttrs))
+}
+
+impl Backend for Guarded {
+    fn root(&self) -> FsResult<Handle> {
+        self.inner.root()
+    }
+
+    fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs> {
+        let attrs = self.inner.getattr(cx, object, want)?;
+        self.as_held(cx, object, (attrs, want))
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
+        let (data, attrs) = deeds_of_setattr(set);
+        let first = data.or(attrs).unwrap_or(Deed::ChangeAttrs);
+        let key = file.handle().key();
+        let both = [(key, first), (key, Deed::ChangeAttrs)];
+        let deeds = if data.is_some() && attrs.is_some() { &both[..] } else { &both[..1] };
+        self.change(cx, deeds, || self.inner.setattr(cx, file, set, guard))
+    }
+
+    fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
+        let node = self.inner.lookup(cx, dir, name, want)?;
+        let attrs = self.as_held(cx, &node.handle, (node.attrs, want))?;
+        Ok(Node { attrs, ..node })
+    }
+
+    fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
+        self.inner.parent(cx, dir, want)
+    }
+
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
+        self.inner.access(cx, object, asked)
+    }
+
+    fn readlink(&self, cx: &Cx<'_>, link: &Handle) -> FsResult<Vec<u8>> {
+        self.inner.readlink(cx, link)
+    }
+
+    fn readdir(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        match listing.want {
+            Some(want) if self.manager.has_promises() => self.list_as_held(cx, (listing, want), take),
+            _ => self.inner.readdir(cx, listing, take),
+        }
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        self.create_guarded(cx, (dir, name), how)
+    }
+
+    fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        what: NewNode<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Change)> {
+        let dir_key = dir.key();
+        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        self.change_names(cx, [dir_key; 2], |_| Ok(deeds), || self.inner.make(cx, dir, name, what, set))
+    }
+
+    fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
+        let dir_key = dir.key();
+        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (object.key(), Deed::ChangeName)]);
+        self.change_names(cx, [dir_key; 2], |_| Ok(deeds), || self.inner.link(cx, object, dir, name))
+    }
+
+    fn rename(
+        &self,
+        cx: &Cx<'_>,
+        from: (&Handle, Name<'_>),
+        to: (&Handle, Name<'_>),
+        flags: RenameFlags,
+    ) -> FsResult<(Change, Change)> {
+        let dirs = [from.0.key(), to.0.key()];
+        let deeds = |is_careful| self.deeds_of_rename(cx, dirs, (from, to, is_careful));
+        self.change_names(cx, dirs, deeds, || self.inner.rename(cx, from, to, flags))
+    }
+
+    fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
+        let dir_key = dir.key();
+        let deeds = |is_careful| self.deeds_of_remove(cx, dir_key, (dir, name, is_careful));
+        self.change_names(cx, [dir_key; 2], deeds, || self.inner.remove(cx, dir, name, kind))
+    }
+
+    fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
+        self.look(cx, file, deed_of_open(mode))?;
+        self.inner.open(cx, file, mode)
+    }
+
+    fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+        self.look(cx, file.handle(), Deed::ReadData)?;
+        self.inner.read(cx, file, offset, into)
+    }
+
+    fn read_span(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> FsResult<Option<FileSpan>> {
+        self.look(cx, file.handle(), Deed::ReadData)?;
+        self.inner.read_span(cx, file, offset, bytes)
+    }
+
+    fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
+        self.change(cx, &[(file.handle().key(), Deed::WriteData)], || self.inner.write(cx, file, at, data))
+    }
+
+    fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
+        self.inner.commit(touched, results);
+    }
+
+    fn commit_domain(&self, object: &Handle) -> u64 {
+        self.inner.commit_domain(object)
+    }
+
+    fn write_verifier(&self) -> [u8; 8] {
+        self.inner.write_verifier()
+    }
+
+    fn seek(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, what: Seek) -> FsResult<u64> {
+        self.look(cx, file.handle(), Deed::ReadData)?;
+        self.inner.seek(cx, file, offset, what)
+    }
+
+    fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {
+        let deeds = [(file.handle().key(), Deed::WriteData)];
+        self.change(cx, &deeds, || self.inner.region(cx, file, offset, bytes, what))
+    }
+
+    fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {
+        self.look(cx, from.handle(), Deed::ReadData)?;
+        self.change(cx, &[(to.handle().key(), Deed::WriteData)], || self.inner.copy(cx, from, to, span))
+    }
+
+    fn clone_range(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {
+        self.look(cx, from.handle(), Deed::ReadData)?;
+        self.change(cx, &[(to.handle().key(), Deed::WriteData)], || {
+            self.inner.clone_range(cx, from, to, span)
+        })
+    }
+
+    fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.inner.getxattr(cx, object, name)
+    }
+
+    fn setxattr(
+        &self,
+        cx: &Cx<'_>,
+        object: &Handle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<Change> {
+        let deeds = [(object.key(), Deed::ChangeAttrs)];
+        self.change(cx, &deeds, || self.inner.setxattr(cx, object, name, value, mode))
+    }
+
+    fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
+        self.inner.listxattr(cx, object)
+    }
+
+    fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change> {
+        self.change(cx, &[(object.key(), Deed::ChangeAttrs)], || self.inner.removexattr(cx, object, name))
+    }
+
+    fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        self.inner.lock(file, range, kind)
+    }
+
+    fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()> {
+        self.inner.unlock(file, range)
+    }
+
+    fn test_lock(
+        &self,
+        file: &Arc<dyn FileObject>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> FsResult<Option<LockedBy>> {
+        self.inner.test_lock(file, range, kind)
+    }
+
+    fn await_unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        self.inner.await_unlock(file, range, kind)
+    }
+
+    fn pledge(
+        &self,
+        object: &Handle,
+        what: Pledge,
+        open: Option<&Arc<dyn FileObject>>,
+    ) -> FsResult<Option<HeldPledge>> {
+        self.inner.pledge(object, what, open)
+    }
+
+    fn pledge_seconds(&self) -> Option<u64> {
+        self.inner.pledge_seconds()
+    }
+
+    fn listen(&self, listener: Weak<dyn LocalListener>) {
+        self.inner.listen(listener);
+    }
+
+    fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
+        self.inner.import_file(file, arrived)
+    }
+
+    fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {
+        self.inner.usage(cx, object)
+    }
+
+    fn limits(&self, object: &Handle) -> FsResult<FsLimits> {
+        self.inner.limits(object)
+    }
+
+    fn cached(&self) -> Option<(usize, usize)> {
+        self.inner.cached()
+    }
+
+    fn path_of(&self, object: &Handle) -> Option<PathBuf> {
+        self.inner.path_of(object)
+    }
+
+    fn shed(&self, keep_percent: u8) {
+        self.inner.shed(keep_percent);
+    }
+}
+
+/// Opening to write changes nothing by itself: whether it may be done at the moment when somebody else is promised
+/// something is decided once more by the state engine, which has both.
+const fn deed_of_open(mode: OpenMode) -> Deed {
+    if mode.write { Deed::OpenWrite } else { Deed::OpenRead }
+}

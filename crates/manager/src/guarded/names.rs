@@ -1,0 +1,111 @@
+//! Changes of names, and what they do to the objects behind the names.
+
+use holdfast_base::FileKey;
+use holdfast_state::Deed;
+use holdfast_vfs::{AttrMask, CreateHow, CreateMode, Created, Cx, FsError, FsResult, Handle, Name, Node};
+
+use super::{Deeds, Guarded, deed_of_open};
+use crate::names::Passage;
+
+impl Guarded {
+    /// Makes a change of names in these directories. `deeds` says what it does; where it is to look for it (told by its
+    /// argument), the names stay as they are until the change is made.
+    pub(super) fn change_names<R>(
+        &self,
+        cx: &Cx<'_>,
+        dirs: [FileKey; 2],
+        deeds: impl Fn(bool) -> FsResult<Deeds>,
+        mut change: impl FnMut() -> FsResult<R>,
+    ) -> FsResult<R> {
+        self.manager.without_conflict((cx.client, cx.wait), || {
+            let passage = self.manager.names.enter(dirs, cx.wait)?;
+            let deeds = deeds(matches!(passage, Passage::Careful(_)))?;
+            // Others are to come in between, if they can.
+            #[cfg(test)]
+            std::thread::sleep(std::time::Duration::from_micros(20));
+            let _entered = self.enter(&deeds, cx)?;
+            Ok(change()?)
+        })
+    }
+
+    pub(super) fn create_guarded(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        how: &CreateHow<'_>,
+    ) -> FsResult<Created> {
+        let key = dir.key();
+        let deeds = |is_careful| self.deeds_of_create(cx, key, (dir, name, how, is_careful));
+        let mut created = self.change_names(cx, [key; 2], deeds, || self.inner.create(cx, dir, name, how))?;
+        if !created.is_new {
+            let Node { handle, attrs } = created.node;
+            created.node.attrs = self.as_held(cx, &handle, (attrs, how.want))?;
+        }
+        Ok(created)
+    }
+
+    fn deeds_of_create(
+        &self,
+        cx: &Cx<'_>,
+        dir_key: FileKey,
+        (dir, name, how, is_careful): (&Handle, Name<'_>, &CreateHow<'_>, bool),
+    ) -> FsResult<Deeds> {
+        let may_make = how.mode != CreateMode::MustExist;
+        // A file that must be new is never one that was promised; one that the same request made before is opened, and
+        // for opens the state engine decides once more.
+        let may_be_there = matches!(how.mode, CreateMode::Unchecked | CreateMode::MustExist);
+        let there = if is_careful && may_be_there { self.find(cx, (dir, name))? } else { None };
+        let Some(there) = there.map(|there| there.key()) else {
+            return Ok(if may_make {
+                Deeds::of(&[(dir_key, Deed::ChangeEntries)])
+            } else {
+                Deeds::default()
+            });
+        };
+        let is_cut = how.mode == CreateMode::Unchecked && how.set.size == Some(0);
+        Ok(match (is_cut, how.open) {
+            (true, None) => Deeds::of(&[(there, Deed::Truncate)]),
+            (true, Some(mode)) => Deeds::of(&[(there, Deed::Truncate), (there, deed_of_open(mode))]),
+            (false, Some(mode)) => Deeds::of(&[(there, deed_of_open(mode))]),
+            (false, None) => Deeds::default(),
+        })
+    }
+
+    pub(super) fn deeds_of_rename(
+        &self,
+        cx: &Cx<'_>,
+        dirs: [FileKey; 2],
+        (from, to, is_careful): ((&Handle, Name<'_>), (&Handle, Name<'_>), bool),
+    ) -> FsResult<Deeds> {
+        let mut deeds = Deeds::of(&dirs.map(|dir| (dir, Deed::ChangeEntries)));
+        if is_careful {
+            let name = |object: Option<Handle>| object.map(|object| (object.key(), Deed::ChangeName));
+            deeds.0[2] = name(self.find(cx, from)?);
+            deeds.0[3] = name(self.find(cx, to)?);
+        }
+        Ok(deeds)
+    }
+
+    pub(super) fn deeds_of_remove(
+        &self,
+        cx: &Cx<'_>,
+        dir_key: FileKey,
+        (dir, name, is_careful): (&Handle, Name<'_>, bool),
+    ) -> FsResult<Deeds> {
+        let mut deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        if is_careful {
+            deeds.0[1] = self.find(cx, (dir, name))?.map(|victim| (victim.key(), Deed::ChangeName));
+        }
+        Ok(deeds)
+    }
+
+    /// What lies behind a name. Who may not look it up may not change it either, and hears so from the change itself.
+    fn find(&self, cx: &Cx<'_>, (dir, name): (&Handle, Name<'_>)) -> FsResult<Option<Handle>> {
+        match self.inner.lookup(cx, dir, name, AttrMask::NONE) {
+            Ok(node) => Ok(Some(node.handle)),
+            Err(error @ (FsError::WouldBlock | FsError::Delay | FsError::Io)) => Err(error),
+            // Nothing is there, or nothing that the change could reach.
+            Err(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+use std::sync::Arc;
+
+use holdfast_base::{ClientId, Cookie, FileKey, ManualClock, SeededEntropy};
+use holdfast_state::{BootInstance, Config, Deed, DelegationKind, DelegationToken, Grace};
+use holdfast_vfs::mem::{MemBackend, MemOptions};
+use holdfast_vfs::suite::{Abilities, TestBackend, run};
+use holdfast_vfs::{
+    AccessMask, AttrMask, Backend, Caller, CopySpan, CreateHow, CreateMode, Cx, DirListing, File, FileObject,
+    Flow, FsError, Handle, Name, NewNode, OpenMode, Region, RemoveKind, RenameFlags, Seek, SetAttrs, SetTime,
+    Stability, Wait, WriteAt, XattrMode,
+};
+
+use super::Guarded;
+use crate::manager::{Manager, Parts};
+
+pub(super) const HOLDER: ClientId = ClientId(7);
+
+pub(crate) fn manager(pool_threads: usize) -> Arc<Manager> {
+    let engine = Config { boot: BootInstance::from_counter(1), lease_ms: 60_000, grace: Grace::Over };
+    let (entropy, clock) = (Box::new(SeededEntropy(1)), Arc::new(ManualClock::default()));
+    Manager::new(Parts { engine, entropy, clock, pool_threads })
+}
+
+fn name(bytes: &'static [u8]) -> Name<'static> {
+    Name::new(bytes).unwrap()
+}
+
+/// A guarded file system with a directory `d`, files `a` and `b` in it, and `c` at the top.
+pub(super) struct World {
+    pub(super) manager: Arc<Manager>,
+    pub(super) guarded: Arc<Guarded>,
+    pub(super) caller: Caller,
+    root: Handle,
+    dir: Handle,
+    a: Handle,
+    b: Handle,
+    c: Handle,
+    open: Arc<dyn FileObject>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let manager = manager(0);
+        let fs: Arc<dyn Backend> = Arc::new(MemBackend::new(&MemOptions::deterministic()));
+        let guarded = Guarded::new(fs, &manager);
+        let caller = Caller::root();
+        let cx = Cx::new(&caller, Wait::Yes);
+        let root = guarded.root().unwrap();
+        let set = SetAttrs { mode: Some(0o777), ..SetAttrs::default() };
+        let dir = guarded.make(&cx, &root, name(b"d"), NewNode::Directory, &set).unwrap().0.handle;
+        let how = CreateHow { mode: CreateMode::Guarded, set: &set, open: None, want: AttrMask::STAT };
+        let create = |dir, n| guarded.create(&cx, dir, name(n), &how).unwrap().node.handle;
+        let (a, b, c) = (create(&dir, b"a"), create(&dir, b"b"), create(&root, b"c"));
+        let open = guarded.open(&cx, &a, BOTH).unwrap();
+        Self { manager, caller, root, dir, a, b, c, open, guarded }
+    }
+
+    pub(super) fn cx(&self) -> Cx<'_> {
+        Cx::new(&self.caller, Wait::Yes)
+    }
+
+    /// Promises something, so that everybody must look.
+    fn promise(&self, object: &Handle, kind: DelegationKind) -> DelegationToken {
+        let token = DelegationToken(object.key().0 as u64);
+        assert!(self.manager.put_in_force((object.key(), HOLDER), (token, kind)));
+        token
+    }
+
+    /// What a call asks, by the names of its objects.
+    fn asked<R>(
+        &self,
+        call: impl FnOnce(&Guarded, &Cx<'_>) -> Result<R, FsError>,
+    ) -> Vec<(&'static str, Deed)> {
+        self.manager.promises().asked.lock().clear();
+        call(&self.guarded, &self.cx()).map(drop).unwrap();
+        let asked = std::mem::take(&mut *self.manager.promises().asked.lock());
+        asked.into_iter().map(|(file, deed)| (self.called(file), deed)).collect()
+    }
+
+    fn called(&self, file: FileKey) -> &'static str {
+        let all = [(&self.root, "/"), (&self.dir, "d"), (&self.a, "a"), (&self.b, "b"), (&self.c, "c")];
+        all.into_iter().find(|(handle, _)| handle.key() == file).map_or("new", |(_, called)| called)
+    }
+}
+
+const BOTH: OpenMode = OpenMode { read: true, write: true, nfs_exceptions: false };
+const READ: OpenMode = OpenMode { read: true, write: false, nfs_exceptions: false };
+
+fn size(size: u64) -> SetAttrs {
+    SetAttrs { size: Some(size), ..SetAttrs::default() }
+}
+
+fn create(
+    w: &World,
+    at: (&Handle, &'static [u8]),
+    how: (CreateMode, SetAttrs, Option<OpenMode>),
+) -> Vec<(&'static str, Deed)> {
+    let (mode, set, open) = how;
+    w.asked(|g, cx| {
+        g.create(cx, at.0, name(at.1), &CreateHow { mode, set: &set, open, want: AttrMask::NONE })
+    })
+}
+
+/// A world in which something is promised that none of its files is about.
+fn careful() -> World {
+    let w = World::new();
+    let reason = FileKey(1);
+    assert!(w.manager.put_in_force((reason, HOLDER), (DelegationToken(1), DelegationKind::Read)));
+    w
+}
+
+#[test]
+fn every_change_of_data_and_attributes_asks_for_what_it_does() {
+    use Deed::{ChangeAttrs, ReadData, Truncate, WriteData};
+    let w = careful();
+    let a = File::Open(&w.a, &w.open);
+    let b = File::Stateless(&w.b);
+    let at = WriteAt { offset: 0, stability: Stability::Unstable, want_change: false };
+    let write = w.asked(|g, cx| g.write(cx, a, at, b"some data"));
+    assert_eq!(write, [("a", WriteData)]);
+    assert_eq!(w.asked(|g, cx| g.read(cx, a, 0, &mut [0; 4])), [("a", ReadData)]);
+    assert_eq!(w.asked(|g, cx| g.read_span(cx, a, 0, 4)), [("a", ReadData)]);
+    assert_eq!(w.asked(|g, cx| g.seek(cx, a, 0, Seek::Data)), [("a", ReadData)]);
+    assert_eq!(w.asked(|g, cx| g.region(cx, a, 0, 4, Region::Allocate)), [("a", WriteData)]);
+    let span = CopySpan { from: 0, to: 0, bytes: 4 };
+    assert_eq!(w.asked(|g, cx| g.copy(cx, a, b, span)), [("a", ReadData), ("b", WriteData)]);
+    let span = CopySpan { bytes: 0, ..span };
+    assert_eq!(w.asked(|g, cx| g.clone_range(cx, a, b, span)), [("a", ReadData), ("b", WriteData)]);
+    let set = |set: SetAttrs| w.asked(|g, cx| g.setattr(cx, b, &set, None));
+    assert_eq!(set(size(0)), [("b", Truncate)]);
+    assert_eq!(set(size(5)), [("b", WriteData)]);
+    assert_eq!(set(SetAttrs { mode: Some(0o600), ..size(1) }), [("b", WriteData), ("b", ChangeAttrs)]);
+    assert_eq!(set(SetAttrs { mtime: Some(SetTime::Now), ..SetAttrs::default() }), [("b", ChangeAttrs)]);
+    assert_eq!(set(SetAttrs::default()), [("b", ChangeAttrs)]);
+    let setxattr = |g: &Guarded, cx: &Cx<'_>| g.setxattr(cx, &w.b, b"user.x", b"1", XattrMode::Either);
+    assert_eq!(w.asked(setxattr), [("b", ChangeAttrs)]);
+    assert_eq!(w.asked(|g, cx| g.getxattr(cx, &w.b, b"user.x")), []);
+    assert_eq!(w.asked(|g, cx| g.listxattr(cx, &w.b)), []);
+    assert_eq!(w.asked(|g, cx| g.removexattr(cx, &w.b, b"user.x")), [("b", ChangeAttrs)]);
+}
+
+#[test]
+fn every_change_of_names_asks_for_its_directories_and_then_for_what_lies_behind_the_names() {
+    use Deed::{ChangeEntries, ChangeName};
+    let w = careful();
+    let none = SetAttrs::default();
+    let make = w.asked(|g, cx| g.make(cx, &w.root, name(b"e"), NewNode::Directory, &none));
+    assert_eq!(make, [("/", ChangeEntries)]);
+    let link = w.asked(|g, cx| g.link(cx, &w.a, &w.root, name(b"a2")));
+    assert_eq!(link, [("/", ChangeEntries), ("a", ChangeName)]);
+    let rename =
+        w.asked(|g, cx| g.rename(cx, (&w.dir, name(b"a")), (&w.root, name(b"c")), RenameFlags::Replace));
+    assert_eq!(rename, [("d", ChangeEntries), ("/", ChangeEntries), ("a", ChangeName), ("c", ChangeName)]);
+    let remove = w.asked(|g, cx| g.remove(cx, &w.dir, name(b"b"), RemoveKind::NonDirectory));
+    assert_eq!(remove, [("d", ChangeEntries), ("b", ChangeName)]);
+    let rmdir = w.asked(|g, cx| g.remove(cx, &w.root, name(b"d"), RemoveKind::Directory));
+    assert_eq!(rmdir, [("/", ChangeEntries), ("d", ChangeName)]);
+}
+
+#[test]
+fn a_create_asks_for_the_directory_or_for_what_is_there() {
+    use CreateMode::{Guarded as MustBeNew, MustExist, Unchecked};
+    use Deed::{ChangeEntries, OpenRead, OpenWrite, Truncate};
+    let (w, none) = (careful(), SetAttrs::default());
+    assert_eq!(create(&w, (&w.dir, b"new"), (Unchecked, size(0), Some(BOTH))), [("d", ChangeEntries)]);
+    assert_eq!(create(&w, (&w.dir, b"newer"), (MustBeNew, none, None)), [("d", ChangeEntries)]);
+    assert_eq!(create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))), [("a", OpenRead)]);
+    assert_eq!(create(&w, (&w.dir, b"a"), (Unchecked, none, None)), []);
+    assert_eq!(create(&w, (&w.dir, b"a"), (Unchecked, size(0), None)), [("a", Truncate)]);
+    let cut = create(&w, (&w.dir, b"a"), (Unchecked, size(0), Some(BOTH)));
+    assert_eq!(cut, [("a", Truncate), ("a", OpenWrite)]);
+}
+
+#[test]
+fn looking_around_asks_for_nothing_but_attributes_of_files() {
+    use Deed::{LookAttrs, OpenRead, OpenWrite};
+    let w = careful();
+    assert_eq!(w.asked(|g, cx| g.getattr(cx, &w.a, AttrMask::STAT)), [("a", LookAttrs)]);
+    assert_eq!(w.asked(|g, cx| g.getattr(cx, &w.dir, AttrMask::STAT)), []);
+    assert_eq!(w.asked(|g, cx| g.lookup(cx, &w.dir, name(b"a"), AttrMask::STAT)), [("a", LookAttrs)]);
+    assert_eq!(w.asked(|g, cx| g.lookup(cx, &w.dir, name(b"a"), AttrMask::NONE)), []);
+    assert_eq!(w.asked(|g, cx| g.parent(cx, &w.dir, AttrMask::STAT)), []);
+    assert_eq!(w.asked(|g, cx| g.access(cx, &w.a, AccessMask::READ)), []);
+    assert_eq!(w.asked(|g, cx| g.usage(cx, &w.a)), []);
+    assert_eq!(w.asked(|g, cx| g.open(cx, &w.a, READ)), [("a", OpenRead)]);
+    assert_eq!(w.asked(|g, cx| g.open(cx, &w.a, BOTH)), [("a", OpenWrite)]);
+    let list = |want| DirListing { dir: &w.dir, from: Cookie(0), want };
+    let names = w.asked(|g, cx| g.readdir(cx, list(None), &mut |_| Flow::Continue));
+    assert_eq!(names, []);
+    let all = w.asked(|g, cx| g.readdir(cx, list(Some(AttrMask::STAT)), &mut |_| Flow::Continue));
+    assert_eq!(all, [("a", LookAttrs), ("b", LookAttrs)]);
+}
+
+#[test]
+fn while_nothing_is_promised_nothing_behind_names_is_looked_for() {
+    let w = World::new();
+    let remove = w.asked(|g, cx| g.remove(cx, &w.dir, name(b"b"), RemoveKind::NonDirectory));
+    assert_eq!(remove, [("d", Deed::ChangeEntries)]);
+    assert_eq!(w.asked(|g, cx| g.read(cx, File::Stateless(&w.a), 0, &mut [0; 4])), []);
+}
+
+#[test]
+fn what_is_promised_to_another_is_not_done_and_ones_own_is() {
+    let w = World::new();
+    let token = w.promise(&w.b, DelegationKind::Read);
+    let remove = |by| w.guarded.remove(&w.cx().by(by), &w.dir, name(b"b"), RemoveKind::NonDirectory);
+    assert_eq!(remove(None).err(), Some(FsError::Delay));
+    assert_eq!(remove(Some(ClientId(8))).err(), Some(FsError::Delay));
+    let impatient = Cx { wait: Wait::No, ..w.cx() };
+    let hasty = w.guarded.remove(&impatient, &w.dir, name(b"b"), RemoveKind::NonDirectory);
+    assert_eq!(hasty.err(), Some(FsError::WouldBlock));
+    assert!(w.guarded.read(&w.cx(), File::Stateless(&w.b), 0, &mut [0; 4]).is_ok());
+    assert!(remove(Some(HOLDER)).is_ok());
+    w.manager.end_promise(w.b.key(), token);
+    assert!(w.manager.promises().is_empty());
+    assert!(!w.manager.has_promises());
+}
+
+#[test]
+fn nothing_is_promised_while_it_is_being_changed() {
+    let w = World::new();
+    let index = w.manager.promises();
+    let entered = index.enter(w.a.key(), Deed::WriteData, None).unwrap();
+    let wanted = ((w.a.key(), HOLDER), (DelegationToken(3), DelegationKind::Read));
+    assert!(!w.manager.put_in_force(wanted.0, wanted.1));
+    drop(entered);
+    assert!(w.manager.put_in_force(wanted.0, wanted.1));
+    assert!(index.enter(w.a.key(), Deed::WriteData, None).is_err());
+    assert!(index.enter(w.a.key(), Deed::WriteData, Some(HOLDER)).is_ok());
+}
+
+#[test]
+fn a_guarded_backend_is_a_backend() {
+    run(&|| {
+        let fs: Arc<dyn Backend> = Arc::new(MemBackend::new(&MemOptions::deterministic()));
+        let manager = manager(0);
+        let reason = (FileKey(1), HOLDER);
+        assert!(manager.put_in_force(reason, (DelegationToken(1), DelegationKind::Read)));
+        TestBackend {
+            backend: Guarded::new(fs, &manager),
+            abilities: Abilities {
+                acts_as_callers: true,
+                makes_devices: true,
+                has_outside_locks: false,
+                keeps_handles_of_open_removed: true,
+            },
+            reopen: None,
+            neighbour: None,
+            keep: Box::new(manager),
+        }
+    });
+}
+
+/// A method with a default body that is not passed on would silently do nothing for every export.
+#[test]
+fn every_method_of_a_backend_is_passed_on() {
+    let methods = |text: &'static str, from: &str| -> Vec<&str> {
+        let body = text.split_once(from).unwrap().1.split_once("\n}\n").unwrap().0;
+        let lines = body.lines().filter_map(|line| line.strip_prefix("    fn "));
+        lines.map(|line| line.split_once('(').unwrap().0).collect()
+    };
+    let all = methods(include_str!("../../../vfs/src/backend.rs"), "pub trait Backend");
+    let passed_on = methods(include_str!("mod.rs"), "impl Backend for Guarded");
+    assert!(all.len() > 30);
+    let left_out: Vec<_> = all.into_iter().filter(|method| !passed_on.contains(method)).collect();
+    assert!(left_out.is_empty(), "{left_out:?}");
+}

@@ -1,0 +1,169 @@
+//! Attributes of files whose holder may know better: whoever has a write delegation is asked for what it has not
+//! written back yet (RFC 8881 section 10.4.3).
+
+use std::sync::Weak;
+
+use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, RECALL_WAIT_MS};
+use holdfast_base::{ChangeId, ClientId, FileKey, Instant, Timestamp};
+use holdfast_state::{Deed, DelegationToken, Seen, WriteHolder};
+use holdfast_vfs::{FsError, FsResult, Wait};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::manager::Manager;
+
+/// What the holder of a write delegation says of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldAttributes {
+    /// Another than it was granted with when it has changed the file.
+    pub change: ChangeId,
+    /// Bytes of data, with what it has not written back.
+    pub size: u64,
+    /// Last change of data, where times are delegated (RFC 9754 section 5).
+    pub mtime: Option<Timestamp>,
+    /// Last read, likewise.
+    pub atime: Option<Timestamp>,
+}
+
+/// Hears what the holder said; `None` when it did not. Dropped unheard, it counts as `None`.
+pub struct HeldAnswer {
+    manager: Weak<Manager>,
+    token: DelegationToken,
+    is_given: bool,
+}
+
+/// Who can ask holders.
+pub trait AttributeHolder: Send + Sync {
+    /// Asks a holder, and gives the answer when it comes, from whatever thread. Must not wait for it.
+    fn ask(&self, holder: &WriteHolder, file: FileKey, answer: HeldAnswer);
+}
+
+/// Questions under way, and fresh answers.
+#[derive(Default)]
+pub(crate) struct Questions {
+    asked: Mutex<FxHashMap<DelegationToken, Question>>,
+    asker: Mutex<Option<Weak<dyn AttributeHolder>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Asked(Instant),
+    Answered(Option<HeldAttributes>, Instant),
+}
+
+impl HeldAnswer {
+    /// Gives the answer.
+    pub fn give(mut self, answer: Option<HeldAttributes>) {
+        self.settle(answer);
+    }
+
+    fn settle(&mut self, answer: Option<HeldAttributes>) {
+        self.is_given = true;
+        let Some(manager) = self.manager.upgrade() else { return };
+        let now = manager.clock().now();
+        if let Some(question) = manager.questions.asked.lock().get_mut(&self.token) {
+            *question = Question::Answered(answer, now);
+        }
+        manager.recalls.end();
+    }
+}
+
+impl Drop for HeldAnswer {
+    fn drop(&mut self) {
+        if !self.is_given {
+            self.settle(None);
+        }
+    }
+}
+
+impl Questions {
+    pub(crate) fn forget(&self, token: DelegationToken) {
+        self.asked.lock().remove(&token);
+    }
+
+    /// Forgets answers that serve nobody any more.
+    pub(crate) fn tick(&self, now: Instant) {
+        let is_of_use = |question: &Question| match question {
+            Question::Asked(_) => true,
+            Question::Answered(_, at) => now.ms_since(*at) <= HELD_ATTRIBUTES_FRESH_MS,
+        };
+        self.asked.lock().retain(|_, question| is_of_use(question));
+    }
+}
+
+impl Manager {
+    /// Has holders of write delegations asked by this one from now on.
+    pub fn set_attribute_holder(&self, asker: Weak<dyn AttributeHolder>) {
+        *self.questions.asker.lock() = Some(asker);
+    }
+
+    /// What to show of a file's change attribute and size to `by`, when its holder has changed it; `None` when what
+    /// the server has is right.
+    ///
+    /// # Errors
+    /// `WouldBlock`; `Delay` while the holder does not answer: what it has is being recalled then.
+    pub(crate) fn held_attributes(
+        &self,
+        file: FileKey,
+        by: Option<ClientId>,
+        (server, wait): (Seen, Wait),
+    ) -> FsResult<Option<(Seen, HeldAttributes)>> {
+        let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return Ok(None) };
+        let answer = if holder.is_recalled { None } else { self.ask_holder(&holder, file, wait)? };
+        let Some(held) = answer else {
+            // It is to give back what it does not answer for; what it wrote is seen then.
+            self.contend(file, Deed::LookAttrs, by, wait)?;
+            return Ok(None);
+        };
+        let shown =
+            self.quiet(|engine, _| engine.delegated_attributes(holder.token, held.change, held.size, server));
+        Ok(shown.map(|seen| (seen, held)))
+    }
+
+    /// The holder's answer, `None` when it has none.
+    fn ask_holder(
+        &self,
+        holder: &WriteHolder,
+        file: FileKey,
+        wait: Wait,
+    ) -> FsResult<Option<HeldAttributes>> {
+        loop {
+            let seen = self.recalls.count();
+            let (question, now) =
+                (self.questions.asked.lock().get(&holder.token).copied(), self.clock().now());
+            let left = match question {
+                // Asked again, a holder that had no answer would have none: it is to give back what it has.
+                Some(Question::Answered(None, _)) => return Ok(None),
+                Some(Question::Answered(answer, at)) if now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS => {
+                    return Ok(answer);
+                }
+                Some(Question::Asked(since)) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
+                _ => {
+                    self.put_question(holder, file, now);
+                    continue;
+                }
+            };
+            if left == 0 {
+                return Ok(None);
+            }
+            if wait == Wait::No {
+                return Err(FsError::WouldBlock);
+            }
+            if !self.recalls.wait(seen, left) {
+                // Either it took too long, or this thread cannot be spared: the question stays.
+                let is_late = self.clock().now().ms_since(now) >= left;
+                return if is_late { Ok(None) } else { Err(FsError::Delay) };
+            }
+        }
+    }
+
+    fn put_question(&self, holder: &WriteHolder, file: FileKey, now: Instant) {
+        let asker = self.questions.asker.lock().as_ref().and_then(Weak::upgrade);
+        self.questions.asked.lock().insert(holder.token, Question::Asked(now));
+        let answer = HeldAnswer { manager: self.this.clone(), token: holder.token, is_given: false };
+        match asker {
+            Some(asker) => asker.ask(holder, file, answer),
+            None => answer.give(None),
+        }
+    }
+}

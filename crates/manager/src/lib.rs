@@ -1,0 +1,21 @@
+//! The manager of state: the one engine that all protocols share, what is promised to clients, and the guard before
+//! every backend that has promises recalled before somebody else does what they exclude. `docs/design/coherence.md`
+//! says what is promised against whom.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod contend;
+mod delegate;
+mod guarded;
+mod held;
+mod index;
+mod manager;
+mod names;
+mod recalls;
+
+pub use agent::{Agent, NotKept};
+pub use delegate::{Granted, PledgeOn};
+pub use guarded::Guarded;
+pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
+pub use index::{Conflict, Entered, PromiseIndex, Promised};
+pub use manager::{Manager, Parts};

@@ -1,0 +1,393 @@
+//! Callbacks to clients of 4.1 and later: CB_COMPOUND of CB_SEQUENCE and one operation, over a connection that the
+//! client bound to its session (RFC 8881 sections 2.10.3.1 and 20.9).
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
+
+use holdfast_base::limits::REFERRING_CALLS_MAX;
+use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_rpc::{Auth, AuthSys, CallError, Connection, OutgoingCall};
+use holdfast_state::ConnId;
+use holdfast_wire::nfs4::{
+    CB_COMPOUND, CB_NULL, CallbackSecParms4, CbArgOp, CbSequence4Args, NFS_CB_V4_0, NfsStat4, ReferringCall4,
+    ReferringCallList4, encode_cb_compound,
+};
+use holdfast_xdr::Writer;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{ANSWER_TIMEOUT, Answered, CallbackError, Referred, answer};
+use crate::desc::Minor;
+use crate::service::Service;
+
+#[path = "../handover/channels.rs"]
+mod handover;
+
+pub(crate) use handover::ChannelImage;
+
+/// Bytes of a call before its arguments, with AUTH_SYS of an empty machine name: what sessions count in their limits.
+const RPC_CALL_HEADER_BYTES: usize = 24 + 8 + 20 + 8;
+
+/// The back channels of all sessions.
+#[derive(Default)]
+pub(super) struct Channels {
+    inner: Mutex<Inner>,
+}
+
+type Connections = FxHashMap<ConnId, Weak<Connection>>;
+
+#[derive(Default)]
+struct Inner {
+    /// Connections that were ever bound; an entry goes with its connection.
+    connections: Connections,
+    /// A client's lie next to each other: a session's name begins with that of its client.
+    channels: BTreeMap<SessionId, Channel>,
+}
+
+struct Channel {
+    client: ClientId,
+    minor: Minor,
+    auth: Arc<Auth>,
+    /// Another program than the session was made with (BACKCHANNEL_CTL).
+    program: Option<u32>,
+    slots: Vec<CallSlot>,
+}
+
+/// Our side of one slot of a back channel.
+#[derive(Clone, Default)]
+struct CallSlot {
+    seqid: Seqid,
+    phase: Phase,
+}
+
+#[derive(Clone, Default)]
+enum Phase {
+    #[default]
+    Free,
+    /// By a call under way.
+    Taken(Arc<[u8]>),
+    /// Its call got no answer on this connection. Nobody knows what the client counts, so the same call is made once
+    /// more, on another connection, before the slot is used again (RFC 8881 section 2.10.6.2).
+    Lost(Arc<[u8]>, ConnId),
+}
+
+impl CallSlot {
+    const fn is_free(&self) -> bool {
+        matches!(self.phase, Phase::Free)
+    }
+}
+
+/// How a session's callbacks go now.
+struct Way {
+    connection: Arc<Connection>,
+    program: u32,
+    slots_max: u32,
+    request_bytes_max: u32,
+}
+
+/// A call ready to be sent.
+struct Prepared {
+    connection: Arc<Connection>,
+    auth: Arc<Auth>,
+    program: u32,
+    session: SessionId,
+    slot: SlotId,
+    args: Arc<[u8]>,
+}
+
+/// A call before it has a slot.
+pub(super) struct ToCall<'a> {
+    pub(super) op: CbArgOp<'a>,
+    pub(super) refers: Option<Referred>,
+    /// Over this session's back channel and no other.
+    pub(super) session: Option<SessionId>,
+}
+
+/// Whom to ask whether callbacks reach it.
+struct Probe {
+    client: ClientId,
+    way: Way,
+    auth: Arc<Auth>,
+}
+
+impl Channels {
+    pub(super) fn session_made(
+        &self,
+        (id, client, minor): (SessionId, ClientId, Minor),
+        auth: Auth,
+        connection: &Arc<Connection>,
+    ) {
+        let mut inner = self.inner.lock();
+        inner.remember(connection);
+        inner.channels.entry(id).or_insert_with(|| Channel {
+            client,
+            minor,
+            auth: Arc::new(auth),
+            program: None,
+            slots: Vec::new(),
+        });
+    }
+
+    pub(super) fn session_changed(&self, id: SessionId, program: u32, auth: Auth) {
+        if let Some(channel) = self.inner.lock().channels.get_mut(&id) {
+            channel.program = Some(program);
+            channel.auth = Arc::new(auth);
+        }
+    }
+
+    pub(super) fn session_gone(&self, id: SessionId) {
+        self.inner.lock().channels.remove(&id);
+    }
+
+    pub(super) fn client_of(&self, id: SessionId) -> Option<ClientId> {
+        self.inner.lock().channels.get(&id).map(|channel| channel.client)
+    }
+
+    pub(super) fn connection_gone(&self, conn: ConnId) {
+        self.inner.lock().connections.remove(&conn);
+    }
+
+    fn end(
+        &self,
+        (session, slot): (SessionId, SlotId),
+        error: Option<CallbackError>,
+        (args, conn): (Arc<[u8]>, ConnId),
+    ) {
+        let mut inner = self.inner.lock();
+        let slot =
+            inner.channels.get_mut(&session).and_then(|channel| channel.slots.get_mut(slot.0 as usize));
+        let Some(slot) = slot else { return };
+        slot.phase = match error {
+            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => Phase::Lost(args, conn),
+            // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
+            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
+                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
+                Phase::Free
+            }
+            _ => Phase::Free,
+        };
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, connection: &Arc<Connection>) {
+        self.connections.insert(ConnId(connection.id()), Arc::downgrade(connection));
+    }
+}
+
+impl Service {
+    /// Calls a client of 4.1 or later back.
+    pub(super) fn call_session(self: &Arc<Self>, client: ClientId, call: &ToCall<'_>, done: Answered) {
+        self.resend_lost(client);
+        match self.prepare(client, call) {
+            Ok(prepared) => self.send(prepared, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// A session has a connection for callbacks now: asks whether they get through (CB_NULL), so that nothing is
+    /// promised to a client that could not be told. Calls lost with an earlier connection are made again.
+    pub(crate) fn back_channel_bound(self: &Arc<Self>, session: SessionId) {
+        let Some(Probe { client, way, auth }) = self.probe_of(session) else { return };
+        let call = OutgoingCall {
+            program: way.program,
+            version: NFS_CB_V4_0,
+            procedure: CB_NULL,
+            auth: &auth,
+            args: &[],
+        };
+        let service = Arc::clone(self);
+        way.connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
+            // That the connection ended is known by itself, and another may be there.
+            if result != Err(CallError::Closed) {
+                service.tell(|engine, _| engine.callback_path(client, result.is_ok()));
+            }
+        });
+        self.resend_lost(client);
+    }
+
+    fn probe_of(&self, session: SessionId) -> Option<Probe> {
+        let inner = self.callbacks.channels.inner.lock();
+        let channel = inner.channels.get(&session)?;
+        let mut way = self.way(session, &inner.connections)?;
+        way.program = channel.program.unwrap_or(way.program);
+        Some(Probe { client: channel.client, way, auth: Arc::clone(&channel.auth) })
+    }
+
+    /// Makes calls that were lost with their connection once more, where there is another one now.
+    pub(crate) fn resend_lost(self: &Arc<Self>, client: ClientId) {
+        for lost in self.lost_calls(client) {
+            // Whoever wanted it has been told that it was lost.
+            self.send(lost, Box::new(|_| ()));
+        }
+    }
+
+    fn send(self: &Arc<Self>, prepared: Prepared, done: Answered) {
+        let Prepared { connection, auth, program, session, slot, args } = prepared;
+        let call =
+            OutgoingCall { program, version: NFS_CB_V4_0, procedure: CB_COMPOUND, auth: &auth, args: &args };
+        let (service, sent) = (Arc::clone(self), (Arc::clone(&args), ConnId(connection.id())));
+        connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
+            let answer = result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
+            service.callbacks.channels.end((session, slot), answer.err(), sent);
+            match answer {
+                // The slots are counted differently on the two sides.
+                Err(CallbackError::Refused(why)) if why != NfsStat4::Delay => {
+                    service.tell(|engine, _| engine.sessions_mut().back_channel_failed(session));
+                }
+                Err(error) if error.is_breakdown() => {
+                    if let Some(client) = service.callbacks.channels.client_of(session) {
+                        service.tell(|engine, _| engine.callback_path(client, false));
+                    }
+                }
+                _ => {}
+            }
+            done(answer);
+        });
+    }
+
+    /// How a session's callbacks go now, over a connection that is there.
+    fn way(&self, id: SessionId, connections: &Connections) -> Option<Way> {
+        let (conns, back, program) = self.look(|engine| {
+            let session = engine.sessions().get(id)?;
+            let conns: Vec<ConnId> = session.back_connections().collect();
+            Some((conns, *session.back()?, session.callback_program()))
+        })?;
+        let mut open = conns.iter().filter_map(|conn| connections.get(conn)?.upgrade());
+        Some(Way {
+            connection: open.find(|connection| !connection.is_closed())?,
+            program,
+            slots_max: back.slots_max,
+            request_bytes_max: back.request_bytes_max,
+        })
+    }
+
+    /// Whether a session of this client carries callbacks.
+    pub(super) fn has_channel(&self, client: ClientId) -> bool {
+        let inner = self.callbacks.channels.inner.lock();
+        let mut its = inner.channels.range(of_client(client));
+        self.look(|engine| {
+            its.any(|(id, _)| engine.sessions().get(*id).is_some_and(holdfast_state::Session::can_call_back))
+        })
+    }
+
+    fn lost_calls(&self, client: ClientId) -> Vec<Prepared> {
+        let mut inner = self.callbacks.channels.inner.lock();
+        let Inner { connections, channels } = &mut *inner;
+        let mut calls = Vec::new();
+        for (id, channel) in channels.range_mut(of_client(client)) {
+            let is_lost = |slot: &CallSlot| matches!(slot.phase, Phase::Lost(..));
+            if !channel.slots.iter().any(is_lost) {
+                continue;
+            }
+            let Some(way) = self.way(*id, connections) else { continue };
+            for (n, slot) in channel.slots.iter_mut().enumerate() {
+                let Phase::Lost(args, on) = &slot.phase else { continue };
+                let args = Arc::clone(args);
+                if on.0 == way.connection.id() {
+                    continue;
+                }
+                calls.push(Prepared {
+                    connection: Arc::clone(&way.connection),
+                    auth: Arc::clone(&channel.auth),
+                    program: channel.program.unwrap_or(way.program),
+                    session: *id,
+                    slot: SlotId(n as u32),
+                    args: Arc::clone(&args),
+                });
+                slot.phase = Phase::Taken(args);
+            }
+        }
+        calls
+    }
+
+    fn prepare(&self, client: ClientId, call: &ToCall<'_>) -> Result<Prepared, CallbackError> {
+        let mut inner = self.callbacks.channels.inner.lock();
+        let Inner { connections, channels } = &mut *inner;
+        let mut error = CallbackError::NoChannel;
+        let is_fit = |id: &SessionId| call.session.is_none_or(|session| session == *id);
+        for (id, channel) in channels.range_mut(of_client(client)).filter(|(id, _)| is_fit(id)) {
+            let Some(way) = self.way(*id, connections) else { continue };
+            channel.slots.resize(way.slots_max as usize, CallSlot::default());
+            let Some(slot) = channel.slots.iter().position(CallSlot::is_free) else {
+                error = CallbackError::Busy;
+                continue;
+            };
+            match channel.fill(slot, *id, way, call) {
+                Ok(prepared) => return Ok(prepared),
+                Err(too_big) => error = too_big,
+            }
+        }
+        Err(error)
+    }
+}
+
+impl Channel {
+    fn fill(
+        &mut self,
+        slot: usize,
+        session: SessionId,
+        way: Way,
+        call: &ToCall<'_>,
+    ) -> Result<Prepared, CallbackError> {
+        let seqid = self.slots[slot].seqid.next();
+        // The slots of a back channel are fewer than 2^32.
+        let id = SlotId(slot as u32);
+        let highest = self.slots.iter().rposition(|slot| !slot.is_free()).unwrap_or(0).max(slot);
+        let sequence = CbSequence4Args {
+            sessionid: session,
+            sequenceid: seqid,
+            slotid: id,
+            highest_slotid: SlotId(highest as u32),
+            cachethis: false,
+            referring_call_lists: call.refers.map(to_wire).into_iter().collect(),
+        };
+        let mut args = Writer::new();
+        encode_cb_compound(&mut args, self.minor as u32, 0, &[CbArgOp::Sequence(sequence), call.op.clone()]);
+        if args.len() + RPC_CALL_HEADER_BYTES > way.request_bytes_max as usize {
+            return Err(CallbackError::TooBig);
+        }
+        let args: Arc<[u8]> = args.into_vec().into();
+        self.slots[slot] = CallSlot { seqid, phase: Phase::Taken(Arc::clone(&args)) };
+        Ok(Prepared {
+            connection: way.connection,
+            auth: Arc::clone(&self.auth),
+            program: self.program.unwrap_or(way.program),
+            session,
+            slot: id,
+            args,
+        })
+    }
+}
+
+/// The names that a client's sessions have.
+fn of_client(client: ClientId) -> RangeInclusive<SessionId> {
+    let with = |rest: u8| {
+        let mut id = [rest; 16];
+        id[..8].copy_from_slice(&client.0.to_be_bytes());
+        SessionId(id)
+    };
+    with(0)..=with(u8::MAX)
+}
+
+/// The one request of the client's whose reply may still be on its way (RFC 8881 section 2.10.6.3).
+fn to_wire(refers: Referred) -> ReferringCallList4 {
+    const { assert!(REFERRING_CALLS_MAX >= 1) };
+    let call = ReferringCall4 { sequenceid: refers.seqid, slotid: refers.slot };
+    ReferringCallList4 { sessionid: refers.session, calls: vec![call] }
+}
+
+/// The first credential offered for callbacks that we can make.
+pub(crate) fn credential(offered: &[CallbackSecParms4<'_>]) -> Option<Auth> {
+    offered.iter().find_map(|parms| match parms {
+        CallbackSecParms4::None => Some(Auth::None),
+        CallbackSecParms4::Sys(sys) => Some(Auth::Sys(AuthSys {
+            uid: sys.uid,
+            gid: sys.gid,
+            groups: sys.gids.as_slice().to_vec(),
+            machine: sys.machine_name.to_vec(),
+        })),
+        CallbackSecParms4::Gss(_) => None,
+    })
+}

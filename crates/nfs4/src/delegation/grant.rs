@@ -1,0 +1,147 @@
+//! Giving a delegation, and what is said with it.
+
+use holdfast_base::ClientId;
+use holdfast_export::{ExportOptions, Squash};
+use holdfast_manager::{Granted as Decided, PledgeOn};
+use holdfast_state::{DelegationKind, DelegationRequest, Grounds, Seen, StateError, WhyNone};
+use holdfast_vfs::{AttrMask, Attrs};
+use holdfast_wire::nfs4::{
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, ACE4_APPEND_DATA, ACE4_EXECUTE, ACE4_READ_DATA, ACE4_WRITE_DATA, NfsAce4,
+    OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
+};
+
+use super::{DelegatedFile, Given};
+use crate::callback::Referred;
+use crate::cx::{At, Cx};
+use crate::desc::STATEID_BYTES;
+use crate::service::Service;
+
+/// Bytes of the longest `open_delegation4`: of a write delegation, with the file's owner as its entry.
+pub(crate) const REPLY_BYTES: usize = 4 + STATEID_BYTES + 4 + 12 + 16 + 8;
+
+/// A holder of a write delegation need not send what it wrote when it closes, as long as the file has not grown by
+/// more than this part of the free space: what several holders keep back must find room in the end.
+const SPACE_PART: u64 = 16;
+
+/// A delegation asked for.
+pub(crate) struct Asked<'a> {
+    pub(crate) client: ClientId,
+    pub(crate) at: &'a At,
+    pub(crate) kind: DelegationKind,
+    pub(crate) grounds: Grounds,
+    pub(crate) has_times: bool,
+    /// The open file of the open that it comes with.
+    pub(crate) open: Option<DelegatedFile>,
+    /// The request that it comes with.
+    pub(crate) refers: Option<Referred>,
+}
+
+/// A delegation given.
+pub(crate) struct Answered {
+    pub(crate) given: Given,
+    /// To be returned at once.
+    is_recalled: bool,
+    attrs: Attrs,
+}
+
+/// Gives a client a delegation, or says why not. Whatever fails on the way is a reason for not giving one, and none for
+/// failing the operation that it would have come with.
+pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
+    let Asked { client, at, kind, grounds, has_times, open, refers } = asked;
+    let file = at.handle.key();
+    // Cheap to ask ahead: most opens come no further.
+    if service.look(|engine| engine.holds_delegation(client, file)) == Some(kind) {
+        return Err(WhyNone::Held);
+    }
+    if !matches!(grounds, Grounds::Reclaim(_))
+        && !service.can_call_back(client, refers.map(|refers| refers.session))
+    {
+        return Err(WhyNone::NoCallback);
+    }
+    let mask = AttrMask::STAT.union(AttrMask::CHANGE);
+    let attrs = at.backend().getattr(&at.cx(), &at.handle, mask).map_err(|_| WhyNone::Resource)?;
+    let fh = service.config.namespace.seal_in(&at.export, &at.handle);
+    let expecting = service.delegations.expect((client, file), fh, refers);
+    let seen = Seen { change: attrs.change, size: attrs.size };
+    let request = DelegationRequest {
+        client,
+        file,
+        kind,
+        grounds,
+        delegates_timestamps: has_times,
+        seen: (kind == DelegationKind::Write).then_some(seen),
+    };
+    let on =
+        PledgeOn { backend: at.backend(), handle: &at.handle, open: open.as_ref().map(|open| &open.file) };
+    let delegated = match service.config.manager.delegate(&request, &on) {
+        Ok(Decided::Delegated(delegated)) => delegated,
+        Ok(Decided::Declined(why)) => return Err(why),
+        Err(error) => return Err(why_none(error)),
+    };
+    let given = Given { token: delegated.token, stateid: delegated.stateid, kind, has_times, file: open };
+    expecting.given(given.clone());
+    if service.look(|engine| engine.delegation_of(given.token)).is_none() {
+        // Revoked as soon as it was given, and its end was told before it was noted.
+        drop(service.delegations.ended(given.token));
+    }
+    Ok(Answered { given, is_recalled: delegated.is_recalled, attrs })
+}
+
+/// What an error of the engine's means for who asked for a delegation.
+const fn why_none(error: StateError) -> WhyNone {
+    match error {
+        // Somebody did meanwhile what it would have excluded.
+        StateError::Delay | StateError::ReclaimConflict => WhyNone::Contention,
+        _ => WhyNone::Resource,
+    }
+}
+
+impl Answered {
+    /// As OPEN and WANT_DELEGATION tell it.
+    pub(crate) fn to_wire(&self, at: &At) -> OpenDelegation4<'static> {
+        let Given { stateid, kind, has_times, .. } = self.given;
+        let stateid = Stateid4 { seqid: stateid.seqid, other: stateid.other };
+        let recall = self.is_recalled;
+        let permissions = permissions(&self.attrs, kind, &at.export.options);
+        if kind == DelegationKind::Write {
+            let space_limit = space_limit(at, &self.attrs);
+            let write = OpenWriteDelegation4 { stateid, recall, space_limit, permissions };
+            if has_times { OpenDelegation4::WriteAttrsDeleg(write) } else { OpenDelegation4::Write(write) }
+        } else {
+            let read = OpenReadDelegation4 { stateid, recall, permissions };
+            if has_times { OpenDelegation4::ReadAttrsDeleg(read) } else { OpenDelegation4::Read(read) }
+        }
+    }
+}
+
+/// Who needs no ACCESS to open the file at the client: its owner, as far as the mode lets him. Nobody else: groups and
+/// access lists are judged here. Nor an owner whom the export takes for somebody else.
+fn permissions(attrs: &Attrs, kind: DelegationKind, options: &ExportOptions) -> NfsAce4<'static> {
+    let is_himself = match options.squash {
+        Squash::None => true,
+        Squash::Root => attrs.uid != 0,
+        Squash::All => false,
+    };
+    let allows = |bit: u32, mask: u32| if is_himself && attrs.mode & bit != 0 { mask } else { 0 };
+    let writes = kind == DelegationKind::Write && !options.is_read_only;
+    let write = if writes { allows(0o200, ACE4_WRITE_DATA | ACE4_APPEND_DATA) } else { 0 };
+    NfsAce4 {
+        ace_type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
+        flag: 0,
+        access_mask: allows(0o400, ACE4_READ_DATA) | allows(0o100, ACE4_EXECUTE) | write,
+        who: b"OWNER@",
+    }
+}
+
+fn space_limit(at: &At, attrs: &Attrs) -> SpaceLimit4 {
+    let free = at.backend().usage(&at.cx(), &at.handle).map_or(0, |usage| usage.bytes_available);
+    SpaceLimit4::Size(attrs.size.saturating_add(free / SPACE_PART))
+}
+
+impl Cx<'_> {
+    /// This request, to be named in calls about what it led to; 4.0 has no way to.
+    pub(crate) fn referred(&self) -> Option<Referred> {
+        let slot = self.compound.slot.as_ref()?;
+        Some(Referred { session: slot.session, slot: slot.slot, seqid: slot.seqid })
+    }
+}

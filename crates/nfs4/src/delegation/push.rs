@@ -1,0 +1,44 @@
+//! Delegations that come unasked, because they were asked for before (CB_PUSH_DELEG, RFC 8881 section 20.5).
+
+use std::sync::Arc;
+
+use holdfast_base::{ClientId, FileKey};
+use holdfast_export::Object;
+use holdfast_state::{Caller, DelegationKind, Grounds};
+use holdfast_wire::nfs4::{CbArgOp, CbPushDeleg4Args, NfsStat4};
+
+use super::{Asked, Place, delegate};
+use crate::callback::CallbackError;
+use crate::cx::At;
+use crate::service::Service;
+
+impl Service {
+    /// A client wishes for nothing of this object any more.
+    pub(crate) fn cancel_want(&self, place: Place) {
+        let _ = self.delegations.wanted(place);
+        self.tell(|engine, _| engine.delegation_want_cancel(place.0, Some(place.1)));
+    }
+
+    /// What a client wished for can be had: gives it. What it does not take is taken back.
+    pub(crate) fn push(self: &Arc<Self>, client: ClientId, file: FileKey, kind: DelegationKind) {
+        let Some(fh) = self.delegations.wanted((client, file)) else { return };
+        let Ok(Object::Export(export, handle)) = self.config.namespace.open(fh.as_bytes()) else { return };
+        let at = At::of_server(export, handle, client);
+        let (grounds, has_times) = (Grounds::Want, false);
+        let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None };
+        let Ok(answered) = delegate(self, asked) else { return };
+        let stateid = answered.given.stateid;
+        let call =
+            CbArgOp::PushDeleg(CbPushDeleg4Args { fh: fh.as_bytes(), delegation: answered.to_wire(&at) });
+        let service = Arc::clone(self);
+        let done = move |answer: Result<NfsStat4, CallbackError>| {
+            if answer != Ok(NfsStat4::Ok) {
+                service.tell(|engine, now| {
+                    // It is gone already when the client, or somebody's deed, was faster.
+                    let _ = engine.delegation_return(Caller::V41(client), stateid, file, now);
+                });
+            }
+        };
+        self.call_back(client, call, Box::new(done));
+    }
+}

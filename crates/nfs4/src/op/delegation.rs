@@ -1,0 +1,127 @@
+//! DELEGRETURN (RFC 8881 section 18.6), WANT_DELEGATION (18.49) and GET_DIR_DELEGATION (18.39): delegations without an
+//! OPEN, and their end.
+
+use holdfast_base::ClientId;
+use holdfast_export::Object;
+use holdfast_state::{DelegationKind, Grounds, WantHow, WhyNone};
+use holdfast_vfs::FileKind;
+use holdfast_wire::nfs4::{
+    Bitmap4, DelegClaim4, DelegReturn4Args, GetDirDelegation4Args, GetDirDelegation4Granted,
+    GetDirDelegation4Ok, NfsStat4, OpNum4, OpenDelegation4, OpenNoneDelegation4, WantDelegation4Args,
+};
+
+use super::{Op, readdir};
+use crate::attr::KIND;
+use crate::cx::{At, Cx};
+use crate::delegation::{Asked, REPLY_BYTES, Wish, delegate, reclaimed, wish};
+use crate::desc::{BITMAP_BYTES, Flags, OpDesc, STATEID_BYTES};
+use crate::error::OpResult;
+use crate::io::must_be_regular;
+
+impl Op for DelegReturn4Args {
+    const DESC: OpDesc = OpDesc::new(OpNum4::DelegReturn, Flags::NEEDS_FH.with(Flags::MODIFIES));
+    type Ok = ();
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
+        let stateid = cx.stateid(self.deleg_stateid)?;
+        let caller = cx.state_caller()?;
+        let file = cx.at(NfsStat4::BadStateid)?.handle.key();
+        cx.state(|engine, now| Ok(engine.delegation_return(caller, stateid, file, now)?))
+    }
+}
+
+impl Op for WantDelegation4Args {
+    const DESC: OpDesc =
+        OpDesc::new(OpNum4::WantDelegation, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(REPLY_BYTES);
+    type Ok = OpenDelegation4<'static>;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<OpenDelegation4<'static>> {
+        let client = cx.client()?;
+        let wish = wish(self.want, cx.minor());
+        let at = match cx.current()? {
+            Object::Pseudo(_) => return Ok(OpenDelegation4::NoneExt(OpenNoneDelegation4::IsDir)),
+            Object::Export(..) => cx.at(NfsStat4::IsDir)?,
+        };
+        match at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind {
+            FileKind::Directory => return Ok(OpenDelegation4::NoneExt(OpenNoneDelegation4::IsDir)),
+            kind => must_be_regular(kind)?,
+        }
+        let (grounds, kind, has_times) = match self.claim {
+            DelegClaim4::DelegPrevFh => return Err(NfsStat4::NotSupp.into()),
+            DelegClaim4::Fh => (Grounds::Want, wish.kind_alone(), wish.has_times),
+            DelegClaim4::Previous(held) => {
+                let (kind, has_times) = reclaimed(held).ok_or(NfsStat4::Inval)?;
+                (Grounds::Reclaim(cx.recorded(client)), Some(kind), has_times)
+            }
+        };
+        let Some(kind) = kind else {
+            if wish.is_cancel() {
+                cx.service().cancel_want((client, at.handle.key()));
+            }
+            return Ok(wish.declined(None, false));
+        };
+        cx.will_hold_state(client)?;
+        let refers = cx.referred();
+        let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers };
+        match delegate(cx.service(), asked) {
+            Ok(answered) => Ok(answered.to_wire(&at)),
+            Err(why) => {
+                let is_noted = note(cx, (client, &at, kind), &wish, why);
+                Ok(wish.declined(Some(why), is_noted))
+            }
+        }
+    }
+}
+
+/// Notes a wish that cannot be fulfilled now, where the client asked for that and there is room.
+pub(super) fn note(
+    cx: &Cx<'_>,
+    (client, at, kind): (ClientId, &At, DelegationKind),
+    wish: &Wish,
+    why: WhyNone,
+) -> bool {
+    let Some(how) = wish.later.filter(|_| matches!(why, WhyNone::Contention | WhyNone::Resource)) else {
+        return false;
+    };
+    let file = at.handle.key();
+    let is_noted = cx.state(|engine, _| Ok(engine.delegation_want(client, file, kind, how)?)).is_ok();
+    if is_noted && how == WantHow::Push {
+        let fh = cx.config().namespace.seal_in(&at.export, &at.handle);
+        cx.service().delegations.want((client, file), fh);
+    }
+    is_noted
+}
+
+/// Bytes of the largest answer: tag, verifier, state id, three sets.
+const GRANTED_BYTES: usize = 4 + 8 + STATEID_BYTES + 3 * BITMAP_BYTES;
+
+impl Op for GetDirDelegation4Args {
+    const DESC: OpDesc =
+        OpDesc::new(OpNum4::GetDirDelegation, Flags::NEEDS_FH.with(Flags::MODIFIES)).reply(GRANTED_BYTES);
+    type Ok = GetDirDelegation4Ok;
+
+    fn run(self, cx: &mut Cx<'_>) -> OpResult<GetDirDelegation4Ok> {
+        let client = cx.client()?;
+        if matches!(cx.current()?, Object::Pseudo(_)) {
+            return Ok(GetDirDelegation4Ok::Unavail(false));
+        }
+        let at = cx.at(NfsStat4::NotDir)?;
+        if at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind != FileKind::Directory {
+            return Err(NfsStat4::NotDir.into());
+        }
+        cx.will_hold_state(client)?;
+        let kind = DelegationKind::Directory;
+        let (grounds, refers) = (Grounds::Want, cx.referred());
+        let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers };
+        Ok(match delegate(cx.service(), asked) {
+            Ok(answered) => GetDirDelegation4Ok::Granted(GetDirDelegation4Granted {
+                cookieverf: readdir::VERIFIER,
+                stateid: cx.set_current_stateid(answered.given.stateid),
+                notification: Bitmap4::EMPTY,
+                child_attributes: Bitmap4::EMPTY,
+                dir_attributes: Bitmap4::EMPTY,
+            }),
+            Err(_) => GetDirDelegation4Ok::Unavail(false),
+        })
+    }
+}

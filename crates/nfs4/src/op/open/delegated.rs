@@ -1,0 +1,81 @@
+//! The delegation that an OPEN brings, or why it brings none.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use holdfast_base::ClientId;
+use holdfast_state::{Access, Caller, Grounds, Share, StateId, WhyNone};
+use holdfast_wire::nfs4::{Open4Args, OpenClaim4, OpenDelegation4};
+
+use super::find::Found;
+use crate::cx::Cx;
+use crate::delegation::{Asked, DelegatedFile, delegate as give, reclaimed, wish};
+use crate::op::delegation::note;
+
+/// An OPEN that has been granted.
+pub(super) struct Opened<'o> {
+    pub(super) args: &'o Open4Args<'o>,
+    pub(super) client: ClientId,
+    pub(super) found: &'o Found,
+    pub(super) share: Share,
+    pub(super) open: StateId,
+    pub(super) is_confirm_needed: bool,
+}
+
+/// What is delegated with it; and the delegation's name where the delegation stands in the open's place. The open is
+/// granted by now: a backend that panics here must not leave it to a client that was never told of it.
+pub(super) fn delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, Option<StateId>) {
+    catch_unwind(AssertUnwindSafe(|| try_delegate(cx, opened))).unwrap_or_else(|_| {
+        (wish(opened.args.share_access, cx.minor()).declined(Some(WhyNone::Resource), false), None)
+    })
+}
+
+fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, Option<StateId>) {
+    let Opened { args, client, found, share, .. } = *opened;
+    let mut wish = wish(args.share_access, cx.minor());
+    let (kind, grounds) = match args.claim {
+        OpenClaim4::Null(_) | OpenClaim4::Fh => (wish.kind(share.access), Grounds::Open),
+        OpenClaim4::Previous(held) => {
+            let held = reclaimed(held);
+            wish.has_times = held.is_some_and(|(_, has_times)| has_times);
+            (held.map(|(kind, _)| kind), Grounds::Reclaim(cx.recorded(client)))
+        }
+        // It is about to be returned.
+        _ => return (wish.declined(Some(WhyNone::Held), false), None),
+    };
+    if wish.is_cancel() {
+        cx.service().cancel_want((client, found.at.handle.key()));
+    }
+    // RFC 7530 section 16.18.5: an owner that is still to be confirmed may be a made-up one.
+    let Some(kind) = kind.filter(|_| !opened.is_confirm_needed) else {
+        return (wish.declined(None, false), None);
+    };
+    let uid = found.at.cx().caller.uid;
+    let open = found.file.clone().map(|file| DelegatedFile { file, access: share.access, uid });
+    let (has_times, refers) = (wish.has_times, cx.referred());
+    let asked = Asked { client, at: &found.at, kind, grounds, has_times, open, refers };
+    match give(cx.service(), asked) {
+        Ok(answered) => {
+            let instead = wish.is_instead && replaces_open(cx, opened);
+            if !instead {
+                // The open has the descriptor, and keeps it no longer than the client does.
+                cx.service().delegations.let_go(answered.given.token);
+            }
+            (answered.to_wire(&found.at), instead.then_some(answered.given.stateid))
+        }
+        Err(why) => {
+            let is_noted = note(cx, (client, &found.at, kind), &wish, why);
+            (wish.declined(Some(why), is_noted), None)
+        }
+    }
+}
+
+/// Takes the open back, now that a delegation stands for it (RFC 9754 section 4): unless its owner had the file open
+/// before, or denies others something, which a delegation does not.
+fn replaces_open(cx: &Cx<'_>, opened: &Opened<'_>) -> bool {
+    let is_new = opened.open.seqid.0 == 1 && opened.share.deny == Access::NONE;
+    let file = opened.found.at.handle.key();
+    is_new
+        && cx
+            .state(|engine, now| Ok(engine.close(Caller::V41(opened.client), opened.open, file, now)?))
+            .is_ok()
+}

@@ -1,0 +1,100 @@
+//! What clients cost as their number grows: memory a client, and time a SEQUENCE. A program of its own, as it measures
+//! the whole process.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "tests")]
+#![allow(dead_code, reason = "the scripted client can do more than is asked of it here")]
+
+#[path = "op/client.rs"]
+mod client;
+#[path = "op/world.rs"]
+mod world;
+
+use std::time::Instant;
+
+use holdfast_base::{ClientId, Length, Offset, Seqid};
+use holdfast_wire::nfs4::*;
+
+use crate::client::{Peer, Session, at, create_session, exchange_id, open_create};
+use crate::world::World;
+
+const FEW: usize = 100;
+const MANY: usize = 10_000;
+const ROUNDS: usize = 20_000;
+
+/// A client's share of everything: its connection's two ends, session with four slots, an open and a lock.
+const CLIENT_BYTES_MAX: usize = 16 << 10;
+
+/// Caches of the processor hold few clients and not many; a cost that grew with the number would be a hundredfold.
+const SLOWER_AT_MOST: f64 = 4.0;
+
+#[test]
+fn ten_thousand_clients_cost_memory_in_proportion_and_no_time() {
+    let world = World::new();
+    let mut sessions: Vec<Session> = (0..FEW).map(|n| client(&world, n)).collect();
+    let few = nanoseconds_a_sequence(&mut sessions);
+    let before = resident_bytes();
+    sessions.extend((FEW..MANY).map(|n| client(&world, n)));
+    let bytes = (resident_bytes() - before) / (MANY - FEW);
+    let many = nanoseconds_a_sequence(&mut sessions);
+    println!(
+        "{MANY} clients, each with a session, an open and a lock: {bytes} bytes a client with both ends of its"
+    );
+    println!("connection; a SEQUENCE {many:.0} ns, {few:.0} ns with {FEW} clients");
+    assert!(bytes < CLIENT_BYTES_MAX, "{bytes} bytes a client");
+    assert!(many < few * SLOWER_AT_MOST, "{few} ns a SEQUENCE with {FEW} clients, {many} with {MANY}");
+    world.check();
+}
+
+fn client(world: &World, n: usize) -> Session {
+    let mut peer = Peer::new(world, (n % 200) as u8, 1);
+    let name = format!("client {n}");
+    let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(name.as_bytes()))]);
+    let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
+    let (client, args) = (known.clientid, create_session(known.clientid, known.sequenceid));
+    let made: CreateSession4Ok = peer.compound(&[ArgOp::CreateSession(args)]).ok(OpNum4::CreateSession);
+    let mut session = Session { peer, client, id: made.sessionid, seqid: Seqid(0), cachethis: false };
+    session.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    open_and_lock(&mut session, &name);
+    session
+}
+
+fn open_and_lock(session: &mut Session, name: &str) {
+    let open = open_create(name.as_bytes(), b"open owner", OPEN4_SHARE_ACCESS_BOTH);
+    let mut reply = session.run(&[at(&[]), vec![ArgOp::Open(open)]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    let open: Open4Ok<'_> = reply.ok(OpNum4::Open);
+    let lock = ArgOp::Lock(Lock4Args {
+        locktype: LockType4::Write,
+        reclaim: false,
+        offset: Offset(0),
+        length: Length(10),
+        locker: Locker4::New(OpenToLockOwner4 {
+            open_seqid: Seqid(0),
+            open_stateid: open.stateid,
+            lock_seqid: Seqid(0),
+            lock_owner: StateOwner4 { clientid: ClientId(0), owner: b"lock owner" },
+        }),
+    });
+    let reply = session.run(&[at(&[name.as_bytes()]), vec![lock]].concat());
+    assert_eq!(reply.status, NfsStat4::Ok);
+}
+
+/// The best of three rounds over the clients in turn: the machine has other things to do meanwhile.
+fn nanoseconds_a_sequence(sessions: &mut [Session]) -> f64 {
+    let round = |sessions: &mut [Session]| {
+        let clients = sessions.len();
+        let started = Instant::now();
+        for n in 0..ROUNDS {
+            sessions[n * 7919 % clients].run(&[]);
+        }
+        started.elapsed().as_nanos() as f64 / ROUNDS as f64
+    };
+    (0..3).map(|_| round(sessions)).fold(f64::INFINITY, f64::min)
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}

@@ -1,0 +1,617 @@
+//! Delegations: given, recalled, returned, revoked, claimed; the calls about them.
+
+use holdfast_base::{ChangeId, Seqid};
+use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Encode, Writer, to_bytes};
+
+use crate::client::{CalledBack, Peer, Reply, Session, open_create, open_existing};
+use crate::scene::{file, on};
+use crate::world::{LEASE_MS, World};
+
+const READ: u32 = OPEN4_SHARE_ACCESS_READ;
+const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
+const BOTH: u32 = OPEN4_SHARE_ACCESS_BOTH;
+
+/// A world with a file `f`, two clients that can be called back.
+fn two() -> (World, Session, Session) {
+    let world = World::new();
+    let mut maker = Session::open(&world, 9, 2);
+    let made = file(&mut maker, b"f", 0, b"hello");
+    close(&mut maker, made);
+    let (a, b) = (Session::with_back(&world, 1, 2), Session::with_back(&world, 2, 2));
+    (world, a, b)
+}
+
+fn close(client: &mut Session, open_stateid: Stateid4) {
+    let close = Close4Args { seqid: Seqid(0), open_stateid };
+    on(client, &[b"f"], &[ArgOp::Close(close)]).ok::<Close4Ok>(OpNum4::Close);
+}
+
+fn open(client: &mut Session, access: u32) -> Open4Ok<'static> {
+    let mut reply = on(client, &[], &[ArgOp::Open(open_existing(b"f", b"o", access))]);
+    owned(reply.ok(OpNum4::Open))
+}
+
+fn owned(opened: Open4Ok<'_>) -> Open4Ok<'static> {
+    fn ace(ace: NfsAce4<'_>) -> NfsAce4<'static> {
+        assert_eq!(ace.who, b"OWNER@");
+        NfsAce4 { who: b"OWNER@", ..ace }
+    }
+    let read = |d: OpenReadDelegation4<'_>| OpenReadDelegation4 {
+        stateid: d.stateid,
+        recall: d.recall,
+        permissions: ace(d.permissions),
+    };
+    let write = |d: OpenWriteDelegation4<'_>| OpenWriteDelegation4 {
+        stateid: d.stateid,
+        recall: d.recall,
+        space_limit: d.space_limit,
+        permissions: ace(d.permissions),
+    };
+    let Open4Ok { stateid, cinfo, rflags, attrset, delegation } = opened;
+    let delegation = match delegation {
+        OpenDelegation4::None => OpenDelegation4::None,
+        OpenDelegation4::NoneExt(why) => OpenDelegation4::NoneExt(why),
+        OpenDelegation4::Read(d) => OpenDelegation4::Read(read(d)),
+        OpenDelegation4::Write(d) => OpenDelegation4::Write(write(d)),
+        OpenDelegation4::ReadAttrsDeleg(d) => OpenDelegation4::ReadAttrsDeleg(read(d)),
+        OpenDelegation4::WriteAttrsDeleg(d) => OpenDelegation4::WriteAttrsDeleg(write(d)),
+    };
+    Open4Ok { stateid, cinfo, rflags, attrset, delegation }
+}
+
+/// The name of what was delegated.
+fn name(opened: &Open4Ok<'_>) -> Stateid4 {
+    match opened.delegation {
+        OpenDelegation4::Read(d) | OpenDelegation4::ReadAttrsDeleg(d) => d.stateid,
+        OpenDelegation4::Write(d) | OpenDelegation4::WriteAttrsDeleg(d) => d.stateid,
+        none => panic!("{none:?} is no delegation"),
+    }
+}
+
+fn try_open(client: &mut Session, access: u32) -> Reply {
+    on(client, &[], &[ArgOp::Open(open_existing(b"f", b"o", access))])
+}
+
+fn give_back(client: &mut Session, deleg_stateid: Stateid4) {
+    on(client, &[b"f"], &[ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid })])
+        .ok::<()>(OpNum4::DelegReturn);
+}
+
+/// The flags of a SEQUENCE alone.
+fn flags(client: &mut Session) -> u32 {
+    client.seqid = client.seqid.next();
+    let mut reply = client.peer.compound(&[ArgOp::Sequence(client.sequence())]);
+    reply.ok::<Sequence4Ok>(OpNum4::Sequence).status_flags
+}
+
+fn is_recall_of(call: &CalledBack, stateid: Stateid4) -> bool {
+    matches!(call.op(), CbArgOp::Recall(recall) if recall.stateid == stateid)
+}
+
+#[test]
+fn who_opens_for_reading_is_given_a_read_delegation_and_the_owners_rights() {
+    let (world, mut a, mut b) = two();
+    for client in [&mut a, &mut b] {
+        let OpenDelegation4::Read(read) = open(client, READ).delegation else { panic!("none given") };
+        assert!(!read.recall);
+        assert_eq!(read.permissions.ace_type, ACE4_ACCESS_ALLOWED_ACE_TYPE);
+        assert_eq!(read.permissions.access_mask & ACE4_WRITE_DATA, 0);
+    }
+    world.check();
+}
+
+#[test]
+fn who_opens_for_writing_alone_is_given_a_write_delegation_with_room() {
+    let (world, mut a, mut b) = two();
+    let OpenDelegation4::Write(write) = open(&mut a, BOTH).delegation else { panic!("none given") };
+    let SpaceLimit4::Size(limit) = write.space_limit else { panic!("a limit by size") };
+    assert!(limit > 5, "{limit}");
+    drop(a);
+    assert_eq!(try_open(&mut b, READ).status, NfsStat4::Delay, "not beside the write delegation");
+    world.check();
+}
+
+#[test]
+fn nothing_is_given_to_whom_cannot_be_called_back_or_does_not_want() {
+    let (world, mut a, _) = two();
+    let mut deaf = Session::open(&world, 3, 2);
+    assert_eq!(open(&mut deaf, READ).delegation, OpenDelegation4::None);
+    let why = open(&mut deaf, READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG).delegation;
+    assert_eq!(why, OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource(false)));
+    let why = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG).delegation;
+    assert_eq!(why, OpenDelegation4::NoneExt(OpenNoneDelegation4::NotWanted));
+    let why = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_CANCEL).delegation;
+    assert_eq!(why, OpenDelegation4::NoneExt(OpenNoneDelegation4::Cancelled));
+    assert!(matches!(open(&mut a, READ).delegation, OpenDelegation4::Read(_)));
+    world.check();
+}
+
+#[test]
+fn a_conflict_recalls_with_the_request_it_came_with_and_goes_on_once_it_is_returned() {
+    let (world, mut a, mut b) = two();
+    let fh = a.handle(&[b"f"]);
+    let held = name(&open(&mut a, READ));
+    let granted_by = a.seqid;
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    assert!(is_recall_of(&call, held));
+    assert!(matches!(call.op(), CbArgOp::Recall(recall) if recall.fh == fh && !recall.truncate));
+    let refers = &call.sequence().referring_call_lists;
+    let slot = a.sequence().slotid;
+    let expected = vec![ReferringCall4 { sequenceid: granted_by, slotid: slot }];
+    assert_eq!((refers[0].sessionid, &refers[0].calls), (a.id, &expected));
+    a.peer.answer(&call, NfsStat4::Ok, b"");
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay, "answered is not returned");
+    assert!(a.peer.calls().is_empty(), "asked once");
+    give_back(&mut a, held);
+    let after = open(&mut b, WRITE | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG);
+    let why = OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(false));
+    assert_eq!(after.delegation, why, "what was just recalled is not given");
+    let again = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held });
+    on(&mut a, &[b"f"], &[again]).fails::<()>(OpNum4::DelegReturn, NfsStat4::BadStateid);
+    world.check();
+}
+
+#[test]
+fn what_is_not_returned_is_revoked_and_its_holder_told_until_it_is_freed() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::Ok, b"");
+    for _ in 0..3 {
+        world.pass(LEASE_MS / 2);
+        assert_eq!(flags(&mut b), 0);
+        flags(&mut a);
+    }
+    open(&mut b, WRITE);
+    assert_eq!(flags(&mut a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    let mut reply = a.run(&[ArgOp::TestStateid(TestStateid4Args { stateids: vec![held] })]);
+    let tested: TestStateid4Ok = reply.ok(OpNum4::TestStateid);
+    assert_eq!(tested.status_codes, [NfsStat4::DelegRevoked]);
+    let back = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held });
+    on(&mut a, &[b"f"], &[back]).fails::<()>(OpNum4::DelegReturn, NfsStat4::DelegRevoked);
+    a.run(&[ArgOp::FreeStateid(FreeStateid4Args { stateid: held })]).ok::<()>(OpNum4::FreeStateid);
+    assert_eq!(flags(&mut a), 0);
+    world.check();
+}
+
+#[test]
+fn a_holder_that_does_not_know_it_yet_or_asks_for_time_is_asked_again() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::BadStateid, b"");
+    world.pass(10_000);
+    let call = a.peer.call();
+    assert!(is_recall_of(&call, held));
+    a.peer.answer(&call, NfsStat4::Delay, b"");
+    world.pass(1_000);
+    let call = a.peer.call();
+    assert!(is_recall_of(&call, held));
+    a.peer.answer(&call, NfsStat4::Ok, b"");
+    assert_eq!(flags(&mut a), 0);
+    give_back(&mut a, held);
+    open(&mut b, WRITE);
+    world.check();
+}
+
+#[test]
+fn a_recall_lost_with_its_connection_comes_again_on_the_next_one() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    let old = std::mem::replace(&mut a.peer, Peer::new(&world, 1, 2));
+    old.wire.close();
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let down = SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_CB_PATH_DOWN;
+    assert_eq!(flags(&mut a) & down, down);
+    let bind = BindConnToSession4Args {
+        sessionid: a.id,
+        dir: ChannelDirFromClient4::ForeOrBoth,
+        use_conn_in_rdma_mode: false,
+    };
+    assert_eq!(a.peer.compound(&[ArgOp::BindConnToSession(bind)]).status, NfsStat4::Ok);
+    let call = a.peer.call();
+    assert!(is_recall_of(&call, held));
+    a.peer.answer(&call, NfsStat4::Ok, b"");
+    assert_eq!(flags(&mut a), 0);
+    give_back(&mut a, held);
+    open(&mut b, WRITE);
+    world.check();
+}
+
+#[test]
+fn a_client_that_counts_slots_differently_is_told_of_the_fault() {
+    let (world, mut a, mut b) = two();
+    open(&mut a, READ);
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    a.peer.refuse(&call, NfsStat4::SeqMisordered);
+    assert_ne!(flags(&mut a) & SEQ4_STATUS_BACKCHANNEL_FAULT, 0);
+    world.check();
+}
+
+fn getattr(client: &mut Session, attrs: &[Attr]) -> Result<(u64, u64), NfsStat4> {
+    let attr_request = Bitmap4::of(attrs);
+    let mut reply = on(client, &[b"f"], &[ArgOp::GetAttr(GetAttr4Args { attr_request })]);
+    if reply.status != NfsStat4::Ok {
+        return Err(reply.status);
+    }
+    let attrs: GetAttr4Ok<'_> = reply.ok(OpNum4::GetAttr);
+    let values: Vec<u64> = attrs
+        .obj_attributes
+        .values
+        .chunks(8)
+        .map(|value| u64::from_be_bytes(value.try_into().unwrap()))
+        .collect();
+    Ok((values[0], values[1]))
+}
+
+fn held_attrs(change: u64, size: u64) -> Vec<u8> {
+    let values: Vec<u8> = [change, size].iter().flat_map(|value| value.to_be_bytes()).collect();
+    let mask = Bitmap4::of(&[Attr::Change, Attr::Size]);
+    to_bytes(&CbGetAttr4Ok { obj_attributes: Fattr4 { mask, values: &values } })
+}
+
+#[test]
+fn who_looks_at_a_file_sees_what_its_holder_has_not_written_back() {
+    let (world, mut a, mut b) = two();
+    open(&mut a, BOTH);
+    let both = [Attr::Change, Attr::Size];
+    let (change, size) = getattr(&mut a, &both).unwrap();
+    assert_eq!(size, 5);
+    assert!(a.peer.calls().is_empty(), "nobody is asked about his own");
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    let CbArgOp::GetAttr(args) = call.op() else { panic!("{:?}", call.op()) };
+    assert_eq!(args.attr_request, Bitmap4::of(&both));
+    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change, 5));
+    assert_eq!(getattr(&mut b, &both), Ok((change, 5)), "it has changed nothing");
+    world.pass(10_000);
+    flags(&mut a);
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change + 1, 4096));
+    let (seen, size) = getattr(&mut b, &both).unwrap();
+    assert_eq!(size, 4096);
+    assert!(seen > change);
+    world.check();
+}
+
+#[test]
+fn a_holder_that_does_not_tell_is_recalled() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, BOTH));
+    let both = [Attr::Change, Attr::Size];
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::BadHandle, b"");
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    assert!(is_recall_of(&a.peer.call(), held));
+    give_back(&mut a, held);
+    assert_eq!(getattr(&mut b, &both).unwrap().1, 5);
+    world.check();
+}
+
+/// SETATTR of delegated times.
+fn tell_times(client: &mut Session, stateid: Stateid4, access: Option<i64>, modify: Option<i64>) -> NfsStat4 {
+    let mut values = Writer::new();
+    let mut mask = Bitmap4::EMPTY;
+    for (attr, seconds) in [(Attr::TimeDelegAccess, access), (Attr::TimeDelegModify, modify)] {
+        if let Some(seconds) = seconds {
+            mask = mask.with_attr(attr);
+            NfsTime4 { seconds, nseconds: 7 }.encode(&mut values);
+        }
+    }
+    let obj_attributes = Fattr4 { mask, values: values.as_slice() };
+    on(client, &[b"f"], &[ArgOp::SetAttr(SetAttr4Args { stateid, obj_attributes })]).status
+}
+
+fn mtime(client: &mut Session) -> NfsTime4 {
+    let attr_request = Bitmap4::from(Attr::TimeModify);
+    let mut reply = on(client, &[b"f"], &[ArgOp::GetAttr(GetAttr4Args { attr_request })]);
+    let attrs: GetAttr4Ok<'_> = reply.ok(OpNum4::GetAttr);
+    holdfast_xdr::from_bytes(attrs.obj_attributes.values).unwrap()
+}
+
+#[test]
+fn the_holder_alone_tells_the_times_and_no_times_to_come() {
+    let (world, mut a, mut b) = two();
+    let plain = open(&mut b, READ);
+    assert_eq!(tell_times(&mut b, name(&plain), Some(5), None), NfsStat4::BadStateid);
+    give_back(&mut b, name(&plain));
+    close(&mut b, plain.stateid);
+    world.pass(20_000);
+    flags(&mut a);
+    flags(&mut b);
+    let opened = open(&mut a, BOTH | OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS);
+    let OpenDelegation4::WriteAttrsDeleg(held) = opened.delegation else { panic!("{:?}", opened.delegation) };
+    let was = mtime(&mut a);
+    assert_eq!(tell_times(&mut a, opened.stateid, None, Some(was.seconds + 1)), NfsStat4::BadStateid);
+    assert_eq!(tell_times(&mut a, held.stateid, None, Some(was.seconds - 1)), NfsStat4::Ok);
+    assert_eq!(mtime(&mut a), was, "times do not go back");
+    assert_eq!(tell_times(&mut a, held.stateid, Some(was.seconds + 1), Some(was.seconds + 1)), NfsStat4::Ok);
+    assert_eq!(mtime(&mut a), NfsTime4 { seconds: was.seconds + 1, nseconds: 7 });
+    assert_eq!(tell_times(&mut a, held.stateid, None, Some(i64::MAX)), NfsStat4::Ok);
+    assert!(mtime(&mut a).seconds < i64::MAX / 2, "nor into the future");
+    world.check();
+}
+
+#[test]
+fn open_arguments_tell_what_open_understands_and_delegated_times_are_not_read() {
+    let (_world, mut a, _) = two();
+    let attr_request = Bitmap4::from(Attr::OpenArguments);
+    let mut reply = on(&mut a, &[b"f"], &[ArgOp::GetAttr(GetAttr4Args { attr_request })]);
+    let attrs: GetAttr4Ok<'_> = reply.ok(OpNum4::GetAttr);
+    let told: OpenArguments4 = holdfast_xdr::from_bytes(attrs.obj_attributes.values).unwrap();
+    // RFC 9754 section 3: bits 3, 4, 5 as the wants are numbered, 17, 18, 20 and 21 for the flags beside them.
+    assert_eq!(told.share_access_want.iter().collect::<Vec<_>>(), [3, 4, 5, 17, 18, 20, 21]);
+    assert_eq!(told.share_access.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(told.share_deny.iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(told.open_claim.iter().collect::<Vec<_>>(), [0, 1, 2, 4, 5]);
+    assert_eq!(told.create_mode.iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let attr_request = Bitmap4::from(Attr::TimeDelegModify);
+    on(&mut a, &[b"f"], &[ArgOp::GetAttr(GetAttr4Args { attr_request })])
+        .fails::<()>(OpNum4::GetAttr, NfsStat4::Inval);
+}
+
+fn read_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
+    let read = Read4Args { stateid, offset: holdfast_base::Offset(0), count: 5 };
+    on(client, &[b"f"], &[ArgOp::Read(read)]).status
+}
+
+fn write_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
+    let offset = holdfast_base::Offset(0);
+    let write = Write4Args { stateid, offset, stable: StableHow4::Unstable, data: b"HELLO" };
+    on(client, &[b"f"], &[ArgOp::Write(write)]).status
+}
+
+#[test]
+fn a_delegation_may_stand_in_place_of_an_open_and_serves_reads_and_writes() {
+    let (world, mut a, mut b) = two();
+    let instead = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+    let opened = open(&mut a, BOTH | instead);
+    assert_eq!(opened.stateid, Stateid4::ANONYMOUS);
+    assert_ne!(opened.rflags & OPEN4_RESULT_NO_OPEN_STATEID, 0);
+    let held = name(&opened);
+    assert_eq!((read_with(&mut a, held), write_with(&mut a, held)), (NfsStat4::Ok, NfsStat4::Ok));
+    assert_eq!(world.nfs.census().1, 0, "no open is kept");
+    assert_eq!(read_with(&mut b, held), NfsStat4::BadStateid, "it is not the other's");
+    // What is open at the client becomes an open here before the delegation goes.
+    assert_eq!(try_open(&mut b, READ).status, NfsStat4::Delay);
+    let claim = Open4Args { claim: OpenClaim4::DelegCurFh(held), ..open_existing(b"", b"o", BOTH | instead) };
+    let mut reply = on(&mut a, &[b"f"], &[ArgOp::Open(claim)]);
+    let claimed: Open4Ok<'_> = reply.ok(OpNum4::Open);
+    assert_ne!(claimed.stateid, Stateid4::ANONYMOUS);
+    let claimed = claimed.stateid;
+    give_back(&mut a, held);
+    assert_eq!(read_with(&mut a, held), NfsStat4::BadStateid);
+    assert_eq!(write_with(&mut a, claimed), NfsStat4::Ok);
+    open(&mut b, READ);
+    assert_eq!(world.fs.open_files(), 2, "one each, and none for the delegation");
+    world.check();
+}
+
+#[test]
+fn an_owner_that_has_the_file_open_keeps_its_open_beside_the_delegation() {
+    let (world, mut a, _) = two();
+    let first = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let again = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION);
+    assert_eq!(again.stateid, Stateid4 { seqid: Seqid(2), ..first.stateid });
+    assert_eq!(again.rflags & OPEN4_RESULT_NO_OPEN_STATEID, 0);
+    name(&again);
+    world.check();
+}
+
+#[test]
+fn a_name_in_a_directory_can_be_claimed_under_a_delegation_too() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    let by_name = OpenClaimDelegateCur4 { delegate_stateid: held, file: b"f" };
+    let claim =
+        |owner| Open4Args { claim: OpenClaim4::DelegateCur(by_name), ..open_existing(b"", owner, READ) };
+    on(&mut a, &[], &[ArgOp::Open(claim(b"p"))]).ok::<Open4Ok<'_>>(OpNum4::Open);
+    on(&mut b, &[], &[ArgOp::Open(claim(b"p"))]).fails::<()>(OpNum4::Open, NfsStat4::BadStateid);
+    let purge = ArgOp::DelegPurge(DelegPurge4Args { clientid: a.client });
+    a.run(&[purge]).fails::<()>(OpNum4::DelegPurge, NfsStat4::NotSupp);
+    let former = Open4Args { claim: OpenClaim4::DelegPrevFh, ..open_existing(b"", b"p", READ) };
+    on(&mut a, &[b"f"], &[ArgOp::Open(former)]).fails::<()>(OpNum4::Open, NfsStat4::NotSupp);
+    world.check();
+}
+
+#[test]
+fn ones_own_doings_recall_nothing_of_ones_own() {
+    let (world, mut a, _) = two();
+    open(&mut a, BOTH);
+    let rename = [ArgOp::SaveFh, ArgOp::Rename(Rename4Args { oldname: b"f", newname: b"g" })];
+    assert_eq!(on(&mut a, &[], &rename).status, NfsStat4::Ok);
+    let remove = ArgOp::Remove(Remove4Args { target: b"g" });
+    assert_eq!(on(&mut a, &[], &[remove]).status, NfsStat4::Ok);
+    assert!(a.peer.calls().is_empty());
+    world.check();
+}
+
+#[test]
+fn changes_of_name_and_attributes_by_others_recall() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    let remove = ArgOp::Remove(Remove4Args { target: b"f" });
+    assert_eq!(on(&mut b, &[], std::slice::from_ref(&remove)).status, NfsStat4::Delay);
+    assert!(is_recall_of(&a.peer.call(), held));
+    give_back(&mut a, held);
+    assert_eq!(on(&mut b, &[], &[remove]).status, NfsStat4::Ok);
+    world.check();
+}
+
+fn want(client: &mut Session, want: u32) -> OpenDelegation4<'static> {
+    let args = WantDelegation4Args { want, claim: DelegClaim4::Fh };
+    let mut reply = on(client, &[b"f"], &[ArgOp::WantDelegation(args)]);
+    let delegation: OpenDelegation4<'_> = reply.ok(OpNum4::WantDelegation);
+    owned(Open4Ok {
+        stateid: Stateid4::ANONYMOUS,
+        cinfo: ChangeInfo4 { atomic: false, before: ChangeId(0), after: ChangeId(0) },
+        rflags: 0,
+        attrset: Bitmap4::EMPTY,
+        delegation,
+    })
+    .delegation
+}
+
+#[test]
+fn a_delegation_is_had_without_an_open_and_pushed_when_it_could_not_be_had_before() {
+    let (world, mut a, mut b) = two();
+    let OpenDelegation4::Read(held) = want(&mut a, OPEN4_SHARE_ACCESS_WANT_READ_DELEG) else {
+        panic!("none")
+    };
+    give_back(&mut a, held.stateid);
+    let opened = open(&mut b, WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let push = OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED;
+    let later = OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(true));
+    assert_eq!(want(&mut a, push), later);
+    close(&mut b, opened.stateid);
+    for _ in 0..60 {
+        world.pass(1_000);
+        flags(&mut a);
+        flags(&mut b);
+    }
+    let call = a.peer.call();
+    let CbArgOp::PushDeleg(pushed) = call.op() else { panic!("{:?}", call.op()) };
+    assert!(matches!(pushed.delegation, OpenDelegation4::Read(_)));
+    a.peer.answer(&call, NfsStat4::RejectDeleg, b"");
+    open(&mut b, WRITE);
+    assert!(a.peer.calls().is_empty(), "refused, it is in nobody's way");
+    world.check();
+}
+
+fn dir_delegation(client: &mut Session, path: &[&[u8]]) -> Reply {
+    let zero = NfsTime4 { seconds: 0, nseconds: 0 };
+    let args = GetDirDelegation4Args {
+        signal_deleg_avail: false,
+        notification_types: Bitmap4::from_bits(0x1f),
+        child_attr_delay: zero,
+        dir_attr_delay: zero,
+        child_attributes: Bitmap4::EMPTY,
+        dir_attributes: Bitmap4::EMPTY,
+    };
+    on(client, path, &[ArgOp::GetDirDelegation(args)])
+}
+
+#[test]
+fn a_directorys_delegation_is_recalled_by_anothers_change_of_its_entries() {
+    let (world, mut a, mut b) = two();
+    let granted = |reply: &mut Reply| match reply.ok(OpNum4::GetDirDelegation) {
+        GetDirDelegation4Ok::Granted(granted) => granted,
+        GetDirDelegation4Ok::Unavail(_) => panic!("none"),
+    };
+    let held = granted(&mut dir_delegation(&mut a, &[]));
+    assert_eq!(held.notification, Bitmap4::EMPTY, "recall alone");
+    granted(&mut dir_delegation(&mut b, &[]));
+    let make = open_create(b"new", b"o", BOTH);
+    assert_eq!(on(&mut b, &[], &[ArgOp::Open(make)]).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    assert!(is_recall_of(&call, held.stateid));
+    a.peer.answer(&call, NfsStat4::Ok, b"");
+    assert!(b.peer.calls().is_empty(), "one's own change");
+    let back = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held.stateid });
+    on(&mut a, &[], &[back]).ok::<()>(OpNum4::DelegReturn);
+    assert_eq!(on(&mut b, &[], &[ArgOp::Open(make)]).status, NfsStat4::Ok);
+    dir_delegation(&mut a, &[b"f"]).fails::<()>(OpNum4::GetDirDelegation, NfsStat4::NotDir);
+    world.check();
+}
+
+#[test]
+fn what_is_above_the_exports_is_not_delegated() {
+    let (_world, mut a, _) = two();
+    let zero = NfsTime4 { seconds: 0, nseconds: 0 };
+    let args = GetDirDelegation4Args {
+        signal_deleg_avail: true,
+        notification_types: Bitmap4::EMPTY,
+        child_attr_delay: zero,
+        dir_attr_delay: zero,
+        child_attributes: Bitmap4::EMPTY,
+        dir_attributes: Bitmap4::EMPTY,
+    };
+    let mut reply = a.run(&[ArgOp::PutRootFh, ArgOp::GetDirDelegation(args)]);
+    reply.ok::<()>(OpNum4::PutRootFh);
+    let none: GetDirDelegation4Ok = reply.ok(OpNum4::GetDirDelegation);
+    assert_eq!(none, GetDirDelegation4Ok::Unavail(false));
+}
+
+#[test]
+fn the_end_of_a_client_ends_what_was_delegated_to_it() {
+    let (world, mut a, mut b) = two();
+    open(&mut a, BOTH);
+    world.pass(LEASE_MS - 1_000);
+    flags(&mut b);
+    world.pass(2_000);
+    open(&mut b, BOTH);
+    world.check();
+}
+
+#[test]
+fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
+    let world = World::new();
+    let mut maker = Session::open(&world, 9, 2);
+    let made = file(&mut maker, b"f", 0, b"hello");
+    close(&mut maker, made);
+    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
+    world.records.may_reclaim.lock().push(b"client of host 1".to_vec());
+    let with_back = |mut args: CreateSession4Args<'static>| {
+        args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args
+    };
+    let mut a = Session::with(&world, 1, 2, with_back);
+    let mut b = Session::with(&world, 2, 2, with_back);
+    let claim = |held| Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH) };
+    let stranger = ArgOp::Open(claim(OpenDelegationType4::Read));
+    on(&mut b, &[b"f"], &[stranger]).fails::<()>(OpNum4::Open, NfsStat4::ReclaimBad);
+    let mut reply = on(&mut a, &[b"f"], &[ArgOp::Open(claim(OpenDelegationType4::Write))]);
+    let reclaimed = owned(reply.ok(OpNum4::Open));
+    let OpenDelegation4::Write(held) = reclaimed.delegation else { panic!("{:?}", reclaimed.delegation) };
+    assert!(!held.recall);
+    assert_eq!(read_with(&mut a, held.stateid), NfsStat4::Ok);
+    world.check();
+}
+
+#[test]
+fn who_denies_something_to_others_recalls_what_they_may_do_by_themselves() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_READ, ..open_existing(b"f", b"o", READ) };
+    assert_eq!(on(&mut b, &[], &[ArgOp::Open(denying)]).status, NfsStat4::Delay);
+    assert!(is_recall_of(&a.peer.call(), held));
+    give_back(&mut a, held);
+    let mut reply = on(&mut b, &[], &[ArgOp::Open(denying)]);
+    reply.fails::<()>(OpNum4::Open, NfsStat4::ShareDenied);
+    world.check();
+}
+
+#[test]
+fn under_pressure_clients_are_asked_for_delegations_and_slots_of_their_choice() {
+    let (world, _, _) = two();
+    let mut a = Session::with(&world, 3, 2, |mut args| {
+        args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args.fore_chan_attrs.maxrequests = 64;
+        args
+    });
+    a.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    open(&mut a, READ);
+    dir_delegation(&mut a, &[]).ok::<GetDirDelegation4Ok>(OpNum4::GetDirDelegation);
+    let policy = holdfast_state::Policy { delegations_max: 1, slots_max: 40, ..Default::default() };
+    world.manager.quiet(|engine, _| engine.set_policy(policy));
+    world.pass(1_000);
+    let kinds = Bitmap4::EMPTY
+        .with(RCA4_TYPE_MASK_RDATA_DLG)
+        .with(RCA4_TYPE_MASK_WDATA_DLG)
+        .with(RCA4_TYPE_MASK_DIR_DLG);
+    let calls = a.peer.calls();
+    let any = CbRecallAny4Args { objects_to_keep: 1, type_mask: kinds };
+    assert!(calls.iter().any(|call| call.op() == CbArgOp::RecallAny(any)), "{calls:?}");
+    let asks_slots = |call: &&CalledBack| matches!(call.op(), CbArgOp::RecallSlot(_));
+    let slots = calls.iter().find(asks_slots).unwrap();
+    assert_eq!(slots.sequence().sessionid, a.id);
+    world.check();
+}

@@ -1,0 +1,257 @@
+//! Hosts, lock-owners and what they hold, as plain data for another process that goes on with it. The locks of the
+//! engine go with the engine; those on the backend with their files' descriptors.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_base::{ByteRange, FileKey, Instant, Length, Offset};
+use holdfast_export::Object;
+use holdfast_state::{Door, ForeignOwner, LockKind, RangeMap};
+use holdfast_vfs::handover::{FileNumber, Incoming, Outgoing};
+use serde::{Deserialize, Serialize};
+
+use crate::held::{Blocked, Granted, Held, OwnerFile, Stage};
+use crate::lockd::Lockd;
+use crate::monitor::Watched;
+use crate::names::{HostName, OwnerName};
+use crate::outside::{Outside, Site};
+
+/// The lock manager's own state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Image {
+    last_owner: u64,
+    last_blocked: u64,
+    hosts: Vec<HostImage>,
+    files: Vec<OwnerFileImage>,
+    watched: Vec<Watched>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct HostImage {
+    ip: IpAddr,
+    caller: Vec<u8>,
+    local: IpAddr,
+    is_recorded: bool,
+    state: Option<i32>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct OwnerFileImage {
+    owner: u64,
+    ip: IpAddr,
+    caller: Vec<u8>,
+    oh: Vec<u8>,
+    svid: Option<i32>,
+    file: [u8; 16],
+    /// The handle as clients have it: it names the export too.
+    fh: Vec<u8>,
+    ranges: Vec<LockImage>,
+    has_share: bool,
+    state: i32,
+    carrier: Option<(FileNumber, bool)>,
+    blocked: Vec<BlockedImage>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct LockImage {
+    first: u64,
+    last: u64,
+    is_write: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct BlockedImage {
+    number: u64,
+    lock: LockImage,
+    offset: u64,
+    length: u64,
+    fh: Vec<u8>,
+    local: IpAddr,
+    is_outside: bool,
+    granted: Option<GrantedImage>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct GrantedImage {
+    since: u64,
+    tries: u32,
+    before: Vec<LockImage>,
+}
+
+/// A lock file that cannot be handed over: its backend keeps it in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotPortable;
+
+impl std::fmt::Display for NotPortable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "a file with locks of NFSv3 clients is open on a backend whose files cannot be handed over",
+        )
+    }
+}
+
+impl std::error::Error for NotPortable {}
+
+impl LockImage {
+    fn of((range, kind): (ByteRange, LockKind)) -> Self {
+        Self { first: range.first(), last: range.last(), is_write: kind == LockKind::Write }
+    }
+
+    fn lock(self) -> Option<(ByteRange, LockKind)> {
+        let range = ByteRange::from_bounds(self.first, self.last)?;
+        Some((range, crate::names::kind_of(self.is_write)))
+    }
+}
+
+impl BlockedImage {
+    fn of(blocked: &Blocked) -> Self {
+        let granted = match &blocked.stage {
+            Stage::Granted(granted) => Some(GrantedImage {
+                since: granted.since.0,
+                tries: granted.tries,
+                before: granted.before.iter().copied().map(LockImage::of).collect(),
+            }),
+            Stage::InLine | Stage::Outside => None,
+        };
+        Self {
+            number: blocked.number,
+            lock: LockImage::of((blocked.range, blocked.kind)),
+            offset: blocked.offset.0,
+            length: blocked.length.0,
+            fh: blocked.fh.clone(),
+            local: blocked.local,
+            is_outside: blocked.stage == Stage::Outside,
+            granted,
+        }
+    }
+
+    fn blocked(self, now: Instant) -> Option<Blocked> {
+        let (range, kind) = self.lock.lock()?;
+        let stage = match self.granted {
+            // The answer to the former process is lost, so the client is asked again at once.
+            Some(granted) => Stage::Granted(Granted {
+                since: Instant(granted.since),
+                next_at: now,
+                tries: granted.tries,
+                before: granted.before.into_iter().filter_map(LockImage::lock).collect(),
+            }),
+            None if self.is_outside => Stage::Outside,
+            None => Stage::InLine,
+        };
+        Some(Blocked {
+            number: self.number,
+            range,
+            kind,
+            offset: Offset(self.offset),
+            length: Length(self.length),
+            fh: self.fh,
+            local: self.local,
+            stage,
+        })
+    }
+}
+
+impl Lockd {
+    /// Everything as plain data, between [`Lockd::hold`] and the end of this process. Open files go to `outgoing`.
+    ///
+    /// # Errors
+    /// [`NotPortable`].
+    pub fn freeze(&self, outgoing: &mut Outgoing) -> Result<Image, NotPortable> {
+        let watched = self.monitors.lock().watched.clone();
+        let table = self.table.lock();
+        let (last_owner, last_blocked) = table.numbers();
+        let host = |(name, host): (&HostName, &crate::table::Host)| HostImage {
+            ip: name.ip,
+            caller: name.caller.clone(),
+            local: host.local,
+            is_recorded: host.is_recorded,
+            state: host.state,
+        };
+        let hosts = table.hosts.iter().map(host).collect();
+        let files: Vec<_> = table.hosts.keys().flat_map(|name| table.files_of(name)).collect();
+        drop(table);
+        let files = files.iter().map(|of| self.freeze_file(of, outgoing)).collect::<Result<_, _>>()?;
+        Ok(Image { last_owner, last_blocked, hosts, files, watched })
+    }
+
+    fn freeze_file(
+        &self,
+        of: &Arc<OwnerFile>,
+        outgoing: &mut Outgoing,
+    ) -> Result<OwnerFileImage, NotPortable> {
+        let held = of.held.lock();
+        let carrier = match held.outside.carrier() {
+            None => None,
+            Some((file, can_write)) => Some((outgoing.add_file(file).ok_or(NotPortable)?, can_write)),
+        };
+        Ok(OwnerFileImage {
+            owner: of.owner.id,
+            ip: of.host.ip,
+            caller: of.host.caller.clone(),
+            oh: of.name.oh.clone(),
+            svid: of.name.svid,
+            file: of.file.0.to_be_bytes(),
+            fh: self.parts.namespace.seal_in(&of.site.export, &of.site.handle).as_bytes().to_vec(),
+            ranges: held.ranges.iter().map(LockImage::of).collect(),
+            has_share: held.has_share,
+            state: held.state,
+            carrier,
+            blocked: held.blocked.iter().map(BlockedImage::of).collect(),
+        })
+    }
+
+    /// Goes on with it. Before the first request and the start of the worker, and after the engine was thawed.
+    /// Returns how many owners' locks on a file were lost: the file's export is not served any more.
+    pub fn thaw(&self, image: Image, incoming: &Incoming) -> usize {
+        let now = self.now();
+        self.monitors.lock().watched = image.watched;
+        let mut table = self.table.lock();
+        table.set_numbers(image.last_owner, image.last_blocked);
+        for host in image.hosts {
+            let name = HostName { ip: host.ip, caller: host.caller };
+            if let Ok(known) = table.host(&name, host.local, now) {
+                known.is_recorded |= host.is_recorded;
+                known.state = host.state;
+            }
+        }
+        drop(table);
+        image.files.into_iter().map(|file| usize::from(!self.thaw_file(file, incoming))).sum()
+    }
+
+    /// Whether an owner-file could be gone on with.
+    fn thaw_file(&self, image: OwnerFileImage, incoming: &Incoming) -> bool {
+        let owner = ForeignOwner { door: Door::Nlm, id: image.owner };
+        let carrier =
+            image.carrier.map(|(number, can_write)| incoming.file(number).map(|file| (file, can_write)));
+        let Ok(Object::Export(export, handle)) = self.parts.namespace.open(&image.fh) else {
+            self.leave_in_engine(owner, FileKey(u128::from_be_bytes(image.file)));
+            return false;
+        };
+        let (file, site) = (handle.key(), Site { export, handle });
+        if carrier.as_ref().is_some_and(Option::is_none) {
+            self.leave_in_engine(owner, file);
+            return false;
+        }
+        let mut ranges = RangeMap::default();
+        let locks = image.ranges.into_iter().filter_map(LockImage::lock);
+        locks.for_each(|(range, kind)| ranges.set(range, kind));
+        let now = self.now();
+        let held = Held {
+            outside: carrier.flatten().map_or_else(Outside::default, Outside::of),
+            ranges,
+            has_share: image.has_share,
+            state: image.state,
+            blocked: image.blocked.into_iter().filter_map(|b| b.blocked(now)).collect(),
+            is_gone: false,
+        };
+        let host = HostName { ip: image.ip, caller: image.caller };
+        let name = OwnerName { oh: image.oh, svid: image.svid };
+        let of = OwnerFile { owner, host, name, file, site, held: held.into() };
+        self.table.lock().restore_file(of)
+    }
+
+    fn leave_in_engine(&self, owner: ForeignOwner, file: FileKey) {
+        let _ = self.step(|engine, now| engine.foreign_leave(owner, file, now));
+    }
+}

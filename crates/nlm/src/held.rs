@@ -1,0 +1,110 @@
+//! What one lock-owner has of one file: locks, a share reservation, requests that wait.
+
+use std::net::IpAddr;
+
+use holdfast_base::{ByteRange, FileKey, Instant, Length, Offset};
+use holdfast_state::{ForeignOwner, LockKind, RangeMap};
+use holdfast_wire::nlm4::{NlmLock4, TestArgs4};
+use holdfast_xdr::to_bytes;
+use parking_lot::Mutex;
+
+use crate::names::{HostName, OwnerName};
+use crate::outside::{Outside, Site};
+
+/// A lock-owner and a file.
+pub(crate) struct OwnerFile {
+    // Constant.
+    pub(crate) owner: ForeignOwner,
+    pub(crate) host: HostName,
+    pub(crate) name: OwnerName,
+    pub(crate) file: FileKey,
+    pub(crate) site: Site,
+    /// Held through every change, the backend's part included: the backend sees changes in the order in which the
+    /// engine does. Never while another one's is waited for.
+    pub(crate) held: Mutex<Held>,
+}
+
+/// What changes of it.
+#[derive(Default)]
+pub(crate) struct Held {
+    pub(crate) outside: Outside,
+    pub(crate) ranges: RangeMap<LockKind>,
+    pub(crate) has_share: bool,
+    /// The state of the client's monitor with its last lock; 0 when it did not know.
+    pub(crate) state: i32,
+    pub(crate) blocked: Vec<Blocked>,
+    /// The table has let go of it: look there again.
+    pub(crate) is_gone: bool,
+}
+
+impl Held {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ranges.is_empty() && !self.has_share && self.blocked.is_empty()
+    }
+
+    /// Takes out a request that waits for exactly this lock.
+    pub(crate) fn take_blocked(&mut self, range: ByteRange, kind: LockKind) -> Option<Blocked> {
+        let at = self.blocked.iter().position(|b| b.range == range && b.kind == kind)?;
+        Some(self.blocked.remove(at))
+    }
+
+    pub(crate) fn blocked(&mut self, number: u64) -> Option<&mut Blocked> {
+        self.blocked.iter_mut().find(|b| b.number == number)
+    }
+}
+
+/// How far a blocking request has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// In the engine's line.
+    InLine,
+    /// A process outside has it, of whom nothing is heard when he lets go: it is tried again and again.
+    Outside,
+    /// It has the lock, and its client is being told.
+    Granted(Granted),
+}
+
+/// A lock granted to a waiter whose client has not said yet that it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) since: Instant,
+    /// When it is told again; nobody is being asked until then.
+    pub(crate) next_at: Instant,
+    pub(crate) tries: u32,
+    /// What the owner had of the range before: it gets that back should the client not want the lock any more.
+    pub(crate) before: Vec<(ByteRange, LockKind)>,
+}
+
+/// A blocking request that was not granted at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocked {
+    // Constant. The number is our cookie in GRANTED.
+    pub(crate) number: u64,
+    pub(crate) range: ByteRange,
+    pub(crate) kind: LockKind,
+    /// As the client wrote them: it compares.
+    pub(crate) offset: Offset,
+    pub(crate) length: Length,
+    /// The handle as it was sent.
+    pub(crate) fh: Vec<u8>,
+    /// Where the client reached us.
+    pub(crate) local: IpAddr,
+    // Changing.
+    pub(crate) stage: Stage,
+}
+
+impl Blocked {
+    /// The arguments of GRANTED.
+    pub(crate) fn granted_args(&self, of: &OwnerFile) -> Vec<u8> {
+        let lock = NlmLock4 {
+            caller_name: &of.host.caller,
+            fh: &self.fh,
+            oh: &of.name.oh,
+            svid: of.name.svid.unwrap_or(0),
+            offset: self.offset,
+            length: self.length,
+        };
+        let cookie = self.number.to_be_bytes();
+        to_bytes(&TestArgs4 { cookie: &cookie, exclusive: self.kind == LockKind::Write, lock })
+    }
+}

@@ -1,0 +1,149 @@
+//! Hosts: on record before their first lock, asked back after a restart of ours, relieved of their locks after one of
+//! theirs.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use holdfast_store::StoreError;
+use holdfast_wire::nlm4::NlmStat4;
+
+use crate::held::{Held, OwnerFile};
+use crate::lockd::Lockd;
+use crate::locks::How;
+use crate::names::HostName;
+use crate::records::HostRecord;
+
+impl Lockd {
+    /// Whether a host may have a lock; it is on record when this returns, where that is asked for. Waits for the
+    /// disk.
+    pub(crate) fn admit_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
+        let is_recorded = self.meet_host(host, local, how.reclaim)?;
+        if is_recorded || !how.is_monitored {
+            return Ok(());
+        }
+        let _turn = self.record_turn.lock();
+        if self.table.lock().hosts.get(host).is_some_and(|known| known.is_recorded) {
+            return Ok(());
+        }
+        if let Err(error) = self.records.keep(&HostRecord { host: host.clone(), local }) {
+            tracing::error!(%error, "a host cannot be put on record: it gets no locks");
+            return Err(NlmStat4::DeniedNoLocks);
+        }
+        match self.table.lock().host(host, local, self.now()) {
+            Ok(known) => known.is_recorded = true,
+            Err(_) => return Err(NlmStat4::DeniedNoLocks),
+        }
+        Ok(())
+    }
+
+    fn meet_host(&self, host: &HostName, local: IpAddr, reclaims: bool) -> Result<bool, NlmStat4> {
+        let is_in_grace = self.is_in_grace();
+        let mut table = self.table.lock();
+        let known = table.host(host, local, self.now()).map_err(|_| NlmStat4::DeniedNoLocks)?;
+        if reclaims && !known.may_reclaim {
+            // Nothing says that it had anything, or others may have had it since.
+            return Err(if is_in_grace { NlmStat4::Denied } else { NlmStat4::DeniedGracePeriod });
+        }
+        known.has_reclaimed |= reclaims;
+        Ok(known.is_recorded)
+    }
+
+    /// Ends grace for the lock manager, before the engine is told: hosts that reclaimed nothing are forgotten, so that
+    /// they cannot after another restart reclaim what others have had since. Waits for the disk.
+    ///
+    /// # Errors
+    /// Those of the store; grace must then not end.
+    pub fn end_grace(&self) -> Result<(), StoreError> {
+        let _turn = self.record_turn.lock();
+        let missed: Vec<HostName> = {
+            let mut table = self.table.lock();
+            let late = table.hosts.iter_mut().filter(|(_, host)| host.may_reclaim && !host.has_reclaimed);
+            late.map(|(name, host)| {
+                host.may_reclaim = false;
+                name.clone()
+            })
+            .collect()
+        };
+        self.records.forget(&missed)?;
+        let mut table = self.table.lock();
+        for host in &missed {
+            if let Some(host) = table.hosts.get_mut(host) {
+                host.is_recorded = false;
+            }
+        }
+        for host in table.hosts.values_mut() {
+            host.may_reclaim = false;
+        }
+        drop(table);
+        self.is_in_grace.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// A host says that it restarted: its locks go. `state` is its monitor's new state, where it told.
+    pub(crate) fn host_restarted(&self, ip: IpAddr, name: &[u8], state: Option<i32>) {
+        let restarted = {
+            let mut table = self.table.lock();
+            let mut here: Vec<HostName> = table.hosts.keys().filter(|host| host.ip == ip).cloned().collect();
+            // A host alone at its address is meant, whatever it calls itself by now.
+            if here.len() > 1 {
+                here.retain(|host| host.is_called(name));
+            }
+            here.retain(|host| {
+                let Some(known) = table.hosts.get_mut(host) else { return false };
+                // Said again: the locks it has by now are new ones.
+                let is_news = state.is_none() || known.state != state;
+                known.state = state;
+                is_news
+            });
+            here
+        };
+        for host in restarted {
+            tracing::info!(ip = %host.ip, name = %host.caller.escape_ascii(), "a client restarted: its locks are free");
+            self.free(&host, state);
+        }
+    }
+
+    /// Takes everything from a host but what it got since its monitor has this state.
+    fn free(&self, host: &HostName, state: Option<i32>) {
+        let files = self.table.lock().files_of(host);
+        for of in files {
+            let mut held = of.held.lock();
+            let is_new = held.state != 0 && state == Some(held.state);
+            if !is_new {
+                self.let_go_of(&of, &mut held);
+            }
+        }
+    }
+
+    /// Takes everything that an owner has of a file; whether it had anything.
+    pub(crate) fn let_go_of(&self, of: &OwnerFile, held: &mut Held) -> bool {
+        if held.is_gone {
+            return false;
+        }
+        held.is_gone = true;
+        for blocked in std::mem::take(&mut held.blocked) {
+            self.leave_line(of, &blocked);
+        }
+        held.outside.close();
+        let _ = self.step(|engine, now| engine.foreign_leave(of.owner, of.file, now));
+        self.table.lock().forget_file(of, self.now());
+        true
+    }
+
+    /// Forgets hosts that have had nothing for long, here and on record.
+    pub(crate) fn forget_idle_hosts(&self) {
+        let now = self.now();
+        let idle = self.table.lock().idle_hosts(now);
+        if idle.is_empty() {
+            return;
+        }
+        let _turn = self.record_turn.lock();
+        let mut table = self.table.lock();
+        let gone: Vec<_> = idle.into_iter().filter(|host| table.forget_host(host, now)).collect();
+        drop(table);
+        // Not removed, a record costs one needless notice after a restart.
+        if let Err(error) = self.records.forget(&gone) {
+            tracing::warn!(%error, "records of hosts without locks cannot be removed");
+        }
+    }
+}

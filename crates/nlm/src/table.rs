@@ -1,0 +1,238 @@
+//! Hosts, their lock-owners, and what these have open: who is who, and how many there may be.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_base::limits::{
+    NLM_BLOCKED_MAX, NLM_HOST_IDLE_MS, NLM_HOSTS_MAX, NLM_OWNER_FILES_MAX, NLM_OWNER_FILES_PER_HOST_MAX,
+};
+use holdfast_base::{FileKey, Instant};
+use holdfast_state::{Door, ForeignOwner};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::held::{Held, OwnerFile};
+use crate::names::{HostName, OwnerName};
+use crate::outside::Site;
+use crate::records::HostRecord;
+
+/// A host that has, or lately had, locks.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) local: IpAddr,
+    pub(crate) is_recorded: bool,
+    /// It was on record when the server started, and grace is not over.
+    pub(crate) may_reclaim: bool,
+    pub(crate) has_reclaimed: bool,
+    /// The state of its monitor, as far as it told: a notice of the same state is one heard before.
+    pub(crate) state: Option<i32>,
+    active_at: Instant,
+    owners: FxHashMap<OwnerName, u64>,
+    files: usize,
+}
+
+impl Host {
+    fn new(local: IpAddr, now: Instant) -> Self {
+        Self {
+            local,
+            is_recorded: false,
+            may_reclaim: false,
+            has_reclaimed: false,
+            state: None,
+            active_at: now,
+            owners: FxHashMap::default(),
+            files: 0,
+        }
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        self.owners.is_empty() && !self.may_reclaim && now.ms_since(self.active_at) > NLM_HOST_IDLE_MS
+    }
+}
+
+struct Owner {
+    host: HostName,
+    name: OwnerName,
+    files: FxHashMap<FileKey, Arc<OwnerFile>>,
+}
+
+/// Everything by name. Its lock is held for lookups alone.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) hosts: FxHashMap<HostName, Host>,
+    owners: FxHashMap<u64, Owner>,
+    /// Owner-files with requests that wait, by these requests' numbers.
+    pub(crate) waiting: FxHashMap<u64, Arc<OwnerFile>>,
+    last_owner: u64,
+    last_blocked: u64,
+    files: usize,
+}
+
+/// A bound was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Table {
+    /// A table that knows the hosts on record; they may reclaim in a grace that is on.
+    pub(crate) fn of(records: &[HostRecord], may_reclaim: bool, now: Instant) -> Self {
+        let mut table = Self::default();
+        for record in records.iter().take(NLM_HOSTS_MAX) {
+            let host = Host { is_recorded: true, may_reclaim, ..Host::new(record.local, now) };
+            table.hosts.insert(record.host.clone(), host);
+        }
+        table
+    }
+
+    /// The host, made when it is new.
+    pub(crate) fn host(&mut self, name: &HostName, local: IpAddr, now: Instant) -> Result<&mut Host, Full> {
+        if self.hosts.len() >= NLM_HOSTS_MAX && !self.hosts.contains_key(name) {
+            return Err(Full);
+        }
+        let host = self.hosts.entry(name.clone()).or_insert_with(|| Host::new(local, now));
+        host.local = local;
+        host.active_at = now;
+        Ok(host)
+    }
+
+    /// The number of an owner; `None` when it has nothing.
+    pub(crate) fn owner(&self, host: &HostName, name: &OwnerName) -> Option<ForeignOwner> {
+        let id = *self.hosts.get(host)?.owners.get(name)?;
+        Some(ForeignOwner { door: Door::Nlm, id })
+    }
+
+    /// A number that no owner has or will have.
+    pub(crate) fn nobody(&mut self) -> ForeignOwner {
+        self.last_owner += 1;
+        ForeignOwner { door: Door::Nlm, id: self.last_owner }
+    }
+
+    /// Who an owner is.
+    pub(crate) fn name_of(&self, owner: ForeignOwner) -> Option<(&HostName, &OwnerName)> {
+        self.owners.get(&owner.id).map(|owner| (&owner.host, &owner.name))
+    }
+
+    /// What an owner has of a file, if anything.
+    pub(crate) fn file(&self, host: &HostName, name: &OwnerName, file: FileKey) -> Option<Arc<OwnerFile>> {
+        let owner = self.owner(host, name)?;
+        self.file_of(owner, file)
+    }
+
+    pub(crate) fn file_of(&self, owner: ForeignOwner, file: FileKey) -> Option<Arc<OwnerFile>> {
+        self.owners.get(&owner.id)?.files.get(&file).cloned()
+    }
+
+    /// The same, made when it is new. The host is known.
+    pub(crate) fn file_or_new(
+        &mut self,
+        (host_name, name): (&HostName, &OwnerName),
+        file: FileKey,
+        site: &Site,
+    ) -> Result<Arc<OwnerFile>, Full> {
+        if let Some(known) = self.file(host_name, name, file) {
+            return Ok(known);
+        }
+        let host = self.hosts.get_mut(host_name).ok_or(Full)?;
+        if self.files >= NLM_OWNER_FILES_MAX || host.files >= NLM_OWNER_FILES_PER_HOST_MAX {
+            return Err(Full);
+        }
+        let id = *host.owners.entry(name.clone()).or_insert_with(|| {
+            self.last_owner += 1;
+            self.last_owner
+        });
+        host.files += 1;
+        self.files += 1;
+        let new = Arc::new(OwnerFile {
+            owner: ForeignOwner { door: Door::Nlm, id },
+            host: host_name.clone(),
+            name: name.clone(),
+            file,
+            site: site.clone(),
+            held: Mutex::new(Held::default()),
+        });
+        let fresh = || Owner { host: host_name.clone(), name: name.clone(), files: FxHashMap::default() };
+        self.owners.entry(id).or_insert_with(fresh).files.insert(file, Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// The last numbers given to an owner and to a request that waits.
+    pub(crate) const fn numbers(&self) -> (u64, u64) {
+        (self.last_owner, self.last_blocked)
+    }
+
+    /// Numbers begin after these.
+    pub(crate) fn set_numbers(&mut self, owner: u64, blocked: u64) {
+        self.last_owner = self.last_owner.max(owner);
+        self.last_blocked = self.last_blocked.max(blocked);
+    }
+
+    /// Puts back an owner-file of another process, whose host is known; whether it could.
+    pub(crate) fn restore_file(&mut self, of: OwnerFile) -> bool {
+        let Some(host) = self.hosts.get_mut(&of.host) else { return false };
+        host.owners.insert(of.name.clone(), of.owner.id);
+        host.files += 1;
+        self.files += 1;
+        let fresh = || Owner { host: of.host.clone(), name: of.name.clone(), files: FxHashMap::default() };
+        let owner = self.owners.entry(of.owner.id).or_insert_with(fresh);
+        let numbers: Vec<u64> = of.held.lock().blocked.iter().map(|blocked| blocked.number).collect();
+        let of = Arc::new(of);
+        owner.files.insert(of.file, Arc::clone(&of));
+        self.waiting.extend(numbers.into_iter().map(|number| (number, Arc::clone(&of))));
+        true
+    }
+
+    /// Forgets an owner-file, which its owner then has nothing of. To be called while its `held` is locked.
+    pub(crate) fn forget_file(&mut self, of: &OwnerFile, now: Instant) {
+        let Some(owner) = self.owners.get_mut(&of.owner.id) else { return };
+        if owner.files.remove(&of.file).is_none() {
+            return;
+        }
+        self.files -= 1;
+        let is_last = owner.files.is_empty();
+        if is_last {
+            self.owners.remove(&of.owner.id);
+        }
+        if let Some(host) = self.hosts.get_mut(&of.host) {
+            host.files -= 1;
+            host.active_at = now;
+            if is_last {
+                host.owners.remove(&of.name);
+            }
+        }
+    }
+
+    /// A number for a request that is to wait.
+    pub(crate) fn enter_waiting(&mut self, of: &Arc<OwnerFile>) -> Result<u64, Full> {
+        if self.waiting.len() >= NLM_BLOCKED_MAX {
+            return Err(Full);
+        }
+        self.last_blocked += 1;
+        self.waiting.insert(self.last_blocked, Arc::clone(of));
+        Ok(self.last_blocked)
+    }
+
+    /// All that a host has.
+    pub(crate) fn files_of(&self, host: &HostName) -> Vec<Arc<OwnerFile>> {
+        let Some(host) = self.hosts.get(host) else { return Vec::new() };
+        let owners = host.owners.values().filter_map(|id| self.owners.get(id));
+        owners.flat_map(|owner| owner.files.values().cloned()).collect()
+    }
+
+    /// Hosts that have had nothing for long.
+    pub(crate) fn idle_hosts(&self, now: Instant) -> Vec<HostName> {
+        self.hosts.iter().filter(|(_, host)| host.is_idle(now)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Forgets a host that still has nothing; whether it did.
+    pub(crate) fn forget_host(&mut self, name: &HostName, now: Instant) -> bool {
+        let is_idle = self.hosts.get(name).is_some_and(|host| host.is_idle(now));
+        if is_idle {
+            self.hosts.remove(name);
+        }
+        is_idle
+    }
+
+    /// Owner-files and waiting requests: for tests and the status page.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.files, self.waiting.len())
+    }
+}

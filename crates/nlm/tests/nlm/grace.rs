@@ -1,0 +1,101 @@
+//! Restarts of the server.
+
+use holdfast_wire::nlm4::NlmStat4;
+use holdfast_wire::nsm::{NSM_PROGRAM, SM_NOTIFY, StatChange};
+use holdfast_xdr::from_bytes;
+
+use crate::world::{Process, World};
+
+const P: Process = Process(7);
+const ALL: (u64, u64, bool) = (0, 0, true);
+
+#[test]
+fn hosts_with_locks_are_told_of_a_restart_until_they_have_heard() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    b.is_monitored = false;
+    assert_eq!(b.lock(&world.fh(&world.file("g")), P, ALL), NlmStat4::Granted);
+    drop((a, b));
+    let world = world.restart(2, true);
+    world.work();
+    let (call, answered) = world.next_call().expect("A is told");
+    assert!(world.next_call().is_none(), "B asked not to be");
+    assert_eq!((call.peer, call.program, call.procedure), ([192, 0, 2, 1].into(), NSM_PROGRAM, SM_NOTIFY));
+    let change: StatChange<'_> = from_bytes(&call.args).unwrap();
+    assert_eq!((change.mon_name, change.state), (&b"server"[..], 5));
+    answered(Err(holdfast_rpc::CallError::Closed));
+    world.work();
+    assert!(world.next_call().is_none(), "not at once");
+    world.wait_ms(2000);
+    let (_, answered) = world.next_call().expect("again");
+    answered(Ok(Vec::new()));
+    world.wait_ms(100_000);
+    assert!(world.next_call().is_none());
+    assert_eq!(world.lockd.untold(), 0);
+}
+
+#[test]
+fn in_grace_recorded_hosts_reclaim_and_nobody_gets_anything_new() {
+    let world = World::new();
+    let file = world.file("f");
+    let fh = world.fh(&file);
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::DeniedGracePeriod);
+    assert_eq!(b.wait(&fh, P, ALL), NlmStat4::DeniedGracePeriod);
+    assert_eq!(b.reclaim(&fh, P, ALL), NlmStat4::Denied, "it is not on record");
+    assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Granted);
+    world.end_grace();
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Denied, "A has it again");
+    assert_eq!(a.reclaim(&fh, Process(9), ALL), NlmStat4::DeniedGracePeriod, "too late");
+}
+
+#[test]
+fn who_missed_a_grace_cannot_reclaim_in_the_next() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    world.end_grace();
+    let mut b = world.client(2);
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Granted, "A was not heard of");
+    b.unlock(&fh, P, ALL);
+    drop(b);
+    let world = world.restart(3, true);
+    let mut a = world.client(1);
+    assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Denied);
+}
+
+#[test]
+fn a_restart_in_the_middle_of_grace_takes_nobodys_right_away() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true).restart(3, true);
+    let mut a = world.client(1);
+    assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Granted);
+}
+
+#[test]
+fn a_host_that_has_nothing_for_long_is_not_told_of_a_restart() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    world.wait_ms(1_000_000);
+    a.unlock(&fh, P, ALL);
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(true));
+    world.wait_ms(1_000_000);
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(false));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(true), "on record again");
+}

@@ -1,0 +1,160 @@
+//! LOCK, UNLOCK, TEST without waiting.
+
+use holdfast_rpc::OutgoingCall;
+use holdfast_rpc::detached::Detached;
+use holdfast_wire::nlm4::*;
+use holdfast_xdr::{from_bytes, to_bytes};
+
+use crate::world::{Process, World};
+
+const P: Process = Process(7);
+const Q: Process = Process(8);
+
+#[test]
+fn writers_exclude_and_readers_share() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, (0, 10, true)), NlmStat4::Granted);
+    assert_eq!(b.lock(&fh, P, (5, 10, false)), NlmStat4::Denied, "the same process number on another host");
+    assert_eq!(a.lock(&fh, Q, (5, 10, false)), NlmStat4::Denied, "another process of the same host");
+    assert_eq!(b.lock(&fh, P, (10, 0, false)), NlmStat4::Granted, "beside it");
+    assert_eq!(a.lock(&fh, P, (0, 10, false)), NlmStat4::Granted, "downgraded");
+    assert_eq!(b.lock(&fh, P, (0, 0, false)), NlmStat4::Granted);
+    assert_eq!(a.lock(&fh, P, (0, 10, true)), NlmStat4::Denied, "others read it by now");
+}
+
+#[test]
+fn an_owner_meets_no_lock_of_its_own_and_others_are_told_whose_it_is() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, (100, 50, true)), NlmStat4::Granted);
+    assert_eq!(a.test(&fh, P, (0, 0, true)), Ok(()));
+    assert_eq!(b.test(&fh, P, (0, 0, false)), Err((7, 100, 50, true)));
+    assert_eq!(b.test(&fh, P, (0, 100, true)), Ok(()));
+    assert_eq!(a.lock(&fh, P, (150, 0, false)), NlmStat4::Granted);
+    assert_eq!(b.test(&fh, P, (1000, 1, true)), Err((7, 150, 0, false)), "to the end is a length of 0");
+}
+
+#[test]
+fn unlocking_a_part_splits_and_unlocking_all_leaves_nothing_behind() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, (0, 100, true)), NlmStat4::Granted);
+    assert_eq!(a.unlock(&fh, P, (40, 20, true)), NlmStat4::Granted);
+    assert_eq!(b.lock(&fh, P, (40, 20, true)), NlmStat4::Granted);
+    assert_eq!(b.test(&fh, P, (39, 1, false)), Err((7, 0, 40, true)));
+    assert_eq!(b.test(&fh, P, (60, 1, false)), Err((7, 60, 40, true)));
+    assert_eq!(a.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(b.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(b.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted, "what is not held is unlocked");
+    assert_eq!((world.lockd.counts(), world.machine.fs.open_files()), ((0, 0), 0));
+}
+
+#[test]
+fn nobody_unlocks_from_another_address() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    b.name.clone_from(&a.name);
+    assert_eq!(b.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(b.test(&fh, Q, (0, 0, true)), Err((7, 0, 0, true)), "still held");
+}
+
+#[test]
+fn a_retransmission_gets_the_first_answer_and_does_nothing() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    let args = |a: &crate::world::Client| {
+        let lock = a.lock_of(&fh, P, (0, 0, true));
+        to_bytes(&LockArgs4 { cookie: b"c", block: false, exclusive: true, lock, reclaim: false, state: 0 })
+    };
+    struct Raw(Vec<u8>);
+    impl holdfast_xdr::Encode for Raw {
+        fn encode(&self, w: &mut holdfast_xdr::Writer) {
+            w.put(&self.0);
+        }
+    }
+    let call = Raw(args(&a));
+    let first = a.call(NLM_PROGRAM, NlmProc4::Lock.as_u32(), &call);
+    let xid = a.xid;
+    assert_eq!(a.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    // The network kept a copy of the LOCK.
+    a.xid = xid;
+    assert_eq!(a.call_again(NLM_PROGRAM, NlmProc4::Lock.as_u32(), &call), first);
+    a.xid = 100;
+    let mut b = world.client(2);
+    assert_eq!(b.lock(&fh, P, (0, 0, true)), NlmStat4::Granted, "it was not locked again");
+}
+
+#[test]
+fn versions_with_32_bit_offsets_are_answered_with_what_is_served() {
+    let world = World::new();
+    let mut a = world.client(1);
+    for version in [1, 2, 3, 5] {
+        let call =
+            OutgoingCall { program: NLM_PROGRAM, version, procedure: 0, auth: &Detached::NOBODY, args: &[] };
+        let replies = a.connection.call(9, &call);
+        // xid, REPLY, accepted, no verifier, PROG_MISMATCH, 4 to 4.
+        let words: Vec<u32> =
+            replies[0].chunks(4).map(|w| u32::from_be_bytes(w.try_into().unwrap())).collect();
+        assert_eq!(words, [9, 1, 0, 0, 0, 2, 4, 4]);
+    }
+}
+
+#[test]
+fn handles_that_are_none_and_files_that_are_gone_and_directories_are_refused() {
+    let world = World::new();
+    let mut a = world.client(1);
+    assert_eq!(a.lock(b"nonsense", P, (0, 0, true)), NlmStat4::StaleFh);
+    let root = holdfast_vfs::Backend::root(&world.machine.fs).unwrap();
+    assert_eq!(a.lock(&world.fh(&root), P, (0, 0, true)), NlmStat4::Failed);
+    let fh = world.fh(&world.file("f"));
+    assert_eq!(a.lock(&fh, P, (1 << 63, 1, true)), NlmStat4::Fbig);
+    assert_eq!(world.lockd.counts(), (0, 0));
+}
+
+#[test]
+fn a_msg_call_is_answered_by_a_call_of_its_res() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    let lock = a.lock_of(&fh, P, (0, 0, true));
+    let args =
+        to_bytes(&LockArgs4 { cookie: b"k", block: false, exclusive: true, lock, reclaim: false, state: 0 });
+    let auth = Detached::NOBODY;
+    let call = OutgoingCall {
+        program: NLM_PROGRAM,
+        version: NLM_V4,
+        procedure: NlmProc4::LockMsg.as_u32(),
+        auth: &auth,
+        args: &args,
+    };
+    let replies = a.connection.call(3, &call);
+    assert_eq!(Detached::results(&replies[0]), Some(&[][..]), "the reply is empty");
+    let (back, _) = world.next_call().expect("a call back");
+    assert_eq!((back.peer, back.procedure), (a.ip, NlmProc4::LockRes.as_u32()));
+    let res: NlmRes4<'_> = from_bytes(&back.args).unwrap();
+    assert_eq!((res.cookie, res.stat), (&b"k"[..], NlmStat4::Granted));
+}
+
+#[test]
+fn free_all_frees_the_callers_locks_and_nobody_elses() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!(a.lock(&fh, P, (0, 10, true)), NlmStat4::Granted);
+    assert_eq!(b.lock(&fh, P, (10, 10, true)), NlmStat4::Granted);
+    // From B, in A's name.
+    let name = a.name.clone();
+    b.call(NLM_PROGRAM, NlmProc4::FreeAll.as_u32(), &Notify4 { name: &name, state: 0 });
+    assert_eq!(c.test(&fh, P, (0, 10, true)), Err((7, 0, 10, true)));
+    assert_eq!(c.test(&fh, P, (10, 10, true)), Ok(()), "alone at its address, B meant itself");
+    a.call(NLM_PROGRAM, NlmProc4::FreeAll.as_u32(), &Notify4 { name: &name, state: 0 });
+    assert_eq!(c.test(&fh, P, (0, 0, true)), Ok(()));
+    assert_eq!((world.lockd.counts(), world.machine.fs.open_files()), ((0, 0), 0));
+}

@@ -1,0 +1,44 @@
+//! What the administrator's view needs of the programs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast_base::ExportId;
+use holdfast_manager::Manager;
+use holdfast_nfs4::Nfs4;
+use holdfast_rpc::reply_cache::ReplyCache;
+
+use super::Programs;
+use crate::admin::Tally;
+use crate::durable::Durable;
+
+impl Programs {
+    pub(crate) const fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    pub(crate) const fn nfs4(&self) -> &Arc<Nfs4> {
+        &self.nfs4
+    }
+
+    pub(crate) const fn durable(&self) -> &Arc<Durable> {
+        &self.durable
+    }
+
+    pub(crate) const fn replies(&self) -> &Arc<ReplyCache> {
+        &self.replies
+    }
+
+    pub(crate) const fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    pub(crate) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// What is served under which export.
+    pub(crate) fn sources(&self) -> HashMap<ExportId, String> {
+        self.exports.lock().iter().map(|opened| (opened.export.id, opened.source.to_string())).collect()
+    }
+}

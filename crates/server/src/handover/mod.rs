@@ -1,0 +1,156 @@
+//! The planned restart: this process becomes, or is followed by, another one that goes on with its sockets, its
+//! state and its open files, and clients notice nothing (`docs/design/handover.md`).
+//!
+//! Never half: until the new program runs everything can be taken back, and a new program that cannot read what it
+//! is given starts as after a crash, which its clients survive too.
+
+mod arrival;
+mod check;
+mod image;
+mod store;
+mod successor;
+mod sys;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use holdfast_rpc::Server;
+use holdfast_vfs::handover::Outgoing;
+
+use crate::programs::Programs;
+use crate::ready;
+
+pub(crate) use arrival::{Arrived, Inheritance, receive};
+pub(crate) use check::{answer, is_asked};
+pub(crate) use image::{Image, pack};
+pub(crate) use store::{is_stored, keep_listeners};
+pub(crate) use successor::Successor;
+pub(crate) use sys::{boot_time, unblock_signals};
+
+/// How long calls may take to come to their end; a disk may keep them. Then the handover is called off.
+const HOLD_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long whoever asks for a handover has to be answered before it begins.
+const ANSWER_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long copies in the background may take to end their step.
+const COPIES_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Hands this process' work over.
+pub(crate) struct Handover {
+    programs: Arc<Programs>,
+    successor: Successor,
+    /// Somebody other than a signal wants it.
+    asked: tokio::sync::Notify,
+}
+
+impl Handover {
+    pub(crate) fn new(programs: Arc<Programs>, successor: Successor) -> Arc<Self> {
+        Arc::new(Self { programs, successor, asked: tokio::sync::Notify::new() })
+    }
+
+    /// Waits until somebody wants it.
+    pub(crate) async fn is_asked_for(&self, signal: &mut tokio::signal::unix::Signal) {
+        tokio::select! {
+            _ = signal.recv() => {}
+            () = self.asked.notified() => {}
+        }
+    }
+
+    /// Replaces this program a moment later, so that whoever asks can be answered. Waits, for the check.
+    ///
+    /// # Errors
+    /// What stands against it, for people.
+    pub(crate) fn begin(self: &Arc<Self>) -> Result<(), String> {
+        self.check().map_err(|error| format!("{error:#}"))?;
+        let this = Arc::clone(self);
+        let later = move || {
+            std::thread::sleep(ANSWER_PAUSE);
+            this.asked.notify_one();
+        };
+        std::thread::Builder::new()
+            .name("handover".into())
+            .spawn(later)
+            .map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Whether a handover would come about. Runs the new program for a moment: waits.
+    ///
+    /// # Errors
+    /// What stands against it.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.programs.may_be_handed_over()?;
+        self.successor.check()
+    }
+
+    /// Replaces this program by the one on disk, in this process. Returns only when that failed; the server then
+    /// serves on.
+    ///
+    /// # Errors
+    /// What stood against it.
+    pub(crate) async fn replace(self: &Arc<Self>, server: &Server) -> Result<Infallible> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.check()).await.context("the check failed")??;
+        ready::notify("RELOADING=1");
+        let (image, outgoing) = match self.freeze(server).await {
+            Ok(frozen) => frozen,
+            Err(error) => {
+                self.thaw(server);
+                return Err(error);
+            }
+        };
+        let error = self.successor.replace(&image, &outgoing);
+        self.thaw(server);
+        Err(error)
+    }
+
+    /// Leaves everything with the service manager, for the next process it starts. When this has succeeded this
+    /// process must end without closing anything in an orderly way: an orderly close tells the peer.
+    ///
+    /// # Errors
+    /// What stood against it; the server then serves on.
+    pub(crate) async fn deposit(self: &Arc<Self>, server: &Server) -> Result<()> {
+        let places = store::places().context("the service manager keeps no descriptors")?;
+        self.programs.may_be_handed_over()?;
+        let deposited = match self.freeze(server).await {
+            Ok((image, outgoing)) => store::deposit(&image, &outgoing, places),
+            Err(error) => Err(error),
+        };
+        if deposited.is_err() {
+            self.thaw(server);
+        }
+        deposited
+    }
+
+    /// Brings everything to a stop and writes it down.
+    async fn freeze(&self, server: &Server) -> Result<(Image, Outgoing)> {
+        let until = Instant::now() + COPIES_PATIENCE;
+        while !self.programs.stop_copies() {
+            if Instant::now() > until {
+                bail!("a copy in the background does not come to the end of its step");
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let held_at = boot_time();
+        // The tick may be waiting for a disk; it is bounded by what a force takes.
+        tokio::task::block_in_place(|| self.programs.stop_time());
+        server.hold(HOLD_PATIENCE).await.context("calls do not come to their end: try again")?;
+        let handed = server.hand_over().context("no descriptors to be had")?;
+        tokio::task::block_in_place(|| {
+            let frozen = self.programs.freeze(handed, held_at);
+            // Looks at files were taken on this thread, as callers; the next program is to start as this one did.
+            holdfast_backend_local::release_thread();
+            frozen
+        })
+    }
+
+    /// Goes on after all.
+    fn thaw(&self, server: &Server) {
+        self.programs.go_on();
+        server.release();
+        ready::notify("READY=1");
+    }
+}

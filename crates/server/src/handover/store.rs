@@ -1,0 +1,170 @@
+//! The service manager's store of descriptors (systemd, `FileDescriptorStoreMax=`): what one process leaves there the
+//! next one is started with, so that `systemctl restart` is a planned restart too.
+
+use std::env;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
+
+use anyhow::{Context, Result, bail};
+use holdfast_base::limits::HANDOVER_STORED_MAX;
+use holdfast_vfs::handover::Outgoing;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sendmsg_addr, socket_with,
+};
+
+use super::image::{self, Image};
+use super::successor::written;
+use super::{arrival, boot_time, sys};
+use crate::ready;
+
+/// The names of what is stored begin so; of a descriptor of the image its number follows.
+const NAME: &str = "holdfast-";
+
+/// The image.
+const IMAGE: &str = "holdfast-image";
+
+/// A listening socket that is kept all the time.
+const LISTENER: &str = "holdfast-listener";
+
+/// The first descriptor that a service manager passes.
+const FIRST: RawFd = 3;
+
+/// How many descriptors the service manager keeps for us; `None` when it keeps none.
+pub(super) fn places() -> Option<usize> {
+    env::var_os("NOTIFY_SOCKET")?;
+    env::var("FDSTORE").ok()?.parse().ok().filter(|places| *places > 0)
+}
+
+/// Whether it keeps any.
+pub(crate) fn is_stored() -> bool {
+    places().is_some()
+}
+
+/// Leaves everything there.
+pub(super) fn deposit(image: &Image, outgoing: &Outgoing, places: usize) -> Result<()> {
+    let count = outgoing.descriptors().count();
+    let places = places.min(HANDOVER_STORED_MAX);
+    if count + 1 > places {
+        bail!("{count} descriptors are to be kept, and there is room for {places} (FileDescriptorStoreMax=)");
+    }
+    let socket = notifier()?;
+    let manager = ready::manager().context("no service manager")??;
+    let keep = |name: &str, fd| keep(&socket, &manager, name, fd);
+    for (n, fd) in outgoing.descriptors().enumerate() {
+        keep(&format!("{NAME}{n}"), fd)?;
+    }
+    // Last: without it the others are nothing.
+    let image = written(&image::encode(image, &vec![-1; count])?)?;
+    keep(IMAGE, image.as_fd())
+}
+
+fn keep(socket: &OwnedFd, manager: &SocketAddrUnix, name: &str, fd: BorrowedFd<'_>) -> Result<()> {
+    // Without FDPOLL=0 a socket would be dropped from the store when its peer hangs up, and the next process would
+    // not learn of it; so it learns by reading.
+    let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}\n");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let text = [IoSlice::new(text.as_bytes())];
+    sendmsg_addr(socket, manager, &text, &mut control, SendFlags::empty())
+        .context("the service manager takes no descriptors")?;
+    Ok(())
+}
+
+/// What a service manager started this process with.
+#[derive(Default)]
+pub(super) struct Passed {
+    /// Of a process before this one; `None` when there is nothing of the kind. It is taken out of the store, so that it
+    /// is never found twice.
+    pub(super) handed: Option<Result<(Image, Vec<Option<OwnedFd>>)>>,
+    /// Listening sockets: of a `.socket` unit, or kept in the store over a crash.
+    pub(super) listeners: Vec<OwnedFd>,
+}
+
+/// Takes what a service manager passed.
+pub(super) fn passed() -> Passed {
+    let mut passed = Passed::default();
+    let variable = |name| env::var(name).ok();
+    let process = variable("LISTEN_PID").and_then(|process| process.parse().ok());
+    let count = variable("LISTEN_FDS").and_then(|count| count.parse().ok());
+    let Some(count) = count.filter(|_| process == Some(std::process::id())) else { return passed };
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let mut found = Vec::new();
+    for number in FIRST..FIRST.saturating_add(count) {
+        let name = names.next().unwrap_or_default();
+        let Some(fd) = sys::take(number) else { continue };
+        match name.strip_prefix(NAME) {
+            Some(what) if name != LISTENER => {
+                ready::notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"));
+                found.push((what.to_owned(), fd));
+            }
+            _ if is_listener(&fd) => passed.listeners.push(fd),
+            _ => tracing::warn!(
+                number,
+                name,
+                "passed by the service manager, and no listening TCP socket: closed"
+            ),
+        }
+    }
+    if !found.is_empty() {
+        passed.handed = Some(sorted(found));
+    }
+    passed
+}
+
+fn is_listener(fd: &OwnedFd) -> bool {
+    use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+    let is_inet =
+        socket_domain(fd).is_ok_and(|domain| matches!(domain, AddressFamily::INET | AddressFamily::INET6));
+    is_inet && socket_acceptconn(fd) == Ok(true)
+}
+
+/// Has the service manager keep the listening sockets even when this process is killed: who connects until the next one
+/// serves waits instead of being refused, after which Linux clients would wait for three seconds.
+pub(crate) fn keep_listeners(listeners: &[BorrowedFd<'_>]) {
+    if places().is_none() {
+        return;
+    }
+    let keep_all = || -> Result<()> {
+        let socket = notifier()?;
+        let manager = ready::manager().context("no service manager")??;
+        // One that is kept already is not kept twice.
+        listeners.iter().try_for_each(|fd| keep(&socket, &manager, LISTENER, *fd))
+    };
+    if let Err(error) = keep_all() {
+        tracing::warn!("listening sockets are not kept over a crash: {error:#}");
+    }
+}
+
+fn notifier() -> Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+}
+
+fn sorted(found: Vec<(String, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)> {
+    let mut image = None;
+    let mut numbered = Vec::new();
+    for (what, fd) in found {
+        match what.parse::<usize>() {
+            Ok(number) => numbered.push((number, fd)),
+            Err(_) => image = Some(fd),
+        }
+    }
+    let bytes = arrival::read(image.context("there is no image")?)?;
+    let (version, numbers, body) = image::head(&bytes).context("it is no image")?;
+    let image = image::decode(version, body)?;
+    let age_ms = boot_time().saturating_sub(image.frozen_at) / 1_000_000;
+    if age_ms > image.lease_ms {
+        bail!("it is {} s old, longer than a lease", age_ms / 1000);
+    }
+    let mut descriptors: Vec<_> = numbers.iter().map(|_| None).collect();
+    for (number, fd) in numbered {
+        if let Some(place) = descriptors.get_mut(number) {
+            *place = Some(fd);
+        }
+    }
+    Ok((image, descriptors))
+}

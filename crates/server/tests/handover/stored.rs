@@ -1,0 +1,187 @@
+//! The service manager's store of descriptors, with a service manager that does only this.
+
+use std::fs;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use holdfast_wire::nfs4::NfsStat4;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::Signal;
+
+use crate::nfs4::Nfs4;
+use crate::prober::{Prober, is_free};
+use crate::server::Server;
+
+/// What is kept all the time.
+const LISTENER: &str = "holdfast-listener";
+
+/// Descriptors are passed from here on.
+const FIRST: usize = 3;
+
+/// A service manager.
+struct Manager {
+    socket: UnixDatagram,
+    path: std::path::PathBuf,
+    store: Vec<(String, OwnedFd)>,
+}
+
+impl Manager {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("holdfast-manager-{}-{n}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self { socket, path, store: Vec::new() }
+    }
+
+    /// Takes in what was said.
+    fn listen(&mut self) {
+        loop {
+            let mut text = [0; 512];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut into = [IoSliceMut::new(&mut text)];
+            let Ok(got) = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC) else {
+                return;
+            };
+            let fds: Vec<OwnedFd> = control
+                .drain()
+                .filter_map(|m| if let RecvAncillaryMessage::ScmRights(fds) = m { Some(fds) } else { None })
+                .flatten()
+                .collect();
+            let text = String::from_utf8_lossy(&text[..got.bytes]).into_owned();
+            let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or("").to_owned();
+            if text.contains("FDSTOREREMOVE=1") {
+                self.store.retain(|(of, _)| *of != name);
+            } else if text.contains("FDSTORE=1") {
+                // One of a kind, as of what is stored twice only one is kept.
+                if name == LISTENER {
+                    self.store.retain(|(of, _)| *of != name);
+                }
+                self.store.extend(fds.into_iter().map(|fd| (name.clone(), fd)));
+            }
+        }
+    }
+
+    /// Starts the program with what is in the store.
+    fn spawn(&self, command: &mut Command) -> Child {
+        command.env("NOTIFY_SOCKET", &self.path).env("FDSTORE", "4096");
+        if self.store.is_empty() {
+            return command.spawn().unwrap();
+        }
+        // The shell puts them where they belong; out of the way first.
+        let high = |(_, fd): &(String, OwnedFd)| {
+            let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 200).unwrap();
+            fcntl_setfd(&high, FdFlags::empty()).unwrap();
+            high
+        };
+        let passed: Vec<_> = self.store.iter().map(high).collect();
+        let moves: String = passed
+            .iter()
+            .enumerate()
+            .map(|(n, fd)| format!("exec {}<&{} {}<&-; ", n + FIRST, fd.as_raw_fd(), fd.as_raw_fd()))
+            .collect();
+        let names: Vec<_> = self.store.iter().map(|(name, _)| name.as_str()).collect();
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("{moves}export LISTEN_PID=$$; exec \"$0\" \"$@\"")]);
+        shell.arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(key, value),
+                None => shell.env_remove(key),
+            };
+        }
+        shell.env("LISTEN_FDS", passed.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        let log = std::path::Path::new(command.get_program()).with_file_name("log");
+        let log = fs::File::options().append(true).open(log).unwrap();
+        shell.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(log);
+        shell.spawn().unwrap()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[test]
+fn a_restart_by_the_service_manager_goes_on_with_what_it_kept() {
+    let mut manager = Manager::new();
+    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::create_dir(world.path().join("files")).unwrap();
+    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
+    let mut server = Server::start_in(world, |command| manager.spawn(command));
+    let mut client = Nfs4::new(server.address, "restarted", 1);
+    let open = client.open("file");
+    let lock = client.lock("file", open).unwrap();
+    let prober = Prober::of(&server.file("file"));
+    for round in 0..3 {
+        let address = server.address;
+        server.signal(Signal::TERM);
+        let world = server.ended();
+        manager.listen();
+        assert!(manager.store.len() > 3, "listener, connection, open file and image are kept");
+        server = Server::start_in(world, |command| manager.spawn(command));
+        assert_eq!(server.address, address);
+        manager.listen();
+        assert!(
+            manager.store.iter().all(|(name, _)| name == LISTENER),
+            "what was taken is not kept any more"
+        );
+        assert!(client.write("file", lock, b"still").is_ok(), "round {round}: {}", server.log());
+    }
+    let (tried, had) = prober.end();
+    assert_eq!(had, 0, "in {tried} tries a local process got the lock");
+    println!("restart by the service manager: stalls of {:?} ms", server.stills());
+    assert_eq!(client.unlock("file", lock), NfsStat4::Ok);
+    assert_eq!(client.close("file", open), NfsStat4::Ok);
+}
+
+#[test]
+fn what_was_kept_without_an_image_is_closed_and_clients_come_as_after_a_crash() {
+    let mut manager = Manager::new();
+    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::create_dir(world.path().join("files")).unwrap();
+    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    let mut client = crate::client::Client::connect(server.address);
+    let mut holder = Nfs4::new(server.address, "restarted", 1);
+    let open = holder.open("file");
+    holder.lock("file", open).unwrap();
+    crate::server::root(&mut client);
+    server.signal(Signal::TERM);
+    let world = server.ended();
+    manager.listen();
+    manager.store.retain(|(name, _)| name != "holdfast-image");
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    manager.listen();
+    assert!(client.is_closed());
+    assert!(is_free(&server.file("file")), "nobody holds it until it is reclaimed");
+    server.says("given up");
+    std::thread::sleep(Duration::from_millis(10));
+}
+
+#[test]
+fn who_connects_while_a_killed_server_is_away_waits_instead_of_being_refused() {
+    let mut manager = Manager::new();
+    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::create_dir(world.path().join("files")).unwrap();
+    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    let address = server.address;
+    manager.listen();
+    let world = server.killed();
+    let mut client = crate::client::Client::connect(address);
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    assert_eq!(server.address, address);
+    crate::server::root(&mut client);
+}

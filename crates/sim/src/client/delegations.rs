@@ -1,0 +1,220 @@
+//! Delegations as a client holds them: it serves reads from its cache, returns them on recall (some clients slowly, some
+//! never), and gives them up when its connection is lost, for then it could not hear of a recall.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Encode, Writer};
+
+use super::v4::Client4;
+use crate::oracle::data::Mark;
+use crate::oracle::grants::{GrantId, What};
+use crate::wire::Ops;
+
+/// How often a client answers for one file's attributes before it gives its delegations back.
+const PATIENCE: u64 = 5;
+
+/// A delegation.
+pub(crate) struct Delegation {
+    pub(crate) stateid: Stateid4,
+    handle: Vec<u8>,
+    grant: GrantId,
+    /// As the server gave them with the delegation.
+    change: u64,
+    size: u64,
+    /// Blocks as they were read or written under it.
+    cache: BTreeMap<u64, Mark>,
+    /// Rises with every write that begins or ends: what was read beside one is not kept.
+    writes: u64,
+    /// Writes under way.
+    writing: u64,
+    /// How often others asked for its attributes.
+    asked: u64,
+}
+
+impl Client4 {
+    /// Keeps a delegation that came with an OPEN; `seen` are the file's change and size.
+    pub(crate) fn delegated(
+        &self,
+        file: usize,
+        handle: &[u8],
+        given: &OpenDelegation4<'_>,
+        seen: (u64, u64),
+    ) {
+        let (stateid, is_write) = match given {
+            OpenDelegation4::Read(read) | OpenDelegation4::ReadAttrsDeleg(read) => (read.stateid, false),
+            OpenDelegation4::Write(write) | OpenDelegation4::WriteAttrsDeleg(write) => (write.stateid, true),
+            OpenDelegation4::None | OpenDelegation4::NoneExt(_) => return,
+        };
+        if !self.kind.answers_callbacks {
+            // Nobody can hold it to its promise, and so it is promised nothing.
+            return self.world.tell(|| format!("{}: is deaf, and has file {file} delegated", self.name()));
+        }
+        let (now, mut grant) = (self.world.now(), 0);
+        self.world.tell(|| format!("{}: has file {file} delegated, for writing: {is_write}", self.name()));
+        self.world.oracles.grants(|grants| {
+            grant = grants.delegated(now, self.host, (file, What::Delegation { is_write }), stateid.other)?;
+            Ok(())
+        });
+        let delegation = Delegation {
+            stateid,
+            handle: handle.to_vec(),
+            grant,
+            change: seen.0,
+            size: seen.1,
+            cache: BTreeMap::new(),
+            writes: 0,
+            writing: 0,
+            asked: 0,
+        };
+        // The server gives one file's delegation again under the stateid that it has: the new one counts.
+        let old = self.delegations.borrow_mut().insert(file, delegation);
+        if let Some(old) = old {
+            self.disbelieve(old.grant);
+        }
+        if self.is_path_down.get() {
+            self.give_up_delegations();
+        }
+    }
+
+    fn disbelieve(&self, grant: GrantId) {
+        self.world.oracles.grants(|grants| {
+            grants.end(grant);
+            Ok(())
+        });
+    }
+
+    /// All delegations are gone, or in such doubt that nothing is served by them any more.
+    pub(crate) fn drop_delegations(&self) -> Vec<Delegation> {
+        let all = std::mem::take(&mut *self.delegations.borrow_mut());
+        self.world.oracles.grants(|grants| {
+            grants.end_delegations(self.host);
+            Ok(())
+        });
+        all.into_values().collect()
+    }
+
+    /// A recall could not be heard of: the connection was lost, or the server says that its calls do not arrive.
+    pub(crate) fn give_up_delegations(&self) {
+        let Some(this) = self.this.upgrade() else { return };
+        for delegation in self.drop_delegations() {
+            this.give_back(delegation, 0);
+        }
+    }
+
+    /// Sends DELEGRETURN, after a while.
+    fn give_back(self: &Rc<Self>, delegation: Delegation, ms: u64) {
+        let (client, epoch) = (Rc::clone(self), self.epoch.get());
+        self.world.exec.spawn(async move {
+            client.world.exec.sleep(ms).await;
+            client.disbelieve(delegation.grant);
+            let make = || {
+                let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
+                let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
+                // After a recovery it is no more.
+                (client.epoch.get() == epoch).then(|| Ops::new(&[put, ArgOp::DelegReturn(back)]))
+            };
+            if let Some(acted) = client.act(make).await {
+                client.world.tell(|| format!("{}: DELEGRETURN: {:?}", client.name(), acted.reply.status));
+            }
+        });
+    }
+
+    /// CB_RECALL.
+    pub(crate) fn recalled(self: &Rc<Self>, stateid: &Stateid4) -> NfsStat4 {
+        let held = self.delegations.borrow();
+        let file = held.iter().find(|(_, held)| held.stateid.other == stateid.other).map(|(file, _)| *file);
+        drop(held);
+        let Some(delegation) = file.and_then(|file| self.delegations.borrow_mut().remove(&file)) else {
+            // It may be on its way.
+            return if self.is_busy() { NfsStat4::Delay } else { NfsStat4::BadStateid };
+        };
+        let pace = self.rng.borrow_mut().below(10);
+        let ms = match pace {
+            0..7 => 1,
+            7..9 => self.rng.borrow_mut().below(3_000),
+            // So slow that it is revoked.
+            _ => 40_000,
+        };
+        self.world.tell(|| format!("{}: recalled, gives back in {ms} ms", self.name()));
+        self.give_back(delegation, ms);
+        NfsStat4::Ok
+    }
+
+    /// CB_GETATTR: writes go through to the server, so its own size counts, and nothing is changed that it does not
+    /// know of.
+    pub(crate) fn attributes(&self, fh: &[u8], asked: Bitmap4, results: &mut Writer) -> NfsStat4 {
+        let mut held = self.delegations.borrow_mut();
+        let Some(delegation) = held.values_mut().find(|held| held.handle == fh) else {
+            return NfsStat4::BadHandle;
+        };
+        delegation.asked += 1;
+        if delegation.asked > PATIENCE {
+            // It is better off without: the server, which has one thread here, cannot wait for the answer.
+            drop(held);
+            self.give_up_delegations();
+            return NfsStat4::BadHandle;
+        }
+        let wanted = asked.and(Bitmap4::of(&[Attr::Change, Attr::Size]));
+        let mut values = Writer::new();
+        if wanted.has(Attr::Change) {
+            values.u64(delegation.change);
+        }
+        if wanted.has(Attr::Size) {
+            values.u64(delegation.size);
+        }
+        results.u32(CbOpNum4::GetAttr as u32);
+        results.u32(NfsStat4::Ok.as_u32());
+        Fattr4 { mask: wanted, values: values.as_slice() }.encode(results);
+        NfsStat4::Ok
+    }
+
+    /// A block that need not be asked for.
+    pub(crate) fn cached(&self, file: usize, block: u64) -> Option<Mark> {
+        let held = self.delegations.borrow();
+        let delegation = held.get(&file)?;
+        let (now, mut is_believed) = (self.world.now(), false);
+        self.world.oracles.grants(|grants| {
+            is_believed = grants.is_believed(now, delegation.grant);
+            Ok(())
+        });
+        delegation.cache.get(&block).copied().filter(|_| is_believed)
+    }
+
+    /// A read is sent: what tells whether its answer may be kept.
+    pub(crate) fn read_begins(&self, file: usize) -> Option<(GrantId, u64)> {
+        let held = self.delegations.borrow();
+        held.get(&file).filter(|held| held.writing == 0).map(|held| (held.grant, held.writes))
+    }
+
+    /// It was answered.
+    pub(crate) fn read_ends(&self, file: usize, block: u64, mark: Mark, begun: Option<(GrantId, u64)>) {
+        if let Some(held) = self.delegations.borrow_mut().get_mut(&file)
+            && begun == Some((held.grant, held.writes))
+        {
+            held.cache.insert(block, mark);
+        }
+    }
+
+    /// A write is sent.
+    pub(crate) fn write_begins(&self, file: usize, block: u64) -> Option<GrantId> {
+        let mut held = self.delegations.borrow_mut();
+        let held = held.get_mut(&file)?;
+        held.writes += 1;
+        held.writing += 1;
+        held.cache.remove(&block);
+        Some(held.grant)
+    }
+
+    /// It was answered, well or not, and the file reaches at least to `end`.
+    pub(crate) fn write_ends(&self, file: usize, begun: Option<GrantId>, end: u64) {
+        if let Some(held) = self.delegations.borrow_mut().get_mut(&file) {
+            held.writes += 1;
+            held.size = held.size.max(end);
+            if begun == Some(held.grant) {
+                held.writing -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! How a client of NFSv4 comes to a client id and a session, and to what it held, after whatever happened
+//! (RFC 8881 section 8.4.2.1, RFC 7530 section 9.6).
+
+use std::rc::Rc;
+
+use holdfast_base::{ClientId, Length, Offset};
+use holdfast_wire::nfs4::*;
+
+use super::v4::{CHANNEL, Client4, Open};
+use crate::wire::{Ops, Reply};
+
+impl Client4 {
+    /// Recovers, unless another task has since `epoch`.
+    pub(crate) async fn recover(&self, epoch: u64) {
+        self.recovering.take().await;
+        if self.epoch.get() == epoch {
+            self.in_doubt();
+            self.drop_delegations();
+            if self.kind.minor == 0 {
+                self.recover_without_session().await;
+            } else {
+                self.recover_session().await;
+            }
+        }
+        self.recovering.pass();
+    }
+
+    async fn pause(&self) {
+        let ms = self.rng.borrow_mut().between(20, 400);
+        self.world.exec.sleep(ms).await;
+    }
+
+    async fn recover_session(&self) {
+        loop {
+            if self.session.borrow().is_none() && self.make_session().await.is_none() {
+                self.pause().await;
+                continue;
+            }
+            // What is under way may bring an open of the former life, which is to be reclaimed with the others.
+            while self.is_busy() {
+                self.world.exec.sleep(5).await;
+            }
+            if self.session.borrow().is_none() {
+                continue;
+            }
+            self.epoch.set(self.epoch.get() + 1);
+            self.must_reclaim.set(false);
+            let deaths = self.deaths();
+            if self.reclaim_all().await.is_none() {
+                self.world.tell(|| format!("{}: recovery begins again", self.name()));
+                continue;
+            }
+            if self.deaths() != deaths {
+                // A persistent session hides a second restart: what was reclaimed before it is gone, and a
+                // RECLAIM_COMPLETE sent again tells the new life that nothing more will come. What the server may
+                // still hold goes when the client comes as one that was restarted.
+                self.lose_all("the server died once more during recovery");
+                self.amnesias.set(self.amnesias.get() + 1);
+                *self.session.borrow_mut() = None;
+                continue;
+            }
+            return;
+        }
+    }
+
+    /// How often the server has died.
+    fn deaths(&self) -> u64 {
+        let mut deaths = 0;
+        self.world.oracles.reclaims(|reclaims| {
+            deaths = reclaims.deaths();
+            Ok(())
+        });
+        deaths
+    }
+
+    /// A client id and a session.
+    async fn make_session(&self) -> Option<()> {
+        let owner = self.owner_id();
+        let exchange = ExchangeId4Args {
+            clientowner: ClientOwner4 { verifier: self.verifier(), ownerid: &owner },
+            flags: 0,
+            state_protect: StateProtect4A::None,
+            client_impl_id: None,
+        };
+        let (mut reply, _) = self.without_session(&Ops::new(&[ArgOp::ExchangeId(exchange)])).await;
+        let (client, sequence) = {
+            let ok: ExchangeId4Ok<'_> = reply.next(OpNum4::ExchangeId)?;
+            (ok.clientid, ok.sequenceid)
+        };
+        let create = CreateSession4Args {
+            clientid: client,
+            sequence,
+            flags: CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+            fore_chan_attrs: CHANNEL,
+            back_chan_attrs: ChannelAttrs4 { maxoperations: 4, ..CHANNEL },
+            cb_program: NFS4_CALLBACK_PROGRAM,
+            sec_parms: vec![CallbackSecParms4::None],
+        };
+        let (mut reply, _) = self.without_session(&Ops::new(&[ArgOp::CreateSession(create)])).await;
+        let status = reply.status;
+        let Some(made) = reply.next::<CreateSession4Ok>(OpNum4::CreateSession) else {
+            self.world.tell(|| format!("{}: CREATE_SESSION: {status:?}", self.name()));
+            return None;
+        };
+        self.world.tell(|| format!("{}: client id {:x}, session made", self.name(), client.0));
+        self.client_id.set(Some(client));
+        self.bound.set(self.conn.connects());
+        self.new_session(made.sessionid, made.fore_chan_attrs.maxrequests);
+        Some(())
+    }
+
+    async fn recover_without_session(&self) {
+        loop {
+            let Some(client) = self.set_client_id().await else {
+                self.pause().await;
+                continue;
+            };
+            self.world.tell(|| format!("{}: client id {:x}", self.name(), client.0));
+            self.client_id.set(Some(client));
+            self.seqids.borrow_mut().clear();
+            self.epoch.set(self.epoch.get() + 1);
+            self.must_reclaim.set(false);
+            if self.reclaim_all().await.is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn set_client_id(&self) -> Option<ClientId> {
+        let id = self.owner_id();
+        let set = SetClientId4Args {
+            client: NfsClientId4 { verifier: self.verifier(), id: &id },
+            callback: CbClient4 {
+                cb_program: NFS4_CALLBACK_PROGRAM,
+                cb_location: NetAddr4 { netid: b"", addr: b"" },
+            },
+            callback_ident: 1,
+        };
+        let (mut reply, _) = self.without_session(&Ops::new(&[ArgOp::SetClientId(set)])).await;
+        let SetClientId4Ok { clientid, setclientid_confirm } = reply.next(OpNum4::SetClientId)?;
+        let confirm = SetClientIdConfirm4Args { clientid, setclientid_confirm };
+        let (reply, _) = self.without_session(&Ops::new(&[ArgOp::SetClientIdConfirm(confirm)])).await;
+        (reply.status == NfsStat4::Ok).then_some(clientid)
+    }
+
+    /// Sends a compound of the recovery; `None` when recovery must begin again.
+    async fn step(
+        &self,
+        make: impl Fn() -> Option<Ops>,
+        (after, owners): (&[OpNum4], impl Fn() -> Vec<Vec<u8>>),
+    ) -> Option<(Reply, u64)> {
+        loop {
+            let (sent, ops) = (self.world.now(), make()?);
+            let reply = if self.kind.minor == 0 {
+                self.without_session(&ops).await.0
+            } else {
+                self.on_slot(&ops, true).await.ok()?.0
+            };
+            self.count_after(&reply, after, &owners);
+            if reply.status != NfsStat4::Ok {
+                self.world.tell(|| format!("{}: in recovery hears {:?}", self.name(), reply.status));
+            }
+            match reply.status {
+                NfsStat4::Delay | NfsStat4::Resource | NfsStat4::ServerFault => self.pause().await,
+                NfsStat4::StaleClientId | NfsStat4::StaleStateid => return None,
+                _ => return Some((reply, sent)),
+            }
+        }
+    }
+
+    async fn reclaim_all(&self) -> Option<()> {
+        let opens: Vec<Rc<Open>> = self.opens.borrow().values().cloned().collect();
+        for open in opens.iter().filter(|open| !open.is_lost.get()) {
+            self.reclaim(open, self.deaths()).await?;
+        }
+        if self.kind.minor > 0 {
+            let done = ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
+            let (reply, _) =
+                self.step(|| Some(Ops::new(std::slice::from_ref(&done))), (&[], Vec::new)).await?;
+            if !matches!(reply.status, NfsStat4::Ok | NfsStat4::CompleteAlready) {
+                let what = format!("{}: RECLAIM_COMPLETE answered {:?}", self.name(), reply.status);
+                self.world.oracles.violated(what);
+            }
+        }
+        Some(())
+    }
+
+    async fn reclaim(&self, open: &Rc<Open>, deaths: u64) -> Option<()> {
+        let handle = open.handle.borrow().clone();
+        let make = || {
+            let args = Open4Args {
+                seqid: self.seqid(&open.owner),
+                share_access: open.access,
+                share_deny: open.deny,
+                owner: StateOwner4 { clientid: self.client_id.get()?, owner: &open.owner },
+                openhow: OpenFlag4::NoCreate,
+                claim: OpenClaim4::Previous(OpenDelegationType4::None),
+            };
+            Some(Ops::new(&[ArgOp::PutFh(PutFh4Args { object: &handle }), ArgOp::Open(args)]))
+        };
+        let (mut reply, sent) = self.step(make, (&[OpNum4::PutFh], || vec![open.owner.clone()])).await?;
+        let status = reply.status;
+        reply.skip(&[OpNum4::PutFh]);
+        let stateid = reply.next::<Open4Ok<'_>>(OpNum4::Open).map(|ok| ok.stateid);
+        let Some(stateid) = stateid else {
+            self.lose(open, &format!("its reclaim was answered {status:?}"));
+            return Some(());
+        };
+        open.stateid.set(stateid);
+        let now = self.world.now();
+        let who = (self.host, self.starts);
+        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, (sent, deaths)));
+        if self.kind.minor == 0 {
+            self.renewed(sent);
+        }
+        self.world.oracles.grants(|grants| grants.reclaimed(now, open.grant.get()));
+        self.reclaim_locks(open, &handle).await
+    }
+
+    async fn reclaim_locks(&self, open: &Rc<Open>, handle: &[u8]) -> Option<()> {
+        let held = open.locks.borrow().held.clone();
+        open.locks.borrow_mut().stateid = None;
+        for (first, last, is_write, grant) in held {
+            let make = || self.lock_ops(open, handle, (first, last, is_write), (true, false));
+            let (mut reply, _) = self.step(make, (&[OpNum4::PutFh], || self.lock_owners(open))).await?;
+            let status = reply.status;
+            reply.skip(&[OpNum4::PutFh]);
+            let now = self.world.now();
+            match reply.next::<Lock4Ok>(OpNum4::Lock) {
+                Some(ok) => {
+                    open.locks.borrow_mut().stateid = Some(ok.lock_stateid);
+                    self.world.oracles.grants(|grants| grants.reclaimed(now, grant));
+                }
+                None => self.lose(open, &format!("the reclaim of a lock was answered {status:?}")),
+            }
+        }
+        Some(())
+    }
+
+    /// LOCK of a range through an open.
+    pub(crate) fn lock_ops(
+        &self,
+        open: &Open,
+        handle: &[u8],
+        (first, last, is_write): (u64, u64, bool),
+        (reclaim, waits): (bool, bool),
+    ) -> Option<Ops> {
+        let owner = lock_owner(&open.owner);
+        let clientid = self.client_id.get()?;
+        let locker = match open.locks.borrow().stateid {
+            Some(lock_stateid) => {
+                Locker4::Exist(ExistLockOwner4 { lock_stateid, lock_seqid: self.seqid(&owner) })
+            }
+            None => Locker4::New(OpenToLockOwner4 {
+                open_seqid: self.seqid(&open.owner),
+                open_stateid: open.stateid.get(),
+                lock_seqid: self.seqid(&owner),
+                lock_owner: StateOwner4 { clientid, owner: &owner },
+            }),
+        };
+        let locktype = match (is_write, waits) {
+            (true, true) => LockType4::WriteWait,
+            (true, false) => LockType4::Write,
+            (false, true) => LockType4::ReadWait,
+            (false, false) => LockType4::Read,
+        };
+        let (offset, length) = (Offset(first), Length(last - first + 1));
+        let lock = Lock4Args { locktype, reclaim, offset, length, locker };
+        Some(Ops::new(&[ArgOp::PutFh(PutFh4Args { object: handle }), ArgOp::Lock(lock)]))
+    }
+
+    /// In 4.0, by whose numbers a LOCK counts: its first by the open's owner's as well.
+    pub(crate) fn lock_owners(&self, open: &Open) -> Vec<Vec<u8>> {
+        let mut owners = vec![lock_owner(&open.owner)];
+        if open.locks.borrow().stateid.is_none() {
+            owners.push(open.owner.clone());
+        }
+        owners
+    }
+}
+
+/// The owner of locks through an open of this owner.
+pub(crate) fn lock_owner(open_owner: &[u8]) -> Vec<u8> {
+    [open_owner, b" locks"].concat()
+}

@@ -1,0 +1,640 @@
+//! A client of NFSv4: 4.0 with owners' sequence numbers, 4.1 and 4.2 with a session and slots.
+//!
+//! [`Client4::act`] sends a compound until it has an answer that means something: over new connections, after
+//! recovery, after the server's delays.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_rpc::{Auth, AuthSys};
+use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Decode, Reader, Writer};
+
+use super::conn::Conn;
+use super::delegations::Delegation;
+use crate::exec::Turn;
+use crate::life::LEASE_MS;
+use crate::oracle::grants::GrantId;
+use crate::rng::Rng;
+use crate::wire::{Ops, Reply};
+use crate::world::World;
+
+/// Slots that a client asks for.
+const SLOTS: u32 = 4;
+
+/// What a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Minor version.
+    pub minor: u32,
+    /// Whether it answers callbacks.
+    pub answers_callbacks: bool,
+}
+
+/// One slot.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    seqid: Seqid,
+    is_taken: bool,
+}
+
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    slots: Vec<Slot>,
+}
+
+/// A file that the client has open.
+pub(crate) struct Open {
+    pub(crate) file: usize,
+    pub(crate) handle: RefCell<Vec<u8>>,
+    pub(crate) owner: Vec<u8>,
+    pub(crate) access: u32,
+    pub(crate) deny: u32,
+    pub(crate) stateid: Cell<Stateid4>,
+    pub(crate) grant: Cell<GrantId>,
+    pub(crate) locks: RefCell<Locks>,
+    /// The server does not know it any more.
+    pub(crate) is_lost: Cell<bool>,
+}
+
+/// Byte-range locks taken through one open.
+#[derive(Default)]
+pub(crate) struct Locks {
+    pub(crate) stateid: Option<Stateid4>,
+    /// First and last byte, whether exclusive, and the grant.
+    pub(crate) held: Vec<(u64, u64, bool, GrantId)>,
+}
+
+/// A client.
+pub struct Client4 {
+    pub(crate) world: Rc<World>,
+    pub(crate) conn: Rc<Conn>,
+    pub(crate) host: usize,
+    pub(crate) kind: Kind,
+    pub(crate) starts: u64,
+    pub(crate) rng: RefCell<Rng>,
+    pub(crate) client_id: Cell<Option<ClientId>>,
+    pub(crate) session: RefCell<Option<Session>>,
+    pub(crate) this: Weak<Self>,
+    /// Rises with every recovery.
+    pub(crate) epoch: Cell<u64>,
+    pub(crate) recovering: Turn,
+    /// The server said that it has restarted, under a session that outlived it.
+    pub(crate) must_reclaim: Cell<bool>,
+    /// In 4.0, sequence numbers by owner.
+    pub(crate) seqids: RefCell<BTreeMap<Vec<u8>, Seqid>>,
+    pub(crate) opens: RefCell<BTreeMap<u64, Rc<Open>>>,
+    last_open: Cell<u64>,
+    /// A lock that was waited for may be had.
+    pub(crate) is_notified: Cell<bool>,
+    pub(crate) is_dead: Cell<bool>,
+    /// The connection that the back channel is bound to, and whether the server says that it hears nothing there.
+    pub(crate) bound: Cell<u64>,
+    pub(crate) is_path_down: Cell<bool>,
+    /// How often the client forgot all it had, as a restart of its machine would.
+    pub(crate) amnesias: Cell<u64>,
+    /// By file.
+    pub(crate) delegations: RefCell<BTreeMap<usize, Delegation>>,
+}
+
+/// The session went while a compound was under way: the same must be asked anew. Whether it was carried out nobody
+/// knows.
+pub(crate) struct Missed;
+
+/// What [`Client4::act`] brings.
+pub(crate) struct Acted {
+    pub(crate) reply: Reply,
+    /// When the request was first sent.
+    pub(crate) sent: u64,
+    /// How often the server had died then.
+    pub(crate) deaths: u64,
+    /// An earlier attempt may have been carried out, and the server could not know that it was the same.
+    pub(crate) is_excused: bool,
+    /// It was sent more than once.
+    pub(crate) is_repeated: bool,
+}
+
+fn credential(host: usize) -> Auth {
+    Auth::Sys(AuthSys { uid: 0, gid: 0, groups: Vec::new(), machine: format!("host{host}").into_bytes() })
+}
+
+impl Client4 {
+    /// A client on a host, started for the `starts`-th time.
+    pub fn new(world: &Rc<World>, host: usize, kind: Kind, starts: u64, rng: Rng) -> Rc<Self> {
+        let conn = Conn::new(world, host, credential(host));
+        let client = Rc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            world: Rc::clone(world),
+            conn,
+            host,
+            kind,
+            starts,
+            rng: RefCell::new(rng),
+            client_id: Cell::new(None),
+            session: RefCell::default(),
+            epoch: Cell::new(0),
+            recovering: Turn::new(&world.exec),
+            must_reclaim: Cell::new(false),
+            seqids: RefCell::default(),
+            opens: RefCell::default(),
+            last_open: Cell::new(0),
+            is_notified: Cell::new(false),
+            is_dead: Cell::new(false),
+            bound: Cell::new(0),
+            is_path_down: Cell::new(false),
+            amnesias: Cell::new(0),
+            delegations: RefCell::default(),
+        });
+        let weak = Rc::downgrade(&client);
+        let on_lost = Weak::clone(&weak);
+        client.conn.on_call(Rc::new(move |procedure, args| weak.upgrade()?.called(procedure, args)));
+        client.conn.on_lost(Rc::new(move || {
+            if let Some(client) = on_lost.upgrade() {
+                client.give_up_delegations();
+            }
+        }));
+        client
+    }
+
+    /// Who it is, for people and for oracles.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("client {} (4.{}, start {})", self.host, self.kind.minor, self.starts)
+    }
+
+    /// The long-form name by which the server knows it.
+    pub(crate) fn owner_id(&self) -> Vec<u8> {
+        format!("host {} minor {}", self.host, self.kind.minor).into_bytes()
+    }
+
+    pub(crate) fn verifier(&self) -> [u8; 8] {
+        (self.amnesias.get() << 32 | self.starts << 16 | self.host as u64).to_be_bytes()
+    }
+
+    /// The machine dies: the client holds nothing and says nothing any more.
+    pub fn die(&self) {
+        self.world.tell(|| format!("{}: dies", self.name()));
+        self.is_dead.set(true);
+        self.conn.die();
+        self.world.oracles.grants(|grants| {
+            grants.client_gone(self.host);
+            Ok(())
+        });
+        self.world.oracles.once(|once| {
+            once.client_gone(self.host);
+            Ok(())
+        });
+    }
+
+    pub(crate) fn remember(&self, open: Open) -> (u64, Rc<Open>) {
+        self.last_open.set(self.last_open.get() + 1);
+        let open = Rc::new(open);
+        self.opens.borrow_mut().insert(self.last_open.get(), Rc::clone(&open));
+        (self.last_open.get(), open)
+    }
+
+    fn sessions(&self) -> bool {
+        self.kind.minor > 0
+    }
+
+    /// The lease was renewed by a request sent then.
+    pub(crate) fn renewed(&self, sent: u64) {
+        let now = self.world.now();
+        self.world.oracles.grants(|grants| grants.renewed(now, self.host, sent + LEASE_MS));
+    }
+
+    pub(crate) fn in_doubt(&self) {
+        self.world.oracles.grants(|grants| {
+            grants.in_doubt(self.host);
+            Ok(())
+        });
+    }
+
+    /// Sends a compound until there is an answer that is no mere putting off. `make` is asked anew after every
+    /// recovery; `None` from it gives up.
+    pub(crate) async fn act(&self, make: impl Fn() -> Option<Ops>) -> Option<Acted> {
+        self.act_counted(make, (&[], Vec::new)).await
+    }
+
+    /// The same with an operation that 4.0 counts, after others: by whose numbers is asked when it was answered.
+    pub(crate) async fn act_counted(
+        &self,
+        make: impl Fn() -> Option<Ops>,
+        (after, owners): (&[OpNum4], impl Fn() -> Vec<Vec<u8>>),
+    ) -> Option<Acted> {
+        let sent = self.world.now();
+        let mut deaths = 0;
+        self.world.oracles.reclaims(|reclaims| {
+            deaths = reclaims.deaths();
+            Ok(())
+        });
+        let (mut is_excused, mut times) = (false, 0);
+        loop {
+            self.ready().await;
+            let ops = make()?;
+            let (epoch, tried) = (self.epoch.get(), self.once(&ops).await);
+            times += 1;
+            let Ok((reply, repeated)) = tried else {
+                is_excused = true;
+                continue;
+            };
+            let is_overtaken = epoch != self.epoch.get();
+            self.count_after(&reply, after, &owners);
+            if reply.status != NfsStat4::Ok {
+                self.world.tell(|| format!("{}: hears {:?}", self.name(), reply.status));
+            }
+            match reply.status {
+                NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource | NfsStat4::ServerFault => {
+                    // A fault of the server's may have come after the change.
+                    is_excused |= reply.status == NfsStat4::ServerFault;
+                    let ms = self.rng.borrow_mut().between(50, 800);
+                    self.world.exec.sleep(ms).await;
+                }
+                // Another task has recovered meanwhile: what was sent named what is no more.
+                NfsStat4::StaleClientId
+                | NfsStat4::StaleStateid
+                | NfsStat4::BadStateid
+                | NfsStat4::OldStateid
+                | NfsStat4::Expired
+                    if is_overtaken => {}
+                NfsStat4::StaleClientId | NfsStat4::StaleStateid => {
+                    self.must_reclaim.set(true);
+                    self.recover(epoch).await;
+                }
+                NfsStat4::Expired if !self.sessions() => {
+                    self.client_id.set(None);
+                    self.recover(epoch).await;
+                }
+                _ => {
+                    let is_repeated = repeated || times > 1;
+                    return Some(Acted { reply, sent, deaths, is_excused, is_repeated });
+                }
+            }
+        }
+    }
+
+    /// Waits until the client may send: not while it recovers, nor once it is dead.
+    async fn ready(&self) {
+        if self.is_dead.get() {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            self.recovering.take().await;
+            self.recovering.pass();
+            let has_session = self.session.borrow().is_some();
+            let has = if self.sessions() { has_session } else { self.client_id.get().is_some() };
+            if has && !self.must_reclaim.get() {
+                return;
+            }
+            self.recover(self.epoch.get()).await;
+        }
+    }
+
+    /// One compound, sent until it is answered; whether it was sent more than once.
+    async fn once(&self, ops: &Ops) -> Result<(Reply, bool), Missed> {
+        if self.sessions() { self.on_slot(ops, false).await } else { Ok(self.without_session(ops).await) }
+    }
+
+    /// Sends what needs no session until it is answered, under one transaction id.
+    pub(crate) async fn without_session(&self, ops: &Ops) -> (Reply, bool) {
+        let (args, xid) = (ops.compound(self.kind.minor, None), self.conn.next_xid());
+        let mut times = 0;
+        loop {
+            times += 1;
+            if let Ok(results) = self.send(xid, &args).await
+                && let Some(reply) = self.read(&results)
+            {
+                return (reply, times > 1);
+            }
+            self.world.exec.sleep(10).await;
+        }
+    }
+
+    async fn send(&self, xid: u32, args: &[u8]) -> Result<Vec<u8>, super::conn::Lost> {
+        self.conn.call(xid, (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND), args).await
+    }
+
+    pub(crate) fn read(&self, results: &[u8]) -> Option<Reply> {
+        let reply = Reply::read(results).ok();
+        if reply.is_none() {
+            self.world.oracles.violated(format!("{}: a reply cannot be decoded", self.name()));
+        }
+        reply
+    }
+
+    async fn take_slot(&self) -> Option<(SessionId, usize, Sequence4Args)> {
+        loop {
+            {
+                let mut session = self.session.borrow_mut();
+                let session = session.as_mut()?;
+                let highest = session.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
+                if let Some(n) = session.slots.iter().position(|slot| !slot.is_taken) {
+                    let slot = &mut session.slots[n];
+                    slot.is_taken = true;
+                    slot.seqid = slot.seqid.next();
+                    let sequence = Sequence4Args {
+                        sessionid: session.id,
+                        sequenceid: slot.seqid,
+                        slotid: SlotId(n as u32),
+                        highest_slotid: SlotId(highest.max(n) as u32),
+                        cachethis: true,
+                    };
+                    return Some((session.id, n, sequence));
+                }
+            }
+            self.world.exec.sleep(5).await;
+        }
+    }
+
+    /// Ends the use of a slot. `counted` says whether the server counted the request.
+    fn free_slot(&self, id: SessionId, n: usize, counted: bool) {
+        if let Some(session) = self.session.borrow_mut().as_mut().filter(|session| session.id == id) {
+            let slot = &mut session.slots[n];
+            slot.is_taken = false;
+            if !counted {
+                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
+            }
+        }
+    }
+
+    /// One compound on a slot, sent until it is answered. While recovering, a restart is known of already.
+    pub(crate) async fn on_slot(&self, ops: &Ops, is_recovering: bool) -> Result<(Reply, bool), Missed> {
+        let Some((id, slot, sequence)) = self.take_slot().await else { return Err(Missed) };
+        let args = ops.compound(self.kind.minor, Some(sequence));
+        let (epoch, mut times) = (self.epoch.get(), 0);
+        loop {
+            if self.session.borrow().as_ref().is_none_or(|session| session.id != id) {
+                return Err(Missed);
+            }
+            times += 1;
+            let (xid, sent, life) = (self.conn.next_xid(), self.world.now(), self.world.lives());
+            let Ok(results) = self.send(xid, &args).await else {
+                self.world.exec.sleep(10).await;
+                continue;
+            };
+            let Some(mut reply) = self.read(&results) else { continue };
+            if let Some(ok) = reply.next::<Sequence4Ok>(OpNum4::Sequence) {
+                self.retry_late((id, life), &args, &results).await;
+                self.free_slot(id, slot, true);
+                self.world.tell(|| {
+                    let Sequence4Args { slotid, sequenceid, .. } = sequence;
+                    let (flags, status) = (ok.status_flags, reply.status);
+                    format!(
+                        "{}: slot {}:{} {status:?} (flags {flags:x})",
+                        self.name(),
+                        slotid.0,
+                        sequenceid.0
+                    )
+                });
+                if self.epoch.get() == epoch {
+                    let known = if is_recovering { SEQ4_STATUS_RESTART_RECLAIM_NEEDED } else { 0 };
+                    self.heed(ok.status_flags & !known, sent);
+                }
+                return Ok((reply, times > 1));
+            }
+            match reply.status {
+                NfsStat4::Delay => self.world.exec.sleep(100).await,
+                NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId => {
+                    self.world.tell(|| format!("{}: {:?} for its session", self.name(), reply.status));
+                    if self.session.borrow().as_ref().is_some_and(|session| session.id == id) {
+                        *self.session.borrow_mut() = None;
+                        self.in_doubt();
+                    }
+                    return Err(Missed);
+                }
+                other => {
+                    let what = format!("{}: SEQUENCE of slot {slot} answered {other:?}", self.name());
+                    self.world.oracles.violated(what);
+                    self.free_slot(id, slot, true);
+                    return Ok((reply, times > 1));
+                }
+            }
+        }
+    }
+
+    /// Now and then sends what was answered once more, much later: the answer must be the same, to the last byte.
+    async fn retry_late(&self, (id, life): (SessionId, u64), args: &[u8], results: &[u8]) {
+        if !self.rng.borrow_mut().percent(3) {
+            return;
+        }
+        let ms = self.rng.borrow_mut().below(LEASE_MS / 8);
+        self.world.exec.sleep(ms).await;
+        let Ok(again) = self.send(self.conn.next_xid(), args).await else { return };
+        let is_known = self.session.borrow().as_ref().is_some_and(|session| session.id == id);
+        if is_known && self.world.lives() == life && again != results {
+            let what = format!("{}: a retry was not answered as the first time", self.name());
+            self.world.oracles.violated(what);
+        }
+    }
+
+    /// Heeds what SEQUENCE's answer says beside the point.
+    fn heed(&self, flags: u32, sent: u64) {
+        if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
+            self.in_doubt();
+            self.must_reclaim.set(true);
+        }
+        let revoked = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
+            | SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
+            | SEQ4_STATUS_ADMIN_STATE_REVOKED;
+        if flags & revoked != 0 {
+            self.lose_all("the server says that state was revoked");
+        }
+        let down =
+            SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANNEL_FAULT;
+        self.is_path_down.set(flags & down != 0);
+        // What cannot be recalled may be revoked (RFC 8881 section 10.2.1).
+        if flags & (down | SEQ4_STATUS_RECALLABLE_STATE_REVOKED) != 0 {
+            self.give_up_delegations();
+        }
+        self.renewed(sent);
+    }
+
+    /// All that was held is gone.
+    pub(crate) fn lose_all(&self, why: &str) {
+        let opens: Vec<_> = self.opens.borrow().values().cloned().collect();
+        for open in opens {
+            self.lose(&open, why);
+        }
+    }
+
+    /// An open, and the locks through it, are gone.
+    pub(crate) fn lose(&self, open: &Open, why: &str) {
+        if open.is_lost.replace(true) {
+            return;
+        }
+        self.world.tell(|| format!("{}: has lost file {}: {why}", self.name(), open.file));
+        self.world.oracles.grants(|grants| {
+            grants.end(open.grant.get());
+            open.locks.borrow_mut().held.drain(..).for_each(|(_, _, _, grant)| grants.end(grant));
+            Ok(())
+        });
+    }
+
+    /// Keeps the lease alive, until everything is over.
+    pub async fn keep_alive(self: Rc<Self>) {
+        loop {
+            self.world.exec.sleep(LEASE_MS / 3).await;
+            if self.is_dead.get() {
+                return;
+            }
+            self.bind().await;
+            let sent = self.world.now();
+            let acted = self
+                .act(|| {
+                    let renew = self.client_id.get().filter(|_| !self.sessions());
+                    Some(match renew {
+                        Some(clientid) => Ops::new(&[ArgOp::Renew(Renew4Args { clientid })]),
+                        None => Ops::new(&[]),
+                    })
+                })
+                .await;
+            if let Some(acted) = acted.filter(|_| !self.sessions())
+                && acted.reply.status == NfsStat4::Ok
+                && !acted.is_repeated
+            {
+                self.renewed(sent);
+            }
+        }
+    }
+
+    /// Has the back channel use the connection of now (RFC 8881 section 18.34).
+    async fn bind(&self) {
+        let is_bound = self.bound.get() == self.conn.connects() && !self.is_path_down.get();
+        let Some(sessionid) = self.session.borrow().as_ref().map(|session| session.id).filter(|_| !is_bound)
+        else {
+            return;
+        };
+        let connects = self.conn.connects();
+        let args = BindConnToSession4Args {
+            sessionid,
+            dir: ChannelDirFromClient4::ForeOrBoth,
+            use_conn_in_rdma_mode: false,
+        };
+        let (reply, _) = self.without_session(&Ops::new(&[ArgOp::BindConnToSession(args)])).await;
+        if reply.status == NfsStat4::Ok && connects == self.conn.connects() {
+            self.bound.set(connects);
+        }
+    }
+
+    /// Answers a callback.
+    fn called(self: &Rc<Self>, procedure: u32, args: &[u8]) -> Option<Vec<u8>> {
+        if !self.kind.answers_callbacks || self.is_dead.get() {
+            return None;
+        }
+        if procedure != CB_COMPOUND {
+            return Some(Vec::new());
+        }
+        let mut r = Reader::new(args);
+        let header = CbCompoundArgsHeader::decode(&mut r).ok()?;
+        let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
+        while count < header.ops && status == NfsStat4::Ok {
+            count += 1;
+            status = self.run_callback(&CbArgOp::decode(&mut r).ok()?, &mut results);
+        }
+        let mut w = Writer::new();
+        w.u32(status.as_u32());
+        w.opaque(b"");
+        w.u32(count);
+        w.put(results.as_slice());
+        Some(w.into_vec())
+    }
+
+    /// One operation of a callback.
+    fn run_callback(self: &Rc<Self>, op: &CbArgOp<'_>, results: &mut Writer) -> NfsStat4 {
+        let (number, status) = match op {
+            CbArgOp::Sequence(sequence) => {
+                results.u32(CbOpNum4::Sequence as u32);
+                results.u32(NfsStat4::Ok.as_u32());
+                let highest = SlotId(SLOTS - 1);
+                let ok = CbSequence4Ok {
+                    sessionid: sequence.sessionid,
+                    sequenceid: sequence.sequenceid,
+                    slotid: sequence.slotid,
+                    highest_slotid: highest,
+                    target_highest_slotid: highest,
+                };
+                holdfast_xdr::Encode::encode(&ok, results);
+                return NfsStat4::Ok;
+            }
+            CbArgOp::NotifyLock(_) => {
+                self.is_notified.set(true);
+                (CbOpNum4::NotifyLock, NfsStat4::Ok)
+            }
+            CbArgOp::GetAttr(asked) => {
+                let status = self.attributes(asked.fh, asked.attr_request, results);
+                if status == NfsStat4::Ok {
+                    return status;
+                }
+                (CbOpNum4::GetAttr, status)
+            }
+            CbArgOp::Recall(recall) => (CbOpNum4::Recall, self.recalled(&recall.stateid)),
+            CbArgOp::RecallAny(_) => (CbOpNum4::RecallAny, NfsStat4::Ok),
+            CbArgOp::RecallSlot(_) => (CbOpNum4::RecallSlot, NfsStat4::Ok),
+            CbArgOp::RecallableObjAvail(_) => (CbOpNum4::RecallableObjAvail, NfsStat4::Ok),
+            other => {
+                let what = format!("{}: an unexpected callback {other:?}", self.name());
+                self.world.oracles.violated(what);
+                (CbOpNum4::Illegal, NfsStat4::OpIllegal)
+            }
+        };
+        results.u32(number as u32);
+        results.u32(status.as_u32());
+        status
+    }
+
+    /// In 4.0, the next number of an owner.
+    pub(crate) fn seqid(&self, owner: &[u8]) -> Seqid {
+        if self.sessions() {
+            return Seqid(0);
+        }
+        self.seqids.borrow().get(owner).copied().unwrap_or(Seqid(1))
+    }
+
+    /// In 4.0, counts an operation, if the compound got to it.
+    pub(crate) fn count_after(&self, reply: &Reply, after: &[OpNum4], owners: &impl Fn() -> Vec<Vec<u8>>) {
+        if !self.sessions() && reply.clone().skip(after).is_some() {
+            owners().iter().for_each(|owner| self.count(owner, reply.status));
+        }
+    }
+
+    /// In 4.0, counts an operation of an owner that was answered so (RFC 7530 section 9.1.7).
+    fn count(&self, owner: &[u8], status: NfsStat4) {
+        let is_counted = !matches!(
+            status,
+            NfsStat4::StaleClientId
+                | NfsStat4::StaleStateid
+                | NfsStat4::BadStateid
+                | NfsStat4::BadSeqid
+                | NfsStat4::BadXdr
+                | NfsStat4::Resource
+                | NfsStat4::NoFileHandle
+        );
+        if is_counted && !self.sessions() {
+            let next = self.seqid(owner).next();
+            self.seqids.borrow_mut().insert(owner.to_vec(), next);
+        }
+    }
+
+    /// Whether something is under way on the session.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.session.borrow().as_ref().is_some_and(|session| session.slots.iter().any(|slot| slot.is_taken))
+    }
+
+    pub(crate) fn new_session(&self, id: SessionId, slots: u32) {
+        let slots = vec![Slot::default(); slots.clamp(1, SLOTS) as usize];
+        *self.session.borrow_mut() = Some(Session { id, slots });
+    }
+}
+
+/// What a channel is asked to carry.
+pub(crate) const CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
+    headerpadsize: 0,
+    maxrequestsize: 1 << 16,
+    maxresponsesize: 1 << 16,
+    maxresponsesize_cached: 4096,
+    maxoperations: 16,
+    maxrequests: SLOTS,
+    rdma_ird: None,
+};

@@ -1,0 +1,236 @@
+//! A disk that forgets: a file system in memory with a log of what was done to it. A power cut leaves what was
+//! committed, and of the rest what chance left.
+//!
+//! The file system itself is `vfs::MemBackend`. After a power cut it is made anew by doing again what survives, with
+//! the same times; numbers of objects that did not survive are skipped, so that handles stay what they were.
+
+mod backend;
+mod log;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_base::Timestamp;
+use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
+
+pub(crate) use backend::START;
+pub use backend::SimBackend;
+use log::Entry;
+
+use crate::rng::Rng;
+
+/// What a power cut does to what was not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All of it is lost.
+    All,
+    /// What was done last is lost, from a random moment on.
+    Tail,
+    /// Nothing is lost: it happened to be written in time.
+    Nothing,
+}
+
+/// The calendar, which files are stamped with.
+#[derive(Clone, Default)]
+pub struct Wall(Arc<Mutex<Timestamp>>);
+
+impl Wall {
+    /// Sets it.
+    pub fn set(&self, now: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct State {
+    fs: MemBackend,
+    log: Vec<Entry>,
+    /// Up to which place of the log an object's attributes or entries, and its data, are committed.
+    committed: BTreeMap<Vec<u8>, (usize, usize)>,
+    /// Commits of data that are to fail.
+    failures: u32,
+    /// The server's life that may use the disk: what a dead one still does changes nothing.
+    life: u64,
+    /// A defect: commits do nothing and say that they did.
+    lies: bool,
+    /// A defect: reads give what was there before the last write.
+    is_stale: bool,
+}
+
+/// A disk. It outlives the servers that use it.
+#[derive(Clone)]
+pub struct Disk {
+    wall: Wall,
+    state: Arc<Mutex<State>>,
+}
+
+/// A place in the disk's log: what a process killed now leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment(usize);
+
+impl Disk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new(wall: &Wall) -> Self {
+        let state = State {
+            fs: log::empty(wall),
+            log: Vec::new(),
+            committed: BTreeMap::new(),
+            failures: 0,
+            life: 0,
+            lies: false,
+            is_stale: false,
+        };
+        Self { wall: wall.clone(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file system, to be served by a server's life of this number.
+    #[must_use]
+    pub fn backend(&self, life: u64) -> SimBackend {
+        self.state().life = life;
+        SimBackend::new(self.clone(), self.state().fs.clone(), life)
+    }
+
+    /// The file system itself, to be looked at.
+    #[must_use]
+    pub fn files(&self) -> MemBackend {
+        self.state().fs.clone()
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment(self.state().log.len())
+    }
+
+    /// The process using it is dead: what is still done in its name changes nothing.
+    pub fn cut_off(&self) {
+        self.state().life = u64::MAX;
+    }
+
+    /// The process using it was killed; what it did after `moment` was never done.
+    pub fn kill_at(&self, moment: Moment) {
+        let mut state = self.state();
+        state.log.truncate(moment.0);
+        for upto in state.committed.values_mut() {
+            *upto = (upto.0.min(moment.0), upto.1.min(moment.0));
+        }
+        state.remake(&self.wall);
+    }
+
+    /// Power fails. Returns how much was lost.
+    pub fn power_cut(&self, loss: Loss, rng: &mut Rng) -> usize {
+        let mut state = self.state();
+        let from = match loss {
+            Loss::All => 0,
+            Loss::Tail => rng.below(state.log.len() as u64 + 1) as usize,
+            Loss::Nothing => usize::MAX,
+        };
+        let before = state.log.len();
+        let State { log, committed, .. } = &mut *state;
+        let mut place = 0;
+        log.retain_mut(|entry| {
+            entry.is_durable |= entry.is_committed(place, committed);
+            let survives = entry.is_durable || (place < from && !entry.is_doomed);
+            place += 1;
+            entry.is_durable = survives;
+            survives
+        });
+        let lost = before - log.len();
+        committed.clear();
+        state.remake(&self.wall);
+        lost
+    }
+
+    /// The next commit of a file's data fails, and what it was to write is lost unless it is written again.
+    pub fn fail_next_commit(&self) {
+        self.state().failures += 1;
+    }
+
+    /// From now on commits do nothing: a defect, for tests of what notices it.
+    pub fn lie_about_commits(&self) {
+        self.state().lies = true;
+    }
+
+    /// From now on reads are out of date: a defect, for tests of what notices it.
+    pub fn read_stale(&self) {
+        self.state().is_stale = true;
+    }
+
+    fn record(&self, life: u64, mut entry: Entry) {
+        entry.at = self.wall.now();
+        let mut state = self.state();
+        if state.life == life {
+            state.log.push(entry);
+        }
+    }
+
+    fn commit(&self, (life, fs): (u64, &MemBackend), touched: Touched) -> Result<(), FsError> {
+        let mut state = self.state();
+        if state.lies || state.life != life {
+            return Ok(());
+        }
+        if touched.data && state.failures > 0 {
+            state.failures -= 1;
+            state.doom(&touched.handle);
+            drop(state);
+            // The file system's own switch: the write verifier becomes another.
+            fs.fail_next_commit(FsError::Io);
+            let mut results = [Ok(())];
+            fs.commit(&[touched], &mut results);
+            return results[0];
+        }
+        let upto = state.log.len();
+        let known = state.committed.entry(touched.handle.as_bytes().to_vec()).or_default();
+        known.0 = upto;
+        if touched.data {
+            known.1 = upto;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn remake(&mut self, wall: &Wall) {
+        let now = wall.now();
+        self.fs = log::replay(&self.log, wall);
+        wall.set(now);
+    }
+
+    /// A write-back failed: the kernel calls the pages clean, and a later commit says nothing about them.
+    fn doom(&mut self, handle: &Handle) {
+        let Self { log, committed, .. } = self;
+        for (place, entry) in log.iter_mut().enumerate() {
+            let is_meant = entry.needs.iter().any(|need| need.data && need.handle == *handle);
+            if is_meant && !entry.is_durable && !entry.is_committed(place, committed) {
+                entry.is_doomed = true;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Disk").field("log", &self.state().log.len()).finish_non_exhaustive()
+    }
+}
+
+/// How the file system in memory is made.
+fn options(wall: &Wall) -> MemOptions {
+    let wall = wall.clone();
+    let mut options = MemOptions::deterministic();
+    options.now = Arc::new(move || wall.now());
+    options.root_mode = 0o777;
+    options
+}

@@ -1,0 +1,288 @@
+//! The disk's file system as a server sees it: everything goes on to the file system in memory, and what changes
+//! it is recorded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_base::{ByteRange, Cookie};
+use holdfast_vfs::{
+    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
+    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Handle, ListEnd, LockKind,
+    LockedBy, MemBackend, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Rights, Seek,
+    SetAttrs, Touched, WriteAt, Written, XattrMode,
+};
+
+use super::Disk;
+use super::log::{Deed, Entry};
+
+/// Bytes by file and offset.
+type Pieces = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
+
+/// A server's view of a [`Disk`].
+pub struct SimBackend {
+    disk: Disk,
+    fs: MemBackend,
+    life: u64,
+    /// What was there before the last write, while reads are to be out of date.
+    before: Mutex<Pieces>,
+}
+
+const fn entries(dir: &Handle) -> Touched {
+    Touched { handle: *dir, data: false }
+}
+
+const fn data(file: &Handle) -> Touched {
+    Touched { handle: *file, data: true }
+}
+
+impl SimBackend {
+    pub(super) const fn new(disk: Disk, fs: MemBackend, life: u64) -> Self {
+        Self { disk, fs, life, before: Mutex::new(Pieces::new()) }
+    }
+
+    fn did(&self, cx: &Cx<'_>, deed: Deed, needs: Vec<Touched>, made: Option<u64>) {
+        self.disk.record(self.life, Entry::new(deed, cx.caller, needs, made));
+    }
+
+    fn is_stale(&self) -> bool {
+        self.disk.state().is_stale
+    }
+
+    fn before(&self) -> std::sync::MutexGuard<'_, Pieces> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backend for SimBackend {
+    fn root(&self) -> FsResult<Handle> {
+        self.fs.root()
+    }
+
+    fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs> {
+        self.fs.getattr(cx, object, want)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
+        let change = self.fs.setattr(cx, file, set, guard)?;
+        self.did(cx, Deed::SetAttr(*file.handle(), *set), vec![entries(file.handle())], None);
+        Ok(change)
+    }
+
+    fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
+        self.fs.lookup(cx, dir, name, want)
+    }
+
+    fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
+        self.fs.parent(cx, dir, want)
+    }
+
+    fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
+        self.fs.access(cx, object, asked)
+    }
+
+    fn readlink(&self, cx: &Cx<'_>, link: &Handle) -> FsResult<Vec<u8>> {
+        self.fs.readlink(cx, link)
+    }
+
+    fn readdir(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        self.fs.readdir(cx, listing, take)
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        let made = self.fs.create(cx, dir, name, how)?;
+        let number = made.is_new.then_some(made.node.attrs.fileid);
+        let deed = Deed::Create { dir: *dir, name: name.as_bytes().to_vec(), mode: how.mode, set: *how.set };
+        // A name that was there is at most cut, which is the file's affair.
+        let needs = if made.is_new { entries(dir) } else { entries(&made.node.handle) };
+        self.did(cx, deed, vec![needs], number);
+        Ok(made)
+    }
+
+    fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        what: NewNode<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Change)> {
+        let (node, change) = self.fs.make(cx, dir, name, what, set)?;
+        let deed = Deed::Make { dir: *dir, name: name.as_bytes().to_vec(), what: what.into(), set: *set };
+        self.did(cx, deed, vec![entries(dir)], Some(node.attrs.fileid));
+        Ok((node, change))
+    }
+
+    fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
+        let linked = self.fs.link(cx, object, dir, name)?;
+        let deed = Deed::Link { object: *object, dir: *dir, name: name.as_bytes().to_vec() };
+        self.did(cx, deed, vec![entries(dir)], None);
+        Ok(linked)
+    }
+
+    fn rename(
+        &self,
+        cx: &Cx<'_>,
+        from: (&Handle, Name<'_>),
+        to: (&Handle, Name<'_>),
+        flags: RenameFlags,
+    ) -> FsResult<(Change, Change)> {
+        let changes = self.fs.rename(cx, from, to, flags)?;
+        let owned = |(dir, name): (&Handle, Name<'_>)| (*dir, name.as_bytes().to_vec());
+        let deed = Deed::Rename { from: owned(from), to: owned(to), flags };
+        self.did(cx, deed, vec![entries(from.0), entries(to.0)], None);
+        Ok(changes)
+    }
+
+    fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
+        let change = self.fs.remove(cx, dir, name, kind)?;
+        let deed = Deed::Remove { dir: *dir, name: name.as_bytes().to_vec(), kind };
+        self.did(cx, deed, vec![entries(dir)], None);
+        Ok(change)
+    }
+
+    fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
+        self.fs.open(cx, file, mode)
+    }
+
+    fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+        let read = self.fs.read(cx, file, offset, into)?;
+        if self.is_stale()
+            && let Some(before) = self.before().get(&(file.handle().as_bytes().to_vec(), offset))
+        {
+            let bytes = before.len().min(read.bytes);
+            into[..bytes].copy_from_slice(&before[..bytes]);
+        }
+        Ok(read)
+    }
+
+    fn read_span(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> FsResult<Option<FileSpan>> {
+        self.fs.read_span(cx, file, offset, bytes)
+    }
+
+    fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, bytes: &[u8]) -> FsResult<Written> {
+        if self.is_stale() {
+            let mut before = vec![0; bytes.len()];
+            // What cannot be read was not there.
+            let _ = self.fs.read(cx, file, at.offset, &mut before);
+            self.before().insert((file.handle().as_bytes().to_vec(), at.offset), before);
+        }
+        let written = self.fs.write(cx, file, at, bytes)?;
+        let (handle, offset) = (*file.handle(), at.offset);
+        let deed = Deed::Write { file: handle, offset, data: bytes[..written.bytes].to_vec() };
+        self.did(cx, deed, vec![data(&handle)], None);
+        Ok(written)
+    }
+
+    fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
+        for (touched, result) in touched.iter().zip(results) {
+            *result = self.disk.commit((self.life, &self.fs), *touched);
+        }
+    }
+
+    fn commit_domain(&self, object: &Handle) -> u64 {
+        self.fs.commit_domain(object)
+    }
+
+    fn write_verifier(&self) -> [u8; 8] {
+        let inner = u64::from_be_bytes(self.fs.write_verifier());
+        (inner ^ self.life.rotate_left(48)).to_be_bytes()
+    }
+
+    fn seek(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, what: Seek) -> FsResult<u64> {
+        self.fs.seek(cx, file, offset, what)
+    }
+
+    fn region(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, bytes: u64, what: Region) -> FsResult<()> {
+        self.fs.region(cx, file, offset, bytes, what)?;
+        let handle = *file.handle();
+        self.did(cx, Deed::Region { file: handle, offset, bytes, what }, vec![data(&handle)], None);
+        Ok(())
+    }
+
+    fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {
+        let bytes = self.fs.copy(cx, from, to, span)?;
+        let (source, target) = (*from.handle(), *to.handle());
+        let span = CopySpan { bytes, ..span };
+        self.did(cx, Deed::Copy { from: source, to: target, span }, vec![data(&target)], None);
+        Ok(bytes)
+    }
+
+    fn clone_range(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {
+        self.fs.clone_range(cx, from, to, span)?;
+        let (source, target) = (*from.handle(), *to.handle());
+        self.did(cx, Deed::Copy { from: source, to: target, span }, vec![data(&target)], None);
+        Ok(())
+    }
+
+    fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.fs.getxattr(cx, object, name)
+    }
+
+    fn setxattr(
+        &self,
+        cx: &Cx<'_>,
+        object: &Handle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<Change> {
+        let change = self.fs.setxattr(cx, object, name, value, mode)?;
+        let deed = Deed::SetXattr { object: *object, name: name.to_vec(), value: value.to_vec() };
+        self.did(cx, deed, vec![entries(object)], None);
+        Ok(change)
+    }
+
+    fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
+        self.fs.listxattr(cx, object)
+    }
+
+    fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change> {
+        let change = self.fs.removexattr(cx, object, name)?;
+        let deed = Deed::RemoveXattr { object: *object, name: name.to_vec() };
+        self.did(cx, deed, vec![entries(object)], None);
+        Ok(change)
+    }
+
+    fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
+        self.fs.lock(file, range, kind)
+    }
+
+    fn unlock(&self, file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<()> {
+        self.fs.unlock(file, range)
+    }
+
+    fn test_lock(
+        &self,
+        file: &Arc<dyn FileObject>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> FsResult<Option<LockedBy>> {
+        self.fs.test_lock(file, range, kind)
+    }
+
+    fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {
+        self.fs.usage(cx, object)
+    }
+
+    fn limits(&self, object: &Handle) -> FsResult<FsLimits> {
+        self.fs.limits(object)
+    }
+
+    fn shed(&self, keep_percent: u8) {
+        self.fs.shed(keep_percent);
+    }
+}
+
+/// The position of a listing's beginning.
+pub(crate) const START: Cookie = Cookie(0);

@@ -1,0 +1,305 @@
+//! One life of the server: the real programs, records, grace and journal, put together as `server` does, over a
+//! machine of the simulation.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use holdfast_base::{ClientId, Clock, ExportId, Instant, SeededEntropy};
+use holdfast_export::{
+    ClientRule, Committer, Export, ExportOptions, Force, LocalUse, Namespace, NoGroups, Sealer, Squash,
+};
+use holdfast_ledger::{Ledger, Now, Remembered};
+use holdfast_manager::{Guarded, Manager, Parts};
+use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
+use holdfast_nfs4::{ClientRecords, Config, Nfs4, NumericIds};
+use holdfast_recovery::{Boot, Identity};
+use holdfast_rpc::detached::Detached;
+use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
+use holdfast_rpc::{Limits, Program};
+use holdfast_server::durable::Durable;
+use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
+use holdfast_store::Store;
+use holdfast_vfs::Backend;
+
+use crate::machine::Machine;
+use crate::store::SimStore;
+
+/// The lease, and so the grace period, of every server.
+pub const LEASE_MS: u64 = 10_000;
+
+/// A defect planted in the server, so that an oracle is seen to notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Replies leave before their changes are durable.
+    AnswerBeforeCommit,
+    /// Records of clients are not stored.
+    ForgetRecords,
+    /// Whoever asks may reclaim.
+    AnyoneReclaims,
+    /// Requests are not recorded: a crash makes their retries run again.
+    NoJournal,
+    /// Leases run out in a quarter of the time that clients are told.
+    ShortLease,
+    /// Reads give what was there before.
+    StaleReads,
+    /// From the middle on, replies to one client are lost inside the server.
+    SwallowReplies,
+    /// Recalls of delegations are not sent.
+    DropRecalls,
+}
+
+impl Plant {
+    /// All of them, by the names of the command line.
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("answer-before-commit", Self::AnswerBeforeCommit),
+        ("forget-records", Self::ForgetRecords),
+        ("anyone-reclaims", Self::AnyoneReclaims),
+        ("no-journal", Self::NoJournal),
+        ("short-lease", Self::ShortLease),
+        ("stale-reads", Self::StaleReads),
+        ("swallow-replies", Self::SwallowReplies),
+        ("drop-recalls", Self::DropRecalls),
+    ];
+}
+
+/// A running server.
+pub struct Life {
+    /// Its number, from 1.
+    pub number: u64,
+    /// The service.
+    pub nfs4: Arc<Nfs4>,
+    durable: Arc<Durable>,
+    committer: Arc<Committer>,
+    /// Where connections come from.
+    pub(crate) base: Detached,
+    forces: Arc<Forces>,
+    store: SimStore,
+    is_power_cut_to_come: bool,
+}
+
+/// Counts forces of the journal, so that what was forced can be kept.
+struct Forces {
+    ledger: Arc<Ledger>,
+    count: AtomicU64,
+    seen: AtomicU64,
+}
+
+impl Forces {
+    fn of(ledger: &Arc<Ledger>) -> Arc<Self> {
+        Arc::new(Self { ledger: Arc::clone(ledger), count: AtomicU64::new(0), seen: AtomicU64::new(0) })
+    }
+}
+
+impl Force for Forces {
+    fn force(&self) -> io::Result<()> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.ledger.force()
+    }
+}
+
+/// Records with a defect.
+struct Defective {
+    inner: Arc<Durable>,
+    plant: Plant,
+}
+
+impl ClientRecords for Defective {
+    fn persist(&self, client: &ClientImage) -> io::Result<()> {
+        if self.plant == Plant::ForgetRecords { Ok(()) } else { self.inner.persist(client) }
+    }
+
+    fn forget(&self, client: ClientId) {
+        self.inner.forget(client);
+    }
+
+    fn reclaim_done(&self, client: ClientId) {
+        self.inner.reclaim_done(client);
+    }
+
+    fn may_hold(&self, client: ClientId) -> bool {
+        self.plant == Plant::ForgetRecords || self.inner.may_hold(client)
+    }
+
+    fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
+        self.inner.will_hold(client)
+    }
+
+    fn recorded(&self, client: &ClientImage) -> Recorded {
+        if self.plant == Plant::AnyoneReclaims { Recorded::Yes } else { self.inner.recorded(client) }
+    }
+}
+
+fn export(machine: &Machine, number: u64, manager: &Arc<Manager>) -> Arc<Export> {
+    Arc::new(Export {
+        id: ExportId(7),
+        path: vec![b"export".to_vec()],
+        backend: Guarded::new(Arc::new(machine.disk.backend(number)), manager),
+        options: ExportOptions {
+            squash: Squash::None,
+            clients: vec![ClientRule::All],
+            is_sync: true,
+            local: LocalUse::None,
+            ..ExportOptions::default()
+        },
+    })
+}
+
+/// The journal, and what a former life left in it.
+fn ledger(
+    machine: &Machine,
+    plant: Option<Plant>,
+    exports: &[Arc<Export>],
+) -> Result<(Arc<Ledger>, Vec<Remembered>)> {
+    if plant == Some(Plant::NoJournal) {
+        // A server that records nothing finds nothing.
+        let _ = std::fs::remove_file(machine.journal());
+    }
+    let wall = machine.wall.clone();
+    let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 4096 };
+    let on: (_, Now) = (machine.boot(), Arc::new(move || wall.now()));
+    Ledger::open_on_machine(&machine.journal(), &size, exports, on).context("journal")
+}
+
+impl Life {
+    /// Starts a server. `is_power_cut_to_come` has it keep what a power cut would leave of the journal.
+    ///
+    /// # Errors
+    /// What a real server would not start with either.
+    pub fn start(
+        machine: &Rc<Machine>,
+        number: u64,
+        seed: u64,
+        plant: Option<Plant>,
+        is_power_cut_to_come: bool,
+    ) -> Result<Self> {
+        let own_store = machine.store.handle();
+        let store: Arc<dyn Store> = Arc::new(own_store.clone());
+        let mut entropy = SeededEntropy(seed ^ number.rotate_left(32));
+        let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
+        let lease_ms = if plant == Some(Plant::ShortLease) { LEASE_MS / 4 } else { LEASE_MS };
+        let boot = Boot::begin(store.as_ref(), lease_ms)?;
+        let clock: Arc<dyn Clock> = machine.clock.clone();
+        let boot_instance = BootInstance::from_counter(boot.epoch);
+        let manager = Manager::new(Parts {
+            engine: holdfast_state::Config { boot: boot_instance, lease_ms, grace: Grace::Over },
+            entropy: Box::new(entropy),
+            clock: Arc::clone(&clock),
+            // There is one thread: nothing may wait on it.
+            pool_threads: 0,
+        });
+        let exports = vec![export(machine, number, &manager)];
+        let opened = ledger(machine, plant, &exports)?;
+        let (durable, former) = Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?;
+        manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+        let forces = Forces::of(durable.ledger());
+        let namespace =
+            Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, machine.wall.now())?);
+        let committer = Committer::pumped(Some(forces.clone()));
+        let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
+        let nfs3 = Nfs3::new(Nfs3Parts {
+            namespace: Arc::clone(&namespace),
+            manager: Arc::clone(&manager),
+            committer: Arc::clone(&committer),
+            replies: Arc::clone(&replies),
+            ledger: Some(durable.ledger().clone()),
+            groups: Arc::new(NoGroups),
+            observer: None,
+        });
+        let records: Arc<dyn ClientRecords> = match plant {
+            Some(plant) => Arc::new(Defective { inner: Arc::clone(&durable), plant }),
+            None => durable.clone(),
+        };
+        let nfs4 = Nfs4::new(Config {
+            namespace: Arc::clone(&namespace),
+            groups: Arc::new(NoGroups),
+            ids: Arc::new(NumericIds),
+            committer: Arc::clone(&committer),
+            replies: Arc::clone(&replies),
+            manager,
+            records,
+            sessions: Some(durable.clone()),
+            ledger: Some(durable.ledger().clone()),
+            identity: holdfast_nfs4::Identity {
+                major_id: identity.owner.to_vec(),
+                minor_id: 0,
+                scope: identity.scope.to_vec(),
+            },
+            minor_max: 2,
+            observer: None,
+        });
+        nfs4.restore(&former.snapshot);
+        replies.restore(former.replies);
+        durable.serves(&nfs4);
+        let programs: Vec<Arc<dyn Program>> =
+            vec![Arc::new(nfs3), Arc::new(Mount3::new(namespace)), nfs4.clone()];
+        let base = Detached::new(programs, Limits::default())?;
+        let life =
+            Self { number, nfs4, durable, committer, base, forces, store: own_store, is_power_cut_to_come };
+        if is_power_cut_to_come {
+            machine.journal_forced();
+        }
+        Ok(life)
+    }
+
+    /// Commits what waits for it.
+    pub fn pump(&self, machine: &Machine) -> usize {
+        let pumped = self.committer.pump();
+        self.keep_forced(machine);
+        pumped
+    }
+
+    /// The process is dead, with the server's ends of its connections. What waits in here holds what it waits in, so
+    /// it is let go on, where nothing that it does is seen by anybody. Returns whether anything is left all the same.
+    pub(crate) fn bury(self, machine: &Machine, sides: Vec<Detached>) -> bool {
+        machine.disk.cut_off();
+        self.store.cut_off();
+        for side in &sides {
+            side.connection().close();
+        }
+        while self.committer.pump() > 0 {}
+        // Looked at, it runs what was offloaded.
+        drop(self.base.sent());
+        while self.committer.pump() > 0 {}
+        self.base.connection().close();
+        drop(sides);
+        let left = Arc::downgrade(&self.nfs4);
+        drop(self);
+        left.strong_count() > 0
+    }
+
+    /// What is due about once a second.
+    pub fn tick(&self, machine: &Machine, now: Instant) {
+        self.nfs4.tick();
+        self.durable.tick(now);
+        if self.is_power_cut_to_come {
+            machine.journal_forced();
+        }
+    }
+
+    fn keep_forced(&self, machine: &Machine) {
+        let count = self.forces.count.load(Ordering::Relaxed);
+        if self.is_power_cut_to_come && self.forces.seen.swap(count, Ordering::Relaxed) != count {
+            machine.journal_forced();
+        }
+    }
+
+    /// Whether the state engine and the file system hold together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self, machine: &Machine) -> Result<(), String> {
+        self.nfs4.inspect(holdfast_state::invariant::check).map_err(|broken| format!("{broken:?}"))?;
+        machine.disk.files().check()
+    }
+}
+
+/// The export's root, for those who need a backend and not a server.
+///
+/// # Errors
+/// None: a root in memory is there.
+pub fn root(machine: &Machine) -> holdfast_vfs::FsResult<holdfast_vfs::Handle> {
+    machine.disk.files().root()
+}

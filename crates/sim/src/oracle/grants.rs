@@ -1,0 +1,322 @@
+//! No two conflicting grants at once: opens with their denials, byte-range locks, delegations.
+//!
+//! A client believes in a grant from the moment it hears of it until it sends word that it gives it back, hears that
+//! it is gone, or has not heard from the server for a lease, by its own clock: counted from when it *sent* the last
+//! request that renewed the lease. After it learnt of a restart nothing renews a grant that is not reclaimed yet.
+
+use std::collections::BTreeMap;
+
+use super::Verdict;
+
+/// Names a grant.
+pub type GrantId = u64;
+
+/// What is granted on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An open: access and denial, as bits 1 (read) and 2 (write).
+    Open {
+        /// What is allowed.
+        access: u32,
+        /// What is denied to others.
+        deny: u32,
+    },
+    /// A byte-range lock, both ends included.
+    Lock {
+        /// First byte.
+        first: u64,
+        /// Last byte.
+        last: u64,
+        /// Whether it is exclusive.
+        is_write: bool,
+    },
+    /// A delegation.
+    Delegation {
+        /// Whether it is one for writing.
+        is_write: bool,
+    },
+}
+
+/// A grant as its client knows it.
+#[derive(Clone, Debug)]
+struct Grant {
+    client: usize,
+    /// Who it is within the client: grants of one owner do not conflict.
+    owner: u64,
+    file: usize,
+    what: What,
+    /// Renewals count only up to here.
+    cap: u64,
+    /// Somebody else was given what conflicts with it after it lapsed.
+    is_stolen: bool,
+}
+
+/// All that clients believe they hold.
+#[derive(Default)]
+pub struct Grants {
+    last: GrantId,
+    grants: BTreeMap<GrantId, Grant>,
+    /// Until when each client's lease runs, by its own clock.
+    leases: BTreeMap<usize, u64>,
+    /// Delegations by their stateids, and until when one that was recalled is believed in.
+    delegations: BTreeMap<[u8; 12], GrantId>,
+    recalled: BTreeMap<[u8; 12], u64>,
+}
+
+fn conflict(a: &Grant, b: &Grant) -> bool {
+    if a.file != b.file || (a.client == b.client && a.owner == b.owner) {
+        return false;
+    }
+    match (a.what, b.what) {
+        (What::Open { access: a1, deny: d1 }, What::Open { access: a2, deny: d2 }) => {
+            a1 & d2 != 0 || a2 & d1 != 0
+        }
+        (
+            What::Lock { first: f1, last: l1, is_write: w1 },
+            What::Lock { first: f2, last: l2, is_write: w2 },
+        ) => f1 <= l2 && f2 <= l1 && (w1 || w2),
+        (What::Delegation { is_write }, What::Delegation { is_write: other }) => {
+            a.client != b.client && (is_write || other)
+        }
+        (What::Delegation { is_write }, What::Open { access, .. })
+        | (What::Open { access, .. }, What::Delegation { is_write }) => {
+            a.client != b.client && (is_write || access & 2 != 0)
+        }
+        (What::Lock { .. }, _) | (_, What::Lock { .. }) => false,
+    }
+}
+
+impl Grants {
+    fn until(&self, grant: &Grant) -> u64 {
+        self.leases.get(&grant.client).copied().unwrap_or(0).min(grant.cap)
+    }
+
+    /// A client hears of a grant.
+    ///
+    /// # Errors
+    /// When it conflicts with what another client believes to hold.
+    pub fn begin(
+        &mut self,
+        now: u64,
+        (client, owner): (usize, u64),
+        (file, what): (usize, What),
+    ) -> Result<GrantId, String> {
+        self.begin_until(now, (client, owner), (file, what), None).map(|()| self.last)
+    }
+
+    fn begin_until(
+        &mut self,
+        now: u64,
+        (client, owner): (usize, u64),
+        (file, what): (usize, What),
+        cap: Option<u64>,
+    ) -> Verdict {
+        self.last += 1;
+        let grant = Grant { client, owner, file, what, cap: cap.unwrap_or(u64::MAX), is_stolen: false };
+        self.grants.insert(self.last, grant);
+        self.check(now, self.last)
+    }
+
+    /// A client hears of a delegation.
+    ///
+    /// # Errors
+    /// Those of [`Grants::begin`].
+    pub fn delegated(
+        &mut self,
+        now: u64,
+        client: usize,
+        (file, what): (usize, What),
+        stateid: [u8; 12],
+    ) -> Result<GrantId, String> {
+        let id = self.last + 1;
+        self.delegations.insert(stateid, id);
+        let begun =
+            self.begin_until(now, (client, u64::MAX), (file, what), self.recalled.get(&stateid).copied());
+        begun.map(|()| id)
+    }
+
+    /// The client believes in no delegation any more, nor in one that it is about to give back.
+    pub fn end_delegations(&mut self, client: usize) {
+        let is_one = |grant: &Grant| matches!(grant.what, What::Delegation { .. });
+        self.grants.retain(|_, grant| grant.client != client || !is_one(grant));
+    }
+
+    /// The server recalls a delegation: it may be revoked, without its holder's doing, not before that moment.
+    pub fn recalled(&mut self, stateid: [u8; 12], until: u64) {
+        let until = *self.recalled.entry(stateid).or_insert(until);
+        if let Some(grant) = self.delegations.get(&stateid).and_then(|id| self.grants.get_mut(id)) {
+            grant.cap = grant.cap.min(until);
+        }
+    }
+
+    /// Whether its client may act on it.
+    #[must_use]
+    pub fn is_believed(&self, now: u64, id: GrantId) -> bool {
+        self.grants.get(&id).is_some_and(|grant| self.until(grant) > now)
+    }
+
+    /// Whether this grant, if its client may believe in it, conflicts with what another may believe in.
+    fn check(&mut self, now: u64, id: GrantId) -> Verdict {
+        let Some(mine) = self.grants.get(&id).cloned() else { return Ok(()) };
+        if self.until(&mine) <= now {
+            return Ok(());
+        }
+        let mut stolen = Vec::new();
+        for (other_id, other) in &self.grants {
+            if *other_id == id || !conflict(&mine, other) {
+                continue;
+            }
+            if self.until(other) > now {
+                return Err(format!(
+                    "at {now} ms client {} has {:?} on file {} while client {} has {:?} until {}",
+                    mine.client,
+                    mine.what,
+                    mine.file,
+                    other.client,
+                    other.what,
+                    self.until(other)
+                ));
+            }
+            stolen.push(*other_id);
+        }
+        for id in stolen {
+            if let Some(grant) = self.grants.get_mut(&id) {
+                grant.is_stolen = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The client gives it back (told when that is sent), or heard that it is gone.
+    pub fn end(&mut self, id: GrantId) {
+        self.grants.remove(&id);
+    }
+
+    /// A request sent then was answered, and renewed the lease.
+    ///
+    /// # Errors
+    /// When a grant that had lapsed is believed in again, and another has what conflicts with it.
+    pub fn renewed(&mut self, now: u64, client: usize, until: u64) -> Verdict {
+        let lease = self.leases.entry(client).or_default();
+        let had_lapsed = *lease <= now;
+        *lease = (*lease).max(until);
+        if !had_lapsed {
+            return Ok(());
+        }
+        let own: Vec<_> = self.grants.iter().filter(|(_, g)| g.client == client).map(|(id, _)| *id).collect();
+        own.into_iter().try_for_each(|id| self.check(now, id))
+    }
+
+    /// The client learnt of a restart: what it holds is in doubt until it is reclaimed.
+    pub fn in_doubt(&mut self, client: usize) {
+        let until = self.leases.get(&client).copied().unwrap_or(0);
+        for grant in self.grants.values_mut().filter(|grant| grant.client == client) {
+            grant.cap = grant.cap.min(until);
+        }
+    }
+
+    /// The client was given it back after a restart.
+    ///
+    /// # Errors
+    /// When another has had what conflicts with it since, or has it now.
+    pub fn reclaimed(&mut self, now: u64, id: GrantId) -> Verdict {
+        let Some(grant) = self.grants.get_mut(&id) else { return Ok(()) };
+        if grant.is_stolen {
+            return Err(format!(
+                "at {now} ms client {} reclaimed {:?} on file {}, which another has had since",
+                grant.client, grant.what, grant.file
+            ));
+        }
+        grant.cap = u64::MAX;
+        self.check(now, id)
+    }
+
+    /// The server says that it knows nothing of a grant.
+    ///
+    /// # Errors
+    /// When its client has kept its lease.
+    pub fn denied(&self, now: u64, id: GrantId) -> Verdict {
+        match self.grants.get(&id) {
+            Some(grant) if self.until(grant) > now => Err(format!(
+                "at {now} ms client {} is denied {:?} on file {}, though its lease runs until {}",
+                grant.client,
+                grant.what,
+                grant.file,
+                self.until(grant)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The client is gone, and believes nothing any more.
+    pub fn client_gone(&mut self, client: usize) {
+        self.grants.retain(|_, grant| grant.client != client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXCLUSIVE: What = What::Lock { first: 0, last: 9, is_write: true };
+
+    fn two() -> Grants {
+        let mut grants = Grants::default();
+        grants.renewed(0, 1, 100).unwrap();
+        grants.renewed(0, 2, 100).unwrap();
+        grants
+    }
+
+    #[test]
+    fn two_clients_with_one_lock_are_noticed() {
+        let mut grants = two();
+        grants.begin(1, (1, 1), (0, EXCLUSIVE)).unwrap();
+        assert!(grants.begin(2, (2, 1), (0, EXCLUSIVE)).is_err());
+    }
+
+    #[test]
+    fn what_was_given_back_or_has_lapsed_does_not_conflict() {
+        let mut grants = two();
+        let first = grants.begin(1, (1, 1), (0, EXCLUSIVE)).unwrap();
+        grants.end(first);
+        grants.begin(2, (2, 1), (0, EXCLUSIVE)).unwrap();
+        grants.renewed(90, 1, 200).unwrap();
+        grants.begin(100, (1, 1), (0, EXCLUSIVE)).unwrap();
+        assert!(grants.renewed(150, 2, 300).is_err(), "the second is told that it still has it");
+    }
+
+    #[test]
+    fn denials_ranges_and_delegations_conflict_as_the_protocol_has_it() {
+        let open = |access, deny| What::Open { access, deny };
+        let range = |first, last, is_write| What::Lock { first, last, is_write };
+        let delegation = |is_write| What::Delegation { is_write };
+        let cases = [
+            (open(1, 0), open(3, 0), false),
+            (open(1, 2), open(3, 0), true),
+            (range(0, 4, true), range(5, 9, true), false),
+            (range(0, 5, false), range(5, 9, true), true),
+            (range(0, 5, false), range(5, 9, false), false),
+            (delegation(false), open(1, 0), false),
+            (delegation(false), open(2, 0), true),
+            (delegation(true), open(1, 0), true),
+            (delegation(false), delegation(true), true),
+        ];
+        for (a, b, conflicts) in cases {
+            let mut grants = two();
+            grants.begin(1, (1, 1), (0, a)).unwrap();
+            assert_eq!(grants.begin(2, (2, 1), (0, b)).is_err(), conflicts, "{a:?} and {b:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_had_since_is_not_reclaimed() {
+        let mut grants = two();
+        let first = grants.begin(1, (1, 1), (0, EXCLUSIVE)).unwrap();
+        grants.in_doubt(1);
+        grants.renewed(99, 1, 300).unwrap();
+        grants.renewed(99, 2, 300).unwrap();
+        let second = grants.begin(150, (2, 1), (0, EXCLUSIVE)).unwrap();
+        grants.end(second);
+        assert!(grants.reclaimed(160, first).is_err());
+    }
+}

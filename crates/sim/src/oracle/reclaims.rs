@@ -1,0 +1,98 @@
+//! Reclaim only by those entitled: by clients that may have held something when a server died, and only until
+//! something new is granted to anybody.
+//!
+//! That nobody reclaims what another has had since is for [`super::grants`] to say.
+
+use std::collections::BTreeSet;
+
+use super::Verdict;
+
+/// A client's incarnation: its number, and how often it was started.
+pub type Incarnation = (usize, u64);
+
+/// Who may reclaim.
+#[derive(Default)]
+pub struct Reclaims {
+    deaths: u64,
+    /// Who asked for state from the server's life of now.
+    asked_now: BTreeSet<Incarnation>,
+    /// Who asked for state from an earlier life.
+    asked_before: BTreeSet<Incarnation>,
+    /// When something new was granted first in this life: when its client heard of it.
+    new_since: Option<u64>,
+}
+
+impl Reclaims {
+    /// The server died: who asked for state may have it.
+    pub fn server_died(&mut self) {
+        self.deaths += 1;
+        self.asked_before.append(&mut self.asked_now);
+        self.new_since = None;
+    }
+
+    /// How often the server has died.
+    #[must_use]
+    pub const fn deaths(&self) -> u64 {
+        self.deaths
+    }
+
+    /// A client asks for something new.
+    pub fn asks(&mut self, who: Incarnation) {
+        self.asked_now.insert(who);
+    }
+
+    /// A client hears that it was granted something new that it first asked for after `deaths` deaths.
+    pub fn granted(&mut self, now: u64, deaths: u64) {
+        // What was asked of an earlier life is told by this one as that life's.
+        if deaths == self.deaths && self.new_since.is_none() {
+            self.new_since = Some(now);
+        }
+    }
+
+    /// A client hears that it reclaimed something, as it asked at `sent`, after so many deaths.
+    ///
+    /// # Errors
+    /// When it must not have.
+    pub fn reclaimed(&mut self, who: Incarnation, (sent, deaths): (u64, u64)) -> Verdict {
+        let is_entitled = self.asked_before.contains(&who);
+        // It holds something now.
+        self.asked_now.insert(who);
+        if !is_entitled {
+            return Err(format!("client {} (started {} times) never had what it reclaimed", who.0, who.1));
+        }
+        match self.new_since {
+            Some(since) if deaths == self.deaths && since < sent => Err(format!(
+                "client {} reclaimed by a request of {sent} ms, though something new was granted by {since} ms",
+                who.0
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_had_anything_reclaims_nothing() {
+        let mut reclaims = Reclaims::default();
+        reclaims.asks((1, 1));
+        reclaims.server_died();
+        reclaims.reclaimed((1, 1), (10, 1)).unwrap();
+        assert!(reclaims.reclaimed((2, 1), (10, 1)).is_err());
+        assert!(reclaims.reclaimed((1, 2), (10, 1)).is_err(), "it started anew and knows of nothing");
+    }
+
+    #[test]
+    fn nothing_is_reclaimed_once_something_new_was_granted() {
+        let mut reclaims = Reclaims::default();
+        reclaims.asks((1, 1));
+        reclaims.server_died();
+        reclaims.granted(20, 0);
+        reclaims.reclaimed((1, 1), (30, 1)).unwrap();
+        reclaims.granted(40, 1);
+        reclaims.reclaimed((1, 1), (35, 1)).unwrap();
+        assert!(reclaims.reclaimed((1, 1), (45, 1)).is_err());
+    }
+}

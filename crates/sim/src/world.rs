@@ -1,0 +1,623 @@
+//! The world between the clients and the server: time, the network, and the server's lives and deaths.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+
+use holdfast_base::Instant;
+use holdfast_ledger::failpoint::{self, Point};
+use holdfast_rpc::detached::Detached;
+use holdfast_wire::nfs4::{CB_COMPOUND, CbArgOp, CbCompoundArgsHeader, NFS4_CALLBACK_PROGRAM};
+use holdfast_wire::rpc::{CallBody, MsgType, Prefix};
+use holdfast_xdr::{Decode, Reader};
+
+use crate::disk::Loss;
+use crate::exec::Exec;
+use crate::life::{LEASE_MS, Life, Plant};
+use crate::machine::{Image, Machine};
+use crate::oracle::Oracles;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// Names a connection.
+pub type LinkId = u64;
+
+/// The client's end of connections.
+pub trait Endpoint {
+    /// A record came.
+    fn received(&self, link: LinkId, record: &[u8]);
+
+    /// The connection is gone.
+    fn lost(&self, link: LinkId);
+}
+
+/// How a server's life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Its process is killed between two steps.
+    Kill,
+    /// Its process is killed at a point between the steps of a mutation, the next time but so many that it is passed.
+    KillAt(Point, u32),
+    /// Power fails.
+    PowerCut(Loss),
+}
+
+/// Kinds of what is noted in the trace.
+#[repr(u8)]
+pub(crate) enum Noted {
+    ToServer = 1,
+    ToClient,
+    Connected,
+    Lost,
+    Started,
+    Died,
+    Fault,
+    Oracle,
+}
+
+struct Link {
+    host: usize,
+    endpoint: Weak<dyn Endpoint>,
+    /// The server's end, while it has one.
+    side: Option<Detached>,
+    /// Deliveries keep their order: not before this.
+    to_server_at: u64,
+    to_client_at: u64,
+    /// Whether the client still has it.
+    is_open: bool,
+    /// What would reach the server later than this is lost.
+    deaf_after: u64,
+}
+
+/// Everything of one seed.
+pub struct World {
+    this: Weak<Self>,
+    /// Time and tasks.
+    pub exec: Rc<Exec>,
+    /// The server's machine.
+    pub machine: Rc<Machine>,
+    /// What happened.
+    pub trace: Trace,
+    /// Who watches.
+    pub oracles: Oracles,
+    seed: u64,
+    plant: Option<Plant>,
+    rng: RefCell<Rng>,
+    life: RefCell<Option<Life>>,
+    lives: Cell<u64>,
+    links: RefCell<BTreeMap<LinkId, Link>>,
+    last_link: Cell<LinkId>,
+    partitioned_until: RefCell<Vec<u64>>,
+    frozen_until: Cell<u64>,
+    is_calm: Cell<bool>,
+    is_pump_due: Cell<bool>,
+    is_work_due: Cell<bool>,
+    armed: Rc<Cell<Option<(Point, u32)>>>,
+    image: Rc<RefCell<Option<Image>>>,
+    death: Cell<Option<(Death, u64)>>,
+    swallowed: Cell<u64>,
+    left_over: Cell<u64>,
+}
+
+impl World {
+    /// A world of a seed, with so many clients. Its server does not run yet.
+    ///
+    /// # Errors
+    /// When there is no place for the journal's file.
+    pub fn new(seed: u64, hosts: usize, plant: Option<Plant>, is_told: bool) -> std::io::Result<Rc<Self>> {
+        let machine = Rc::new(Machine::new()?);
+        Ok(Rc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            exec: Exec::new(),
+            machine,
+            trace: Trace::new(is_told),
+            oracles: Oracles::default(),
+            seed,
+            plant,
+            rng: RefCell::new(Rng::new(seed ^ 0x6e65_7477_6f72_6b00)),
+            life: RefCell::default(),
+            lives: Cell::new(0),
+            links: RefCell::default(),
+            last_link: Cell::new(0),
+            partitioned_until: RefCell::new(vec![0; hosts]),
+            frozen_until: Cell::new(0),
+            is_calm: Cell::new(false),
+            is_pump_due: Cell::new(false),
+            is_work_due: Cell::new(false),
+            armed: Rc::default(),
+            image: Rc::default(),
+            death: Cell::new(None),
+            swallowed: Cell::new(0),
+            left_over: Cell::new(0),
+        }))
+    }
+
+    /// Now, in milliseconds.
+    pub fn now(&self) -> u64 {
+        self.exec.now()
+    }
+
+    /// A line for people.
+    pub fn tell(&self, words: impl FnOnce() -> String) {
+        self.trace.tell(self.now(), words);
+    }
+
+    pub(crate) fn note(&self, kind: Noted, bytes: &[u8]) {
+        self.trace.note(self.now(), kind as u8, bytes);
+    }
+
+    /// From now on nothing fails any more.
+    pub fn calm_down(&self) {
+        self.is_calm.set(true);
+        self.armed.set(None);
+        self.tell(|| "from now on nothing fails".into());
+    }
+
+    /// Whether nothing fails any more.
+    pub const fn is_calm(&self) -> bool {
+        self.is_calm.get()
+    }
+
+    /// Which of the server's lives this is; the same after its end, until the next begins.
+    pub const fn lives(&self) -> u64 {
+        self.lives.get()
+    }
+
+    /// Whether a server runs.
+    pub fn is_up(&self) -> bool {
+        self.life.borrow().is_some()
+    }
+
+    /// Looks at the server that runs.
+    pub fn with_life<R>(&self, look: impl FnOnce(&Life) -> R) -> Option<R> {
+        self.life.borrow().as_ref().map(look)
+    }
+
+    fn later(&self, ms: u64, event: impl FnOnce(&Rc<Self>) + 'static) {
+        let this = Weak::clone(&self.this);
+        self.exec.after(ms, move || {
+            if let Some(world) = this.upgrade() {
+                event(&world);
+            }
+        });
+    }
+
+    /// Starts the server; its life will end by `death`, once that is due in so many milliseconds.
+    pub fn start_server(&self, death: Option<(Death, u64)>, down_ms: u64) {
+        self.machine.set_time(self.now());
+        self.machine.store.heal();
+        self.lives.set(self.lives.get() + 1);
+        let number = self.lives.get();
+        let is_power_cut = matches!(death, Some((Death::PowerCut(_), _)));
+        let life = match Life::start(&self.machine, number, self.seed, self.plant, is_power_cut) {
+            Ok(life) => life,
+            Err(error) => return self.oracles.violated(format!("the server does not start: {error:#}")),
+        };
+        self.note(Noted::Started, &number.to_be_bytes());
+        self.tell(|| format!("server: life {number} begins; its end: {death:?}"));
+        *self.life.borrow_mut() = Some(life);
+        self.death.set(death.map(|(death, _)| (death, down_ms)));
+        self.tick(number);
+        if let Some((death, due_ms)) = death {
+            self.later(due_ms, move |world| world.die_of(number, death));
+        }
+    }
+
+    fn tick(&self, number: u64) {
+        self.later(1000, move |world| {
+            if world.lives() == number && world.is_up() {
+                if world.is_awake() {
+                    let machine = Rc::clone(&world.machine);
+                    world.serve(|life, now| life.tick(&machine, now));
+                    world.collect();
+                }
+                world.tick(number);
+            }
+        });
+    }
+
+    fn is_awake(&self) -> bool {
+        self.now() >= self.frozen_until.get()
+    }
+
+    fn die_of(&self, number: u64, death: Death) {
+        if self.lives() != number || !self.is_up() || self.is_calm() {
+            return;
+        }
+        match death {
+            Death::Kill | Death::PowerCut(_) => self.die(),
+            Death::KillAt(point, times) => {
+                self.tell(|| format!("server: to be killed at {}, after {times} more", point.name()));
+                self.armed.set(Some((point, times)));
+            }
+        }
+    }
+
+    /// Ends the server's life as it was meant to end, and starts the next.
+    fn die(&self) {
+        let Some((death, down_ms)) = self.death.take() else { return };
+        self.frozen_until.set(self.now());
+        let Some(image) = self.kill() else { return };
+        self.tell(|| format!("server: dead by {death:?}, down for {down_ms} ms"));
+        let done = match death {
+            Death::PowerCut(loss) => self.cut_power(&image, loss),
+            Death::Kill | Death::KillAt(..) => self.machine.killed(&image),
+        };
+        if let Err(error) = done {
+            self.oracles.violated(format!("the simulated machine failed: {error}"));
+        }
+        self.later(down_ms, |world| world.start_server(world.next_death(), world.next_down_ms()));
+    }
+
+    fn cut_power(&self, image: &Image, loss: Loss) -> std::io::Result<()> {
+        let mut rng = self.rng.borrow_mut().fork();
+        let lost = self.machine.power_cut(image, loss, &mut rng)?;
+        self.tell(|| format!("disk: {lost} mutations lost"));
+        self.oracles.power_cut(self.now());
+        Ok(())
+    }
+
+    /// Takes the server and its ends of all connections away. What it leaves behind is that of the moment at which it
+    /// was to be killed, or of now.
+    fn kill(&self) -> Option<Image> {
+        failpoint::watch(None);
+        self.armed.set(None);
+        let life = self.life.borrow_mut().take()?;
+        let image = self.image.borrow_mut().take().unwrap_or_else(|| self.machine.image());
+        let sides = self.links.borrow_mut().values_mut().filter_map(|link| link.side.take()).collect();
+        if life.bury(&self.machine, sides) {
+            self.left_over.set(self.left_over.get() + 1);
+        }
+        let number = self.lives();
+        self.note(Noted::Died, &number.to_be_bytes());
+        self.oracles.server_died(self.now());
+        let open: Vec<LinkId> =
+            self.links.borrow().iter().filter(|(_, l)| l.is_open).map(|(id, _)| *id).collect();
+        for link in open {
+            // Sometimes nobody is told, and the client finds out when it sends.
+            if self.rng.borrow_mut().percent(70) {
+                self.tell_lost(link);
+            }
+        }
+        Some(image)
+    }
+
+    /// How many dead servers are still held by something of their own.
+    pub const fn left_over(&self) -> u64 {
+        self.left_over.get()
+    }
+
+    /// Ends the server for good, by a power cut that loses all it can.
+    pub fn end_server(&self) {
+        self.death.set(None);
+        let image = self.kill().unwrap_or_else(|| self.machine.image());
+        if let Err(error) = self.cut_power(&image, Loss::All) {
+            self.oracles.violated(format!("the simulated machine failed: {error}"));
+        }
+    }
+
+    /// When and how the life that begins now is to end.
+    pub fn next_death(&self) -> Option<(Death, u64)> {
+        let mut rng = self.rng.borrow_mut();
+        if self.is_calm() || !rng.percent(75) {
+            return None;
+        }
+        let death = match rng.below(10) {
+            0..4 => {
+                let point = rng.pick(&Point::ALL);
+                Death::KillAt(point, rng.below(6) as u32)
+            }
+            4..7 => Death::Kill,
+            7..9 => Death::PowerCut(Loss::All),
+            _ => Death::PowerCut(rng.pick(&[Loss::Tail, Loss::Nothing])),
+        };
+        Some((death, rng.between(500, 20_000)))
+    }
+
+    /// How long the server will be down after the life that begins now.
+    pub fn next_down_ms(&self) -> u64 {
+        let mut rng = self.rng.borrow_mut();
+        if rng.percent(80) { rng.between(20, 3_000) } else { rng.between(3_000, 15_000) }
+    }
+
+    /// Lets the server do something, and takes its picture should it be killed in the middle of it.
+    fn serve(&self, step: impl FnOnce(&Life, Instant)) {
+        self.machine.set_time(self.now());
+        if self.armed.get().is_some() {
+            let (machine, armed, image) =
+                (Rc::clone(&self.machine), Rc::clone(&self.armed), Rc::clone(&self.image));
+            failpoint::watch(Some(Rc::new(move |point| match armed.get() {
+                Some((target, 0)) if target == point => {
+                    armed.set(None);
+                    *image.borrow_mut() = Some(machine.image());
+                }
+                Some((target, times)) if target == point => armed.set(Some((target, times - 1))),
+                _ => {}
+            })));
+        }
+        if let Some(life) = &*self.life.borrow() {
+            step(life, Instant(self.now()));
+        }
+        failpoint::watch(None);
+        if self.image.borrow().is_some() && self.is_up() {
+            self.die();
+        }
+    }
+
+    /// Takes what the server sends, and has it do later what it left to do.
+    fn collect(&self) {
+        let mut sent = Vec::new();
+        self.serve(|_, _| {
+            for (id, link) in self.links.borrow().iter() {
+                if let Some(side) = &link.side {
+                    sent.extend(side.sent().into_iter().map(|record| (*id, record)));
+                }
+            }
+        });
+        if !self.is_up() {
+            // It died on the way: nothing of this left.
+            return;
+        }
+        self.check();
+        for (link, record) in sent {
+            self.to_client(link, record);
+        }
+        if !self.is_pump_due.replace(true) {
+            let ms = self.disk_ms();
+            self.later(ms, Self::pump);
+        }
+    }
+
+    fn check(&self) {
+        // Costly, and a broken invariant stays broken for a while.
+        if self.trace.events().is_multiple_of(16)
+            && let Some(Err(broken)) = self.with_life(|life| life.check(&self.machine))
+        {
+            self.oracles.violated(format!("an invariant of the server does not hold: {broken}"));
+        }
+    }
+
+    fn pump(self: &Rc<Self>) {
+        self.is_pump_due.set(false);
+        if !self.is_up() {
+            return;
+        }
+        if !self.is_awake() {
+            self.is_pump_due.set(true);
+            let wait = self.frozen_until.get() - self.now();
+            return self.later(wait, Self::pump);
+        }
+        let (mut pumped, machine) = (0, Rc::clone(&self.machine));
+        self.serve(|life, _| pumped = life.pump(&machine));
+        if pumped > 0 && self.is_up() {
+            self.collect();
+        }
+    }
+
+    fn disk_ms(&self) -> u64 {
+        let mut rng = self.rng.borrow_mut();
+        if !self.is_calm() && rng.percent(4) { rng.between(100, 3_000) } else { rng.between(1, 12) }
+    }
+
+    fn net_ms(&self, host: usize) -> u64 {
+        let mut rng = self.rng.borrow_mut();
+        let ms = match rng.below(100) {
+            0..8 if !self.is_calm() => rng.between(20, 300),
+            8..10 if !self.is_calm() => rng.between(300, 4_000),
+            _ => rng.between(1, 4),
+        };
+        ms + self.partitioned_until.borrow()[host].saturating_sub(self.now())
+    }
+
+    /// Opens a connection; `None` when nobody listens.
+    pub async fn connect(&self, host: usize, endpoint: Weak<dyn Endpoint>) -> Option<LinkId> {
+        self.exec.sleep(self.net_ms(host)).await;
+        while !self.is_awake() {
+            self.exec.sleep(self.frozen_until.get() - self.now()).await;
+        }
+        // An address of its own for each host; the port changes with the connection.
+        let id = self.last_link.get() + 1;
+        let peer: SocketAddr = ([192, 0, 2, host as u8 + 1], 600 + (id % 400) as u16).into();
+        let side = self.with_life(|life| life.base.another(peer))?;
+        self.last_link.set(id);
+        let now = self.now();
+        let link = Link {
+            host,
+            endpoint,
+            side: Some(side),
+            to_server_at: now,
+            to_client_at: now,
+            is_open: true,
+            deaf_after: u64::MAX,
+        };
+        self.links.borrow_mut().insert(id, link);
+        self.note(Noted::Connected, &id.to_be_bytes());
+        self.tell(|| format!("client {host}: connected (link {id})"));
+        self.exec.sleep(self.net_ms(host)).await;
+        Some(id)
+    }
+
+    /// Sends a record to the server.
+    pub fn send(&self, id: LinkId, record: Vec<u8>) {
+        let Some(host) = self.links.borrow().get(&id).filter(|link| link.is_open).map(|link| link.host)
+        else {
+            return;
+        };
+        let at = self.now() + self.net_ms(host);
+        let mut links = self.links.borrow_mut();
+        let Some(link) = links.get_mut(&id) else { return };
+        link.to_server_at = link.to_server_at.max(at);
+        let wait = link.to_server_at - self.now();
+        drop(links);
+        self.later(wait, move |world| world.at_server(id, &record));
+    }
+
+    fn at_server(self: &Rc<Self>, id: LinkId, record: &[u8]) {
+        if !self.is_awake() {
+            let (wait, record) = (self.frozen_until.get() - self.now(), record.to_vec());
+            return self.later(wait, move |world| world.at_server(id, &record));
+        }
+        let side = {
+            let mut links = self.links.borrow_mut();
+            let Some(link) = links.get_mut(&id).filter(|link| self.now() <= link.deaf_after) else { return };
+            link.side.take()
+        };
+        let Some(mut side) = side else {
+            // A server that knows nothing of the connection resets it.
+            return self.tell_lost(id);
+        };
+        self.note(Noted::ToServer, record);
+        self.serve(|_, _| side.deliver(record));
+        if !self.is_up() {
+            return;
+        }
+        let is_closed = side.connection().is_closed();
+        if let Some(link) = self.links.borrow_mut().get_mut(&id) {
+            link.side = (!is_closed).then_some(side);
+        }
+        if is_closed {
+            return self.tell_lost(id);
+        }
+        // What was offloaded may run later than what comes next.
+        if self.rng.borrow_mut().percent(if self.is_calm() { 0 } else { 25 }) {
+            if !self.is_work_due.replace(true) {
+                let ms = self.disk_ms();
+                self.later(ms, |world| {
+                    world.is_work_due.set(false);
+                    if world.is_up() {
+                        world.collect();
+                    }
+                });
+            }
+        } else {
+            self.collect();
+        }
+    }
+
+    fn to_client(&self, id: LinkId, record: Vec<u8>) {
+        // Also of what goes to a connection that only the server believes in.
+        if let Some(stateid) = recalled_by(&record) {
+            if self.plant == Some(Plant::DropRecalls) {
+                return;
+            }
+            let until = self.now() + LEASE_MS / 2;
+            self.oracles.grants(|grants| {
+                grants.recalled(stateid, until);
+                Ok(())
+            });
+        }
+        let Some(host) = self.links.borrow().get(&id).filter(|link| link.is_open).map(|link| link.host)
+        else {
+            return;
+        };
+        let is_swallowed = self.plant == Some(Plant::SwallowReplies) && host == 0 && self.now() > 5_000;
+        if is_swallowed && record.len() > 120 {
+            self.swallowed.set(self.swallowed.get() + 1);
+            return;
+        }
+        let at = self.now() + self.net_ms(host);
+        let mut links = self.links.borrow_mut();
+        let Some(link) = links.get_mut(&id) else { return };
+        link.to_client_at = link.to_client_at.max(at);
+        let wait = link.to_client_at - self.now();
+        drop(links);
+        self.later(wait, move |world| {
+            let endpoint = {
+                let links = world.links.borrow();
+                let Some(link) = links.get(&id).filter(|link| link.is_open) else { return };
+                link.endpoint.upgrade()
+            };
+            world.note(Noted::ToClient, &record);
+            if let Some(endpoint) = endpoint {
+                endpoint.received(id, &record);
+            }
+        });
+    }
+
+    /// Tells the client, a little later, that its connection is gone.
+    fn tell_lost(&self, id: LinkId) {
+        self.later(1, move |world| {
+            let endpoint = {
+                let mut links = world.links.borrow_mut();
+                let Some(link) = links.get_mut(&id).filter(|link| link.is_open) else { return };
+                link.is_open = false;
+                link.endpoint.upgrade()
+            };
+            world.note(Noted::Lost, &id.to_be_bytes());
+            world.tell(|| format!("link {id} is lost"));
+            if let Some(endpoint) = endpoint {
+                endpoint.lost(id);
+            }
+            world.close_side(id);
+        });
+    }
+
+    /// The server notices that a connection ended, now or much later; until a moment before, what is on its way
+    /// still reaches it.
+    fn close_side(&self, id: LinkId) {
+        let mut rng = self.rng.borrow_mut();
+        let deaf_ms = if rng.percent(50) { 0 } else { rng.between(1, 2_000) };
+        let notices_ms = deaf_ms + if rng.percent(70) { 1 } else { rng.between(1, 30_000) };
+        drop(rng);
+        if let Some(link) = self.links.borrow_mut().get_mut(&id) {
+            link.deaf_after = self.now() + deaf_ms;
+        }
+        self.later(notices_ms, move |world| {
+            let link = world.links.borrow_mut().remove(&id);
+            if let Some(side) = link.and_then(|link| link.side) {
+                world.serve(|_, _| side.close());
+                if world.is_up() {
+                    world.collect();
+                }
+            }
+        });
+    }
+
+    /// The client lets go of its connection.
+    pub fn hang_up(&self, id: LinkId) {
+        let is_open = self.links.borrow_mut().get_mut(&id).is_some_and(|l| std::mem::take(&mut l.is_open));
+        if is_open {
+            self.close_side(id);
+        }
+    }
+
+    /// Cuts one of the connections.
+    pub fn cut(&self, nth: u64) {
+        let open: Vec<LinkId> =
+            self.links.borrow().iter().filter(|(_, l)| l.is_open).map(|(id, _)| *id).collect();
+        if let Some(id) = open.get(nth as usize % open.len().max(1)) {
+            self.note(Noted::Fault, &id.to_be_bytes());
+            self.tell(|| format!("network: link {id} is cut"));
+            self.tell_lost(*id);
+        }
+    }
+
+    /// A client's packets do not pass for so long.
+    pub fn partition(&self, host: usize, ms: u64) {
+        self.note(Noted::Fault, &ms.to_be_bytes());
+        self.tell(|| format!("network: client {host} is cut off for {ms} ms"));
+        self.partitioned_until.borrow_mut()[host] = self.now() + ms;
+    }
+
+    /// The server's machine sleeps for so long.
+    pub fn freeze(&self, ms: u64) {
+        self.note(Noted::Fault, &ms.to_be_bytes());
+        self.tell(|| format!("server: suspended for {ms} ms"));
+        self.frozen_until.set(self.now() + ms);
+    }
+}
+
+/// The delegation that a record recalls, if it is a CB_RECALL.
+fn recalled_by(record: &[u8]) -> Option<[u8; 12]> {
+    let mut r = Reader::new(record);
+    Prefix::decode(&mut r).ok().filter(|prefix| prefix.mtype == MsgType::Call)?;
+    let body = CallBody::decode(&mut r).ok().filter(|body| body.proc == CB_COMPOUND)?;
+    let header = CbCompoundArgsHeader::decode(&mut r).ok().filter(|_| body.prog == NFS4_CALLBACK_PROGRAM)?;
+    for _ in 0..header.ops {
+        if let CbArgOp::Recall(recall) = CbArgOp::decode(&mut r).ok()? {
+            return Some(recall.stateid.other);
+        }
+    }
+    None
+}

@@ -1,0 +1,113 @@
+//! Seeds: none shows a defect, each goes the same way every time, and planted defects are noticed.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use holdfast_sim::life::Plant;
+use holdfast_sim::run::{Options, Outcome, run};
+
+fn seed(seed: u64) -> Outcome {
+    run(seed, Options::default()).unwrap()
+}
+
+fn assert_good(seeds: impl Iterator<Item = u64>) {
+    for outcome in seeds.map(seed) {
+        let Outcome { seed, violations, .. } = outcome;
+        assert!(
+            violations.is_empty(),
+            "seed {seed}: {violations:#?}\ncargo run -p holdfast-sim -- --seed {seed}"
+        );
+    }
+}
+
+/// That an oracle notices a defect in one of the first seeds, and what it says begins so.
+fn assert_noticed(plant: Plant, oracle: &str) {
+    let noticed = (0..120).find_map(|seed| {
+        let outcome = run(seed, Options { plant: Some(plant), is_told: false }).unwrap();
+        outcome.violations.into_iter().find(|violation| violation.starts_with(oracle))
+    });
+    assert!(noticed.is_some(), "{plant:?} goes unnoticed by \"{oracle}\"");
+}
+
+#[test]
+fn no_seed_of_the_first_shows_a_defect() {
+    assert_good(0..100);
+}
+
+#[test]
+fn no_seed_of_the_second_hundred_shows_a_defect() {
+    assert_good(100..200);
+}
+
+#[test]
+fn no_seed_of_the_third_hundred_shows_a_defect() {
+    assert_good(200..300);
+}
+
+/// `tests/regressions.txt`: a seed a line, then what it found.
+#[test]
+fn seeds_that_found_a_defect_stay_good() {
+    let lines = include_str!("regressions.txt").lines();
+    let seeds = lines.filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    assert_good(seeds.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()));
+}
+
+#[test]
+fn a_seed_is_one_world() {
+    for n in 0..20 {
+        let (first, second) = (seed(n), seed(n));
+        assert_eq!(
+            (first.digest, first.events, first.ms),
+            (second.digest, second.events, second.ms),
+            "seed {n}"
+        );
+    }
+    assert_ne!(seed(1).digest, seed(2).digest);
+}
+
+#[test]
+fn telling_what_happens_changes_nothing() {
+    let told = run(3, Options { plant: None, is_told: true }).unwrap();
+    assert_eq!(told.digest, seed(3).digest);
+    assert!(!told.lines.is_empty());
+}
+
+#[test]
+fn replies_before_their_commit_are_noticed() {
+    assert_noticed(Plant::AnswerBeforeCommit, "data: a read of block");
+    assert_noticed(Plant::AnswerBeforeCommit, "exactly once: the directory of client");
+}
+
+#[test]
+fn records_that_are_not_stored_are_noticed() {
+    assert_noticed(Plant::ForgetRecords, "conflicting grants: ");
+}
+
+#[test]
+fn reclaims_by_anyone_are_noticed() {
+    assert_noticed(Plant::AnyoneReclaims, "reclaim: ");
+}
+
+#[test]
+fn retries_that_run_twice_after_a_crash_are_noticed() {
+    assert_noticed(Plant::NoJournal, "exactly once: client");
+}
+
+#[test]
+fn leases_that_run_out_too_early_are_noticed() {
+    assert_noticed(Plant::ShortLease, "conflicting grants: ");
+}
+
+#[test]
+fn reads_of_old_data_are_noticed() {
+    assert_noticed(Plant::StaleReads, "data: a read of block");
+}
+
+#[test]
+fn replies_that_never_come_are_noticed() {
+    assert_noticed(Plant::SwallowReplies, "did not end: ");
+}
+
+#[test]
+fn recalls_that_are_not_sent_are_noticed() {
+    assert_noticed(Plant::DropRecalls, "conflicting grants: ");
+}

@@ -1,0 +1,254 @@
+//! Conflicts with delegations: who must give back what, how long is waited, and what happens to those who do not.
+
+use std::collections::VecDeque;
+
+use holdfast_base::limits::{
+    RECALL_RETRY_MS, RECALL_STRETCH_MAX, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS, RECENT_RECALLS_MAX,
+};
+use holdfast_base::{ClientId, FileKey, Instant};
+use rustc_hash::FxHashMap;
+
+use crate::deed::Deed;
+use crate::delegation::{DelegationToken, Recall};
+use crate::effect::Effect;
+use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::names::Dialect;
+
+/// Whether a deed may be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contention {
+    /// Nothing stands in the way.
+    Clear,
+    /// Something does and is being recalled: wait for [`Effect::DelegationEnded`], or have the client come again.
+    Recalling {
+        /// Since when, at the longest.
+        since: Instant,
+    },
+}
+
+/// What came of a recall sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecallAnswer {
+    /// The holder has heard.
+    Accepted,
+    /// The holder knows no such delegation (`NFS4ERR_BAD_STATEID`, `NFS4ERR_BADHANDLE`): the reply that brings it may
+    /// still be under way.
+    Unknown,
+    /// The holder could not be reached, or answered something else.
+    Unreachable,
+}
+
+/// Files recalled of late, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct RecentRecalls {
+    pub(crate) at: FxHashMap<FileKey, Instant>,
+    pub(crate) order: VecDeque<(FileKey, Instant)>,
+}
+
+impl RecentRecalls {
+    pub(crate) fn note(&mut self, file: FileKey, now: Instant) {
+        if self.at.insert(file, now) == Some(now) {
+            // Several delegations of one file at once.
+            return;
+        }
+        self.order.push_back((file, now));
+        while self.order.len() > RECENT_RECALLS_MAX {
+            self.forget_first();
+        }
+    }
+
+    pub(crate) fn is_recent(&self, file: FileKey, now: Instant) -> bool {
+        self.at.get(&file).is_some_and(|at| now.ms_since(*at) < RECENT_RECALL_MS)
+    }
+
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        while self.order.front().is_some_and(|(_, at)| now.ms_since(*at) >= RECENT_RECALL_MS) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        let Some((file, at)) = self.order.pop_front() else { return };
+        if self.at.get(&file) == Some(&at) {
+            self.at.remove(&file);
+        }
+    }
+}
+
+impl Engine {
+    /// Asks for leave to do something to a file. What others hold that excludes it is recalled; what is only offered
+    /// to them is not granted; a holder whose lease ran out, or that had its time to return, loses it on the spot.
+    /// One's own delegations are never in the way. `by` is `None` for those without a client id.
+    pub fn contend(&mut self, file: FileKey, deed: Deed, by: Option<ClientId>, now: Instant) -> Contention {
+        let mut earliest: Option<Instant> = None;
+        for key in self.in_way(file, deed, by) {
+            if let Some(since) = self.contend_with(key, deed, now) {
+                earliest = Some(earliest.map_or(since, |known| known.min(since)));
+            }
+        }
+        earliest.map_or(Contention::Clear, |since| Contention::Recalling { since })
+    }
+
+    /// Whether anything is in the way of a deed; begins nothing.
+    #[must_use]
+    pub fn is_contended(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> bool {
+        !self.in_way(file, deed, by).is_empty()
+    }
+
+    /// The delegations in a deed's way, offers included.
+    fn in_way(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> Vec<StateKey> {
+        let Some(file) = self.files.get(&file) else { return Vec::new() };
+        let is_in_way = |key: &StateKey| {
+            let Some(state) = self.states.get(key.0) else { return false };
+            let Kind::Delegation(delegation) = &state.kind else { return false };
+            Some(state.client) != by && delegation.kinds().any(|kind| deed.conflicts(kind))
+        };
+        file.delegations.iter().copied().filter(is_in_way).collect()
+    }
+
+    /// Since when the delegation is being recalled; `None` when it is not in the way any more.
+    fn contend_with(&mut self, key: StateKey, deed: Deed, now: Instant) -> Option<Instant> {
+        let state = self.states.get(key.0).filter(|state| state.standing == Standing::Good)?;
+        let (client, file) = (state.client, state.file);
+        if self.is_lapsed(client, now) {
+            self.remove_client(client, now);
+            return None;
+        }
+        let delegation = self.delegation(key).ok()?;
+        let (granted, offered, recall) = (delegation.granted, delegation.offered, delegation.recall);
+        if offered.is_some_and(|(kind, _)| deed.conflicts(kind)) {
+            self.withdraw_offer(key, now);
+            self.recent_recalls.note(file, now);
+        }
+        granted.filter(|kind| deed.conflicts(*kind))?;
+        match recall {
+            Some(recall) if recall.until <= now => {
+                self.revoke_delegation(key, now);
+                None
+            }
+            Some(recall) => Some(recall.since),
+            None => {
+                self.begin_recall(key, deed == Deed::Truncate, now);
+                Some(now)
+            }
+        }
+    }
+
+    /// Asks a delegation back.
+    pub(crate) fn begin_recall(&mut self, key: StateKey, truncates: bool, now: Instant) {
+        let until = now.after_ms(self.recall_ms());
+        let Ok(file) = self.state(key).map(|state| state.file) else { return };
+        let Ok(delegation) = self.delegation_mut(key) else { return };
+        let recall = Recall { since: now, until, retry_at: None, unknown: 0, is_accepted: false, truncates };
+        // What is being given up is not made better.
+        delegation.offered = None;
+        delegation.recall = Some(recall);
+        self.recalls.insert(key);
+        self.recent_recalls.note(file, now);
+        self.send_recall(key);
+    }
+
+    fn send_recall(&mut self, key: StateKey) {
+        let Ok(stateid) = self.stateid(key) else { return };
+        let Some(state) = self.states.get_mut(key.0) else { return };
+        let (client, file) = (state.client, state.file);
+        let Kind::Delegation(delegation) = &mut state.kind else { return };
+        let Some(recall) = &mut delegation.recall else { return };
+        recall.retry_at = None;
+        let truncates = recall.truncates;
+        self.effects.push(Effect::Recall { client, token: key.delegation(), stateid, file, truncates });
+    }
+
+    /// What the holder answered to a recall. Without acceptance it is sent again, until its time is over. Any answer
+    /// shows that callbacks reach the client.
+    pub fn recall_answered(&mut self, token: DelegationToken, answer: RecallAnswer, now: Instant) {
+        let key = token.key();
+        let Ok(client) = self.state(key).map(|state| state.client) else { return };
+        let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.is_callback_up);
+        if answer != RecallAnswer::Unreachable && !is_up {
+            self.callback_path(client, true);
+        }
+        let Ok(delegation) = self.delegation_mut(key) else { return };
+        let Some(recall) = &mut delegation.recall else { return };
+        match answer {
+            RecallAnswer::Accepted => {
+                recall.is_accepted = true;
+                recall.retry_at = None;
+            }
+            RecallAnswer::Unknown => {
+                recall.unknown += 1;
+                if recall.unknown >= RECALL_UNKNOWN_MAX {
+                    return self.revoke_delegation(key, now);
+                }
+                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
+            }
+            RecallAnswer::Unreachable => {
+                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
+                self.callback_path(client, false);
+            }
+        }
+    }
+
+    /// Whether callbacks reach a client, as the edge found out. A 4.0 client counts as unreachable until this says
+    /// otherwise; a session of 4.1 recovers by a new connection too. What could not be recalled is recalled now.
+    pub fn callback_path(&mut self, id: ClientId, is_up: bool) {
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return };
+        client.is_callback_up = is_up;
+        for session in &client.sessions {
+            if let Some(session) = self.sessions.get_mut(*session) {
+                session.is_callback_down = !is_up;
+            }
+        }
+        if !is_up {
+            return;
+        }
+        let is_due = |key: &&StateKey| {
+            let is_its = self.states.get(key.0).is_some_and(|state| state.client == id);
+            is_its && self.delegation(**key).is_ok_and(|d| d.recall.is_some_and(|r| r.retry_at.is_some()))
+        };
+        for key in self.recalls.iter().filter(is_due).copied().collect::<Vec<_>>() {
+            self.send_recall(key);
+        }
+    }
+
+    /// Data of a file came from a client: while it flushes what it kept under a delegation that is being recalled,
+    /// its time to return it goes on, within bounds.
+    pub fn holder_flushed(&mut self, file: FileKey, client: ClientId, now: Instant) {
+        let recall_ms = self.recall_ms();
+        let Some(key) = self.delegation_on(client, file) else { return };
+        let Ok(delegation) = self.delegation_mut(key) else { return };
+        if let Some(recall) = &mut delegation.recall {
+            let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_STRETCH_MAX));
+            recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+        }
+    }
+
+    /// Takes a delegation from a client that did not return it. Its name stays, so that the client learns of it.
+    fn revoke_delegation(&mut self, key: StateKey, now: Instant) {
+        self.revoke_key(key, Standing::DelegationRevoked, now);
+    }
+
+    /// Revokes what was not returned in time, and sends again what was not heard.
+    pub(crate) fn tick_recalls(&mut self, now: Instant) {
+        self.recent_recalls.sweep(now);
+        for key in self.recalls.iter().copied().collect::<Vec<_>>() {
+            let Ok(Some(recall)) = self.delegation(key).map(|delegation| delegation.recall) else { continue };
+            if recall.until <= now {
+                self.revoke_delegation(key, now);
+            } else if recall.retry_at.is_some_and(|at| at <= now) {
+                self.send_recall(key);
+            }
+        }
+    }
+
+    /// Whether a client can be asked to give something back.
+    pub(crate) fn can_call_back(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.by_id.get(&id) else { return false };
+        match client.dialect() {
+            Dialect::V40 => client.is_callback_up,
+            Dialect::V41 => {
+                client.sessions.iter().filter_map(|id| self.sessions.get(*id)).any(|s| s.can_call_back())
+            }
+        }
+    }
+}

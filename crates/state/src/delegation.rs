@@ -1,0 +1,483 @@
+//! Delegations: granted in two steps, as the edge must obtain the backend's word (a kernel lease) and tell those who
+//! ask without the engine; returned; and what is said of each. Recall is in `contention`.
+
+use holdfast_base::{ChangeId, ClientId, FileKey, Instant, Seqid};
+use serde::{Deserialize, Serialize};
+
+use crate::check::Caller;
+use crate::deed::DelegationKind;
+use crate::effect::Effect;
+use crate::engine::{Engine, Kind, Standing, State, StateKey};
+use crate::error::StateError;
+use crate::grace::{Claim, Recorded};
+use crate::names::Dialect;
+use crate::stateid::StateId;
+
+/// The engine's number for a delegation: the key under which edges keep what belongs to it (a lease of the backend, a
+/// descriptor). Never reused within one server instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DelegationToken(pub u64);
+
+/// A file's change attribute and size, as somebody sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The change attribute.
+    pub change: ChangeId,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// On what grounds a delegation is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grounds {
+    /// With an OPEN, which has been committed: the client must have the file open in a way that fits.
+    Open,
+    /// By itself: WANT_DELEGATION, GET_DIR_DELEGATION, CB_PUSH_DELEG.
+    Want,
+    /// It was held before the restart (CLAIM_PREVIOUS).
+    Reclaim(Recorded),
+}
+
+/// A delegation asked for, or thought of by the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelegationRequest {
+    /// Whose it would be.
+    pub client: ClientId,
+    /// Of what.
+    pub file: FileKey,
+    /// Which.
+    pub kind: DelegationKind,
+    /// On what grounds.
+    pub grounds: Grounds,
+    /// The holder would keep the times too (RFC 9754).
+    pub delegates_timestamps: bool,
+    /// The file as its holder will first see it; for write delegations.
+    pub seen: Option<Seen>,
+}
+
+/// Why nothing is delegated (`why_no_delegation4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNone {
+    /// Delegations are switched off.
+    Off,
+    /// Others use the file, or did a moment ago.
+    Contention,
+    /// A limit is reached.
+    Resource,
+    /// The client cannot be called back.
+    NoCallback,
+    /// The client has not opened the file in a way that fits.
+    NotOpen,
+    /// The client has as good a delegation already.
+    Held,
+    /// What others held before the restart may still be reclaimed.
+    Grace,
+}
+
+/// An offer, to be granted by `delegation_commit`.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the offer stands in others' way until commit or abort"]
+pub struct DelegationTicket {
+    state: StateKey,
+    number: u64,
+    kind: DelegationKind,
+    is_upgrade: bool,
+}
+
+impl DelegationTicket {
+    /// Under which edges keep what belongs to the delegation. An upgrade keeps the token.
+    #[must_use]
+    pub const fn token(&self) -> DelegationToken {
+        self.state.delegation()
+    }
+
+    /// What is offered.
+    #[must_use]
+    pub const fn kind(&self) -> DelegationKind {
+        self.kind
+    }
+
+    /// Whether the client holds a read delegation already, which this turns into one for writing.
+    #[must_use]
+    pub const fn is_upgrade(&self) -> bool {
+        self.is_upgrade
+    }
+}
+
+/// What came of asking.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It can be had.
+    Offered(DelegationTicket),
+    /// It cannot.
+    Declined(WhyNone),
+}
+
+/// A delegation granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// Its name.
+    pub stateid: StateId,
+    /// Its token.
+    pub token: DelegationToken,
+    /// Which.
+    pub kind: DelegationKind,
+    /// It was reclaimed and cannot be kept: the client is to return it at once (`recall` in OPEN's reply).
+    pub is_recalled: bool,
+}
+
+/// A delegation as others meet it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteHolder {
+    /// Whose.
+    pub client: ClientId,
+    /// Its token.
+    pub token: DelegationToken,
+    /// Its name.
+    pub stateid: StateId,
+    /// The holder keeps the times too: CB_GETATTR may ask for them (RFC 9754).
+    pub delegates_timestamps: bool,
+    /// It is being recalled: its holder is busy enough.
+    pub is_recalled: bool,
+}
+
+/// A recall under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recall {
+    #[serde(with = "crate::plain")]
+    pub(crate) since: Instant,
+    /// When it is revoked.
+    #[serde(with = "crate::plain")]
+    pub(crate) until: Instant,
+    /// When the recall is sent again.
+    #[serde(with = "crate::plain")]
+    pub(crate) retry_at: Option<Instant>,
+    /// How often the holder did not know what is recalled.
+    pub(crate) unknown: u32,
+    /// The holder has said that it heard.
+    pub(crate) is_accepted: bool,
+    pub(crate) truncates: bool,
+}
+
+/// What the holder of a write delegation makes of the attributes (RFC 8881 section 10.4.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldAttributes {
+    /// As its holder first saw it.
+    #[serde(with = "crate::plain")]
+    pub(crate) change: ChangeId,
+    /// The highest that others were shown (`sc`).
+    #[serde(with = "crate::plain")]
+    pub(crate) shown: ChangeId,
+    /// Once changed by the holder it counts as changed until it is given back.
+    pub(crate) is_modified: bool,
+}
+
+/// One client's delegation of one file or directory, offered or granted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Delegation {
+    /// Granted; none while the first offer is out.
+    pub(crate) granted: Option<DelegationKind>,
+    /// Offered and not yet committed, with the offer's number.
+    pub(crate) offered: Option<(DelegationKind, u64)>,
+    pub(crate) delegates_timestamps: bool,
+    /// Reclaimed, and to be returned at once.
+    pub(crate) is_unwelcome: bool,
+    #[serde(with = "crate::plain")]
+    pub(crate) granted_at: Instant,
+    pub(crate) recall: Option<Recall>,
+    pub(crate) attributes: HeldAttributes,
+}
+
+impl Delegation {
+    /// Everything it excludes others from by now.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = DelegationKind> {
+        self.granted.into_iter().chain(self.offered.map(|(kind, _)| kind))
+    }
+}
+
+impl StateKey {
+    pub(crate) const fn delegation(self) -> DelegationToken {
+        DelegationToken(self.0.to_u64())
+    }
+}
+
+impl DelegationToken {
+    pub(crate) const fn key(self) -> StateKey {
+        StateKey(crate::slab::Key::from_u64(self.0))
+    }
+}
+
+impl Engine {
+    /// Offers a delegation, or says why not. From now on deeds of others that conflict with it see it: they do not
+    /// wait for an offer, but take it back, and the commit fails. The edge promises the backend's part and enters it
+    /// where others look, then calls `delegation_commit` or `delegation_abort`.
+    ///
+    /// # Errors
+    /// Those of an unknown client; for a reclaim `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `Resource`.
+    pub fn delegation_prepare(
+        &mut self,
+        request: &DelegationRequest,
+        now: Instant,
+    ) -> Result<Offer, StateError> {
+        let dialect = self.dialect_of(request.client).ok_or(StateError::StaleClientid)?;
+        let done = self.clients.confirmed(request.client, dialect)?.is_reclaim_done();
+        let why = self.why_no_delegation(request, done, now);
+        if let Grounds::Reclaim(recorded) = request.grounds {
+            Claim::Reclaim(recorded).admit(request.file, self.grace, now, done)?;
+            match why {
+                None | Some(WhyNone::Off | WhyNone::NoCallback | WhyNone::Grace | WhyNone::NotOpen) => {}
+                Some(WhyNone::Held) => return Ok(Offer::Declined(WhyNone::Held)),
+                Some(WhyNone::Resource) => return Err(StateError::Resource),
+                Some(WhyNone::Contention) => return Err(StateError::ReclaimConflict),
+            }
+        } else if let Some(why) = why {
+            return Ok(Offer::Declined(why));
+        }
+        self.tickets += 1;
+        let number = self.tickets;
+        let own = self.delegation_on(request.client, request.file);
+        let key = own.unwrap_or_else(|| self.add_delegation(request, now));
+        let is_unwelcome = matches!(why, Some(WhyNone::Off | WhyNone::NoCallback));
+        let delegation = self.delegation_mut(key)?;
+        delegation.offered = Some((request.kind, number));
+        delegation.is_unwelcome = is_unwelcome;
+        delegation.delegates_timestamps |= request.delegates_timestamps;
+        if let Some(seen) = request.seen {
+            delegation.attributes =
+                HeldAttributes { change: seen.change, shown: seen.change, is_modified: false };
+        }
+        let is_upgrade = own.is_some();
+        Ok(Offer::Offered(DelegationTicket { state: key, number, kind: request.kind, is_upgrade }))
+    }
+
+    fn add_delegation(&mut self, request: &DelegationRequest, now: Instant) -> StateKey {
+        let delegation = Delegation {
+            granted: None,
+            offered: None,
+            delegates_timestamps: false,
+            is_unwelcome: false,
+            granted_at: now,
+            recall: None,
+            attributes: HeldAttributes::default(),
+        };
+        let key = self.add_state(State {
+            client: request.client,
+            file: request.file,
+            owner: None,
+            since: now,
+            // Its first commit makes it 1.
+            seqid: Seqid(0),
+            standing: Standing::Good,
+            kind: Kind::Delegation(delegation),
+        });
+        self.delegations += 1;
+        if let Some(client) = self.clients.by_id.get_mut(&request.client) {
+            client.delegations += 1;
+        }
+        self.files.entry(request.file).or_default().delegations.push(key);
+        key
+    }
+
+    /// Grants what was offered. Returns the stateid: an upgrade's is that of the read delegation, counted up.
+    ///
+    /// # Errors
+    /// `Delay` when somebody did meanwhile what the offer excludes, or the client is gone: the edge takes back what it
+    /// promised for the token ([`Effect::DelegationEnded`] may have run before it did), unless it was an upgrade, of
+    /// which the read delegation stands if [`Engine::delegation_of`] knows it.
+    #[expect(clippy::needless_pass_by_value, reason = "an offer ends once")]
+    pub fn delegation_commit(
+        &mut self,
+        ticket: DelegationTicket,
+        now: Instant,
+    ) -> Result<Delegated, StateError> {
+        let DelegationTicket { state: key, number, kind, .. } = ticket;
+        if !self.is_offered(key, number) {
+            return Err(StateError::Delay);
+        }
+        let until = now.after_ms(self.recall_ms());
+        let delegation = self.delegation_mut(key)?;
+        delegation.offered = None;
+        delegation.granted = Some(kind);
+        delegation.granted_at = now;
+        let is_recalled = delegation.is_unwelcome;
+        if is_recalled {
+            // The reply says so, which is as good as a recall heard.
+            let recall =
+                Recall { since: now, until, retry_at: None, unknown: 0, is_accepted: true, truncates: false };
+            delegation.recall = Some(recall);
+            self.recalls.insert(key);
+        }
+        let stateid = self.bump(key)?;
+        Ok(Delegated { stateid, token: key.delegation(), kind, is_recalled })
+    }
+
+    /// Takes an offer back. The edge takes back what it promised; of an upgrade the read delegation stays.
+    #[expect(clippy::needless_pass_by_value, reason = "an offer ends once")]
+    pub fn delegation_abort(&mut self, ticket: DelegationTicket, now: Instant) {
+        if !self.is_offered(ticket.state, ticket.number) {
+            return;
+        }
+        let Ok(delegation) = self.delegation_mut(ticket.state) else { return };
+        // Whoever aborts need not be told.
+        delegation.offered = None;
+        if delegation.granted.is_none() {
+            self.drop_state(ticket.state, now);
+        }
+    }
+
+    fn is_offered(&self, key: StateKey, number: u64) -> bool {
+        let is_its = |state: &State| state.standing == Standing::Good;
+        let Some(state) = self.states.get(key.0).filter(|state| is_its(state)) else { return false };
+        matches!(&state.kind, Kind::Delegation(d) if d.offered.is_some_and(|(_, n)| n == number))
+    }
+
+    /// An offer was overtaken.
+    pub(crate) fn withdraw_offer(&mut self, key: StateKey, now: Instant) {
+        match self.delegation_mut(key) {
+            Ok(delegation) if delegation.granted.is_some() => delegation.offered = None,
+            _ => self.drop_state(key, now),
+        }
+    }
+
+    /// DELEGRETURN (RFC 8881 section 18.6, RFC 7530 section 16.8).
+    ///
+    /// # Errors
+    /// Those of a stateid; when it was revoked `DelegRevoked`, in 4.0 `Expired`, which has no FREE_STATEID and so
+    /// forgets it by this.
+    pub fn delegation_return(
+        &mut self,
+        caller: Caller,
+        stateid: StateId,
+        file: FileKey,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        let key = match self.resolve(caller, stateid, file, now) {
+            Ok(key) => key,
+            Err(StateError::Expired) => {
+                if let Ok(key) = self.locate(caller, stateid)
+                    && self.state(key).is_ok_and(|state| state.standing == Standing::DelegationRevoked)
+                {
+                    self.drop_state(key, now);
+                }
+                return Err(StateError::Expired);
+            }
+            Err(error) => return Err(error),
+        };
+        let Kind::Delegation(_) = self.state(key)?.kind else { return Err(StateError::BadStateid) };
+        self.drop_state(key, now);
+        Ok(())
+    }
+
+    /// The state of this client's delegation of a file, offered or granted.
+    pub(crate) fn delegation_on(&self, client: ClientId, file: FileKey) -> Option<StateKey> {
+        let all = &self.files.get(&file)?.delegations;
+        all.iter().copied().find(|key| self.states.get(key.0).is_some_and(|state| state.client == client))
+    }
+
+    pub(crate) fn delegation(&self, key: StateKey) -> Result<&Delegation, StateError> {
+        match &self.state(key)?.kind {
+            Kind::Delegation(delegation) => Ok(delegation),
+            _ => Err(StateError::BadStateid),
+        }
+    }
+
+    pub(crate) fn delegation_mut(&mut self, key: StateKey) -> Result<&mut Delegation, StateError> {
+        match &mut self.state_mut(key)?.kind {
+            Kind::Delegation(delegation) => Ok(delegation),
+            _ => Err(StateError::BadStateid),
+        }
+    }
+
+    /// What a client holds of a file.
+    #[must_use]
+    pub fn holds_delegation(&self, client: ClientId, file: FileKey) -> Option<DelegationKind> {
+        self.delegation(self.delegation_on(client, file)?).ok()?.granted
+    }
+
+    /// Whose a delegation is, of what, which, and its name; `None` when it is not granted, or not any more.
+    #[must_use]
+    pub fn delegation_of(
+        &self,
+        token: DelegationToken,
+    ) -> Option<(ClientId, FileKey, DelegationKind, StateId)> {
+        let key = token.key();
+        let state = self.state(key).ok().filter(|state| state.standing == Standing::Good)?;
+        let kind = self.delegation(key).ok()?.granted?;
+        Some((state.client, state.file, kind, self.stateid(key).ok()?))
+    }
+
+    /// The holder of a write delegation of a file, other than `by`: whom to ask for its attributes (CB_GETATTR).
+    #[must_use]
+    pub fn write_delegation(&self, file: FileKey, by: Option<ClientId>) -> Option<WriteHolder> {
+        let mut keys = self.files.get(&file)?.delegations.iter().copied();
+        keys.find_map(|key| {
+            let delegation = self.delegation(key).ok()?;
+            let client = self.state(key).ok()?.client;
+            if delegation.granted != Some(DelegationKind::Write) || Some(client) == by {
+                return None;
+            }
+            Some(WriteHolder {
+                client,
+                token: key.delegation(),
+                stateid: self.stateid(key).ok()?,
+                delegates_timestamps: delegation.delegates_timestamps,
+                is_recalled: delegation.recall.is_some(),
+            })
+        })
+    }
+
+    /// Judges what the holder of a write delegation says of the file (RFC 8881 section 10.4.3). `change` and `size`:
+    /// from CB_GETATTR; `server`: what the server sees. Returns what to show others when the holder has changed the
+    /// file, in which case times are to be shown as now; a file once changed counts as changed again at each ask.
+    /// `None` when it has not, or holds no such delegation: the server's own attributes are right.
+    pub fn delegated_attributes(
+        &mut self,
+        token: DelegationToken,
+        change: ChangeId,
+        size: u64,
+        server: Seen,
+    ) -> Option<Seen> {
+        let delegation = self.delegation_mut(token.key()).ok()?;
+        if delegation.granted != Some(DelegationKind::Write) {
+            return None;
+        }
+        let held = &mut delegation.attributes;
+        // What the holder wrote through, or changed by SETATTR, moves the server's own value on.
+        let is_news = change != held.change && change != server.change;
+        held.is_modified |= is_news || size != server.size;
+        held.shown = held.shown.max(server.change);
+        if !held.is_modified {
+            return None;
+        }
+        held.shown = ChangeId(held.shown.0.wrapping_add(1));
+        Some(Seen { change: held.shown, size })
+    }
+
+    /// A delegation's name goes, or stands for nothing any more.
+    pub(crate) fn end_delegation(&mut self, key: StateKey, now: Instant) {
+        let Ok(state) = self.state(key) else { return };
+        let (client, file) = (state.client, state.file);
+        let Kind::Delegation(delegation) = &state.kind else { return };
+        let granted = delegation.granted;
+        let kind = granted.or(delegation.offered.map(|(kind, _)| kind));
+        self.recalls.remove(&key);
+        self.delegations -= 1;
+        if let Some(of) = self.clients.by_id.get_mut(&client) {
+            of.delegations -= 1;
+        }
+        self.leave_file(file, |of| of.delegations.retain(|other| *other != key));
+        if let Some(kind) = kind {
+            self.effects.push(Effect::DelegationEnded { token: key.delegation(), file, client, kind });
+        }
+        self.wake_waiters(file, None, now);
+    }
+
+    /// The error for what became of a revoked delegation.
+    pub(crate) const fn revoked_error(dialect: Dialect) -> StateError {
+        match dialect {
+            // RFC 7530 section 10.4.6.
+            Dialect::V40 => StateError::Expired,
+            Dialect::V41 => StateError::DelegRevoked,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether a delegation may be granted, and would be worth it.
+
+use holdfast_base::limits::{DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_MAX};
+use holdfast_base::{ClientId, FileKey, Instant};
+
+use crate::deed::DelegationKind;
+use crate::delegation::{DelegationRequest, Grounds, WhyNone};
+use crate::engine::{Engine, Kind, StateKey};
+use crate::file::{File, Holder};
+use crate::share::{Access, Share};
+
+impl Engine {
+    /// Why a delegation is not to be granted; `done`: whether the client said RECLAIM_COMPLETE. The reasons that a
+    /// reclaim does not heed come last.
+    pub(crate) fn why_no_delegation(
+        &self,
+        request: &DelegationRequest,
+        done: Option<bool>,
+        now: Instant,
+    ) -> Option<WhyNone> {
+        let DelegationRequest { client, file, kind, grounds, .. } = *request;
+        if let Some(own) = self.delegation_on(client, file)
+            && let Some(why) = self.why_not_beside(own, kind)
+        {
+            return Some(why);
+        }
+        if !self.has_room_for_delegation(client, file) {
+            return Some(WhyNone::Resource);
+        }
+        if self.files.get(&file).is_some_and(|of| self.is_used_by_others(of, client, kind)) {
+            return Some(WhyNone::Contention);
+        }
+        let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
+        if !is_reclaim && self.recent_recalls.is_recent(file, now) {
+            return Some(WhyNone::Contention);
+        }
+        if !self.policy.is_delegating {
+            return Some(WhyNone::Off);
+        }
+        if !self.can_call_back(client) {
+            return Some(WhyNone::NoCallback);
+        }
+        if self.grace.is_on(now) || done == Some(false) {
+            return Some(WhyNone::Grace);
+        }
+        let is_fit = grounds != Grounds::Open || self.has_open_for(client, file, kind);
+        (!is_fit).then_some(WhyNone::NotOpen)
+    }
+
+    /// Why a client that has a delegation gets no other: only a read delegation that nobody wants back becomes one
+    /// for writing.
+    fn why_not_beside(&self, own: StateKey, kind: DelegationKind) -> Option<WhyNone> {
+        let own = self.delegation(own).ok()?;
+        if own.recall.is_some() || own.offered.is_some() {
+            return Some(WhyNone::Contention);
+        }
+        let is_upgrade = (own.granted, kind) == (Some(DelegationKind::Read), DelegationKind::Write);
+        (!is_upgrade).then_some(WhyNone::Held)
+    }
+
+    /// Whether others do what the delegation would exclude, or hold what it could not be held beside.
+    fn is_used_by_others(&self, file: &File, client: ClientId, kind: DelegationKind) -> bool {
+        let is_other = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.client != client);
+        let excludes = |other: DelegationKind| match kind {
+            DelegationKind::Read => other == DelegationKind::Write,
+            DelegationKind::Write => other != DelegationKind::Directory,
+            DelegationKind::Directory => false,
+        };
+        let mut delegations = file.delegations.iter().filter(is_other);
+        if delegations.any(|key| self.delegation(*key).is_ok_and(|d| d.kinds().any(excludes))) {
+            return true;
+        }
+        !file.waiters.is_empty()
+            || self.is_open_in_way(file, client, kind)
+            || is_locked_by_foreigners(file, kind)
+    }
+
+    fn is_open_in_way(&self, file: &File, client: ClientId, kind: DelegationKind) -> bool {
+        let is_in_way = |share: Share| share.deed().conflicts(kind);
+        // Most files are only read, however many do.
+        if !is_in_way(file.sums.held()) {
+            return false;
+        }
+        let others = file.opens.iter().filter_map(|key| self.states.get(key.0));
+        let mut others = others.filter(|state| state.client != client);
+        others.any(|state| matches!(&state.kind, Kind::Open(open) if is_in_way(open.share)))
+            || file.foreign_shares.iter().any(|(_, share)| is_in_way(*share))
+    }
+
+    /// Whether limits leave room for one delegation more.
+    pub(crate) fn has_room_for_delegation(&self, client: ClientId, file: FileKey) -> bool {
+        let of_client = self.clients.by_id.get(&client).map_or(0, |client| client.delegations as usize);
+        let of_file = self.files.get(&file).map_or(0, |of| of.delegations.len());
+        self.delegations < self.policy.delegations_max
+            && self.states.len() < STATEIDS_MAX
+            && of_client < DELEGATIONS_PER_CLIENT_MAX
+            && of_file < DELEGATIONS_PER_FILE_MAX
+    }
+
+    fn has_open_for(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
+        let needed = match kind {
+            DelegationKind::Read => Access::READ,
+            DelegationKind::Write => Access::WRITE,
+            DelegationKind::Directory => return false,
+        };
+        let Some(of) = self.files.get(&file) else { return false };
+        of.opens.iter().filter_map(|key| self.states.get(key.0)).any(|state| {
+            let Kind::Open(open) = &state.kind else { return false };
+            state.client == client && open.obtained.union().access.contains(needed)
+        })
+    }
+}
+
+/// Whether locks held without an open would have been deeds against a delegation. Foreign holders come last in order.
+fn is_locked_by_foreigners(file: &File, kind: DelegationKind) -> bool {
+    let foreign = file.locks.iter().rev().take_while(|(holder, _)| matches!(holder, Holder::Foreign(_)));
+    let mut locks = foreign.flat_map(|(_, ranges)| ranges.iter());
+    locks.any(|(_, held)| crate::foreign::deed(held).conflicts(kind))
+}

@@ -1,0 +1,56 @@
+//! What the engine may be told at any time: how patient it is, and what it may use.
+
+use holdfast_base::limits::{COURTESY_CLIENTS_MAX, COURTESY_MS, DELEGATIONS_MAX, SESSIONS_SLOTS_MAX};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+
+/// How long others are waited for, and budgets. May change while the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Whether anything is delegated at all.
+    pub is_delegating: bool,
+    /// Milliseconds in which a delegation is to be returned once recalled; a lease when `None`. While its holder
+    /// flushes, up to [`holdfast_base::limits::RECALL_STRETCH_MAX`] times this.
+    pub recall_ms: Option<u64>,
+    /// Milliseconds for which a client whose lease ran out keeps its state while nobody wants it.
+    pub courtesy_ms: u64,
+    /// How many such clients there may be; those away longest go first. 0 for none.
+    pub courtesy_clients_max: usize,
+    /// How many delegations there may be. Beyond it clients are asked for some back.
+    pub delegations_max: usize,
+    /// How many slots of sessions there may be in use. Beyond it clients are asked to use fewer.
+    pub slots_max: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            is_delegating: true,
+            recall_ms: None,
+            courtesy_ms: COURTESY_MS,
+            courtesy_clients_max: COURTESY_CLIENTS_MAX,
+            delegations_max: DELEGATIONS_MAX,
+            slots_max: SESSIONS_SLOTS_MAX,
+        }
+    }
+}
+
+impl Engine {
+    /// The policy obeyed now.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Changes the policy. What is above a budget now is asked back by and by, from the next `tick` on.
+    pub const fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Milliseconds in which a delegation is to be returned.
+    pub(crate) fn recall_ms(&self) -> u64 {
+        self.policy.recall_ms.unwrap_or(self.config.lease_ms)
+    }
+}

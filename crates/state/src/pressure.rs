@@ -1,0 +1,69 @@
+//! Budgets: what is above one is asked back from those who hold most, a little at a time.
+
+use holdfast_base::limits::{PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS};
+use holdfast_base::{ClientId, Instant, SessionId};
+
+use crate::effect::Effect;
+use crate::engine::Engine;
+
+impl Engine {
+    pub(crate) fn tick_pressure(&mut self, now: Instant) {
+        self.press_delegations(now);
+        self.press_slots();
+    }
+
+    /// Asks for delegations of the holders' choice (CB_RECALL_ANY, RFC 8881 section 20.6).
+    fn press_delegations(&mut self, now: Instant) {
+        let mut excess = self.delegations.saturating_sub(self.policy.delegations_max);
+        if excess == 0 {
+            return;
+        }
+        let holders = self.clients.by_id.iter().filter(|(_, client)| client.delegations > 0);
+        let mut holders: Vec<(u32, ClientId)> =
+            holders.map(|(id, client)| (client.delegations, *id)).collect();
+        holders.sort_unstable_by(|a, b| b.cmp(a));
+        for (held, id) in holders.into_iter().take(RECALL_ANY_CLIENTS_MAX) {
+            if excess == 0 {
+                return;
+            }
+            let Some(client) = self.clients.by_id.get_mut(&id) else { continue };
+            // Half at most: what is in use would only be asked for again.
+            let less = excess.min(held.div_ceil(2) as usize);
+            excess -= less;
+            if client.recall_any_at.is_some_and(|at| now.ms_since(at) < RECALL_ANY_PAUSE_MS) {
+                continue;
+            }
+            client.recall_any_at = Some(now);
+            let keep = held - less as u32;
+            self.effects.push(Effect::RecallAny { client: id, keep, files: true, directories: true });
+        }
+    }
+
+    /// Asks for slots, of the sessions that have most; gives them back when there is room.
+    fn press_slots(&mut self) {
+        let asked: usize = self.sessions.iter().map(|(_, session)| session.slots.target() as usize).sum();
+        if asked > self.policy.slots_max {
+            self.ask_slots(asked - self.policy.slots_max);
+        } else if self.sessions.is_pressed() {
+            self.sessions.relax(self.policy.slots_max - asked);
+        }
+    }
+
+    fn ask_slots(&mut self, mut excess: usize) {
+        let mut sessions: Vec<(u32, SessionId)> =
+            self.sessions.iter().map(|(id, session)| (session.slots.target(), id)).collect();
+        sessions.sort_unstable_by(|a, b| b.cmp(a));
+        for (target, id) in sessions.into_iter().take(RECALL_ANY_CLIENTS_MAX) {
+            let spare = (target / 2).min(target.saturating_sub(PRESSED_SLOTS_MIN));
+            let less = excess.min(spare as usize) as u32;
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            if less == 0 {
+                return;
+            }
+            session.slots.set_target(target - less);
+            let target = session.slots.target_highest();
+            self.effects.push(Effect::RecallSlots { session: id, target });
+            excess -= less as usize;
+        }
+    }
+}

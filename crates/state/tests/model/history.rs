@@ -1,0 +1,469 @@
+//! One random history, run by the engine and by the reference side by side.
+
+#[path = "promise_steps.rs"]
+mod promise_steps;
+#[path = "mod.rs"]
+mod reference;
+#[path = "../world/mod.rs"]
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::{ClientId, Entropy, FileKey, Seqid};
+use holdfast_state::*;
+use reference::promises::{Wait as Waiting, deed_of_share};
+use reference::{BYTES, CLIENTS, FILES, Lock, LockState, Model, OWNERS, Open};
+use world::*;
+
+/// The first clients speak 4.1, the last one 4.0.
+const FIRST_40: usize = CLIENTS - 1;
+const OWNER_NAMES: [&str; OWNERS] = ["x", "y"];
+
+struct Run {
+    world: World,
+    model: Model,
+    random: Box<dyn Entropy>,
+    ids: [ClientId; CLIENTS],
+    incarnation: u8,
+    /// Current stateids by client, owner, file.
+    opens: BTreeMap<(usize, usize, usize), StateId>,
+    locks: BTreeMap<(usize, usize, usize), StateId>,
+    /// Descriptors and lock tokens given out and not yet called back.
+    descriptors: BTreeSet<OpenId>,
+    tokens: BTreeSet<LockToken>,
+    next_open: u64,
+    /// Delegations by client and file.
+    delegations: BTreeMap<(usize, usize), Delegated>,
+    /// Revoked, and not yet freed.
+    revoked: Vec<(usize, usize, StateId)>,
+    /// Delegations given out or offered, and not yet said to have ended.
+    delegation_tokens: BTreeSet<DelegationToken>,
+    /// What the engine said in this step: locks given to those who waited, clients forgotten.
+    granted: Vec<Waiting>,
+    forgotten: Vec<ClientId>,
+    asleep: Option<usize>,
+    /// The reference does not know how it goes on.
+    has_lost_track: bool,
+}
+
+impl Run {
+    fn new(random: Box<dyn Entropy>) -> Self {
+        let mut run = Self {
+            world: World::new(),
+            model: Model::default(),
+            random,
+            ids: [ClientId(0); CLIENTS],
+            incarnation: 0,
+            opens: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            descriptors: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            next_open: 1,
+            delegations: BTreeMap::new(),
+            revoked: Vec::new(),
+            delegation_tokens: BTreeSet::new(),
+            granted: Vec::new(),
+            forgotten: Vec::new(),
+            asleep: None,
+            has_lost_track: false,
+        };
+        run.model.is_led = run.pick(3) == 0;
+        let courtesy_clients_max = [4, 1, 0][run.pick(3)];
+        run.world.engine.set_policy(Policy { courtesy_clients_max, ..Policy::default() });
+        (0..CLIENTS).for_each(|client| run.boot(client));
+        run
+    }
+
+    fn pick(&mut self, below: usize) -> usize {
+        (self.random.u64() % below as u64) as usize
+    }
+
+    fn access(&mut self, with_none: bool) -> Access {
+        let from = usize::from(!with_none);
+        let bits = from + self.pick(4 - from);
+        Access::from_bits(bits as u32).unwrap()
+    }
+
+    fn caller(&self, client: usize) -> Caller {
+        if client < FIRST_40 { Caller::V41(self.ids[client]) } else { Caller::V40 }
+    }
+
+    /// A new incarnation of a client.
+    fn boot(&mut self, client: usize) {
+        self.incarnation = self.incarnation.wrapping_add(1);
+        let name = format!("client {client}");
+        self.ids[client] = if client < FIRST_40 {
+            self.world.client(&name, self.incarnation).0
+        } else {
+            self.world.client40(&name, self.incarnation)
+        };
+        self.world.engine.callback_path(self.ids[client], true);
+        self.model.seen[client] = self.world.now;
+        self.model.gone[client] = false;
+        self.model.leaving.remove(&client);
+        self.lost(client);
+        self.settle();
+        self.forgotten.clear();
+    }
+
+    fn lost(&mut self, client: usize) {
+        self.model.forget(client);
+        self.model.let_in();
+        self.opens.retain(|key, _| key.0 != client);
+        self.locks.retain(|key, _| key.0 != client);
+        self.delegations.retain(|key, _| key.0 != client);
+        self.revoked.retain(|(holder, ..)| *holder != client);
+    }
+
+    /// Every request of a client begins with a sign of life.
+    fn renew(&mut self, client: usize) {
+        let id = self.ids[client];
+        if client < FIRST_40 {
+            let session = self.world.engine.snapshot().sessions.into_iter().find(|s| s.client == id).unwrap();
+            let seqid = session.slots[0].seqid.0 + 1;
+            self.world.sequence(session.id, 0, seqid).unwrap();
+            let slot = holdfast_base::SlotId(0);
+            let now = self.world.now;
+            self.world.engine.sessions_mut().complete(session.id, slot, KeptReply::Nothing, now);
+        } else {
+            self.world.engine.renew(id, self.world.now).unwrap();
+        }
+        self.model.seen[client] = self.world.now;
+    }
+
+    fn step(&mut self) {
+        let client = self.pick(CLIENTS);
+        if self.asleep == Some(client) {
+            // Long enough for its lease to run out now and then.
+            if self.pick(20) == 0 {
+                self.asleep = None;
+            }
+            return;
+        }
+        if self.model.gone[client] {
+            return self.boot(client);
+        }
+        let (owner, file) = (self.pick(OWNERS), self.pick(FILES));
+        match self.pick(70) {
+            0 | 1 => self.world.pass(LEASE_MS / 2),
+            2 => self.boot(client),
+            3 | 40 => self.tick(),
+            41 => self.revoke_client(client),
+            42 => self.asleep = Some(client),
+            43 => self.world.pass(5000),
+            44..70 => self.promise_step(client),
+            4..=11 => self.open(client, owner, file),
+            12..=14 => self.downgrade(client, owner, file),
+            15..=17 => self.close(client, owner, file),
+            18..=29 => self.lock(client, owner, file),
+            30..=34 => self.unlock(client, owner, file),
+            35..=37 => self.io(client, owner, file),
+            _ => self.anonymous_io(file),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.settle();
+        self.note_lost();
+        let now = self.world.now;
+        let away: Vec<_> =
+            (0..CLIENTS).filter(|c| !self.model.gone[*c] && self.model.is_away(*c, now)).collect();
+        self.world.engine.tick(now);
+        for client in std::mem::take(&mut self.model.leaving) {
+            self.lost(client);
+        }
+        self.model.revoke_overdue(now);
+        self.settle();
+        self.note_leaving(&away);
+        self.note_lost();
+        let census = self.world.engine.census();
+        let opens = self.opens.len();
+        // One for reading and one for writing, or one for both.
+        let is_right = (opens..=2 * opens).contains(&self.descriptors.len());
+        assert!(is_right, "one or two descriptors for every open");
+        assert_eq!(self.tokens.len(), self.locks.len(), "a token for every lock state, and no more");
+        assert_eq!(census.locks, self.model.lock_states.len());
+        assert_eq!(self.delegation_tokens.len(), self.model.delegations.len());
+        assert_eq!(census.recalls, self.model.delegations.iter().filter(|d| d.recalled.is_some()).count());
+        assert!(self.model.is_led || census.waiters == self.model.waits.len());
+        assert_eq!(census.delegations_revoked, self.revoked.len());
+    }
+
+    /// Clients that go after a tick: none that was not away, and none with state while courtesy has room.
+    fn note_leaving(&mut self, away: &[usize]) {
+        let max = self.world.engine.policy().courtesy_clients_max;
+        for id in std::mem::take(&mut self.forgotten) {
+            let client = self.ids.iter().position(|other| *other == id).unwrap();
+            assert!(away.contains(&client), "client {client} is not away");
+            assert!(away.len() > max || !self.model.holds(client), "client {client} had courtesy to expect");
+            self.model.gone[client] = true;
+            self.model.leaving.insert(client);
+        }
+        let kept = away.iter().filter(|c| !self.model.gone[**c] && self.model.holds(**c)).count();
+        assert!(kept <= max, "{kept} kept by courtesy");
+    }
+
+    /// Takes note of what a step cost others, which the engine must have said.
+    fn note_lost(&mut self) {
+        self.model.let_in();
+        for (client, file) in std::mem::take(&mut self.model.newly_revoked) {
+            if let Some(of) = self.delegations.remove(&(client, file)) {
+                self.revoked.push((client, file, of.stateid));
+            }
+        }
+        let mut lost = std::mem::take(&mut self.model.expired);
+        lost.iter().for_each(|client| self.lost(*client));
+        let mut forgotten: Vec<_> = std::mem::take(&mut self.forgotten)
+            .into_iter()
+            .map(|id| self.ids.iter().position(|other| *other == id).unwrap())
+            .collect();
+        lost.sort_unstable();
+        forgotten.sort_unstable();
+        assert_eq!(lost, forgotten, "clients expired on the spot");
+        let sorted = |list: &mut Vec<Waiting>| {
+            let mut list = std::mem::take(list);
+            list.sort_unstable_by_key(|w| (w.lock.client, w.lock.file, w.lock.byte, w.last, w.lock.kind));
+            list
+        };
+        assert_eq!(
+            sorted(&mut self.granted),
+            sorted(&mut self.model.granted),
+            "locks given to those who waited"
+        );
+    }
+
+    fn revoke_client(&mut self, client: usize) {
+        assert!(self.world.engine.revoke_client(self.ids[client], self.world.now));
+        self.boot(client);
+    }
+
+    fn open(&mut self, client: usize, owner: usize, file: usize) {
+        self.renew(client);
+        // Mostly friendly, or nothing would ever be granted.
+        let deny = if self.pick(6) == 0 { self.access(true) } else { NONE };
+        let new = Open { client, owner, file, share: share(self.access(false), deny) };
+        let request = OpenRequest {
+            client: self.ids[client],
+            owner: OWNER_NAMES[owner].as_bytes(),
+            file: FileKey(file as u128),
+            share: new.share,
+            claim: Claim::New,
+        };
+        let result = self.world.engine.open(&request, self.world.now);
+        let now = self.world.now;
+        let can_share = self.model.can_open(new, now);
+        let is_promised = can_share && self.model.contend(file, deed_of_share(new.share), Some(client), now);
+        let expected = match (can_share, is_promised) {
+            (false, _) => Some(StateError::ShareDenied),
+            (true, true) => Some(StateError::Delay),
+            (true, false) => None,
+        };
+        assert_eq!(result.as_ref().err().copied(), expected, "{new:?}");
+        let Ok(opened) = result else { return };
+        if let Backing::Needed(access) = opened.backing {
+            let id = OpenId(self.next_open);
+            self.next_open += 1;
+            self.world.engine.attach(&opened.ticket, id, access).unwrap();
+            self.descriptors.insert(id);
+        }
+        if self.pick(8) == 0 {
+            // The backend refuses: nothing has happened.
+            return self.world.engine.open_undo(opened.ticket, self.world.now);
+        }
+        let mut stateid = self.world.engine.open_commit(opened.ticket).unwrap();
+        if opened.is_confirm_needed {
+            stateid = self.world.engine.open_confirm(stateid, FileKey(file as u128), self.world.now).unwrap();
+        }
+        self.model.opens.push(new);
+        self.opens.insert((client, owner, file), stateid);
+    }
+
+    fn downgrade(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let target = share(self.access(false), if self.pick(3) == 0 { self.access(true) } else { NONE });
+        let (caller, key) = (self.caller(client), FileKey(file as u128));
+        let result = self.world.engine.open_downgrade(caller, stateid, key, target, self.world.now);
+        assert_eq!(
+            result.is_ok(),
+            self.model.downgrade(client, owner, file, target),
+            "{target:?}: {result:?}"
+        );
+        if let Ok(stateid) = result {
+            self.model.apply_downgrade(client, owner, file, target);
+            self.opens.insert((client, owner, file), stateid);
+        }
+    }
+
+    fn close(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.remove(&(client, owner, file)) else { return };
+        self.renew(client);
+        let caller = self.caller(client);
+        self.world.engine.close(caller, stateid, FileKey(file as u128), self.world.now).unwrap();
+        self.model.close(client, owner, file);
+        let left = &self.model.lock_states;
+        self.locks.retain(|key, _| left.iter().any(|s| (s.client, s.owner, s.file) == *key));
+    }
+
+    fn span(&mut self) -> (usize, usize) {
+        let (a, b) = (self.pick(BYTES), self.pick(BYTES));
+        (a.min(b), a.max(b))
+    }
+
+    fn lock(&mut self, client: usize, owner: usize, file: usize) {
+        let open_owner = self.pick(OWNERS);
+        let Some(open) = self.opens.get(&(client, open_owner, file)).copied() else { return };
+        self.renew(client);
+        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+        let (first, last) = self.span();
+        let known = self.locks.get(&(client, owner, file)).copied();
+        let by = match known {
+            Some(lock) if self.pick(2) == 0 => LockBy::Lock(lock),
+            _ => LockBy::Open { open, owner: OWNER_NAMES[owner].as_bytes(), first_seqid: None, client: None },
+        };
+        let request = LockRequest {
+            caller: self.caller(client),
+            by,
+            wait: if self.model.is_led {
+                [Wait::No, Wait::Notify, Wait::Notify, Wait::Poll][self.pick(4)]
+            } else {
+                Wait::No
+            },
+            ..lock_by(self.ids[client], file as u128, open, "", bytes(first as u64, last as u64), kind)
+        };
+        let new = Lock { client, owner, file, byte: first, kind };
+        // By an existing lock stateid it is the open behind that which must allow the lock.
+        let behind =
+            self.model.lock_states.iter().find(|s| (s.client, s.owner, s.file) == (client, owner, file));
+        let through = match (by, behind) {
+            (LockBy::Lock(_), Some(state)) => state.open_owner,
+            _ => open_owner,
+        };
+        let needed = if kind == LockKind::Read { R } else { W };
+        let allowed = self.model.share(client, through, file).unwrap().access.contains(needed);
+        let free = allowed && self.model.can_lock(new, last, self.world.now);
+        match self.world.engine.lock_prepare(&request, self.world.now) {
+            Err(LockRefusal::Error(StateError::OpenMode)) => assert!(!allowed),
+            // In somebody's way, or in that of one who was just told that it can have it.
+            Err(LockRefusal::Denied(_)) => {
+                assert!(allowed && (!free || self.model.is_led), "{new:?}..{last}");
+            }
+            Err(LockRefusal::Error(StateError::Deadlock)) => assert!(!free && self.model.is_led),
+            Err(other) => panic!("{other:?}"),
+            Ok(ticket) => {
+                assert!(allowed && free, "{new:?}..{last}");
+                self.tokens.insert(ticket.token());
+                self.finish_lock(ticket, new, last, open_owner);
+            }
+        }
+    }
+
+    fn finish_lock(&mut self, ticket: LockTicket, new: Lock, last: usize, open_owner: usize) {
+        self.check("between prepare and the end");
+        if self.pick(6) == 0 {
+            assert!(self.world.engine.lock_abort(ticket, self.world.now));
+            return;
+        }
+        let stateid = self.world.engine.lock_commit(ticket, self.world.now).unwrap();
+        self.model.lock(new, last);
+        let Lock { client, owner, file, .. } = new;
+        if self.locks.insert((client, owner, file), stateid).is_none() {
+            self.model.lock_states.push(LockState { client, owner, file, open_owner });
+        }
+    }
+
+    fn unlock(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.locks.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let (first, last) = self.span();
+        let range = bytes(first as u64, last as u64);
+        let stateid = self.world.unlock(self.caller(client), stateid, file as u128, range).unwrap();
+        self.model.unlock(Lock { client, owner, file, byte: first, kind: LockKind::Read }, last);
+        self.locks.insert((client, owner, file), stateid);
+    }
+
+    fn io(&mut self, client: usize, owner: usize, file: usize) {
+        let Some(stateid) = self.opens.get(&(client, owner, file)).copied() else { return };
+        self.renew(client);
+        let access = if self.pick(2) == 0 { R } else { W };
+        let own = self.model.share(client, owner, file).unwrap();
+        let allowed = if (access, own.access) == (Access::READ, Access::WRITE) {
+            self.model.can_read_for_write((client, owner), file, self.world.now)
+        } else {
+            own.access.contains(access)
+        };
+        let caller = self.caller(client);
+        let result = self.world.io(caller, stateid, file as u128, access);
+        assert_eq!(result.is_ok(), allowed, "{result:?}");
+        if let Ok(IoGrant::Open(id)) = result {
+            assert!(self.descriptors.contains(&id));
+        }
+        let old = StateId { seqid: Seqid(stateid.seqid.0.wrapping_sub(1)), ..stateid };
+        if old.seqid != Seqid(0) {
+            assert_eq!(self.world.io(caller, old, file as u128, access), Err(StateError::OldStateid));
+        }
+    }
+
+    fn anonymous_io(&mut self, file: usize) {
+        let access = self.access(false);
+        let result =
+            self.world.engine.check_io(FileKey(file as u128), access, IoBy::Anonymous, self.world.now);
+        assert_eq!(result.is_ok(), self.model.can_do_io(file, access, self.world.now));
+    }
+
+    fn settle(&mut self) {
+        for effect in self.world.engine.take_effects() {
+            match effect {
+                Effect::CloseFile(id) => assert!(self.descriptors.remove(&id), "{id:?} closed twice"),
+                Effect::ReleaseLocks(token) => {
+                    assert!(self.tokens.remove(&token), "{token:?} released twice");
+                }
+                Effect::DelegationEnded { token, .. } => {
+                    assert!(self.delegation_tokens.remove(&token), "{token:?} ended twice");
+                }
+                Effect::ForeignGranted { owner, file, range, kind } => {
+                    let (client, file) = (CLIENTS + owner.id as usize, file.0 as usize);
+                    let lock = Lock { client, owner: 0, file, byte: range.first() as usize, kind };
+                    let wait = Waiting { lock, last: range.last() as usize };
+                    if self.model.is_led { self.model.follow(wait) } else { self.granted.push(wait) }
+                }
+                Effect::ForgetClient(client) => self.forgotten.push(client),
+                _ => {}
+            }
+        }
+    }
+
+    fn check(&self, when: &str) {
+        if let Err(what) = invariant::check(&self.world.engine) {
+            panic!("{when}: {what}");
+        }
+    }
+}
+
+/// One history of so many steps; whether nothing is left of it in the end. All choices come from `random`, which a
+/// fuzzer may make as well as a seed.
+pub(crate) fn history(random: Box<dyn Entropy>, steps: u64) -> bool {
+    let mut run = Run::new(random);
+    for _ in 0..steps {
+        run.step();
+        run.check("after a step");
+        if run.has_lost_track {
+            return run.model.is_led;
+        }
+        run.settle();
+        run.note_lost();
+        if run.pick(400) == 0 {
+            run.world.restart_as_planned();
+        }
+    }
+    run.tick();
+    no_courtesy(&mut run.world);
+    run.everybody_leaves();
+    run.world.pass(LEASE_MS + 1);
+    run.tick();
+    run.tick();
+    run.world.engine.census() == Census::default()
+        && run.descriptors.is_empty()
+        && run.tokens.is_empty()
+        && run.delegation_tokens.is_empty()
+}

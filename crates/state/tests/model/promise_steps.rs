@@ -1,0 +1,286 @@
+//! Steps of the random histories that concern delegations and other doors.
+
+use holdfast_base::FileKey;
+use holdfast_state::*;
+
+use super::reference::promises::{Wait as Waiting, deed_of_lock, deed_of_share, excludes};
+use super::reference::{CLIENTS, FILES, FOREIGN, Lock, Open};
+use super::world::*;
+use super::{FIRST_40, Run};
+
+const DIRECTORY: usize = FILES;
+const DEEDS: [Deed; 9] = [
+    Deed::ReadData,
+    Deed::LookAttrs,
+    Deed::WriteData,
+    Deed::Truncate,
+    Deed::ChangeAttrs,
+    Deed::ChangeName,
+    Deed::ChangeEntries,
+    Deed::OpenRead,
+    Deed::OpenWrite,
+];
+
+impl Run {
+    pub(crate) fn promise_step(&mut self, client: usize) {
+        let file = self.pick(FILES + 1);
+        let who = CLIENTS + self.pick(FOREIGN);
+        match self.pick(26) {
+            0..=7 => self.delegate(client, file),
+            8..=10 => self.give_back(client, file),
+            11 | 12 => self.contend(file),
+            13 => {
+                self.model.flush(client, file, self.world.now);
+                self.world.engine.holder_flushed(FileKey(file as u128), self.ids[client], self.world.now);
+            }
+            14 | 15 => self.delegated_io(client, file),
+            16 => self.free_revoked(client),
+            17..=20 => self.foreign_lock(who, file % FILES),
+            21 | 22 => self.foreign_unlock(who, file % FILES),
+            23 => self.foreign_share(who, file % FILES),
+            24 => self.foreign_leave(who, file % FILES),
+            _ => self.foreign_cancel(),
+        }
+    }
+
+    fn delegate(&mut self, client: usize, file: usize) {
+        self.renew(client);
+        let kind = match (file, self.pick(2)) {
+            (DIRECTORY, _) => DelegationKind::Directory,
+            (_, 0) => DelegationKind::Read,
+            _ => DelegationKind::Write,
+        };
+        let allowed = self.model.can_delegate(client, file, kind, self.world.now);
+        let offer = self.world.offer(self.ids[client], file as u128, kind, Grounds::Want).unwrap();
+        let ticket = match offer {
+            // Where others wait too, somebody unknown here may wait for a lock.
+            Offer::Declined(why) => return assert!(!allowed || self.model.is_led, "{why:?}"),
+            Offer::Offered(ticket) => ticket,
+        };
+        assert!(allowed);
+        let (token, is_upgrade) = (ticket.token(), ticket.is_upgrade());
+        if !is_upgrade {
+            assert!(self.delegation_tokens.insert(token), "a token given out twice");
+        }
+        self.check("with an offer out");
+        if self.pick(8) == 0 {
+            self.world.engine.delegation_abort(ticket, self.world.now);
+            if !is_upgrade {
+                self.delegation_tokens.remove(&token);
+            }
+            return;
+        }
+        let overtaken = self.pick(4) == 0 && self.overtake(client, file, kind);
+        let granted = self.world.engine.delegation_commit(ticket, self.world.now);
+        assert_eq!(granted.is_ok(), !overtaken, "{granted:?}");
+        if let Ok(of) = granted {
+            assert_eq!((of.token, of.kind), (token, kind));
+            self.model.delegate(client, file, kind);
+            self.delegations.insert((client, file), of);
+        }
+    }
+
+    /// Somebody does something while an offer is out; whether that overtakes it.
+    fn overtake(&mut self, client: usize, file: usize, kind: DelegationKind) -> bool {
+        let deed = DEEDS[self.pick(DEEDS.len())];
+        let by = Some(self.pick(CLIENTS + 1)).filter(|by| *by < CLIENTS);
+        self.contend_with(file, deed, by);
+        let overtaken = by != Some(client) && excludes(kind, deed);
+        if overtaken {
+            self.model.recent[file] = Some(self.world.now);
+        }
+        overtaken
+    }
+
+    fn contend(&mut self, file: usize) {
+        let deed = DEEDS[self.pick(DEEDS.len())];
+        let by = Some(self.pick(CLIENTS + 1)).filter(|by| *by < CLIENTS);
+        self.contend_with(file, deed, by);
+    }
+
+    fn contend_with(&mut self, file: usize, deed: Deed, by: Option<usize>) {
+        let waits = self.world.contend(file as u128, deed, by.map(|by| self.ids[by]));
+        let expected = self.model.contend(file, deed, by, self.world.now);
+        assert_eq!(waits, expected, "{deed:?} by {by:?} on {file}");
+    }
+
+    fn give_back(&mut self, client: usize, file: usize) {
+        let Some(of) = self.delegations.get(&(client, file)).copied() else { return };
+        self.renew(client);
+        let (caller, key) = (self.caller(client), FileKey(file as u128));
+        self.world.engine.delegation_return(caller, of.stateid, key, self.world.now).unwrap();
+        self.delegations.remove(&(client, file));
+        self.model.delegations.retain(|d| (d.client, d.file) != (client, file));
+        self.model.let_in();
+    }
+
+    fn delegated_io(&mut self, client: usize, file: usize) {
+        let Some(of) = self.delegations.get(&(client, file)).copied() else { return };
+        self.renew(client);
+        let access = if self.pick(2) == 0 { R } else { W };
+        let result = self.world.io(self.caller(client), of.stateid, file as u128, access);
+        let expected = match (self.model.delegation(client, file).unwrap().kind, access) {
+            (DelegationKind::Directory, _) => Some(StateError::BadStateid),
+            (DelegationKind::Read, W) => Some(StateError::OpenMode),
+            _ => None,
+        };
+        assert_eq!(result.err(), expected);
+        match result {
+            Ok(IoGrant::Open(id)) => assert!(self.descriptors.contains(&id)),
+            Ok(IoGrant::Delegation(token)) => assert_eq!(token, of.token),
+            _ => {}
+        }
+    }
+
+    fn free_revoked(&mut self, client: usize) {
+        let Some(at) = self.revoked.iter().position(|(holder, ..)| *holder == client) else { return };
+        self.renew(client);
+        let (_, file, stateid) = self.revoked.remove(at);
+        let (id, now) = (self.ids[client], self.world.now);
+        let engine = &mut self.world.engine;
+        if client < FIRST_40 {
+            assert_eq!(engine.test_stateid(id, stateid), Err(StateError::DelegRevoked));
+            assert_eq!(engine.free_stateid(id, stateid, now), Ok(()));
+        } else {
+            let key = FileKey(file as u128);
+            assert_eq!(engine.delegation_return(Caller::V40, stateid, key, now), Err(StateError::Expired));
+        }
+        let freed = self.model.revoked.iter().position(|of| *of == (client, file)).unwrap();
+        self.model.revoked.remove(freed);
+    }
+
+    fn owner(who: usize) -> ForeignOwner {
+        ForeignOwner { door: Door::Nlm, id: (who - CLIENTS) as u64 }
+    }
+
+    fn foreign_lock(&mut self, who: usize, file: usize) {
+        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+        let (first, last) = self.span();
+        let wait = if self.pick(3) == 0 { ForeignWait::No } else { ForeignWait::InLine };
+        let request = ForeignRequest {
+            owner: Self::owner(who),
+            file: FileKey(file as u128),
+            range: bytes(first as u64, last as u64),
+            kind,
+            claim: ForeignClaim::New,
+            wait,
+        };
+        let new = Lock { client: who, owner: 0, file, byte: first, kind };
+        let now = self.world.now;
+        let result = self.world.engine.foreign_prepare(&request, now);
+        let waits = self.model.waits.len();
+        self.settle();
+        if self.model.waits.len() != waits {
+            // What a dead client held went to somebody in line before this request was judged, and where others wait
+            // too the reference cannot tell when.
+            self.has_lost_track = true;
+            return;
+        }
+        let mut free = self.model.can_lock(new, last, now);
+        let mut promised = false;
+        // Bytes kept for a waiter that is not known here are not free either.
+        let is_kept = self.model.is_led && matches!(result, Err(ForeignRefusal::Denied(_)));
+        if (free && !is_kept) || wait == ForeignWait::InLine {
+            promised = self.model.contend(file, deed_of_lock(kind), None, now);
+            free = self.model.can_lock(new, last, now);
+        }
+        match result {
+            Ok(ticket) => {
+                assert!(free && !promised, "{new:?}..{last}");
+                self.check("with a foreign ticket out");
+                if self.pick(6) == 0 {
+                    self.model.waits.retain(|wait| *wait != Waiting { lock: new, last });
+                    self.model.let_in();
+                    return assert!(self.world.engine.foreign_abort(ticket, now));
+                }
+                assert!(self.world.engine.foreign_commit(ticket, now));
+                self.model.waits.retain(|wait| *wait != Waiting { lock: new, last });
+                self.model.lock(new, last);
+                self.model.let_in();
+            }
+            Err(ForeignRefusal::Denied(_)) => {
+                assert!((!free || self.model.is_led) && wait == ForeignWait::No);
+            }
+            Err(ForeignRefusal::Error(StateError::Delay)) => {
+                assert!(free && promised && wait == ForeignWait::No);
+            }
+            Err(ForeignRefusal::Error(StateError::Deadlock)) => {
+                assert!(self.model.is_led || !free || promised);
+                assert!(self.model.is_led || self.model.would_deadlock(new, last));
+            }
+            Err(ForeignRefusal::Waiting) => {
+                assert!((!free || promised || self.model.is_led) && wait == ForeignWait::InLine);
+                assert!(!self.model.would_deadlock(new, last));
+                let waiting = Waiting { lock: new, last };
+                if !self.model.waits.contains(&waiting) {
+                    self.model.waits.push(waiting);
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn foreign_unlock(&mut self, who: usize, file: usize) {
+        let (first, last) = self.span();
+        let range = bytes(first as u64, last as u64);
+        let key = FileKey(file as u128);
+        self.world.engine.foreign_unlock(Self::owner(who), key, range, self.world.now);
+        self.model.unlock(Lock { client: who, owner: 0, file, byte: first, kind: LockKind::Read }, last);
+        self.model.let_in();
+    }
+
+    fn foreign_share(&mut self, who: usize, file: usize) {
+        let key = FileKey(file as u128);
+        if self.pick(2) == 0 {
+            let had = self.world.engine.foreign_unshare(Self::owner(who), key);
+            assert_eq!(had, self.model.share(who, 0, file).is_some());
+            return self.model.opens.retain(|open| (open.client, open.file) != (who, file));
+        }
+        let deny = if self.pick(3) == 0 { self.access(true) } else { NONE };
+        let wanted = share(self.access(false), deny);
+        let now = self.world.now;
+        let result = self.world.engine.foreign_share(Self::owner(who), key, wanted, ForeignClaim::New, now);
+        let fits = self.model.can_share(file, wanted, |_| true, |open| open.client != who, now);
+        let promised = fits && self.model.contend(file, deed_of_share(wanted), None, now);
+        let expected = match (fits, promised) {
+            (false, _) => Err(StateError::ShareDenied),
+            (true, true) => Err(StateError::Delay),
+            (true, false) => Ok(()),
+        };
+        assert_eq!(result, expected);
+        if result.is_ok() {
+            self.model.opens.retain(|open| (open.client, open.file) != (who, file));
+            self.model.opens.push(Open { client: who, owner: 0, file, share: wanted });
+        }
+    }
+
+    fn foreign_leave(&mut self, who: usize, file: usize) {
+        self.world.engine.foreign_leave(Self::owner(who), FileKey(file as u128), self.world.now);
+        self.model.opens.retain(|open| (open.client, open.file) != (who, file));
+        self.model.waits.retain(|wait| (wait.lock.client, wait.lock.file) != (who, file));
+        self.model.locks.retain(|lock| (lock.client, lock.file) != (who, file));
+        self.model.let_in();
+    }
+
+    fn foreign_cancel(&mut self) {
+        if self.model.waits.is_empty() {
+            return;
+        }
+        let at = self.pick(self.model.waits.len());
+        let Waiting { lock, last } = self.model.waits.remove(at);
+        let range = bytes(lock.byte as u64, last as u64);
+        let (owner, key) = (Self::owner(lock.client), FileKey(lock.file as u128));
+        assert!(self.world.engine.foreign_cancel(owner, key, range, lock.kind, self.world.now));
+        self.model.let_in();
+    }
+
+    pub(crate) fn everybody_leaves(&mut self) {
+        for who in CLIENTS..CLIENTS + FOREIGN {
+            for file in 0..FILES {
+                self.foreign_leave(who, file);
+                self.settle();
+            }
+        }
+        self.note_lost();
+    }
+}

@@ -1,0 +1,192 @@
+//! The reference's delegations, and its line of those at other doors who wait for locks.
+
+use std::collections::BTreeSet;
+
+use holdfast_base::Instant;
+use holdfast_base::limits::RECENT_RECALL_MS;
+use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
+
+use super::super::world::LEASE_MS;
+use super::{CLIENTS, Lock, Model};
+
+/// A delegation granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delegation {
+    pub(crate) client: usize,
+    pub(crate) file: usize,
+    pub(crate) kind: DelegationKind,
+    /// When it will be revoked, and the latest that flushing can put that off to.
+    pub(crate) recalled: Option<(Instant, Instant)>,
+}
+
+/// A lock that somebody at another door waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) lock: Lock,
+    pub(crate) last: usize,
+}
+
+/// What is excluded, in a table of its own.
+pub(crate) fn excludes(kind: DelegationKind, deed: Deed) -> bool {
+    let writes = [Deed::WriteData, Deed::Truncate, Deed::OpenWrite];
+    let all = [Deed::ChangeAttrs, Deed::ChangeName];
+    match kind {
+        DelegationKind::Read => writes.contains(&deed) || all.contains(&deed),
+        DelegationKind::Write => deed != Deed::ChangeEntries,
+        DelegationKind::Directory => deed == Deed::ChangeEntries || all.contains(&deed),
+    }
+}
+
+pub(crate) fn deed_of_share(share: Share) -> Deed {
+    let is_read = share.access == Access::READ && share.deny == Access::NONE;
+    if is_read { Deed::OpenRead } else { Deed::OpenWrite }
+}
+
+pub(crate) fn deed_of_lock(kind: LockKind) -> Deed {
+    if kind == LockKind::Read { Deed::OpenRead } else { Deed::OpenWrite }
+}
+
+impl Model {
+    pub(crate) fn delegation(&self, client: usize, file: usize) -> Option<Delegation> {
+        self.delegations.iter().find(|d| (d.client, d.file) == (client, file)).copied()
+    }
+
+    /// Whether a client may have a delegation now.
+    pub(crate) fn can_delegate(
+        &self,
+        client: usize,
+        file: usize,
+        kind: DelegationKind,
+        now: Instant,
+    ) -> bool {
+        let own_is_fit = match self.delegation(client, file) {
+            None => true,
+            Some(own) => {
+                own.recalled.is_none() && (own.kind, kind) == (DelegationKind::Read, DelegationKind::Write)
+            }
+        };
+        let others = self.delegations.iter().filter(|d| d.file == file && d.client != client);
+        let mut others = others.map(|d| d.kind);
+        let is_recent = self.recent[file].is_some_and(|at| now.ms_since(at) < RECENT_RECALL_MS);
+        let opens = self.opens.iter().filter(|open| open.file == file && open.client != client);
+        let mut deeds = opens.map(|open| deed_of_share(open.share));
+        let locks = self.locks.iter().filter(|lock| lock.file == file && lock.client >= CLIENTS);
+        let mut lock_deeds = locks.map(|lock| deed_of_lock(lock.kind));
+        let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
+        own_is_fit
+            && !is_recent
+            && !others.any(|other| other != DelegationKind::Directory && alone(other))
+            && !deeds.any(|deed| excludes(kind, deed))
+            && !lock_deeds.any(|deed| excludes(kind, deed))
+            && !self.waits.iter().any(|wait| wait.lock.file == file)
+    }
+
+    /// Grants one, in place of a lesser.
+    pub(crate) fn delegate(&mut self, client: usize, file: usize, kind: DelegationKind) {
+        self.delegations.retain(|d| (d.client, d.file) != (client, file));
+        self.delegations.push(Delegation { client, file, kind, recalled: None });
+    }
+
+    /// A deed: whether it has to wait.
+    pub(crate) fn contend(&mut self, file: usize, deed: Deed, by: Option<usize>, now: Instant) -> bool {
+        let in_way = |d: &&Delegation| d.file == file && Some(d.client) != by && excludes(d.kind, deed);
+        let away: BTreeSet<_> = self.delegations.iter().filter(in_way).map(|d| d.client).collect();
+        let away: Vec<_> = away.into_iter().filter(|client| self.is_away(*client, now)).collect();
+        self.expire(away);
+        let overdue: Vec<_> = self.delegations.iter().filter(in_way).copied().collect();
+        for delegation in overdue {
+            if delegation.recalled.is_some_and(|(until, _)| until <= now) {
+                self.revoke(delegation);
+            }
+        }
+        let mut waits = false;
+        for d in &mut self.delegations {
+            if d.file == file && Some(d.client) != by && excludes(d.kind, deed) {
+                waits = true;
+                if d.recalled.is_none() {
+                    d.recalled = Some((now.after_ms(LEASE_MS), now.after_ms(3 * LEASE_MS)));
+                    self.recent[file] = Some(now);
+                }
+            }
+        }
+        waits
+    }
+
+    pub(crate) fn revoke(&mut self, delegation: Delegation) {
+        self.delegations.retain(|d| *d != delegation);
+        self.revoked.push((delegation.client, delegation.file));
+        self.newly_revoked.push((delegation.client, delegation.file));
+        self.let_in();
+    }
+
+    /// What time does to recalls.
+    pub(crate) fn revoke_overdue(&mut self, now: Instant) {
+        let is_overdue = |d: &&Delegation| d.recalled.is_some_and(|(until, _)| until <= now);
+        for delegation in self.delegations.iter().filter(is_overdue).copied().collect::<Vec<_>>() {
+            self.revoke(delegation);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, client: usize, file: usize, now: Instant) {
+        for d in self.delegations.iter_mut().filter(|d| (d.client, d.file) == (client, file)) {
+            if let Some((until, bound)) = &mut d.recalled {
+                *until = (*until).max(now.after_ms(LEASE_MS).min(*bound));
+            }
+        }
+    }
+
+    /// Gives locks to those who wait and whom neither a lock nor a delegation nor one before them is in the way of.
+    pub(crate) fn let_in(&mut self) {
+        while !self.is_led && self.let_some_in() {}
+    }
+
+    /// The engine gave somebody what it waited for.
+    pub(crate) fn follow(&mut self, wait: Wait) {
+        let Wait { lock, last } = wait;
+        let at = self.waits.iter().position(|other| *other == wait);
+        let at = at.unwrap_or_else(|| panic!("{wait:?} did not wait and is given it: {:?}", self.waits));
+        self.waits.remove(at);
+        self.lock(lock, last);
+    }
+
+    fn let_some_in(&mut self) -> bool {
+        let known = self.granted.len();
+        let mut before: Vec<Wait> = Vec::new();
+        for wait in self.waits.clone() {
+            let Wait { lock, last } = wait;
+            let overlaps = |other: &Wait| {
+                other.lock.file == lock.file && other.lock.byte <= last && lock.byte <= other.last
+            };
+            let is_behind =
+                before.iter().any(|other| overlaps(other) && other.lock.kind.conflicts(lock.kind));
+            let is_locked = self.in_way_of_lock(lock, last).next().is_some();
+            let deed = deed_of_lock(lock.kind);
+            let is_promised = self.delegations.iter().any(|d| d.file == lock.file && excludes(d.kind, deed));
+            before.push(wait);
+            if !is_behind && !is_locked && !is_promised {
+                self.waits.retain(|other| *other != wait);
+                self.lock(lock, last);
+                self.granted.push(wait);
+            }
+        }
+        self.granted.len() > known
+    }
+
+    /// Whether a party that waited for this lock would wait for itself.
+    pub(crate) fn would_deadlock(&self, lock: Lock, last: usize) -> bool {
+        let mut reached: BTreeSet<usize> =
+            self.in_way_of_lock(lock, last).filter(|c| *c >= CLIENTS).collect();
+        loop {
+            let waits = self.waits.iter().filter(|wait| reached.contains(&wait.lock.client));
+            let next = waits.flat_map(|wait| self.in_way_of_lock(wait.lock, wait.last));
+            let next: BTreeSet<usize> = next.filter(|client| *client >= CLIENTS).collect();
+            if reached.contains(&lock.client) {
+                return true;
+            }
+            if next.is_subset(&reached) {
+                return false;
+            }
+            reached.extend(next);
+        }
+    }
+}
