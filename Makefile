@@ -16,7 +16,8 @@ test:
 check:
 	@scripts/test quick
 
-# Long: make soak PART=server (SOAK_MINUTES=N for longer fuzzing, PYNFS_DIR=CHECKOUT for pynfs).
+# Long: make soak PART=server or PART=state (SOAK_MINUTES=N for longer fuzzing; PYNFS_DIR, CTHON_DIR, NFS_CONFORMANCE_DIR,
+# NFSTEST_DIR name checkouts of suites).
 PART ?= server
 soak:
 	@scripts/soak $(PART)
@@ -27,6 +28,7 @@ bench:
 	@scripts/install-bench
 	cargo build --release --bin holdfast
 	cargo run --release -p holdfast-bench -- $(BENCH)
+	cargo run --release -p holdfast-bench -- state
 
 # The newest guest kernel, into target/kernels.
 kernel:

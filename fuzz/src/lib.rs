@@ -5,13 +5,17 @@
 mod chain;
 mod field;
 mod input;
+mod nlm_clients;
+mod nlm_world;
 mod ops;
 mod procedures;
 mod world;
 
 pub mod nfs3_call;
 pub mod nfs4_compound;
+pub mod nlm_call;
 pub mod rpc_call;
 pub mod rpc_record;
 pub mod seeds;
+pub mod state_ops;
 pub mod xdr_roundtrip;

@@ -14,6 +14,8 @@ pub fn targets() -> Vec<Target> {
         ("rpc_call", crate::rpc_call::run, calls()),
         ("nfs3_call", crate::nfs3_call::run, steps()),
         ("nfs4_compound", crate::nfs4_compound::run, steps()),
+        ("nlm_call", crate::nlm_call::run, steps()),
+        ("state_ops", crate::state_ops::run, steps()),
         ("xdr_roundtrip", crate::xdr_roundtrip::run, values()),
     ]
 }

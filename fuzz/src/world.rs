@@ -31,7 +31,7 @@ pub(crate) const BOOT: u32 = 0x626f_6f74;
 pub(crate) const LEASE_MS: u64 = 10_000;
 
 /// An accepted reply of SYSTEM_ERR after its transaction id.
-const SYSTEM_ERR: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+pub(crate) const SYSTEM_ERR: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
 
 /// What is handed from one input to the next.
 struct Shelf {

@@ -66,8 +66,8 @@ fn accept(listener: &TcpListener, server: &Weak<dyn Administered>) {
 }
 
 fn serve(mut stream: TcpStream, server: &dyn Administered) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let line = request_line(&mut stream)?;
+    let deadline = Instant::now() + PATIENCE;
+    let line = request_line(&mut stream, deadline)?;
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split('?').next().unwrap_or_default();
@@ -81,24 +81,36 @@ fn serve(mut stream: TcpStream, server: &dyn Administered) -> io::Result<()> {
          Connection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes())?;
-    if method != "HEAD" {
-        stream.write_all(body.as_bytes())?;
-    }
+    let body = if method == "HEAD" { "" } else { &body };
+    put(&mut stream, &[head.as_bytes(), body.as_bytes()].concat(), deadline)?;
     stream.shutdown(Shutdown::Write)
 }
 
+/// Sends all of it, in time: a peer that takes little at a time is no better than one that takes nothing.
+fn put(stream: &mut TcpStream, mut answer: &[u8], deadline: Instant) -> io::Result<()> {
+    while !answer.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        let sent = stream.write(answer)?;
+        answer = &answer[sent..];
+    }
+    Ok(())
+}
+
+/// What is left of the time.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
 /// Reads a request to the empty line at its end, and gives its first line. The headers are of no interest.
-fn request_line(stream: &mut TcpStream) -> io::Result<String> {
-    let deadline = Instant::now() + PATIENCE;
+fn request_line(stream: &mut TcpStream, deadline: Instant) -> io::Result<String> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || request.len() > METRICS_REQUEST_BYTES_MAX {
+        if request.len() > METRICS_REQUEST_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left(deadline)?))?;
         match stream.read(&mut part)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             n => request.extend_from_slice(&part[..n]),

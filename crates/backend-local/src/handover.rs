@@ -24,8 +24,6 @@ impl LocalBackend {
         ArrivedFile { fd, mode, is_shared }: ArrivedFile,
     ) -> FsResult<Arc<dyn FileObject>> {
         self.identity.as_server();
-        // A lease that was on it goes on otherwise, with nobody listening. Who promised something pledges anew.
-        let _ = sys_notify::set_lease(&*fd, LeaseKind::None);
         let (key, _) = handles::decode(handle)?;
         let path = self.sparing(|| self.proc_fd.reopen(&*fd, OFlags::PATH))?;
         let st = statx(&path, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)?;
@@ -41,23 +39,47 @@ impl LocalBackend {
             // What was removed while open leaves the cache at its last close.
             object.is_unlinked.store(true, Ordering::SeqCst);
         }
-        // Locks on a descriptor that is another's in the first place are the other's.
-        let carries_locks = !is_shared && carries_locks(&fd);
         let file = self.opened(object, Opening::arrived(fd, is_shared), mode);
-        if carries_locks {
-            let opened = local_file(&file)?;
+        let opened = local_file(&file)?;
+        let Carried { locks, breaking } = Carried::by(&opened.fd);
+        if breaking {
+            // Who waits for it goes on when the promise has ended, as he would have without us.
+            *opened.breaking.lock() = self.watch.adopt_breaking(&opened.object, &opened.fd, mode);
+        } else {
+            // A lease that nobody waits for goes on otherwise, with nobody listening. Who promised something pledges
+            // anew.
+            let _ = sys_notify::set_lease(&*opened.fd, LeaseKind::None);
+        }
+        // Locks on a descriptor that is another's in the first place are the other's.
+        if locks && !is_shared {
             self.watch.0.lockers.enter(opened, &opened.fd);
         }
         Ok(file)
     }
 }
 
-/// Whether there are locks that belong to this open file. The kernel tells nowhere else.
-fn carries_locks(fd: &OwnedFd) -> bool {
-    match std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())) {
-        Ok(text) => text.lines().any(|line| line.starts_with("lock:") && line.contains(" OFDLCK ")),
-        // Taken for so: what is not unlocked stays locked until the close.
-        Err(_) => true,
+/// What belongs to an open file. The kernel tells nowhere else.
+struct Carried {
+    locks: bool,
+    /// A lease that somebody waits for.
+    breaking: bool,
+}
+
+impl Carried {
+    fn by(fd: &OwnedFd) -> Self {
+        match std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())) {
+            Ok(text) => Self::in_words(&text),
+            // Taken for so: what is not unlocked stays locked until the close.
+            Err(_) => Self { locks: true, breaking: false },
+        }
+    }
+
+    fn in_words(fdinfo: &str) -> Self {
+        let has = |words: &[&str]| {
+            let is_it = |line: &str| words.iter().all(|word| line.split_whitespace().any(|w| w == *word));
+            fdinfo.lines().filter(|line| line.starts_with("lock:")).any(is_it)
+        };
+        Self { locks: has(&["OFDLCK"]), breaking: has(&["LEASE", "BREAKING"]) }
     }
 }
 

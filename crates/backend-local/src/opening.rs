@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use holdfast_vfs::handover::HandedFile;
 use holdfast_vfs::{Cx, FileObject, FsError, FsResult, Handle, OpenMode};
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use crate::cache::Cache;
@@ -14,6 +15,7 @@ use crate::local::LocalBackend;
 use crate::locks::{Lockers, lock_fd};
 use crate::object::Object;
 use crate::sys;
+use crate::watch::Guard;
 
 /// An open file.
 pub(crate) struct LocalFile {
@@ -25,6 +27,9 @@ pub(crate) struct LocalFile {
     /// Then: the open file that carries the locks, once there are any.
     pub(crate) own: OnceLock<Arc<OwnedFd>>,
     pub(crate) has_locks: AtomicBool,
+    /// Of a file from another process, with a lease on it that somebody waits for: what keeps him waiting, until the
+    /// promise that it stood for is made again or the file is closed.
+    pub(crate) breaking: Mutex<Option<Guard>>,
     lockers: Arc<Lockers>,
     /// The exported directory: tells this backend from others in a handover.
     root: Handle,
@@ -118,6 +123,7 @@ impl LocalBackend {
             is_shared,
             own: OnceLock::new(),
             has_locks: AtomicBool::new(false),
+            breaking: Mutex::new(None),
             lockers: Arc::clone(&self.watch.0.lockers),
             root: self.root.handle,
             cache: Arc::clone(&self.cache),

@@ -3,6 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod disk;
+#[path = "local_processes/listeners.rs"]
+mod listeners;
+#[path = "local_processes/overlap.rs"]
+mod overlap;
+#[path = "local_processes/taken_over.rs"]
+mod taken_over;
 
 use std::fs::{self, File as StdFile};
 use std::os::unix::fs::PermissionsExt as _;
@@ -497,34 +503,6 @@ fn a_reader_who_becomes_the_writer_is_guarded_by_a_lease_again() {
 }
 
 #[test]
-fn nothing_is_promised_of_what_can_be_changed_under_another_handle() {
-    must_be_root();
-    let disk = Disk::make("ext4", &[]);
-    let outer = world(disk.fresh(), LocalUse::Lazy);
-    fs::create_dir(outer.path("below")).unwrap();
-    fs::write(outer.path("below/file"), "data").unwrap();
-    let below = outer.find("below");
-    drop(outer.pledge(&below, Pledge::Directory, None));
-    {
-        let inner = world(outer.path("below"), LocalUse::None);
-        let file = inner.find("file");
-        assert!(inner.try_pledge(&file, Pledge::ReadFile, None).is_none());
-        assert!(outer.try_pledge(&below, Pledge::Directory, None).is_none());
-        let again = world(outer.path("below"), LocalUse::Lazy);
-        assert_eq!(again.find("file").key(), file.key(), "the same directory twice is no other handle");
-    }
-    drop(outer.pledge(&below, Pledge::Directory, None));
-    // The same file system at a second place of the export.
-    fs::create_dir(outer.path("point")).unwrap();
-    let point = outer.path("point");
-    disk::run("mount", &["--bind", outer.path("below").to_str().unwrap(), point.to_str().unwrap()]);
-    let (top, there) = (outer.find("point"), outer.backend.pledge(&below, Pledge::Directory, None));
-    let here = outer.backend.pledge(&top, Pledge::Directory, None);
-    disk::run("umount", &["--lazy", point.to_str().unwrap()]);
-    assert!(here.unwrap().is_none() && there.unwrap().is_none());
-}
-
-#[test]
 fn where_nobody_is_said_to_be_everything_is_promised() {
     must_be_root();
     let w = world_on(Disk::tmpfs(), LocalUse::None);
@@ -614,17 +592,4 @@ fn opens_pledges_and_locks_of_ours_at_once_wait_for_nobody() {
         drop(w.pledge(&file, Pledge::ReadFile, None));
         println!("{} of our opens were told to come again", delays.load(Ordering::Relaxed));
     });
-}
-
-#[test]
-fn objects_of_a_subvolume_are_told_of_by_their_own_keys() {
-    must_be_root();
-    let disk = Disk::make("btrfs", &[]);
-    let top = disk.fresh();
-    disk::run("btrfs", &["subvolume", "create", top.join("sub").to_str().unwrap()]);
-    let w = world(top, LocalUse::Lazy);
-    let sub = w.find("sub");
-    let guard = w.pledge(&sub, Pledge::Directory, None);
-    done(w.run("echo new > \"$1/new\"", "sub"));
-    assert!(w.is_told(&sub, LocalDeed::ChangedEntries) && guard.is_broken());
 }

@@ -562,17 +562,27 @@ pub const RECALL_ROUNDS_MAX: usize = 8;
 /// have to come to the pool for it first.
 pub const HELD_ATTRIBUTES_FRESH_MS: u64 = 20;
 
+/// Milliseconds for which it is remembered that somebody who wanted a holder's answer could not wait for it: longer than
+/// clients take to come again.
+pub const HELD_PUT_OFF_MS: u64 = 30_000;
+
 /// Hosts that hold locks by NLM, or held some lately: each is a record in the store and some 200 bytes here.
 pub const NLM_HOSTS_MAX: usize = 16_384;
 
 /// Pairs of an NLM lock-owner and a file it holds something of, of all hosts: each may have a descriptor.
 pub const NLM_OWNER_FILES_MAX: usize = 65_536;
 
-/// The same of one host, so that no host takes all.
-pub const NLM_OWNER_FILES_PER_HOST_MAX: usize = 16_384;
+/// The same of one site, so that none takes all: hosts name themselves, and an address may have many names.
+pub const NLM_OWNER_FILES_PER_SITE_MAX: usize = 16_384;
+
+/// Hosts at one site (an IPv4 address, or a network of IPv6), whatever they call themselves.
+pub const NLM_HOSTS_PER_SITE_MAX: usize = 1024;
 
 /// Blocking lock requests of all NLM hosts that wait; one more is denied, and its client asks again.
 pub const NLM_BLOCKED_MAX: usize = 16_384;
+
+/// The same of one site.
+pub const NLM_BLOCKED_PER_SITE_MAX: usize = 4096;
 
 /// Such requests of one lock-owner on one file: a process waits for one lock at a time, but an NLM owner may be a
 /// client that counts all of its threads as one.
@@ -587,6 +597,15 @@ pub const NLM_HOST_IDLE_MS: u64 = 300_000;
 
 /// Calls of ours to NLM and NSM clients under way at once.
 pub const NLM_CALLS_MAX: usize = 256;
+
+/// Those of them to one site: one that does not answer keeps each for ten seconds.
+pub const NLM_CALLS_PER_SITE_MAX: usize = 32;
+
+/// Results under way that NLM's callers want by calls of ours: an obsolete form, which Linux does not use.
+pub const NLM_RESULTS_MAX: usize = 64;
+
+/// Those of them to one site.
+pub const NLM_RESULTS_PER_SITE_MAX: usize = 8;
 
 /// Ports of clients' NLM and NSM that are remembered: 40 bytes each.
 pub const NLM_PORTS_MAX: usize = 4096;

@@ -3,10 +3,11 @@
 //! Segments are written in ring order. From the head onwards lie, in this order: segments with nothing alive in
 //! them (`cleaned`), then those in use, the oldest (`tail`) first. Two rules keep everything right:
 //!
-//! * a cleaned segment is overwritten only when a force has covered the copies made while cleaning it, so a power
-//!   cut never finds an entry neither here nor there;
-//! * segments are cleaned and overwritten oldest first, so the record that kills an entry always outlives the
-//!   entry's own records.
+//! * a cleaned segment is made void (its first record is taken away, in one sector) only when a force has covered the
+//!   copies made while cleaning it, so a power cut never finds an entry neither here nor there;
+//! * segments are cleaned, made void and overwritten oldest first, each made void on disk before the next is and before
+//!   anything else is written into it; so what kills an entry (a newer one of its key, a Forget) always outlives the
+//!   entry's own records, whichever sectors a power cut leaves.
 //!
 //! Copies have the size of their originals, so cleaning one segment fills at most one; with at most half of the
 //! ring alive, a round through it always finds room.
@@ -57,6 +58,10 @@ pub(crate) struct Ring {
     cleaned: usize,
     /// The last record written before each segment counted as cleaned.
     cleaned_at: Vec<u64>,
+    /// Cleaned segments that are void, the oldest first; all on disk too, but perhaps the last.
+    void: usize,
+    /// The last of them may not be so on disk; a force that covers this record has it there.
+    voided_at: Option<u64>,
     next_seq: u64,
     forced_seq: u64,
     // What is alive.
@@ -80,6 +85,9 @@ impl Ring {
             used: 0,
             cleaned: layout.segments - 1,
             cleaned_at: vec![0; layout.segments],
+            // A new file holds nothing.
+            void: layout.segments - 1,
+            voided_at: None,
             next_seq: 1,
             forced_seq: 0,
             index,
@@ -112,10 +120,33 @@ impl Ring {
     /// Notes the outcome of a force that covers everything up to `seq`.
     pub(crate) fn forced(&mut self, seq: u64, result: &io::Result<()>) {
         match result {
-            Ok(()) if self.failure.is_none() => self.forced_seq = self.forced_seq.max(seq),
+            Ok(()) if self.failure.is_none() => {
+                self.forced_seq = self.forced_seq.max(seq);
+                self.voided_at = self.voided_at.filter(|at| *at > seq);
+                self.make_void();
+            }
             Ok(()) => {}
             Err(e) => self.failure = Some(e.to_string()),
         }
+    }
+
+    /// Makes the oldest cleaned segment void that is not, when its copies and the one before it are safe. One at a
+    /// time: were two under way, the disk could have the younger one's and not the older one's.
+    fn make_void(&mut self) {
+        let next = (self.head + 1 + self.void) % self.layout.segments;
+        let is_safe = self.voided_at.is_none() && self.cleaned_at[next] <= self.forced_seq;
+        if self.void == self.cleaned || !is_safe {
+            return;
+        }
+        self.map.write(self.layout.segment_at(next), &[0; 4]);
+        self.void += 1;
+        // A force that began before this covers at most the last record written so far.
+        self.voided_at = Some(self.next_seq);
+    }
+
+    /// Whether the segment after the head is void on disk.
+    const fn is_next_void(&self) -> bool {
+        self.void > 1 || (self.void == 1 && self.voided_at.is_none())
     }
 
     pub(crate) fn set_damaged(&mut self, segments: usize) {
@@ -294,22 +325,23 @@ impl Ring {
         Err(JournalError::Full)
     }
 
-    /// Moves the head into the next segment, which is cleaned; waits for a force when its copies have not had one.
+    /// Moves the head into the next segment, which is cleaned; waits for forces until it is void on disk.
     fn advance(&mut self) -> Result<(), JournalError> {
         debug_assert!(self.cleaned > 0);
-        let next = (self.head + 1) % self.layout.segments;
-        if self.cleaned_at[next] > self.forced_seq {
+        self.waits += u64::from(!self.is_next_void());
+        while !self.is_next_void() {
             self.check_failed()?;
-            self.waits += 1;
-            let covered = self.last_seq();
             let result = self.file.sync_data();
-            self.forced(covered, &result);
+            // Nobody writes meanwhile, so this force has what was made void before it.
+            self.voided_at = self.voided_at.filter(|_| result.is_err());
+            self.forced(self.last_seq(), &result);
             self.check_failed()?;
         }
         self.put(&New::mark(Kind::End));
-        self.head = next;
+        self.head = (self.head + 1) % self.layout.segments;
         self.used = 0;
         self.cleaned -= 1;
+        self.void -= 1;
         self.put(&New::mark(Kind::Start));
         Ok(())
     }

@@ -81,8 +81,13 @@ impl Manager {
         let Some((_, _, kind, _)) = self.look(|engine| engine.delegation_of(token)) else { return true };
         let Ok(Some(guard)) = on.backend.pledge(on.handle, pledge_of(kind), on.open) else { return false };
         let is_held = !guard.is_broken();
-        if is_held {
-            drop(self.pledges.lock().insert(token, guard));
+        // One that a local process is breaking already, too: it keeps that process waiting until the delegation ends.
+        drop(self.pledges.lock().insert(token, guard));
+        if self.look(|engine| engine.delegation_of(token)).is_none() {
+            // Given back meanwhile, by a client that was quick, when there was no guard yet to let go.
+            let guard = self.pledges.lock().remove(&token);
+            drop(guard);
+            return true;
         }
         is_held
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Weak;
 
-use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, RECALL_WAIT_MS};
+use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, HELD_PUT_OFF_MS, RECALL_WAIT_MS};
 use holdfast_base::{ChangeId, ClientId, FileKey, Instant, Timestamp};
 use holdfast_state::{Deed, DelegationToken, Seen, WriteHolder};
 use holdfast_vfs::{FsError, FsResult, Wait};
@@ -45,10 +45,37 @@ pub(crate) struct Questions {
     asker: Mutex<Option<Weak<dyn AttributeHolder>>>,
 }
 
+#[derive(Debug)]
+struct Question {
+    /// The file's size on the server when it was asked: an answer is weighed against that of then.
+    server_size: u64,
+    /// Who wanted the answer, could not wait, and was told to come again.
+    put_off: Vec<Option<ClientId>>,
+    stage: Stage,
+}
+
+/// What is known of a question.
+enum Known {
+    Nothing,
+    Asked(Instant),
+    /// `None`: there is no answer, or none in time for who was put off. An old answer would be wrong, and asking anew for
+    /// each of his tries would go on for ever, so he has the holder give back.
+    Answer(Option<HeldAttributes>),
+}
+
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum Stage {
     Asked(Instant),
     Answered(Option<HeldAttributes>, Instant),
+}
+
+impl Question {
+    /// Whether it is of no use any more.
+    fn is_over(&self, now: Instant) -> bool {
+        let Stage::Answered(_, at) = self.stage else { return false };
+        let bound = if self.put_off.is_empty() { HELD_ATTRIBUTES_FRESH_MS } else { HELD_PUT_OFF_MS };
+        now.ms_since(at) > bound
+    }
 }
 
 impl HeldAnswer {
@@ -62,7 +89,7 @@ impl HeldAnswer {
         let Some(manager) = self.manager.upgrade() else { return };
         let now = manager.clock().now();
         if let Some(question) = manager.questions.asked.lock().get_mut(&self.token) {
-            *question = Question::Answered(answer, now);
+            question.stage = Stage::Answered(answer, now);
         }
         manager.recalls.end();
     }
@@ -83,11 +110,42 @@ impl Questions {
 
     /// Forgets answers that serve nobody any more.
     pub(crate) fn tick(&self, now: Instant) {
-        let is_of_use = |question: &Question| match question {
-            Question::Asked(_) => true,
-            Question::Answered(_, at) => now.ms_since(*at) <= HELD_ATTRIBUTES_FRESH_MS,
+        self.asked.lock().retain(|_, question| !question.is_over(now));
+    }
+
+    /// Somebody is told to come again. Should he come too late for the answer, he is not to ask for ever.
+    fn put_off(&self, token: DelegationToken, who: Option<ClientId>) {
+        if let Some(question) = self.asked.lock().get_mut(&token)
+            && !question.put_off.contains(&who)
+        {
+            question.put_off.push(who);
+        }
+    }
+
+    /// What there is for who wants to know.
+    fn look(
+        &self,
+        token: DelegationToken,
+        (server_size, who): (u64, Option<ClientId>),
+        now: Instant,
+    ) -> Known {
+        let mut asked = self.asked.lock();
+        let Some(question) = asked.get_mut(&token).filter(|question| !question.is_over(now)) else {
+            return Known::Nothing;
         };
-        self.asked.lock().retain(|_, question| is_of_use(question));
+        match question.stage {
+            Stage::Asked(since) => Known::Asked(since),
+            // Asked again, a holder that had no answer would have none: it is to give back what it has.
+            Stage::Answered(None, _) => Known::Answer(None),
+            Stage::Answered(answer, at)
+                if now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS && question.server_size == server_size =>
+            {
+                question.put_off.retain(|of| *of != who);
+                Known::Answer(answer)
+            }
+            Stage::Answered(..) if question.put_off.contains(&who) => Known::Answer(None),
+            Stage::Answered(..) => Known::Nothing,
+        }
     }
 }
 
@@ -109,7 +167,11 @@ impl Manager {
         (server, wait): (Seen, Wait),
     ) -> FsResult<Option<(Seen, HeldAttributes)>> {
         let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return Ok(None) };
-        let answer = if holder.is_recalled { None } else { self.ask_holder(&holder, file, wait)? };
+        let answer = if holder.is_recalled {
+            None
+        } else {
+            self.ask_holder(&holder, (file, server.size), (by, wait))?
+        };
         let Some(held) = answer else {
             // It is to give back what it does not answer for; what it wrote is seen then.
             self.contend(file, Deed::LookAttrs, by, wait)?;
@@ -120,26 +182,21 @@ impl Manager {
         Ok(shown.map(|seen| (seen, held)))
     }
 
-    /// The holder's answer, `None` when it has none.
+    /// The holder's answer, `None` when there is none.
     fn ask_holder(
         &self,
         holder: &WriteHolder,
-        file: FileKey,
-        wait: Wait,
+        (file, server_size): (FileKey, u64),
+        (by, wait): (Option<ClientId>, Wait),
     ) -> FsResult<Option<HeldAttributes>> {
         loop {
             let seen = self.recalls.count();
-            let (question, now) =
-                (self.questions.asked.lock().get(&holder.token).copied(), self.clock().now());
-            let left = match question {
-                // Asked again, a holder that had no answer would have none: it is to give back what it has.
-                Some(Question::Answered(None, _)) => return Ok(None),
-                Some(Question::Answered(answer, at)) if now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS => {
-                    return Ok(answer);
-                }
-                Some(Question::Asked(since)) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
-                _ => {
-                    self.put_question(holder, file, now);
+            let now = self.clock().now();
+            let left = match self.questions.look(holder.token, (server_size, by), now) {
+                Known::Answer(answer) => return Ok(answer),
+                Known::Asked(since) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
+                Known::Nothing => {
+                    self.put_question(holder, (file, server_size), now);
                     continue;
                 }
             };
@@ -151,15 +208,21 @@ impl Manager {
             }
             if !self.recalls.wait(seen, left) {
                 // Either it took too long, or this thread cannot be spared: the question stays.
-                let is_late = self.clock().now().ms_since(now) >= left;
-                return if is_late { Ok(None) } else { Err(FsError::Delay) };
+                if self.clock().now().ms_since(now) >= left {
+                    return Ok(None);
+                }
+                self.questions.put_off(holder.token, by);
+                return Err(FsError::Delay);
             }
         }
     }
 
-    fn put_question(&self, holder: &WriteHolder, file: FileKey, now: Instant) {
+    fn put_question(&self, holder: &WriteHolder, (file, server_size): (FileKey, u64), now: Instant) {
         let asker = self.questions.asker.lock().as_ref().and_then(Weak::upgrade);
-        self.questions.asked.lock().insert(holder.token, Question::Asked(now));
+        let mut asked = self.questions.asked.lock();
+        let put_off = asked.remove(&holder.token).map(|before| before.put_off).unwrap_or_default();
+        asked.insert(holder.token, Question { server_size, put_off, stage: Stage::Asked(now) });
+        drop(asked);
         let answer = HeldAnswer { manager: self.this.clone(), token: holder.token, is_given: false };
         match asker {
             Some(asker) => asker.ask(holder, file, answer),

@@ -59,6 +59,8 @@ pub(crate) struct Compound {
     pub(crate) current: Option<Place>,
     pub(crate) saved: Option<Place>,
     pub(crate) slot: Option<SlotUse>,
+    /// SEQUENCE tells of a restart, and nothing that belongs to reclaiming follows.
+    pub(crate) tells_of_restart: bool,
     /// The most the reply may grow to, counted from `start`.
     pub(crate) reply_bytes_max: usize,
     /// The status of the last operation.
@@ -131,6 +133,7 @@ impl Compound {
             current: None,
             saved: None,
             slot: None,
+            tells_of_restart: false,
             reply_bytes_max: RECORD_BYTES_MAX - RPC_REPLY_HEADER_BYTES,
             outcome: NfsStat4::Ok,
             second: None,

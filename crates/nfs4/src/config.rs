@@ -36,6 +36,11 @@ pub trait ClientRecords: Send + Sync {
     /// The medium's: nothing is granted.
     fn will_hold(&self, client: &ClientImage) -> io::Result<()>;
 
+    /// Something was revoked from a client that lives on, or it has acknowledged all that was: stores which, as
+    /// `has_lost` says when asked. Waits for it: only then is what it lost another's to have. `has_lost` may take the
+    /// state engine's lock.
+    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool);
+
     /// Whether the client of that name held state when the server last stopped, and may reclaim it.
     fn recorded(&self, client: &ClientImage) -> Recorded;
 }
@@ -60,6 +65,8 @@ impl ClientRecords for NoRecords {
     fn will_hold(&self, _: &ClientImage) -> io::Result<()> {
         Ok(())
     }
+
+    fn note_losses(&self, _: ClientId, _: &dyn Fn() -> bool) {}
 
     fn recorded(&self, _: &ClientImage) -> Recorded {
         Recorded::No

@@ -7,7 +7,7 @@ use holdfast_export::{Export, Object};
 use holdfast_ledger::{Mutation, Standing};
 use holdfast_rpc::reply_cache::Begin;
 use holdfast_rpc::{Connection, Mode};
-use holdfast_state::{ConnId, Engine, Principal, Recorded, StateId, StateIdForm};
+use holdfast_state::{ConnId, Engine, Grounds, Principal, Recorded, StateId, StateIdForm};
 use holdfast_vfs::{Backend, Caller, Change, FileSpan, Handle, Touched, Wait};
 use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, Stateid4};
 use holdfast_xdr::Writer;
@@ -344,6 +344,28 @@ impl Cx<'_> {
         let Some(image) = self.service().look(|engine| engine.client_image(client)) else { return Ok(()) };
         self.must_wait()?;
         records.will_hold(&image).map_err(|_| NfsStat4::ServerFault.into())
+    }
+
+    /// The same for who asks for a delegation by itself, if it may be given one at all: who merely tries is not to be
+    /// taken for a holder after a restart. Whether it may.
+    ///
+    /// # Errors
+    /// As [`Cx::will_hold_state`].
+    pub(crate) fn will_hold_if_admitted(&self, client: ClientId, grounds: Grounds) -> OpResult<bool> {
+        let may = match grounds {
+            Grounds::Reclaim(recorded) => {
+                // The engine says what is wrong with the claim of somebody else.
+                if recorded == Recorded::Yes {
+                    self.will_hold_state(client)?;
+                }
+                return Ok(true);
+            }
+            Grounds::Open | Grounds::Want => self.state(|engine, now| Ok(engine.admits_new(client, now)))?,
+        };
+        if may {
+            self.will_hold_state(client)?;
+        }
+        Ok(may)
     }
 
     /// 4.0: asks the cache of replies before the first change, and no sooner: requests that change nothing may run

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_base::FileKey;
 use holdfast_base::limits::LOCK_WAITED_FILES_MAX;
+use holdfast_base::{FileKey, Instant};
 use holdfast_export::WireHandle;
 use holdfast_state::{LockToken, OpenId};
 use holdfast_vfs::FileObject;
@@ -22,9 +22,18 @@ pub(crate) use handover::FilesImage;
 pub(crate) struct OpenFiles {
     next: AtomicU64,
     opens: RwLock<FxHashMap<OpenId, Opened>>,
-    locks: RwLock<LockFiles>,
+    /// The files that carry lock-owners' locks.
+    locks: RwLock<FxHashMap<LockToken, LockFile>>,
     /// Handles of files whose locks somebody waits for, to name them in CB_NOTIFY_LOCK.
     waited: Mutex<FxHashMap<FileKey, WireHandle>>,
+    /// Open files through which the backend watches locks of local processes that somebody waits for.
+    watched: Mutex<FxHashMap<FileKey, Watched>>,
+}
+
+/// An open file through which locks of local processes are watched.
+struct Watched {
+    file: Arc<dyn FileObject>,
+    since: Instant,
 }
 
 /// An open file, and for whom it was opened.
@@ -40,14 +49,6 @@ struct LockFile {
     file: Arc<dyn FileObject>,
     /// Write locks need a descriptor for writing.
     can_write: bool,
-}
-
-/// The files that carry lock-owners' locks.
-#[derive(Default)]
-struct LockFiles {
-    by_token: FxHashMap<LockToken, LockFile>,
-    /// How many of them are of one file.
-    by_file: FxHashMap<FileKey, u32>,
 }
 
 impl OpenFiles {
@@ -81,39 +82,21 @@ impl OpenFiles {
         key: FileKey,
         (file, can_write): (Arc<dyn FileObject>, bool),
     ) -> Option<Arc<dyn FileObject>> {
-        let mut locks = self.locks.write();
-        let before = locks.by_token.insert(token, LockFile { of: key, file, can_write });
-        if before.is_none() {
-            *locks.by_file.entry(key).or_default() += 1;
-        }
-        before.map(|before| before.file)
+        self.locks.write().insert(token, LockFile { of: key, file, can_write }).map(|before| before.file)
     }
 
     pub(crate) fn locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
-        self.locks.read().by_token.get(&token).map(|locks| Arc::clone(&locks.file))
+        self.locks.read().get(&token).map(|locks| Arc::clone(&locks.file))
     }
 
     /// Whether the file that carries a lock-owner's locks can carry write locks too.
     pub(crate) fn has_write_locks_file(&self, token: LockToken) -> bool {
-        self.locks.read().by_token.get(&token).is_some_and(|locks| locks.can_write)
-    }
-
-    /// Whether any lock-owner may hold backend locks on this file.
-    pub(crate) fn has_locks(&self, key: FileKey) -> bool {
-        self.locks.read().by_file.contains_key(&key)
+        self.locks.read().get(&token).is_some_and(|locks| locks.can_write)
     }
 
     /// Lets go of a lock-owner's locks on a file.
     pub(crate) fn close_locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
-        let mut locks = self.locks.write();
-        let LockFile { of: key, file, .. } = locks.by_token.remove(&token)?;
-        if let Some(count) = locks.by_file.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                locks.by_file.remove(&key);
-            }
-        }
-        Some(file)
+        self.locks.write().remove(&token).map(|lock| lock.file)
     }
 
     /// Notes the handle of a file whose locks somebody waits for.
@@ -131,6 +114,29 @@ impl OpenFiles {
         self.waited.lock().get(&key).copied()
     }
 
+    /// Keeps a file open while the backend watches locks of local processes through it. The one that did before is
+    /// given back, to be closed.
+    pub(crate) fn watch(
+        &self,
+        key: FileKey,
+        file: Arc<dyn FileObject>,
+        since: Instant,
+    ) -> Option<Arc<dyn FileObject>> {
+        let mut watched = self.watched.lock();
+        if watched.len() >= LOCK_WAITED_FILES_MAX && !watched.contains_key(&key) {
+            // Whoever waits for this one asks again by himself.
+            return Some(file);
+        }
+        watched.insert(key, Watched { file, since }).map(|before| before.file)
+    }
+
+    /// Nobody has waited for these locks for so long, in milliseconds, or asked again.
+    pub(crate) fn unwatch(&self, now: Instant, ms: u64) {
+        let is_old = |_: &FileKey, of: &mut Watched| now.ms_since(of.since) > ms;
+        let old: Vec<_> = self.watched.lock().extract_if(is_old).collect();
+        drop(old);
+    }
+
     /// Every open file and lock file, and the handle of every file whose locks somebody waits for.
     pub(crate) fn each(
         &self,
@@ -138,12 +144,12 @@ impl OpenFiles {
         fh: &mut dyn FnMut(FileKey, WireHandle),
     ) {
         self.opens.read().values().for_each(|open| file(&open.file));
-        self.locks.read().by_token.values().for_each(|lock| file(&lock.file));
+        self.locks.read().values().for_each(|lock| file(&lock.file));
         self.waited.lock().iter().for_each(|(key, handle)| fh(*key, *handle));
     }
 
     /// Open files and lock files held.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.opens.read().len(), self.locks.read().by_token.len())
+        (self.opens.read().len(), self.locks.read().len())
     }
 }

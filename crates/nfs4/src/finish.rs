@@ -92,6 +92,9 @@ impl Compound {
     /// Keeps the reply for retries, and lets it go.
     fn conclude(&mut self, reply: &mut Writer) -> Outcome {
         if let Some(slot) = self.slot.take() {
+            if self.tells_of_restart {
+                self.service.config.manager.quiet(|engine, _| engine.restart_heard(slot.session));
+            }
             self.complete(&slot, reply);
         }
         // A reply with data from a file is not kept; dropping the token says so.

@@ -39,6 +39,8 @@ impl Nfs4 {
     pub fn tick(&self) {
         self.service.config.manager.tick();
         self.service.recall_again();
+        let manager = &self.service.config.manager;
+        self.service.files.unwatch(manager.clock().now(), manager.lease_ms());
     }
 
     /// Begins, prolongs or ends the grace period.

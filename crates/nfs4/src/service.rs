@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use holdfast_base::{ClientId, FileKey, Instant, SessionId};
+use holdfast_base::{ByteRange, ClientId, FileKey, Instant, SessionId};
 use holdfast_export::{Credential, Export};
 use holdfast_manager::{Agent, AttributeHolder, NotKept};
 use holdfast_rpc::Auth;
@@ -186,6 +186,10 @@ impl Agent for Service {
                 records.forget(*client);
             }
             Effect::ReclaimDone(client) => records.reclaim_done(*client),
+            Effect::StateRevoked { client, .. } | Effect::RevocationsAcknowledged { client } => {
+                let client = *client;
+                records.note_losses(client, &|| self.look(|engine| engine.has_unheard_revocations(client)));
+            }
             Effect::NotifyLock { client, file, owner } => self.notify_lock(*client, *file, owner),
             Effect::SessionGone(session) => {
                 self.callbacks.session_gone(*session);
@@ -204,6 +208,10 @@ impl Agent for Service {
             }
         }
         Ok(())
+    }
+
+    fn local_unlock(&self, file: FileKey, range: ByteRange) {
+        self.tell(|engine, now| engine.freed_outside(file, range, now));
     }
 }
 

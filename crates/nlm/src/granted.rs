@@ -14,7 +14,7 @@ use holdfast_xdr::from_bytes;
 use crate::held::{Granted, Held, OwnerFile, Stage};
 use crate::lockd::{Answer, Lockd, Work};
 use crate::locks::Tried;
-use crate::peers::PeerCall;
+use crate::peers::{NoAnswer, PeerCall};
 
 /// How long one call may take before the client is told again: longer than it takes to give up.
 const CALL_MS: u64 = 12_000;
@@ -24,6 +24,9 @@ const PAUSE_MS: u64 = 500;
 
 /// The longest such pause.
 const PAUSE_MS_MAX: u64 = 8_000;
+
+/// The pause when a client that may have the lock has not been heard of for long.
+const PAUSE_MS_LATE: u64 = 60_000;
 
 impl Lockd {
     /// The engine has granted what an owner waited for.
@@ -69,8 +72,7 @@ impl Lockd {
         before: Vec<(ByteRange, LockKind)>,
     ) {
         let now = self.now();
-        let granted = Granted { since: now, next_at: now, tries: 0, before };
-        held.blocked[at].stage = Stage::Granted(granted);
+        held.blocked[at].stage = Stage::Granted(Granted::new(now, before));
         self.tell(of, held, at, now);
     }
 
@@ -80,7 +82,9 @@ impl Lockd {
         let Stage::Granted(granted) = &mut blocked.stage else { return };
         granted.tries += 1;
         granted.next_at = now.after_ms(CALL_MS);
-        let (number, due) = (blocked.number, self.due());
+        granted.may_be_known |= granted.is_asked;
+        granted.is_asked = true;
+        let (number, asking) = (blocked.number, self.asking());
         let call = PeerCall {
             peer: of.host.ip,
             from: blocked.local,
@@ -89,33 +93,44 @@ impl Lockd {
             procedure: NlmProc4::Granted.as_u32(),
             args: blocked.granted_args(of),
         };
-        let answered = move |result: Result<Vec<u8>, CallError>| {
+        let answered = move |result: Result<Vec<u8>, NoAnswer>| {
             let stat = |bytes: Vec<u8>| from_bytes::<NlmRes4<'_>>(&bytes).map(|res| res.stat);
-            let answer = result.and_then(|bytes| stat(bytes).map_err(|_| CallError::Garbled));
-            due.push(Work::Answered { number, answer });
+            let garbled = |_| NoAnswer { why: CallError::Garbled, may_have_run: true };
+            let answer = result.and_then(|bytes| stat(bytes).map_err(garbled));
+            asking.due().push(Work::Answered { number, answer });
         };
         self.parts.peers.call(call, Box::new(answered));
     }
 
     /// Whether a request of a host at this address waits under this number.
     pub(crate) fn is_waiting(&self, number: u64, ip: IpAddr) -> bool {
-        self.table.lock().waiting.get(&number).is_some_and(|of| of.host.ip == ip)
+        self.table.lock().waiting(number).is_some_and(|of| of.host.ip == ip)
     }
 
     /// A client has answered GRANTED, or has not.
-    pub(crate) fn answered(&self, number: u64, answer: Answer) {
-        let found = self.table.lock().waiting.get(&number).cloned();
+    pub(crate) fn answered(&self, number: u64, answer: &Answer) {
+        let found = self.table.lock().waiting(number).cloned();
         let Some(of) = found else { return };
         let mut held = of.held.lock();
         let now = self.now();
         let Some(blocked) = held.blocked(number) else { return };
         let Stage::Granted(granted) = &mut blocked.stage else { return };
+        granted.is_asked = false;
+        granted.may_be_known |= answer.as_ref().is_err_and(|no| no.may_have_run);
         match answer {
             Ok(NlmStat4::Granted) => self.end_telling(&of, &mut held, number, false),
             // A restarting client, or none that could be reached: again.
             Ok(NlmStat4::DeniedGracePeriod) | Err(_) => {
                 let pause = PAUSE_MS << granted.tries.min(8);
-                granted.next_at = now.after_ms(pause.min(PAUSE_MS_MAX));
+                // Who may be gone for good is told seldom; until it comes back it has the lock.
+                let is_late = now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS;
+                granted.next_at = now.after_ms(if is_late { PAUSE_MS_LATE } else { pause.min(PAUSE_MS_MAX) });
+            }
+            // It may have taken an earlier one, and has nobody waiting now (Linux answers so); or it never heard of one
+            // and does not want it any more: then it cancels.
+            Ok(_) if granted.may_be_known => {
+                granted.is_refused = true;
+                granted.next_at = now.after_ms(NLM_GRANTED_PATIENCE_MS);
             }
             // It does not wait for this any more.
             Ok(_) => self.end_telling(&of, &mut held, number, true),
@@ -124,7 +139,7 @@ impl Lockd {
     }
 
     fn end_telling(&self, of: &Arc<OwnerFile>, held: &mut Held, number: u64, is_refused: bool) {
-        self.table.lock().waiting.remove(&number);
+        self.table.lock().leave_waiting(number);
         let Some(at) = held.blocked.iter().position(|b| b.number == number) else { return };
         let blocked = held.blocked.remove(at);
         if let Stage::Granted(granted) = blocked.stage
@@ -137,10 +152,7 @@ impl Lockd {
     /// Looks after what waits: tells clients again, and tries again what processes outside had.
     pub(crate) fn retry_waiting(&self) {
         let now = self.now();
-        let mut all: Vec<_> =
-            self.table.lock().waiting.iter().map(|(number, of)| (*number, Arc::clone(of))).collect();
-        // Those who came first are tried first.
-        all.sort_by_key(|(number, _)| *number);
+        let all = self.table.lock().all_waiting();
         for (number, of) in all {
             let mut held = of.held.lock();
             let Some(at) = held.blocked.iter().position(|b| b.number == number) else { continue };
@@ -148,7 +160,14 @@ impl Lockd {
                 Stage::InLine => {}
                 Stage::Outside => self.retry(&of, &mut held, at),
                 Stage::Granted(granted) if granted.next_at > now => {}
-                Stage::Granted(granted) if now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS => {
+                // It has not cancelled.
+                Stage::Granted(granted) if granted.is_refused => {
+                    self.end_telling(&of, &mut held, number, false);
+                }
+                // One that may have it and is out of reach keeps it, as it would any lock.
+                Stage::Granted(granted)
+                    if !granted.may_be_known && now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS =>
+                {
                     tracing::debug!(host = %of.host.ip, "a client that waited for a lock cannot be told of it");
                     self.end_telling(&of, &mut held, number, true);
                 }
@@ -162,7 +181,7 @@ impl Lockd {
     fn retry(&self, of: &Arc<OwnerFile>, held: &mut Held, at: usize) {
         let (range, kind) = (held.blocked[at].range, held.blocked[at].kind);
         let before = held.ranges.within(range);
-        match self.try_lock(of, held, (range, kind), (ForeignClaim::New, ForeignWait::InLine)) {
+        match self.try_lock(of, held, (range, kind), (ForeignClaim::New, ForeignWait::InLine, None)) {
             Tried::Taken => self.begin_telling(of, held, at, before),
             Tried::InLine => held.blocked[at].stage = Stage::InLine,
             // A delegation being recalled passes like a process outside.
@@ -174,7 +193,7 @@ impl Lockd {
                 self.give_back(of, held, range, &before);
                 // The client asks again by itself, and hears what is wrong.
                 let number = held.blocked.remove(at).number;
-                self.table.lock().waiting.remove(&number);
+                self.table.lock().leave_waiting(number);
             }
         }
     }

@@ -4,17 +4,21 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use holdfast_base::limits::NLM_GRANTED_PATIENCE_MS;
 use holdfast_base::{ByteRange, FileKey, Instant, Length, Offset};
 use holdfast_export::Object;
 use holdfast_state::{Door, ForeignOwner, LockKind, RangeMap};
 use holdfast_vfs::handover::{FileNumber, Incoming, Outgoing};
+use holdfast_wire::nlm4::NlmStat4;
 use serde::{Deserialize, Serialize};
 
 use crate::held::{Blocked, Granted, Held, OwnerFile, Stage};
-use crate::lockd::Lockd;
+use crate::lockd::{Answer, Lockd, Work};
 use crate::monitor::Watched;
 use crate::names::{HostName, OwnerName};
+use crate::notice::Notices;
 use crate::outside::{Outside, Site};
+use crate::records::HostRecord;
 
 /// The lock manager's own state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +29,10 @@ pub struct Image {
     hosts: Vec<HostImage>,
     files: Vec<OwnerFileImage>,
     watched: Vec<Watched>,
+    /// What clients have said to GRANTED and nobody has looked at yet: numbers and statuses.
+    answers: Vec<(u64, u32)>,
+    /// Hosts that have not heard of the last ordinary restart: address, name, our address that they know.
+    untold: Vec<(IpAddr, Vec<u8>, IpAddr)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,7 +84,16 @@ struct BlockedImage {
 struct GrantedImage {
     since: u64,
     tries: u32,
+    /// Missing, the worse is believed.
+    #[serde(default = "always")]
+    may_be_known: bool,
+    #[serde(default)]
+    is_refused: bool,
     before: Vec<LockImage>,
+}
+
+const fn always() -> bool {
+    true
 }
 
 /// A lock file that cannot be handed over: its backend keeps it in this process.
@@ -105,11 +122,15 @@ impl LockImage {
 }
 
 impl BlockedImage {
-    fn of(blocked: &Blocked) -> Self {
+    fn of(blocked: &Blocked, answer: Option<Answer>) -> Self {
         let granted = match &blocked.stage {
             Stage::Granted(granted) => Some(GrantedImage {
                 since: granted.since.0,
                 tries: granted.tries,
+                may_be_known: granted.may_be_known
+                    || granted.is_asked
+                        && answer.is_none_or(|answer| answer.is_err_and(|no| no.may_have_run)),
+                is_refused: granted.is_refused,
                 before: granted.before.iter().copied().map(LockImage::of).collect(),
             }),
             Stage::InLine | Stage::Outside => None,
@@ -129,11 +150,14 @@ impl BlockedImage {
     fn blocked(self, now: Instant) -> Option<Blocked> {
         let (range, kind) = self.lock.lock()?;
         let stage = match self.granted {
-            // The answer to the former process is lost, so the client is asked again at once.
+            // Asked again at once, where no answer came over as well.
             Some(granted) => Stage::Granted(Granted {
                 since: Instant(granted.since),
-                next_at: now,
+                next_at: now.after_ms(if granted.is_refused { NLM_GRANTED_PATIENCE_MS } else { 0 }),
                 tries: granted.tries,
+                is_asked: false,
+                may_be_known: granted.may_be_known,
+                is_refused: granted.is_refused,
                 before: granted.before.into_iter().filter_map(LockImage::lock).collect(),
             }),
             None if self.is_outside => Stage::Outside,
@@ -171,8 +195,14 @@ impl Lockd {
         let hosts = table.hosts.iter().map(host).collect();
         let files: Vec<_> = table.hosts.keys().flat_map(|name| table.files_of(name)).collect();
         drop(table);
-        let files = files.iter().map(|of| self.freeze_file(of, outgoing)).collect::<Result<_, _>>()?;
-        Ok(Image { last_owner, last_blocked, hosts, files, watched })
+        let files: Vec<_> =
+            files.iter().map(|of| self.freeze_file(of, outgoing)).collect::<Result<_, _>>()?;
+        let due = self.due();
+        let numbers = files.iter().flat_map(|of| of.blocked.iter().map(|b| b.number));
+        let answers = numbers.filter_map(|n| Some((n, due.answer_to(n)?.ok()?.as_u32()))).collect();
+        let untold =
+            self.notices.lock().untold().map(|to| (to.host.ip, to.host.caller.clone(), to.local)).collect();
+        Ok(Image { last_owner, last_blocked, hosts, files, watched, answers, untold })
     }
 
     fn freeze_file(
@@ -197,7 +227,11 @@ impl Lockd {
             has_share: held.has_share,
             state: held.state,
             carrier,
-            blocked: held.blocked.iter().map(BlockedImage::of).collect(),
+            blocked: held
+                .blocked
+                .iter()
+                .map(|b| BlockedImage::of(b, self.due().answer_to(b.number)))
+                .collect(),
         })
     }
 
@@ -206,6 +240,9 @@ impl Lockd {
     pub fn thaw(&self, image: Image, incoming: &Incoming) -> usize {
         let now = self.now();
         self.monitors.lock().watched = image.watched;
+        let untold = image.untold.into_iter();
+        let untold = untold.map(|(ip, caller, local)| HostRecord { host: HostName { ip, caller }, local });
+        *self.notices.lock() = Notices::of(untold.collect(), now);
         let mut table = self.table.lock();
         table.set_numbers(image.last_owner, image.last_blocked);
         for host in image.hosts {
@@ -216,7 +253,13 @@ impl Lockd {
             }
         }
         drop(table);
-        image.files.into_iter().map(|file| usize::from(!self.thaw_file(file, incoming))).sum()
+        let lost = image.files.into_iter().map(|file| usize::from(!self.thaw_file(file, incoming))).sum();
+        for (number, stat) in image.answers {
+            if let Some(stat) = NlmStat4::from_u32(stat) {
+                self.due().push(Work::Answered { number, answer: Ok(stat) });
+            }
+        }
+        lost
     }
 
     /// Whether an owner-file could be gone on with.
@@ -247,6 +290,11 @@ impl Lockd {
         };
         let host = HostName { ip: image.ip, caller: image.caller };
         let name = OwnerName { oh: image.oh, svid: image.svid };
+        for waits in held.blocked.iter().filter(|b| b.stage == Stage::InLine) {
+            // Perhaps granted, and the worker had not come to it: it asks.
+            let (range, kind) = (waits.range, waits.kind);
+            self.due().push(Work::Granted { owner, file, range, kind });
+        }
         let of = OwnerFile { owner, host, name, file, site, held: held.into() };
         self.table.lock().restore_file(of)
     }

@@ -71,8 +71,21 @@ pub(crate) struct Granted {
     /// When it is told again; nobody is being asked until then.
     pub(crate) next_at: Instant,
     pub(crate) tries: u32,
+    /// A call is under way.
+    pub(crate) is_asked: bool,
+    /// The client may have taken an earlier call whose answer was lost: it then refuses the next one.
+    pub(crate) may_be_known: bool,
+    /// It has refused, which may mean either: until `next_at` it may cancel.
+    pub(crate) is_refused: bool,
     /// What the owner had of the range before: it gets that back should the client not want the lock any more.
     pub(crate) before: Vec<(ByteRange, LockKind)>,
+}
+
+impl Granted {
+    pub(crate) const fn new(now: Instant, before: Vec<(ByteRange, LockKind)>) -> Self {
+        let (tries, is_asked, may_be_known, is_refused) = (0, false, false, false);
+        Self { since: now, next_at: now, tries, is_asked, may_be_known, is_refused, before }
+    }
 }
 
 /// A blocking request that was not granted at once.

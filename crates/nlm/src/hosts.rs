@@ -14,10 +14,10 @@ use crate::names::HostName;
 use crate::records::HostRecord;
 
 impl Lockd {
-    /// Whether a host may have a lock; it is on record when this returns, where that is asked for. Waits for the
-    /// disk.
-    pub(crate) fn admit_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
-        let is_recorded = self.meet_host(host, local, how.reclaim)?;
+    /// Puts a host on record, where that is asked for, unless it is: before it hears that it has a lock or waits for
+    /// one, and not for a refusal, which anybody may provoke. Waits for the disk.
+    pub(crate) fn keep_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
+        let is_recorded = self.table.lock().hosts.get(host).is_some_and(|known| known.is_recorded);
         if is_recorded || !how.is_monitored {
             return Ok(());
         }
@@ -36,7 +36,8 @@ impl Lockd {
         Ok(())
     }
 
-    fn meet_host(&self, host: &HostName, local: IpAddr, reclaims: bool) -> Result<bool, NlmStat4> {
+    /// Whether a host may have a lock.
+    pub(crate) fn admit_host(&self, host: &HostName, local: IpAddr, reclaims: bool) -> Result<(), NlmStat4> {
         let is_in_grace = self.is_in_grace();
         let mut table = self.table.lock();
         let known = table.host(host, local, self.now()).map_err(|_| NlmStat4::DeniedNoLocks)?;
@@ -45,7 +46,7 @@ impl Lockd {
             return Err(if is_in_grace { NlmStat4::Denied } else { NlmStat4::DeniedGracePeriod });
         }
         known.has_reclaimed |= reclaims;
-        Ok(known.is_recorded)
+        Ok(())
     }
 
     /// Ends grace for the lock manager, before the engine is told: hosts that reclaimed nothing are forgotten, so that
@@ -56,15 +57,16 @@ impl Lockd {
     pub fn end_grace(&self) -> Result<(), StoreError> {
         let _turn = self.record_turn.lock();
         let missed: Vec<HostName> = {
-            let mut table = self.table.lock();
-            let late = table.hosts.iter_mut().filter(|(_, host)| host.may_reclaim && !host.has_reclaimed);
-            late.map(|(name, host)| {
-                host.may_reclaim = false;
-                name.clone()
-            })
-            .collect()
+            let table = self.table.lock();
+            let late = table.hosts.iter().filter(|(_, host)| host.may_reclaim && !host.has_reclaimed);
+            late.map(|(name, _)| name.clone()).collect()
         };
-        self.records.forget(&missed)?;
+        // From here on none of them reclaims; should the records stay, grace does, and they may again.
+        self.set_may_reclaim(&missed, false);
+        if let Err(error) = self.records.forget(&missed) {
+            self.set_may_reclaim(&missed, true);
+            return Err(error);
+        }
         let mut table = self.table.lock();
         for host in &missed {
             if let Some(host) = table.hosts.get_mut(host) {
@@ -77,6 +79,15 @@ impl Lockd {
         drop(table);
         self.is_in_grace.store(false, Ordering::Release);
         Ok(())
+    }
+
+    fn set_may_reclaim(&self, hosts: &[HostName], may: bool) {
+        let mut table = self.table.lock();
+        for host in hosts {
+            if let Some(host) = table.hosts.get_mut(host) {
+                host.may_reclaim = may;
+            }
+        }
     }
 
     /// A host says that it restarted: its locks go. `state` is its monitor's new state, where it told.

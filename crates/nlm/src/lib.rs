@@ -20,11 +20,12 @@ mod program;
 mod records;
 mod report;
 mod shares;
+mod sites;
 mod table;
 
 pub use lockd::{Lockd, Parts, Start};
 pub use nsm::Nsm;
-pub use peers::{Answered, NetPeers, PeerCall, Peers};
+pub use peers::{Answered, NetPeers, NoAnswer, PeerCall, Peers};
 pub use program::Nlm4;
 pub use records::has_holders;
 pub use report::OwnerFileReport;

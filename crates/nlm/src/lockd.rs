@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant as Moment};
 
 use holdfast_base::{ByteRange, FileKey, Instant};
 use holdfast_export::{GroupSource, Namespace};
 use holdfast_manager::{Agent, Manager, NotKept};
-use holdfast_rpc::CallError;
 use holdfast_rpc::reply_cache::ReplyCache;
 use holdfast_state::{Door, Effect, Engine, ForeignOwner, LockKind};
 use holdfast_store::{Store, StoreError};
@@ -20,12 +19,15 @@ use parking_lot::{Condvar, Mutex};
 use crate::monitor::Monitors;
 use crate::names::HostName;
 use crate::notice::Notices;
-use crate::peers::Peers;
+use crate::peers::{NoAnswer, Peers};
 use crate::records::HostRecords;
 use crate::table::Table;
 
 /// How often the worker looks at what has become due.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long a handover waits for the worker to end its turn, and then for answers of clients that are being called.
+const HOLD_PATIENCE: Duration = Duration::from_millis(300);
 
 /// What the lock manager stands on.
 pub struct Parts {
@@ -78,7 +80,7 @@ pub struct Lockd {
 }
 
 /// What a client said to GRANTED, or why it said nothing.
-pub(crate) type Answer = Result<NlmStat4, CallError>;
+pub(crate) type Answer = Result<NlmStat4, NoAnswer>;
 
 /// What the worker does.
 pub(crate) enum Work {
@@ -101,6 +103,23 @@ struct DueState {
 pub(crate) struct Due {
     state: Mutex<DueState>,
     more: Condvar,
+    /// GRANTEDs under way.
+    asking: AtomicUsize,
+}
+
+/// A GRANTED under way.
+pub(crate) struct Asking(Arc<Due>);
+
+impl Asking {
+    pub(crate) fn due(&self) -> &Due {
+        &self.0
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Due {
@@ -116,6 +135,22 @@ impl Due {
             self.more.wait_for(&mut state, TICK);
         }
         !state.is_ended
+    }
+
+    /// Waits until no client is being called any more; not for long.
+    fn wait_for_answers(&self) {
+        let until = Moment::now() + HOLD_PATIENCE;
+        while self.asking.load(Ordering::SeqCst) > 0 && Moment::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What a client has answered that nobody has looked at yet.
+    pub(crate) fn answer_to(&self, number: u64) -> Option<Answer> {
+        self.state.lock().queue.iter().find_map(|work| match work {
+            Work::Answered { number: of, answer } if *of == number => Some(answer.clone()),
+            _ => None,
+        })
     }
 
     fn end(&self) {
@@ -189,18 +224,21 @@ impl Lockd {
             match work {
                 None => break,
                 Some(Work::Granted { owner, file, range, kind }) => self.granted(owner, file, (range, kind)),
-                Some(Work::Answered { number, answer }) => self.answered(number, answer),
+                Some(Work::Answered { number, answer }) => self.answered(number, &answer),
                 Some(Work::Notified { host, is_told }) => self.notified(&host, is_told),
             }
         }
     }
 
-    /// Has the worker stand still, once it has done what is due: everything is being handed over. To be called when no
-    /// call is on its way any more.
-    pub fn hold(&self) {
-        let _turn = self.working.lock();
-        self.work_off();
+    /// Has the worker stand still: everything is being handed over. Clients that are being called have a moment to
+    /// answer; what is due then waits. To be called when no call is on its way any more. False when the worker does not
+    /// come to the end of its turn, as a file system does not answer.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        let Some(_turn) = self.working.try_lock_for(HOLD_PATIENCE) else { return false };
         self.is_held.store(true, Ordering::SeqCst);
+        self.due.wait_for_answers();
+        true
     }
 
     /// The right to take locks away beside calls over TCP; `None` while everything is being handed over.
@@ -212,6 +250,12 @@ impl Lockd {
     /// The worker goes on after all.
     pub fn go_on(&self) {
         self.is_held.store(false, Ordering::SeqCst);
+    }
+
+    /// To be kept for as long as a client is being called.
+    pub(crate) fn asking(&self) -> Asking {
+        self.due.asking.fetch_add(1, Ordering::SeqCst);
+        Asking(self.due())
     }
 
     pub(crate) fn due(&self) -> Arc<Due> {

@@ -99,7 +99,7 @@ impl Lockd {
 
     /// LOCK and NM_LOCK.
     pub(crate) fn lock(&self, asked: &Asked, how: How) -> NlmStat4 {
-        if let Err(stat) = self.admit_host(&asked.host, asked.local, how) {
+        if let Err(stat) = self.admit_host(&asked.host, asked.local, how.reclaim) {
             return stat;
         }
         loop {
@@ -126,11 +126,12 @@ impl Lockd {
         let may_wait = how.block && has_room && !how.reclaim;
         let claim = if how.reclaim { ForeignClaim::Reclaim } else { ForeignClaim::New };
         let wait = if may_wait { ForeignWait::InLine } else { ForeignWait::No };
-        let stage = match self.try_lock(of, held, (range, kind), (claim, wait)) {
+        let keep = Some((asked.local, how));
+        let stage = match self.try_lock(of, held, (range, kind), (claim, wait, keep)) {
             Tried::Taken => {
                 // Asked for again by a client that does not wait for GRANTED any more.
                 if let Some(blocked) = held.take_blocked(range, kind) {
-                    self.table.lock().waiting.remove(&blocked.number);
+                    self.table.lock().leave_waiting(blocked.number);
                 }
                 return NlmStat4::Granted;
             }
@@ -139,12 +140,20 @@ impl Lockd {
             Tried::Outside => return NlmStat4::Denied,
             Tried::Refused(stat) => return stat,
         };
-        if waits {
+        if let Some(known) = held.blocked.iter_mut().find(|b| b.range == range && b.kind == kind) {
+            // Even one that was granted: its owner has let others have a part since, or would have it all now.
+            known.stage = stage;
             return NlmStat4::Blocked;
         }
-        let Ok(number) = self.table.lock().enter_waiting(of) else {
-            let _ = self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now));
-            return NlmStat4::DeniedNoLocks;
+        let kept = self.keep_host(&of.host, asked.local, how);
+        let number =
+            kept.and_then(|()| self.table.lock().enter_waiting(of).map_err(|_| NlmStat4::DeniedNoLocks));
+        let number = match number {
+            Ok(number) => number,
+            Err(stat) => {
+                let _ = self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now));
+                return stat;
+            }
         };
         held.blocked.push(Blocked {
             number,
@@ -159,13 +168,13 @@ impl Lockd {
         NlmStat4::Blocked
     }
 
-    /// Tries to have a lock here and outside.
+    /// Tries to have a lock here and outside; its host is on record first, unless it is known to be.
     pub(crate) fn try_lock(
         &self,
         of: &OwnerFile,
         held: &mut Held,
         (range, kind): (ByteRange, LockKind),
-        (claim, wait): (ForeignClaim, ForeignWait),
+        (claim, wait, keep): (ForeignClaim, ForeignWait, Option<(IpAddr, How)>),
     ) -> Tried {
         let request = ForeignRequest { owner: of.owner, file: of.file, range, kind, claim, wait };
         let prepared = self.step(|engine, now| engine.foreign_prepare(&request, now));
@@ -176,6 +185,11 @@ impl Lockd {
             Some(Err(ForeignRefusal::Error(error))) => return Tried::Refused(status_of_state(error)),
             None => return Tried::Refused(NlmStat4::Failed),
         };
+        if let Some((local, how)) = keep
+            && let Err(stat) = self.keep_host(&of.host, local, how)
+        {
+            return Tried::Refused(stat);
+        }
         match held.outside.take(&of.site, &held.ranges, (range, kind)) {
             Ok(()) => {
                 change.commit();
@@ -236,7 +250,7 @@ impl Lockd {
 
     /// Takes a request out of the engine's line; whether it stood there.
     pub(crate) fn leave_line(&self, of: &OwnerFile, blocked: &Blocked) -> bool {
-        self.table.lock().waiting.remove(&blocked.number);
+        self.table.lock().leave_waiting(blocked.number);
         let Blocked { range, kind, .. } = *blocked;
         self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now)).unwrap_or(false)
     }

@@ -2,13 +2,12 @@
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{NSM_NOTIFY_AT_ONCE_MAX, NSM_NOTIFY_MS};
-use holdfast_rpc::CallError;
 use holdfast_wire::nsm::{NSM_PROGRAM, NSM_V1, SM_NOTIFY, StatChange};
 use holdfast_xdr::to_bytes;
 
 use crate::lockd::{Lockd, Work};
 use crate::names::HostName;
-use crate::peers::PeerCall;
+use crate::peers::{NoAnswer, PeerCall};
 use crate::records::HostRecord;
 
 /// Until a host that did not answer is told again; twice as long each time after.
@@ -36,6 +35,11 @@ impl Notices {
     pub(crate) fn of(records: Vec<HostRecord>, now: Instant) -> Self {
         let new = |to| Notice { to, next_at: now, pause_ms: PAUSE_MS, is_under_way: false };
         Self { open: records.into_iter().map(new).collect(), ends_at: now.after_ms(NSM_NOTIFY_MS) }
+    }
+
+    /// Those who have not heard yet.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = &HostRecord> {
+        self.open.iter().map(|notice| &notice.to)
     }
 
     /// Whom to tell now.
@@ -81,7 +85,7 @@ impl Lockd {
                 args,
             };
             let queue = self.due();
-            let answered = move |result: Result<Vec<u8>, CallError>| {
+            let answered = move |result: Result<Vec<u8>, NoAnswer>| {
                 queue.push(Work::Notified { host, is_told: result.is_ok() });
             };
             self.parts.peers.call(call, Box::new(answered));

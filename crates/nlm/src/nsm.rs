@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_rpc::{Call, Mode, Outcome, Program};
+use holdfast_wire::nlm4::NLM_PROGRAM;
 use holdfast_wire::nsm::{
     Mon, MonId, MyId, NSM_PROGRAM, NSM_V1, SM_MON, SM_NOTIFY, SM_NULL, SM_SIMU_CRASH, SM_STAT, SM_UNMON,
     SM_UNMON_ALL, SmName, SmStat, SmStatRes, StatChange,
@@ -33,7 +34,7 @@ impl Program for Nsm {
         }
         // Whom this machine watches, and that it shall, is nobody else's business. A datagram from elsewhere cannot
         // bear this machine's address: the kernel drops such.
-        let is_local = call.connection.peer().ip().is_loopback();
+        let is_local = call.connection.peer().ip().is_loopback() && call.connection.peer().port() < 1024;
         self.local(call, is_local, reply).unwrap_or(Outcome::Garbage)
     }
 }
@@ -71,7 +72,9 @@ impl Nsm {
             }
             SM_MON => {
                 let mon = Mon::decode(&mut call.args)?;
-                let failed = !is_local || !self.0.monitors.lock().watch(&mon);
+                let failed = !is_local
+                    || mon.mon_id.my_id.my_prog != NLM_PROGRAM
+                    || !self.0.monitors.lock().watch(&mon);
                 SmStatRes { failed, state }.encode(reply);
             }
             SM_UNMON => {

@@ -1,6 +1,7 @@
 //! The NLM program: from calls to what is asked of the lock manager, and back. Every procedure comes in two forms,
 //! answered by its reply, or (`_MSG`) by a call of ours to the caller's lock manager (`_RES`).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::{ByteRange, Length, Offset};
@@ -85,6 +86,10 @@ impl Program for Nlm4 {
         (NLM_V4, NLM_V4)
     }
 
+    fn serves(&self, peer: IpAddr) -> Option<bool> {
+        Some(self.0.parts.namespace.exports().iter().any(|export| export.admits(peer, 0)))
+    }
+
     fn lane(&self, procedure: u32, args: Reader<'_>) -> Option<Lane> {
         let fh = handle_in(form(NlmProc4::from_u32(procedure)?).0, args)?;
         match self.0.parts.namespace.open(fh) {
@@ -103,6 +108,10 @@ impl Program for Nlm4 {
                 return Outcome::Reply;
             }
             NlmProc4::GrantedRes => return self.granted_res(call),
+            // Its result is a call of ours: whoever has no business here shall not have us call anybody.
+            _ if by_call.is_some() && self.serves(call.connection.peer().ip()) != Some(true) => {
+                return Outcome::Reply;
+            }
             // Files are opened, records stored.
             _ if call.mode == Mode::Inline => return Outcome::Offload,
             _ => {}

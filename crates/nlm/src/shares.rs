@@ -9,7 +9,7 @@ use crate::locks::{Asked, How, status_of_state};
 impl Lockd {
     /// SHARE: in place of the reservation that the owner had.
     pub(crate) fn share(&self, asked: &Asked, share: Share, how: How) -> NlmStat4 {
-        if let Err(stat) = self.admit_host(&asked.host, asked.local, how) {
+        if let Err(stat) = self.admit_host(&asked.host, asked.local, how.reclaim) {
             return stat;
         }
         let claim = if how.reclaim { ForeignClaim::Reclaim } else { ForeignClaim::New };
@@ -24,10 +24,17 @@ impl Lockd {
             }
             let shared = self.step(|engine, now| engine.foreign_share(of.owner, of.file, share, claim, now));
             let stat = match shared {
-                Some(Ok(())) => {
-                    held.has_share = true;
-                    NlmStat4::Granted
-                }
+                Some(Ok(())) => match self.keep_host(&asked.host, asked.local, how) {
+                    Ok(()) => {
+                        held.has_share = true;
+                        NlmStat4::Granted
+                    }
+                    // It had none before, or would be on record.
+                    Err(stat) => {
+                        let _ = self.step(|engine, _| engine.foreign_unshare(of.owner, of.file));
+                        stat
+                    }
+                },
                 Some(Err(error)) => status_of_state(error),
                 None => NlmStat4::Failed,
             };

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::limits::{
-    NLM_BLOCKED_MAX, NLM_HOST_IDLE_MS, NLM_HOSTS_MAX, NLM_OWNER_FILES_MAX, NLM_OWNER_FILES_PER_HOST_MAX,
+    NLM_BLOCKED_MAX, NLM_BLOCKED_PER_SITE_MAX, NLM_HOST_IDLE_MS, NLM_HOSTS_MAX, NLM_HOSTS_PER_SITE_MAX,
+    NLM_OWNER_FILES_MAX, NLM_OWNER_FILES_PER_SITE_MAX,
 };
 use holdfast_base::{FileKey, Instant};
 use holdfast_state::{Door, ForeignOwner};
@@ -15,6 +16,7 @@ use crate::held::{Held, OwnerFile};
 use crate::names::{HostName, OwnerName};
 use crate::outside::Site;
 use crate::records::HostRecord;
+use crate::sites::Sites;
 
 /// A host that has, or lately had, locks.
 #[derive(Debug)]
@@ -28,7 +30,6 @@ pub(crate) struct Host {
     pub(crate) state: Option<i32>,
     active_at: Instant,
     owners: FxHashMap<OwnerName, u64>,
-    files: usize,
 }
 
 impl Host {
@@ -41,7 +42,6 @@ impl Host {
             state: None,
             active_at: now,
             owners: FxHashMap::default(),
-            files: 0,
         }
     }
 
@@ -61,8 +61,10 @@ struct Owner {
 pub(crate) struct Table {
     pub(crate) hosts: FxHashMap<HostName, Host>,
     owners: FxHashMap<u64, Owner>,
+    /// Bounds each site's part of all.
+    sites: Sites,
     /// Owner-files with requests that wait, by these requests' numbers.
-    pub(crate) waiting: FxHashMap<u64, Arc<OwnerFile>>,
+    waiting: FxHashMap<u64, Arc<OwnerFile>>,
     last_owner: u64,
     last_blocked: u64,
     files: usize,
@@ -79,14 +81,19 @@ impl Table {
         for record in records.iter().take(NLM_HOSTS_MAX) {
             let host = Host { is_recorded: true, may_reclaim, ..Host::new(record.local, now) };
             table.hosts.insert(record.host.clone(), host);
+            table.sites.change(record.host.ip, |load| load.hosts += 1);
         }
         table
     }
 
     /// The host, made when it is new.
     pub(crate) fn host(&mut self, name: &HostName, local: IpAddr, now: Instant) -> Result<&mut Host, Full> {
-        if self.hosts.len() >= NLM_HOSTS_MAX && !self.hosts.contains_key(name) {
-            return Err(Full);
+        if !self.hosts.contains_key(name) {
+            let of_site = self.sites.of(name.ip).hosts;
+            if self.hosts.len() >= NLM_HOSTS_MAX || of_site >= NLM_HOSTS_PER_SITE_MAX {
+                return Err(Full);
+            }
+            self.sites.change(name.ip, |load| load.hosts += 1);
         }
         let host = self.hosts.entry(name.clone()).or_insert_with(|| Host::new(local, now));
         host.local = local;
@@ -132,14 +139,15 @@ impl Table {
             return Ok(known);
         }
         let host = self.hosts.get_mut(host_name).ok_or(Full)?;
-        if self.files >= NLM_OWNER_FILES_MAX || host.files >= NLM_OWNER_FILES_PER_HOST_MAX {
+        let of_site = self.sites.of(host_name.ip).files;
+        if self.files >= NLM_OWNER_FILES_MAX || of_site >= NLM_OWNER_FILES_PER_SITE_MAX {
             return Err(Full);
         }
         let id = *host.owners.entry(name.clone()).or_insert_with(|| {
             self.last_owner += 1;
             self.last_owner
         });
-        host.files += 1;
+        self.sites.change(host_name.ip, |load| load.files += 1);
         self.files += 1;
         let new = Arc::new(OwnerFile {
             owner: ForeignOwner { door: Door::Nlm, id },
@@ -169,11 +177,14 @@ impl Table {
     pub(crate) fn restore_file(&mut self, of: OwnerFile) -> bool {
         let Some(host) = self.hosts.get_mut(&of.host) else { return false };
         host.owners.insert(of.name.clone(), of.owner.id);
-        host.files += 1;
         self.files += 1;
         let fresh = || Owner { host: of.host.clone(), name: of.name.clone(), files: FxHashMap::default() };
         let owner = self.owners.entry(of.owner.id).or_insert_with(fresh);
         let numbers: Vec<u64> = of.held.lock().blocked.iter().map(|blocked| blocked.number).collect();
+        self.sites.change(of.host.ip, |load| {
+            load.files += 1;
+            load.blocked += numbers.len();
+        });
         let of = Arc::new(of);
         owner.files.insert(of.file, Arc::clone(&of));
         self.waiting.extend(numbers.into_iter().map(|number| (number, Arc::clone(&of))));
@@ -187,12 +198,12 @@ impl Table {
             return;
         }
         self.files -= 1;
+        self.sites.change(of.host.ip, |load| load.files -= 1);
         let is_last = owner.files.is_empty();
         if is_last {
             self.owners.remove(&of.owner.id);
         }
         if let Some(host) = self.hosts.get_mut(&of.host) {
-            host.files -= 1;
             host.active_at = now;
             if is_last {
                 host.owners.remove(&of.name);
@@ -202,12 +213,33 @@ impl Table {
 
     /// A number for a request that is to wait.
     pub(crate) fn enter_waiting(&mut self, of: &Arc<OwnerFile>) -> Result<u64, Full> {
-        if self.waiting.len() >= NLM_BLOCKED_MAX {
+        let of_site = self.sites.of(of.host.ip).blocked;
+        if self.waiting.len() >= NLM_BLOCKED_MAX || of_site >= NLM_BLOCKED_PER_SITE_MAX {
             return Err(Full);
         }
         self.last_blocked += 1;
         self.waiting.insert(self.last_blocked, Arc::clone(of));
+        self.sites.change(of.host.ip, |load| load.blocked += 1);
         Ok(self.last_blocked)
+    }
+
+    /// A request waits no more.
+    pub(crate) fn leave_waiting(&mut self, number: u64) {
+        if let Some(of) = self.waiting.remove(&number) {
+            self.sites.change(of.host.ip, |load| load.blocked -= 1);
+        }
+    }
+
+    /// The owner-file that a request of this number waits for.
+    pub(crate) fn waiting(&self, number: u64) -> Option<&Arc<OwnerFile>> {
+        self.waiting.get(&number)
+    }
+
+    /// All requests that wait, those first that came first.
+    pub(crate) fn all_waiting(&self) -> Vec<(u64, Arc<OwnerFile>)> {
+        let mut all: Vec<_> = self.waiting.iter().map(|(number, of)| (*number, Arc::clone(of))).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all
     }
 
     /// All that a host has.
@@ -227,6 +259,7 @@ impl Table {
         let is_idle = self.hosts.get(name).is_some_and(|host| host.is_idle(now));
         if is_idle {
             self.hosts.remove(name);
+            self.sites.change(name.ip, |load| load.hosts -= 1);
         }
         is_idle
     }
@@ -234,5 +267,30 @@ impl Table {
     /// Owner-files and waiting requests: for tests and the status page.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.files, self.waiting.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(ip: u8, n: usize) -> HostName {
+        HostName { ip: [192, 0, 2, ip].into(), caller: n.to_string().into_bytes() }
+    }
+
+    #[test]
+    fn an_address_of_many_names_leaves_room_to_others() {
+        let (mut table, local, start) = (Table::default(), [192, 0, 2, 254].into(), Instant(0));
+        for n in 0..NLM_HOSTS_PER_SITE_MAX {
+            assert!(table.host(&name(1, n), local, start).is_ok());
+        }
+        assert!(table.host(&name(1, NLM_HOSTS_PER_SITE_MAX), local, start).is_err());
+        assert!(table.host(&name(1, 7), local, start).is_ok(), "one that is known");
+        assert!(table.host(&name(2, 0), local, start).is_ok());
+        let later = start.after_ms(NLM_HOST_IDLE_MS + 1);
+        for host in table.idle_hosts(later) {
+            assert!(table.forget_host(&host, later));
+        }
+        assert!(table.sites.is_empty() && table.hosts.is_empty());
     }
 }

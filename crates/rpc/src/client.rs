@@ -23,6 +23,9 @@ const STALE_ANSWERS_MAX: usize = 8;
 /// When a call by UDP is first sent again; later after twice as long each time.
 const DATAGRAM_PAUSE: Duration = Duration::from_millis(500);
 
+/// Ports of the superuser's that no service is known by, as glibc's `bindresvport` has them.
+const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 600..=1023;
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -60,6 +63,32 @@ impl Caller {
         let stream = tokio::time::timeout(patience, socket.connect(address)).await??;
         stream.set_nodelay(true)?;
         Ok(Self::over(Box::new(stream)))
+    }
+
+    /// The same from a port that only the superuser gets, where there is one: by it programs of one host know each other.
+    ///
+    /// # Errors
+    /// Those of [`Caller::connect`].
+    pub async fn connect_reserved(from: IpAddr, address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let until = Instant::now() + patience;
+        for port in RESERVED_PORTS.rev() {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            match socket.bind((from, port).into()) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => continue,
+                Err(_) => break,
+            }
+            match timeout_at(until, socket.connect(address)).await? {
+                // The pair of ports was used a moment ago.
+                Err(e) if matches!(e.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse) => {}
+                Err(e) => return Err(e),
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Self::over(Box::new(stream)));
+                }
+            }
+        }
+        Self::connect_from(Some(from), address, until.saturating_duration_since(Instant::now())).await
     }
 
     /// Connects to a local socket.

@@ -127,7 +127,7 @@ impl Server {
         let mut left = TRANSPORT_BYTES_MAX;
         let (mut connections, mut lost) = (Vec::new(), Vec::new());
         for connection in self.connections() {
-            match hand_over(&connection, left.min(HANDOVER_UNSENT_BYTES_MAX)) {
+            match hand_over(&connection, left.min(HANDOVER_UNSENT_BYTES_MAX))? {
                 Some(handed) => {
                     left -= (handed.unsent.len() + handed.unread.len()).min(left);
                     connections.push(handed);
@@ -163,15 +163,16 @@ fn is_at_rest(connection: &Connection) -> bool {
     connection.is_closed() || connection.unread.lock().is_some()
 }
 
-fn hand_over(connection: &Connection, bytes_max: usize) -> Option<HandedConnection> {
+/// `None` when it cannot go along, as it is, or is about to be, closed.
+fn hand_over(connection: &Connection, bytes_max: usize) -> io::Result<Option<HandedConnection>> {
     if connection.is_closed() {
-        return None;
+        return Ok(None);
     }
     let unread = connection.unread.lock();
-    let unread = unread.as_ref()?;
-    let (socket, unsent) = connection.output.seal(bytes_max)?;
+    let Some(unread) = unread.as_ref() else { return Ok(None) };
+    let Some((socket, unsent)) = connection.output.seal(bytes_max)? else { return Ok(None) };
     let (last_xid, _) = connection.back.progress();
-    Some(HandedConnection {
+    Ok(Some(HandedConnection {
         id: connection.id(),
         peer: connection.peer(),
         local: connection.local(),
@@ -180,7 +181,7 @@ fn hand_over(connection: &Connection, bytes_max: usize) -> Option<HandedConnecti
         is_at_end: unread.is_at_end,
         unsent,
         last_xid,
-    })
+    }))
 }
 
 impl Inner {

@@ -94,14 +94,18 @@ impl Output {
     /// Stops sending, and gives the socket (a descriptor of its own) and what was not sent. `None` while somebody is
     /// sending, and when the connection is of no more use: what it promised cannot be read any more, or is more than
     /// `bytes_max`.
-    pub(crate) fn seal(&self, bytes_max: usize) -> Option<(OwnedFd, Vec<u8>)> {
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub(crate) fn seal(&self, bytes_max: usize) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let mut state = self.state.lock();
         if let Some(half) = state.half.take() {
             state.sealed = Some(half);
             // Nobody has to wait for room meanwhile.
             state.is_blocked = false;
         }
-        let socket = state.sealed.as_ref()?.as_ref().as_fd().try_clone_to_owned().ok()?;
+        let Some(half) = &state.sealed else { return Ok(None) };
+        let socket = half.as_ref().as_fd().try_clone_to_owned()?;
         let mut unsent = Vec::new();
         for chunk in &state.queue {
             match chunk {
@@ -109,16 +113,16 @@ impl Output {
                 Chunk::File { fd, offset, left } => {
                     let bytes = read_file(fd, *offset, *left);
                     if bytes.len() < *left {
-                        return None;
+                        return Ok(None);
                     }
                     unsent.extend_from_slice(&bytes);
                 }
             }
             if unsent.len() > bytes_max {
-                return None;
+                return Ok(None);
             }
         }
-        Some((socket, unsent))
+        Ok(Some((socket, unsent)))
     }
 
     /// Sends again after [`Output::seal`].

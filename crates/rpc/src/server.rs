@@ -271,7 +271,8 @@ impl std::fmt::Debug for Server {
 }
 
 /// Whom an address stands for: an IPv6 host has all addresses of its network's last 64 bits to itself.
-pub(crate) fn site_of(ip: IpAddr) -> IpAddr {
+#[must_use]
+pub fn site_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),

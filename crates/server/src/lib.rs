@@ -7,6 +7,7 @@ pub mod durable;
 mod exports;
 mod handover;
 mod life;
+mod listening;
 mod lockd;
 mod nss;
 mod process;

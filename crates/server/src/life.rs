@@ -1,6 +1,6 @@
 //! The life of the process: start, readiness, reload, end.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::{Admin, AdminParts};
 use crate::config::Config;
 use crate::handover::{Arrived, Handover, Inheritance, Successor};
+use crate::listening::{Start, listen};
 use crate::programs::Programs;
 use crate::reload::{Reloadable, Reloader};
 use crate::{ServeOptions, exports, handover, lockd, process, ready, state_dir};
@@ -24,10 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often leases are looked over.
 const TICK: Duration = Duration::from_secs(1);
-
-/// NFS's port, and the one that an ordinary user can have.
-const NFS_PORT: u16 = 2049;
-const USER_NFS_PORT: u16 = 20490;
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -67,7 +64,7 @@ async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
     say_who_is_served(&programs.namespace().exports());
     let announced = lockd::announce(&config, server.addresses(), programs.lockd()).await;
     let reloader = Reloader::new(Arc::clone(&programs), source, state_dir.clone());
-    let handover = Handover::new(Arc::clone(&programs), successor);
+    let handover = Handover::new(Arc::clone(&programs), successor, state_dir.clone());
     let _admin = Admin::start(AdminParts {
         programs: Arc::clone(&programs),
         reloader: Arc::clone(&reloader),
@@ -87,7 +84,11 @@ async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
     ready::notify("STOPPING=1");
     if handover::is_stored() {
         match handover.deposit(&server).await {
-            Ok(()) => std::process::exit(0),
+            Ok(()) => {
+                // Whether somebody serves again is not known here; who does registers again.
+                announced.withdraw().await;
+                std::process::exit(0)
+            }
             Err(error) => tracing::warn!("clients will have to reclaim: {error:#}"),
         }
     }
@@ -122,6 +123,8 @@ struct Signals {
     hangup: Signal,
     /// SIGUSR2: the program on disk is to take this one's place.
     replace: Signal,
+    /// Whether one of the first two came.
+    is_over: bool,
 }
 
 impl Signals {
@@ -132,9 +135,16 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
             replace: signal(SignalKind::user_defined2())?,
+            is_over: false,
         };
         handover::unblock_signals();
         Ok(signals)
+    }
+
+    fn is_end_asked_for(&mut self) -> bool {
+        let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        self.is_over |= self.terminate.poll_recv(cx).is_ready() | self.interrupt.poll_recv(cx).is_ready();
+        self.is_over
     }
 }
 
@@ -150,7 +160,10 @@ async fn until_told(
             _ = signals.terminate.recv() => return Ok(()),
             _ = signals.interrupt.recv() => return Ok(()),
             () = handover.is_asked_for(&mut signals.replace) => {
-                let Err(error) = handover.replace(server).await;
+                let Err(error) = handover.replace(server, || signals.is_end_asked_for()).await;
+                if signals.is_end_asked_for() {
+                    return Ok(());
+                }
                 tracing::error!("not replaced, this program serves on: {error:#}");
             }
             _ = signals.hangup.recv() => {
@@ -170,10 +183,12 @@ fn start(
 ) -> Result<Server> {
     let kept = kept.into_iter().map(TcpListener::from);
     let Some(Inheritance { image, listeners, connections, .. }) = inheritance else {
-        return Ok(Server::start(listen(config, kept.collect())?, programs.all(), Limits::default())?);
+        let listeners = listen(config, kept.collect(), Start::Ordinary)?;
+        return Ok(Server::start(listeners, programs.all(), Limits::default())?);
     };
     let count = connections.len();
-    let listeners = listen(config, listeners.into_iter().map(TcpListener::from).chain(kept).collect())?;
+    let present = listeners.into_iter().map(TcpListener::from).chain(kept).collect();
+    let listeners = listen(config, present, Start::InPlace)?;
     let server = Server::go_on(listeners, programs.all(), Limits::default(), connections)?;
     programs.after_handover();
     let ms = |since: u64| handover::boot_time().saturating_sub(since) / 1_000_000;
@@ -185,39 +200,6 @@ fn start(
         "went on where the process before stopped"
     );
     Ok(server)
-}
-
-/// The listening sockets of the configuration. Those that are there already are used; what is not wanted is closed.
-fn listen(config: &Config, mut present: Vec<TcpListener>) -> Result<Vec<TcpListener>> {
-    let mut listen_on = |address: SocketAddr| {
-        let is_it = |listener: &TcpListener| listener.local_addr().is_ok_and(|at| is_asked_for(address, at));
-        match present.iter().position(is_it) {
-            Some(at) => Ok(present.swap_remove(at)),
-            None => listen_on(address),
-        }
-    };
-    if !config.listen.is_empty() {
-        return config.listen.iter().map(|address| listen_on(*address)).collect();
-    }
-    let port = if rustix::process::geteuid().is_root() { NFS_PORT } else { USER_NFS_PORT };
-    let v4 = listen_on(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port))?;
-    match listen_on(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)) {
-        Ok(v6) => Ok(vec![v4, v6]),
-        Err(error) => {
-            tracing::warn!("IPv4 only: {error:#}");
-            Ok(vec![v4])
-        }
-    }
-}
-
-/// Whether a socket that listens at `at` is what `address` asks for; port 0 asks for any.
-fn is_asked_for(address: SocketAddr, at: SocketAddr) -> bool {
-    at == address || address.port() == 0 && at.ip() == address.ip()
-}
-
-fn listen_on(address: SocketAddr) -> Result<TcpListener> {
-    holdfast_rpc::server::listen(address)
-        .with_context(|| format!("cannot listen on {address}: choose another with --listen ADDR:PORT"))
 }
 
 fn say_who_is_served(exports: &[Arc<holdfast_export::Export>]) {

@@ -12,15 +12,20 @@ use anyhow::{Context, Result};
 /// # Errors
 /// When it cannot be made, or there is no home directory to put it in.
 pub(crate) fn prepare(given: Option<PathBuf>) -> Result<PathBuf> {
-    let dir = match given {
-        Some(dir) => dir,
-        None => default_dir()?,
-    };
+    let dir = chosen(given)?;
     // Handles' signing key and clients' records lie below: nobody else's business.
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(|| {
         format!("cannot make the state directory {}: name another with --state-dir", dir.display())
     })?;
     Ok(dir)
+}
+
+/// The directory given, or the default one.
+///
+/// # Errors
+/// When there is no home directory to put it in.
+pub(crate) fn chosen(given: Option<PathBuf>) -> Result<PathBuf> {
+    given.map_or_else(default_dir, Ok)
 }
 
 /// The state directory of a server that was not told one, and runs as the user who asks.

@@ -127,6 +127,10 @@ impl ClientRecords for Defective {
         self.inner.will_hold(client)
     }
 
+    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
+        self.inner.note_losses(client, has_lost);
+    }
+
     fn recorded(&self, client: &ClientImage) -> Recorded {
         if self.plant == Plant::AnyoneReclaims { Recorded::Yes } else { self.inner.recorded(client) }
     }

@@ -171,11 +171,25 @@ impl Engine {
         match self.judge(key, stateid.seqid, Dialect::V41) {
             Ok(()) => self.free_good(key, now),
             Err(StateError::AdminRevoked | StateError::DelegRevoked) => {
-                self.drop_state(key, now);
+                self.drop_revoked(key, client, now);
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The client knows that it lost this.
+    pub(crate) fn drop_revoked(&mut self, key: StateKey, client: ClientId, now: Instant) {
+        self.drop_state(key, now);
+        if !self.has_unheard_revocations(client) {
+            self.effects.push(Effect::RevocationsAcknowledged { client });
+        }
+    }
+
+    /// Whether something was taken from a client of which it has not acknowledged to know.
+    #[must_use]
+    pub fn has_unheard_revocations(&self, client: ClientId) -> bool {
+        self.clients.by_id.get(&client).is_some_and(|of| of.revoked > 0 || of.delegations_revoked > 0)
     }
 
     fn free_good(&mut self, key: StateKey, now: Instant) -> Result<(), StateError> {

@@ -36,9 +36,12 @@ pub enum RecallAnswer {
     Unknown,
     /// The holder could not be reached, or answered something else.
     Unreachable,
+    /// It could not be sent just now, which says nothing of the holder.
+    NotSent,
 }
 
-/// Files recalled of late, oldest first.
+/// Files recalled of late, oldest first: since the recall began, or came to its end. Whoever had something recalled and
+/// asks again only now and then is to find it free, however long that took.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRecalls {
     pub(crate) at: FxHashMap<FileKey, Instant>,
@@ -134,6 +137,15 @@ impl Engine {
         }
     }
 
+    /// Asks one delegation back though nobody's deed stands against it: its client may not know that it has it.
+    pub fn recall(&mut self, token: DelegationToken, now: Instant) {
+        let key = token.key();
+        let is_good = self.state(key).is_ok_and(|state| state.standing == Standing::Good);
+        if is_good && self.delegation(key).is_ok_and(|of| of.granted.is_some() && of.recall.is_none()) {
+            self.begin_recall(key, false, now);
+        }
+    }
+
     /// Asks a delegation back.
     pub(crate) fn begin_recall(&mut self, key: StateKey, truncates: bool, now: Instant) {
         let until = now.after_ms(self.recall_ms());
@@ -165,7 +177,7 @@ impl Engine {
         let key = token.key();
         let Ok(client) = self.state(key).map(|state| state.client) else { return };
         let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.is_callback_up);
-        if answer != RecallAnswer::Unreachable && !is_up {
+        if matches!(answer, RecallAnswer::Accepted | RecallAnswer::Unknown) && !is_up {
             self.callback_path(client, true);
         }
         let Ok(delegation) = self.delegation_mut(key) else { return };
@@ -182,6 +194,7 @@ impl Engine {
                 }
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
             }
+            RecallAnswer::NotSent => recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS)),
             RecallAnswer::Unreachable => {
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
                 self.callback_path(client, false);
@@ -225,6 +238,9 @@ impl Engine {
 
     /// Takes a delegation from a client that did not return it. Its name stays, so that the client learns of it.
     fn revoke_delegation(&mut self, key: StateKey, now: Instant) {
+        if let Ok(file) = self.state(key).map(|state| state.file) {
+            self.recent_recalls.note(file, now);
+        }
         self.revoke_key(key, Standing::DelegationRevoked, now);
     }
 

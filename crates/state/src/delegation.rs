@@ -355,15 +355,18 @@ impl Engine {
             Ok(key) => key,
             Err(StateError::Expired) => {
                 if let Ok(key) = self.locate(caller, stateid)
-                    && self.state(key).is_ok_and(|state| state.standing == Standing::DelegationRevoked)
+                    && let Ok(state) = self.state(key)
+                    && state.standing == Standing::DelegationRevoked
                 {
-                    self.drop_state(key, now);
+                    self.drop_revoked(key, state.client, now);
                 }
                 return Err(StateError::Expired);
             }
             Err(error) => return Err(error),
         };
-        let Kind::Delegation(_) = self.state(key)?.kind else { return Err(StateError::BadStateid) };
+        if self.delegation(key)?.recall.is_some() {
+            self.recent_recalls.note(file, now);
+        }
         self.drop_state(key, now);
         Ok(())
     }
@@ -428,7 +431,8 @@ impl Engine {
 
     /// Judges what the holder of a write delegation says of the file (RFC 8881 section 10.4.3). `change` and `size`:
     /// from CB_GETATTR; `server`: what the server sees. Returns what to show others when the holder has changed the
-    /// file, in which case times are to be shown as now; a file once changed counts as changed again at each ask.
+    /// file, in which case times are to be shown as now; a file once changed counts as changed again at each ask,
+    /// until its holder has written everything back.
     /// `None` when it has not, or holds no such delegation: the server's own attributes are right.
     pub fn delegated_attributes(
         &mut self,
@@ -444,7 +448,11 @@ impl Engine {
         let held = &mut delegation.attributes;
         // What the holder wrote through, or changed by SETATTR, moves the server's own value on.
         let is_news = change != held.change && change != server.change;
+        let is_clean = change == held.change && size == server.size;
         held.is_modified |= is_news || size != server.size;
+        // A holder that has written everything back since, and may have set times itself: they are to stay. Only when
+        // the server's own value is past all that was shown, so that it never goes back.
+        held.is_modified &= !(is_clean && server.change > held.shown);
         held.shown = held.shown.max(server.change);
         if !held.is_modified {
             return None;

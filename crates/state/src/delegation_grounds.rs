@@ -34,6 +34,10 @@ impl Engine {
         if !is_reclaim && self.recent_recalls.is_recent(file, now) {
             return Some(WhyNone::Contention);
         }
+        if !is_reclaim && self.clients.by_id.get(&client).is_some_and(|of| of.delegations_revoked > 0) {
+            // It did not give one back, and has not even taken note.
+            return Some(WhyNone::Resource);
+        }
         if !self.policy.is_delegating {
             return Some(WhyNone::Off);
         }
@@ -81,8 +85,11 @@ impl Engine {
         if !is_in_way(file.sums.held()) {
             return false;
         }
-        let others = file.opens.iter().filter_map(|key| self.states.get(key.0));
-        let mut others = others.filter(|state| state.client != client);
+        let opens = || file.opens.iter().filter_map(|key| self.states.get(key.0));
+        // Open-owners of one client may be mounts of its that know nothing of each other: Linux has an owner for each
+        // mount and user, and keeps a delegation, with the locks made under it, to the mount that it came to.
+        let is_one = opens().filter(|state| state.client == client).count() <= 1;
+        let mut others = opens().filter(|state| state.client != client || !is_one);
         others.any(|state| matches!(&state.kind, Kind::Open(open) if is_in_way(open.share)))
             || file.foreign_shares.iter().any(|(_, share)| is_in_way(*share))
     }

@@ -94,10 +94,10 @@ impl Engine {
                     signalled = Some(client);
                 }
                 WantHow::Push => match self.why_no_push(client, file, want.kind, now) {
-                    None => {
+                    // What it got meanwhile by itself is not given again, but the edge is to forget the wish as well.
+                    None | Some(WhyNone::Held) => {
                         self.effects.push(Effect::PushDelegation { client, file, kind: want.kind });
                     }
-                    Some(WhyNone::Held) => {}
                     Some(_) => continue,
                 },
                 WantHow::Signal => continue,

@@ -60,13 +60,18 @@ pub enum Effect {
         kind: DelegationKind,
     },
     /// A client was deprived of something it had of a file: a delegation not returned in time, or whatever the
-    /// administrator took. To be on stable storage before the reply leaves: after a restart the client, who may not
-    /// have heard of it, must not reclaim on this file (RFC 8881 section 8.4.3).
+    /// administrator took. To be on stable storage before the effects behind it are run, and before the reply leaves:
+    /// after a restart the client, who may not have heard of it, must not reclaim (RFC 8881 section 8.4.3).
     StateRevoked {
         /// Whom.
         client: ClientId,
         /// Of what.
         file: FileKey,
+    },
+    /// A client has acknowledged every revocation (FREE_STATEID; in 4.0 DELEGRETURN): it believes no more than it has.
+    RevocationsAcknowledged {
+        /// Who.
+        client: ClientId,
     },
     /// Ask a client to give some delegations back, of its own choice (CB_RECALL_ANY).
     RecallAny {

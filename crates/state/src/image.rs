@@ -107,6 +107,7 @@ impl Engine {
         client.sessions.push(image.id);
         let mut session = Session::new(image, now);
         session.is_reclaim_needed = client.is_reclaim_done() == Some(false);
+        session.is_restart_unheard = session.is_reclaim_needed;
         self.sessions.insert(image.id, session);
         Ok(())
     }

@@ -406,10 +406,16 @@ impl Engine {
     }
 
     /// Takes a prepared change back, after the backend refused. Returns whether its state is there still; else the
-    /// edge gives up the backend locks of the token, as after `lock_commit`.
+    /// edge gives up the backend locks of the token, as after `lock_commit`. In 4.0 the refusal counts for the
+    /// lock-owner, as one of `lock_prepare` does.
     pub fn lock_abort(&mut self, ticket: LockTicket, now: Instant) -> bool {
         if self.state(ticket.state).map(|state| state.standing) != Ok(Standing::Good) {
             return false;
+        }
+        let owner = self.state(ticket.state).ok().and_then(|state| state.owner);
+        let sequence = owner.and_then(|owner| self.owners.get_mut(owner.0)?.sequence.as_mut());
+        if let (Some(sequence), Some(first)) = (sequence, ticket.first_seqid) {
+            sequence.begin_at(first);
         }
         if ticket.is_new {
             self.drop_state(ticket.state, now);

@@ -81,11 +81,20 @@ impl Engine {
         }
         let owner = self.find_owner(request.client, OwnerKind::Open, request.owner);
         let existing = owner.and_then(|owner| self.by_owner_file.get(&(owner, request.file)).copied());
-        // With no exception for what the owner itself holds (RFC 7530 section 9.9, RFC 8881 section 9.7).
-        if !self.is_share_free(request.file, Share::default(), request.share, Some(request.client), now) {
+        // With no exception for what the owner itself holds (RFC 7530 section 9.9, RFC 8881 section 9.7); but what it
+        // has reclaimed it may reclaim once more, when its recovery was interrupted and begins again.
+        let own = match (request.claim, existing) {
+            (Claim::Reclaim(_), Some(key)) => self.open_of(key)?.share,
+            _ => Share::default(),
+        };
+        if !self.is_share_free(request.file, own, request.share, Some(request.client), now) {
             return Err(request.claim.conflict_error(StateError::ShareDenied));
         }
-        if self.contend(request.file, request.share.deed(), Some(request.client), now) != Contention::Clear {
+        // Who has a delegation opens by itself; an OPEN of an owner that has not opened the file yet may come from
+        // another mount of the client's, which does not know of the delegation.
+        let is_known = request.claim != Claim::New || existing.is_some();
+        let by = is_known.then_some(request.client);
+        if self.contend(request.file, request.share.deed(), by, now) != Contention::Clear {
             return Err(StateError::Delay);
         }
         let opened = match existing {
@@ -93,8 +102,8 @@ impl Engine {
             None => self.open_first(request, now)?,
         };
         match request.claim {
-            Claim::Reclaim(_) => self.confirm_reclaimed(opened),
-            Claim::New | Claim::Resumed { .. } | Claim::Delegated(_) => Ok(opened),
+            Claim::Reclaim(_) | Claim::Delegated(_) => self.confirm_held(opened),
+            Claim::New | Claim::Resumed { .. } => Ok(opened),
         }
     }
 
@@ -122,9 +131,10 @@ impl Engine {
         }
     }
 
-    /// A reclaim is no retry from before the restart, which is what confirmation guards against, and Linux reads no
-    /// handle from its reply to confirm with (RFC 7530 section 16.18.5: OPEN_CONFIRM is not asked for then).
-    fn confirm_reclaimed(&mut self, mut opened: Opened) -> Result<Opened, StateError> {
+    /// A reclaim is no retry from before the restart, which is what confirmation guards against, nor is what names a
+    /// delegation that stands; and Linux reads no handle from either's reply to confirm with (RFC 7530 section 16.18.5:
+    /// OPEN_CONFIRM is not asked for then).
+    fn confirm_held(&mut self, mut opened: Opened) -> Result<Opened, StateError> {
         let owner = self.state(opened.ticket.state)?.owner;
         let owner = owner.and_then(|owner| self.owners.get_mut(owner.0));
         if let Some(sequence) = owner.and_then(|owner| owner.sequence.as_mut()) {

@@ -99,6 +99,10 @@ pub struct Session {
     pub(crate) is_callback_down: bool,
     pub(crate) is_back_channel_faulty: bool,
     pub(crate) is_reclaim_needed: bool,
+    /// The client has asked for nothing in this run but what belongs to reclaiming, which it may have begun in the run
+    /// before: it may not know of the latest restart.
+    #[serde(default)]
+    pub(crate) is_restart_unheard: bool,
 }
 
 /// A session as plain data, to be kept or handed to another process (CSR4_PERSIST).
@@ -137,6 +141,7 @@ impl Session {
             is_callback_down: false,
             is_back_channel_faulty: false,
             is_reclaim_needed: false,
+            is_restart_unheard: false,
         }
     }
 

@@ -422,6 +422,10 @@ fn attributes_under_a_write_delegation_are_as_rfc_8881_section_10_4_3_has_them()
     assert_eq!(ask(101, 10, moved), Some(Seen { change: ChangeId(201), size: 10 }));
     assert_eq!(ask(101, 12, moved), Some(Seen { change: ChangeId(202), size: 12 }), "counts up at each ask");
     assert_eq!(ask(100, 10, moved), Some(Seen { change: ChangeId(203), size: 10 }), "once changed, changed");
+    // It wrote everything back and set times of its own: nothing of that is to be shown as of now.
+    let written_back = Seen { change: ChangeId(300), size: 10 };
+    assert_eq!(ask(100, 10, written_back), None);
+    assert_eq!(ask(101, 10, written_back), Some(Seen { change: ChangeId(301), size: 10 }), "changed anew");
     let other = pair.world.delegate(pair.a, 2, WRITE);
     let longer = pair.world.engine.delegated_attributes(other.token, ChangeId(100), 11, server);
     assert_eq!(longer, Some(Seen { change: ChangeId(101), size: 11 }), "another size is a change by itself");
@@ -502,4 +506,64 @@ fn an_administrator_takes_a_delegation_and_the_client_learns_whose_doing_it_was(
     assert_eq!(pair.give_back(pair.a, of), Err(StateError::AdminRevoked));
     assert_eq!(pair.world.engine.free_stateid(pair.a, of.stateid, pair.world.now), Ok(()));
     pair.world.settle();
+}
+
+#[test]
+fn who_had_a_file_recalled_finds_it_free_however_long_that_took() {
+    let mut pair = Pair::new();
+    let of = pair.world.delegate(pair.a, 1, READ);
+    assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
+    pair.pass(RECENT_RECALL_MS + 1);
+    pair.give_back(pair.a, of).unwrap();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Contention));
+    pair.pass(RECENT_RECALL_MS);
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), None);
+    pair.world.settle();
+}
+
+#[test]
+fn who_lost_one_is_given_none_until_it_has_taken_note() {
+    let mut pair = Pair::new();
+    let of = pair.world.delegate(pair.a, 1, READ);
+    assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
+    while !pair.status(pair.a_session).is_delegation_revoked {
+        pair.pass(LEASE_MS / 2);
+        pair.world.engine.tick(pair.world.now);
+    }
+    assert!(pair.world.engine.has_unheard_revocations(pair.a));
+    assert_eq!(pair.world.why_none(pair.a, 2, READ), Some(WhyNone::Resource));
+    pair.world.settle();
+    pair.world.engine.free_stateid(pair.a, of.stateid, pair.world.now).unwrap();
+    assert_eq!(pair.world.settle(), [Effect::RevocationsAcknowledged { client: pair.a }]);
+    assert_eq!(pair.world.why_none(pair.a, 2, READ), None);
+    pair.world.settle();
+}
+
+#[test]
+fn an_owner_of_40_unknown_so_far_claims_what_it_opened_under_a_delegation_without_confirming() {
+    let mut world = World::new();
+    let client = world.client40("a", 1);
+    world.engine.callback_path(client, true);
+    let of = world.delegate(client, 1, WRITE);
+    let request = OpenRequest {
+        client,
+        owner: b"another user's",
+        file: FILE,
+        share: share(RW, NONE),
+        claim: Claim::Delegated(of.stateid),
+    };
+    assert!(!world.engine.open(&request, world.now).unwrap().is_confirm_needed);
+}
+
+#[test]
+fn a_recall_that_could_not_be_sent_is_sent_later_and_says_nothing_of_the_way() {
+    let mut pair = Pair::new();
+    let of = pair.world.delegate(pair.a, 1, READ);
+    assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
+    assert_eq!(recalled(&pair.world.settle()), [of.token]);
+    pair.world.engine.recall_answered(of.token, RecallAnswer::NotSent, pair.world.now);
+    assert!(!pair.status(pair.a_session).is_callback_down);
+    pair.pass(RECALL_RETRY_MS);
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(recalled(&pair.world.settle()), [of.token]);
 }

@@ -294,3 +294,23 @@ fn a_lock_refused_outside_after_its_open_is_gone_says_so() {
     assert!(world.engine.lock_abort(ticket, world.now));
     world.settle();
 }
+
+#[test]
+fn a_40_lock_refused_outside_counts_for_a_lock_owner_that_is_known() {
+    let mut world = World::new();
+    let client = world.client40("a", 1);
+    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
+    let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
+    let first = |seqid, range| LockRequest {
+        caller: Caller::V40,
+        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
+        ..lock_by(client, 1, open, "l", range, LockKind::Write)
+    };
+    world.lock(&first(40, bytes(0, 9))).unwrap();
+    let ticket = world.engine.lock_prepare(&first(41, bytes(20, 29)), world.now).unwrap();
+    assert!(world.engine.lock_abort(ticket, world.now));
+    world.lock(&first(42, bytes(20, 29))).unwrap();
+    let repeated = world.engine.lock_prepare(&first(42, bytes(30, 39)), world.now);
+    assert_eq!(repeated.unwrap_err(), LockRefusal::Error(StateError::BadSeqid));
+    world.settle();
+}

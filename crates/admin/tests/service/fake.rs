@@ -16,6 +16,8 @@ pub(crate) const PAGE: usize = 3;
 pub(crate) struct Fake {
     pub(crate) clients: usize,
     pub(crate) holdings: usize,
+    /// One when not set.
+    pub(crate) metrics_lines: usize,
     /// What it was asked to do.
     pub(crate) done: Mutex<Vec<String>>,
 }
@@ -112,6 +114,6 @@ impl Administered for Fake {
     }
 
     fn metrics(&self) -> String {
-        "holdfast_x 1\n".into()
+        "holdfast_x 1\n".repeat(self.metrics_lines.max(1))
     }
 }

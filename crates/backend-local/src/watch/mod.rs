@@ -16,16 +16,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_base::FileKey;
-use holdfast_vfs::{Handle, LocalDeed, LocalListener, Pledge, PledgeGuard};
+use holdfast_vfs::{Handle, LocalDeed, LocalListener, OpenMode, Pledge, PledgeGuard};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::credentials::Identity;
 use crate::locks::Lockers;
+use crate::object::Object;
 use crate::options::{LocalOptions, LocalUse};
 use crate::sys_notify::{self, LeaseKind};
 use events::Fid;
-use thread::Listening;
+use thread::{Listening, going_on};
 use unlocks::Unlocks;
 
 /// Everything about local processes, as the backend, its guards and its thread share it.
@@ -137,7 +138,9 @@ impl Watch {
             listening: OnceLock::new(),
             is_over: AtomicBool::new(false),
         });
-        overlap::enter(shared.root.clone(), Arc::downgrade(&shared));
+        for other in overlap::enter(shared.root.clone(), Arc::downgrade(&shared)) {
+            other.break_all();
+        }
         Self(shared)
     }
 
@@ -174,6 +177,30 @@ impl Watch {
         ((lease.can_read || !reads) && (lease.can_write || !writes)).then(|| Arc::clone(&held.fd))
     }
 
+    /// Goes on with a lease that another process of this server took on an open file, and that somebody else is waiting
+    /// for: nothing more is promised on it, but it stays until the guard goes. `None` where that cannot be told from
+    /// another's; then it stays until the file is closed.
+    pub(crate) fn adopt_breaking(&self, object: &Object, fd: &Arc<OwnedFd>, mode: OpenMode) -> Option<Guard> {
+        let what = if mode.write { Pledge::WriteFile } else { Pledge::ReadFile };
+        let kind = if mode.write { LeaseKind::Write } else { LeaseKind::Read };
+        let lease = Some(Lease { kind, can_read: mode.read, can_write: mode.write });
+        let fid = Fid::of(object.fd())?;
+        let (handle, shared) = (object.handle, &self.0);
+        let mut table = shared.table.lock();
+        if table.held.contains_key(&handle) {
+            return None;
+        }
+        table.last += 1;
+        let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(true)));
+        let pledges = vec![Pledged { id, what, is_broken: Arc::clone(&is_broken) }];
+        let held = Held { pledges, is_broken: true, fd: Arc::clone(fd), lease, fid: fid.clone(), mask: 0 };
+        table.held.insert(handle, held);
+        table.by_fid.entry(fid).or_default().push(handle);
+        table.by_lease.insert(fd.as_raw_fd(), handle);
+        shared.leases.fetch_add(1, Ordering::SeqCst);
+        Some(Guard { shared: Arc::clone(shared), handle, id, is_broken })
+    }
+
     /// Gives up a lease of ours that an open of our own, about to come, would break and wait for. Says whether there
     /// was one. A lazy export goes on with fanotify: as the lease stood until now, no local process has the file open
     /// in a way that could hurt, and whoever opens it from now on is told of. A strict one cannot: the pledge is
@@ -207,6 +234,18 @@ impl Watch {
 }
 
 impl Shared {
+    /// Nothing that was promised can be relied on any more.
+    fn break_all(&self) {
+        let deed = LocalDeed::Unknown;
+        let mut broken = Vec::new();
+        for (handle, held) in &mut self.table.lock().held {
+            held.suffer(deed);
+            broken.push((handle.key(), deed));
+        }
+        self.to_tell.lock().append(&mut broken);
+        self.wake();
+    }
+
     /// Lets breakers go on. Under the table's lock, so that nobody takes a lease anew meanwhile.
     fn drop_lease(&self, fd: &OwnedFd) {
         self.leases.fetch_sub(1, Ordering::SeqCst);
@@ -243,7 +282,7 @@ impl Shared {
         let Some(listener) = self.current_listener() else { return };
         let mut last = None;
         deeds.retain(|deed| last.replace(*deed) != Some(*deed));
-        deeds.into_iter().for_each(|(key, deed)| listener.local_deed(key, deed));
+        deeds.into_iter().for_each(|(key, deed)| going_on(|| listener.local_deed(key, deed)));
     }
 
     fn current_listener(&self) -> Option<Arc<dyn LocalListener>> {
@@ -258,7 +297,7 @@ impl Shared {
 }
 
 /// A pledge that was made.
-struct Guard {
+pub(crate) struct Guard {
     shared: Arc<Shared>,
     handle: Handle,
     id: u64,

@@ -3,25 +3,31 @@
 //! nothing is promised there.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Shared;
 
 /// Exported directories of this process.
 static ROOTS: Mutex<Vec<(PathBuf, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// Notes an exported directory for as long as it is served.
-pub(super) fn enter(root: PathBuf, of: Weak<Shared>) {
+/// Notes an exported directory for as long as it is served. Gives those that it overlaps, where nothing that was
+/// promised before holds any more.
+pub(super) fn enter(root: PathBuf, of: Weak<Shared>) -> Vec<Arc<Shared>> {
     let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
     roots.retain(|(_, shared)| shared.strong_count() > 0);
+    let overlapped = roots.iter().filter(|(other, _)| overlap(other, &root));
+    let overlapped = overlapped.filter_map(|(_, shared)| shared.upgrade()).collect();
     roots.push((root, of));
+    overlapped
+}
+
+fn overlap(one: &Path, other: &Path) -> bool {
+    one != other && (one.starts_with(other) || other.starts_with(one))
 }
 
 /// Whether an exported directory lies in another one, or another one in it. The same directory exported twice has the
 /// same handles.
 pub(super) fn has_another(root: &Path) -> bool {
     let roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
-    roots.iter().any(|(other, shared)| {
-        shared.strong_count() > 0 && other != root && (other.starts_with(root) || root.starts_with(other))
-    })
+    roots.iter().any(|(other, shared)| shared.strong_count() > 0 && overlap(other, root))
 }

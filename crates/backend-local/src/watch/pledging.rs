@@ -47,6 +47,11 @@ impl LocalBackend {
             Pledge::Directory => object.must_be_dir()?,
             Pledge::ReadFile | Pledge::WriteFile => object.must_be_file()?,
         }
+        if let Some(open) = open
+            && let Some(guard) = local_file(open)?.breaking.lock().take()
+        {
+            return Ok(Some(Box::new(guard)));
+        }
         let shared = &self.watch.0;
         // Whatever the option says: it is not local processes that are not seen there.
         if overlap::has_another(&shared.root) || self.mounts.has_twin(&object.fs) {
@@ -73,7 +78,9 @@ impl LocalBackend {
                 some => some,
             },
         };
-        Ok(shared.pledge(&object, (what, leasing), &self.proc_fd))
+        let held = shared.pledge(&object, (what, leasing), &self.proc_fd);
+        // One that came to be exported meanwhile has not broken what was not there yet.
+        Ok(held.filter(|_| !overlap::has_another(&shared.root)))
     }
 
     /// A descriptor for a read lease. Writers of our own that nobody uses are closed: they would forbid it.

@@ -1,6 +1,7 @@
 //! The thread that reads what the kernel tells, and looks at locks that are waited for.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -77,16 +78,20 @@ impl Shared {
         let mut buffer = vec![0; LOCAL_EVENT_BUFFER_BYTES];
         while !self.is_over.load(Ordering::SeqCst) {
             self.sleep(listening, signals);
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&listening.wake, &mut count);
-            let told = std::mem::take(&mut *self.to_tell.lock());
-            self.tell(told);
-            self.read_signals(signals);
-            if let Some(group) = &listening.fanotify {
-                self.read_events(group, &mut buffer);
-            }
-            self.look_at_unlocks();
+            going_on(|| self.turn(listening, signals, &mut buffer));
         }
+    }
+
+    fn turn(&self, listening: &Listening, signals: &OwnedFd, buffer: &mut [u8]) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&listening.wake, &mut count);
+        let told = std::mem::take(&mut *self.to_tell.lock());
+        self.tell(told);
+        self.read_signals(signals);
+        if let Some(group) = &listening.fanotify {
+            self.read_events(group, buffer);
+        }
+        self.look_at_unlocks();
     }
 
     /// Until something comes, or a lock is to be looked at.
@@ -126,6 +131,11 @@ impl Shared {
         }
         self.tell(deeds);
     }
+}
+
+/// Whoever is told something may panic, of which the hook tells: nobody else is to wait for a thread that has ended.
+pub(super) fn going_on(act: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(act));
 }
 
 type Deed = (holdfast_base::FileKey, LocalDeed);

@@ -9,6 +9,7 @@ use holdfast_base::limits::{LOCAL_UNLOCK_POLL_MS_MAX, LOCAL_UNLOCK_POLL_MS_MIN, 
 use holdfast_vfs::{FileObject, FsError, FsResult, LockKind};
 
 use super::Shared;
+use super::thread::going_on;
 use crate::local::LocalBackend;
 use crate::locks::Unsure;
 use crate::opening::local_file;
@@ -84,7 +85,7 @@ impl Shared {
                 awaited.next = now + awaited.pause;
                 self.unlocks.lock().0.push(awaited);
             } else if let Some(listener) = self.current_listener() {
-                listener.local_unlock(local.object.handle.key(), awaited.range);
+                going_on(|| listener.local_unlock(local.object.handle.key(), awaited.range));
             }
         }
     }

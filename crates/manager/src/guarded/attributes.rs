@@ -1,10 +1,12 @@
 //! Attributes of files that somebody else may have changed without having written that back.
 
-use holdfast_base::Cookie;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdfast_base::{Cookie, Timestamp};
 use holdfast_state::{Deed, Seen};
 use holdfast_vfs::{
-    AttrMask, Attrs, Caller, Cx, DirEntry, DirListing, File, FileKind, Flow, FsResult, Handle, ListEnd, Node,
-    SetAttrs, SetTime, Wait,
+    AttrMask, Attrs, Caller, Cx, DirEntry, DirListing, File, FileKind, Flow, FsError, FsResult, Handle,
+    ListEnd, Node, SetAttrs, SetTime, Wait,
 };
 
 use super::Guarded;
@@ -16,6 +18,17 @@ struct Late {
     next: Cookie,
     fileid: u64,
     node: Node,
+}
+
+/// Times as a holder tells them, not before the file's own nor after now: its clock may be wrong (RFC 9754 section 5).
+fn within(held: HeldAttributes, (mtime, atime): (Timestamp, Timestamp), now: Timestamp) -> HeldAttributes {
+    let between = |told: Option<Timestamp>, is: Timestamp| told.map(|at| at.min(now).max(is));
+    HeldAttributes { mtime: between(held.mtime, mtime), atime: between(held.atime, atime), ..held }
+}
+
+fn wall_now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
 impl Guarded {
@@ -34,9 +47,14 @@ impl Guarded {
         let seen = Seen { change: server.change, size: server.size };
         let (key, by) = (object.key(), cx.client);
         match self.manager.held_attributes(key, by, (seen, cx.wait))? {
-            Some((shown, held)) => Ok(self.stamp(object, (attrs, server), (shown, held))),
+            // Setting times may have to wait, whoever asked.
+            Some(_) if cx.wait == Wait::No => Err(FsError::WouldBlock),
+            // What the holder says of a file that it has given back meanwhile is past.
+            Some((shown, held)) if self.is_held(cx, object, &attrs) => {
+                Ok(self.stamp(object, (attrs, server), (shown, held)))
+            }
             // It may have been given back meanwhile, with what was written before.
-            None => self.inner.getattr(cx, object, want),
+            _ => self.inner.getattr(cx, object, want),
         }
     }
 
@@ -54,6 +72,7 @@ impl Guarded {
         (attrs, server): (Attrs, Attrs),
         (shown, held): (Seen, HeldAttributes),
     ) -> Attrs {
+        let held = within(held, (server.mtime, server.atime), wall_now());
         let root = Caller::root();
         let cx = Cx::new(&root, Wait::Yes);
         let set = SetAttrs {
@@ -111,5 +130,25 @@ impl Guarded {
             }
             (from, is_any_taken) = (next, true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::ChangeId;
+
+    use super::*;
+
+    #[test]
+    fn a_holders_times_go_neither_back_nor_past_now() {
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let told = |mtime, atime| {
+            let held = HeldAttributes { change: ChangeId(1), size: 0, mtime, atime };
+            let within = within(held, (at(100), at(90)), at(200));
+            (within.mtime, within.atime)
+        };
+        assert_eq!(told(Some(at(150)), Some(at(95))), (Some(at(150)), Some(at(95))));
+        assert_eq!(told(Some(at(50)), Some(at(50))), (Some(at(100)), Some(at(90))));
+        assert_eq!(told(Some(at(500)), None), (Some(at(200)), None));
     }
 }

@@ -132,12 +132,14 @@ impl Delegations {
         given
     }
 
-    fn put_off(&self, recall: Recall) {
+    /// Whether it is noted: one that ended meanwhile would stay for ever.
+    fn put_off(&self, recall: Recall) -> bool {
         let mut inner = self.inner.lock();
-        // One that ended meanwhile would stay for ever.
-        if inner.places.contains_key(&recall.token) {
+        let is_given = inner.places.contains_key(&recall.token);
+        if is_given {
             inner.put_off.insert(recall.token, recall);
         }
+        is_given
     }
 
     fn take_put_off(&self) -> Vec<Recall> {
@@ -147,6 +149,11 @@ impl Delegations {
     /// A client would like this object's delegation to be pushed.
     pub(crate) fn want(&self, place: Place, fh: WireHandle) {
         self.inner.lock().wanted.insert(place, fh);
+    }
+
+    /// It does no more.
+    pub(crate) fn forget_want(&self, place: Place) {
+        let _ = self.wanted(place);
     }
 
     /// It does no more, or is given it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::{ClientId, FileKey};
 use holdfast_export::Object;
+use holdfast_rpc::CallError;
 use holdfast_state::{Caller, DelegationKind, Grounds};
 use holdfast_wire::nfs4::{CbArgOp, CbPushDeleg4Args, NfsStat4};
 
@@ -27,18 +28,34 @@ impl Service {
         let (grounds, has_times) = (Grounds::Want, false);
         let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None };
         let Ok(answered) = delegate(self, asked) else { return };
-        let stateid = answered.given.stateid;
+        let (stateid, token) = (answered.given.stateid, answered.given.token);
         let call =
             CbArgOp::PushDeleg(CbPushDeleg4Args { fh: fh.as_bytes(), delegation: answered.to_wire(&at) });
         let service = Arc::clone(self);
         let done = move |answer: Result<NfsStat4, CallbackError>| {
-            if answer != Ok(NfsStat4::Ok) {
-                service.tell(|engine, now| {
+            if answer == Ok(NfsStat4::Ok) {
+                return;
+            }
+            service.tell(|engine, now| {
+                if is_refused(answer) {
                     // It is gone already when the client, or somebody's deed, was faster.
                     let _ = engine.delegation_return(Caller::V41(client), stateid, file, now);
-                });
-            }
+                } else {
+                    engine.recall(token, now);
+                }
+            });
         };
         self.call_back(client, call, Box::new(done));
+    }
+}
+
+/// Whether the client is sure not to have the delegation. Where the answer was lost it may have taken it, and the call
+/// is made once more when the client can be called again.
+const fn is_refused(answer: Result<NfsStat4, CallbackError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(CallbackError::Lost(CallError::Busy)) => true,
+        Err(CallbackError::Lost(_) | CallbackError::Garbled) => false,
+        Err(_) => true,
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{ClientId, FileKey, SessionId, SlotId};
+use holdfast_rpc::CallError;
 use holdfast_state::{DelegationToken, RecallAnswer, StateId};
 use holdfast_wire::nfs4::{
     Bitmap4, CbArgOp, CbRecall4Args, CbRecallAny4Args, CbRecallSlot4Args, NfsStat4, RCA4_TYPE_MASK_DIR_DLG,
@@ -25,7 +26,9 @@ pub(crate) struct Recall {
 impl Service {
     /// Recalls a delegation. The engine asks again when the client did not hear.
     pub(crate) fn recall(self: &Arc<Self>, recall: Recall) {
-        let Some((fh, refers)) = self.delegations.point((recall.client, recall.file)) else { return };
+        let Some((fh, refers)) = self.delegations.point((recall.client, recall.file)) else {
+            return self.recall_later(recall.token);
+        };
         let Recall { stateid, truncates: truncate, token, .. } = recall;
         let stateid = Stateid4 { seqid: stateid.seqid, other: stateid.other };
         let call = CbArgOp::Recall(CbRecall4Args { stateid, truncate, fh: fh.as_bytes() });
@@ -34,9 +37,15 @@ impl Service {
             answer.map(|answer| answer.status),
         ) {
             Some(answer) => service.tell(|engine, now| engine.recall_answered(token, answer, now)),
-            None => service.delegations.put_off(recall),
+            None if service.delegations.put_off(recall) => {}
+            // Its client is about to be given it.
+            None => service.recall_later(token),
         };
         self.call_back_about(recall.client, call, refers, Box::new(answered));
+    }
+
+    fn recall_later(&self, token: DelegationToken) {
+        self.tell(|engine, now| engine.recall_answered(token, RecallAnswer::NotSent, now));
     }
 
     /// Recalls again what clients put off. About once a second.
@@ -86,7 +95,12 @@ const fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer
         Ok(NfsStat4::Ok) => Some(RecallAnswer::Accepted),
         // It does not know the delegation: because it forgot it, or because it does not know of it yet.
         Ok(NfsStat4::BadStateid | NfsStat4::BadHandle | NfsStat4::OldStateid) => Some(RecallAnswer::Unknown),
-        Ok(NfsStat4::Delay) | Err(CallbackError::Refused(NfsStat4::Delay) | CallbackError::Busy) => None,
+        Ok(NfsStat4::Delay)
+        | Err(
+            CallbackError::Refused(NfsStat4::Delay)
+            | CallbackError::Busy
+            | CallbackError::Lost(CallError::Busy),
+        ) => None,
         _ => Some(RecallAnswer::Unreachable),
     }
 }

@@ -42,7 +42,7 @@ impl OpenFiles {
         for (id, open) in self.opens.read().iter() {
             image.opens.push(OpenImage { id: id.0, file: outgoing.add_file(&open.file)?, uid: open.uid });
         }
-        for (token, lock) in &self.locks.read().by_token {
+        for (token, lock) in self.locks.read().iter() {
             let file = outgoing.add_file(&lock.file)?;
             image.locks.push(LockImage { token: token.0, of: lock.of.0, file, can_write: lock.can_write });
         }

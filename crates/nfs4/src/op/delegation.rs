@@ -3,7 +3,7 @@
 
 use holdfast_base::ClientId;
 use holdfast_export::Object;
-use holdfast_state::{DelegationKind, Grounds, WantHow, WhyNone};
+use holdfast_state::{Access, DelegationKind, Grounds, WantHow, WhyNone};
 use holdfast_vfs::FileKind;
 use holdfast_wire::nfs4::{
     Bitmap4, DelegClaim4, DelegReturn4Args, GetDirDelegation4Args, GetDirDelegation4Granted,
@@ -16,7 +16,7 @@ use crate::cx::{At, Cx};
 use crate::delegation::{Asked, REPLY_BYTES, Wish, delegate, reclaimed, wish};
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
-use crate::io::must_be_regular;
+use crate::io::{must_be_regular, permit};
 
 impl Op for DelegReturn4Args {
     const DESC: OpDesc = OpDesc::new(OpNum4::DelegReturn, Flags::NEEDS_FH.with(Flags::MODIFIES));
@@ -37,6 +37,7 @@ impl Op for WantDelegation4Args {
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<OpenDelegation4<'static>> {
         let client = cx.client()?;
+        cx.compound.tells_of_restart &= !matches!(self.claim, DelegClaim4::Previous(_));
         let wish = wish(self.want, cx.minor());
         let at = match cx.current()? {
             Object::Pseudo(_) => return Ok(OpenDelegation4::NoneExt(OpenNoneDelegation4::IsDir)),
@@ -60,7 +61,16 @@ impl Op for WantDelegation4Args {
             }
             return Ok(wish.declined(None, false));
         };
-        cx.will_hold_state(client)?;
+        if grounds == Grounds::Want {
+            // No OPEN has asked. Who may write may also say what the file's attributes are.
+            permit(&at, access_for(kind))?;
+            if kind == DelegationKind::Write && at.export.options.is_read_only {
+                return Ok(wish.declined(Some(WhyNone::Resource), false));
+            }
+        }
+        if !cx.will_hold_if_admitted(client, grounds)? {
+            return Ok(wish.declined(Some(WhyNone::Grace), false));
+        }
         let refers = cx.referred();
         let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers };
         match delegate(cx.service(), asked) {
@@ -70,6 +80,14 @@ impl Op for WantDelegation4Args {
                 Ok(wish.declined(Some(why), is_noted))
             }
         }
+    }
+}
+
+/// What a holder may do with the file by itself.
+const fn access_for(kind: DelegationKind) -> Access {
+    match kind {
+        DelegationKind::Write => Access::BOTH,
+        DelegationKind::Read | DelegationKind::Directory => Access::READ,
     }
 }
 
@@ -88,6 +106,8 @@ pub(super) fn note(
     if is_noted && how == WantHow::Push {
         let fh = cx.config().namespace.seal_in(&at.export, &at.handle);
         cx.service().delegations.want((client, file), fh);
+    } else if is_noted {
+        cx.service().delegations.forget_want((client, file));
     }
     is_noted
 }
@@ -109,7 +129,10 @@ impl Op for GetDirDelegation4Args {
         if at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind != FileKind::Directory {
             return Err(NfsStat4::NotDir.into());
         }
-        cx.will_hold_state(client)?;
+        permit(&at, Access::READ)?;
+        if !cx.will_hold_if_admitted(client, Grounds::Want)? {
+            return Ok(GetDirDelegation4Ok::Unavail(false));
+        }
         let kind = DelegationKind::Directory;
         let (grounds, refers) = (Grounds::Want, cx.referred());
         let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers };

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use holdfast_base::limits::OWNER_BYTES_MAX;
-use holdfast_base::{ByteRange, ClientId, Length, Offset};
+use holdfast_base::{ByteRange, ClientId, Instant, Length, Offset};
 use holdfast_export::LocalUse;
 use holdfast_state::{
-    Access, Claim, Conflict, ConflictHolder, LockBy, LockKind, LockRefusal, LockRequest, LockTest,
-    LockTicket, OwnerOf, OwnerOp, StateId, Wait,
+    Access, Claim, Conflict, ConflictHolder, Deed, Engine, LockBy, LockKind, LockRefusal, LockRequest,
+    LockTest, LockTicket, OwnerOf, OwnerOp, StateId, Wait,
 };
 use holdfast_vfs::{Caller, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
@@ -42,6 +42,7 @@ impl Op for Lock4Args<'_> {
             Locker4::New(new) => (cx.stateid(new.open_stateid)?, new.open_seqid),
             Locker4::Exist(exist) => (cx.stateid(exist.lock_stateid)?, exist.lock_seqid),
         };
+        cx.compound.tells_of_restart &= !self.reclaim;
         let turn = Turn { of: OwnerOf::Stateid(of), seqid, op: OwnerOp::Lock };
         in_turn(cx, turn, |cx| lock(cx, &self, of))
     }
@@ -81,7 +82,18 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         }
     };
     let change = Change::of(cx, ticket);
-    take_outside(cx, &at, change.ticket()?, request.kind)?;
+    match take_outside(cx, &at, change.ticket()?, request.kind) {
+        Ok(()) => {}
+        Err(NotTaken::Failed(failure)) => return Err(failure),
+        Err(NotTaken::Locked(file)) => {
+            let denied = denied_outside(cx, &at, &file, (range, request.kind));
+            if request.wait == Wait::Notify {
+                change.wait();
+                await_outside(cx, &at, &file, (range, request.kind))?;
+            }
+            return Err(denied);
+        }
+    }
     let committed = change.commit();
     Ok(Lock4Ok { lock_stateid: cx.set_current_stateid(committed?) })
 }
@@ -92,6 +104,20 @@ struct Change {
     service: Arc<Service>,
     /// Gone once committed.
     ticket: Option<LockTicket>,
+}
+
+/// Why a lock was not had outside.
+enum NotTaken {
+    /// A local process holds it, as is seen through this open file.
+    Locked(Arc<dyn FileObject>),
+    /// Anything else.
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for NotTaken {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl Change {
@@ -116,17 +142,44 @@ impl Change {
     }
 }
 
-impl Drop for Change {
-    fn drop(&mut self) {
+impl Change {
+    /// Takes it back, and puts the owner in line.
+    fn wait(mut self) {
+        self.take_back(Engine::lock_abort_in_line);
+    }
+
+    fn take_back(&mut self, abort: impl FnOnce(&mut Engine, LockTicket, Instant) -> bool) {
         let Some(ticket) = self.ticket.take() else { return };
         let token = ticket.token();
         // Taking back persists nothing, so it cannot fail.
-        let aborted = self.service.state(|engine, now| Ok(engine.lock_abort(ticket, now)));
+        let aborted = self.service.state(|engine, now| Ok(abort(engine, ticket, now)));
         if matches!(aborted, Ok(false)) {
             // As after a commit that comes too late.
             drop(self.service.files.close_locks(token));
         }
     }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.take_back(Engine::lock_abort);
+    }
+}
+
+/// Has the backend tell when a local process lets go of what a client waits for. Where it cannot, the client asks again
+/// by itself.
+fn await_outside(
+    cx: &Cx<'_>,
+    at: &At,
+    file: &Arc<dyn FileObject>,
+    (range, kind): (ByteRange, LockKind),
+) -> OpResult<()> {
+    let (key, files) = (at.handle.key(), &cx.service().files);
+    files.wait_for(key, cx.config().namespace.seal(cx.current()?));
+    drop(files.watch(key, Arc::clone(file), cx.config().manager.clock().now()));
+    // The last of all: it may tell at once.
+    let _ = at.backend().await_unlock(file, range, backend_kind(kind));
+    Ok(())
 }
 
 /// Whether the client waits for the lock and can be told when it is free (RFC 8881 section 20.11); it polls else.
@@ -173,7 +226,7 @@ fn has_outsiders(at: &At) -> bool {
 
 /// Takes the lock on the backend, on an open file of this lock-owner's own: open-file-description locks belong to
 /// it, so they conflict with other owners' and are not lost when some other descriptor of the file is closed.
-fn take_outside(cx: &mut Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -> OpResult<()> {
+fn take_outside(cx: &Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -> Result<(), NotTaken> {
     if !has_outsiders(at) {
         return Ok(());
     }
@@ -184,7 +237,7 @@ fn take_outside(cx: &mut Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -
     };
     match at.backend().lock(&file, ticket.range(), backend_kind(kind)) {
         Ok(()) => Ok(()),
-        Err(FsError::Locked) => Err(denied_outside(cx, at, &file, (ticket.range(), kind))),
+        Err(FsError::Locked) => Err(NotTaken::Locked(file)),
         Err(other) => Err(other.into()),
     }
 }
@@ -257,6 +310,10 @@ impl Op for Lockt4Args<'_> {
         must_be_regular(at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind)?;
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
         let kind = kind_of(self.locktype);
+        // Holders of delegations keep locks to themselves.
+        let at = at.by(Some(client));
+        let deed = if kind == LockKind::Write { Deed::OpenWrite } else { Deed::OpenRead };
+        cx.config().manager.contend_if_promised(&at.handle, deed, &at.cx())?;
         let test = LockTest { client, owner: self.owner.owner, file: at.handle.key(), range, kind };
         match cx.state(|engine, now| Ok(engine.lock_test(&test, now)))? {
             Ok(()) => {}
@@ -267,10 +324,9 @@ impl Op for Lockt4Args<'_> {
     }
 }
 
-/// Whether somebody outside is in the way. What our own lock-owners hold on the backend would look like it, so this
-/// can only be asked while none of them holds anything there.
+/// Whether somebody outside is in the way: the backend leaves out what our own lock-owners hold there.
 fn test_outside(cx: &mut Cx<'_>, at: &At, asked: (ByteRange, LockKind)) -> OpResult<()> {
-    if !has_outsiders(at) || cx.service().files.has_locks(at.handle.key()) {
+    if !has_outsiders(at) {
         return Ok(());
     }
     let file = open_for_locks(at, Access::READ)?;

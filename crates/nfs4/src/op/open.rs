@@ -3,7 +3,7 @@
 //! open in `open/back.rs`.
 
 use holdfast_base::ClientId;
-use holdfast_state::{Access, Claim, Deed, OpenRequest, OwnerOf, OwnerOp, Share, StateId};
+use holdfast_state::{Access, Claim, Deed, OpenRequest, OwnerOf, OwnerOp, Recorded, Share, StateId};
 use holdfast_wire::nfs4::{
     CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
@@ -51,13 +51,28 @@ impl Op for Open4Args<'_> {
             cx.must_wait()?;
         }
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
-        cx.will_hold_state(client)?;
+        cx.compound.tells_of_restart &= !matches!(self.claim, OpenClaim4::Previous(_));
+        if may_be_admitted(cx, &self, client)? {
+            cx.will_hold_state(client)?;
+        }
         if creates && !cx.minor().has_sessions() && cx.is_resumed()? {
             of_former_run(cx, &self)?.encode(cx.reply);
             return Ok(Encoded);
         }
         let of = OwnerOf::Open { client, name: self.owner.owner };
         in_turn(cx, Turn { of, seqid: self.seqid, op: OwnerOp::Open }, |cx| open(cx, &self, client))
+    }
+}
+
+/// Whether the OPEN is one that may be granted at all: who merely tries is not to be taken for a holder after a restart.
+/// What is wrong with the others the engine says.
+fn may_be_admitted(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<bool> {
+    match args.claim {
+        OpenClaim4::Previous(_) => Ok(cx.recorded(client) == Recorded::Yes),
+        // Who has a delegation holds state already.
+        OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_) => Ok(true),
+        _ if cx.state(|engine, now| Ok(engine.admits_new(client, now)))? => Ok(true),
+        _ => Ok(matches!(args.openhow, OpenFlag4::Create(_)) && cx.is_resumed()?),
     }
 }
 

@@ -54,6 +54,7 @@ impl Op for Sequence4Args {
             is_kept: self.cachethis,
             is_persistent,
         });
+        cx.compound.tells_of_restart = sequenced.status.is_reclaim_needed;
         cx.compound.limit_reply(&limits, self.cachethis)?;
         Ok(answer(&self, &sequenced))
     }

@@ -87,7 +87,9 @@ impl Op for SetAttr4Args<'_> {
         if tells_times {
             check_holder(cx, &at, stateid, wanted.delegated)?;
             let attrs = at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?;
-            let times = believed(wanted.delegated, (attrs.atime, attrs.mtime), now());
+            let uid = at.cx().caller.uid;
+            let may_set = uid == 0 || uid == attrs.uid;
+            let times = believed(wanted.delegated, (attrs.atime, attrs.mtime), now(), may_set);
             wanted.set.mtime = wanted.set.mtime.or(times.mtime);
             wanted.set.atime = wanted.set.atime.or(times.atime);
         }

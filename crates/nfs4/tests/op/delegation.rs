@@ -1,19 +1,22 @@
 //! Delegations: given, recalled, returned, revoked, claimed; the calls about them.
 
-use holdfast_base::{ChangeId, Seqid};
+use holdfast_base::{Offset, Seqid};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Encode, Writer, to_bytes};
 
 use crate::client::{CalledBack, Peer, Reply, Session, open_create, open_existing};
 use crate::scene::{file, on};
+use crate::wanted::dir_delegation;
 use crate::world::{LEASE_MS, World};
 
-const READ: u32 = OPEN4_SHARE_ACCESS_READ;
-const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
-const BOTH: u32 = OPEN4_SHARE_ACCESS_BOTH;
+pub(crate) const READ: u32 = OPEN4_SHARE_ACCESS_READ;
+pub(crate) const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
+pub(crate) const BOTH: u32 = OPEN4_SHARE_ACCESS_BOTH;
+
+const CONTENDED: OpenDelegation4<'static> = OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(false));
 
 /// A world with a file `f`, two clients that can be called back.
-fn two() -> (World, Session, Session) {
+pub(crate) fn two() -> (World, Session, Session) {
     let world = World::new();
     let mut maker = Session::open(&world, 9, 2);
     let made = file(&mut maker, b"f", 0, b"hello");
@@ -22,17 +25,17 @@ fn two() -> (World, Session, Session) {
     (world, a, b)
 }
 
-fn close(client: &mut Session, open_stateid: Stateid4) {
+pub(crate) fn close(client: &mut Session, open_stateid: Stateid4) {
     let close = Close4Args { seqid: Seqid(0), open_stateid };
     on(client, &[b"f"], &[ArgOp::Close(close)]).ok::<Close4Ok>(OpNum4::Close);
 }
 
-fn open(client: &mut Session, access: u32) -> Open4Ok<'static> {
+pub(crate) fn open(client: &mut Session, access: u32) -> Open4Ok<'static> {
     let mut reply = on(client, &[], &[ArgOp::Open(open_existing(b"f", b"o", access))]);
     owned(reply.ok(OpNum4::Open))
 }
 
-fn owned(opened: Open4Ok<'_>) -> Open4Ok<'static> {
+pub(crate) fn owned(opened: Open4Ok<'_>) -> Open4Ok<'static> {
     fn ace(ace: NfsAce4<'_>) -> NfsAce4<'static> {
         assert_eq!(ace.who, b"OWNER@");
         NfsAce4 { who: b"OWNER@", ..ace }
@@ -61,7 +64,7 @@ fn owned(opened: Open4Ok<'_>) -> Open4Ok<'static> {
 }
 
 /// The name of what was delegated.
-fn name(opened: &Open4Ok<'_>) -> Stateid4 {
+pub(crate) fn name(opened: &Open4Ok<'_>) -> Stateid4 {
     match opened.delegation {
         OpenDelegation4::Read(d) | OpenDelegation4::ReadAttrsDeleg(d) => d.stateid,
         OpenDelegation4::Write(d) | OpenDelegation4::WriteAttrsDeleg(d) => d.stateid,
@@ -69,23 +72,23 @@ fn name(opened: &Open4Ok<'_>) -> Stateid4 {
     }
 }
 
-fn try_open(client: &mut Session, access: u32) -> Reply {
+pub(crate) fn try_open(client: &mut Session, access: u32) -> Reply {
     on(client, &[], &[ArgOp::Open(open_existing(b"f", b"o", access))])
 }
 
-fn give_back(client: &mut Session, deleg_stateid: Stateid4) {
+pub(crate) fn give_back(client: &mut Session, deleg_stateid: Stateid4) {
     on(client, &[b"f"], &[ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid })])
         .ok::<()>(OpNum4::DelegReturn);
 }
 
 /// The flags of a SEQUENCE alone.
-fn flags(client: &mut Session) -> u32 {
+pub(crate) fn flags(client: &mut Session) -> u32 {
     client.seqid = client.seqid.next();
     let mut reply = client.peer.compound(&[ArgOp::Sequence(client.sequence())]);
     reply.ok::<Sequence4Ok>(OpNum4::Sequence).status_flags
 }
 
-fn is_recall_of(call: &CalledBack, stateid: Stateid4) -> bool {
+pub(crate) fn is_recall_of(call: &CalledBack, stateid: Stateid4) -> bool {
     matches!(call.op(), CbArgOp::Recall(recall) if recall.stateid == stateid)
 }
 
@@ -146,8 +149,7 @@ fn a_conflict_recalls_with_the_request_it_came_with_and_goes_on_once_it_is_retur
     assert!(a.peer.calls().is_empty(), "asked once");
     give_back(&mut a, held);
     let after = open(&mut b, WRITE | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG);
-    let why = OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(false));
-    assert_eq!(after.delegation, why, "what was just recalled is not given");
+    assert_eq!(after.delegation, CONTENDED, "what was just recalled is not given");
     let again = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held });
     on(&mut a, &[b"f"], &[again]).fails::<()>(OpNum4::DelegReturn, NfsStat4::BadStateid);
     world.check();
@@ -165,8 +167,14 @@ fn what_is_not_returned_is_revoked_and_its_holder_told_until_it_is_freed() {
         assert_eq!(flags(&mut b), 0);
         flags(&mut a);
     }
+    assert_eq!(*world.records.losers.lock(), [a.client], "on record before another has it");
     open(&mut b, WRITE);
     assert_eq!(flags(&mut a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    let none = OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource(false));
+    assert_eq!(open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG).delegation, CONTENDED);
+    let other = open_create(b"g", b"o", READ | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG);
+    let mut reply = on(&mut a, &[], &[ArgOp::Open(other)]);
+    assert_eq!(reply.ok::<Open4Ok<'_>>(OpNum4::Open).delegation, none, "not before it has taken note");
     let mut reply = a.run(&[ArgOp::TestStateid(TestStateid4Args { stateids: vec![held] })]);
     let tested: TestStateid4Ok = reply.ok(OpNum4::TestStateid);
     assert_eq!(tested.status_codes, [NfsStat4::DelegRevoked]);
@@ -174,6 +182,7 @@ fn what_is_not_returned_is_revoked_and_its_holder_told_until_it_is_freed() {
     on(&mut a, &[b"f"], &[back]).fails::<()>(OpNum4::DelegReturn, NfsStat4::DelegRevoked);
     a.run(&[ArgOp::FreeStateid(FreeStateid4Args { stateid: held })]).ok::<()>(OpNum4::FreeStateid);
     assert_eq!(flags(&mut a), 0);
+    assert!(world.records.losers.lock().is_empty(), "it knows");
     world.check();
 }
 
@@ -282,6 +291,43 @@ fn who_looks_at_a_file_sees_what_its_holder_has_not_written_back() {
 }
 
 #[test]
+fn who_comes_too_late_for_a_holders_answer_has_it_give_back_and_asks_no_more() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, BOTH));
+    let both = [Attr::Change, Attr::Size];
+    let (change, _) = getattr(&mut a, &both).unwrap();
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change + 1, 4096));
+    world.pass(10_000);
+    flags(&mut a);
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    assert!(is_recall_of(&a.peer.call(), held), "an answer as old as that may be wrong");
+    give_back(&mut a, held);
+    assert_eq!(getattr(&mut b, &both).unwrap().1, 5);
+    world.check();
+}
+
+#[test]
+fn a_holders_answer_is_not_weighed_against_what_was_written_since() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, BOTH));
+    let both = [Attr::Change, Attr::Size];
+    let (change, _) = getattr(&mut a, &both).unwrap();
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change, 5));
+    let write =
+        Write4Args { stateid: held, offset: Offset(5), stable: StableHow4::FileSync, data: b" there" };
+    on(&mut a, &[b"f"], &[ArgOp::Write(write)]).ok::<Write4Ok>(OpNum4::Write);
+    match getattr(&mut b, &both) {
+        Err(NfsStat4::Delay) => {}
+        seen => assert_eq!(seen.unwrap().1, 11, "what its holder has written through"),
+    }
+    world.check();
+}
+
+#[test]
 fn a_holder_that_does_not_tell_is_recalled() {
     let (world, mut a, mut b) = two();
     let held = name(&open(&mut a, BOTH));
@@ -332,7 +378,7 @@ fn the_holder_alone_tells_the_times_and_no_times_to_come() {
     let was = mtime(&mut a);
     assert_eq!(tell_times(&mut a, opened.stateid, None, Some(was.seconds + 1)), NfsStat4::BadStateid);
     assert_eq!(tell_times(&mut a, held.stateid, None, Some(was.seconds - 1)), NfsStat4::Ok);
-    assert_eq!(mtime(&mut a), was, "times do not go back");
+    assert_eq!(mtime(&mut a).seconds, was.seconds - 1, "the owner sets them back, as by utimensat");
     assert_eq!(tell_times(&mut a, held.stateid, Some(was.seconds + 1), Some(was.seconds + 1)), NfsStat4::Ok);
     assert_eq!(mtime(&mut a), NfsTime4 { seconds: was.seconds + 1, nseconds: 7 });
     assert_eq!(tell_times(&mut a, held.stateid, None, Some(i64::MAX)), NfsStat4::Ok);
@@ -359,12 +405,12 @@ fn open_arguments_tell_what_open_understands_and_delegated_times_are_not_read() 
 }
 
 fn read_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
-    let read = Read4Args { stateid, offset: holdfast_base::Offset(0), count: 5 };
+    let read = Read4Args { stateid, offset: Offset(0), count: 5 };
     on(client, &[b"f"], &[ArgOp::Read(read)]).status
 }
 
 fn write_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
-    let offset = holdfast_base::Offset(0);
+    let offset = Offset(0);
     let write = Write4Args { stateid, offset, stable: StableHow4::Unstable, data: b"HELLO" };
     on(client, &[b"f"], &[ArgOp::Write(write)]).status
 }
@@ -397,7 +443,16 @@ fn a_delegation_may_stand_in_place_of_an_open_and_serves_reads_and_writes() {
 
 #[test]
 fn an_owner_that_has_the_file_open_keeps_its_open_beside_the_delegation() {
-    let (world, mut a, _) = two();
+    let (world, mut a, mut b) = two();
+    let instead = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+    let more = open(&mut b, BOTH | OPEN4_SHARE_ACCESS_WANT_READ_DELEG | instead);
+    assert_eq!(
+        more.rflags & OPEN4_RESULT_NO_OPEN_STATEID,
+        0,
+        "no delegation to read replaces an open to write"
+    );
+    close(&mut b, more.stateid);
+    give_back(&mut b, name(&more));
     let first = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
     let again = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION);
     assert_eq!(again.stateid, Stateid4 { seqid: Seqid(2), ..first.stateid });
@@ -446,100 +501,6 @@ fn changes_of_name_and_attributes_by_others_recall() {
     world.check();
 }
 
-fn want(client: &mut Session, want: u32) -> OpenDelegation4<'static> {
-    let args = WantDelegation4Args { want, claim: DelegClaim4::Fh };
-    let mut reply = on(client, &[b"f"], &[ArgOp::WantDelegation(args)]);
-    let delegation: OpenDelegation4<'_> = reply.ok(OpNum4::WantDelegation);
-    owned(Open4Ok {
-        stateid: Stateid4::ANONYMOUS,
-        cinfo: ChangeInfo4 { atomic: false, before: ChangeId(0), after: ChangeId(0) },
-        rflags: 0,
-        attrset: Bitmap4::EMPTY,
-        delegation,
-    })
-    .delegation
-}
-
-#[test]
-fn a_delegation_is_had_without_an_open_and_pushed_when_it_could_not_be_had_before() {
-    let (world, mut a, mut b) = two();
-    let OpenDelegation4::Read(held) = want(&mut a, OPEN4_SHARE_ACCESS_WANT_READ_DELEG) else {
-        panic!("none")
-    };
-    give_back(&mut a, held.stateid);
-    let opened = open(&mut b, WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
-    let push = OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED;
-    let later = OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(true));
-    assert_eq!(want(&mut a, push), later);
-    close(&mut b, opened.stateid);
-    for _ in 0..60 {
-        world.pass(1_000);
-        flags(&mut a);
-        flags(&mut b);
-    }
-    let call = a.peer.call();
-    let CbArgOp::PushDeleg(pushed) = call.op() else { panic!("{:?}", call.op()) };
-    assert!(matches!(pushed.delegation, OpenDelegation4::Read(_)));
-    a.peer.answer(&call, NfsStat4::RejectDeleg, b"");
-    open(&mut b, WRITE);
-    assert!(a.peer.calls().is_empty(), "refused, it is in nobody's way");
-    world.check();
-}
-
-fn dir_delegation(client: &mut Session, path: &[&[u8]]) -> Reply {
-    let zero = NfsTime4 { seconds: 0, nseconds: 0 };
-    let args = GetDirDelegation4Args {
-        signal_deleg_avail: false,
-        notification_types: Bitmap4::from_bits(0x1f),
-        child_attr_delay: zero,
-        dir_attr_delay: zero,
-        child_attributes: Bitmap4::EMPTY,
-        dir_attributes: Bitmap4::EMPTY,
-    };
-    on(client, path, &[ArgOp::GetDirDelegation(args)])
-}
-
-#[test]
-fn a_directorys_delegation_is_recalled_by_anothers_change_of_its_entries() {
-    let (world, mut a, mut b) = two();
-    let granted = |reply: &mut Reply| match reply.ok(OpNum4::GetDirDelegation) {
-        GetDirDelegation4Ok::Granted(granted) => granted,
-        GetDirDelegation4Ok::Unavail(_) => panic!("none"),
-    };
-    let held = granted(&mut dir_delegation(&mut a, &[]));
-    assert_eq!(held.notification, Bitmap4::EMPTY, "recall alone");
-    granted(&mut dir_delegation(&mut b, &[]));
-    let make = open_create(b"new", b"o", BOTH);
-    assert_eq!(on(&mut b, &[], &[ArgOp::Open(make)]).status, NfsStat4::Delay);
-    let call = a.peer.call();
-    assert!(is_recall_of(&call, held.stateid));
-    a.peer.answer(&call, NfsStat4::Ok, b"");
-    assert!(b.peer.calls().is_empty(), "one's own change");
-    let back = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held.stateid });
-    on(&mut a, &[], &[back]).ok::<()>(OpNum4::DelegReturn);
-    assert_eq!(on(&mut b, &[], &[ArgOp::Open(make)]).status, NfsStat4::Ok);
-    dir_delegation(&mut a, &[b"f"]).fails::<()>(OpNum4::GetDirDelegation, NfsStat4::NotDir);
-    world.check();
-}
-
-#[test]
-fn what_is_above_the_exports_is_not_delegated() {
-    let (_world, mut a, _) = two();
-    let zero = NfsTime4 { seconds: 0, nseconds: 0 };
-    let args = GetDirDelegation4Args {
-        signal_deleg_avail: true,
-        notification_types: Bitmap4::EMPTY,
-        child_attr_delay: zero,
-        dir_attr_delay: zero,
-        child_attributes: Bitmap4::EMPTY,
-        dir_attributes: Bitmap4::EMPTY,
-    };
-    let mut reply = a.run(&[ArgOp::PutRootFh, ArgOp::GetDirDelegation(args)]);
-    reply.ok::<()>(OpNum4::PutRootFh);
-    let none: GetDirDelegation4Ok = reply.ok(OpNum4::GetDirDelegation);
-    assert_eq!(none, GetDirDelegation4Ok::Unavail(false));
-}
-
 #[test]
 fn the_end_of_a_client_ends_what_was_delegated_to_it() {
     let (world, mut a, mut b) = two();
@@ -566,8 +527,12 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     let mut a = Session::with(&world, 1, 2, with_back);
     let mut b = Session::with(&world, 2, 2, with_back);
     let claim = |held| Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH) };
+    let before = world.records.holders.lock().clone();
     let stranger = ArgOp::Open(claim(OpenDelegationType4::Read));
     on(&mut b, &[b"f"], &[stranger]).fails::<()>(OpNum4::Open, NfsStat4::ReclaimBad);
+    assert_eq!(try_open(&mut b, READ).status, NfsStat4::Grace);
+    assert_eq!(dir_delegation(&mut b, &[]).status, NfsStat4::Ok);
+    assert_eq!(*world.records.holders.lock(), before, "who merely tried is no holder");
     let mut reply = on(&mut a, &[b"f"], &[ArgOp::Open(claim(OpenDelegationType4::Write))]);
     let reclaimed = owned(reply.ok(OpNum4::Open));
     let OpenDelegation4::Write(held) = reclaimed.delegation else { panic!("{:?}", reclaimed.delegation) };

@@ -1,9 +1,10 @@
 use holdfast_base::{ByteRange, ClientId, Length, Offset, Seqid};
+use holdfast_export::LocalUse;
 use holdfast_vfs::{Backend, Caller, Cx, Handle, LockKind, Name, Wait};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Reply, Session, at, open_create};
-use crate::world::World;
+use crate::world::{LEASE_MS, Making, World};
 
 fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
     let mut reply = client.run(&[at(&[b"f"]), vec![op]].concat());
@@ -124,6 +125,35 @@ fn a_local_process_is_in_the_way_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_local_process_is_seen_beside_locks_of_ones_own_and_others() {
+    let world = World::new();
+    let (mut a, mut b) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
+    let (of_a, of_b) = (open(&mut a), open(&mut b));
+    run(&mut a, lock(of_a, b"la", LockType4::Write, 0, 2)).ok::<Lock4Ok>(OpNum4::Lock);
+    run(&mut b, lock(of_b, b"lb", LockType4::Read, 20, 2)).ok::<Lock4Ok>(OpNum4::Lock);
+    world.fs.lock_outside(&file(&world), bytes(5, 9), LockKind::Write).unwrap();
+    let mut reply = run(&mut a, lockt(b"la", LockType4::Write, 0, 10));
+    let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lockt, NfsStat4::Denied);
+    assert_eq!((denied.offset, denied.length, denied.owner.clientid), (Offset(5), Length(5), ClientId(0)));
+    run(&mut a, lockt(b"la", LockType4::Write, 0, 2)).ok::<()>(OpNum4::Lockt);
+    world.check();
+}
+
+#[test]
+fn whoever_asks_about_a_lock_has_it_told_by_the_holder_of_a_write_delegation() {
+    let mut making = Making::default();
+    making.options.local = LocalUse::None;
+    let world = World::made(making);
+    let mut a = Session::with_back(&world, 1, 2);
+    let mut b = Session::with_back(&world, 2, 2);
+    open(&mut a);
+    run(&mut b, lockt(b"l", LockType4::Read, 0, 1)).fails::<()>(OpNum4::Lockt, NfsStat4::Delay);
+    assert!(matches!(a.peer.call().op(), CbArgOp::Recall(_)), "its locks are its own secret");
+    run(&mut a, lockt(b"l", LockType4::Read, 0, 1)).ok::<()>(OpNum4::Lockt);
+    world.check();
+}
+
+#[test]
 fn a_further_lock_goes_by_the_state_id_of_the_first() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);
@@ -194,6 +224,28 @@ fn who_waits_for_a_lock_is_called_when_it_is_free() {
     let greedy = lock(of_holder, b"h", LockType4::Write, 0, 10);
     run(&mut holder, greedy).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
     run(&mut waiter, asked).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
+#[test]
+fn who_waits_for_a_local_process_is_called_when_that_lets_go() {
+    let world = World::new();
+    let mut waiter = Session::with_back(&world, 2, 2);
+    let of = open(&mut waiter);
+    world.fs.lock_outside(&file(&world), bytes(5, 9), LockKind::Write).unwrap();
+    let asked = lock(of, b"w", LockType4::WriteWait, 0, 10);
+    run(&mut waiter, asked.clone()).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    assert!(waiter.peer.calls().is_empty());
+    world.fs.unlock_outside(&file(&world));
+    let call = waiter.peer.call();
+    assert!(matches!(call.op(), CbArgOp::NotifyLock(told) if told.lock_owner.owner == b"w"));
+    run(&mut waiter, asked).ok::<Lock4Ok>(OpNum4::Lock);
+    // What watched is closed in time.
+    world.pass(LEASE_MS / 2);
+    waiter.run(&[]);
+    let before = world.fs.open_files();
+    world.pass(LEASE_MS / 2 + 1);
+    assert_eq!(world.fs.open_files(), before - 1);
     world.check();
 }
 

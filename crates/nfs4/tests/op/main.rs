@@ -30,5 +30,6 @@ mod secinfo;
 mod sequence;
 mod setclientid;
 mod space;
+mod wanted;
 mod write;
 mod xattr;

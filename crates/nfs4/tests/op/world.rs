@@ -29,6 +29,8 @@ pub(crate) struct Records {
     pub(crate) may_reclaim: Mutex<Vec<Vec<u8>>>,
     pub(crate) is_broken: Mutex<bool>,
     pub(crate) holders: Mutex<Vec<ClientId>>,
+    /// Who has lost what.
+    pub(crate) losers: Mutex<Vec<ClientId>>,
 }
 
 impl ClientRecords for Records {
@@ -54,6 +56,13 @@ impl ClientRecords for Records {
         }
         self.holders.lock().push(client.id);
         Ok(())
+    }
+
+    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
+        let has_lost = has_lost();
+        let mut losers = self.losers.lock();
+        losers.retain(|loser| *loser != client);
+        losers.extend(has_lost.then_some(client));
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

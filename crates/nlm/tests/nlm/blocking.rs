@@ -208,3 +208,102 @@ fn what_an_owner_unlocks_before_it_hears_of_a_grant_is_not_taken_from_the_grant(
     }
     assert!(a.test(&fh, Q, (0, 1, true)).is_err());
 }
+
+#[test]
+fn a_client_that_may_have_heard_before_keeps_the_lock_when_it_refuses() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!((b.wait(&fh, P, ALL), c.wait(&fh, P, ALL)), (NlmStat4::Blocked, NlmStat4::Blocked));
+    a.unlock(&fh, P, ALL);
+    world.next_granted().expect("B").lose_answer();
+    world.work();
+    world.wait_ms(2000);
+    // It took the first one, so nobody waits there any more.
+    let again = world.next_granted().expect("B again");
+    assert_eq!(again.call.peer, b.ip);
+    again.answer(NlmStat4::Denied);
+    assert!(world.next_granted().is_none(), "not C's yet");
+    world.wait_ms(100_000);
+    assert!(world.next_granted().is_none(), "B has not cancelled");
+    assert_eq!(world.lockd.counts(), (2, 1));
+    assert_eq!(b.unlock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(world.next_granted().expect("C").call.peer, c.ip);
+}
+
+#[test]
+fn a_client_that_refuses_what_it_never_heard_of_cancels_and_has_nothing() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!((a.lock(&fh, P, ALL), b.wait(&fh, P, ALL)), (NlmStat4::Granted, NlmStat4::Blocked));
+    a.unlock(&fh, P, ALL);
+    world.next_granted().expect("B").lose_answer();
+    world.work();
+    world.wait_ms(2000);
+    world.next_granted().expect("B again").answer(NlmStat4::Denied);
+    world.work();
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Denied);
+    assert_eq!(b.cancel(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(world.lockd.counts(), (1, 0));
+}
+
+#[test]
+fn a_client_that_may_have_the_lock_keeps_it_while_it_is_out_of_reach() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!((a.lock(&fh, P, ALL), b.wait(&fh, P, ALL)), (NlmStat4::Granted, NlmStat4::Blocked));
+    a.unlock(&fh, P, ALL);
+    world.next_granted().expect("B").lose_answer();
+    for _ in 0..100 {
+        world.wait_ms(1000);
+        if let Some(told) = world.next_granted() {
+            told.lose();
+        }
+    }
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Denied);
+    assert_eq!(b.wait(&fh, P, ALL), NlmStat4::Granted, "it had not heard, and asks by itself");
+    assert_eq!(world.lockd.counts(), (1, 0));
+}
+
+/// The worker hears of a grant that was cancelled meanwhile, when the same request waits again.
+#[test]
+fn a_grant_heard_of_late_is_not_taken_for_one_of_the_next_request() {
+    for world in [World::new(), World::without_outsiders()] {
+        let fh = world.fh(&world.file("f"));
+        let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+        assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+        assert_eq!((b.wait(&fh, P, ALL), c.wait(&fh, P, ALL)), (NlmStat4::Blocked, NlmStat4::Blocked));
+        a.unlock(&fh, P, ALL);
+        assert_eq!(b.cancel(&fh, P, ALL), NlmStat4::Granted);
+        assert_eq!(b.wait(&fh, P, ALL), NlmStat4::Blocked);
+        let told = world.next_granted().expect("C");
+        assert_eq!(told.call.peer, c.ip);
+        told.answer(NlmStat4::Granted);
+        assert!(world.next_granted().is_none(), "B waits");
+        c.unlock(&fh, P, ALL);
+        assert_eq!(world.next_granted().expect("B").call.peer, b.ip);
+    }
+}
+
+#[test]
+fn who_took_a_lock_gave_up_a_part_and_waits_for_all_again_is_not_told_of_the_first_grant() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!((a.lock(&fh, P, ALL), b.wait(&fh, P, (0, 10, true))), (NlmStat4::Granted, NlmStat4::Blocked));
+    a.unlock(&fh, P, ALL);
+    world.next_granted().expect("B").lose_answer();
+    world.work();
+    b.unlock(&fh, P, (0, 5, true));
+    assert_eq!(c.lock(&fh, P, (0, 5, true)), NlmStat4::Granted);
+    assert_eq!(b.wait(&fh, P, (0, 10, true)), NlmStat4::Blocked);
+    world.wait_ms(2000);
+    assert!(world.next_granted().is_none(), "C has a part");
+    c.unlock(&fh, P, ALL);
+    world.next_granted().expect("B").answer(NlmStat4::Granted);
+    assert_eq!(a.test(&fh, P, (0, 5, true)), Err((7, 0, 10, true)));
+}

@@ -1,5 +1,6 @@
 //! Restarts of the server.
 
+use holdfast_nlm::NoAnswer;
 use holdfast_wire::nlm4::NlmStat4;
 use holdfast_wire::nsm::{NSM_PROGRAM, SM_NOTIFY, StatChange};
 use holdfast_xdr::from_bytes;
@@ -25,7 +26,7 @@ fn hosts_with_locks_are_told_of_a_restart_until_they_have_heard() {
     assert_eq!((call.peer, call.program, call.procedure), ([192, 0, 2, 1].into(), NSM_PROGRAM, SM_NOTIFY));
     let change: StatChange<'_> = from_bytes(&call.args).unwrap();
     assert_eq!((change.mon_name, change.state), (&b"server"[..], 5));
-    answered(Err(holdfast_rpc::CallError::Closed));
+    answered(Err(NoAnswer { why: holdfast_rpc::CallError::Closed, may_have_run: true }));
     world.work();
     assert!(world.next_call().is_none(), "not at once");
     world.wait_ms(2000);
@@ -98,4 +99,32 @@ fn a_host_that_has_nothing_for_long_is_not_told_of_a_restart() {
     assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(false));
     assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
     assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(true), "on record again");
+}
+
+#[test]
+fn a_call_that_was_denied_puts_nobody_on_record() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Denied);
+    assert_eq!(c.wait(&fh, P, ALL), NlmStat4::Blocked);
+    drop((a, b, c));
+    let world = world.restart(2, true);
+    assert_eq!(world.lockd.untold(), 2, "A, and C, who may be granted at any moment");
+}
+
+#[test]
+fn grace_that_cannot_be_ended_on_disk_leaves_everybody_the_right_to_reclaim_and_ends_later() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    world.machine.store.is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(world.lockd.end_grace().is_err());
+    world.machine.store.is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    world.end_grace();
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(false), "A missed it");
 }

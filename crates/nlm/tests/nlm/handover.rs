@@ -12,7 +12,7 @@ const ALL: (u64, u64, bool) = (0, 0, true);
 /// The world after a handover, by way of the image's own form. The backend's locks need no descriptors here: nobody
 /// local looks at the export.
 fn handed_over(world: World) -> World {
-    world.lockd.hold();
+    assert!(world.lockd.hold());
     let image = world.lockd.freeze(&mut holdfast_vfs::handover::Outgoing::default()).unwrap();
     let bytes = serde_json::to_vec(&image).unwrap();
     let engine = serde_json::to_vec(&world.manager.look(holdfast_state::Engine::freeze)).unwrap();
@@ -58,4 +58,92 @@ fn a_client_that_was_being_told_is_told_again() {
     told.answer(NlmStat4::Granted);
     world.work();
     assert_eq!(world.lockd.counts(), (1, 0));
+}
+
+/// A has the lock, B and C wait; A lets go.
+fn three(world: &World) -> Vec<u8> {
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!((b.wait(&fh, P, ALL), c.wait(&fh, P, ALL)), (NlmStat4::Blocked, NlmStat4::Blocked));
+    a.unlock(&fh, P, ALL);
+    fh
+}
+
+#[test]
+fn a_client_whose_answer_the_restart_swallowed_keeps_what_it_then_refuses() {
+    let world = World::without_outsiders();
+    let fh = three(&world);
+    let told = world.next_granted().expect("B");
+    let world = handed_over(world);
+    // To a process that is no more.
+    told.answer(NlmStat4::Granted);
+    world.next_granted().expect("B again").answer(NlmStat4::Denied);
+    assert!(world.next_granted().is_none(), "C must not have it as well");
+    let mut b = world.client(2);
+    assert_eq!(b.unlock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(world.next_granted().expect("C").call.peer, world.client(3).ip);
+}
+
+#[test]
+fn what_a_client_had_answered_before_the_restart_is_heard_after_it() {
+    for (stat, next) in [(NlmStat4::Granted, None), (NlmStat4::Denied, Some([192, 0, 2, 3].into()))] {
+        let world = World::without_outsiders();
+        three(&world);
+        world.next_granted().expect("B").answer(stat);
+        let world = handed_over(world);
+        assert_eq!(world.next_granted().map(|told| told.call.peer), next, "{stat}");
+    }
+}
+
+#[test]
+fn a_grant_that_nobody_had_told_of_before_the_restart_is_told_after_it() {
+    let world = World::without_outsiders();
+    three(&world);
+    let world = handed_over(world);
+    assert_eq!(world.next_granted().expect("B").call.peer, world.client(2).ip);
+    assert!(world.next_granted().is_none(), "C waits");
+}
+
+#[test]
+fn a_client_that_is_being_told_has_a_moment_to_answer() {
+    let world = World::without_outsiders();
+    three(&world);
+    let told = world.next_granted().expect("B");
+    let slow = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        told.answer(NlmStat4::Denied);
+    });
+    let world = handed_over(world);
+    slow.join().unwrap();
+    assert_eq!(world.next_granted().expect("C").call.peer, world.client(3).ip);
+}
+
+#[test]
+fn a_worker_that_does_not_come_to_an_end_does_not_hold_up_everything_else() {
+    let world = World::without_outsiders();
+    three(&world);
+    let jam = world.wire.jam();
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.work());
+        while !world.wire.is_waited_for() {
+            std::thread::yield_now();
+        }
+        assert!(!world.lockd.hold());
+        drop(jam);
+    });
+    assert!(world.next_granted().is_some(), "it goes on");
+}
+
+#[test]
+fn hosts_that_have_not_heard_of_the_last_restart_are_told_by_the_next_process() {
+    let world = World::without_outsiders();
+    let fh = world.fh(&world.file("f"));
+    assert_eq!(world.client(1).lock(&fh, P, ALL), NlmStat4::Granted);
+    let world = world.restart(1, true);
+    world.end_grace();
+    assert_eq!(world.lockd.untold(), 1);
+    let world = handed_over(world);
+    world.work();
+    assert_eq!(world.next_call().expect("SM_NOTIFY").0.peer, world.client(1).ip);
 }

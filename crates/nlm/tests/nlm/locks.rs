@@ -158,3 +158,23 @@ fn free_all_frees_the_callers_locks_and_nobody_elses() {
     assert_eq!(c.test(&fh, P, (0, 0, true)), Ok(()));
     assert_eq!((world.lockd.counts(), world.machine.fs.open_files()), ((0, 0), 0));
 }
+
+#[test]
+fn a_host_that_no_export_admits_has_us_call_nobody() {
+    let world = World::new();
+    let a = world.client(1);
+    let args = TestArgs4 { cookie: b"k", exclusive: true, lock: a.lock_of(b"nonsense", P, (0, 0, true)) };
+    let args = to_bytes(&args);
+    let called = |peer: [u8; 4]| {
+        let mut connection = a.connection.another((peer, 700).into());
+        let procedure = NlmProc4::TestMsg.as_u32();
+        let auth = Detached::NOBODY;
+        let call =
+            OutgoingCall { program: NLM_PROGRAM, version: NLM_V4, procedure, auth: &auth, args: &args };
+        let replies = connection.call(1, &call);
+        assert_eq!(Detached::results(&replies[0]), Some(&[][..]), "the reply is empty");
+        world.next_call().is_some()
+    };
+    assert!(called([192, 0, 2, 1]));
+    assert!(!called([198, 51, 100, 1]));
+}

@@ -110,3 +110,19 @@ fn others_have_nobody_watched() {
     let watched = local.call(NSM_PROGRAM, SM_STAT, &SmName { name: b"192.0.2.2" });
     assert_eq!(from_bytes::<SmStatRes>(&watched).map(|res| res.failed), Ok(true));
 }
+
+#[test]
+fn a_user_of_this_machine_has_nobody_watched_and_nothing_but_lock_managers_called() {
+    let world = World::new();
+    let (mut user, mut local) = (local(&world), local(&world));
+    user.connection = user.connection.another(SocketAddr::new([127, 0, 0, 1].into(), 40_000));
+    let of = |my_id| Mon { mon_id: MonId { mon_name: b"192.0.2.2", my_id }, private: [6; 16] };
+    let failed = |results: &[u8]| from_bytes::<SmStatRes>(results).unwrap().failed;
+    assert!(failed(&user.call(NSM_PROGRAM, SM_MON, &of(MINE))));
+    let other = MyId { my_prog: 100_003, ..MINE };
+    local.xid = 100;
+    assert!(failed(&local.call(NSM_PROGRAM, SM_MON, &of(other))));
+    assert!(!failed(&local.call(NSM_PROGRAM, SM_MON, &of(MINE))));
+    user.call(NSM_PROGRAM, SM_UNMON_ALL, &MINE);
+    assert!(!failed(&local.call(NSM_PROGRAM, SM_STAT, &SmName { name: b"192.0.2.2" })), "still watched");
+}

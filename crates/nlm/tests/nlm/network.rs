@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdfast_nlm::{NetPeers, PeerCall, Peers};
+use holdfast_nlm::{NetPeers, NoAnswer, PeerCall, Peers};
 use holdfast_rpc::portmap::{Entry, Portmap, Transport};
 use holdfast_rpc::{Call, CallError, DatagramServer, Limits, Outcome, Program, Server, datagram, server};
 use holdfast_wire::nlm4::{NLM_PROGRAM, NLM_V4, NlmProc4, NlmRes4, NlmStat4, TestArgs4};
@@ -90,7 +90,7 @@ fn granted(peer: IpAddr, from: IpAddr) -> PeerCall {
     }
 }
 
-fn ask(peers: &NetPeers, call: PeerCall) -> Result<Vec<u8>, CallError> {
+fn ask(peers: &NetPeers, call: PeerCall) -> Result<Vec<u8>, NoAnswer> {
     let (sender, receiver) = channel();
     peers.call(call, Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv_timeout(PATIENCE).expect("an answer, or why there is none")
@@ -113,7 +113,10 @@ fn clients_are_called_over_either_transport_and_family_from_the_address_they_kno
         for _ in 0..2 {
             let answer = ask(&peers, granted(peer, from)).expect("answered");
             assert_eq!(from_bytes::<NlmRes4<'_>>(&answer).unwrap().stat, NlmStat4::Granted);
-            assert_eq!(client.heard.recv_timeout(PATIENCE).unwrap().ip(), from, "{ip} {transport:?}");
+            let heard = client.heard.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(heard.ip(), from, "{ip} {transport:?}");
+            let may_reserve = std::net::TcpListener::bind((from, 599)).is_ok();
+            assert!(heard.port() < 1024 || transport == Transport::Udp || !may_reserve, "{heard}");
         }
     }
 }
@@ -125,7 +128,60 @@ fn a_client_without_a_port_mapper_or_the_program_is_not_reached() {
     let loopback: IpAddr = [127, 0, 0, 1].into();
     let peers = NetPeers::with_portmap_port(runtime.handle().clone(), client.portmap.port());
     let other = PeerCall { program: 100_024, version: 1, ..granted(loopback, loopback) };
-    assert_eq!(ask(&peers, other), Err(CallError::Closed));
+    assert_eq!(ask(&peers, other), Err(unsent(CallError::Closed)));
     let nowhere = NetPeers::with_portmap_port(runtime.handle().clone(), 1);
-    assert_eq!(ask(&nowhere, granted(loopback, loopback)), Err(CallError::Closed));
+    assert_eq!(ask(&nowhere, granted(loopback, loopback)), Err(unsent(CallError::Closed)));
+}
+
+fn unsent(why: CallError) -> NoAnswer {
+    NoAnswer { why, may_have_run: false }
+}
+
+#[test]
+fn what_may_have_arrived_is_not_sent_by_another_way_as_well() {
+    let runtime = runtime();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let deaf = std::net::TcpListener::bind(any).unwrap();
+    let (sender, heard) = channel();
+    let nlm: Arc<dyn Program> = Arc::new(ClientsNlm(Mutex::new(sender)));
+    let _inside = runtime.enter();
+    let udp = DatagramServer::start(vec![datagram::bind(any).unwrap()], &[nlm]).unwrap();
+    let entry = |transport, address| Entry { program: NLM_PROGRAM, version: NLM_V4, transport, address };
+    let entries =
+        vec![entry(Transport::Tcp, deaf.local_addr().unwrap()), entry(Transport::Udp, udp.addresses()[0])];
+    let portmap: Arc<dyn Program> = Portmap::new(entries);
+    let portmap = Server::start(vec![server::listen(any).unwrap()], vec![portmap], limits()).unwrap();
+    let peers = NetPeers::with_portmap_port(runtime.handle().clone(), portmap.addresses()[0].port());
+    // It takes the call, and the connection breaks before its answer.
+    let taken = std::thread::spawn(move || {
+        let (mut stream, _) = deaf.accept().unwrap();
+        std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap()
+    });
+    let loopback: IpAddr = [127, 0, 0, 1].into();
+    let answer = ask(&peers, granted(loopback, loopback));
+    assert!(matches!(answer, Err(NoAnswer { may_have_run: true, .. })), "{answer:?}");
+    assert!(taken.join().unwrap() > 0);
+    assert!(heard.try_recv().is_err(), "by UDP too");
+}
+
+#[test]
+fn results_that_strangers_want_take_no_places_of_our_own_calls() {
+    let runtime = runtime();
+    // Its port mapper never answers.
+    let mute = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let peers = NetPeers::with_portmap_port(runtime.handle().clone(), mute.local_addr().unwrap().port());
+    let is_busy = |n: u8, procedure: NlmProc4| {
+        let peer: IpAddr = [127, 0, 0, n].into();
+        let (sender, receiver) = channel();
+        let call = PeerCall { procedure: procedure.as_u32(), ..granted(peer, [127, 0, 0, 1].into()) };
+        peers.call(call, Box::new(move |result| drop(sender.send(result))));
+        // Said at once, if at all.
+        receiver.try_recv().is_ok_and(|answer| answer == Err(unsent(CallError::Busy)))
+    };
+    let places = (0..100).take_while(|_| !is_busy(1, NlmProc4::TestRes)).count();
+    assert_eq!(places, holdfast_base::limits::NLM_RESULTS_PER_SITE_MAX);
+    assert!(!is_busy(2, NlmProc4::TestRes), "another site has its own");
+    let places = (3..100).map(|n| (0..8).take_while(|_| !is_busy(n, NlmProc4::LockRes)).count());
+    assert_eq!(places.sum::<usize>() + 9, holdfast_base::limits::NLM_RESULTS_MAX);
+    assert!(!is_busy(1, NlmProc4::Granted));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use holdfast_export::{
     ClientRule, Export, ExportOptions, LocalUse, Namespace, NoGroups, Object, Sealer, Squash,
 };
 use holdfast_manager::{Manager, Parts as ManagerParts};
-use holdfast_nlm::{Answered, Lockd, Nlm4, Nsm, Parts, PeerCall, Peers, Start};
+use holdfast_nlm::{Answered, Lockd, Nlm4, NoAnswer, Nsm, Parts, PeerCall, Peers, Start};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Auth, AuthSys, CallError, Limits, OutgoingCall};
 use holdfast_state::{BootInstance, Config, Engine, Grace};
-use holdfast_store::{MemoryStore, Store};
+use holdfast_store::{Batch, Fence, Flow, MemoryStore, Store, StoreError, Watch};
 use holdfast_vfs::{
     Backend, Caller, CreateHow, CreateMode, Cx, Handle, MemBackend, MemOptions, Name, SetAttrs, Wait,
 };
@@ -27,9 +28,20 @@ use holdfast_xdr::{Encode, from_bytes, to_bytes};
 #[derive(Default)]
 pub(crate) struct Wire {
     calls: Mutex<VecDeque<(PeerCall, Answered)>>,
+    callers: AtomicUsize,
 }
 
 impl Wire {
+    /// Until it is dropped, nobody gets a call away.
+    pub(crate) fn jam(&self) -> impl Sized {
+        self.calls.lock().unwrap()
+    }
+
+    /// Whether somebody tries to.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.callers.load(Ordering::SeqCst) > 0
+    }
+
     /// The next call, taken out.
     pub(crate) fn pop(&self) -> Option<(PeerCall, Answered)> {
         self.calls.lock().unwrap().pop_front()
@@ -38,7 +50,37 @@ impl Wire {
 
 impl Peers for Wire {
     fn call(&self, call: PeerCall, answered: Answered) {
+        self.callers.fetch_add(1, Ordering::SeqCst);
         self.calls.lock().unwrap().push_back((call, answered));
+        self.callers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A store that may be told to fail.
+#[derive(Default)]
+pub(crate) struct Disk {
+    inner: MemoryStore,
+    pub(crate) is_broken: AtomicBool,
+}
+
+impl Store for Disk {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.get(key)
+    }
+    fn scan(&self, prefix: &[u8], take: &mut dyn FnMut(&[u8], &[u8]) -> Flow) -> Result<(), StoreError> {
+        self.inner.scan(prefix, take)
+    }
+    fn transaction(&self, batch: &Batch) -> Result<(), StoreError> {
+        match self.is_broken.load(Ordering::SeqCst) {
+            true => Err(StoreError::Conflict),
+            false => self.inner.transaction(batch),
+        }
+    }
+    fn watch(&self, prefix: &[u8]) -> Result<Watch, StoreError> {
+        self.inner.watch(prefix)
+    }
+    fn fence(&self, name: &[u8]) -> Result<Fence, StoreError> {
+        self.inner.fence(name)
     }
 }
 
@@ -47,7 +89,7 @@ impl Peers for Wire {
 pub(crate) struct Machine {
     pub(crate) local: LocalUse,
     pub(crate) fs: MemBackend,
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: Arc<Disk>,
     pub(crate) clock: Arc<ManualClock>,
 }
 
@@ -82,7 +124,7 @@ impl World {
         let machine = Machine {
             local,
             fs: MemBackend::new(&options),
-            store: Arc::new(MemoryStore::new()),
+            store: Arc::default(),
             clock: Arc::new(ManualClock::default()),
         };
         machine.clock.advance(Duration::from_secs(1));
@@ -97,7 +139,10 @@ impl World {
     fn begin(machine: Machine, epoch: u64, start: Start) -> Self {
         let options = ExportOptions {
             squash: Squash::None,
-            clients: vec![ClientRule::All],
+            clients: vec![
+                ClientRule::Network("192.0.2.0/24".parse().unwrap()),
+                ClientRule::Network("127.0.0.0/8".parse().unwrap()),
+            ],
             local: machine.local,
             ..ExportOptions::default()
         };
@@ -233,8 +278,14 @@ impl Told {
         (self.answered)(Ok(to_bytes(&NlmRes4 { cookie: &cookie, stat })));
     }
 
+    /// The client is out of reach.
     pub(crate) fn lose(self) {
-        (self.answered)(Err(CallError::TimedOut));
+        (self.answered)(Err(NoAnswer { why: CallError::TimedOut, may_have_run: false }));
+    }
+
+    /// The client may have taken it; its answer does not come.
+    pub(crate) fn lose_answer(self) {
+        (self.answered)(Err(NoAnswer { why: CallError::TimedOut, may_have_run: true }));
     }
 }
 

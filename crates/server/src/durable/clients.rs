@@ -81,8 +81,9 @@ impl ClientRecords for Durable {
             inner.clients.get(&client).map(|known| (known.record.clone(), known.is_stored))
         };
         let Some((record, is_stored)) = known else { return };
-        let holds_state = record.holds_state;
-        let agreed = record.clone().agreed(holds_state);
+        let (holds_state, lost_state) = (record.holds_state, record.lost_state);
+        // What it lost in this life is not acknowledged by this.
+        let agreed = ClientRecord { lost_state, ..record.clone().agreed(holds_state) };
         let name = record.name.clone();
         if (agreed != record || !is_stored)
             && let Err(error) = self.keep(agreed)
@@ -110,6 +111,26 @@ impl ClientRecords for Durable {
             record.missed_grace = false;
         }
         self.keep(record)
+    }
+
+    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
+        let _turn = self.turn.lock();
+        // Asked now that nobody else stores: the last to do so has the last word.
+        let lost_state = has_lost();
+        let Some(record) = self.inner.lock().clients.get(&client).map(|known| known.record.clone()) else {
+            return;
+        };
+        if record.lost_state == lost_state {
+            return;
+        }
+        let record = ClientRecord { lost_state, ..record };
+        if let Err(error) = self.keep(record.clone()) {
+            tracing::error!(%error, "that a client lost state cannot be stored");
+            // It is, with whatever is stored of this client next: its next OPEN sees to that.
+            if let Some(known) = self.inner.lock().clients.get_mut(&client) {
+                *known = Known { record, is_stored: false };
+            }
+        }
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

@@ -106,7 +106,9 @@ impl Durable {
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
         let ledger = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
-        let (durable, former) = Self::with(store, (ledger, Vec::new()), (boot, lease_ms), clock)?;
+        let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
+        let opened = (ledger, Vec::new());
+        let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, &known))?;
         durable.inner.lock().grace = Grace::over();
         Ok((durable, former))
     }
@@ -117,9 +119,18 @@ impl Durable {
     /// Records that cannot be read.
     pub fn with(
         store: Arc<dyn Store>,
+        opened: (Arc<Ledger>, Vec<Remembered>),
+        base: (&Boot, u64),
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Self>, Former)> {
+        Self::made_of(store, opened, base, (clock, &of_former_life))
+    }
+
+    fn made_of(
+        store: Arc<dyn Store>,
         (ledger, remembered): (Arc<Ledger>, Vec<Remembered>),
         (boot, lease_ms): (&Boot, u64),
-        clock: &dyn Clock,
+        (clock, known): (&dyn Clock, &dyn Fn(ClientRecord) -> (ClientId, Known)),
     ) -> Result<(Arc<Self>, Former)> {
         let has_nlm_holders =
             holdfast_nlm::has_holders(store.as_ref()).context("records of hosts with locks")?;
@@ -132,7 +143,6 @@ impl Durable {
             snapshot: sessions::snapshot(&clients, &sessions, &remembered),
             replies: remembered.iter().filter_map(finished_call).collect(),
         };
-        let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
         let inner = Inner {
             grace,
             clients: clients.into_iter().map(known).collect(),
@@ -302,9 +312,20 @@ impl Durable {
     }
 }
 
+/// A client's record after a crash. What was revoked in a life that is over stands against its client like a grace that
+/// it missed, until the two agree again; `lost_state` is of this life alone, and ends when the client acknowledges it.
+fn of_former_life(record: ClientRecord) -> (ClientId, Known) {
+    let missed_grace = record.missed_grace || record.lost_state;
+    let record = ClientRecord { lost_state: false, missed_grace, ..record };
+    (record.client_id, Known { record, is_stored: true })
+}
+
 /// A call for the cache of replies, if that is what is remembered.
 fn finished_call(remembered: &Remembered) -> Option<(Key, Bytes)> {
     let Remembered::Call { key, results } = remembered else { return None };
     let key = Key::decode(&mut Reader::new(key)).ok()?;
     Some((key, Bytes::copy_from_slice(results)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,9 @@
 //! The question that a running server asks the program which is to take its place, and the answer.
 
 use std::env;
+use std::fs;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -13,6 +15,7 @@ use crate::config::Config;
 pub(super) const ASKED: &str = "asked";
 
 const WORDS: &str = "holdfast understands handovers ";
+const STATE: &str = "holdfast keeps its state in ";
 
 /// Whether this process was started to answer.
 pub(crate) fn is_asked() -> bool {
@@ -25,8 +28,23 @@ pub(crate) fn is_asked() -> bool {
 /// What would keep it from being served.
 pub(crate) fn answer(config: &Config) -> Result<()> {
     crate::exports::check(config)?;
+    let state_dir = crate::state_dir::chosen(config.state_dir.clone())?;
+    println!("{STATE}{}", state_dir.display());
     println!("{WORDS}{VERSION} to {VERSION}");
     Ok(())
+}
+
+/// The state directory in an answer, if it is another than this: what is handed over goes on with its records.
+pub(super) fn another_state_dir<'a>(told: &'a str, served: &Path) -> Option<&'a str> {
+    let other = told.lines().find_map(|line| line.split_once(STATE))?.1;
+    // A name that is no text is not told as it is, and cannot be compared.
+    let is_it = served.to_str().is_none() || is_same(Path::new(other), served);
+    (!is_it).then_some(other)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// The versions in an answer.
@@ -38,6 +56,20 @@ pub(super) fn versions(told: &str) -> Option<RangeInclusive<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_directory_is_another_when_it_is_not_the_same_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, link) = (dir.path().join("here"), dir.path().join("link"));
+        fs::create_dir(&here).unwrap();
+        std::os::unix::fs::symlink(&here, &link).unwrap();
+        let told = |path: &Path| format!("running\n{STATE}{}\n{WORDS}1 to 1\n", path.display());
+        assert_eq!(another_state_dir(&told(&here), &here), None);
+        assert_eq!(another_state_dir(&told(&link), &here), None);
+        let other = dir.path().join("other");
+        assert_eq!(another_state_dir(&told(&other), &here), other.to_str());
+        assert_eq!(another_state_dir(&format!("{WORDS}1 to 1\n"), &here), None, "an older program");
+    }
 
     #[test]
     fn an_answer_is_found_among_other_lines_and_nothing_else_is_one() {

@@ -12,10 +12,11 @@ mod successor;
 mod sys;
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use holdfast_rpc::Server;
 use holdfast_vfs::handover::Outgoing;
 
@@ -25,7 +26,7 @@ use crate::ready;
 pub(crate) use arrival::{Arrived, Inheritance, receive};
 pub(crate) use check::{answer, is_asked};
 pub(crate) use image::{Image, pack};
-pub(crate) use store::{is_stored, keep_listeners};
+pub(crate) use store::{forget_listeners, is_stored, keep_listeners};
 pub(crate) use successor::Successor;
 pub(crate) use sys::{boot_time, unblock_signals};
 
@@ -35,6 +36,9 @@ const HOLD_PATIENCE: Duration = Duration::from_secs(3);
 /// How long whoever asks for a handover has to be answered before it begins.
 const ANSWER_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a signal may take from the process to whoever waits for it here.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(1);
+
 /// How long copies in the background may take to end their step.
 const COPIES_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -42,13 +46,14 @@ const COPIES_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Handover {
     programs: Arc<Programs>,
     successor: Successor,
+    state_dir: PathBuf,
     /// Somebody other than a signal wants it.
     asked: tokio::sync::Notify,
 }
 
 impl Handover {
-    pub(crate) fn new(programs: Arc<Programs>, successor: Successor) -> Arc<Self> {
-        Arc::new(Self { programs, successor, asked: tokio::sync::Notify::new() })
+    pub(crate) fn new(programs: Arc<Programs>, successor: Successor, state_dir: PathBuf) -> Arc<Self> {
+        Arc::new(Self { programs, successor, state_dir, asked: tokio::sync::Notify::new() })
     }
 
     /// Waits until somebody wants it.
@@ -83,15 +88,20 @@ impl Handover {
     /// What stands against it.
     pub(crate) fn check(&self) -> Result<()> {
         self.programs.may_be_handed_over()?;
-        self.successor.check()
+        self.successor.check(&self.state_dir)
     }
 
     /// Replaces this program by the one on disk, in this process. Returns only when that failed; the server then
-    /// serves on.
+    /// serves on. `is_over` tells whether the process is to end instead: a signal that came meanwhile would not be
+    /// heard by the new program.
     ///
     /// # Errors
     /// What stood against it.
-    pub(crate) async fn replace(self: &Arc<Self>, server: &Server) -> Result<Infallible> {
+    pub(crate) async fn replace(
+        self: &Arc<Self>,
+        server: &Server,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Infallible> {
         let this = Arc::clone(self);
         tokio::task::spawn_blocking(move || this.check()).await.context("the check failed")??;
         ready::notify("RELOADING=1");
@@ -102,7 +112,12 @@ impl Handover {
                 return Err(error);
             }
         };
-        let error = self.successor.replace(&image, &outgoing);
+        // A signal of the last moment has come to this process and not yet to where it is asked for.
+        tokio::time::sleep(SIGNAL_PAUSE).await;
+        let error = match is_over() {
+            false => self.successor.replace(&image, &outgoing),
+            true => anyhow!("the server is to end"),
+        };
         self.thaw(server);
         Err(error)
     }

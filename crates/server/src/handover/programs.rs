@@ -55,7 +55,9 @@ impl Programs {
     /// What cannot be handed over.
     pub(crate) fn freeze(&self, handed: Handed, held_at: u64) -> Result<(Image, Outgoing)> {
         self.may_be_handed_over()?;
-        self.lockd.hold();
+        if !self.lockd.hold() {
+            bail!("the lock manager waits for a file system that does not answer: try again");
+        }
         if !self.manager.look(holdfast_state::Engine::is_quiet) {
             bail!("a lock or an open is half granted: try again");
         }

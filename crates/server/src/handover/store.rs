@@ -51,13 +51,32 @@ pub(super) fn deposit(image: &Image, outgoing: &Outgoing, places: usize) -> Resu
     }
     let socket = notifier()?;
     let manager = ready::manager().context("no service manager")??;
-    let keep = |name: &str, fd| keep(&socket, &manager, name, fd);
-    for (n, fd) in outgoing.descriptors().enumerate() {
-        keep(&format!("{NAME}{n}"), fd)?;
-    }
-    // Last: without it the others are nothing.
     let image = written(&image::encode(image, &vec![-1; count])?)?;
-    keep(IMAGE, image.as_fd())
+    let mut kept = 0;
+    let mut keep_all = || {
+        for fd in outgoing.descriptors() {
+            keep(&socket, &manager, &format!("{NAME}{kept}"), fd)?;
+            kept += 1;
+        }
+        // Last: without it the others are nothing.
+        keep(&socket, &manager, IMAGE, image.as_fd())
+    };
+    keep_all().inspect_err(|_| {
+        // Else connections would stay open, and locks taken, with nobody behind them.
+        (0..kept).for_each(|n| forget(&format!("{NAME}{n}")));
+    })
+}
+
+/// Has the service manager close what it keeps under a name.
+fn forget(name: &str) {
+    ready::notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"));
+}
+
+/// Has it close the listening sockets that it keeps: the configuration has others now.
+pub(crate) fn forget_listeners() {
+    if is_stored() {
+        forget(LISTENER);
+    }
 }
 
 fn keep(socket: &OwnedFd, manager: &SocketAddrUnix, name: &str, fd: BorrowedFd<'_>) -> Result<()> {
@@ -97,10 +116,10 @@ pub(super) fn passed() -> Passed {
     for number in FIRST..FIRST.saturating_add(count) {
         let name = names.next().unwrap_or_default();
         let Some(fd) = sys::take(number) else { continue };
-        match name.strip_prefix(NAME) {
-            Some(what) if name != LISTENER => {
-                ready::notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"));
-                found.push((what.to_owned(), fd));
+        match part_of_image(name) {
+            Some(part) => {
+                forget(name);
+                found.push((part, fd));
             }
             _ if is_listener(&fd) => passed.listeners.push(fd),
             _ => tracing::warn!(
@@ -114,6 +133,21 @@ pub(super) fn passed() -> Passed {
         passed.handed = Some(sorted(found));
     }
     passed
+}
+
+/// What a descriptor of this name is to an image. Units that pass sockets may have names that begin as ours do.
+fn part_of_image(name: &str) -> Option<Part> {
+    if name == IMAGE {
+        return Some(Part::Image);
+    }
+    let digits = name.strip_prefix(NAME)?;
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok().map(Part::Descriptor))?
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Image,
+    Descriptor(usize),
 }
 
 fn is_listener(fd: &OwnedFd) -> bool {
@@ -144,13 +178,13 @@ fn notifier() -> Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-fn sorted(found: Vec<(String, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)> {
+fn sorted(found: Vec<(Part, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)> {
     let mut image = None;
     let mut numbered = Vec::new();
-    for (what, fd) in found {
-        match what.parse::<usize>() {
-            Ok(number) => numbered.push((number, fd)),
-            Err(_) => image = Some(fd),
+    for (part, fd) in found {
+        match part {
+            Part::Descriptor(number) => numbered.push((number, fd)),
+            Part::Image => image = Some(fd),
         }
     }
     let bytes = arrival::read(image.context("there is no image")?)?;
@@ -167,4 +201,19 @@ fn sorted(found: Vec<(String, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)
         }
     }
     Ok((image, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_we_give_are_parts_of_an_image() {
+        assert_eq!(part_of_image("holdfast-image"), Some(Part::Image));
+        assert_eq!(part_of_image("holdfast-17"), Some(Part::Descriptor(17)));
+        let others = [LISTENER, "holdfast-nfs.socket", "holdfast-", "holdfast-+1", "holdfast", "17", ""];
+        for other in others {
+            assert_eq!(part_of_image(other), None, "{other}");
+        }
+    }
 }

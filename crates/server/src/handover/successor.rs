@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::arrival::{VARIABLE, at};
-use super::check::{ASKED, versions};
+use super::check::{ASKED, another_state_dir, versions};
 use super::image::{self, Image};
 use super::sys;
 
@@ -52,11 +52,12 @@ impl Successor {
         command
     }
 
-    /// Asks the program, started with the same arguments, whether it can read what this one writes.
+    /// Asks the program, started with the same arguments, whether it can read what this one writes, and would go on in
+    /// the same state directory.
     ///
     /// # Errors
     /// That it cannot, or what else is wrong with it.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self, state_dir: &Path) -> Result<()> {
         let path = self.path.display();
         let mut command = self.command();
         command.env(VARIABLE, ASKED).env_remove("NOTIFY_SOCKET");
@@ -73,6 +74,11 @@ impl Successor {
         }
         let output = child.wait_with_output()?;
         let told = String::from_utf8_lossy(&output.stdout);
+        if let Some(other) = another_state_dir(&told, state_dir) {
+            bail!(
+                "the configuration now has the state in {other}: only an ordinary restart can move it there"
+            );
+        }
         match versions(&told) {
             Some(versions) if output.status.success() && versions.contains(&image::VERSION) => Ok(()),
             Some(versions) if output.status.success() => {

@@ -89,6 +89,26 @@ fn a_second_kill_in_the_middle_of_grace_takes_nobodys_right() {
 }
 
 #[test]
+fn a_restart_in_the_middle_of_reclaiming_does_not_stay_hidden() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    flags(&mut holder);
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+    world.kill();
+    // As Linux does, which heeds no flags while it reclaims.
+    assert_eq!(holder.try_complete_reclaims(), NfsStat4::DeadSession, "what was reclaimed is lost");
+    assert_ne!(flags(&mut holder) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, 0);
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+    holder.complete_reclaims();
+    world.kill();
+    assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
+    assert_eq!(holder.try_complete_reclaims(), NfsStat4::DeadSession);
+    holder.complete_reclaims();
+}
+
+#[test]
 fn who_is_not_recorded_reclaims_nothing() {
     let world = world();
     let mut holder = Client::new(&world, "holder", 1);

@@ -130,6 +130,29 @@ fn a_delegation_goes_on_and_is_recalled_by_the_new_process() {
 }
 
 #[test]
+fn of_two_opens_that_share_a_descriptor_one_outlives_the_others_close() {
+    let mut server = Server::start();
+    let mut holder = Nfs4::new(server.address, "holder", 1);
+    std::fs::write(server.file("file"), "content").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let (one, delegation) = holder.open_delegated("file").unwrap();
+    assert!(delegation.is_some(), "whose lease a second descriptor would break");
+    let other = holder.open_as("file", "another owner");
+    server.replace();
+    assert_eq!(holder.close("file", other), NfsStat4::Ok);
+    // These may get the numbers that have become free.
+    let names = ["a", "b", "c", "d"];
+    let strangers = names.map(|name| holder.open(name));
+    assert!(holder.write("file", one, b"changed").is_ok());
+    assert_eq!(holder.read("file", one).as_deref(), Ok(&b"changed"[..]));
+    for (name, stranger) in names.into_iter().zip(strangers) {
+        assert_eq!(std::fs::read(server.file(name)).unwrap(), b"");
+        assert_eq!(holder.close(name, stranger), NfsStat4::Ok);
+    }
+    assert_eq!(holder.close("file", one), NfsStat4::Ok);
+}
+
+#[test]
 fn a_delegation_of_what_a_local_process_changes_meanwhile_is_recalled() {
     let mut server = Server::start();
     let mut holder = Nfs4::new(server.address, "holder", 1);

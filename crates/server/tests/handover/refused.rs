@@ -41,3 +41,29 @@ fn a_program_that_fails_after_its_answer_leaves_the_old_one_serving() {
     assert_eq!(client.unlock("file", lock), NfsStat4::Ok);
     assert_eq!(client.close("file", open), NfsStat4::Ok);
 }
+
+#[test]
+fn a_server_that_is_told_to_end_while_it_hands_over_ends() {
+    let server = Server::start();
+    let slow = "#!/bin/sh\n[ \"$HOLDFAST_HANDOVER\" = asked ] || exit 9\nsleep 1\n\
+                echo holdfast understands handovers 1 to 1\n";
+    server.install(slow);
+    server.signal(Signal::USR2);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    server.signal(Signal::TERM);
+    // By itself: the new program would have failed.
+    server.ended();
+}
+
+#[test]
+fn without_descriptors_for_all_connections_none_is_handed_over() {
+    let server = Server::start();
+    let mut clients: Vec<_> = (0..60).map(|n| Nfs4::new(server.address, &format!("client {n}"), 1)).collect();
+    let opens: Vec<_> = clients.iter_mut().map(|client| client.open("file")).collect();
+    server.leave_descriptors(30);
+    server.signal(Signal::USR2);
+    server.says("no descriptors to be had");
+    for (client, open) in clients.iter_mut().zip(opens) {
+        assert_eq!(client.close("file", open), NfsStat4::Ok);
+    }
+}

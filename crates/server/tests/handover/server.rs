@@ -117,6 +117,15 @@ impl Server {
         u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 << 12 != 0
     }
 
+    /// Lets it open so many more and no others.
+    pub(crate) fn leave_descriptors(&self, count: u64) {
+        let resource = rustix::process::Resource::Nofile;
+        let maximum = rustix::process::getrlimit(resource).maximum;
+        let current = Some(self.descriptors() as u64 + count);
+        let limit = rustix::process::Rlimit { current, maximum };
+        rustix::process::prlimit(Some(Pid::from_child(&self.child)), resource, limit).unwrap();
+    }
+
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }

@@ -162,7 +162,8 @@ impl Client4 {
             }
             match reply.status {
                 NfsStat4::Delay | NfsStat4::Resource | NfsStat4::ServerFault => self.pause().await,
-                NfsStat4::StaleClientId | NfsStat4::StaleStateid => return None,
+                // RECLAIM_COMPLETE in a life that this client has not heard of: as Linux, it finds it out by itself.
+                NfsStat4::StaleClientId | NfsStat4::StaleStateid | NfsStat4::DeadSession => return None,
                 _ => return Some((reply, sent)),
             }
         }

@@ -252,6 +252,21 @@ impl Engine {
         Ok(())
     }
 
+    /// A reply that tells of the restart answers something else than reclaims.
+    pub fn restart_heard(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.is_restart_unheard = false;
+        }
+    }
+
+    /// Whether RECLAIM_COMPLETE in this session may be about an earlier run, when it is not to be believed: a session
+    /// that outlives restarts hides one in the middle of reclaiming, what was reclaimed before which is lost. Asked
+    /// once: whoever says it again means it.
+    pub fn doubts_reclaims(&mut self, session: SessionId) -> bool {
+        let session = self.sessions.get_mut(session).filter(|session| session.is_reclaim_needed);
+        session.is_some_and(|session| std::mem::take(&mut session.is_restart_unheard))
+    }
+
     /// RECLAIM_COMPLETE for everything (`rca_one_fs` false; with true there is nothing to note, as no file system
     /// moves here) (RFC 8881 section 18.51).
     ///

@@ -83,6 +83,11 @@ impl Model {
         client < CLIENTS && !self.is_alive(client, now)
     }
 
+    /// Whether an owner has the file open.
+    pub(crate) fn has_open(&self, client: usize, owner: usize, file: usize) -> bool {
+        self.opens.iter().any(|open| (open.client, open.owner, open.file) == (client, owner, file))
+    }
+
     /// Whether a client has anything.
     pub(crate) fn holds(&self, client: usize) -> bool {
         self.opens.iter().any(|open| open.client == client)

@@ -110,6 +110,9 @@ impl Run {
         let (caller, key) = (self.caller(client), FileKey(file as u128));
         self.world.engine.delegation_return(caller, of.stateid, key, self.world.now).unwrap();
         self.delegations.remove(&(client, file));
+        if self.model.delegation(client, file).is_some_and(|d| d.recalled.is_some()) {
+            self.model.recent[file] = Some(self.world.now);
+        }
         self.model.delegations.retain(|d| (d.client, d.file) != (client, file));
         self.model.let_in();
     }

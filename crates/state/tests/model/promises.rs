@@ -7,7 +7,7 @@ use holdfast_base::limits::RECENT_RECALL_MS;
 use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
 
 use super::super::world::LEASE_MS;
-use super::{CLIENTS, Lock, Model};
+use super::{CLIENTS, Lock, Model, Open};
 
 /// A delegation granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +68,18 @@ impl Model {
         let others = self.delegations.iter().filter(|d| d.file == file && d.client != client);
         let mut others = others.map(|d| d.kind);
         let is_recent = self.recent[file].is_some_and(|at| now.ms_since(at) < RECENT_RECALL_MS);
-        let opens = self.opens.iter().filter(|open| open.file == file && open.client != client);
+        // Owners of one client may be mounts of its that know nothing of each other.
+        let own = self.opens.iter().filter(|open| (open.client, open.file) == (client, file));
+        let is_one = own.map(|open| open.owner).collect::<BTreeSet<_>>().len() <= 1;
+        let is_in_way = |open: &&Open| open.file == file && (open.client != client || !is_one);
+        let opens = self.opens.iter().filter(is_in_way);
         let mut deeds = opens.map(|open| deed_of_share(open.share));
         let locks = self.locks.iter().filter(|lock| lock.file == file && lock.client >= CLIENTS);
         let mut lock_deeds = locks.map(|lock| deed_of_lock(lock.kind));
         let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
         own_is_fit
             && !is_recent
+            && !self.revoked.iter().any(|(loser, _)| *loser == client)
             && !others.any(|other| other != DelegationKind::Directory && alone(other))
             && !deeds.any(|deed| excludes(kind, deed))
             && !lock_deeds.any(|deed| excludes(kind, deed))
@@ -96,7 +101,7 @@ impl Model {
         let overdue: Vec<_> = self.delegations.iter().filter(in_way).copied().collect();
         for delegation in overdue {
             if delegation.recalled.is_some_and(|(until, _)| until <= now) {
-                self.revoke(delegation);
+                self.revoke(delegation, now);
             }
         }
         let mut waits = false;
@@ -112,7 +117,8 @@ impl Model {
         waits
     }
 
-    pub(crate) fn revoke(&mut self, delegation: Delegation) {
+    pub(crate) fn revoke(&mut self, delegation: Delegation, now: Instant) {
+        self.recent[delegation.file] = Some(now);
         self.delegations.retain(|d| *d != delegation);
         self.revoked.push((delegation.client, delegation.file));
         self.newly_revoked.push((delegation.client, delegation.file));
@@ -123,7 +129,7 @@ impl Model {
     pub(crate) fn revoke_overdue(&mut self, now: Instant) {
         let is_overdue = |d: &&Delegation| d.recalled.is_some_and(|(until, _)| until <= now);
         for delegation in self.delegations.iter().filter(is_overdue).copied().collect::<Vec<_>>() {
-            self.revoke(delegation);
+            self.revoke(delegation, now);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_base::ClientId;
-use holdfast_state::{Access, Caller, Grounds, Share, StateId, WhyNone};
+use holdfast_state::{Access, Caller, DelegationKind, Grounds, Share, StateId, WhyNone};
 use holdfast_wire::nfs4::{Open4Args, OpenClaim4, OpenDelegation4};
 
 use super::find::Found;
@@ -55,7 +55,8 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
     let asked = Asked { client, at: &found.at, kind, grounds, has_times, open, refers };
     match give(cx.service(), asked) {
         Ok(answered) => {
-            let instead = wish.is_instead && replaces_open(cx, opened);
+            let serves = kind == DelegationKind::Write || share.access == Access::READ;
+            let instead = wish.is_instead && serves && replaces_open(cx, opened);
             if !instead {
                 // The open has the descriptor, and keeps it no longer than the client does.
                 cx.service().delegations.let_go(answered.given.token);
