@@ -136,8 +136,8 @@ fn of_two_opens_that_share_a_descriptor_one_outlives_the_others_close() {
     std::fs::write(server.file("file"), "content").unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let (one, delegation) = holder.open_delegated("file").unwrap();
-    assert!(delegation.is_some(), "whose lease a second descriptor would break");
-    let other = holder.open_as("file", "another owner");
+    let delegation = delegation.expect("whose lease a second descriptor would break");
+    let other = holder.open_under("file", "another owner", delegation);
     server.replace();
     assert_eq!(holder.close("file", other), NfsStat4::Ok);
     // These may get the numbers that have become free.

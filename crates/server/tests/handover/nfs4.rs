@@ -195,6 +195,21 @@ impl Nfs4 {
         self.open(file)
     }
 
+    /// What a holder opened by itself under its delegation, as another owner of its.
+    pub(crate) fn open_under(&mut self, file: &str, owner: &str, delegation: Stateid4) -> Stateid4 {
+        let open = Open4Args {
+            seqid: Seqid(0),
+            share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+            share_deny: OPEN4_SHARE_DENY_NONE,
+            owner: StateOwner4 { clientid: self.id, owner: owner.as_bytes() },
+            openhow: OpenFlag4::NoCreate,
+            claim: OpenClaim4::DelegCurFh(delegation),
+        };
+        let (status, body) = self.ask_at(file, &[ArgOp::Open(open)]);
+        assert_eq!(status, NfsStat4::Ok);
+        Open4Ok::decode(&mut Reader::new(&body)).unwrap().stateid
+    }
+
     /// The same; the delegation that came with it, if one did.
     pub(crate) fn open_delegated(&mut self, file: &str) -> Result<(Stateid4, Option<Stateid4>), NfsStat4> {
         self.open_wishing(file, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG)
