@@ -45,7 +45,7 @@ impl Lockd {
         let is_it = |b: &crate::held::Blocked| b.range == range && b.kind == kind && b.stage == Stage::InLine;
         // Not there: cancelled, which gave it back, or asked for again and had.
         let Some(at) = held.blocked.iter().position(is_it) else { return };
-        let before = held.ranges.within(range);
+        let before = held.known(range);
         if !self.holds_all(&of, (range, kind)) {
             // The owner unlocked or changed a part meanwhile, not knowing of the grant: it is to have all of it, or to
             // wait on.
@@ -142,10 +142,12 @@ impl Lockd {
         self.table.lock().leave_waiting(number);
         let Some(at) = held.blocked.iter().position(|b| b.number == number) else { return };
         let blocked = held.blocked.remove(at);
-        if let Stage::Granted(granted) = blocked.stage
-            && is_refused
-        {
-            self.give_back(of, held, blocked.range, &granted.before);
+        match blocked.stage {
+            Stage::Granted(granted) if is_refused => {
+                self.give_back(of, held, blocked.range, &granted.before);
+            }
+            Stage::Granted(_) => held.is_known(blocked.range, Some(blocked.kind)),
+            Stage::InLine | Stage::Outside => {}
         }
     }
 
@@ -180,7 +182,7 @@ impl Lockd {
     /// Tries a waiting request, which the engine may have granted.
     fn retry(&self, of: &Arc<OwnerFile>, held: &mut Held, at: usize) {
         let (range, kind) = (held.blocked[at].range, held.blocked[at].kind);
-        let before = held.ranges.within(range);
+        let before = held.known(range);
         match self.try_lock(of, held, (range, kind), (ForeignClaim::New, ForeignWait::InLine, None)) {
             Tried::Taken => self.begin_telling(of, held, at, before),
             Tried::InLine => held.blocked[at].stage = Stage::InLine,

@@ -48,9 +48,67 @@ impl Held {
         Some(self.blocked.remove(at))
     }
 
+    /// What the client knows that it has of a range: what is held, but for grants that it has not heard of.
+    pub(crate) fn known(&self, range: ByteRange) -> Vec<(ByteRange, LockKind)> {
+        let mut known = map_of(&self.ranges.within(range));
+        for (of, _, before) in self.unheard() {
+            known.clear(of);
+            before.iter().for_each(|(part, had)| known.set(*part, *had));
+        }
+        known.within(range)
+    }
+
+    /// What is to be left of a range when a grant of it is taken back: what was known, and what other grants are of
+    /// which the client may hear yet; never more than is held now.
+    pub(crate) fn left_of(
+        &self,
+        range: ByteRange,
+        before: &[(ByteRange, LockKind)],
+    ) -> Vec<(ByteRange, LockKind)> {
+        let mut left = map_of(before);
+        for (of, kind, _) in self.unheard() {
+            for (part, had) in map_of(&self.ranges.within(of)).within(range) {
+                let kind = kind.min(had);
+                let stronger = left.within(part).into_iter().filter(|(_, other)| *other > kind);
+                let stronger: Vec<_> = stronger.collect();
+                left.set(part, kind);
+                stronger.into_iter().for_each(|(part, kind)| left.set(part, kind));
+            }
+        }
+        left.within(range)
+    }
+
+    /// Grants that the client has not heard of: their ranges, kinds, and what it knew before.
+    fn unheard(&self) -> impl Iterator<Item = (ByteRange, LockKind, &[(ByteRange, LockKind)])> {
+        self.blocked.iter().filter_map(|blocked| match &blocked.stage {
+            Stage::Granted(granted) => Some((blocked.range, blocked.kind, &*granted.before)),
+            Stage::InLine | Stage::Outside => None,
+        })
+    }
+
+    /// The client knows by another answer what it has of a range now: of that no grant it has not heard of is to be
+    /// taken back, should it not want that one.
+    pub(crate) fn is_known(&mut self, range: ByteRange, kind: Option<LockKind>) {
+        for blocked in &mut self.blocked {
+            let Stage::Granted(granted) = &mut blocked.stage else { continue };
+            let mut before = map_of(&granted.before);
+            match kind {
+                Some(kind) => before.set(range, kind),
+                None => before.clear(range),
+            }
+            granted.before = before.within(blocked.range);
+        }
+    }
+
     pub(crate) fn blocked(&mut self, number: u64) -> Option<&mut Blocked> {
         self.blocked.iter_mut().find(|b| b.number == number)
     }
+}
+
+fn map_of(parts: &[(ByteRange, LockKind)]) -> RangeMap<LockKind> {
+    let mut map = RangeMap::default();
+    parts.iter().for_each(|(part, kind)| map.set(*part, *kind));
+    map
 }
 
 /// How far a blocking request has come.

@@ -133,6 +133,7 @@ impl Lockd {
                 if let Some(blocked) = held.take_blocked(range, kind) {
                     self.table.lock().leave_waiting(blocked.number);
                 }
+                held.is_known(range, Some(kind));
                 return NlmStat4::Granted;
             }
             Tried::InLine => Stage::InLine,
@@ -223,6 +224,7 @@ impl Lockd {
         }
         let _ = self.step(|engine, now| engine.foreign_unlock(of.owner, of.file, asked.range, now));
         held.ranges.clear(asked.range);
+        held.is_known(asked.range, None);
         self.forget_if_idle(&of, &mut held);
         NlmStat4::Granted
     }
@@ -239,7 +241,7 @@ impl Lockd {
             Stage::Granted(granted) => self.give_back(&of, &mut held, blocked.range, &granted.before),
             Stage::InLine if !was_in_line => {
                 // The engine granted it, and the worker has not come to it.
-                let before = held.ranges.within(blocked.range);
+                let before = held.known(blocked.range);
                 self.give_back(&of, &mut held, blocked.range, &before);
             }
             Stage::InLine | Stage::Outside => {}
@@ -255,7 +257,8 @@ impl Lockd {
         self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now)).unwrap_or(false)
     }
 
-    /// Has the owner hold of a range what it held before a grant: never more than it holds now.
+    /// Has the owner hold of a range what it held before a grant, and what other grants gave it: never more than it holds
+    /// now.
     pub(crate) fn give_back(
         &self,
         of: &OwnerFile,
@@ -263,10 +266,11 @@ impl Lockd {
         range: ByteRange,
         before: &[(ByteRange, LockKind)],
     ) {
+        let left = held.left_of(range, before);
         let mut gaps = RangeMap::default();
         gaps.set(range, ());
-        before.iter().for_each(|(part, _)| gaps.clear(*part));
-        for &(part, kind) in before {
+        left.iter().for_each(|(part, _)| gaps.clear(*part));
+        for &(part, kind) in &left {
             // Weaker than what is held, so nobody can be in the way.
             if held.outside.take(&of.site, &held.ranges, (part, kind)).is_err() {
                 tracing::warn!("a lock of an NLM client cannot be made what it was");
@@ -279,7 +283,7 @@ impl Lockd {
         }
         // Weakened before it is cleared: what is cleared lets others in, and they must not get in between.
         let _ = self.step(|engine, now| {
-            for &(part, kind) in before {
+            for &(part, kind) in &left {
                 let _ = engine.foreign_lock(of.owner, of.file, part, kind, now);
             }
             for (gap, ()) in gaps.iter() {
@@ -287,7 +291,7 @@ impl Lockd {
             }
         });
         held.ranges.clear(range);
-        before.iter().for_each(|(part, kind)| held.ranges.set(*part, *kind));
+        left.iter().for_each(|(part, kind)| held.ranges.set(*part, *kind));
     }
 
     /// TEST.

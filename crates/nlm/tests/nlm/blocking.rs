@@ -307,3 +307,63 @@ fn who_took_a_lock_gave_up_a_part_and_waits_for_all_again_is_not_told_of_the_fir
     world.next_granted().expect("B").answer(NlmStat4::Granted);
     assert_eq!(a.test(&fh, P, (0, 5, true)), Err((7, 0, 10, true)));
 }
+
+#[test]
+fn a_cancel_does_not_take_back_what_was_asked_for_and_had_since() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    let (both, first, second) = ((1, 2, true), (1, 1, true), (2, 1, true));
+    assert_eq!(a.lock(&fh, P, both), NlmStat4::Granted);
+    assert_eq!(b.wait(&fh, P, both), NlmStat4::Blocked);
+    a.unlock(&fh, P, both);
+    world.next_granted().expect("B is told").lose();
+    // Not knowing of the grant, B asks for a part, and knows that it has that.
+    assert_eq!(b.lock(&fh, P, (1, 1, false)), NlmStat4::Granted);
+    assert_eq!(b.cancel(&fh, P, both), NlmStat4::Granted);
+    assert_eq!(c.lock(&fh, P, first), NlmStat4::Denied, "B has it shared");
+    assert_eq!(c.lock(&fh, P, second), NlmStat4::Granted);
+    assert_eq!(b.unlock(&fh, P, both), NlmStat4::Granted);
+    assert_eq!(c.lock(&fh, P, first), NlmStat4::Granted);
+}
+
+#[test]
+fn a_cancel_does_not_bring_back_what_was_let_go_since() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    let (both, first, second) = ((1, 2, true), (1, 1, true), (2, 1, true));
+    assert_eq!(a.lock(&fh, P, second), NlmStat4::Granted);
+    assert_eq!(b.lock(&fh, P, first), NlmStat4::Granted);
+    assert_eq!(b.wait(&fh, P, both), NlmStat4::Blocked);
+    a.unlock(&fh, P, second);
+    world.next_granted().expect("B is told").lose();
+    b.unlock(&fh, P, first);
+    assert_eq!(c.lock(&fh, P, first), NlmStat4::Granted);
+    b.cancel(&fh, P, both);
+    b.unlock(&fh, P, second);
+    assert_eq!(a.lock(&fh, P, first), NlmStat4::Denied, "C has it, and only C");
+    assert_eq!(c.unlock(&fh, P, first), NlmStat4::Granted);
+    assert_eq!(a.lock(&fh, P, both), NlmStat4::Granted, "nothing is left of B's");
+}
+
+#[test]
+fn a_cancel_leaves_what_another_grant_of_its_owner_has() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    let (wide, part) = ((1, 7, true), (3, 2, true));
+    assert_eq!(a.lock(&fh, P, wide), NlmStat4::Granted);
+    assert_eq!((b.wait(&fh, P, wide), b.wait(&fh, P, part)), (NlmStat4::Blocked, NlmStat4::Blocked));
+    a.unlock(&fh, P, wide);
+    let (first, second) = (world.next_granted().expect("one"), world.next_granted().expect("the other"));
+    assert_eq!(b.cancel(&fh, P, wide), NlmStat4::Granted);
+    assert_eq!(c.lock(&fh, P, part), NlmStat4::Denied, "its GRANTED is on its way");
+    assert_eq!(c.lock(&fh, P, (1, 2, true)), NlmStat4::Granted);
+    first.answer(NlmStat4::Denied);
+    second.answer(NlmStat4::Granted);
+    world.work();
+    assert_eq!(c.lock(&fh, P, part), NlmStat4::Denied);
+    assert_eq!(b.unlock(&fh, P, part), NlmStat4::Granted);
+    assert_eq!(c.lock(&fh, P, part), NlmStat4::Granted, "nothing more is left of B's");
+}
