@@ -167,8 +167,11 @@ impl Lockd {
                     self.end_telling(&of, &mut held, number, false);
                 }
                 // One that may have it and is out of reach keeps it, as it would any lock.
+                // (A call still under way may reach it yet.)
                 Stage::Granted(granted)
-                    if !granted.may_be_known && now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS =>
+                    if !granted.may_be_known
+                        && !granted.is_asked
+                        && now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS =>
                 {
                     tracing::debug!(host = %of.host.ip, "a client that waited for a lock cannot be told of it");
                     self.end_telling(&of, &mut held, number, true);
