@@ -225,8 +225,26 @@ impl Lockd {
         let _ = self.step(|engine, now| engine.foreign_unlock(of.owner, of.file, asked.range, now));
         held.ranges.clear(asked.range);
         held.is_known(asked.range, None);
+        self.stop_telling_of(&of, &mut held, asked.range);
         self.forget_if_idle(&of, &mut held);
         NlmStat4::Granted
+    }
+
+    /// A grant of which a part was let go since is not to be told any more, as others may have that part. Its client asks
+    /// again by itself (Linux every 30 s); of the rest it may know, so it keeps that.
+    fn stop_telling_of(&self, of: &OwnerFile, held: &mut Held, range: ByteRange) {
+        let is_hit = |b: &Blocked| matches!(b.stage, Stage::Granted(_)) && b.range.overlaps(range);
+        let (hit, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut held.blocked).into_iter().partition(is_hit);
+        held.blocked = kept;
+        for blocked in hit {
+            self.table.lock().leave_waiting(blocked.number);
+            if let Stage::Granted(granted) = &blocked.stage
+                && !granted.may_be_known
+                && !granted.is_asked
+            {
+                self.give_back(of, held, blocked.range, &granted.before);
+            }
+        }
     }
 
     /// CANCEL. A lock granted meanwhile of which the client does not know yet is given back; one that it knows of is
