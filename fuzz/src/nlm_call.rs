@@ -2,10 +2,11 @@
 //! a server whose worker is behind, and whose GRANTEDs and their answers get lost. Nobody holds what another holds, calls
 //! are answered alike when sent again, and when all are gone nothing is left.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use holdfast_base::ByteRange;
-use holdfast_nlm::{Answered, NoAnswer, PeerCall};
+use holdfast_nlm::{Answered, NoAnswer, OwnerFileReport, PeerCall};
 use holdfast_rpc::CallError;
 use holdfast_rpc::detached::Detached;
 use holdfast_vfs::LockKind;
@@ -22,6 +23,9 @@ use crate::nlm_world::{NlmWorld, call};
 /// Steps in one input at most.
 const STEPS_MAX: usize = 200;
 
+/// After how many rounds of asking again everybody has had what it waits for.
+const ROUNDS: usize = 20;
+
 const LOCK: &[Field] = &[Field::Name, Field::Handle, Field::Name, Field::Upto(2), Field::U64, Field::U64];
 const SHARE: &[Field] =
     &[Field::Name, Field::Name, Field::Handle, Field::Name, Field::Upto(3), Field::Upto(3), Field::Bool];
@@ -36,6 +40,8 @@ struct Run {
     neighbour: Detached,
     xid: u32,
     fhs: Vec<Vec<u8>>,
+    /// Answers of hosts on their way to the server.
+    late: VecDeque<(Answered, Result<Vec<u8>, NoAnswer>)>,
     /// What processes outside have of each file.
     outside: Vec<[Option<bool>; BYTES]>,
 }
@@ -52,6 +58,7 @@ pub fn run(data: &[u8]) {
         rogue: world.connect([198, 51, 100, 1].into(), 40_000),
         neighbour: world.connect([127, 0, 0, 1].into(), 701),
         xid: 0,
+        late: VecDeque::new(),
         fhs: world.files.iter().map(|file| file.fh.clone()).collect(),
         outside: vec![[None; BYTES]; world.files.len()],
         world,
@@ -64,25 +71,73 @@ pub fn run(data: &[u8]) {
         check(&run.hosts, &run.outside);
         run.world.check();
     }
+    run.finish();
     run.hosts.iter_mut().for_each(Host::restart);
     run.world.check_ports();
     run.world.end();
 }
 
 impl Run {
+    /// All that is on its way arrives; strangers and processes outside let go; everybody lets go of what it gets. Then
+    /// everybody gets what it waits for, and in the end nobody has anything.
+    fn finish(&mut self) {
+        let is_host = |of: &OwnerFileReport, hosts: &[Host]| hosts.iter().any(|host| host.ip() == of.ip);
+        for of in self.world.lockd.report() {
+            if !is_host(&of, &self.hosts) {
+                self.world.lockd.take_away(of.owner, of.file);
+            }
+        }
+        for file in self.world.files.iter().filter(|file| file.has_outsiders) {
+            file.backend.unlock_outside(&file.handle);
+        }
+        self.outside.iter_mut().for_each(|taken| taken.fill(None));
+        for _ in 0..ROUNDS {
+            self.late.drain(..).for_each(|(answered, answer)| answered(answer));
+            self.deliver_all();
+            self.hosts.iter_mut().for_each(|host| host.finish(&self.fhs));
+            check(&self.hosts, &self.outside);
+            self.world.clock.advance(Duration::from_secs(31));
+        }
+        let waits: usize = self.hosts.iter().map(Host::waits).sum();
+        assert_eq!(waits, 0, "locks that nobody has are waited for");
+        self.deliver_all();
+        let left = self.world.lockd.report().into_iter().find(|of| is_host(of, &self.hosts));
+        assert!(left.is_none(), "{left:?} is left of those who let go of everything");
+    }
+
+    /// The worker works, and all that it has to tell arrives.
+    fn deliver_all(&mut self) {
+        self.world.lockd.run_due();
+        while let Some((call, answered)) = self.world.next_call() {
+            let is_granted = (call.program, call.procedure) == (NLM_PROGRAM, NlmProc4::Granted.as_u32());
+            match host_of(&mut self.hosts, &call).filter(|_| is_granted) {
+                Some(host) => answered(Self::deliver_to(host, &self.fhs, &call, 0)),
+                None => answered(Err(NoAnswer { why: CallError::Closed, may_have_run: false })),
+            }
+            self.world.lockd.run_due();
+        }
+    }
+
     fn step(&mut self, input: &mut Input<'_>) {
         match input.u8() {
             0..=79 => self.lock(input),
             80..=129 => {
                 let (host, wish) = self.wish(input);
-                self.deliver_all_to(host);
+                self.deliver_crossing(host, wish, true);
                 self.hosts[host].unlock(&self.fhs, wish, input.one_in(4));
             }
             130..=149 => {
                 let (host, which) = (input.below(HOSTS), input.below(8));
                 self.hosts[host].cancel(&self.fhs, which, input.one_in(4));
             }
-            150..=179 => self.world.lockd.run_due(),
+            150..=171 => self.world.lockd.run_due(),
+            172..=179 => {
+                // Answers overtake each other.
+                let which = input.below(self.late.len());
+                if let Some((answered, answer)) = self.late.remove(which) {
+                    answered(answer);
+                }
+            }
             180..=204 => self.deliver(input),
             205..=214 => self.world.clock.advance(Duration::from_millis(u64::from(input.u8()) * 100)),
             215..=226 => self.outsider(input),
@@ -106,8 +161,7 @@ impl Run {
     fn lock(&mut self, input: &mut Input<'_>) {
         let (host, wish) = self.wish(input);
         let block = input.u8() % 4 != 0;
-        self.deliver_all_to(host);
-        let wish = self.hosts[host].without_weakening(wish);
+        self.deliver_crossing(host, wish, false);
         let stat = self.hosts[host].lock(&self.fhs, wish, block, input.one_in(4));
         let is_usual =
             matches!(stat, NlmStat4::Granted | NlmStat4::Denied | NlmStat4::Blocked | NlmStat4::Deadlck);
@@ -122,7 +176,14 @@ impl Run {
         let fate = input.u8();
         let lost = |may_have_run| Err(NoAnswer { why: CallError::TimedOut, may_have_run });
         match (host, fate) {
-            (Some(host), 0..=199) => Self::deliver_to(host, &self.fhs, (&call, answered), fate),
+            (Some(host), 0..=199) => {
+                let answer = Self::deliver_to(host, &self.fhs, &call, fate);
+                // Every third answer is on its way for a while.
+                match fate % 3 {
+                    0 => self.late.push_back((answered, answer)),
+                    _ => answered(answer),
+                }
+            }
             (_, 200..=219) => answered(lost(true)),
             (_, 220..=239) => answered(lost(false)),
             (_, 240..=247) => drop(answered),
@@ -130,26 +191,32 @@ impl Run {
         }
     }
 
-    /// A call on its way to a host arrives before the host asks for anything new: NLM has nothing by which a client could
-    /// tell a GRANTED of an earlier request from one of the same request made anew.
-    fn deliver_all_to(&mut self, host: usize) {
-        while let Some((call, answered)) = self.world.next_call_to(self.hosts[host].ip()) {
-            Self::deliver_to(&mut self.hosts[host], &self.fhs, (&call, answered), 0);
+    /// What would cross a request arrives before it is sent: see [`Host::would_cross`].
+    fn deliver_crossing(&mut self, host: usize, wish: Wish, is_unlock: bool) {
+        let ip = self.hosts[host].ip();
+        loop {
+            let (hosts, fhs) = (&self.hosts, &self.fhs);
+            let crosses = |call: &PeerCall| {
+                let args = from_bytes::<TestArgs4<'_>>(&call.args);
+                call.peer == ip && args.is_ok_and(|args| hosts[host].would_cross(fhs, wish, is_unlock, &args))
+            };
+            let Some((call, answered)) = self.world.next_call_that(crosses) else { return };
+            let answer = Self::deliver_to(&mut self.hosts[host], &self.fhs, &call, 0);
+            answered(answer);
         }
     }
 
-    fn deliver_to(host: &mut Host, fhs: &[Vec<u8>], (call, answered): (&PeerCall, Answered), fate: u8) {
+    /// A GRANTED arrives; what the server hears.
+    fn deliver_to(host: &mut Host, fhs: &[Vec<u8>], call: &PeerCall, fate: u8) -> Result<Vec<u8>, NoAnswer> {
         let args: TestArgs4<'_> = from_bytes(&call.args).expect("GRANTED well formed");
         match fate {
-            180..=189 => {
-                answered(Ok(to_bytes(&NlmRes4 { cookie: args.cookie, stat: NlmStat4::DeniedGracePeriod })))
-            }
+            180..=189 => Ok(to_bytes(&NlmRes4 { cookie: args.cookie, stat: NlmStat4::DeniedGracePeriod })),
             _ => {
                 let stat = host.granted(fhs, &args);
-                answered(match fate {
+                match fate {
                     0..=149 => Ok(to_bytes(&NlmRes4 { cookie: args.cookie, stat })),
                     _ => Err(NoAnswer { why: CallError::TimedOut, may_have_run: true }),
-                });
+                }
             }
         }
     }

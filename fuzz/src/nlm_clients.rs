@@ -64,16 +64,29 @@ impl Host {
         [192, 0, 2, self.number as u8 + 1].into()
     }
 
-    /// The wish made one that weakens nothing while it waits: what a waiter's grant weakens is weak before the waiter
-    /// hears of it (see "What is not promised" in docs/design/nlm.md).
-    pub(crate) fn without_weakening(&self, wish: Wish) -> Wish {
-        let overlaps = |w: &&Wish| {
-            (w.process, w.file) == (wish.process, wish.file) && w.first <= wish.last && wish.first <= w.last
-        };
-        let waits_shared = self.waits.iter().filter(overlaps).any(|w| !w.exclusive);
-        let held = &self.holds[wish.file][wish.process][wish.first..=wish.last];
-        let exclusive = !waits_shared && (wish.exclusive || held.contains(&Some(true)));
-        Wish { exclusive, ..wish }
+    /// Whether a GRANTED arrives before this request is sent. NLM has no order between the two ways: of a GRANTED that
+    /// crosses a request of the same process for the same bytes, no server can tell whether its client took it before or
+    /// after, and a client cannot tell it from one of its next request for the same range (`nlmclnt_grant`: "must not use
+    /// cookie to match it"). A call that crosses anything else does so here.
+    pub(crate) fn would_cross(
+        &self,
+        fhs: &[Vec<u8>],
+        wish: Wish,
+        is_unlock: bool,
+        granted: &TestArgs4<'_>,
+    ) -> bool {
+        let mine = lock_of(&self.name, fhs, wish);
+        let theirs = &granted.lock;
+        if (mine.caller_name, mine.fh, mine.oh, mine.svid)
+            != (theirs.caller_name, theirs.fh, theirs.oh, theirs.svid)
+        {
+            return false;
+        }
+        let (first, last) = (theirs.offset.0, theirs.offset.0 + theirs.length.0 - 1);
+        let overlaps = first <= wish.last as u64 && wish.first as u64 <= last;
+        let is_same_range = (mine.offset, mine.length) == (theirs.offset, theirs.length);
+        let weakens = is_unlock || granted.exclusive && !wish.exclusive;
+        is_same_range || overlaps && weakens
     }
 
     fn set(&mut self, wish: Wish, to: Option<bool>) {
@@ -116,9 +129,35 @@ impl Host {
                     self.waits.push(wish);
                 }
             }
+            // Whoever is told no waits no more.
+            _ if block => self.waits.retain(|other| *other != wish),
             _ => {}
         }
         stat
+    }
+
+    /// Every process asks again for what it waits for, lets go of what it has, and of all of a file of which it has, and
+    /// waits for, nothing.
+    pub(crate) fn finish(&mut self, fhs: &[Vec<u8>]) {
+        for wish in self.waits.clone() {
+            self.lock(fhs, wish, true, false);
+        }
+        for file in 0..fhs.len() {
+            for process in 0..PROCESSES {
+                let all = Wish { process, file, first: 0, last: BYTES - 1, exclusive: false };
+                let held = self.holds[file][process];
+                if !self.waits.iter().any(|w| (w.process, w.file) == (process, file)) {
+                    self.unlock(fhs, all, false);
+                }
+                for at in (0..BYTES).filter(|at| held[*at].is_some()) {
+                    self.unlock(fhs, Wish { first: at, last: at, ..all }, false);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn waits(&self) -> usize {
+        self.waits.len()
     }
 
     /// UNLOCK.

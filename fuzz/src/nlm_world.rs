@@ -145,10 +145,10 @@ impl NlmWorld {
         self.wire.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// The oldest of those to one host.
-    pub(crate) fn next_call_to(&self, ip: IpAddr) -> Option<(PeerCall, Answered)> {
+    /// The oldest of some of them.
+    pub(crate) fn next_call_that(&self, is: impl Fn(&PeerCall) -> bool) -> Option<(PeerCall, Answered)> {
         let mut calls = self.wire.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = calls.iter().position(|(call, _)| call.peer == ip)?;
+        let at = calls.iter().position(|(call, _)| is(call))?;
         calls.remove(at)
     }
 

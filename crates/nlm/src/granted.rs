@@ -11,10 +11,11 @@ use holdfast_state::{ForeignClaim, ForeignOwner, ForeignWait, LockKind, RangeMap
 use holdfast_wire::nlm4::{NLM_PROGRAM, NLM_V4, NlmProc4, NlmRes4, NlmStat4};
 use holdfast_xdr::from_bytes;
 
-use crate::held::{Granted, Held, OwnerFile, Stage};
+use crate::claim::{Granted, Standing};
+use crate::held::{Blocked, Held, OwnerFile, Stage};
 use crate::lockd::{Answer, Lockd, Work};
-use crate::locks::Tried;
 use crate::peers::{NoAnswer, PeerCall};
+use crate::taking::Tried;
 
 /// How long one call may take before the client is told again: longer than it takes to give up.
 const CALL_MS: u64 = 12_000;
@@ -42,14 +43,14 @@ impl Lockd {
             let _ = self.step(|engine, now| engine.foreign_leave(owner, file, now));
             return;
         }
-        let is_it = |b: &crate::held::Blocked| b.range == range && b.kind == kind && b.stage == Stage::InLine;
         // Not there: cancelled, which gave it back, or asked for again and had.
-        let Some(at) = held.blocked.iter().position(is_it) else { return };
-        let before = held.known(range);
+        let Some(at) = held.waiting(range, kind).filter(|at| held.blocked[*at].stage == Stage::InLine) else {
+            return;
+        };
         if !self.holds_all(&of, (range, kind)) {
             // The owner unlocked or changed a part meanwhile, not knowing of the grant: it is to have all of it, or to
             // wait on.
-            self.give_back(&of, &mut held, range, &before);
+            self.let_go_if_it_can(&of, &mut held, range);
         }
         self.retry(&of, &mut held, at);
         self.forget_if_idle(&of, &mut held);
@@ -64,27 +65,19 @@ impl Lockd {
         lacking.is_empty()
     }
 
-    fn begin_telling(
-        &self,
-        of: &Arc<OwnerFile>,
-        held: &mut Held,
-        at: usize,
-        before: Vec<(ByteRange, LockKind)>,
-    ) {
-        let now = self.now();
-        held.blocked[at].stage = Stage::Granted(Granted::new(now, before));
-        self.tell(of, held, at, now);
-    }
-
-    /// Calls GRANTED.
+    /// Calls GRANTED, unless something else comes first.
     fn tell(&self, of: &Arc<OwnerFile>, held: &mut Held, at: usize, now: Instant) {
+        let Blocked { number, range, kind, .. } = held.blocked[at];
+        if held.must_wait(number, range, kind) {
+            return;
+        }
         let blocked = &mut held.blocked[at];
         let Stage::Granted(granted) = &mut blocked.stage else { return };
         granted.tries += 1;
         granted.next_at = now.after_ms(CALL_MS);
-        granted.may_be_known |= granted.is_asked;
-        granted.is_asked = true;
-        let (number, asking) = (blocked.number, self.asking());
+        granted.may_be_known |= granted.calls > 0;
+        granted.calls += 1;
+        let asking = self.asking();
         let call = PeerCall {
             peer: of.host.ip,
             from: blocked.local,
@@ -113,42 +106,52 @@ impl Lockd {
         let Some(of) = found else { return };
         let mut held = of.held.lock();
         let now = self.now();
-        let Some(blocked) = held.blocked(number) else { return };
-        let Stage::Granted(granted) = &mut blocked.stage else { return };
-        granted.is_asked = false;
+        let Some(at) = held.position(number) else { return };
+        let Some(granted) = held.blocked[at].granted_mut() else { return };
+        granted.calls = granted.calls.saturating_sub(1);
         granted.may_be_known |= answer.as_ref().is_err_and(|no| no.may_have_run);
-        match answer {
-            Ok(NlmStat4::Granted) => self.end_telling(&of, &mut held, number, false),
+        let is_refused = !matches!(answer, Ok(NlmStat4::DeniedGracePeriod) | Err(_));
+        match granted.standing {
+            _ if *answer == Ok(NlmStat4::Granted) => self.end_telling(&of, &mut held, at, true),
+            // Whoever has cancelled takes a call no more.
+            Standing::Cancelled if granted.calls > 0 => {}
+            Standing::Cancelled => self.end_telling(&of, &mut held, at, false),
+            // It does not wait for this any more.
+            _ if is_refused && !granted.may_be_known => self.end_telling(&of, &mut held, at, false),
+            Standing::Doubted => {}
+            // It may have taken an earlier one, and has nobody waiting now (Linux answers so); or it never heard of one
+            // and does not want it any more: then it cancels.
+            _ if is_refused => granted.doubt(now),
             // A restarting client, or none that could be reached: again.
-            Ok(NlmStat4::DeniedGracePeriod) | Err(_) => {
+            Standing::Wanted => {
                 let pause = PAUSE_MS << granted.tries.min(8);
                 // Who may be gone for good is told seldom; until it comes back it has the lock.
                 let is_late = now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS;
                 granted.next_at = now.after_ms(if is_late { PAUSE_MS_LATE } else { pause.min(PAUSE_MS_MAX) });
             }
-            // It may have taken an earlier one, and has nobody waiting now (Linux answers so); or it never heard of one
-            // and does not want it any more: then it cancels.
-            Ok(_) if granted.may_be_known => {
-                granted.is_refused = true;
-                granted.next_at = now.after_ms(NLM_GRANTED_PATIENCE_MS);
-            }
-            // It does not wait for this any more.
-            Ok(_) => self.end_telling(&of, &mut held, number, true),
+            Standing::Torn if granted.is_told() => granted.doubt(now),
+            // It has not heard, and waits: for all of it again.
+            Standing::Torn => self.wait_again(&of, &mut held, at),
         }
         self.forget_if_idle(&of, &mut held);
     }
 
-    fn end_telling(&self, of: &Arc<OwnerFile>, held: &mut Held, number: u64, is_refused: bool) {
-        self.table.lock().leave_waiting(number);
-        let Some(at) = held.blocked.iter().position(|b| b.number == number) else { return };
+    /// It is known what became of a grant: its client has the lock, or does not want it.
+    fn end_telling(&self, of: &OwnerFile, held: &mut Held, at: usize, is_taken: bool) {
         let blocked = held.blocked.remove(at);
-        match blocked.stage {
-            Stage::Granted(granted) if is_refused => {
-                self.give_back(of, held, blocked.range, &granted.before);
-            }
-            Stage::Granted(_) => held.is_known(blocked.range, Some(blocked.kind)),
-            Stage::InLine | Stage::Outside => {}
+        self.table.lock().leave_waiting(blocked.number);
+        if is_taken && let Stage::Granted(granted) = &blocked.stage {
+            // Newer than whatever else it knows: that took its part of the claim.
+            granted.claim.iter().for_each(|(part, kind)| held.sure.set(part, kind));
         }
+        self.let_go_if_it_can(of, held, blocked.range);
+    }
+
+    /// A grant of which its client cannot have heard, and of which something was let go since, is no grant any more.
+    fn wait_again(&self, of: &OwnerFile, held: &mut Held, at: usize) {
+        held.blocked[at].stage = Stage::Tried;
+        let range = held.blocked[at].range;
+        self.let_go_if_it_can(of, held, range);
     }
 
     /// Looks after what waits: tells clients again, and tries again what processes outside had.
@@ -158,25 +161,30 @@ impl Lockd {
         for (number, of) in all {
             let mut held = of.held.lock();
             let Some(at) = held.blocked.iter().position(|b| b.number == number) else { continue };
-            match &held.blocked[at].stage {
+            match &mut held.blocked[at].stage {
                 Stage::InLine => {}
-                Stage::Outside => self.retry(&of, &mut held, at),
+                Stage::Tried => {
+                    let Blocked { range, kind, .. } = held.blocked[at];
+                    if !held.must_wait(number, range, kind) {
+                        self.retry(&of, &mut held, at);
+                    }
+                }
                 Stage::Granted(granted) if granted.next_at > now => {}
-                // It has not cancelled.
-                Stage::Granted(granted) if granted.is_refused => {
-                    self.end_telling(&of, &mut held, number, false);
-                }
-                // One that may have it and is out of reach keeps it, as it would any lock.
-                // (A call still under way may reach it yet.)
-                Stage::Granted(granted)
-                    if !granted.may_be_known
-                        && !granted.is_asked
-                        && now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS =>
-                {
-                    tracing::debug!(host = %of.host.ip, "a client that waited for a lock cannot be told of it");
-                    self.end_telling(&of, &mut held, number, true);
-                }
-                Stage::Granted(_) => self.tell(&of, &mut held, at, now),
+                Stage::Granted(granted) => match granted.standing {
+                    // It has not cancelled.
+                    Standing::Doubted => self.end_telling(&of, &mut held, at, true),
+                    Standing::Cancelled => self.end_telling(&of, &mut held, at, false),
+                    Standing::Torn if granted.is_told() => granted.doubt(now),
+                    Standing::Torn => self.wait_again(&of, &mut held, at),
+                    // One that may have it and is out of reach keeps it, as it would any lock.
+                    Standing::Wanted
+                        if !granted.is_told() && now.ms_since(granted.since) >= NLM_GRANTED_PATIENCE_MS =>
+                    {
+                        tracing::debug!(host = %of.host.ip, "a client that waited for a lock cannot be told of it");
+                        self.end_telling(&of, &mut held, at, false);
+                    }
+                    Standing::Wanted => self.tell(&of, &mut held, at, now),
+                },
             }
             self.forget_if_idle(&of, &mut held);
         }
@@ -184,22 +192,25 @@ impl Lockd {
 
     /// Tries a waiting request, which the engine may have granted.
     fn retry(&self, of: &Arc<OwnerFile>, held: &mut Held, at: usize) {
-        let (range, kind) = (held.blocked[at].range, held.blocked[at].kind);
-        let before = held.known(range);
-        match self.try_lock(of, held, (range, kind), (ForeignClaim::New, ForeignWait::InLine, None)) {
-            Tried::Taken => self.begin_telling(of, held, at, before),
-            Tried::InLine => held.blocked[at].stage = Stage::InLine,
+        let (number, range, kind) = (held.blocked[at].number, held.blocked[at].range, held.blocked[at].kind);
+        let stage = match self.take(of, held, (range, kind), (ForeignClaim::New, ForeignWait::InLine, None)) {
+            Tried::Taken => {
+                let now = self.now();
+                held.blocked[at].stage = Stage::Granted(Granted::new(now, (range, kind)));
+                return self.tell(of, held, at, now);
+            }
+            Tried::InLine => Stage::InLine,
             // A delegation being recalled passes like a process outside.
-            Tried::Outside | Tried::Refused(NlmStat4::DeniedGracePeriod) => {
-                self.give_back(of, held, range, &before);
-                held.blocked[at].stage = Stage::Outside;
-            }
+            Tried::Later | Tried::Refused(NlmStat4::DeniedGracePeriod) => Stage::Tried,
+            // The client asks again by itself, and hears what is wrong.
             Tried::Refused(_) => {
-                self.give_back(of, held, range, &before);
-                // The client asks again by itself, and hears what is wrong.
-                let number = held.blocked.remove(at).number;
-                self.table.lock().leave_waiting(number);
+                self.drop_requests(of, held, |b| b.number == number);
+                return self.let_go_if_it_can(of, held, range);
             }
+        };
+        held.blocked[at].stage = stage;
+        if held.blocked[at].stage == Stage::Tried {
+            self.let_go_if_it_can(of, held, range);
         }
     }
 }

@@ -12,7 +12,8 @@ use holdfast_vfs::handover::{FileNumber, Incoming, Outgoing};
 use holdfast_wire::nlm4::NlmStat4;
 use serde::{Deserialize, Serialize};
 
-use crate::held::{Blocked, Granted, Held, OwnerFile, Stage};
+use crate::claim::{Granted, Standing};
+use crate::held::{Blocked, Held, OwnerFile, Stage};
 use crate::lockd::{Answer, Lockd, Work};
 use crate::monitor::Watched;
 use crate::names::{HostName, OwnerName};
@@ -55,6 +56,9 @@ struct OwnerFileImage {
     /// The handle as clients have it: it names the export too.
     fh: Vec<u8>,
     ranges: Vec<LockImage>,
+    /// Missing, all of `ranges`.
+    #[serde(default)]
+    sure: Option<Vec<LockImage>>,
     has_share: bool,
     state: i32,
     carrier: Option<(FileNumber, bool)>,
@@ -89,7 +93,13 @@ struct GrantedImage {
     may_be_known: bool,
     #[serde(default)]
     is_refused: bool,
-    before: Vec<LockImage>,
+    #[serde(default)]
+    is_torn: bool,
+    #[serde(default)]
+    is_cancelled: bool,
+    /// Missing, all of it.
+    #[serde(default)]
+    claim: Option<Vec<LockImage>>,
 }
 
 const fn always() -> bool {
@@ -121,6 +131,38 @@ impl LockImage {
     }
 }
 
+fn images_of(map: &RangeMap<LockKind>) -> Vec<LockImage> {
+    map.iter().map(LockImage::of).collect()
+}
+
+fn map_of(images: Vec<LockImage>) -> RangeMap<LockKind> {
+    let mut map = RangeMap::default();
+    images.into_iter().filter_map(LockImage::lock).for_each(|(range, kind)| map.set(range, kind));
+    map
+}
+
+impl GrantedImage {
+    fn granted(self, lock: (ByteRange, LockKind), now: Instant) -> Granted {
+        let standing = match self {
+            Self { is_cancelled: true, .. } => Standing::Cancelled,
+            Self { is_refused: true, .. } => Standing::Doubted,
+            Self { is_torn: true, .. } => Standing::Torn,
+            _ => Standing::Wanted,
+        };
+        let fresh = Granted::new(now, lock);
+        Granted {
+            since: Instant(self.since),
+            // Asked again at once, where no answer came over as well.
+            next_at: if standing == Standing::Wanted { now } else { now.after_ms(NLM_GRANTED_PATIENCE_MS) },
+            tries: self.tries,
+            may_be_known: self.may_be_known,
+            standing,
+            claim: self.claim.map_or_else(|| fresh.claim.clone(), map_of),
+            ..fresh
+        }
+    }
+}
+
 impl BlockedImage {
     fn of(blocked: &Blocked, answer: Option<Answer>) -> Self {
         let granted = match &blocked.stage {
@@ -128,12 +170,14 @@ impl BlockedImage {
                 since: granted.since.0,
                 tries: granted.tries,
                 may_be_known: granted.may_be_known
-                    || granted.is_asked
+                    || granted.calls > 0
                         && answer.is_none_or(|answer| answer.is_err_and(|no| no.may_have_run)),
-                is_refused: granted.is_refused,
-                before: granted.before.iter().copied().map(LockImage::of).collect(),
+                is_refused: granted.standing == Standing::Doubted,
+                is_torn: granted.standing == Standing::Torn,
+                is_cancelled: granted.standing == Standing::Cancelled,
+                claim: Some(images_of(&granted.claim)),
             }),
-            Stage::InLine | Stage::Outside => None,
+            Stage::InLine | Stage::Tried => None,
         };
         Self {
             number: blocked.number,
@@ -142,7 +186,7 @@ impl BlockedImage {
             length: blocked.length.0,
             fh: blocked.fh.clone(),
             local: blocked.local,
-            is_outside: blocked.stage == Stage::Outside,
+            is_outside: blocked.stage == Stage::Tried,
             granted,
         }
     }
@@ -150,17 +194,8 @@ impl BlockedImage {
     fn blocked(self, now: Instant) -> Option<Blocked> {
         let (range, kind) = self.lock.lock()?;
         let stage = match self.granted {
-            // Asked again at once, where no answer came over as well.
-            Some(granted) => Stage::Granted(Granted {
-                since: Instant(granted.since),
-                next_at: now.after_ms(if granted.is_refused { NLM_GRANTED_PATIENCE_MS } else { 0 }),
-                tries: granted.tries,
-                is_asked: false,
-                may_be_known: granted.may_be_known,
-                is_refused: granted.is_refused,
-                before: granted.before.into_iter().filter_map(LockImage::lock).collect(),
-            }),
-            None if self.is_outside => Stage::Outside,
+            Some(granted) => Stage::Granted(granted.granted((range, kind), now)),
+            None if self.is_outside => Stage::Tried,
             None => Stage::InLine,
         };
         Some(Blocked {
@@ -223,7 +258,8 @@ impl Lockd {
             svid: of.name.svid,
             file: of.file.0.to_be_bytes(),
             fh: self.parts.namespace.seal_in(&of.site.export, &of.site.handle).as_bytes().to_vec(),
-            ranges: held.ranges.iter().map(LockImage::of).collect(),
+            ranges: images_of(&held.locked),
+            sure: Some(images_of(&held.sure)),
             has_share: held.has_share,
             state: held.state,
             carrier,
@@ -276,13 +312,12 @@ impl Lockd {
             self.leave_in_engine(owner, file);
             return false;
         }
-        let mut ranges = RangeMap::default();
-        let locks = image.ranges.into_iter().filter_map(LockImage::lock);
-        locks.for_each(|(range, kind)| ranges.set(range, kind));
+        let locked = map_of(image.ranges);
         let now = self.now();
         let held = Held {
             outside: carrier.flatten().map_or_else(Outside::default, Outside::of),
-            ranges,
+            sure: image.sure.map_or_else(|| locked.clone(), map_of),
+            locked,
             has_share: image.has_share,
             state: image.state,
             blocked: image.blocked.into_iter().filter_map(|b| b.blocked(now)).collect(),

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
-use holdfast_base::{ByteRange, FileKey, Instant, Length, Offset};
+use holdfast_base::{ByteRange, FileKey, Length, Offset};
 use holdfast_state::{ForeignOwner, LockKind, RangeMap};
 use holdfast_wire::nlm4::{NlmLock4, TestArgs4};
 use holdfast_xdr::to_bytes;
 use parking_lot::Mutex;
 
+use crate::claim::{Granted, strengthen};
 use crate::names::{HostName, OwnerName};
 use crate::outside::{Outside, Site};
 
@@ -25,10 +26,17 @@ pub(crate) struct OwnerFile {
 }
 
 /// What changes of it.
+///
+/// The invariant: whatever its client may believe to have is locked, in the engine and on the backend. What it may believe
+/// is `sure` and the claims of all grants ([`Held::due`]); only [`Lockd::settle`](crate::lockd::Lockd::settle) lets go of
+/// anything, and never of what is due.
 #[derive(Default)]
 pub(crate) struct Held {
     pub(crate) outside: Outside,
-    pub(crate) ranges: RangeMap<LockKind>,
+    /// What the engine and the backend have for it.
+    pub(crate) locked: RangeMap<LockKind>,
+    /// What its client has been answered that it has, and has not let go of.
+    pub(crate) sure: RangeMap<LockKind>,
     pub(crate) has_share: bool,
     /// The state of the client's monitor with its last lock; 0 when it did not know.
     pub(crate) state: i32,
@@ -39,76 +47,73 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn is_idle(&self) -> bool {
-        self.ranges.is_empty() && !self.has_share && self.blocked.is_empty()
+        self.locked.is_empty() && !self.has_share && self.blocked.is_empty()
     }
 
-    /// Takes out a request that waits for exactly this lock.
-    pub(crate) fn take_blocked(&mut self, range: ByteRange, kind: LockKind) -> Option<Blocked> {
-        let at = self.blocked.iter().position(|b| b.range == range && b.kind == kind)?;
-        Some(self.blocked.remove(at))
-    }
-
-    /// What the client knows that it has of a range: what is held, but for grants that it has not heard of.
-    pub(crate) fn known(&self, range: ByteRange) -> Vec<(ByteRange, LockKind)> {
-        let mut known = map_of(&self.ranges.within(range));
-        for (of, _, before) in self.unheard() {
-            known.clear(of);
-            before.iter().for_each(|(part, had)| known.set(*part, *had));
+    /// What its client may believe to have of a range, at its strongest.
+    pub(crate) fn due(&self, range: ByteRange) -> RangeMap<LockKind> {
+        let mut due = RangeMap::default();
+        self.sure.within(range).into_iter().for_each(|(part, kind)| due.set(part, kind));
+        for granted in self.grants() {
+            granted.claim.within(range).into_iter().for_each(|claim| strengthen(&mut due, claim));
         }
-        known.within(range)
+        due
     }
 
-    /// What is to be left of a range when a grant of it is taken back: what was known, and what other grants are of
-    /// which the client may hear yet; never more than is held now.
-    pub(crate) fn left_of(
-        &self,
-        range: ByteRange,
-        before: &[(ByteRange, LockKind)],
-    ) -> Vec<(ByteRange, LockKind)> {
-        let mut left = map_of(before);
-        for (of, kind, _) in self.unheard() {
-            for (part, had) in map_of(&self.ranges.within(of)).within(range) {
-                let kind = kind.min(had);
-                let stronger = left.within(part).into_iter().filter(|(_, other)| *other > kind);
-                let stronger: Vec<_> = stronger.collect();
-                left.set(part, kind);
-                stronger.into_iter().for_each(|(part, kind)| left.set(part, kind));
-            }
+    /// Its client has heard, by an answer to its own request, that it has a lock, or has let go of a range.
+    pub(crate) fn is_known(&mut self, range: ByteRange, kind: Option<LockKind>) {
+        self.blocked.iter_mut().filter_map(Blocked::granted_mut).for_each(|granted| granted.yield_to(range));
+        match kind {
+            Some(kind) => self.sure.set(range, kind),
+            None => self.sure.clear(range),
         }
-        left.within(range)
     }
 
-    /// Grants that the client has not heard of: their ranges, kinds, and what it knew before.
-    fn unheard(&self) -> impl Iterator<Item = (ByteRange, LockKind, &[(ByteRange, LockKind)])> {
-        self.blocked.iter().filter_map(|blocked| match &blocked.stage {
-            Stage::Granted(granted) => Some((blocked.range, blocked.kind, &*granted.before)),
-            Stage::InLine | Stage::Outside => None,
+    /// Whether the client is to hear of something else before it is told of a grant. Of two grants that differ in kind it
+    /// hears one at a time, or there would be no telling which was the last. And Linux takes a GRANTED of a range for any
+    /// request of that range, shared or not (`nlmclnt_grant`): it hears of no shared lock while it wants an exclusive one.
+    pub(crate) fn must_wait(&self, number: u64, range: ByteRange, kind: LockKind) -> bool {
+        let mut others = self.blocked.iter().filter(|other| other.number != number);
+        others.any(|other| match other.granted() {
+            Some(told) if told.is_told() => told.claim.overlapping(range).any(|(_, its)| its != kind),
+            Some(_) => false,
+            None => kind == LockKind::Read && other.is_for(range, LockKind::Write),
         })
     }
 
-    /// The client knows by another answer what it has of a range now: of that no grant it has not heard of is to be
-    /// taken back, should it not want that one.
-    pub(crate) fn is_known(&mut self, range: ByteRange, kind: Option<LockKind>) {
-        for blocked in &mut self.blocked {
-            let Stage::Granted(granted) = &mut blocked.stage else { continue };
-            let mut before = map_of(&granted.before);
-            match kind {
-                Some(kind) => before.set(range, kind),
-                None => before.clear(range),
-            }
-            granted.before = before.within(blocked.range);
-        }
+    /// The request for exactly this lock that is not granted yet.
+    pub(crate) fn waiting(&self, range: ByteRange, kind: LockKind) -> Option<usize> {
+        self.blocked.iter().position(|b| b.is_for(range, kind) && b.granted().is_none())
     }
 
-    pub(crate) fn blocked(&mut self, number: u64) -> Option<&mut Blocked> {
-        self.blocked.iter_mut().find(|b| b.number == number)
+    /// Whether a request for exactly this lock was granted, and all of that is still kept for its client.
+    pub(crate) fn is_granted(&self, range: ByteRange, kind: LockKind) -> bool {
+        let mut same = self.blocked.iter().filter(|b| b.is_for(range, kind));
+        same.any(|b| b.granted().is_some_and(|granted| granted.is_whole(range, kind)))
     }
-}
 
-fn map_of(parts: &[(ByteRange, LockKind)]) -> RangeMap<LockKind> {
-    let mut map = RangeMap::default();
-    parts.iter().for_each(|(part, kind)| map.set(*part, *kind));
-    map
+    /// Whether a request may stand in the engine's line. What the engine grants replaces what its owner has of the range: a
+    /// shared lock would weaken an exclusive one before its client hears, and while that may yet cancel.
+    pub(crate) fn may_stand_in_line(&self, range: ByteRange, kind: LockKind) -> bool {
+        let is_write = |b: &Blocked| b.kind == LockKind::Write && b.granted().is_none();
+        kind == LockKind::Write
+            || !self.locked.overlapping(range).any(|(_, had)| had == LockKind::Write)
+                && !self.blocked.iter().any(|b| b.range.overlaps(range) && is_write(b))
+    }
+
+    /// The engine has taken a request for exactly this out of its line, as the owner has got that lock otherwise.
+    pub(crate) fn is_out_of_line(&mut self, range: ByteRange, kind: LockKind) {
+        let same = self.blocked.iter_mut().filter(|b| b.is_for(range, kind) && b.stage == Stage::InLine);
+        same.for_each(|blocked| blocked.stage = Stage::Tried);
+    }
+
+    fn grants(&self) -> impl Iterator<Item = &Granted> {
+        self.blocked.iter().filter_map(Blocked::granted)
+    }
+
+    pub(crate) fn position(&self, number: u64) -> Option<usize> {
+        self.blocked.iter().position(|b| b.number == number)
+    }
 }
 
 /// How far a blocking request has come.
@@ -116,34 +121,11 @@ fn map_of(parts: &[(ByteRange, LockKind)]) -> RangeMap<LockKind> {
 pub(crate) enum Stage {
     /// In the engine's line.
     InLine,
-    /// A process outside has it, of whom nothing is heard when he lets go: it is tried again and again.
-    Outside,
-    /// It has the lock, and its client is being told.
+    /// It is tried again and again: a process outside has it, of whom nothing is heard when he lets go, or it may not stand
+    /// in the engine's line.
+    Tried,
+    /// It has the lock, and it is not known yet whether its client knows.
     Granted(Granted),
-}
-
-/// A lock granted to a waiter whose client has not said yet that it knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
-    pub(crate) since: Instant,
-    /// When it is told again; nobody is being asked until then.
-    pub(crate) next_at: Instant,
-    pub(crate) tries: u32,
-    /// A call is under way.
-    pub(crate) is_asked: bool,
-    /// The client may have taken an earlier call whose answer was lost: it then refuses the next one.
-    pub(crate) may_be_known: bool,
-    /// It has refused, which may mean either: until `next_at` it may cancel.
-    pub(crate) is_refused: bool,
-    /// What the owner had of the range before: it gets that back should the client not want the lock any more.
-    pub(crate) before: Vec<(ByteRange, LockKind)>,
-}
-
-impl Granted {
-    pub(crate) const fn new(now: Instant, before: Vec<(ByteRange, LockKind)>) -> Self {
-        let (tries, is_asked, may_be_known, is_refused) = (0, false, false, false);
-        Self { since: now, next_at: now, tries, is_asked, may_be_known, is_refused, before }
-    }
 }
 
 /// A blocking request that was not granted at once.
@@ -165,6 +147,24 @@ pub(crate) struct Blocked {
 }
 
 impl Blocked {
+    pub(crate) fn is_for(&self, range: ByteRange, kind: LockKind) -> bool {
+        (self.range, self.kind) == (range, kind)
+    }
+
+    pub(crate) const fn granted(&self) -> Option<&Granted> {
+        match &self.stage {
+            Stage::Granted(granted) => Some(granted),
+            Stage::InLine | Stage::Tried => None,
+        }
+    }
+
+    pub(crate) const fn granted_mut(&mut self) -> Option<&mut Granted> {
+        match &mut self.stage {
+            Stage::Granted(granted) => Some(granted),
+            Stage::InLine | Stage::Tried => None,
+        }
+    }
+
     /// The arguments of GRANTED.
     pub(crate) fn granted_args(&self, of: &OwnerFile) -> Vec<u8> {
         let lock = NlmLock4 {

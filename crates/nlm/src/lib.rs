@@ -4,6 +4,7 @@
 //! `docs/design/nlm.md` says how the parts meet.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod granted;
 pub mod handover;
 mod held;
@@ -22,6 +23,7 @@ mod report;
 mod shares;
 mod sites;
 mod table;
+mod taking;
 
 pub use lockd::{Lockd, Parts, Start};
 pub use nsm::Nsm;

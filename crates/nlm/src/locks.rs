@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 use holdfast_base::limits::NLM_BLOCKED_PER_OWNER_FILE_MAX;
 use holdfast_base::{ByteRange, FileKey, Length, Offset};
 use holdfast_state::{
-    Conflict, ConflictHolder, ForeignClaim, ForeignRefusal, ForeignRequest, ForeignTicket, ForeignWait,
-    LockKind, RangeMap, StateError,
+    Conflict, ConflictHolder, ForeignClaim, ForeignRefusal, ForeignWait, LockKind, StateError,
 };
-use holdfast_vfs::FsError;
 use holdfast_wire::nlm4::NlmStat4;
 
+use crate::claim::Standing;
 use crate::held::{Blocked, Held, OwnerFile, Stage};
 use crate::lockd::Lockd;
 use crate::names::{HostName, OwnerName, status_of};
 use crate::outside::Site;
+use crate::taking::Tried;
 
 /// A lock as a call names it.
 #[derive(Clone, Debug)]
@@ -55,43 +55,6 @@ pub(crate) struct InWay {
     pub(crate) range: ByteRange,
 }
 
-/// A change of locks under way, which is taken back unless it is committed, also when a backend panics.
-struct Change<'a> {
-    lockd: &'a Lockd,
-    ticket: Option<ForeignTicket>,
-}
-
-impl<'a> Change<'a> {
-    const fn of(lockd: &'a Lockd, ticket: ForeignTicket) -> Self {
-        Self { lockd, ticket: Some(ticket) }
-    }
-
-    fn commit(mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            // What could fail is another's record.
-            let _ = self.lockd.step(|engine, now| engine.foreign_commit(ticket, now));
-        }
-    }
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let _ = self.lockd.step(|engine, now| engine.foreign_abort(ticket, now));
-        }
-    }
-}
-
-/// How a lock was tried.
-pub(crate) enum Tried {
-    Taken,
-    /// In the engine's line.
-    InLine,
-    /// A process outside has it.
-    Outside,
-    Refused(NlmStat4),
-}
-
 impl Lockd {
     pub(crate) fn is_in_grace(&self) -> bool {
         self.is_in_grace.load(Ordering::Acquire)
@@ -120,30 +83,33 @@ impl Lockd {
 
     fn lock_in_turn(&self, of: &Arc<OwnerFile>, held: &mut Held, asked: &Asked, how: How) -> NlmStat4 {
         let (range, kind) = (asked.range, asked.kind);
-        let waits = held.blocked.iter().any(|b| b.range == range && b.kind == kind);
+        // Asked for again by a client that does not wait for GRANTED any more, or has cancelled and changed its mind.
+        if !how.reclaim && held.is_granted(range, kind) {
+            if let Err(stat) = self.keep_host(&of.host, asked.local, how) {
+                return stat;
+            }
+            self.answer_granted(of, held, (range, kind));
+            return NlmStat4::Granted;
+        }
+        let waits = held.waiting(range, kind).is_some();
         let has_room = waits || held.blocked.len() < NLM_BLOCKED_PER_OWNER_FILE_MAX;
         // A reclaim is had at once or never.
         let may_wait = how.block && has_room && !how.reclaim;
         let claim = if how.reclaim { ForeignClaim::Reclaim } else { ForeignClaim::New };
         let wait = if may_wait { ForeignWait::InLine } else { ForeignWait::No };
         let keep = Some((asked.local, how));
-        let stage = match self.try_lock(of, held, (range, kind), (claim, wait, keep)) {
+        let stage = match self.take(of, held, (range, kind), (claim, wait, keep)) {
             Tried::Taken => {
-                // Asked for again by a client that does not wait for GRANTED any more.
-                if let Some(blocked) = held.take_blocked(range, kind) {
-                    self.table.lock().leave_waiting(blocked.number);
-                }
-                held.is_known(range, Some(kind));
+                self.answer_granted(of, held, (range, kind));
                 return NlmStat4::Granted;
             }
             Tried::InLine => Stage::InLine,
-            Tried::Outside if may_wait => Stage::Outside,
-            Tried::Outside => return NlmStat4::Denied,
+            Tried::Later if may_wait => Stage::Tried,
+            Tried::Later => return NlmStat4::Denied,
             Tried::Refused(stat) => return stat,
         };
-        if let Some(known) = held.blocked.iter_mut().find(|b| b.range == range && b.kind == kind) {
-            // Even one that was granted: its owner has let others have a part since, or would have it all now.
-            known.stage = stage;
+        if let Some(at) = held.waiting(range, kind) {
+            held.blocked[at].stage = stage;
             return NlmStat4::Blocked;
         }
         let kept = self.keep_host(&of.host, asked.local, how);
@@ -153,6 +119,7 @@ impl Lockd {
             Ok(number) => number,
             Err(stat) => {
                 let _ = self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now));
+                self.let_go_if_it_can(of, held, range);
                 return stat;
             }
         };
@@ -169,40 +136,17 @@ impl Lockd {
         NlmStat4::Blocked
     }
 
-    /// Tries to have a lock here and outside; its host is on record first, unless it is known to be.
-    pub(crate) fn try_lock(
-        &self,
-        of: &OwnerFile,
-        held: &mut Held,
-        (range, kind): (ByteRange, LockKind),
-        (claim, wait, keep): (ForeignClaim, ForeignWait, Option<(IpAddr, How)>),
-    ) -> Tried {
-        let request = ForeignRequest { owner: of.owner, file: of.file, range, kind, claim, wait };
-        let prepared = self.step(|engine, now| engine.foreign_prepare(&request, now));
-        let change = match prepared {
-            Some(Ok(ticket)) => Change::of(self, ticket),
-            Some(Err(ForeignRefusal::Waiting)) => return Tried::InLine,
-            Some(Err(ForeignRefusal::Denied(_))) => return Tried::Refused(NlmStat4::Denied),
-            Some(Err(ForeignRefusal::Error(error))) => return Tried::Refused(status_of_state(error)),
-            None => return Tried::Refused(NlmStat4::Failed),
-        };
-        if let Some((local, how)) = keep
-            && let Err(stat) = self.keep_host(&of.host, local, how)
-        {
-            return Tried::Refused(stat);
-        }
-        match held.outside.take(&of.site, &held.ranges, (range, kind)) {
-            Ok(()) => {
-                change.commit();
-                held.ranges.set(range, kind);
-                Tried::Taken
-            }
-            Err(FsError::Locked) => Tried::Outside,
-            Err(error) => Tried::Refused(status_of(error)),
+    /// A lock that is there is its client's by the answer to its request. Whatever became of the same request before is
+    /// settled by that.
+    fn answer_granted(&self, of: &OwnerFile, held: &mut Held, (range, kind): (ByteRange, LockKind)) {
+        let had_asked = self.drop_requests(of, held, |b| b.is_for(range, kind));
+        held.is_known(range, Some(kind));
+        if had_asked || held.locked.within(range) != held.due(range).within(range) {
+            self.let_go_if_it_can(of, held, range);
         }
     }
 
-    /// UNLOCK. What was not held is unlocked already.
+    /// UNLOCK. What was not held is unlocked already. Requests for parts of the range are given up too.
     pub(crate) fn unlock(&self, asked: &Asked) -> NlmStat4 {
         let found = self.table.lock().file(&asked.host, &asked.owner, asked.file);
         let Some(of) = found else { return NlmStat4::Granted };
@@ -210,106 +154,61 @@ impl Lockd {
         if held.is_gone {
             return NlmStat4::Granted;
         }
-        let (given_up, kept): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut held.blocked).into_iter().partition(|b| asked.range.contains(b.range));
-        held.blocked = kept;
-        for blocked in given_up {
-            // Had it been granted just now, what follows gives it back.
-            self.leave_line(&of, &blocked);
-        }
-        // Outside first: else the next owner would be let in here and turned away there.
-        if let Err(error) = held.outside.give_up(&of.site, asked.range) {
-            tracing::warn!(%error, "a lock of an NLM client cannot be given up");
-            return NlmStat4::Failed;
-        }
-        let _ = self.step(|engine, now| engine.foreign_unlock(of.owner, of.file, asked.range, now));
-        held.ranges.clear(asked.range);
+        // Had one been granted just now, what follows gives it back.
+        self.drop_requests(&of, &mut held, |b| asked.range.contains(b.range));
         held.is_known(asked.range, None);
-        self.stop_telling_of(&of, &mut held, asked.range);
+        let settled = self.settle(&of, &mut held, asked.range);
         self.forget_if_idle(&of, &mut held);
-        NlmStat4::Granted
-    }
-
-    /// A grant of which a part was let go since is not to be told any more, as others may have that part. Its client asks
-    /// again by itself (Linux every 30 s); of the rest it may know, so it keeps that.
-    fn stop_telling_of(&self, of: &OwnerFile, held: &mut Held, range: ByteRange) {
-        let is_hit = |b: &Blocked| matches!(b.stage, Stage::Granted(_)) && b.range.overlaps(range);
-        let (hit, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut held.blocked).into_iter().partition(is_hit);
-        held.blocked = kept;
-        for blocked in hit {
-            self.table.lock().leave_waiting(blocked.number);
-            if let Stage::Granted(granted) = &blocked.stage
-                && !granted.may_be_known
-                && !granted.is_asked
-            {
-                self.give_back(of, held, blocked.range, &granted.before);
+        match settled {
+            Ok(()) => NlmStat4::Granted,
+            Err(error) => {
+                tracing::warn!(%error, "a lock of an NLM client cannot be given up");
+                NlmStat4::Failed
             }
         }
     }
 
-    /// CANCEL. A lock granted meanwhile of which the client does not know yet is given back; one that it knows of is
-    /// its own, and there is nothing to cancel.
+    /// CANCEL. A lock granted meanwhile of which the client does not know is given back, when no call that could tell it
+    /// is on its way any more; one that it knows of is its own, and there is nothing to cancel.
     pub(crate) fn cancel(&self, asked: &Asked) -> NlmStat4 {
         let found = self.table.lock().file(&asked.host, &asked.owner, asked.file);
         let Some(of) = found else { return NlmStat4::Denied };
         let mut held = of.held.lock();
-        let Some(blocked) = held.take_blocked(asked.range, asked.kind) else { return NlmStat4::Denied };
-        let was_in_line = self.leave_line(&of, &blocked);
-        match blocked.stage {
-            Stage::Granted(granted) => self.give_back(&of, &mut held, blocked.range, &granted.before),
-            Stage::InLine if !was_in_line => {
-                // The engine granted it, and the worker has not come to it.
-                let before = held.known(blocked.range);
-                self.give_back(&of, &mut held, blocked.range, &before);
+        let (range, kind) = (asked.range, asked.kind);
+        let granted = held.blocked.iter().rposition(|b| b.is_for(range, kind));
+        let Some(at) = held.waiting(range, kind).or(granted) else { return NlmStat4::Denied };
+        match held.blocked[at].granted_mut() {
+            Some(granted) if granted.calls > 0 => granted.standing = Standing::Cancelled,
+            _ => {
+                let number = held.blocked[at].number;
+                self.drop_requests(&of, &mut held, |b| b.number == number);
+                self.let_go_if_it_can(&of, &mut held, range);
             }
-            Stage::InLine | Stage::Outside => {}
         }
         self.forget_if_idle(&of, &mut held);
         NlmStat4::Granted
     }
 
-    /// Takes a request out of the engine's line; whether it stood there.
-    pub(crate) fn leave_line(&self, of: &OwnerFile, blocked: &Blocked) -> bool {
-        self.table.lock().leave_waiting(blocked.number);
-        let Blocked { range, kind, .. } = *blocked;
-        self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now)).unwrap_or(false)
-    }
-
-    /// Has the owner hold of a range what it held before a grant, and what other grants gave it: never more than it holds
-    /// now.
-    pub(crate) fn give_back(
+    /// Forgets requests, granted or not; whether there were any. What was granted is to be settled then.
+    pub(crate) fn drop_requests(
         &self,
         of: &OwnerFile,
         held: &mut Held,
-        range: ByteRange,
-        before: &[(ByteRange, LockKind)],
-    ) {
-        let left = held.left_of(range, before);
-        let mut gaps = RangeMap::default();
-        gaps.set(range, ());
-        left.iter().for_each(|(part, _)| gaps.clear(*part));
-        for &(part, kind) in &left {
-            // Weaker than what is held, so nobody can be in the way.
-            if held.outside.take(&of.site, &held.ranges, (part, kind)).is_err() {
-                tracing::warn!("a lock of an NLM client cannot be made what it was");
-            }
+        which: impl Fn(&Blocked) -> bool,
+    ) -> bool {
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut held.blocked).into_iter().partition(which);
+        held.blocked = kept;
+        gone.iter().for_each(|blocked| self.leave_line(of, blocked));
+        !gone.is_empty()
+    }
+
+    /// Takes a request out of the engine's line and the table of those that wait.
+    pub(crate) fn leave_line(&self, of: &OwnerFile, blocked: &Blocked) {
+        self.table.lock().leave_waiting(blocked.number);
+        if blocked.stage == Stage::InLine {
+            let Blocked { range, kind, .. } = *blocked;
+            let _ = self.step(|engine, now| engine.foreign_cancel(of.owner, of.file, range, kind, now));
         }
-        for (gap, ()) in gaps.iter() {
-            if let Err(error) = held.outside.give_up(&of.site, gap) {
-                tracing::warn!(%error, "a lock of an NLM client cannot be given up");
-            }
-        }
-        // Weakened before it is cleared: what is cleared lets others in, and they must not get in between.
-        let _ = self.step(|engine, now| {
-            for &(part, kind) in &left {
-                let _ = engine.foreign_lock(of.owner, of.file, part, kind, now);
-            }
-            for (gap, ()) in gaps.iter() {
-                engine.foreign_unlock(of.owner, of.file, gap, now);
-            }
-        });
-        held.ranges.clear(range);
-        left.iter().for_each(|(part, kind)| held.ranges.set(*part, *kind));
     }
 
     /// TEST.

@@ -8,13 +8,13 @@ use crate::checkout;
 use crate::fixture::{guest, kernels, run_in, serve_on};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{Expectations, FsType, Kernel, NfsVersion, Observation, SuiteOutcome, Trial};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const SHARE_BYTES: u64 = 4 << 30;
 
-/// The parts of Connectathon's suite. v3 locks need NLM, which has cases of its own.
+/// The parts of Connectathon's suite. The mounts of v3 keep their locks to themselves: over NLM they have a case of their own.
 const PARTS: &str = "basic general special lock";
 
 /// The cases: none without a checkout.
@@ -33,7 +33,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn connectathon(checkout: &Path, kernel: &Kernel, version: NfsVersion) -> Result<()> {
+/// Connectathon's suite, built.
+pub(crate) fn connectathon_suite(checkout: &Path) -> Result<PathBuf> {
     // Its C is of 1989, and one of its libraries is not named where it is needed.
     let script = "for part in basic general special lock; do\n\
                   make -C $part CC='cc -std=gnu89 -w' LIBS=-lm LOCKTESTS='tlocklfs tlock64' \
@@ -41,7 +42,11 @@ fn connectathon(checkout: &Path, kernel: &Kernel, version: NfsVersion) -> Result
                   done";
     let mut build = Command::new("sh");
     build.args(["-ec", script]);
-    let suite = checkout::built(checkout, "suites/connectathon", build)?;
+    checkout::built(checkout, "suites/connectathon", build)
+}
+
+fn connectathon(checkout: &Path, kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let suite = connectathon_suite(checkout)?;
     let mut served = serve_on(FsType::Xfs, SHARE_BYTES, &[])?;
     let script = "lab_mount $VERSION /mnt; cd $SUITE; status=0\n\
                   export NFSTESTDIR=/mnt/test LOCKTESTS='tlocklfs tlock64' CIFS=no PATH=$PATH:.\n\

@@ -1,6 +1,7 @@
 //! Locks of NFSv3 through the kernel's lock manager: against each other, against NFSv4's, against processes on the
 //! server; waited for; lost with the client and kept over the server's death.
 
+use crate::checkout;
 use crate::fixture::{Served, guest, guest_env, kernels};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, ServerUnderTest, Trial};
@@ -25,16 +26,19 @@ const BEGIN: &str = "> /etc/resolv.conf; hostname client-a; mkdir -p /run/sendsi
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    kernels()
-        .iter()
-        .flat_map(|at_hand| {
-            [
-                at_hand.trial("nlm::locks_exclude_across_versions_and_the_host", exclusion),
-                at_hand.trial("nlm::a_clients_restart_frees_its_locks", client_restarts),
-                at_hand.trial("nlm::locks_are_reclaimed_after_the_servers_death", server_restarts),
-            ]
-        })
-        .collect()
+    let mut trials = Vec::new();
+    for at_hand in kernels() {
+        trials.extend([
+            at_hand.trial("nlm::locks_exclude_across_versions_and_the_host", exclusion),
+            at_hand.trial("nlm::a_clients_restart_frees_its_locks", client_restarts),
+            at_hand.trial("nlm::locks_are_reclaimed_after_the_servers_death", server_restarts),
+        ]);
+        if let Some(checkout) = checkout::named_by("CTHON_DIR") {
+            let run = move |kernel: &Kernel| connectathon(&checkout, kernel);
+            trials.push(at_hand.trial("nlm::connectathons_lock_tests_pass", run));
+        }
+    }
+    trials
 }
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -51,7 +55,11 @@ fn serve() -> Result<Served> {
 }
 
 fn start(served: &Served, kernel: &Kernel, script: &str) -> Result<Guest> {
-    let env = guest_env(served, &[]);
+    start_with(served, kernel, script, &[])
+}
+
+fn start_with(served: &Served, kernel: &Kernel, script: &str, env: &[(&str, &str)]) -> Result<Guest> {
+    let env = guest_env(served, env);
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     guest(kernel, "512M", PATIENCE).start(&format!("{BEGIN}{script}"), &env)
 }
@@ -61,6 +69,23 @@ fn is_free(file: &Path) -> Result<bool> {
     let script = crate::fixture::scripts().join("nlm_locks.py");
     let status = Command::new("python3").arg(script).arg("try").arg(file).status().context("python3")?;
     Ok(status.success())
+}
+
+/// The part of Connectathon's suite that is about locks: parent and child, 32 and 64 bits, 15 cases each.
+fn connectathon(checkout: &Path, kernel: &Kernel) -> Result<()> {
+    let _turn = turn();
+    let suite = crate::conformance::connectathon_suite(checkout)?;
+    let mut served = serve()?;
+    let script = "mkdir /mnt/three/test; export NFSTESTDIR=/mnt/three/test LOCKTESTS='tlocklfs tlock64' PATH=$PATH:.\n\
+                  grep ' /mnt/three ' /proc/mounts | grep -v local_lock=all; cd $SUITE/lock\n\
+                  sh ./runtests -f >/run/said 2>&1 || { tail -n 30 /run/said; exit 1; }\n\
+                  cat /run/said; cd /; umount /mnt/three";
+    let suite = suite.to_string_lossy();
+    let guest = start_with(&served, kernel, script, &[("SUITE", &suite)])?;
+    let said = guest.wait()?.success()?;
+    let passed = said.matches("PASS").count();
+    ensure!(passed > 60, "only {passed} steps passed");
+    served.server.check_alive()
 }
 
 fn exclusion(kernel: &Kernel) -> Result<()> {

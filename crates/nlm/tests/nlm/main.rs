@@ -10,6 +10,7 @@ mod locks;
 mod monitor;
 mod network;
 mod outside;
+mod overlapping;
 mod random;
 mod shares;
 mod world;
