@@ -7,6 +7,7 @@ mod client;
 mod cpu;
 mod histogram;
 mod measure;
+mod mount;
 mod perf;
 mod plan;
 mod plot;
@@ -50,12 +51,18 @@ enum Role {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
         restarts: u64,
     },
+    /// Loads of names and data on `holdfast mount`, over a link with an added round trip.
+    Mount(mount::MountArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArguments {
     /// Servers; the first is what the others are compared with
-    #[arg(long, value_delimiter = ',', default_value = "ganesha,holdfast-async,holdfast-sync")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync"
+    )]
     servers: Vec<Contender>,
     /// Clients
     #[arg(long, value_delimiter = ',', default_value = "libnfs,raw3,raw41")]
@@ -94,6 +101,7 @@ fn main() -> ExitCode {
     let done = match arguments.role {
         Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
         Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
+        Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         None => run(&arguments.run),
     };
     match done {

@@ -11,6 +11,7 @@ mod ops;
 mod procedures;
 mod world;
 
+pub mod caps_call;
 pub mod nfs3_call;
 pub mod nfs4_compound;
 pub mod nlm_call;

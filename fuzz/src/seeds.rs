@@ -15,6 +15,7 @@ pub fn targets() -> Vec<Target> {
         ("nfs3_call", crate::nfs3_call::run, steps()),
         ("nfs4_compound", crate::nfs4_compound::run, steps()),
         ("nlm_call", crate::nlm_call::run, steps()),
+        ("caps_call", crate::caps_call::run, steps()),
         ("state_ops", crate::state_ops::run, steps()),
         ("xdr_roundtrip", crate::xdr_roundtrip::run, values()),
     ]

@@ -8,17 +8,16 @@ use std::process::Command;
 /// How to start it over one directory.
 ///
 /// Errors when there is no such binary.
-pub(super) fn command(export: &Path, scratch: &Path, ports: Ports, is_async: bool) -> Result<Command> {
+pub(super) fn command(export: &Path, scratch: &Path, ports: Ports, flags: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command
+        .env("HOLDFAST_NO_SUPERVISE", "true")
         .arg("serve")
         .arg(export)
         .args(["--listen", &format!("127.0.0.1:{}", ports.nfs)])
         .args(["--allow", "all", "--squash", "none", "--no-rpcbind", "--state-dir"])
-        .arg(scratch.join("state"));
-    if is_async {
-        command.arg("--async");
-    }
+        .arg(scratch.join("state"))
+        .args(flags);
     Ok(command)
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Contender {
     Ganesha,
     /// Holdfast with `--async`: the fair comparison, as Ganesha forces no metadata to disk.
     HoldfastAsync,
+    /// The same with `--local none`: it may remember what it listed, as Ganesha does without being told.
+    HoldfastAlone,
     /// Holdfast as it is by default.
     HoldfastSync,
 }
@@ -41,6 +43,7 @@ impl Contender {
         match self {
             Self::Ganesha => "ganesha",
             Self::HoldfastAsync => "holdfast-async",
+            Self::HoldfastAlone => "holdfast-alone",
             Self::HoldfastSync => "holdfast-sync",
         }
     }
@@ -49,7 +52,7 @@ impl Contender {
     pub(crate) fn version(self) -> String {
         let asked = match self {
             Self::Ganesha => Ok(ganesha::version_command()),
-            Self::HoldfastAsync | Self::HoldfastSync => holdfast::version_command(),
+            Self::HoldfastAsync | Self::HoldfastAlone | Self::HoldfastSync => holdfast::version_command(),
         };
         let said = asked.ok().and_then(|mut command| command.output().ok());
         let said =
@@ -76,15 +79,14 @@ impl Contender {
             Self::Ganesha => {
                 Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports)
             }
-            Self::HoldfastAsync | Self::HoldfastSync => {
+            Self::HoldfastAsync | Self::HoldfastAlone | Self::HoldfastSync => {
                 let ports = Ports { mount: ports.nfs, ..ports };
-                let is_async = self == Self::HoldfastAsync;
-                Server::start(
-                    self.name(),
-                    holdfast::command(export, scratch, ports, is_async)?,
-                    scratch,
-                    ports,
-                )
+                let flags: &[&str] = match self {
+                    Self::HoldfastAlone => &["--async", "--local", "none"],
+                    Self::HoldfastAsync => &["--async"],
+                    _ => &[],
+                };
+                Server::start(self.name(), holdfast::command(export, scratch, ports, flags)?, scratch, ports)
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::change::nanos;
 use crate::errors::fs_error;
 use crate::filesystem::dev_of;
 use crate::local::LocalBackend;
+use crate::marks::Changing;
 use crate::mounts::open_below;
 use crate::object::{Object, kind_of};
 use crate::procfd::FdName;
@@ -30,6 +31,8 @@ pub(crate) struct Before<'a> {
     pub(crate) st: Statx,
     /// Keeps others out until the second look; `None` when somebody outside could come between anyhow.
     sole: Option<MutexGuard<'a, ()>>,
+    /// Until this is dropped, or the second look is over.
+    changing: Option<Changing>,
 }
 
 const fn time(t: StatxTimestamp) -> Timestamp {
@@ -132,18 +135,18 @@ impl LocalBackend {
     /// The first look of a change. [`FsError::Stale`] for a directory that has been removed.
     pub(crate) fn before<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
         let sole = self.options.is_sole_writer.then(|| self.stripe(object).lock());
-        self.before_under(object, sole)
+        self.before_under(object, (sole, Some(Changing::of(object))))
     }
 
     /// The look at a directory that stays as it is.
     pub(crate) fn before_unguarded<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
-        self.before_under(object, None)
+        self.before_under(object, (None, None))
     }
 
     fn before_under<'a>(
         &'a self,
         object: &'a Object,
-        sole: Option<MutexGuard<'a, ()>>,
+        (sole, changing): (Option<MutexGuard<'a, ()>>, Option<Changing>),
     ) -> FsResult<Before<'a>> {
         let st = object.look()?;
         if st.stx_nlink == 0 && object.kind == FileKind::Directory {
@@ -155,7 +158,7 @@ impl LocalBackend {
             ctime: time(st.stx_ctime),
             change: self.change_of(object, &st),
         };
-        Ok(Before { object, pre, st, sole })
+        Ok(Before { object, pre, st, sole, changing })
     }
 
     /// The first looks at two objects that change together, in the order given.
@@ -165,15 +168,15 @@ impl LocalBackend {
         two: &'a Object,
     ) -> FsResult<(Before<'a>, Before<'a>)> {
         if !self.options.is_sole_writer {
-            return Ok((self.before_under(one, None)?, self.before_under(two, None)?));
+            return Ok((self.before(one)?, self.before(two)?));
         }
         let (a, b) = (self.stripe_index(one), self.stripe_index(two));
         // Always the lower first, so that two renames cannot wait for each other.
         let low = self.stripes[a.min(b)].lock();
         let high = (a != b).then(|| self.stripes[a.max(b)].lock());
         let (one_guard, two_guard) = if a <= b { (Some(low), high) } else { (high, Some(low)) };
-        let (mut first, mut second) =
-            (self.before_under(one, one_guard)?, self.before_under(two, two_guard)?);
+        let under = |object, sole| self.before_under(object, (sole, Some(Changing::of(object))));
+        let (mut first, mut second) = (under(one, one_guard)?, under(two, two_guard)?);
         if a == b {
             // One lock covers both; it must outlive both second looks, which come in this order.
             second.sole = first.sole.take();
@@ -191,14 +194,14 @@ impl LocalBackend {
 
     /// The second look of a change that was made.
     pub(crate) fn after(&self, before: Before<'_>) -> FsResult<Change> {
-        let Before { object, pre, sole, .. } = before;
+        let Before { object, pre, sole, changing, .. } = before;
         let mut st = object.look()?;
         if !object.fs.is_multigrain {
             self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
             st = object.look()?;
         }
         let after = self.attrs_of(object, &st, AttrMask::STAT | AttrMask::CHANGE | AttrMask::BIRTH);
-        drop(sole);
+        drop((sole, changing));
         Ok(Change { before: pre, after, is_atomic: self.options.is_sole_writer })
     }
 

@@ -7,9 +7,10 @@ use holdfast_base::ByteRange;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, HeldPledge,
-    ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Pledge, Read, Region,
-    RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt, Written, XattrMode,
+    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds, Handle,
+    HeldPledge, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey,
+    Pledge, Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt, Written,
+    XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -51,7 +52,25 @@ impl Backend for LocalBackend {
         listing: DirListing<'_>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd> {
-        self.do_readdir(cx, listing, take)
+        self.do_readdir(cx, listing, None, take)
+    }
+
+    fn readdir_on(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        grounds: &mut Grounds,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        self.do_readdir(cx, listing, Some(grounds), take)
+    }
+
+    fn kept_page(&self, cx: &Cx<'_>, dir: &Handle, key: &PageKey) -> Option<Arc<Page>> {
+        self.find_page(cx, dir, key)
+    }
+
+    fn keep_page(&self, dir: &Handle, key: &PageKey, page: (Page, Grounds)) {
+        self.put_page(dir, key, page);
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
@@ -232,6 +251,7 @@ impl Backend for LocalBackend {
     fn shed(&self, keep_percent: u8) {
         self.identity.as_server();
         self.listings.clear();
+        self.pages.clear();
         self.cache.shed(keep_percent);
         self.cache.sweep();
     }

@@ -102,13 +102,18 @@ impl LocalBackend {
 
     /// Whether the caller may search a directory that looks like this.
     pub(crate) fn may_search(&self, cx: &Cx<'_>, dir: &Object, seen: &Statx) -> FsResult<bool> {
-        if dir.was_granted(cx.caller, libc::X_OK, seen) {
+        self.may(cx, dir, libc::X_OK, seen)
+    }
+
+    /// Whether the caller has these rights (`R_OK | W_OK | X_OK`) to an object that looks like this.
+    pub(crate) fn may(&self, cx: &Cx<'_>, object: &Object, rights: i32, seen: &Statx) -> FsResult<bool> {
+        if object.was_granted(cx.caller, rights, seen) {
             return Ok(true);
         }
         let _acting = self.identity.act_as(cx.caller)?;
-        let may = sys::has_rights(dir.fd(), libc::X_OK).is_ok();
+        let may = sys::has_rights(object.fd(), rights).is_ok();
         if may {
-            dir.note_granted(cx.caller, libc::X_OK, seen);
+            object.note_granted(cx.caller, rights, seen);
         }
         Ok(may)
     }

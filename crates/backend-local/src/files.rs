@@ -13,6 +13,7 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::errors::fs_error;
 use crate::local::{Keep, LocalBackend};
+use crate::marks::{self, Changing};
 use crate::object::{For, Object};
 use crate::opening::{Opening, local_file, open_flags};
 use crate::sys;
@@ -243,35 +244,10 @@ impl LocalBackend {
         offset: u64,
         into: &mut [u8],
     ) -> FsResult<Read> {
-        let (_, fd, st) = self.readable(cx, file)?;
-        // Linux counts bytes up to 2^63 - 1 and takes a range beyond for an error, not for the file's end.
-        let within = usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX);
-        let within = within.min(into.len());
-        let into = &mut into[..within];
-        if into.is_empty() {
-            return Ok(Read { bytes: 0, is_eof: offset >= size_of(&fd)? });
-        }
-        let mut bytes = read_some(&fd, offset, into, cx.wait)?;
-        let asked = into.len();
-        while bytes < asked {
-            // Short: the end, or the rest is not in memory.
-            let at = offset + bytes as u64;
-            let more = match read_some(&fd, at, &mut into[bytes..], cx.wait) {
-                Err(FsError::WouldBlock) if at >= size_of(&fd)? => 0,
-                other => other?,
-            };
-            if more == 0 {
-                return Ok(Read { bytes, is_eof: true });
-            }
-            bytes += more;
-        }
-        let end = offset + bytes as u64;
-        let size = match st {
-            // What the look showed is as good as a later one, unless the read went beyond it: the file grew.
-            Some(st) if end <= st.stx_size => st.stx_size,
-            _ => size_of(&fd)?,
-        };
-        Ok(Read { bytes, is_eof: end >= size })
+        let (object, fd, st) = self.readable(cx, file)?;
+        let read = read_file(&fd, st, (offset, cx.wait), into);
+        marks::was_read(&object);
+        read
     }
 
     pub(crate) fn do_read_span(
@@ -281,7 +257,9 @@ impl LocalBackend {
         offset: u64,
         bytes: usize,
     ) -> FsResult<Option<FileSpan>> {
-        let (_, fd, st) = self.readable(cx, file)?;
+        let (object, fd, st) = self.readable(cx, file)?;
+        // It may be read later than this: its time of last access is then shown late (`LISTING_PAGE_SECONDS_MAX`).
+        marks::was_read(&object);
         let size = st.map_or_else(|| size_of(&fd), |st| Ok(st.stx_size))?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
@@ -303,6 +281,7 @@ impl LocalBackend {
         data: &[u8],
     ) -> FsResult<Written> {
         let object = self.object_of(cx, file)?;
+        let _changing = Changing::of(&object);
         let before = at.want_change.then(|| self.before(&object)).transpose()?;
         let fd = match (file, &before) {
             (File::Stateless(_), Some(before)) => self.stateless(cx, &object, For::Writing, &before.st)?,
@@ -328,6 +307,42 @@ impl LocalBackend {
         };
         Ok(Written { bytes, change })
     }
+}
+
+fn read_file(
+    fd: &OwnedFd,
+    st: Option<Statx>,
+    (offset, wait): (u64, Wait),
+    into: &mut [u8],
+) -> FsResult<Read> {
+    // Linux counts bytes up to 2^63 - 1 and takes a range beyond for an error, not for the file's end.
+    let within = usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX);
+    let within = within.min(into.len());
+    let into = &mut into[..within];
+    if into.is_empty() {
+        return Ok(Read { bytes: 0, is_eof: offset >= size_of(fd)? });
+    }
+    let mut bytes = read_some(fd, offset, into, wait)?;
+    let asked = into.len();
+    while bytes < asked {
+        // Short: the end, or the rest is not in memory.
+        let at = offset + bytes as u64;
+        let more = match read_some(fd, at, &mut into[bytes..], wait) {
+            Err(FsError::WouldBlock) if at >= size_of(fd)? => 0,
+            other => other?,
+        };
+        if more == 0 {
+            return Ok(Read { bytes, is_eof: true });
+        }
+        bytes += more;
+    }
+    let end = offset + bytes as u64;
+    let size = match st {
+        // What the look showed is as good as a later one, unless the read went beyond it: the file grew.
+        Some(st) if end <= st.stx_size => st.stx_size,
+        _ => size_of(fd)?,
+    };
+    Ok(Read { bytes, is_eof: end >= size })
 }
 
 fn size_of(fd: &OwnedFd) -> FsResult<u64> {

@@ -10,13 +10,15 @@ use holdfast_base::limits::{
     BACKEND_LISTING_BUFFER_BYTES, BACKEND_LISTING_PLUS_BUFFER_BYTES, BACKEND_LISTINGS_MAX,
 };
 use holdfast_vfs::{
-    AttrMask, Caller, Cx, DirEntry, DirListing, Flow, FsError, FsResult, Handle, ListEnd, Node,
+    AttrMask, Caller, Cx, DirEntry, DirListing, FileKind, Flow, FsError, FsResult, Grounds, Handle, ListEnd,
+    Mark, Node,
 };
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
 
 use crate::errors::fs_error;
 use crate::local::{Keep, LocalBackend};
+use crate::marks;
 use crate::object::Object;
 use crate::sys;
 
@@ -81,6 +83,7 @@ impl LocalBackend {
         &self,
         cx: &Cx<'_>,
         listing: DirListing<'_>,
+        grounds: Option<&mut Grounds>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd> {
         let from = position_of(listing.from).ok_or(FsError::BadCookie)?;
@@ -94,7 +97,10 @@ impl LocalBackend {
         if open.position != from {
             seek(&open.fd, SeekFrom::Start(from)).map_err(|_| FsError::BadCookie)?;
         }
-        let (end, at) = self.list(cx, &dir, &mut open, listing.want, take)?;
+        let mut grounds = self.grounds_for(&dir, grounds);
+        let listed = self.list(cx, &dir, (&mut open, listing.want), &mut grounds, take);
+        marks::was_read(&dir);
+        let (end, at) = listed?;
         if end == ListEnd::Stopped {
             // The kernel stands after the whole buffer; `position` is left as something that no cookie is, so
             // that the next call seeks.
@@ -102,6 +108,22 @@ impl LocalBackend {
             self.listings.put(open);
         }
         Ok(end)
+    }
+
+    /// The grounds to be gathered, with the directory's own entries as the first; none where they are not asked for, or
+    /// nothing may be kept.
+    fn grounds_for<'g>(&self, dir: &Object, grounds: Option<&'g mut Grounds>) -> Option<&'g mut Grounds> {
+        let grounds = grounds?;
+        match marks::of_entries(dir.ino).filter(|_| self.keeps_pages(dir)) {
+            Some(mark) => {
+                grounds.rest_on(mark);
+                Some(grounds)
+            }
+            None => {
+                grounds.refuse();
+                None
+            }
+        }
     }
 
     fn open_listing(&self, cx: &Cx<'_>, dir: &Object, cookie: Cookie) -> FsResult<Open> {
@@ -117,8 +139,8 @@ impl LocalBackend {
         &self,
         cx: &Cx<'_>,
         dir: &Arc<Object>,
-        open: &mut Open,
-        want: Option<AttrMask>,
+        (open, want): (&mut Open, Option<AttrMask>),
+        grounds: &mut Option<&mut Grounds>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<(ListEnd, Option<Cookie>)> {
         // What the taker leaves of a buffer is read again: the less of it the better where the taker takes long.
@@ -143,11 +165,16 @@ impl LocalBackend {
                 None => None,
                 // Removed since the buffer was filled: it is not there any more.
                 Some(want) => {
+                    let mark = marks::of_attributes(entry.ino());
                     let known = if by_number { self.node_by_number(dir, entry.ino(), want) } else { None };
-                    match known.map_or_else(|| self.node_by_name(cx, dir, name, want), Ok) {
+                    let node = match known.map_or_else(|| self.node_by_name(cx, dir, name, want), Ok) {
                         Err(FsError::NotFound) => continue,
-                        other => Some(other),
+                        other => other,
+                    };
+                    if let Some(grounds) = grounds {
+                        rest_on(grounds, mark.filter(|_| by_number), &node);
                     }
+                    Some(node)
                 }
             };
             match take(DirEntry { name, next, fileid: entry.ino(), node }) {
@@ -178,6 +205,17 @@ impl LocalBackend {
     fn node_by_name(&self, cx: &Cx<'_>, dir: &Arc<Object>, name: &[u8], want: AttrMask) -> FsResult<Node> {
         let (object, st) = self.child(cx, dir, name, Keep::IfRoom)?;
         Ok(Node { handle: object.handle, attrs: self.attrs_of(&object, &st, want) })
+    }
+}
+
+/// Notes what an entry rests on: on a mark of its object, taken before the look. A file with several names may lose one
+/// by a removal that only finds it by name, so it is not shown again.
+fn rest_on(grounds: &mut Grounds, mark: Option<Mark>, node: &FsResult<Node>) {
+    match (mark, node) {
+        (Some(mark), Ok(node)) if node.attrs.kind == FileKind::Directory || node.attrs.nlink == 1 => {
+            grounds.rest_on(mark);
+        }
+        _ => grounds.refuse(),
     }
 }
 

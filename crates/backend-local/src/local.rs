@@ -20,9 +20,11 @@ use crate::errors::{OpenError, fs_error};
 use crate::filesystem::{FileSystem, HandleKind, LOOK, dev_of, root_tag};
 use crate::handles::{self, Inner};
 use crate::listing::Listings;
+use crate::marks;
 use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::options::LocalOptions;
+use crate::pages::Pages;
 use crate::procfd::ProcFd;
 use crate::sys;
 use crate::table::Table;
@@ -51,6 +53,7 @@ pub struct LocalBackend {
     pub(crate) dirty: Dirty,
     pub(crate) listings: Listings,
     pub(crate) bindings: Bindings,
+    pub(crate) pages: Pages,
     pub(crate) watch: Watch,
     pub(crate) verifier_bumps: AtomicU64,
     pub(crate) stripes: Box<[Mutex<()>]>,
@@ -66,6 +69,9 @@ impl LocalBackend {
     /// [`OpenError`], naming the path and the way out.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, OpenError> {
         rustix::process::umask(Mode::empty());
+        if options.is_sole_writer {
+            marks::begin_to_count();
+        }
         make_state_dir(&options.state_dir)?;
         let root_error = |e: std::io::Error| OpenError::Root { path: root.to_owned(), source: e };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -99,6 +105,7 @@ impl LocalBackend {
             dirty: Dirty::default(),
             listings: Listings::default(),
             bindings: Bindings::default(),
+            pages: Pages::default(),
             watch: Watch::new(&options, (path, identity), options.pledges_max.min(allowed)),
             verifier_bumps: AtomicU64::new(0),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),

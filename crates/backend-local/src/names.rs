@@ -15,6 +15,7 @@ use crate::errors::fs_error;
 use crate::filesystem::HandleKind;
 use crate::handles;
 use crate::local::{Keep, LocalBackend};
+use crate::marks::{self, Changing};
 use crate::object::Object;
 use crate::procfd::FdName;
 use crate::sys;
@@ -90,6 +91,7 @@ impl LocalBackend {
             return Err(FsError::WrongKind);
         }
         let text = rustix::fs::readlinkat(link.fd(), "", Vec::with_capacity(256)).map_err(fs_error)?;
+        marks::was_read(&link);
         Ok(text.into_bytes())
     }
 
@@ -180,6 +182,7 @@ impl LocalBackend {
             return Err(FsError::IsDir);
         }
         self.may_wait(cx, &dir)?;
+        let _changing = Changing::of(&object);
         let before = self.before(&dir)?;
         {
             let _acting = self.identity.act_as(cx.caller)?;

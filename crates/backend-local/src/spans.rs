@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use crate::errors::fs_error;
 use crate::local::LocalBackend;
+use crate::marks::Changing;
 use crate::sys;
 
 /// Bytes copied by one system call: a call cannot be interrupted, and copies of whole files take minutes.
@@ -33,6 +34,7 @@ impl LocalBackend {
     ) -> FsResult<()> {
         let object = self.object_of(cx, file)?;
         self.may_wait(cx, &object)?;
+        let _changing = Changing::of(&object);
         let fd = self.writable(cx, &object, file)?;
         if bytes == 0 {
             return Err(FsError::Invalid);
@@ -60,6 +62,7 @@ impl LocalBackend {
         let (source_object, source, _) = self.readable(cx, from)?;
         let target_object = self.object_of(cx, to)?;
         self.may_wait(cx, &target_object)?;
+        let (_reading, _changing) = (Changing::of(&source_object), Changing::of(&target_object));
         let target = self.writable(cx, &target_object, to)?;
         let size = source_object.look()?.stx_size;
         let left = size.saturating_sub(span.from);
@@ -91,9 +94,10 @@ impl LocalBackend {
     }
 
     pub(crate) fn do_clone(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<()> {
-        let (_, source, _) = self.readable(cx, from)?;
+        let (source_object, source, _) = self.readable(cx, from)?;
         let object = self.object_of(cx, to)?;
         self.may_wait(cx, &object)?;
+        let (_reading, _changing) = (Changing::of(&source_object), Changing::of(&object));
         let target = self.writable(cx, &object, to)?;
         let done = {
             let _acting = self.identity.act_as(cx.caller)?;

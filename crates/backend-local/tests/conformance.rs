@@ -97,6 +97,12 @@ fn conforms_as_the_sole_writer_with_kept_credentials_and_few_descriptors() {
 }
 
 #[test]
+fn conforms_as_the_sole_writer_where_pages_of_listings_are_kept() {
+    let disk = Disk::make("xfs", &[]);
+    run(&|| alone(test_backend(disk.fresh(), ALL, |options| options.is_sole_writer = true)));
+}
+
+#[test]
 fn an_ordinary_user_is_served() {
     must_be_root();
     let dir = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_server::{ClientRule, LocalUse, Share, Squash};
 
 use crate::admin::args::{ClientsArgs, DropCachesArgs, LocksArgs, LogArgs, ReloadArgs, StatusArgs, TopArgs};
+use crate::mount::args::{MountArgs, UmountArgs};
 
 /// A network file system for Linux, in user space.
 #[derive(Parser)]
@@ -24,6 +25,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve directories over NFSv3, NFSv4.0, 4.1 and 4.2.
     Serve(Box<ServeArgs>),
+    /// Mount an export of a server, or ask a mount.
+    Mount(Box<MountArgs>),
+    /// Send what a mount has still to send, and unmount it.
+    Umount(UmountArgs),
     /// Read a configuration file and say whether it can be served.
     Check(CheckArgs),
     /// Say how the running server is: work done, grace, state, memory.
@@ -100,6 +105,11 @@ pub(crate) struct ServeArgs {
     /// Do not register with rpcbind.
     #[arg(long)]
     pub(crate) no_rpcbind: bool,
+
+    /// Do not keep a parent process that starts the server again when it is killed. (Under a service manager there is
+    /// none: it does that itself.)
+    #[arg(long, env = "HOLDFAST_NO_SUPERVISE")]
+    pub(crate) no_supervise: bool,
 
     /// Lease in seconds, and the grace period after a restart [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]

@@ -5,6 +5,7 @@ mod admin;
 mod check;
 mod cli;
 mod man;
+mod mount;
 mod serve;
 
 use std::io::IsTerminal as _;
@@ -15,10 +16,15 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let as_helper = mount::helper::translated(&arguments);
+    let is_helper = as_helper.is_some();
+    let cli = cli::Cli::parse_from(as_helper.unwrap_or(arguments));
     start_log(&cli.log);
     let outcome = match cli.command {
         cli::Command::Serve(args) => serve::run(*args),
+        cli::Command::Mount(args) => mount::run(&args),
+        cli::Command::Umount(args) => mount::unmount(&args),
         cli::Command::Check(args) => check::run(&args),
         cli::Command::Man(args) => man::run(&args),
         cli::Command::Status(args) => admin::run(&Asked::Status(args)),
@@ -33,6 +39,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("holdfast: {e:#}");
+            if is_helper {
+                return mount::helper::MOUNT_FAILURE.into();
+            }
             admin::exit_code(&e)
         }
     }

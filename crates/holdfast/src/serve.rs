@@ -1,12 +1,16 @@
 //! `holdfast serve`.
 
 use anyhow::Result;
+use holdfast_server::supervisor;
 use holdfast_server::{ClientRule, Config, ExportConfig, ExportOptions, ServeOptions};
 
 use crate::cli::ServeArgs;
 
 /// Serves until told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
+    if !args.no_supervise && supervisor::is_wanted() {
+        return supervisor::supervise();
+    }
     holdfast_server::serve(options(args)?)
 }
 

@@ -23,6 +23,7 @@ impl Server {
         std::fs::write(dir.path().join("config"), config).unwrap();
         let mut command = Command::new(HOLDFAST);
         command
+            .env("HOLDFAST_NO_SUPERVISE", "true")
             .args(["serve", "--listen", "127.0.0.1:0", "--no-rpcbind", "--config"])
             .arg(dir.path().join("config"));
         command.arg("--state-dir").arg(dir.path().join("state")).env_remove("NOTIFY_SOCKET");

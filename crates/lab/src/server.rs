@@ -85,6 +85,7 @@ pub struct ServerBuilder {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     keeps_listener: bool,
+    is_supervised: bool,
 }
 
 /// A running (or stopped, or killed) server over one directory. Dropped, it is killed.
@@ -179,6 +180,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Leaves the server its parent that starts it again, as who runs `holdfast serve` has it.
+    pub fn supervised(mut self) -> Self {
+        self.is_supervised = true;
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     ///
     /// Errors when the binary is missing, when it ends early, and when it is not ready in time; the message
@@ -208,7 +215,21 @@ impl ServerUnderTest {
             arguments: Vec::new(),
             environment: Vec::new(),
             keeps_listener: false,
+            is_supervised: false,
         }
+    }
+
+    /// Kills the server behind its parent, and waits until the next one is ready.
+    ///
+    /// Errors when there is none, and when no other comes.
+    pub fn kill_supervised(&mut self) -> Result<()> {
+        let parent = self.child.as_ref().context("the server is not running")?.id();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+        let server = children.split_whitespace().next().context("the server is not supervised")?;
+        let said_before = self.log().len();
+        let killed = Command::new("kill").args(["-KILL", server]).status()?;
+        ensure!(killed.success(), "kill {server}: {killed}");
+        self.wait_ready(said_before)
     }
 
     /// The TCP port, the same over restarts.
@@ -337,6 +358,8 @@ impl ServerUnderTest {
         }
         let mut command = Command::new(holdfast_binary()?);
         command
+            // What a test kills is the server.
+            .envs((!spec.is_supervised).then_some(("HOLDFAST_NO_SUPERVISE", "true")))
             .arg("serve")
             .arg(&spec.directory)
             .args(["--listen", &format!("{}:{}", spec.listen_on, self.port)])

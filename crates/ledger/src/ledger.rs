@@ -35,6 +35,16 @@ impl Past {
     }
 }
 
+impl Past {
+    /// The name of what was to be made.
+    pub(crate) fn made_name(&self) -> Option<Vec<u8>> {
+        match intent::read(&self.payload).ok()?.1.intent {
+            Intent::Make { at, .. } => Some(at.name.to_vec()),
+            _ => None,
+        }
+    }
+}
+
 /// What a restarted server knows of a request of its former life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remembered {
@@ -51,6 +61,17 @@ pub enum Remembered {
         call_hash: u64,
         /// Its reply.
         reply: Option<Vec<u8>>,
+    },
+    /// An operation of a batch. Without an outcome it was cut short, or may have been.
+    Batch {
+        /// The client's incarnation.
+        incarnation: [u8; 16],
+        /// The transaction.
+        txn: u64,
+        /// The operation's place in it.
+        op: u32,
+        /// As given to [`crate::Undertaking::finish`].
+        outcome: Option<Vec<u8>>,
     },
     /// A finished call that a cache of replies knew by this key.
     Call {
@@ -131,13 +152,19 @@ impl Ledger {
     }
 
     /// Opens the journal of a process that handed everything over: nothing was cut short, so there is nothing to settle,
-    /// and what it answered is known otherwise. What it had not made durable yet stays as it is.
+    /// and what it answered is known otherwise, but for batches, which are given. What it had not made durable yet stays as
+    /// it is.
     ///
     /// # Errors
     /// Those of [`Journal::open`].
-    pub fn go_on(path: &Path, config: &Config) -> Result<Arc<Self>, OpenError> {
-        let (journal, _) = Journal::open(path, config)?;
-        Ok(Arc::new(Self { journal, now: Arc::new(system_now), pasts: Mutex::default() }))
+    pub fn go_on(path: &Path, config: &Config) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        let (journal, recovered) = Journal::open(path, config)?;
+        let batch = |entry: Recovered| {
+            let (incarnation, txn, op) = intent::parse_batch_key(&entry.key)?;
+            Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply })
+        };
+        let batches = recovered.into_iter().filter_map(batch).collect();
+        Ok((Arc::new(Self { journal, now: Arc::new(system_now), pasts: Mutex::default() }), batches))
     }
 
     /// Now, by the clock that stamps files.
@@ -153,6 +180,18 @@ impl Ledger {
     /// Forgets the entry of one slot.
     pub fn forget_slot(&self, session: SessionId, slot: SlotId) {
         let key = slot_key(session, slot);
+        self.journal.forget_key(&key);
+        self.drop_past(&key);
+    }
+
+    /// Forgets operations of a batch, the first so many.
+    pub fn forget_batch(&self, incarnation: &[u8; 16], txn: u64, ops: u32) {
+        (0..ops).for_each(|op| self.forget_batch_op(incarnation, txn, op));
+    }
+
+    /// Forgets one operation of a batch.
+    pub fn forget_batch_op(&self, incarnation: &[u8; 16], txn: u64, op: u32) {
+        let key = intent::batch_key(incarnation, txn, op);
         self.journal.forget_key(&key);
         self.drop_past(&key);
     }
@@ -257,6 +296,11 @@ impl<'a> Settling<'a> {
                     self.remembered.push(Remembered::Slot { session, slot, seqid, call_hash, reply });
                 }
             }
+            (Some(&intent::BATCH), outcome) => {
+                if let Some((incarnation, txn, op)) = intent::parse_batch_key(key) {
+                    self.remembered.push(Remembered::Batch { incarnation, txn, op, outcome });
+                }
+            }
             (Some(&intent::CALL), Some(results)) => {
                 self.remembered.push(Remembered::Call { key: key[1..].to_vec(), results });
             }
@@ -266,12 +310,26 @@ impl<'a> Settling<'a> {
 
     /// Commits the file systems of what was executed and may not be durable, then says so in the journal.
     fn make_durable(&mut self) {
-        for (entry, export, touched) in std::mem::take(&mut self.unsealed) {
-            let Some(export) = self.export(export) else { continue };
+        let unsealed = std::mem::take(&mut self.unsealed);
+        // Batches leave thousands of entries of a few directories: each object is committed once.
+        let mut of_export: FxHashMap<ExportId, FxHashMap<Touched, bool>> = FxHashMap::default();
+        for (_, export, touched) in &unsealed {
+            let all = of_export.entry(*export).or_default();
+            all.extend(touched.iter().map(|touched| (*touched, false)));
+        }
+        for (export, all) in &mut of_export {
+            let Some(export) = self.export(*export) else { continue };
+            let touched: Vec<_> = all.keys().copied().collect();
             let mut results = vec![Ok(()); touched.len()];
             export.backend.commit(&touched, &mut results);
-            // What is gone since needs no commit of its own: its directory's carries it.
-            let is_durable = results.iter().all(|r| matches!(r, Ok(()) | Err(holdfast_vfs::FsError::Stale)));
+            for (touched, result) in touched.into_iter().zip(results) {
+                // What is gone since needs no commit of its own: its directory's carries it.
+                all.insert(touched, matches!(result, Ok(()) | Err(holdfast_vfs::FsError::Stale)));
+            }
+        }
+        for (entry, export, touched) in unsealed {
+            let Some(all) = of_export.get(&export) else { continue };
+            let is_durable = touched.iter().all(|touched| all.get(touched).copied().unwrap_or(false));
             // Without its reply the entry is finished when the request comes again.
             if is_durable && let Err(error) = self.journal.seal(entry) {
                 tracing::debug!(%error, "not sealed");

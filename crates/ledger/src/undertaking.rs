@@ -83,6 +83,40 @@ impl Undertaking {
         Self::new(ledger, Key::new(&[&[intent::CALL], key]), Keep::Aged, (xid, 0))
     }
 
+    /// One operation of a batch of the caps program, known by the client's incarnation, the transaction and its place
+    /// in it. Kept until [`Ledger::forget_batch`].
+    #[must_use]
+    pub fn of_batch(ledger: &Arc<Ledger>, incarnation: &[u8; 16], txn: u64, op: u32) -> Self {
+        let mut this =
+            Self::new(ledger, Key::new(&[&intent::batch_key(incarnation, txn, op)]), Keep::Latest, (0, 0));
+        this.at_operation(op);
+        this
+    }
+
+    /// The name under which a request that a crash cut short was about to make something.
+    #[must_use]
+    pub fn intended_name(&self) -> Option<Vec<u8>> {
+        self.past.as_ref()?.made_name()
+    }
+
+    /// Records that something is about to be done which may be done again after a crash, but knowing that it is: its
+    /// standing is then [`Standing::Repeat`].
+    ///
+    /// # Errors
+    /// As for any mutation: [`FsError::Delay`] when the journal has no room.
+    pub fn begin_repeatable(&mut self, export: ExportId) -> FsResult<()> {
+        self.about_to(export, Intent::Repeatable)
+    }
+
+    /// Records an outcome of which nothing was recorded before: that of an operation that was refused, so that what comes
+    /// later in its batch does not change it. As [`Undertaking::finish`] where there is a record.
+    pub fn note(&mut self, export: ExportId, reply: &[u8]) {
+        if self.entry.is_none() && self.about_to(export, Intent::Repeatable).is_err() {
+            return;
+        }
+        self.finish(reply);
+    }
+
     fn new(ledger: &Arc<Ledger>, key: Key, keep: Keep, (seqid, call_hash): (u32, u64)) -> Self {
         let past =
             ledger.past(key.as_bytes()).filter(|past| past.seqid == seqid && past.call_hash == call_hash);

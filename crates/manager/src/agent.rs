@@ -3,6 +3,8 @@
 use holdfast_base::{ByteRange, FileKey};
 use holdfast_state::Effect;
 
+use crate::entries::EntryChange;
+
 /// A client's record could not be put on stable storage: nothing that depends on it may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKept;
@@ -16,6 +18,12 @@ pub trait Agent: Send + Sync {
     /// # Errors
     /// [`NotKept`], for [`Effect::PersistClient`] alone: the client is then revoked, and the step fails.
     fn run(&self, effect: &Effect) -> Result<(), NotKept>;
+
+    /// A directory's entries have changed, and somebody is to be told of it. The next change of that directory waits: as
+    /// [`Agent::run`], and no look at the directory.
+    fn entries_changed(&self, change: &EntryChange<'_>) {
+        let _ = change;
+    }
 
     /// A local process's lock that was in the way is gone from this range, or was a moment ago
     /// ([`holdfast_vfs::LocalListener::local_unlock`]). As [`Agent::run`].

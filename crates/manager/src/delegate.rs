@@ -1,6 +1,7 @@
 //! Granting: the engine, the index and the backend must all agree, and none is kept waiting by another's lock.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_base::{ByteRange, ClientId, FileKey};
 use holdfast_state::{Deed, Delegated, DelegationKind, DelegationRequest, DelegationTicket, DelegationToken};
@@ -46,19 +47,20 @@ impl Manager {
             Err(_) => return Ok(Granted::Declined(WhyNone::Resource)),
         };
         let (token, kind, is_upgrade) = (ticket.token(), ticket.kind(), ticket.is_upgrade());
-        if !self.put_in_force((request.file, request.client), (token, kind)) {
-            return Ok(self.decline(ticket, WhyNone::Contention));
+        let mut offered =
+            Offered { manager: self, ticket: Some(ticket), file: request.file, is_entered: false };
+        let declined = Ok(Granted::Declined(WhyNone::Contention));
+        offered.is_entered = self.put_in_force((request.file, request.client), (token, kind));
+        if !offered.is_entered {
+            return declined;
         }
         let guard = match on.backend.pledge(on.handle, pledge_of(kind), on.open) {
             Ok(Some(guard)) if !guard.is_broken() => guard,
             // It cannot be held, or did not hold until now.
-            Ok(_) | Err(_) => {
-                let declined = self.decline(ticket, WhyNone::Contention);
-                self.take_back(request.file, token, None);
-                return Ok(declined);
-            }
+            Ok(_) | Err(_) => return declined,
         };
         let former = self.pledges.lock().insert(token, guard);
+        let Some(ticket) = offered.ticket.take() else { return declined };
         match self.step(|engine, now| engine.delegation_commit(ticket, now)) {
             Ok(Ok(delegated)) => Ok(Granted::Delegated(delegated)),
             Ok(Err(_)) | Err(_) => {
@@ -82,14 +84,9 @@ impl Manager {
         let Ok(Some(guard)) = on.backend.pledge(on.handle, pledge_of(kind), on.open) else { return false };
         let is_held = !guard.is_broken();
         // One that a local process is breaking already, too: it keeps that process waiting until the delegation ends.
-        drop(self.pledges.lock().insert(token, guard));
-        if self.look(|engine| engine.delegation_of(token)).is_none() {
-            // Given back meanwhile, by a client that was quick, when there was no guard yet to let go.
-            let guard = self.pledges.lock().remove(&token);
-            drop(guard);
-            return true;
-        }
-        is_held
+        self.keep_pledge(token, guard);
+        // Given back meanwhile, by a client that was quick, it needs none.
+        is_held || self.look(|engine| engine.delegation_of(token)).is_none()
     }
 
     /// Has everything on a file recalled, whoever holds it, as if somebody outside had changed it.
@@ -104,21 +101,19 @@ impl Manager {
         (token, kind): (DelegationToken, DelegationKind),
     ) -> bool {
         let Some(reason) = self.names.promise() else { return false };
+        // Counted first: what is changed once it is in force is to be told.
+        let telling = usize::from(kind == DelegationKind::NotifiedDirectory);
+        self.told.fetch_add(telling, Ordering::SeqCst);
         match self.index.promise(file, kind, client, token) {
             Promised::New => {
                 reason.keep();
                 true
             }
-            Promised::Widened => true,
-            Promised::Refused => false,
+            promised => {
+                self.told.fetch_sub(telling, Ordering::SeqCst);
+                promised == Promised::Widened
+            }
         }
-    }
-
-    fn decline(&self, ticket: DelegationTicket, why: WhyNone) -> Granted {
-        // An abort touches no client's record.
-        let _ = self.step(|engine, now| engine.delegation_abort(ticket, now));
-        self.recalls.end();
-        Granted::Declined(why)
     }
 
     /// Undoes what was entered for an offer that came to nothing. Of an upgrade the former delegation stays.
@@ -127,7 +122,7 @@ impl Manager {
             Some((.., kind, _)) => {
                 self.index.narrow(file, token, kind);
                 if let Some(former) = former {
-                    drop(self.pledges.lock().insert(token, former));
+                    self.keep_pledge(token, former);
                 }
                 self.recalls.end();
             }
@@ -135,10 +130,22 @@ impl Manager {
         }
     }
 
+    /// Keeps what holds a promise against local processes, unless its delegation has ended meanwhile: whoever ended it
+    /// found nothing to let go. Guards are dropped outside the lock.
+    fn keep_pledge(&self, token: DelegationToken, guard: HeldPledge) {
+        let before = self.pledges.lock().insert(token, guard);
+        drop(before);
+        if self.look(|engine| engine.delegation_of(token)).is_none() {
+            let guard = self.pledges.lock().remove(&token);
+            drop(guard);
+        }
+    }
+
     /// Takes a promise out of force, lets local processes go on, and wakes who waits for that.
     pub(crate) fn end_promise(&self, file: FileKey, token: DelegationToken) {
-        if self.index.release(file, token) {
+        if let Some(kind) = self.index.release(file, token) {
             self.names.release();
+            self.told.fetch_sub(usize::from(kind == DelegationKind::NotifiedDirectory), Ordering::SeqCst);
         }
         self.questions.forget(token);
         let guard = self.pledges.lock().remove(&token);
@@ -147,11 +154,35 @@ impl Manager {
     }
 }
 
+/// An offer that is taken back unless it is committed, also when a backend panics: it would stand in others' way, and
+/// keep the server from being handed over.
+struct Offered<'m> {
+    manager: &'m Manager,
+    /// Gone once it is to be committed.
+    ticket: Option<DelegationTicket>,
+    file: FileKey,
+    /// It stands in the index.
+    is_entered: bool,
+}
+
+impl Drop for Offered<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let token = ticket.token();
+        // An abort touches no client's record.
+        let _ = self.manager.step(|engine, now| engine.delegation_abort(ticket, now));
+        self.manager.recalls.end();
+        if self.is_entered {
+            self.manager.take_back(self.file, token, None);
+        }
+    }
+}
+
 const fn pledge_of(kind: DelegationKind) -> Pledge {
     match kind {
         DelegationKind::Read => Pledge::ReadFile,
         DelegationKind::Write => Pledge::WriteFile,
-        DelegationKind::Directory => Pledge::Directory,
+        DelegationKind::Directory | DelegationKind::NotifiedDirectory => Pledge::Directory,
     }
 }
 
@@ -172,6 +203,10 @@ impl LocalListener for Manager {
         // The local process waits in the kernel, or has been there already: nobody waits here. Recalls touch no
         // client's record.
         let _ = self.step(|engine, now| engine.contend(file, deed_of(deed), None, now));
+        if deed == LocalDeed::ChangedEntries && self.tells_entries() {
+            // Which, nobody could tell.
+            let _ = self.step(|engine, now| engine.contend(file, Deed::ChangeName, None, now));
+        }
     }
 
     fn local_unlock(&self, file: FileKey, range: ByteRange) {

@@ -3,7 +3,7 @@
 
 use std::sync::Weak;
 
-use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, HELD_PUT_OFF_MS, RECALL_WAIT_MS};
+use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, HELD_PUT_OFF_MS, RECALL_WAIT_MS, SILENT_HOLDER_MS};
 use holdfast_base::{ChangeId, ClientId, FileKey, Instant, Timestamp};
 use holdfast_state::{Deed, DelegationToken, Seen, WriteHolder};
 use holdfast_vfs::{FsError, FsResult, Wait};
@@ -29,6 +29,7 @@ pub struct HeldAttributes {
 pub struct HeldAnswer {
     manager: Weak<Manager>,
     token: DelegationToken,
+    client: ClientId,
     is_given: bool,
 }
 
@@ -43,6 +44,8 @@ pub trait AttributeHolder: Send + Sync {
 pub(crate) struct Questions {
     asked: Mutex<FxHashMap<DelegationToken, Question>>,
     asker: Mutex<Option<Weak<dyn AttributeHolder>>>,
+    /// Holders that left a question unanswered, and since when.
+    silent: Mutex<FxHashMap<ClientId, Instant>>,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,11 @@ impl Question {
         let bound = if self.put_off.is_empty() { HELD_ATTRIBUTES_FRESH_MS } else { HELD_PUT_OFF_MS };
         now.ms_since(at) > bound
     }
+
+    /// Whether it was answered since.
+    fn is_answered_since(&self, since: Option<Instant>) -> bool {
+        matches!(self.stage, Stage::Answered(_, at) if since.is_some_and(|since| at >= since))
+    }
 }
 
 impl HeldAnswer {
@@ -88,6 +96,9 @@ impl HeldAnswer {
         self.is_given = true;
         let Some(manager) = self.manager.upgrade() else { return };
         let now = manager.clock().now();
+        if answer.is_some() && manager.questions.has_silent() {
+            manager.questions.note_silence(self.client, None);
+        }
         if let Some(question) = manager.questions.asked.lock().get_mut(&self.token) {
             question.stage = Stage::Answered(answer, now);
         }
@@ -111,6 +122,25 @@ impl Questions {
     /// Forgets answers that serve nobody any more.
     pub(crate) fn tick(&self, now: Instant) {
         self.asked.lock().retain(|_, question| !question.is_over(now));
+        self.silent.lock().retain(|_, since| now.ms_since(*since) < SILENT_HOLDER_MS);
+    }
+
+    /// Whether any holder is silent.
+    pub(crate) fn has_silent(&self) -> bool {
+        !self.silent.lock().is_empty()
+    }
+
+    fn is_silent(&self, client: ClientId, now: Instant) -> bool {
+        self.silent.lock().get(&client).is_some_and(|since| now.ms_since(*since) < SILENT_HOLDER_MS)
+    }
+
+    /// A holder has let the time for an answer pass, or has answered.
+    fn note_silence(&self, client: ClientId, since: Option<Instant>) {
+        let mut silent = self.silent.lock();
+        match since {
+            Some(since) => drop(silent.insert(client, since)),
+            None => drop(silent.remove(&client)),
+        }
     }
 
     /// Somebody is told to come again. Should he come too late for the answer, he is not to ask for ever.
@@ -127,18 +157,22 @@ impl Questions {
         &self,
         token: DelegationToken,
         (server_size, who): (u64, Option<ClientId>),
-        now: Instant,
+        (since, now): (Option<Instant>, Instant),
     ) -> Known {
         let mut asked = self.asked.lock();
-        let Some(question) = asked.get_mut(&token).filter(|question| !question.is_over(now)) else {
+        let is_of_use =
+            |question: &&mut Question| !question.is_over(now) || question.is_answered_since(since);
+        let Some(question) = asked.get_mut(&token).filter(is_of_use) else {
             return Known::Nothing;
         };
+        let is_timely = question.is_answered_since(since);
         match question.stage {
             Stage::Asked(since) => Known::Asked(since),
             // Asked again, a holder that had no answer would have none: it is to give back what it has.
             Stage::Answered(None, _) => Known::Answer(None),
             Stage::Answered(answer, at)
-                if now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS && question.server_size == server_size =>
+                if (is_timely || now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS)
+                    && question.server_size == server_size =>
             {
                 question.put_off.retain(|of| *of != who);
                 Known::Answer(answer)
@@ -156,21 +190,25 @@ impl Manager {
     }
 
     /// What to show of a file's change attribute and size to `by`, when its holder has changed it; `None` when what
-    /// the server has is right.
+    /// the server has is right. `since`: when the request began that wants to know, if answers since will do.
     ///
     /// # Errors
     /// `WouldBlock`; `Delay` while the holder does not answer: what it has is being recalled then.
     pub(crate) fn held_attributes(
         &self,
         file: FileKey,
-        by: Option<ClientId>,
+        (by, since): (Option<ClientId>, Option<Instant>),
         (server, wait): (Seen, Wait),
     ) -> FsResult<Option<(Seen, HeldAttributes)>> {
-        let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return Ok(None) };
+        let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else {
+            // Who holds capabilities is not asked: what it has changed unseen it is to flush.
+            self.contend(file, Deed::LookAttrs, by, wait)?;
+            return Ok(None);
+        };
         let answer = if holder.is_recalled {
             None
         } else {
-            self.ask_holder(&holder, (file, server.size), (by, wait))?
+            self.ask_holder(&holder, (file, server.size, since), (by, wait))?
         };
         let Some(held) = answer else {
             // It is to give back what it does not answer for; what it wrote is seen then.
@@ -186,21 +224,23 @@ impl Manager {
     fn ask_holder(
         &self,
         holder: &WriteHolder,
-        (file, server_size): (FileKey, u64),
+        (file, server_size, since): (FileKey, u64, Option<Instant>),
         (by, wait): (Option<ClientId>, Wait),
     ) -> FsResult<Option<HeldAttributes>> {
         loop {
             let seen = self.recalls.count();
             let now = self.clock().now();
-            let left = match self.questions.look(holder.token, (server_size, by), now) {
+            let left = match self.questions.look(holder.token, (server_size, by), (since, now)) {
                 Known::Answer(answer) => return Ok(answer),
                 Known::Asked(since) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
+                Known::Nothing if self.questions.is_silent(holder.client, now) => return Ok(None),
                 Known::Nothing => {
                     self.put_question(holder, (file, server_size), now);
                     continue;
                 }
             };
             if left == 0 {
+                self.questions.note_silence(holder.client, Some(now));
                 return Ok(None);
             }
             if wait == Wait::No {
@@ -208,12 +248,36 @@ impl Manager {
             }
             if !self.recalls.wait(seen, left) {
                 // Either it took too long, or this thread cannot be spared: the question stays.
-                if self.clock().now().ms_since(now) >= left {
+                let then = self.clock().now();
+                if then.ms_since(now) >= left {
+                    self.questions.note_silence(holder.client, Some(then));
                     return Ok(None);
                 }
                 self.questions.put_off(holder.token, by);
                 return Err(FsError::Delay);
             }
+        }
+    }
+
+    /// Asks the holder of a file before its answer is waited for.
+    pub(crate) fn ask_ahead(&self, file: FileKey, by: Option<ClientId>, server_size: u64) {
+        let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return };
+        let now = self.clock().now();
+        let is_news = || {
+            let known = self.questions.look(holder.token, (server_size, by), (None, now));
+            matches!(known, Known::Nothing)
+        };
+        if !holder.is_recalled && !self.questions.is_silent(holder.client, now) && is_news() {
+            self.put_question(&holder, (file, server_size), now);
+        }
+    }
+
+    /// Has a holder that does not answer give a file back. Waits for nothing.
+    pub(crate) fn recall_from_silent(&self, file: FileKey, by: Option<ClientId>) {
+        let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return };
+        if !holder.is_recalled && self.questions.is_silent(holder.client, self.clock().now()) {
+            // It is begun, and that is all.
+            let _ = self.contend(file, Deed::LookAttrs, by, Wait::No);
         }
     }
 
@@ -223,7 +287,8 @@ impl Manager {
         let put_off = asked.remove(&holder.token).map(|before| before.put_off).unwrap_or_default();
         asked.insert(holder.token, Question { server_size, put_off, stage: Stage::Asked(now) });
         drop(asked);
-        let answer = HeldAnswer { manager: self.this.clone(), token: holder.token, is_given: false };
+        let (manager, token, client) = (self.this.clone(), holder.token, holder.client);
+        let answer = HeldAnswer { manager, token, client, is_given: false };
         match asker {
             Some(asker) => asker.ask(holder, file, answer),
             None => answer.give(None),

@@ -4,14 +4,67 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_base::limits::{PROMISE_COUNTERS, PROMISE_PARTS};
+use holdfast_base::limits::{CAPS_OBJECTS_MAX, DELEGATIONS_MAX, PROMISE_COUNTERS, PROMISE_PARTS};
 use holdfast_base::{ClientId, FileKey};
-use holdfast_state::{Deed, DelegationKind, DelegationToken};
+use holdfast_state::{CapSet, Deed, DelegationKind, DelegationToken};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// A counter's word: changes in flight below, promises above.
-const PROMISE: u64 = 1 << 32;
+/// A counter's word: changes in flight below, promises above, and above these the promises that reading goes against.
+/// There are never so many of any that they run into each other: the bounds on calls and on delegations see to that.
+const PROMISE: u64 = 1 << 20;
+const EXCLUSIVE: u64 = 1 << 42;
+const _: () = assert!(DELEGATIONS_MAX + CAPS_OBJECTS_MAX < 1 << 22);
+
+/// What is promised.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Delegation(DelegationKind),
+    Caps(CapSet),
+}
+
+/// Which promise: a delegation, or the one that stands for all that its holder has by capabilities of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Delegation(DelegationToken),
+    Caps(ClientId),
+}
+
+impl What {
+    /// What a promise adds to the word.
+    const fn weight(self) -> u64 {
+        let excludes_readers = match self {
+            Self::Delegation(kind) => {
+                Deed::ReadData.conflicts(kind)
+                    || Deed::LookAttrs.conflicts(kind)
+                    || Deed::OpenRead.conflicts(kind)
+            }
+            Self::Caps(set) => set.is_exclusive(),
+        };
+        if excludes_readers { PROMISE + EXCLUSIVE } else { PROMISE }
+    }
+
+    const fn stands_against(self, deed: Deed) -> bool {
+        match self {
+            Self::Delegation(kind) => deed.conflicts(kind),
+            Self::Caps(set) => deed.conflicts_with_caps(set),
+        }
+    }
+}
+
+/// From which word on a deed may meet a promise.
+const fn bar(deed: Deed) -> u64 {
+    match deed {
+        // Of a file that many have a read delegation of there is a long list, which reading is not to look at.
+        Deed::ReadData
+        | Deed::LookAttrs
+        | Deed::LookEntries
+        | Deed::LookXattrs
+        | Deed::LookRights
+        | Deed::OpenRead => EXCLUSIVE,
+        _ => PROMISE,
+    }
+}
 
 /// Somebody else relies on that this is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +90,8 @@ pub enum Promised {
 /// One promise.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
-    token: DelegationToken,
-    kind: DelegationKind,
+    which: Which,
+    what: What,
     holder: ClientId,
 }
 
@@ -91,7 +144,7 @@ impl PromiseIndex {
         let counter = self.counter(file);
         let before = counter.fetch_add(1, Ordering::SeqCst);
         let entered = Entered { counter };
-        if before >= PROMISE {
+        if before >= bar(deed) {
             self.ask(file, deed, by)?;
         }
         Ok(entered)
@@ -105,7 +158,7 @@ impl PromiseIndex {
     pub fn look(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> Result<(), Conflict> {
         #[cfg(test)]
         self.asked.lock().push((file, deed));
-        if self.counter(file).load(Ordering::SeqCst) < PROMISE {
+        if self.counter(file).load(Ordering::SeqCst) < bar(deed) {
             return Ok(());
         }
         self.ask(file, deed, by)
@@ -120,45 +173,78 @@ impl PromiseIndex {
         holder: ClientId,
         token: DelegationToken,
     ) -> Promised {
+        self.put(file, (Which::Delegation(token), What::Delegation(kind)), holder)
+    }
+
+    /// The same of what a client holds by capabilities, all together.
+    pub fn promise_caps(&self, file: FileKey, set: CapSet, holder: ClientId) -> Promised {
+        self.put(file, (Which::Caps(holder), What::Caps(set)), holder)
+    }
+
+    fn put(&self, file: FileKey, (which, what): (Which, What), holder: ClientId) -> Promised {
         // Held until the list is written: whoever finds the counter raised waits here to see it.
         let mut part = self.part(file).lock();
         let counter = self.counter(file);
-        let before = counter.fetch_add(PROMISE, Ordering::SeqCst);
+        let before = counter.fetch_add(what.weight(), Ordering::SeqCst);
         if !before.is_multiple_of(PROMISE) {
-            counter.fetch_sub(PROMISE, Ordering::SeqCst);
+            counter.fetch_sub(what.weight(), Ordering::SeqCst);
             return Promised::Refused;
         }
         let promises = part.entry(file).or_default();
-        if let Some(had) = promises.iter_mut().find(|promise| promise.token == token) {
-            had.kind = kind;
-            counter.fetch_sub(PROMISE, Ordering::SeqCst);
+        if let Some(had) = promises.iter_mut().find(|promise| promise.which == which) {
+            let lesser = std::mem::replace(&mut had.what, what);
+            counter.fetch_sub(lesser.weight(), Ordering::SeqCst);
             return Promised::Widened;
         }
-        promises.push(Promise { token, kind, holder });
+        promises.push(Promise { which, what, holder });
         Promised::New
     }
 
     /// Makes a promise less than it was.
     pub fn narrow(&self, file: FileKey, token: DelegationToken, kind: DelegationKind) {
+        self.lessen(file, Which::Delegation(token), What::Delegation(kind));
+    }
+
+    /// Leaves a client this of what it holds by capabilities. With nothing left the promise is out of force. Returns
+    /// whether it was in force and is not any more.
+    pub fn leave_caps(&self, file: FileKey, left: CapSet, holder: ClientId) -> bool {
+        if left.is_empty() {
+            return self.end(file, Which::Caps(holder)).is_some();
+        }
+        self.lessen(file, Which::Caps(holder), What::Caps(left));
+        false
+    }
+
+    fn lessen(&self, file: FileKey, which: Which, what: What) {
         let mut part = self.part(file).lock();
         let promise =
-            part.get_mut(&file).and_then(|all| all.iter_mut().find(|promise| promise.token == token));
+            part.get_mut(&file).and_then(|all| all.iter_mut().find(|promise| promise.which == which));
         if let Some(promise) = promise {
-            promise.kind = kind;
+            let had = std::mem::replace(&mut promise.what, what);
+            // Never less in between than what is promised.
+            self.counter(file).fetch_add(what.weight(), Ordering::SeqCst);
+            self.counter(file).fetch_sub(had.weight(), Ordering::SeqCst);
         }
     }
 
-    /// Takes a promise out of force. Returns whether it was in force.
-    pub fn release(&self, file: FileKey, token: DelegationToken) -> bool {
+    /// Takes a promise out of force. Returns what it was, when it was in force.
+    pub fn release(&self, file: FileKey, token: DelegationToken) -> Option<DelegationKind> {
+        match self.end(file, Which::Delegation(token))? {
+            What::Delegation(kind) => Some(kind),
+            What::Caps(_) => None,
+        }
+    }
+
+    fn end(&self, file: FileKey, which: Which) -> Option<What> {
         let mut part = self.part(file).lock();
-        let Some(promises) = part.get_mut(&file) else { return false };
-        let Some(at) = promises.iter().position(|promise| promise.token == token) else { return false };
-        promises.swap_remove(at);
+        let promises = part.get_mut(&file)?;
+        let at = promises.iter().position(|promise| promise.which == which)?;
+        let ended = promises.swap_remove(at);
         if promises.is_empty() {
             part.remove(&file);
         }
-        self.counter(file).fetch_sub(PROMISE, Ordering::SeqCst);
-        true
+        self.counter(file).fetch_sub(ended.what.weight(), Ordering::SeqCst);
+        Some(ended.what)
     }
 
     /// Promises in force. For tests and status pages: it looks at every part.
@@ -176,7 +262,8 @@ impl PromiseIndex {
     fn ask(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> Result<(), Conflict> {
         let part = self.part(file).lock();
         let Some(promises) = part.get(&file) else { return Ok(()) };
-        let stands_against = |promise: &Promise| by != Some(promise.holder) && deed.conflicts(promise.kind);
+        let stands_against =
+            |promise: &Promise| by != Some(promise.holder) && promise.what.stands_against(deed);
         if promises.iter().any(stands_against) { Err(Conflict { file, deed }) } else { Ok(()) }
     }
 
@@ -193,5 +280,38 @@ impl PromiseIndex {
 impl fmt::Debug for PromiseIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PromiseIndex").field("promises", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_says_what_is_promised_whatever_it_was_before() {
+        let index = PromiseIndex::default();
+        let (file, token, holder) = (FileKey(5), DelegationToken(1), ClientId(1));
+        let word = || index.counter(file).load(Ordering::SeqCst);
+        let promise = |kind| index.promise(file, kind, holder, token);
+        assert_eq!(promise(DelegationKind::Read), Promised::New);
+        assert_eq!(word(), PROMISE);
+        assert!(index.look(file, Deed::ReadData, None).is_ok());
+        assert!(index.look(file, Deed::WriteData, None).is_err());
+        assert_eq!(promise(DelegationKind::Write), Promised::Widened);
+        assert_eq!(word(), PROMISE + EXCLUSIVE);
+        assert!(index.look(file, Deed::LookAttrs, None).is_err());
+        assert!(index.look(file, Deed::LookAttrs, Some(holder)).is_ok());
+        index.narrow(file, token, DelegationKind::Read);
+        assert_eq!(word(), PROMISE);
+        assert_eq!(promise(DelegationKind::Write), Promised::Widened);
+        let change = index.enter(file, Deed::WriteData, Some(holder)).unwrap();
+        assert_eq!(
+            index.promise(file, DelegationKind::Write, ClientId(2), DelegationToken(2)),
+            Promised::Refused
+        );
+        drop(change);
+        assert_eq!(index.release(file, token), Some(DelegationKind::Write));
+        assert_eq!(index.release(file, token), None);
+        assert_eq!(word(), 0);
     }
 }

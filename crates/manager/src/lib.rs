@@ -4,17 +4,22 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod caps;
 mod contend;
 mod delegate;
+mod entries;
 mod guarded;
 mod held;
 mod index;
 mod manager;
 mod names;
 mod recalls;
+mod unreclaimed;
 
 pub use agent::{Agent, NotKept};
+pub use caps::CapsOn;
 pub use delegate::{Granted, PledgeOn};
+pub use entries::{Entry, EntryChange};
 pub use guarded::Guarded;
 pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
 pub use index::{Conflict, Entered, PromiseIndex, Promised};

@@ -12,10 +12,12 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::agent::{Agent, NotKept};
+use crate::caps::CapsInForce;
 use crate::held::Questions;
 use crate::index::PromiseIndex;
 use crate::names::NameGate;
 use crate::recalls::Recalls;
+use crate::unreclaimed::Unreclaimed;
 
 /// What a [`Manager`] is made with.
 pub struct Parts {
@@ -47,7 +49,11 @@ pub struct Manager {
     pub(crate) index: PromiseIndex,
     pub(crate) names: NameGate,
     pub(crate) recalls: Recalls,
+    pub(crate) unreclaimed: Unreclaimed,
+    /// Promises in force whose holders are told of changed entries.
+    pub(crate) told: AtomicUsize,
     pub(crate) questions: Questions,
+    pub(crate) caps: CapsInForce,
     /// What holds promises against local processes.
     pub(crate) pledges: Mutex<FxHashMap<DelegationToken, HeldPledge>>,
 }
@@ -71,7 +77,10 @@ impl Manager {
             index: PromiseIndex::default(),
             names: NameGate::default(),
             recalls: Recalls::new(seats),
+            unreclaimed: Unreclaimed::default(),
+            told: AtomicUsize::new(0),
             questions: Questions::default(),
+            caps: CapsInForce::default(),
             pledges: Mutex::default(),
         })
     }
@@ -214,6 +223,8 @@ impl Manager {
             }
             if let Effect::DelegationEnded { token, file, .. } = effect {
                 self.end_promise(file, token);
+            } else if let Effect::CapsLeft { client, file, .. } = effect {
+                self.settle_caps((client, file));
             } else if let (Err(NotKept), Effect::PersistClient(image)) = (is_done, effect) {
                 // A client whose record is not safe must not build on it. Revoking persists nothing, so this goes
                 // no deeper.

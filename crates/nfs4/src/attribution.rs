@@ -34,6 +34,17 @@ impl Attribution {
         self.0.write().remove(&conn);
     }
 
+    /// As plain data: connections, and the client of each; 0, which no client is, where there is more than one.
+    pub(crate) fn freeze(&self) -> Vec<(u64, u64)> {
+        self.0.read().iter().map(|(conn, of)| (conn.0, of.map_or(0, |client| client.0))).collect()
+    }
+
+    /// Goes on with it: connections keep their numbers.
+    pub(crate) fn thaw(&self, image: &[(u64, u64)]) {
+        let client = |of: u64| (of != 0).then_some(ClientId(of));
+        self.0.write().extend(image.iter().map(|(conn, of)| (ConnId(*conn), client(*of))));
+    }
+
     /// A client is no more: the connection may go on as its successor's.
     pub(crate) fn client_gone(&self, client: ClientId) {
         self.0.write().retain(|_, of| *of != Some(client));
@@ -55,6 +66,11 @@ mod tests {
         all.note(conn, other);
         all.note(conn, one);
         assert_eq!(all.of(conn), None);
+        all.note(ConnId(2), one);
+        let next = Attribution::default();
+        next.thaw(&all.freeze());
+        next.note(conn, one);
+        assert_eq!((next.of(conn), next.of(ConnId(2))), (None, Some(one)));
         all.forget(conn);
         all.note(conn, one);
         all.client_gone(one);

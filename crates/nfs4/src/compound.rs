@@ -84,9 +84,10 @@ pub(crate) struct Compound {
 }
 
 /// What came of reading a compound's frame.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub(crate) enum Begun {
-    /// It can be run.
-    Run(Box<Compound>),
+    /// It can be run. In place: most end before they would have to be anywhere else.
+    Run(Compound),
     /// It was answered.
     Answered,
     /// Not even a frame could be read.
@@ -115,7 +116,7 @@ impl Compound {
             let too_many = if minor.has_sessions() { NfsStat4::TooManyOps } else { NfsStat4::Resource };
             return refuse(reply, too_many);
         }
-        Begun::Run(Box::new(Self {
+        Begun::Run(Self {
             service: Arc::clone(service),
             auth: Arc::clone(call.auth),
             connection: Arc::clone(call.connection),
@@ -145,7 +146,7 @@ impl Compound {
             first_touch: None,
             verifiers: Vec::new(),
             file: None,
-        }))
+        })
     }
 
     /// Bytes of the results so far.
@@ -186,7 +187,7 @@ impl Compound {
         match &self.caller {
             Some((of, caller)) if Arc::ptr_eq(of, export) => Ok(caller.clone()),
             _ => {
-                let caller = self.service.caller(export, &self.auth)?;
+                let caller = crate::caller::caller(export, &self.auth, self.service.config.groups.as_ref())?;
                 self.caller = Some((Arc::clone(export), caller.clone()));
                 Ok(caller)
             }

@@ -130,4 +130,7 @@ pub struct Options {
     /// Clients of 4.0 may have any host called back, not only the one that they call from. A server that does this can
     /// be made to connect to hosts that its clients cannot reach.
     pub calls_anywhere: bool,
+    /// Holders of directory delegations are told of changed entries when they ask for it (CB_NOTIFY), instead of having
+    /// to give back.
+    pub notifies: bool,
 }

@@ -158,6 +158,7 @@ impl Compound {
             }
             Err(Failure::WithBody(status)) => Some((status, true)),
             Err(Failure::Status(status)) => Some((status, false)),
+            Err(Failure::Fs(FsError::Delay)) => Some((self.delay(num), false)),
             Err(Failure::Fs(error)) => Some((from_fs(error), false)),
             Err(Failure::State(error)) => Some((from_state(error), false)),
             // On the pool nothing is left to wait for.
@@ -188,6 +189,17 @@ impl Compound {
             place.stateid = None;
         }
         Ok(())
+    }
+
+    /// Why the client is to come again: what others have not reclaimed yet is a word that changes have.
+    fn delay(&self, num: OpNum4) -> NfsStat4 {
+        let has_word =
+            matches!(num, OpNum4::Remove | OpNum4::Rename | OpNum4::Link | OpNum4::SetAttr | OpNum4::Write);
+        if has_word && self.service.config.manager.is_awaiting_reclaims() {
+            NfsStat4::Grace
+        } else {
+            NfsStat4::Delay
+        }
     }
 
     /// The status of a reply that would not fit.

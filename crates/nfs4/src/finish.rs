@@ -12,16 +12,16 @@ use crate::slot::SlotUse;
 
 impl Compound {
     /// Ends a compound whose results are all written.
-    pub(crate) fn finish(mut self: Box<Self>, reply: &mut Writer) -> Outcome {
+    pub(crate) fn finish(mut self, reply: &mut Writer) -> Outcome {
         self.record(reply);
         if self.touched.is_empty() {
-            self.conclude(reply)
-        } else {
-            Outcome::Park(Box::new(move |mut pending| {
-                pending.waits_for_no_peer();
-                self.commit(pending);
-            }))
+            return self.conclude(reply);
         }
+        let this = Box::new(self);
+        Outcome::Park(Box::new(move |mut pending| {
+            pending.waits_for_no_peer();
+            this.commit(pending);
+        }))
     }
 
     /// Has everything forced that was touched, one backend after the other: compounds that touch two are rare.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use holdfast_rpc::Connection;
 use holdfast_state::ConnId;
@@ -24,6 +25,8 @@ pub struct Image {
     channels: Vec<ChannelImage>,
     offloads: OffloadsImage,
     delegations: DelegationsImage,
+    /// Whose connections of 4.0 are.
+    attribution: Vec<(u64, u64)>,
 }
 
 /// What is left to be done once clients can be called.
@@ -34,10 +37,19 @@ pub struct Thawed {
     unguarded: Vec<Unguarded>,
 }
 
-/// An open or lock file that cannot be handed over: its backend keeps it in this process.
+/// Why nothing can be handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a file is open on a backend whose files cannot be handed over")]
-pub struct NotPortable;
+pub enum NotFrozen {
+    /// An open or lock file's backend keeps it in this process.
+    #[error("a file is open on a backend whose files cannot be handed over")]
+    NotPortable,
+    /// A file system with delegated objects does not answer.
+    #[error("a file system with delegated files does not answer: try again")]
+    Stuck,
+}
+
+/// How long delegated objects may take to be looked at.
+const LOOK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Nfs4 {
     /// Lets copies that go on after their reply end with what they have copied, which is told to their clients. While
@@ -55,14 +67,17 @@ impl Nfs4 {
     /// Everything as plain data, while no call is on its way. Open files go to `outgoing`.
     ///
     /// # Errors
-    /// [`NotPortable`].
-    pub fn freeze(&self, outgoing: &mut Outgoing) -> Result<Image, NotPortable> {
+    /// [`NotFrozen`].
+    pub fn freeze(&self, outgoing: &mut Outgoing) -> Result<Image, NotFrozen> {
+        use NotFrozen::NotPortable;
         let service = self.service();
+        let looks = service.look_at_delegated(LOOK_PATIENCE).ok_or(NotFrozen::Stuck)?;
         Ok(Image {
             files: service.files.freeze(outgoing).ok_or(NotPortable)?,
             channels: service.callbacks.freeze(),
             offloads: service.offloads.freeze(),
-            delegations: service.freeze_delegations(outgoing).ok_or(NotPortable)?,
+            delegations: service.freeze_delegations(outgoing, &looks).ok_or(NotPortable)?,
+            attribution: service.attribution.freeze(),
         })
     }
 
@@ -73,6 +88,7 @@ impl Nfs4 {
         let files_lost = service.files.thaw(image.files, incoming);
         service.callbacks.thaw(image.channels);
         service.offloads.thaw(image.offloads);
+        service.attribution.thaw(&image.attribution);
         let unguarded = service.thaw_delegations(image.delegations, incoming);
         for conn in lost {
             service.forget_connection(ConnId(*conn));

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use holdfast_state::{Access, Caller, IoGrant, StateId};
+use holdfast_base::limits::DELEGATED_DESCRIPTORS_MAX;
+use holdfast_state::{Access, Caller, DelegationToken, IoGrant, OpenId, StateId};
 use holdfast_vfs::{AccessMask, File, FileKind, FileObject, FsError, FsResult, Handle};
 use holdfast_wire::nfs4::NfsStat4;
 
@@ -32,8 +33,12 @@ impl IoFile {
 pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> OpResult<IoFile> {
     let caller = cx.state_caller()?;
     let key = at.handle.key();
+    let mut own = [None; DELEGATED_DESCRIPTORS_MAX];
     let granted = cx.state(|engine, now| {
         let granted = engine.check_stateid(caller, stateid, key, access, now)?;
+        if let IoGrant::Delegation(token) = granted {
+            own.iter_mut().zip(engine.descriptors_under(token, access)).for_each(|(to, id)| *to = Some(id));
+        }
         if access.contains(Access::WRITE)
             && let Some(client) = at.cx().client
         {
@@ -53,17 +58,34 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
             }
             Ok(IoFile(Some(file)))
         }
-        IoGrant::Delegation(token) => {
-            // Opened for the holder's first open; what else the holder does under it is judged call by call.
-            let Some(kept) = cx.service().delegations.file(token, access) else {
-                return Ok(IoFile::STATELESS);
-            };
-            if kept.uid != at.cx().caller.uid {
-                permit(at, access)?;
-            }
-            Ok(IoFile(Some(kept.file)))
-        }
+        IoGrant::Delegation(token) => under_delegation(cx, at, (token, access), &own),
     }
+}
+
+/// Leave under a delegation. A client does the I/O of all its users with its state id, so the descriptor is one that was
+/// opened for this user where there is one: by the open that brought a write delegation, or by one of the client's opens.
+/// With another's he must have the right himself, and where there is none he is judged call by call.
+fn under_delegation(
+    cx: &Cx<'_>,
+    at: &At,
+    (token, access): (DelegationToken, Access),
+    own: &[Option<OpenId>],
+) -> OpResult<IoFile> {
+    let uid = at.cx().caller.uid;
+    let files = &cx.service().files;
+    let kept = cx.service().delegations.file(token, access).map(|kept| (kept.file, kept.uid == uid));
+    let mut another = None;
+    for (file, is_his) in kept.into_iter().chain(own.iter().flatten().filter_map(|id| files.get_as(*id, uid)))
+    {
+        if is_his {
+            return Ok(IoFile(Some(file)));
+        }
+        another.get_or_insert(file);
+    }
+    if another.is_some() {
+        permit(at, access)?;
+    }
+    Ok(IoFile(another))
 }
 
 /// That the caller may do this now, where a descriptor for it is there already. What may be executed may be read, as

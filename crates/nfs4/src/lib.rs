@@ -5,6 +5,7 @@
 mod attr;
 mod attribution;
 mod callback;
+mod caller;
 mod compound;
 mod config;
 mod cx;
@@ -30,7 +31,7 @@ mod table;
 pub use attr::ids::{Id, IdNames, NumericIds, parse_number};
 pub use config::{ClientRecords, Config, Identity, NoRecords, Options, SessionRecords};
 pub use desc::Minor;
-pub use handover::{Image, NotPortable, Thawed};
+pub use handover::{Image, NotFrozen, Thawed};
 pub use observe::{Observed, Observer};
 pub use program::Nfs4;
 pub use report::{HeldFiles, callback_address};

@@ -39,12 +39,16 @@ impl Nfs4 {
     pub fn tick(&self) {
         self.service.config.manager.tick();
         self.service.recall_again();
+        self.service.tell_again();
         let manager = &self.service.config.manager;
         self.service.files.unwatch(manager.clock().now(), manager.lease_ms());
     }
 
     /// Begins, prolongs or ends the grace period.
     pub fn set_grace(&self, grace: Grace) {
+        if grace == Grace::Over {
+            self.service.config.manager.await_reclaims(false);
+        }
         // Setting it cannot fail and leaves nothing to do.
         let _ = self.service.state(|engine, _| {
             engine.set_grace(grace);
@@ -62,11 +66,11 @@ impl Nfs4 {
         self.service.state(|engine, now| Ok(engine.restore(snapshot, now))).unwrap_or_default()
     }
 
-    /// What the state engine holds, and how many backend files are open for opens and for locks.
+    /// What the state engine holds, as of a moment ago, and how many backend files are open for opens and for locks.
     #[must_use]
     pub fn census(&self) -> (holdfast_state::Census, usize, usize) {
         let (opens, locks) = self.service.files.counts();
-        (self.service.look(holdfast_state::Engine::census), opens, locks)
+        (self.service.census.take(&self.service), opens, locks)
     }
 
     /// Looks at the state engine: for tests of its invariants, and for status pages.
@@ -101,6 +105,7 @@ impl Program for Nfs4 {
             Stopped::Waits => {
                 let args = call.keep_args();
                 let lane = compound.lane();
+                let compound = Box::new(compound);
                 let rest = move |reply: &mut Writer| compound.resume(&args, reply);
                 Outcome::Resume(Box::new(InLane { lane, rest }))
             }
@@ -135,7 +140,7 @@ impl Compound {
     }
 
     /// A retry: it gets the results of the original, now or when there are any.
-    fn turn(self: Box<Self>, turn: TurnKind, reply: &mut Writer) -> Outcome {
+    fn turn(self, turn: TurnKind, reply: &mut Writer) -> Outcome {
         match turn {
             TurnKind::Duplicate(duplicate) => duplicate.outcome(),
             TurnKind::Replay(results) => {
@@ -144,7 +149,8 @@ impl Compound {
                 Outcome::Reply
             }
             TurnKind::InProgress(session, request) => {
-                Outcome::Park(Box::new(move |pending| self.wait_for_original(session, request, pending)))
+                let this = Box::new(self);
+                Outcome::Park(Box::new(move |pending| this.wait_for_original(session, request, pending)))
             }
         }
     }

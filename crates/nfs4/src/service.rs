@@ -4,13 +4,11 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant, SessionId};
-use holdfast_export::{Credential, Export};
-use holdfast_manager::{Agent, AttributeHolder, NotKept};
+use holdfast_manager::{Agent, AttributeHolder, EntryChange, NotKept};
 use holdfast_rpc::Auth;
 use holdfast_state::{
     Admission, Completed, ConnId, Effect, Engine, KeptReply, OwnerName, Principal, SlotRequest, StateError,
 };
-use holdfast_vfs::{Caller, FsResult};
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
 
@@ -22,6 +20,7 @@ use crate::desc::Minor;
 use crate::error::OpResult;
 use crate::files::OpenFiles;
 use crate::offload::Offloads;
+use crate::report::LastCensus;
 use crate::slot::{Retries, SlotUse};
 
 /// The shared half of the service.
@@ -34,6 +33,7 @@ pub(crate) struct Service {
     pub(crate) delegations: Delegations,
     pub(crate) attribution: Attribution,
     pub(crate) offloads: Offloads,
+    pub(crate) census: LastCensus,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -49,6 +49,7 @@ impl Service {
             delegations: Delegations::default(),
             attribution: Attribution::default(),
             offloads: Offloads::default(),
+            census: LastCensus::default(),
             this: Weak::clone(this),
         });
         let agent: Weak<dyn Agent> = service.this.clone();
@@ -142,14 +143,6 @@ impl Service {
             }
         }
     }
-
-    pub(crate) fn caller(&self, export: &Export, auth: &Auth) -> FsResult<Caller> {
-        let credential = match auth.sys() {
-            Some(sys) => Credential::Sys { uid: sys.uid, gid: sys.gid, groups: &sys.groups },
-            None => Credential::Anonymous,
-        };
-        export.caller(&credential, self.config.groups.as_ref())
-    }
 }
 
 impl Service {
@@ -165,6 +158,10 @@ impl Service {
             Effect::RecallSlots { session, target } => self.recall_slots(session, target),
             Effect::ObjectAvailable { client } => self.object_available(client),
             Effect::PushDelegation { client, file, kind } => self.push(client, file, kind),
+            Effect::WantsCancelled { client, pushes, signals } => {
+                self.delegations.client_gone(client);
+                self.wants_cancelled(client, (pushes, signals));
+            }
             // Another agent's.
             _ => {}
         }
@@ -208,6 +205,12 @@ impl Agent for Service {
             }
         }
         Ok(())
+    }
+
+    fn entries_changed(&self, change: &EntryChange<'_>) {
+        if let Some(service) = self.itself() {
+            service.note_entries(change);
+        }
     }
 
     fn local_unlock(&self, file: FileKey, range: ByteRange) {

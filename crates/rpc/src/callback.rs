@@ -52,8 +52,22 @@ pub struct OutgoingCall<'a> {
 pub type Answered = Box<dyn FnOnce(Result<&[u8], CallError>) + Send>;
 
 struct Waiter {
-    answered: Answered,
+    /// None: it has been told that the time is over.
+    answered: Option<Answered>,
+    /// Who hears of an answer after that.
+    late: Option<Answered>,
     timer: Option<AbortHandle>,
+}
+
+impl Waiter {
+    fn tell(self, result: Result<&[u8], CallError>) {
+        if let Some(timer) = self.timer {
+            timer.abort();
+        }
+        if let Some(told) = self.answered.or(self.late) {
+            told(result);
+        }
+    }
 }
 
 /// The unanswered calls of one connection.
@@ -70,8 +84,12 @@ struct State {
 }
 
 impl BackChannel {
-    /// A transaction id for a call, and its waiter noted.
-    pub(crate) fn begin(&self, answered: Answered) -> Result<u32, (CallError, Answered)> {
+    /// A transaction id for a call, and its waiter noted; `late` is told should the answer come after its time.
+    pub(crate) fn begin(
+        &self,
+        answered: Answered,
+        late: Option<Answered>,
+    ) -> Result<u32, (CallError, Answered)> {
         let mut state = self.state.lock();
         if state.is_closed {
             return Err((CallError::Closed, answered));
@@ -85,7 +103,7 @@ impl BackChannel {
             xid = xid.wrapping_add(1);
         }
         state.xid = xid;
-        state.waiters.insert(xid, Waiter { answered, timer: None });
+        state.waiters.insert(xid, Waiter { answered: Some(answered), late, timer: None });
         Ok(xid)
     }
 
@@ -111,11 +129,29 @@ impl BackChannel {
     /// Hands over an answer, or the lack of one. Nobody may be waiting for it: it came too late or unasked.
     pub(crate) fn finish(&self, xid: u32, result: Result<&[u8], CallError>) -> bool {
         let Some(waiter) = self.state.lock().waiters.remove(&xid) else { return false };
-        if let Some(timer) = waiter.timer {
-            timer.abort();
-        }
-        (waiter.answered)(result);
+        waiter.tell(result);
         true
+    }
+
+    /// The time for an answer is over. It may come all the same, for who wants to hear of it then.
+    pub(crate) fn time_out(&self, xid: u32) {
+        let mut state = self.state.lock();
+        let Some(waiter) = state.waiters.get_mut(&xid) else { return };
+        let answered = if waiter.late.is_some() {
+            waiter.timer = None;
+            waiter.answered.take()
+        } else {
+            state.waiters.remove(&xid).and_then(|waiter| waiter.answered)
+        };
+        drop(state);
+        if let Some(answered) = answered {
+            answered(Err(CallError::TimedOut));
+        }
+    }
+
+    /// Calls without an answer.
+    pub(crate) fn unanswered(&self) -> Vec<u32> {
+        self.state.lock().waiters.keys().copied().collect()
     }
 
     /// Tells all who wait that nothing will come.
@@ -125,10 +161,7 @@ impl BackChannel {
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
         for waiter in waiters.into_values() {
-            if let Some(timer) = waiter.timer {
-                timer.abort();
-            }
-            (waiter.answered)(Err(CallError::Closed));
+            waiter.tell(Err(CallError::Closed));
         }
     }
 }

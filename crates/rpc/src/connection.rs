@@ -213,8 +213,29 @@ impl Connection {
         timeout: Duration,
         answered: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
     ) {
-        let answered: Answered = Box::new(answered);
-        let xid = match self.back.begin(answered) {
+        self.make_call(call, timeout, Box::new(answered), None);
+    }
+
+    /// The same for who can use an answer after its time: once `answered` has heard of [`CallError::TimedOut`], `late`
+    /// is told the answer, or that the connection ended. Until then it counts as one of the calls under way.
+    pub fn call_back_patiently(
+        self: &Arc<Self>,
+        call: &OutgoingCall<'_>,
+        timeout: Duration,
+        answered: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
+        late: impl FnOnce(Result<&[u8], CallError>) + Send + 'static,
+    ) {
+        self.make_call(call, timeout, Box::new(answered), Some(Box::new(late)));
+    }
+
+    fn make_call(
+        self: &Arc<Self>,
+        call: &OutgoingCall<'_>,
+        timeout: Duration,
+        answered: Answered,
+        late: Option<Answered>,
+    ) {
+        let xid = match self.back.begin(answered, late) {
             Ok(xid) => xid,
             Err((error, answered)) => return answered(Err(error)),
         };
@@ -223,7 +244,7 @@ impl Connection {
             let timer = runtime.spawn(async move {
                 tokio::time::sleep(timeout).await;
                 if let Some(connection) = weak.upgrade() {
-                    connection.back.finish(xid, Err(CallError::TimedOut));
+                    connection.back.time_out(xid);
                 }
             });
             self.back.set_timer(xid, timer.abort_handle());

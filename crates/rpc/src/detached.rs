@@ -73,6 +73,16 @@ impl Detached {
         self.hand_over(record);
     }
 
+    /// Hands a record (without its header) to the programs and gives the reply's bytes, likewise, from the buffer that it
+    /// was written to: as a connection's worker does, with nothing between. `None` when it is not answered at once, or
+    /// with a stretch of a file.
+    pub fn answer(&mut self, record: &[u8]) -> Option<&[u8]> {
+        match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
+            Step::Reply => self.reply.as_slice().get(4..),
+            Step::ReplyFile(_) | Step::Nothing | Step::Stalled(_) | Step::Close => None,
+        }
+    }
+
     fn hand_over(&mut self, record: &[u8]) {
         match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),
@@ -102,6 +112,13 @@ impl Detached {
             stream = rest.to_vec();
         }
         records
+    }
+
+    /// The time for answers to the programs' calls is over, as if their timers had run.
+    pub fn time_out_calls(&self) {
+        for xid in self.connection.back.unanswered() {
+            self.connection.back.time_out(xid);
+        }
     }
 
     /// The results in a reply record, when it is one of success.

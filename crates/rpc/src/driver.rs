@@ -107,7 +107,18 @@ impl Driver {
             if turns.is_multiple_of(TURNS_MAX) {
                 tokio::task::yield_now().await;
             }
-            let worked = match std::future::poll_fn(|cx| self.poll_wake(cx)).await {
+            let mut has_waited = false;
+            let wake = std::future::poll_fn(|cx| {
+                let wake = self.poll_wake(cx);
+                has_waited |= wake.is_pending();
+                wake
+            });
+            let wake = wake.await;
+            if has_waited {
+                // The others had their turn. To yield all the same would wake another worker for nothing.
+                turns = 0;
+            }
+            let worked = match wake {
                 Wake::Input(mut scratch, n) => {
                     let input = std::mem::take(&mut scratch.input);
                     let worked = self.work(&input[..n], &mut scratch);

@@ -15,6 +15,7 @@ mod dispatch;
 mod driver;
 pub mod handover;
 mod kick;
+pub mod link;
 mod message;
 mod output;
 pub mod pending;

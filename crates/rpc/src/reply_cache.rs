@@ -28,6 +28,10 @@ use crate::service::{Call, Outcome};
 /// link's text fit. To sum a whole WRITE would cost as much as to do it, and one may be done twice.
 const SUM_BYTES: usize = 8 << 10;
 
+/// Bytes of them, with the credential, under a hash that nobody can aim at another's call. What follows is data of the
+/// same call by the same user, who would deceive only himself: a quicker sum does, for this is half of a WRITE's cost.
+const SUM_HEAD_BYTES: usize = 512;
+
 /// Entries taken at once from the client that has most, so that looking for it is rare.
 const EVICT_BATCH: usize = 64;
 
@@ -50,6 +54,24 @@ pub struct Key {
     pub sum: u64,
 }
 
+/// A quick sum: four lanes, so that no multiplication waits for the one before.
+fn fold(bytes: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(MULTIPLIER).rotate_left(29);
+    let (rows, rest) = bytes.as_chunks::<32>();
+    let mut lanes = [1_u64, 2, 3, 4];
+    for row in rows {
+        let (words, _) = row.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = mix(*lane, u64::from_be_bytes(*word));
+        }
+    }
+    let (words, last) = rest.as_chunks::<8>();
+    let last = last.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let words = words.iter().map(|word| u64::from_be_bytes(*word)).chain([last]);
+    lanes.into_iter().chain(words).fold(bytes.len() as u64, mix)
+}
+
 impl Key {
     /// The key of a call whose arguments have not been read yet.
     #[must_use]
@@ -64,7 +86,12 @@ impl Key {
             hasher.write_usize(sys.machine.len());
             hasher.write(&sys.machine);
         }
-        hasher.write(&args[..args.len().min(SUM_BYTES)]);
+        let summed = &args[..args.len().min(SUM_BYTES)];
+        let (head, bulk) = summed.split_at(summed.len().min(SUM_HEAD_BYTES));
+        hasher.write(head);
+        if !bulk.is_empty() {
+            hasher.write_u64(fold(bulk));
+        }
         Self {
             client: call.connection.peer().ip(),
             xid: call.xid,

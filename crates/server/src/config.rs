@@ -31,6 +31,11 @@ pub struct Config {
     pub domain: Option<String>,
     /// Whether to register with rpcbind when one runs.
     pub rpcbind: Option<bool>,
+    /// Whether NFSv4 clients that hold directory delegations are told of changes (CB_NOTIFY) when they ask for it.
+    #[serde(default)]
+    pub directory_notifications: bool,
+    /// Whether Holdfast mounts may use the caps program: capabilities and batches. They may unless this is false.
+    pub caps: Option<bool>,
     /// Metrics over HTTP.
     #[serde(default)]
     pub metrics: MetricsConfig,
@@ -128,6 +133,8 @@ impl Config {
             ("state_dir", self.state_dir.is_some() && self.state_dir != served.state_dir),
             ("lease", self.lease.is_some() && self.lease != served.lease),
             ("domain", self.domain != served.domain),
+            ("caps", self.caps != served.caps),
+            ("directory_notifications", self.directory_notifications != served.directory_notifications),
             ("metrics.listen", self.metrics != served.metrics),
             ("rpcbind", self.rpcbind.is_some() && self.rpcbind != served.rpcbind),
         ];

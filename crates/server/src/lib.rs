@@ -1,6 +1,7 @@
 //! The server put together: configuration, exports, state on disk, programs, and the life of the process.
 
 mod admin;
+mod caps;
 mod config;
 #[doc(hidden)]
 pub mod durable;
@@ -16,6 +17,8 @@ mod ready;
 mod reload;
 mod source;
 mod state_dir;
+mod supervised;
+pub mod supervisor;
 
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ use crate::handover::{Arrived, Handover, Inheritance, Successor};
 use crate::listening::{Start, listen};
 use crate::programs::Programs;
 use crate::reload::{Reloadable, Reloader};
-use crate::{ServeOptions, exports, handover, lockd, process, ready, state_dir};
+use crate::{ServeOptions, exports, handover, lockd, process, ready, state_dir, supervised};
 
 /// How long calls on their way are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,7 +35,8 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         return handover::answer(&whole(&options));
     }
     // First of all: it takes descriptors by their numbers.
-    let arrived = handover::receive();
+    let mut arrived = handover::receive();
+    arrived.listeners.extend(supervised::receive(handover::is_in_place()));
     process::prepare();
     let runtime = holdfast_rpc::runtime::runtime(None).context("cannot start threads")?;
     runtime.block_on(run(options, arrived))
@@ -75,6 +76,7 @@ async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
         metrics: config.metrics.listen,
     });
     handover::keep_listeners(&server.listening());
+    supervised::tell(&server.listening());
     for address in server.addresses() {
         println!("nfs {address} ready");
     }

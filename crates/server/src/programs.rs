@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use holdfast_base::{Clock, SystemClock, SystemEntropy};
+use holdfast_caps::{Caps, CapsProgram};
 use holdfast_export::{Committer, Export, GroupSource, Namespace, Sealer};
 use holdfast_manager::{Manager, Parts as ManagerParts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
-use holdfast_nfs4::{Config as Nfs4Config, IdNames, Nfs4, NumericIds, Thawed};
+use holdfast_nfs4::{Config as Nfs4Config, IdNames, Nfs4, NumericIds, Options, Thawed};
 use holdfast_nlm::{Lockd, Start as LocksStart};
 use holdfast_recovery::{Boot, Identity};
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
@@ -19,6 +20,7 @@ use holdfast_store::{EmbeddedStore, Store};
 use parking_lot::Mutex;
 
 use crate::admin::Tally;
+use crate::caps;
 use crate::config::Config;
 use crate::durable::{Durable, Former};
 use crate::exports::{self, Opened, Start};
@@ -46,6 +48,8 @@ pub(crate) struct Programs {
     mount: Arc<Mount3>,
     nfs4: Arc<Nfs4>,
     lockd: Arc<Lockd>,
+    /// For Holdfast mounts, unless it is switched off.
+    caps: Option<Arc<Caps>>,
     durable: Arc<Durable>,
     manager: Arc<Manager>,
     replies: Arc<ReplyCache>,
@@ -104,6 +108,7 @@ impl Base {
             None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,
         };
         manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+        manager.await_reclaims(durable.awaits_reclaims());
         Ok(Self { store, identity, boot, engine: thawed, clock, manager, opened, durable, former })
     }
 }
@@ -114,12 +119,84 @@ fn identity_of(identity: &Identity) -> holdfast_nfs4::Identity {
     holdfast_nfs4::Identity { major_id, minor_id: 0, scope }
 }
 
+fn options_of(config: &Config) -> Options {
+    Options { notifies: config.directory_notifications, ..Options::default() }
+}
+
 /// What the lock manager of NFSv3 is to make of the server before this one.
 fn locks_start(durable: &Durable, is_handed_over: bool) -> LocksStart {
     match durable.is_grace_over() {
         _ if is_handed_over => LocksStart::HandedOver,
         true => LocksStart::Fresh,
         false => LocksStart::InGrace,
+    }
+}
+
+/// What each program is made of.
+struct Ground {
+    namespace: Arc<Namespace>,
+    manager: Arc<Manager>,
+    groups: Arc<dyn GroupSource>,
+    committer: Arc<Committer>,
+    replies: Arc<ReplyCache>,
+    durable: Arc<Durable>,
+    tally: Arc<Tally>,
+}
+
+impl Ground {
+    fn caps(&self, config: &Config) -> Result<Option<Arc<Caps>>> {
+        caps::start(
+            config,
+            &caps::Foundation {
+                namespace: &self.namespace,
+                manager: &self.manager,
+                groups: &self.groups,
+                committer: &self.committer,
+                durable: &self.durable,
+            },
+        )
+    }
+
+    fn nfs3(&self) -> Nfs3 {
+        Nfs3::new(Nfs3Parts {
+            namespace: Arc::clone(&self.namespace),
+            manager: Arc::clone(&self.manager),
+            committer: Arc::clone(&self.committer),
+            replies: Arc::clone(&self.replies),
+            ledger: Some(self.durable.ledger().clone()),
+            groups: Arc::clone(&self.groups),
+            observer: Some(self.tally.clone()),
+        })
+    }
+
+    fn lockd(&self, store: &Arc<dyn Store>, epoch: u64, is_handed_over: bool) -> Result<Arc<Lockd>> {
+        lockd::start(&lockd::Foundation {
+            namespace: &self.namespace,
+            manager: &self.manager,
+            groups: &self.groups,
+            replies: &self.replies,
+            store,
+            epoch,
+            start: locks_start(&self.durable, is_handed_over),
+        })
+    }
+
+    fn nfs4(&self, config: &Config, identity: &Identity) -> Result<Arc<Nfs4>> {
+        let parts = Nfs4Config {
+            namespace: Arc::clone(&self.namespace),
+            groups: Arc::clone(&self.groups),
+            ids: ids_of(config)?,
+            committer: Arc::clone(&self.committer),
+            replies: Arc::clone(&self.replies),
+            manager: Arc::clone(&self.manager),
+            records: self.durable.clone(),
+            sessions: Some(self.durable.clone()),
+            ledger: Some(self.durable.ledger().clone()),
+            identity: identity_of(identity),
+            minor_max: NFS4_MINOR_MAX,
+            observer: Some(self.tally.clone()),
+        };
+        Ok(Nfs4::with(parts, options_of(config)))
     }
 }
 
@@ -144,38 +221,16 @@ impl Programs {
         let committer = Committer::new(Some(durable.ledger().clone()));
         let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
         let tally = Tally::new();
-        let nfs3 = Nfs3::new(Nfs3Parts {
-            namespace: Arc::clone(&namespace),
-            manager: Arc::clone(&manager),
-            committer: Arc::clone(&committer),
-            replies: Arc::clone(&replies),
-            ledger: Some(durable.ledger().clone()),
-            groups: Arc::clone(&groups),
-            observer: Some(tally.clone()),
-        });
-        let lockd = lockd::start(&lockd::Foundation {
-            namespace: &namespace,
-            manager: &manager,
-            groups: &groups,
-            replies: &replies,
-            store: &records,
-            epoch: boot.epoch,
-            start: locks_start(&durable, inheritance.is_some()),
-        })?;
-        let nfs4 = Nfs4::new(Nfs4Config {
-            namespace: Arc::clone(&namespace),
-            groups,
-            ids: ids_of(config)?,
-            committer,
-            replies: Arc::clone(&replies),
-            manager: Arc::clone(&manager),
-            records: durable.clone(),
-            sessions: Some(durable.clone()),
-            ledger: Some(durable.ledger().clone()),
-            identity: identity_of(&identity),
-            minor_max: NFS4_MINOR_MAX,
-            observer: Some(tally.clone()),
-        });
+        let ground = Ground { namespace, manager, groups, committer, replies, durable, tally };
+        let caps = ground.caps(config)?;
+        let nfs3 = ground.nfs3();
+        let lockd = ground.lockd(&records, boot.epoch, inheritance.is_some())?;
+        let nfs4 = ground.nfs4(config, &identity)?;
+        let Ground { namespace, manager, replies, durable, tally, .. } = ground;
+        let mut former = former;
+        if let Some(caps) = &caps {
+            caps.restore(std::mem::take(&mut former.batches));
+        }
         if inheritance.is_none() {
             take_in(former, &nfs4, &replies);
         }
@@ -189,6 +244,7 @@ impl Programs {
             mount: Arc::new(mount),
             nfs4,
             lockd,
+            caps,
             durable,
             manager,
             replies,
@@ -209,6 +265,7 @@ impl Programs {
     pub(crate) fn all(&self) -> Vec<Arc<dyn Program>> {
         let mut all: Vec<Arc<dyn Program>> = vec![self.nfs3.clone(), self.mount.clone(), self.nfs4.clone()];
         all.extend(lockd::programs(&self.lockd));
+        all.extend(self.caps.iter().map(|caps| Arc::new(CapsProgram(Arc::clone(caps))) as Arc<dyn Program>));
         all
     }
 
@@ -229,7 +286,14 @@ impl Programs {
             return;
         }
         self.nfs4.tick();
+        if let Some(caps) = &self.caps {
+            caps.tick();
+        }
         self.durable.tick(self.clock.now());
+        if !self.durable.awaits_reclaims() {
+            // The last of them is done; hosts with locks may keep grace going.
+            self.manager.await_reclaims(false);
+        }
         self.tally.stats.tick(std::time::Instant::now());
     }
 

@@ -39,8 +39,8 @@ pub enum IoGrant {
     Open(OpenId),
     /// Through a descriptor of the edge's own.
     NoOpen,
-    /// Under a delegation for whose holder no descriptor is open here: through one that the edge keeps with it, or as
-    /// for `NoOpen`.
+    /// Under a delegation: through a descriptor that the edge keeps with it, one of its holder's opens
+    /// ([`Engine::descriptors_under`]), or as for `NoOpen`.
     Delegation(DelegationToken),
 }
 
@@ -80,24 +80,34 @@ impl Engine {
         open.descriptors.serving(access).map(IoGrant::Open).ok_or(StateError::Delay)
     }
 
-    /// I/O with a delegation's stateid: through an open of its holder where one serves, as it is what the backend judged.
+    /// I/O with a delegation's stateid: the edge knows whose each descriptor is, and chooses.
     fn check_delegation(&self, key: StateKey, access: Access) -> Result<IoGrant, StateError> {
         let allowed = match self.delegation(key)?.granted {
             Some(DelegationKind::Read) => Access::READ,
             Some(DelegationKind::Write) => Access::BOTH,
-            Some(DelegationKind::Directory) | None => return Err(StateError::BadStateid),
+            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory) | None => {
+                return Err(StateError::BadStateid);
+            }
         };
         if !allowed.contains(access) {
             return Err(StateError::OpenMode);
         }
-        let state = self.state(key)?;
-        let opens = self.files.get(&state.file).map(|file| file.opens.as_slice()).unwrap_or_default();
-        let mut opens = opens.iter().take(DELEGATED_OPENS_MAX);
-        let serving = opens.find_map(|open| {
-            let is_own = self.state(*open).is_ok_and(|of| of.client == state.client);
+        Ok(IoGrant::Delegation(key.delegation()))
+    }
+
+    /// The descriptors of its holder's own opens that can do this, some of them: what the backend judged when they were
+    /// opened need not be judged again.
+    pub fn descriptors_under(
+        &self,
+        token: DelegationToken,
+        access: Access,
+    ) -> impl Iterator<Item = OpenId> + '_ {
+        let state = self.state(token.key()).ok();
+        let opens = state.and_then(|state| self.files.get(&state.file)).map(|file| file.opens.as_slice());
+        opens.unwrap_or_default().iter().take(DELEGATED_OPENS_MAX).filter_map(move |open| {
+            let is_own = self.state(*open).is_ok_and(|of| Some(of.client) == state.map(|state| state.client));
             self.open_of(*open).ok().filter(|_| is_own)?.descriptors.serving(access)
-        });
-        Ok(serving.map_or(IoGrant::Delegation(key.delegation()), IoGrant::Open))
+        })
     }
 
     /// Reading through an open for writing, as clients must that fill a page before they change a part of it
@@ -189,7 +199,9 @@ impl Engine {
     /// Whether something was taken from a client of which it has not acknowledged to know.
     #[must_use]
     pub fn has_unheard_revocations(&self, client: ClientId) -> bool {
-        self.clients.by_id.get(&client).is_some_and(|of| of.revoked > 0 || of.delegations_revoked > 0)
+        let is_loss_unheard = self.caps.clients.get(&client).is_some_and(|of| of.is_loss_unheard);
+        is_loss_unheard
+            || self.clients.by_id.get(&client).is_some_and(|of| of.revoked > 0 || of.delegations_revoked > 0)
     }
 
     fn free_good(&mut self, key: StateKey, now: Instant) -> Result<(), StateError> {

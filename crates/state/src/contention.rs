@@ -83,19 +83,40 @@ impl Engine {
     /// to them is not granted; a holder whose lease ran out, or that had its time to return, loses it on the spot.
     /// One's own delegations are never in the way. `by` is `None` for those without a client id.
     pub fn contend(&mut self, file: FileKey, deed: Deed, by: Option<ClientId>, now: Instant) -> Contention {
-        let mut earliest: Option<Instant> = None;
-        for key in self.in_way(file, deed, by) {
-            if let Some(since) = self.contend_with(key, deed, now) {
-                earliest = Some(earliest.map_or(since, |known| known.min(since)));
-            }
-        }
+        self.contend_as(file, deed, (by, by), now)
+    }
+
+    /// As [`Engine::contend`], where a client's delegations may be in its own way, for its mounts may know nothing of
+    /// each other, and its capabilities, which belong to one mount, are not: `by` for the one, and for the other.
+    pub(crate) fn contend_as(
+        &mut self,
+        file: FileKey,
+        deed: Deed,
+        by: (Option<ClientId>, Option<ClientId>),
+        now: Instant,
+    ) -> Contention {
+        let delegations = self.contend_with_delegations(file, deed, by.0, now);
+        let caps = self.contend_with_caps(file, deed.forbids(), by.1, now);
+        let earliest = [delegations, caps].into_iter().flatten().min();
         earliest.map_or(Contention::Clear, |since| Contention::Recalling { since })
+    }
+
+    /// Recalls the delegations in a deed's way; since when, at the longest, they are waited for.
+    pub(crate) fn contend_with_delegations(
+        &mut self,
+        file: FileKey,
+        deed: Deed,
+        by: Option<ClientId>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let in_way = self.in_way(file, deed, by);
+        in_way.into_iter().filter_map(|key| self.contend_with(key, deed, now)).min()
     }
 
     /// Whether anything is in the way of a deed; begins nothing.
     #[must_use]
     pub fn is_contended(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> bool {
-        !self.in_way(file, deed, by).is_empty()
+        !self.in_way(file, deed, by).is_empty() || self.is_contended_by_caps(file, deed, by)
     }
 
     /// The delegations in a deed's way, offers included.
@@ -189,10 +210,11 @@ impl Engine {
             }
             RecallAnswer::Unknown => {
                 recall.unknown += 1;
-                if recall.unknown >= RECALL_UNKNOWN_MAX {
-                    return self.revoke_delegation(key, now);
-                }
-                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
+                // Its time is over, so the next conflict or the tick revokes it: that has to be put on record, and whoever
+                // brings an answer must not wait for a disk.
+                let is_over = recall.unknown >= RECALL_UNKNOWN_MAX;
+                recall.until = if is_over { now } else { recall.until };
+                recall.retry_at = (!is_over).then(|| now.after_ms(RECALL_RETRY_MS));
             }
             RecallAnswer::NotSent => recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS)),
             RecallAnswer::Unreachable => {

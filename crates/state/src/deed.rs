@@ -11,6 +11,16 @@ pub enum DelegationKind {
     Write,
     /// Nobody else changes the directory or what it lists.
     Directory,
+    /// Nobody else changes the directory but by what it lists, and the holder is told of that (CB_NOTIFY).
+    NotifiedDirectory,
+}
+
+impl DelegationKind {
+    /// Whether it is one of a directory.
+    #[must_use]
+    pub const fn is_directory(self) -> bool {
+        matches!(self, Self::Directory | Self::NotifiedDirectory)
+    }
 }
 
 /// What somebody is about to do with a file or directory.
@@ -21,6 +31,12 @@ pub enum Deed {
     /// Look at size, change or times. A holder of a write delegation is asked for them (CB_GETATTR); only where that
     /// fails is it recalled.
     LookAttrs,
+    /// Look at a directory's entries: LOOKUP, READDIR, an open by name. No delegation hides them.
+    LookEntries,
+    /// Look at extended attributes. No delegation hides them.
+    LookXattrs,
+    /// Judge by mode, owner and access list alone: ACCESS. No delegation hides them.
+    LookRights,
     /// Change data: WRITE, truncation, ALLOCATE, the target of COPY and CLONE.
     WriteData,
     /// Cut to nothing: as [`Deed::WriteData`], and holders are told that they need not flush.
@@ -46,6 +62,7 @@ impl Deed {
             Self::WriteData | Self::Truncate | Self::OpenWrite => {
                 matches!(with, DelegationKind::Read | DelegationKind::Write)
             }
+            Self::LookEntries | Self::LookXattrs | Self::LookRights => false,
             Self::ChangeAttrs | Self::ChangeName => true,
             Self::ChangeEntries => matches!(with, DelegationKind::Directory),
         }

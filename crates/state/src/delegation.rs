@@ -10,7 +10,7 @@ use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::grace::{Claim, Recorded};
-use crate::names::Dialect;
+use crate::names::{Dialect, Mount};
 use crate::stateid::StateId;
 
 /// The engine's number for a delegation: the key under which edges keep what belongs to it (a lease of the backend, a
@@ -68,6 +68,8 @@ pub enum WhyNone {
     NoCallback,
     /// The client has not opened the file in a way that fits.
     NotOpen,
+    /// The client had the file open before this OPEN, and may go on with data of it that is not current.
+    OpenBefore,
     /// The client has as good a delegation already.
     Held,
     /// What others held before the restart may still be reclaimed.
@@ -186,6 +188,9 @@ pub(crate) struct Delegation {
     pub(crate) granted_at: Instant,
     pub(crate) recall: Option<Recall>,
     pub(crate) attributes: HeldAttributes,
+    /// The mount of its client's that it came to, where that can be told.
+    #[serde(default)]
+    pub(crate) mount: Option<Mount>,
 }
 
 impl Delegation {
@@ -225,7 +230,14 @@ impl Engine {
         if let Grounds::Reclaim(recorded) = request.grounds {
             Claim::Reclaim(recorded).admit(request.file, self.grace, now, done)?;
             match why {
-                None | Some(WhyNone::Off | WhyNone::NoCallback | WhyNone::Grace | WhyNone::NotOpen) => {}
+                None
+                | Some(
+                    WhyNone::Off
+                    | WhyNone::NoCallback
+                    | WhyNone::Grace
+                    | WhyNone::NotOpen
+                    | WhyNone::OpenBefore,
+                ) => {}
                 Some(WhyNone::Held) => return Ok(Offer::Declined(WhyNone::Held)),
                 Some(WhyNone::Resource) => return Err(StateError::Resource),
                 Some(WhyNone::Contention) => return Err(StateError::ReclaimConflict),
@@ -236,7 +248,8 @@ impl Engine {
         self.tickets += 1;
         let number = self.tickets;
         let own = self.delegation_on(request.client, request.file);
-        let key = own.unwrap_or_else(|| self.add_delegation(request, now));
+        let mount = self.mount_of_opens(request.client, request.file);
+        let key = own.unwrap_or_else(|| self.add_delegation(request, mount, now));
         let is_unwelcome = matches!(why, Some(WhyNone::Off | WhyNone::NoCallback));
         let delegation = self.delegation_mut(key)?;
         delegation.offered = Some((request.kind, number));
@@ -250,7 +263,12 @@ impl Engine {
         Ok(Offer::Offered(DelegationTicket { state: key, number, kind: request.kind, is_upgrade }))
     }
 
-    fn add_delegation(&mut self, request: &DelegationRequest, now: Instant) -> StateKey {
+    fn add_delegation(
+        &mut self,
+        request: &DelegationRequest,
+        mount: Option<Mount>,
+        now: Instant,
+    ) -> StateKey {
         let delegation = Delegation {
             granted: None,
             offered: None,
@@ -259,6 +277,7 @@ impl Engine {
             granted_at: now,
             recall: None,
             attributes: HeldAttributes::default(),
+            mount: mount.filter(|_| request.grounds != Grounds::Want),
         };
         let key = self.add_state(State {
             client: request.client,
@@ -297,7 +316,7 @@ impl Engine {
         let until = now.after_ms(self.recall_ms());
         let delegation = self.delegation_mut(key)?;
         delegation.offered = None;
-        delegation.granted = Some(kind);
+        let before = delegation.granted.replace(kind);
         delegation.granted_at = now;
         let is_recalled = delegation.is_unwelcome;
         if is_recalled {
@@ -307,6 +326,7 @@ impl Engine {
             delegation.recall = Some(recall);
             self.recalls.insert(key);
         }
+        self.tally.granted(before, Some(kind));
         let stateid = self.bump(key)?;
         Ok(Delegated { stateid, token: key.delegation(), kind, is_recalled })
     }
@@ -391,6 +411,30 @@ impl Engine {
         }
     }
 
+    /// The mount that has a file open, when it is one alone.
+    pub(crate) fn mount_of_opens(&self, client: ClientId, file: FileKey) -> Option<Mount> {
+        let opens = self.files.get(&file)?.opens.iter().filter_map(|key| self.states.get(key.0));
+        let mut mounts = opens.filter(|state| state.client == client).map(|state| self.mount_of(state));
+        let first = mounts.next()??;
+        mounts.all(|mount| mount == Some(first)).then_some(first)
+    }
+
+    fn mount_of(&self, state: &State) -> Option<Mount> {
+        Mount::of(self.owners.get(state.owner?.0)?.name.as_bytes())
+    }
+
+    /// Whether an open-owner is of the mount that its client's delegation of a file came to.
+    pub(crate) fn is_of_holders_mount(&self, client: ClientId, file: FileKey, owner: &[u8]) -> bool {
+        let held = self.delegation_on(client, file).and_then(|key| self.delegation(key).ok()?.mount);
+        held.is_some() && held == Mount::of(owner)
+    }
+
+    /// Whether a client holds any delegation, or is being offered one.
+    #[must_use]
+    pub fn has_delegations(&self, client: ClientId) -> bool {
+        self.clients.by_id.get(&client).is_some_and(|client| client.delegations > 0)
+    }
+
     /// What a client holds of a file.
     #[must_use]
     pub fn holds_delegation(&self, client: ClientId, file: FileKey) -> Option<DelegationKind> {
@@ -470,6 +514,7 @@ impl Engine {
         let kind = granted.or(delegation.offered.map(|(kind, _)| kind));
         self.recalls.remove(&key);
         self.delegations -= 1;
+        self.tally.granted(granted, None);
         if let Some(of) = self.clients.by_id.get_mut(&client) {
             of.delegations -= 1;
         }

@@ -1,13 +1,18 @@
 //! Whether a delegation may be granted, and would be worth it.
 
-use holdfast_base::limits::{DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_MAX};
-use holdfast_base::{ClientId, FileKey, Instant};
+use holdfast_base::limits::{
+    DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX,
+};
+use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
 use crate::deed::DelegationKind;
 use crate::delegation::{DelegationRequest, Grounds, WhyNone};
 use crate::engine::{Engine, Kind, StateKey};
 use crate::file::{File, Holder};
 use crate::share::{Access, Share};
+
+/// The number of an open's state id while it stands for a single OPEN.
+const FIRST_OPEN: Seqid = Seqid(1);
 
 impl Engine {
     /// Why a delegation is not to be granted; `done`: whether the client said RECLAIM_COMPLETE. The reasons that a
@@ -27,7 +32,10 @@ impl Engine {
         if !self.has_room_for_delegation(client, file) {
             return Some(WhyNone::Resource);
         }
-        if self.files.get(&file).is_some_and(|of| self.is_used_by_others(of, client, kind)) {
+        if self.files.get(&file).is_some_and(|of| self.is_used_by_others((file, of), client, kind)) {
+            return Some(WhyNone::Contention);
+        }
+        if self.caps_exclude(file, client, kind) {
             return Some(WhyNone::Contention);
         }
         let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
@@ -47,8 +55,13 @@ impl Engine {
         if self.grace.is_on(now) || done == Some(false) {
             return Some(WhyNone::Grace);
         }
-        let is_fit = grounds != Grounds::Open || self.has_open_for(client, file, kind);
-        (!is_fit).then_some(WhyNone::NotOpen)
+        if grounds != Grounds::Open {
+            return None;
+        }
+        if !self.has_open_for(client, file, kind) {
+            return Some(WhyNone::NotOpen);
+        }
+        (!self.is_first_open(client, file)).then_some(WhyNone::OpenBefore)
     }
 
     /// Why a client that has a delegation gets no other: only a read delegation that nobody wants back becomes one
@@ -63,23 +76,33 @@ impl Engine {
     }
 
     /// Whether others do what the delegation would exclude, or hold what it could not be held beside.
-    fn is_used_by_others(&self, file: &File, client: ClientId, kind: DelegationKind) -> bool {
+    fn is_used_by_others(
+        &self,
+        (file_key, file): (FileKey, &File),
+        client: ClientId,
+        kind: DelegationKind,
+    ) -> bool {
         let is_other = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.client != client);
         let excludes = |other: DelegationKind| match kind {
             DelegationKind::Read => other == DelegationKind::Write,
-            DelegationKind::Write => other != DelegationKind::Directory,
-            DelegationKind::Directory => false,
+            DelegationKind::Write => !other.is_directory(),
+            DelegationKind::Directory | DelegationKind::NotifiedDirectory => false,
         };
         let mut delegations = file.delegations.iter().filter(is_other);
         if delegations.any(|key| self.delegation(*key).is_ok_and(|d| d.kinds().any(excludes))) {
             return true;
         }
         !file.waiters.is_empty()
-            || self.is_open_in_way(file, client, kind)
+            || self.is_open_in_way((file_key, file), client, kind)
             || is_locked_by_foreigners(file, kind)
     }
 
-    fn is_open_in_way(&self, file: &File, client: ClientId, kind: DelegationKind) -> bool {
+    fn is_open_in_way(
+        &self,
+        (file_key, file): (FileKey, &File),
+        client: ClientId,
+        kind: DelegationKind,
+    ) -> bool {
         let is_in_way = |share: Share| share.deed().conflicts(kind);
         // Most files are only read, however many do.
         if !is_in_way(file.sums.held()) {
@@ -88,7 +111,8 @@ impl Engine {
         let opens = || file.opens.iter().filter_map(|key| self.states.get(key.0));
         // Open-owners of one client may be mounts of its that know nothing of each other: Linux has an owner for each
         // mount and user, and keeps a delegation, with the locks made under it, to the mount that it came to.
-        let is_one = opens().filter(|state| state.client == client).count() <= 1;
+        let is_one = opens().filter(|state| state.client == client).count() <= 1
+            || self.mount_of_opens(client, file_key).is_some();
         let mut others = opens().filter(|state| state.client != client || !is_one);
         others.any(|state| matches!(&state.kind, Kind::Open(open) if is_in_way(open.share)))
             || file.foreign_shares.iter().any(|(_, share)| is_in_way(*share))
@@ -96,19 +120,46 @@ impl Engine {
 
     /// Whether limits leave room for one delegation more.
     pub(crate) fn has_room_for_delegation(&self, client: ClientId, file: FileKey) -> bool {
-        let of_client = self.clients.by_id.get(&client).map_or(0, |client| client.delegations as usize);
+        let by_id = self.clients.by_id.get(&client);
+        let of_client = by_id.map_or(0, |client| client.delegations as usize);
+        // With those that were revoked and not freed.
+        let names = by_id.map_or(0, |client| client.states.len());
         let of_file = self.files.get(&file).map_or(0, |of| of.delegations.len());
         self.delegations < self.policy.delegations_max
             && self.states.len() < STATEIDS_MAX
+            && names < STATEIDS_PER_CLIENT_MAX
             && of_client < DELEGATIONS_PER_CLIENT_MAX
             && of_file < DELEGATIONS_PER_FILE_MAX
+    }
+
+    /// Whether what a client has of a file shows that no other client has a delegation of it: an open to write, if only
+    /// one that is being granted, or a write delegation.
+    #[must_use]
+    pub fn excludes_delegations(&self, client: ClientId, file: FileKey) -> bool {
+        let opens = self.files.get(&file).map(|of| of.opens.as_slice()).unwrap_or_default();
+        let is_its = |key: &StateKey| self.states.get(key.0).is_some_and(|state| state.client == client);
+        let mut its = opens.iter().filter(|key| is_its(key));
+        its.any(|key| self.open_of(*key).is_ok_and(|open| open.share.access.contains(Access::WRITE)))
+            || self.holds_delegation(client, file) == Some(DelegationKind::Write)
+    }
+
+    /// Whether an OPEN is the first that a client has of a file, or it has a delegation already, so that what it keeps of
+    /// the file's data is current once it has seen the change attribute. Later ones show it nothing: Linux takes any
+    /// change of a file that it has open to write for its own, and relies on locks to drop what it keeps; and under a
+    /// delegation locks drop nothing.
+    fn is_first_open(&self, client: ClientId, file: FileKey) -> bool {
+        let opens = self.files.get(&file).map(|of| of.opens.as_slice()).unwrap_or_default();
+        let opens = opens.iter().filter_map(|key| self.states.get(key.0));
+        let mut own = opens.filter(|state| state.client == client).map(|state| state.seqid);
+        let is_first = own.next() == Some(FIRST_OPEN) && own.next().is_none();
+        is_first || self.delegation_on(client, file).is_some()
     }
 
     fn has_open_for(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
         let needed = match kind {
             DelegationKind::Read => Access::READ,
             DelegationKind::Write => Access::WRITE,
-            DelegationKind::Directory => return false,
+            DelegationKind::Directory | DelegationKind::NotifiedDirectory => return false,
         };
         let Some(of) = self.files.get(&file) else { return false };
         of.opens.iter().filter_map(|key| self.states.get(key.0)).any(|state| {

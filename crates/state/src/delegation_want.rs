@@ -81,18 +81,24 @@ impl Engine {
 
     /// Grants wishes that can be granted by now.
     pub(crate) fn tick_wants(&mut self, now: Instant) {
+        if !self.policy.is_delegating {
+            return self.drop_wants();
+        }
         let mut signalled = None;
         let mut done = Vec::new();
         for ((client, file), want) in &self.wants.0 {
             let (client, file) = (*client, *file);
             match want.how {
-                WantHow::Signal if self.has_room_for_delegation(client, file) => {
+                // Who asks after the word is to get it, or it would be told and ask once a second.
+                WantHow::Signal => match self.why_no_push(client, file, want.kind, now) {
                     // One word to a client is enough for all it wants; its wishes lie side by side.
-                    if signalled != Some(client) {
+                    None if signalled != Some(client) => {
                         self.effects.push(Effect::ObjectAvailable { client });
+                        signalled = Some(client);
                     }
-                    signalled = Some(client);
-                }
+                    None | Some(WhyNone::Held) => {}
+                    Some(_) => continue,
+                },
                 WantHow::Push => match self.why_no_push(client, file, want.kind, now) {
                     // What it got meanwhile by itself is not given again, but the edge is to forget the wish as well.
                     None | Some(WhyNone::Held) => {
@@ -100,13 +106,25 @@ impl Engine {
                     }
                     Some(_) => continue,
                 },
-                WantHow::Signal => continue,
             }
             done.push((client, file));
         }
         for key in done {
             self.wants.0.remove(&key);
         }
+    }
+
+    /// Nothing is delegated any more: whoever waits is told not to.
+    fn drop_wants(&mut self) {
+        let mut told: BTreeMap<ClientId, (bool, bool)> = BTreeMap::new();
+        for ((client, _), want) in std::mem::take(&mut self.wants.0) {
+            let (pushes, signals) = told.entry(client).or_default();
+            *pushes |= want.how == WantHow::Push;
+            *signals |= want.how == WantHow::Signal;
+        }
+        let dropped = told.into_iter();
+        let tell = |(client, (pushes, signals))| Effect::WantsCancelled { client, pushes, signals };
+        self.effects.extend(dropped.map(tell));
     }
 
     fn why_no_push(

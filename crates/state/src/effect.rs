@@ -2,6 +2,7 @@
 
 use holdfast_base::{ByteRange, ClientId, FileKey, SessionId, SlotId};
 
+use crate::caps_set::CapSet;
 use crate::deed::DelegationKind;
 use crate::delegation::DelegationToken;
 use crate::foreign::ForeignOwner;
@@ -59,6 +60,33 @@ pub enum Effect {
         /// What it was.
         kind: DelegationKind,
     },
+    /// Ask a client for capabilities, then call `caps_recall_answered`. Comes again, under another number, while that says
+    /// that it did not arrive.
+    CapRecall {
+        /// Whose.
+        client: ClientId,
+        /// Of what.
+        file: FileKey,
+        /// What may stay.
+        keep: CapSet,
+        /// The recall's number.
+        seq: u64,
+    },
+    /// A client holds less of an object than it did: released, revoked or expired. What was promised elsewhere beyond
+    /// that is to be dropped, and who waits for it woken.
+    CapsLeft {
+        /// Whose.
+        client: ClientId,
+        /// Of what.
+        file: FileKey,
+        /// What is left.
+        held: CapSet,
+    },
+    /// A client has lost all its capabilities, or is gone: whatever it says under its former name for them is to be refused.
+    CapsLost {
+        /// Who.
+        client: ClientId,
+    },
     /// A client was deprived of something it had of a file: a delegation not returned in time, or whatever the
     /// administrator took. To be on stable storage before the effects behind it are run, and before the reply leaves:
     /// after a restart the client, who may not have heard of it, must not reclaim (RFC 8881 section 8.4.3).
@@ -104,6 +132,15 @@ pub enum Effect {
         file: FileKey,
         /// Which.
         kind: DelegationKind,
+    },
+    /// Wishes of a client were dropped and will not be fulfilled (CB_WANTS_CANCELLED).
+    WantsCancelled {
+        /// Whose.
+        client: ClientId,
+        /// Some that waited to be given a delegation.
+        pushes: bool,
+        /// Some that waited to be told of one.
+        signals: bool,
     },
     /// The administrator took the locks of a foreign owner on a file: its service gives up the backend's.
     ForeignRevoked {

@@ -7,6 +7,8 @@ use holdfast_base::{ClientId, Entropy, FileKey, Instant, Seqid};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::caps::Caps;
+use crate::census::Tally;
 use crate::client::Clients;
 use crate::contention::RecentRecalls;
 use crate::delegation::Delegation;
@@ -142,12 +144,14 @@ pub struct Engine {
     pub(crate) policy: Policy,
     /// Delegations offered or granted.
     pub(crate) delegations: usize,
+    pub(crate) tally: Tally,
     /// Offers and foreign tickets made so far.
     pub(crate) tickets: u64,
     /// Delegations being recalled.
     pub(crate) recalls: BTreeSet<StateKey>,
     pub(crate) recent_recalls: RecentRecalls,
     pub(crate) wants: Wants,
+    pub(crate) caps: Caps,
     /// Foreign owners with a ticket out, by file, and its number.
     pub(crate) foreign_busy: BTreeMap<(ForeignOwner, FileKey), u64>,
     /// Files that an open denies something of.
@@ -181,10 +185,12 @@ impl Engine {
             owners_swept_at: Instant::default(),
             policy: Policy::default(),
             delegations: 0,
+            tally: Tally::default(),
             tickets: 0,
             recalls: BTreeSet::new(),
             recent_recalls: RecentRecalls::default(),
             wants: Wants::default(),
+            caps: Caps::default(),
             foreign_busy: BTreeMap::new(),
             denying: 0,
             waits: Waits::default(),
@@ -296,6 +302,7 @@ impl Engine {
     /// Adds a state of an owner who has none on this file. The caller has checked limits.
     pub(crate) fn add_state(&mut self, state: State) -> StateKey {
         let (client, owner, file) = (state.client, state.owner, state.file);
+        self.tally.came(&state.kind);
         let key = StateKey(self.states.insert(state));
         if let Some(owner) = owner {
             self.by_owner_file.insert((owner, file), key);
@@ -343,6 +350,7 @@ impl Engine {
         self.detach(key, Standing::Closed, now);
         let Some(client) = self.states.get(key.0).map(|state| state.client) else { return };
         let Some(state) = self.states.remove(key.0, LastTenant(client)) else { return };
+        self.tally.went(&state.kind);
         self.count_revoked(client, state.standing, -1);
         if let Kind::Lock(lock) = &state.kind
             && let Ok(open) = self.open_mut(lock.open)

@@ -4,8 +4,8 @@
 use holdfast_base::{ByteRange, ClientId, Entropy, FileKey, Instant, SessionId};
 use serde::{Deserialize, Serialize};
 
+use crate::census::Tally;
 use crate::client::{ClientIncarnation, Records};
-use crate::deed::DelegationKind;
 use crate::delegation_want::Want;
 use crate::engine::{Config, Engine, Kind, LastTenant, OwnerKey, Standing, State, StateKey};
 use crate::file::{File, Holder};
@@ -217,6 +217,7 @@ impl Engine {
 
     /// Everything that can be found out from the states and owners themselves.
     fn index_states(&mut self) {
+        self.tally = Tally::taken(self);
         for (key, owner) in self.owners.iter() {
             let Some(client) = self.clients.by_id.get_mut(&owner.client) else { continue };
             let names = match owner.kind {
@@ -263,15 +264,6 @@ impl Engine {
         for waiter in waiters {
             self.thaw_waiter(key, waiter);
         }
-    }
-
-    /// How many delegations there are of a kind.
-    pub(crate) fn count_delegations(&self, kind: DelegationKind) -> usize {
-        let is_one = |state: &State| {
-            let Kind::Delegation(delegation) = &state.kind else { return false };
-            state.standing == Standing::Good && delegation.granted == Some(kind)
-        };
-        self.states.iter().filter(|(_, state)| is_one(state)).count()
     }
 }
 

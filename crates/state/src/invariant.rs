@@ -1,5 +1,6 @@
 //! That every table agrees with every other: run after each step in tests.
 
+mod caps;
 mod delegations;
 
 use rustc_hash::FxHashMap;
@@ -15,16 +16,23 @@ use crate::share::ShareSums;
 /// # Errors
 /// The first contradiction, in words.
 pub fn check(engine: &Engine) -> Result<(), String> {
+    tally(engine)?;
     clients(engine)?;
     sessions(engine)?;
     owners(engine)?;
     states(engine)?;
     files(engine)?;
-    delegations::check(engine)
+    delegations::check(engine)?;
+    caps::check(engine)
 }
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
+}
+
+fn tally(engine: &Engine) -> Result<(), String> {
+    let taken = crate::census::Tally::taken(engine);
+    require(taken == engine.tally, || format!("{taken:?}, counted {:?}", engine.tally))
 }
 
 fn clients(engine: &Engine) -> Result<(), String> {

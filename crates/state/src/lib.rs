@@ -4,6 +4,9 @@
 //! nothing without a bound named in `holdfast_base::limits`. `docs/design/state.md` is its specification.
 #![forbid(unsafe_code)]
 
+mod caps;
+mod caps_recall;
+mod caps_set;
 mod census;
 mod channel;
 mod check;
@@ -44,6 +47,8 @@ mod stateid;
 mod unlock;
 mod waiters;
 
+pub use caps::{CapGrant, CapOffer, CapRelease, CapRequest, CapTicket};
+pub use caps_set::{CapSet, Forbidden};
 pub use census::Census;
 pub use channel::ChannelAttrs;
 pub use check::{Caller, IoBy, IoGrant};

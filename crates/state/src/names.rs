@@ -71,6 +71,19 @@ pub struct OpenId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockToken(pub u64);
 
+/// One of a client's mounts, which know nothing of each other's delegations, as far as the names of its open-owners tell.
+/// Linux begins them with "open id:" and the device number of the mount's super block (`encode_openhdr` in its
+/// nfs4xdr.c), and has one cache, and one set of delegations, for each super block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mount([u8; 4]);
+
+impl Mount {
+    /// That of an open-owner; `None` where its name does not tell.
+    pub(crate) fn of(owner: &[u8]) -> Option<Self> {
+        owner.strip_prefix(b"open id:")?.first_chunk().copied().map(Self)
+    }
+}
+
 /// The rules a client plays by: those of 4.0 (owner sequence ids, lease by RENEW and by use) or of 4.1 and
 /// later (sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -92,9 +92,12 @@ impl Engine {
         }
         // Who has a delegation opens by itself; an OPEN of an owner that has not opened the file yet may come from
         // another mount of the client's, which does not know of the delegation.
-        let is_known = request.claim != Claim::New || existing.is_some();
+        let is_known = request.claim != Claim::New
+            || existing.is_some()
+            || self.is_of_holders_mount(request.client, request.file, request.owner);
         let by = is_known.then_some(request.client);
-        if self.contend(request.file, request.share.deed(), by, now) != Contention::Clear {
+        let by = (by, Some(request.client));
+        if self.contend_as(request.file, request.share.deed(), by, now) != Contention::Clear {
             return Err(StateError::Delay);
         }
         let opened = match existing {
@@ -127,7 +130,9 @@ impl Engine {
         match self.delegation(key)?.granted {
             Some(DelegationKind::Write) => Ok(true),
             Some(DelegationKind::Read) => Ok(request.share.deed() == Deed::OpenRead),
-            Some(DelegationKind::Directory) | None => Err(StateError::BadStateid),
+            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory) | None => {
+                Err(StateError::BadStateid)
+            }
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Policy {
     pub courtesy_ms: u64,
     /// How many such clients there may be; those away longest go first. 0 for none.
     pub courtesy_clients_max: usize,
-    /// How many delegations there may be. Beyond it clients are asked for some back.
+    /// How many delegations there may be. Clients are asked for some back when nine tenths of them are out.
     pub delegations_max: usize,
     /// How many slots of sessions there may be in use. Beyond it clients are asked to use fewer.
     pub slots_max: usize,

@@ -1,6 +1,8 @@
 //! Budgets: what is above one is asked back from those who hold most, a little at a time.
 
-use holdfast_base::limits::{PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS};
+use holdfast_base::limits::{
+    DELEGATIONS_SPARE_PART, PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS,
+};
 use holdfast_base::{ClientId, Instant, SessionId};
 
 use crate::effect::Effect;
@@ -14,7 +16,9 @@ impl Engine {
 
     /// Asks for delegations of the holders' choice (CB_RECALL_ANY, RFC 8881 section 20.6).
     fn press_delegations(&mut self, now: Instant) {
-        let mut excess = self.delegations.saturating_sub(self.policy.delegations_max);
+        // Asked for while there is still room: at the bound nothing is granted, and nobody would give anything back.
+        let most = self.policy.delegations_max;
+        let mut excess = self.delegations.saturating_sub(most - most / DELEGATIONS_SPARE_PART);
         if excess == 0 {
             return;
         }

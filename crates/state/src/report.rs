@@ -51,6 +51,8 @@ pub struct ClientReport {
     pub delegations: usize,
     /// Those being recalled.
     pub recalled: usize,
+    /// Objects that it holds capabilities of.
+    pub capabilities: usize,
     /// States revoked and not yet freed.
     pub revoked: usize,
 }
@@ -133,6 +135,7 @@ impl Engine {
             locks: 0,
             delegations: 0,
             recalled: 0,
+            capabilities: self.caps.count_of(id),
             revoked: 0,
         };
         for state in client.states.iter().filter_map(|key| self.states.get(key.0)) {

@@ -76,6 +76,16 @@ pub enum Completed {
     SessionGone,
 }
 
+/// What is wrong with a back channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Fault {
+    /// The two sides count its slots differently.
+    OutOfStep,
+    /// All its slots wait for answers that were given up, on a connection that stands: the calls must not be made once
+    /// more on it (RFC 8881 section 2.10.6.2).
+    Stuck,
+}
+
 /// One session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
@@ -97,7 +107,8 @@ pub struct Session {
     pub(crate) is_delegation_revoked: bool,
     /// A callback did not get through since a connection for them was added.
     pub(crate) is_callback_down: bool,
-    pub(crate) is_back_channel_faulty: bool,
+    #[serde(default)]
+    back_channel_fault: Option<Fault>,
     pub(crate) is_reclaim_needed: bool,
     /// The client has asked for nothing in this run but what belongs to reclaiming, which it may have begun in the run
     /// before: it may not know of the latest restart.
@@ -139,7 +150,7 @@ impl Session {
             is_state_revoked: false,
             is_delegation_revoked: false,
             is_callback_down: false,
-            is_back_channel_faulty: false,
+            back_channel_fault: None,
             is_reclaim_needed: false,
             is_restart_unheard: false,
         }
@@ -187,7 +198,7 @@ impl Session {
     /// Whether callbacks can be sent in this session, as far as is known.
     #[must_use]
     pub fn can_call_back(&self) -> bool {
-        let is_sound = !self.is_callback_down && !self.is_back_channel_faulty;
+        let is_sound = !self.is_callback_down && self.back_channel_fault.is_none();
         self.back.is_some() && is_sound && self.back_connections().next().is_some()
     }
 
@@ -219,7 +230,7 @@ impl Session {
             is_state_revoked: self.is_state_revoked,
             is_delegation_revoked: self.is_delegation_revoked,
             is_callback_down: self.is_callback_down,
-            is_back_channel_faulty: self.is_back_channel_faulty,
+            is_back_channel_faulty: self.back_channel_fault.is_some(),
             is_reclaim_needed: self.is_reclaim_needed,
         }
     }
@@ -234,6 +245,9 @@ impl Session {
             *known = known.with(direction);
             return Ok(());
         }
+        if direction.has_back() {
+            self.unstick();
+        }
         if self.connections.len() < SESSION_CONNECTIONS_MAX {
             self.connections.push((conn, direction));
             return Ok(());
@@ -244,6 +258,10 @@ impl Session {
         let replaceable = self.connections.iter_mut().find(|(_, known)| *known == Direction::Fore);
         *replaceable.ok_or(StateError::Resource)? = (conn, direction);
         Ok(())
+    }
+
+    fn unstick(&mut self) {
+        self.back_channel_fault.take_if(|fault| *fault == Fault::Stuck);
     }
 
     fn image(&self, id: SessionId) -> SessionImage {
@@ -326,7 +344,22 @@ impl Sessions {
     /// The slots of a session's back channel are out of step, for good: the client is told, and makes a new session.
     pub fn back_channel_failed(&mut self, id: SessionId) {
         if let Some(session) = self.by_id.get_mut(&id) {
-            session.is_back_channel_faulty = true;
+            session.back_channel_fault = Some(Fault::OutOfStep);
+        }
+    }
+
+    /// All slots of a session's back channel wait for answers that do not come, on a connection that stands: the client
+    /// is told the same, unless one of them comes after all or it brings another connection.
+    pub fn back_channel_stuck(&mut self, id: SessionId) {
+        if let Some(session) = self.by_id.get_mut(&id) {
+            session.back_channel_fault.get_or_insert(Fault::Stuck);
+        }
+    }
+
+    /// One of the answers came.
+    pub fn back_channel_unstuck(&mut self, id: SessionId) {
+        if let Some(session) = self.by_id.get_mut(&id) {
+            session.unstick();
         }
     }
 

@@ -23,6 +23,7 @@ use crate::open::{
     CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
     Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
 };
+use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
 
 /// What to make under a new name, when it is not a regular file.
@@ -166,6 +167,34 @@ pub trait Backend: Send + Sync {
         listing: DirListing<'_>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd>;
+
+    /// [`Backend::readdir`] that notes what it rests on, for [`Backend::keep_page`].
+    ///
+    /// # Errors
+    /// Those of [`Backend::readdir`].
+    fn readdir_on(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        grounds: &mut Grounds,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        grounds.refuse();
+        self.readdir(cx, listing, take)
+    }
+
+    /// Part of a listing that was kept, if the caller may list the directory and would be shown exactly that. Never
+    /// waits.
+    fn kept_page(&self, cx: &Cx<'_>, dir: &Handle, key: &PageKey) -> Option<Arc<Page>> {
+        let _ = (cx, dir, key);
+        None
+    }
+
+    /// Gives part of a listing to be kept, with what [`Backend::readdir_on`] noted while it was made. Whether it is
+    /// kept, and for how long, is the backend's affair.
+    fn keep_page(&self, dir: &Handle, key: &PageKey, page: (Page, Grounds)) {
+        let _ = (dir, key, page);
+    }
 
     /// Opens or makes a regular file by name, and opens it when `open` says how. Attributes are applied to a
     /// new file before anybody can see it with others, where the file system allows. Waits like a mutation.
@@ -357,6 +386,9 @@ pub trait Backend: Send + Sync {
     /// A deed of this server's own through this backend breaks a pledge never by itself: who judges deeds has seen
     /// it. The exception is an open that cannot be had beside the kernel's guard: the guard is given up, which is
     /// told as a local process's deed would be ([`LocalListener::local_deed`]).
+    ///
+    /// Whoever lets a client have attributes that this backend does not know pledges that first: what was kept by
+    /// [`Backend::keep_page`] of an object pledged to be written, or of such a directory, is not shown again.
     ///
     /// May wait for a disk, never for a client.
     ///

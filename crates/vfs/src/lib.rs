@@ -12,6 +12,7 @@ pub mod handover;
 pub mod mem;
 pub mod name;
 pub mod open;
+pub mod page;
 pub mod pledge;
 #[cfg(feature = "suite")]
 pub mod suite;
@@ -32,4 +33,5 @@ pub use open::{
     CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy, Node,
     OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
 };
+pub use page::{Grounds, Mark, Page, PageKey};
 pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

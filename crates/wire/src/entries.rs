@@ -49,6 +49,31 @@ impl<'w> EntryList<'w> {
         true
     }
 
+    /// What the entries to come depend on besides themselves: bytes left, bytes left for names, and whether the first
+    /// is still to come.
+    #[must_use]
+    pub const fn room(&self) -> (usize, usize, bool) {
+        (self.len_max.saturating_sub(self.w.len()), self.names_left, self.count == 0)
+    }
+
+    /// Appends entries that were written in the same [`EntryList::room`] before.
+    pub fn put(&mut self, entries: &[u8], count: usize) {
+        self.w.put(entries);
+        self.count += count;
+    }
+
+    /// Length of the buffer at this moment, for [`EntryList::since`].
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.w.len()
+    }
+
+    /// What was appended since a position.
+    #[must_use]
+    pub fn since(&self, position: usize) -> &[u8] {
+        &self.w.as_slice()[position..]
+    }
+
     /// Entries appended. With none, and more in the directory, the answer is TOOSMALL.
     #[must_use]
     pub const fn count(&self) -> usize {

@@ -6,6 +6,7 @@
 mod entries;
 mod number;
 
+pub mod caps;
 pub mod mount3;
 pub mod nfs3;
 pub mod nfs4;

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use holdfast_base::{Entropy, SeededEntropy};
 use holdfast_wire::nfs4::{ArgOp, CbArgOp, CbOpNum4, OpNum4};
-use holdfast_wire::{mount3, nfs3, nfs4, nlm4, nsm, portmap, rpc};
+use holdfast_wire::{caps, mount3, nfs3, nfs4, nlm4, nsm, portmap, rpc};
 use holdfast_xdr::{Decode, Encode, Reader, from_bytes, to_bytes};
 use proptest::prelude::*;
 
@@ -210,4 +210,44 @@ proptest! {
         let _ = from_bytes::<rpc::CallHeader<'_>>(&bytes);
         let _ = from_bytes::<nfs3::ReadDirPlus3Res<'_>>(&bytes);
     }
+}
+
+results!(caps_arguments_survive:
+    caps::HelloArgs, caps::AcquireArgs<'a>, caps::ReleaseArgs<'a>, caps::LookupArgs<'a>, caps::ListArgs<'a>,
+    caps::BatchArgs<'a>, caps::BatchOp<'a>, caps::StableArgs, caps::ReclaimArgs<'a>, caps::WhoAmIArgs<'a>,
+    caps::ByeArgs, caps::RecallArgs<'a>, caps::StableHint,
+);
+
+results!(caps_results_survive:
+    caps::Res<caps::HelloOk>, caps::Res<caps::AcquireOk>, caps::Res<caps::ReleaseOk>, caps::Res<caps::LookupOk<'a>>,
+    caps::Res<caps::ListOk<'a>>, caps::Res<caps::BatchOk<'a>>, caps::Res<caps::OpResult<'a>>,
+    caps::Res<caps::StableOk>, caps::Res<caps::WhoAmIOk>, caps::Attrs, caps::SetAttrs,
+);
+
+#[test]
+fn every_operation_of_a_batch_has_its_own_form() {
+    for kind in caps::BatchOpKind::ALL {
+        let mut entropy = SeededEntropy(u64::from(kind.as_u32()));
+        let found = (0..TRIES).filter(|_| {
+            let bytes = message(&mut entropy, Some(kind.as_u32()));
+            let mut r = Reader::new(&bytes);
+            caps::BatchOp::decode(&mut r).is_ok_and(|op| op.kind() == *kind)
+        });
+        assert!(found.take(WANTED).count() == WANTED, "{kind}");
+    }
+}
+
+#[test]
+fn a_set_of_capabilities_never_has_an_exclusive_one_without_its_shared_one() {
+    use caps::CapSet;
+    for bits in 0..=0x1ff_u32 {
+        let set = CapSet(bits).sound();
+        for (shared, exclusive) in [(1, 2), (4, 8), (16, 32), (64, 128)] {
+            assert!(set.0 & exclusive == 0 || set.0 & shared != 0, "{bits:x}");
+            assert_eq!(set.0 & shared, bits & shared);
+        }
+        assert!(set.0 <= CapSet::ALL_X.0);
+    }
+    assert_eq!(CapSet::ALL_X.without(CapSet::FILE_S), CapSet(0x3f));
+    assert_eq!(CapSet::FILE_X.without(CapSet(128)), CapSet::FILE_S);
 }

@@ -13,6 +13,7 @@ use super::overlap;
 use super::{Guard, Held, Lease, Pledged, Shared, Table};
 use crate::errors::fs_error;
 use crate::local::LocalBackend;
+use crate::marks::Changing;
 use crate::object::{For, Object};
 use crate::opening::local_file;
 use crate::options::LocalUse;
@@ -43,6 +44,10 @@ impl LocalBackend {
         open: Option<&Arc<dyn FileObject>>,
     ) -> FsResult<Option<HeldPledge>> {
         let object = self.resolve(Wait::Yes, handle)?;
+        if what != Pledge::ReadFile {
+            // From here on its attributes may be the holder's to tell: what shows ours is to be written anew.
+            drop(Changing::of(&object));
+        }
         match what {
             Pledge::Directory => object.must_be_dir()?,
             Pledge::ReadFile | Pledge::WriteFile => object.must_be_file()?,

@@ -25,6 +25,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             &versions,
             dead,
         ));
+        // In 4.0 nobody can say that it wants no delegation.
+        trials.extend(at_hand.trials(
+            "delegations::who_keeps_a_file_open_sees_under_a_lock_what_another_wrote",
+            &[NfsVersion::V41, NfsVersion::V42],
+            kept_open,
+        ));
     }
     trials
 }
@@ -89,6 +95,34 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         guest.signal("done")?;
         let said = guest.wait()?.success()?;
         println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
+    }
+    served.server.check_alive()
+}
+
+/// Two processes of a guest share one cache. While the first has the file open, the guest takes others' changes for its
+/// own, and a delegation that the second one's OPEN brought would keep its lock from dropping what is cached.
+fn kept_open(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    std::fs::write(served.server.directory().join("file"), "first.")?;
+    let script = |role: &str, signal: &str| {
+        format!(
+            "lab_wait begin; python3 $SCRIPTS/kept_open.py {role} /mnt/file $OUT/.signal/{signal}\necho through; umount /mnt"
+        )
+    };
+    let writer = start(&served, kernel, version, &script("write", "write"))?;
+    let keeper = start(&served, kernel, version, &script("keep", "again"))?;
+    writer.signal("begin")?;
+    writer.wait_for("open\n", PATIENCE)?;
+    keeper.signal("begin")?;
+    keeper.wait_for("kept: first.\n", PATIENCE)?;
+    writer.signal("write")?;
+    writer.wait_for("written\n", PATIENCE)?;
+    keeper.signal("again")?;
+    for guest in [keeper, writer] {
+        guest.wait_for("through\n", PATIENCE)?;
+        let said = guest.wait()?.success()?;
+        println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
+        ensure!(!said.contains("read: first."), "what another wrote was not seen under a lock");
     }
     served.server.check_alive()
 }

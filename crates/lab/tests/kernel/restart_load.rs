@@ -1,7 +1,7 @@
 //! The server is killed twice under a load of real kernel clients and started again: each load ends right, with no
 //! error to its programs, and the longest pause is told.
 
-use crate::fixture::{Served, guest, guest_env, kernels, serve};
+use crate::fixture::{Served, guest, guest_env, kernels};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
 use std::time::Duration;
@@ -15,13 +15,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The load works this long before, between and after the kills.
 const WORK: Duration = Duration::from_secs(3);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeper {
+    /// Somebody else, as systemd does.
+    Another,
+    /// The server's own parent, which starts it again as well.
+    Parent,
+}
+
 /// Work for one or two guests.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     guests: usize,
-    /// Whether somebody keeps the server's socket open while it is away, as systemd does. Without, a client that is
-    /// refused waits three seconds before it tries again.
-    keeps_listener: bool,
+    /// Who keeps the server's socket open while it is away: a client that is refused waits three seconds before it tries
+    /// again.
+    keeper: Keeper,
     /// Run by the first guest before anybody works.
     prepare: &'static str,
     /// Run by every guest until the file `$STOP` is there.
@@ -34,7 +42,7 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "tree",
         guests: 1,
-        keeps_listener: false,
+        keeper: Keeper::Parent,
         prepare: "cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")'\n\
                   mkdir /run/local; tar -C /run/local -xpf /run/tree.tar; cd /",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); mkdir /mnt/copy$n; tar -C /mnt/copy$n -xpf /run/tree.tar; done",
@@ -43,7 +51,7 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "sqlite",
         guests: 2,
-        keeps_listener: true,
+        keeper: Keeper::Another,
         prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/sqlite_writers.py write 5 $NAME-$n /mnt /mnt; done\n\
                echo $n >/mnt/rounds-$NAME",
@@ -53,7 +61,7 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "locks",
         guests: 2,
-        keeps_listener: false,
+        keeper: Keeper::Parent,
         prepare: "echo 0 >/mnt/counter",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/locked_counter.py count /mnt/counter 2 20; done\n\
                echo $n >/mnt/rounds-$NAME",
@@ -63,7 +71,7 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "make",
         guests: 1,
-        keeps_listener: true,
+        keeper: Keeper::Another,
         prepare: "cp -r $SCRIPTS/project /mnt/project",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project clean; make -s -j 4 -C /mnt/project; done",
         judge: "make -q -C /mnt/project; echo $n builds",
@@ -89,9 +97,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
-    let kill = |served: &mut Served| {
-        served.server.kill()?;
-        served.server.restart()
+    let kill = |served: &mut Served| match load.keeper {
+        Keeper::Parent => served.server.kill_supervised(),
+        Keeper::Another => {
+            served.server.kill()?;
+            served.server.restart()
+        }
     };
     run((kernel, version, load), Scale::from_env().pick(KILLS, KILLS_SOAK), ("true", "true"), kill)
 }
@@ -104,7 +115,7 @@ pub(crate) fn run(
     around: (&str, &str),
     mut strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<()> {
-    let mut served = serve_with(load.keeps_listener)?;
+    let mut served = serve_with(load.keeper)?;
     let names = &["one", "two"][..load.guests];
     let guests = names
         .iter()
@@ -132,22 +143,21 @@ pub(crate) fn run(
             said.trim().replace('\n', "; ")
         );
         let pause = longest_pause(&said).context("no heartbeat")?;
-        ensure!(
-            !load.keeps_listener || version == NfsVersion::V40 || pause < PAUSE_MAX,
-            "a pause of {pause:?}"
-        );
+        ensure!(version == NfsVersion::V40 || pause < PAUSE_MAX, "a pause of {pause:?}");
     }
     served.server.check_alive()
 }
 
-fn serve_with(keeps_listener: bool) -> Result<Served> {
-    if !keeps_listener {
-        return serve(SHARE_BYTES, &[]);
-    }
+fn serve_with(keeper: Keeper) -> Result<Served> {
     let filesystem = LoopFs::new(FsType::Ext4, SHARE_BYTES)?;
     let share = filesystem.path().join("share");
     std::fs::create_dir(&share)?;
-    Ok(Served { server: ServerUnderTest::builder(&share).keep_listener().start()?, filesystem })
+    let server = ServerUnderTest::builder(&share);
+    let server = match keeper {
+        Keeper::Another => server.keep_listener(),
+        Keeper::Parent => server.supervised(),
+    };
+    Ok(Served { server: server.start()?, filesystem })
 }
 
 fn longest_pause(said: &str) -> Option<Duration> {

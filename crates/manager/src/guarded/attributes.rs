@@ -2,22 +2,31 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_base::{Cookie, Timestamp};
+use holdfast_base::limits::{LISTING_ASKED_MAX, LISTING_RECALLS_MAX};
+use holdfast_base::{ClientId, Cookie, Instant, Timestamp};
 use holdfast_state::{Deed, Seen};
 use holdfast_vfs::{
-    AttrMask, Attrs, Caller, Cx, DirEntry, DirListing, File, FileKind, Flow, FsError, FsResult, Handle,
+    AttrMask, Attrs, Caller, Cx, DirEntry, DirListing, File, Flow, FsError, FsResult, Grounds, Handle,
     ListEnd, Node, SetAttrs, SetTime, Wait,
 };
 
 use super::Guarded;
 use crate::held::HeldAttributes;
 
-/// An entry whose attributes its holder is to be asked for.
+/// An entry that waits for a holder's answer, its own or that of one before it.
 struct Late {
     name: Vec<u8>,
     next: Cookie,
     fileid: u64,
-    node: Node,
+    node: Option<FsResult<Node>>,
+    is_held: bool,
+}
+
+impl Late {
+    fn new(entry: &DirEntry<'_>, is_held: bool) -> Self {
+        let DirEntry { name, next, fileid, node } = entry;
+        Self { name: name.to_vec(), next: *next, fileid: *fileid, node: *node, is_held }
+    }
 }
 
 /// Times as a holder tells them, not before the file's own nor after now: its clock may be wrong (RFC 9754 section 5).
@@ -39,18 +48,29 @@ impl Guarded {
         object: &Handle,
         (attrs, want): (Attrs, AttrMask),
     ) -> FsResult<Attrs> {
-        if (want & (AttrMask::STAT | AttrMask::CHANGE)).is_empty() || !self.is_held(cx, object, &attrs) {
+        self.as_held_since(cx, object, (attrs, want), None)
+    }
+
+    /// The same for a request that began then: what its holder has said since will do.
+    fn as_held_since(
+        &self,
+        cx: &Cx<'_>,
+        object: &Handle,
+        (attrs, want): (Attrs, AttrMask),
+        since: Option<Instant>,
+    ) -> FsResult<Attrs> {
+        if (want & (AttrMask::STAT | AttrMask::CHANGE)).is_empty() || !self.is_held(cx, object) {
             return Ok(attrs);
         }
         // Whatever was asked for, the holder's word is weighed against change and size.
         let server = self.inner.getattr(cx, object, AttrMask::STAT | AttrMask::CHANGE)?;
         let seen = Seen { change: server.change, size: server.size };
         let (key, by) = (object.key(), cx.client);
-        match self.manager.held_attributes(key, by, (seen, cx.wait))? {
+        match self.manager.held_attributes(key, (by, since), (seen, cx.wait))? {
             // Setting times may have to wait, whoever asked.
             Some(_) if cx.wait == Wait::No => Err(FsError::WouldBlock),
             // What the holder says of a file that it has given back meanwhile is past.
-            Some((shown, held)) if self.is_held(cx, object, &attrs) => {
+            Some((shown, held)) if self.is_held(cx, object) => {
                 Ok(self.stamp(object, (attrs, server), (shown, held)))
             }
             // It may have been given back meanwhile, with what was written before.
@@ -58,10 +78,12 @@ impl Guarded {
         }
     }
 
-    fn is_held(&self, cx: &Cx<'_>, object: &Handle, attrs: &Attrs) -> bool {
-        attrs.kind == FileKind::Regular
-            && self.manager.has_promises()
-            && self.manager.index.look(object.key(), Deed::LookAttrs, cx.client).is_err()
+    fn is_held(&self, cx: &Cx<'_>, object: &Handle) -> bool {
+        self.is_held_against(cx.client, object)
+    }
+
+    fn is_held_against(&self, by: Option<ClientId>, object: &Handle) -> bool {
+        self.manager.has_promises() && self.manager.index.look(object.key(), Deed::LookAttrs, by).is_err()
     }
 
     /// Gives the file itself the times that are shown, so that they never appear to go back when the holder returns
@@ -93,43 +115,137 @@ impl Guarded {
         }
     }
 
+    /// Lists as [`holdfast_vfs::Backend::readdir`] does, or where there are grounds as
+    /// [`holdfast_vfs::Backend::readdir_on`].
+    pub(super) fn list(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        mut grounds: Option<&mut Grounds>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        self.manager.contend_if_promised(listing.dir, Deed::LookEntries, cx)?;
+        if let Some(want) = listing.want
+            && self.manager.has_promises()
+        {
+            return self.list_as_held(cx, (listing, want), grounds, take);
+        }
+        let end = self.list_inner(cx, listing, grounds.as_deref_mut(), take);
+        // What was promised meanwhile was not looked for.
+        if let Some(grounds) = grounds.filter(|_| self.manager.has_promises()) {
+            grounds.refuse();
+        }
+        end
+    }
+
+    fn list_inner(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        grounds: Option<&mut Grounds>,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        match grounds {
+            Some(grounds) => self.inner.readdir_on(cx, listing, grounds, take),
+            None => self.inner.readdir(cx, listing, take),
+        }
+    }
+
     /// Lists as [`holdfast_vfs::Backend::readdir`] does. Holders are asked between two stretches of the listing, not
-    /// within, where the backend may hold locks.
-    pub(super) fn list_as_held(
+    /// within, where the backend may hold locks; those of several entries at once.
+    fn list_as_held(
         &self,
         cx: &Cx<'_>,
         (listing, want): (DirListing<'_>, AttrMask),
+        mut grounds: Option<&mut Grounds>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd> {
         let mut from = listing.from;
         let mut is_any_taken = false;
         loop {
-            let mut late = None;
-            let end = self.inner.readdir(cx, DirListing { from, ..listing }, &mut |entry| {
-                if let Some(Ok(node)) = &entry.node
-                    && self.is_held(cx, &node.handle, &node.attrs)
-                {
-                    let name = entry.name.to_vec();
-                    late = Some(Late { name, next: entry.next, fileid: entry.fileid, node: *node });
-                    return Flow::Stop;
+            let (mut late, mut is_anyones) = (Vec::new(), false);
+            let stretch = DirListing { from, ..listing };
+            let end = self.list_inner(cx, stretch, grounds.as_deref_mut(), &mut |entry| {
+                let mut is_held = false;
+                if let Some(Ok(node)) = &entry.node {
+                    // The holder's own listing shows what others are not to be shown.
+                    is_anyones |= self.is_held_against(None, &node.handle);
+                    is_held = is_anyones && self.is_held(cx, &node.handle);
+                }
+                if is_held || !late.is_empty() {
+                    late.push(Late::new(&entry, is_held));
+                    return if late.len() < LISTING_ASKED_MAX { Flow::Continue } else { Flow::Stop };
                 }
                 let flow = take(entry);
                 is_any_taken |= flow == Flow::Continue;
                 flow
-            })?;
-            let Some(Late { name, next, fileid, mut node }) = late else { return Ok(end) };
-            match self.as_held(cx, &node.handle, (node.attrs, want)) {
-                Ok(attrs) => node.attrs = attrs,
-                // What is there already is an answer; the client goes on from this entry.
-                Err(_) if is_any_taken => return Ok(ListEnd::Stopped),
-                Err(error) => return Err(error),
+            });
+            if let Some(grounds) = grounds.as_deref_mut().filter(|_| is_anyones) {
+                grounds.refuse();
             }
-            let entry = DirEntry { name: &name, next, fileid, node: Some(Ok(node)) };
-            if take(entry) == Flow::Stop {
-                return Ok(ListEnd::Stopped);
+            let end = end?;
+            let Some(last) = late.last() else { return Ok(end) };
+            let (next, is_full) = (last.next, late.len() == LISTING_ASKED_MAX);
+            match self.take_late(cx, (late, want), &mut is_any_taken, take) {
+                Ok(Flow::Continue) if is_full => from = next,
+                Ok(Flow::Continue) => return Ok(end),
+                Ok(Flow::Stop) => return Ok(ListEnd::Stopped),
+                Err(error) => {
+                    self.recall_rest(cx, stretch);
+                    // What is there already is an answer; the client goes on from the entry that failed.
+                    return if is_any_taken { Ok(ListEnd::Stopped) } else { Err(error) };
+                }
             }
-            (from, is_any_taken) = (next, true);
         }
+    }
+
+    /// Gives the entries of a stretch with what their holders say, who are asked all at once.
+    fn take_late(
+        &self,
+        cx: &Cx<'_>,
+        (late, want): (Vec<Late>, AttrMask),
+        is_any_taken: &mut bool,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<Flow> {
+        let began = self.manager.clock().now();
+        if want.contains(AttrMask::STAT) {
+            for one in late.iter().filter(|one| one.is_held) {
+                if let Some(Ok(node)) = &one.node {
+                    self.manager.ask_ahead(node.handle.key(), cx.client, node.attrs.size);
+                }
+            }
+        }
+        for Late { name, next, fileid, mut node, is_held } in late {
+            if let Some(Ok(node)) = node.as_mut().filter(|_| is_held) {
+                node.attrs = self.as_held_since(cx, &node.handle, (node.attrs, want), Some(began))?;
+            }
+            if take(DirEntry { name: &name, next, fileid, node }) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            *is_any_taken = true;
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// A holder has not answered for one entry. What it has of others there is recalled without asking it: one after
+    /// the other, each with its time to return, would keep the listing from ever coming to its end.
+    fn recall_rest(&self, cx: &Cx<'_>, listing: DirListing<'_>) {
+        if !self.manager.questions.has_silent() {
+            return;
+        }
+        let mut left = LISTING_RECALLS_MAX;
+        let mut files = Vec::new();
+        // What cannot be listed now is met by the next try.
+        let _ = self.inner.readdir(cx, listing, &mut |entry| {
+            if let Some(Ok(node)) = &entry.node
+                && self.is_held(cx, &node.handle)
+            {
+                files.push(node.handle.key());
+            }
+            left -= 1;
+            if left == 0 { Flow::Stop } else { Flow::Continue }
+        });
+        files.into_iter().for_each(|file| self.manager.recall_from_silent(file, cx.client));
     }
 }
 

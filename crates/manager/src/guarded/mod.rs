@@ -7,6 +7,7 @@ mod names;
 mod race;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -16,12 +17,13 @@ use holdfast_state::Deed;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Handle, HeldPledge, ListEnd,
-    LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Pledge, Read, Region, RemoveKind,
-    RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
+    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge,
+    ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read,
+    Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
 };
 
-use crate::index::{Conflict, Entered};
+use crate::contend::Met;
+use crate::index::Entered;
 use crate::manager::Manager;
 
 /// A backend behind its guard. What a method may fail with besides its own errors: `Delay`, while something promised
@@ -63,9 +65,10 @@ impl Guarded {
         })
     }
 
-    fn enter(&self, deeds: &Deeds, cx: &Cx<'_>) -> Result<[Option<Entered<'_>>; DEEDS_MAX], Conflict> {
+    fn enter(&self, deeds: &Deeds, cx: &Cx<'_>) -> Result<[Option<Entered<'_>>; DEEDS_MAX], Met> {
         let mut entered = [const { None }; DEEDS_MAX];
         for (place, (file, deed)) in entered.iter_mut().zip(deeds.each()) {
+            self.manager.check_reclaimed(file, deed, cx.client)?;
             *place = Some(self.manager.index.enter(file, deed, cx.client)?);
         }
         Ok(entered)
@@ -122,6 +125,7 @@ impl Backend for Guarded {
     }
 
     fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
+        self.look(cx, dir, Deed::LookEntries)?;
         let node = self.inner.lookup(cx, dir, name, want)?;
         let attrs = self.as_held(cx, &node.handle, (node.attrs, want))?;
         Ok(Node { attrs, ..node })
@@ -132,6 +136,7 @@ impl Backend for Guarded {
     }
 
     fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
+        self.look(cx, object, Deed::LookRights)?;
         self.inner.access(cx, object, asked)
     }
 
@@ -145,10 +150,30 @@ impl Backend for Guarded {
         listing: DirListing<'_>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd> {
-        match listing.want {
-            Some(want) if self.manager.has_promises() => self.list_as_held(cx, (listing, want), take),
-            _ => self.inner.readdir(cx, listing, take),
+        self.list(cx, listing, None, take)
+    }
+
+    fn readdir_on(
+        &self,
+        cx: &Cx<'_>,
+        listing: DirListing<'_>,
+        grounds: &mut Grounds,
+        take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> FsResult<ListEnd> {
+        self.list(cx, listing, Some(grounds), take)
+    }
+
+    fn kept_page(&self, cx: &Cx<'_>, dir: &Handle, key: &PageKey) -> Option<Arc<Page>> {
+        // A write delegation that was given since has changed what the page rests on (`Backend::pledge`).
+        // Capabilities are given without such a change: while anything may be changed unseen each listing looks anew.
+        if self.manager.has_exclusive_caps() {
+            return None;
         }
+        self.inner.kept_page(cx, dir, key)
+    }
+
+    fn keep_page(&self, dir: &Handle, key: &PageKey, page: (Page, Grounds)) {
+        self.inner.keep_page(dir, key, page);
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
@@ -165,13 +190,31 @@ impl Backend for Guarded {
     ) -> FsResult<(Node, Change)> {
         let dir_key = dir.key();
         let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
-        self.change_names(cx, [dir_key; 2], |_| Ok(deeds), || self.inner.make(cx, dir, name, what, set))
+        self.change_names(
+            cx,
+            [dir_key; 2],
+            |_| Ok(deeds),
+            || {
+                let made = self.inner.make(cx, dir, name, what, set)?;
+                self.tell_added(cx, (dir, name), (&made.1, &made.0.handle), false);
+                Ok(made)
+            },
+        )
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
         let dir_key = dir.key();
         let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (object.key(), Deed::ChangeName)]);
-        self.change_names(cx, [dir_key; 2], |_| Ok(deeds), || self.inner.link(cx, object, dir, name))
+        self.change_names(
+            cx,
+            [dir_key; 2],
+            |_| Ok(deeds),
+            || {
+                let linked = self.inner.link(cx, object, dir, name)?;
+                self.tell_added(cx, (dir, name), (&linked.0, object), false);
+                Ok(linked)
+            },
+        )
     }
 
     fn rename(
@@ -183,13 +226,23 @@ impl Backend for Guarded {
     ) -> FsResult<(Change, Change)> {
         let dirs = [from.0.key(), to.0.key()];
         let deeds = |is_careful| self.deeds_of_rename(cx, dirs, (from, to, is_careful));
-        self.change_names(cx, dirs, deeds, || self.inner.rename(cx, from, to, flags))
+        self.change_names(cx, dirs, deeds, || {
+            let replaces =
+                self.manager.tells_entries() && self.inner.lookup(cx, to.0, to.1, AttrMask::NONE).is_ok();
+            let renamed = self.inner.rename(cx, from, to, flags)?;
+            self.tell_renamed(cx, (from, to), &renamed, replaces);
+            Ok(renamed)
+        })
     }
 
     fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
         let dir_key = dir.key();
         let deeds = |is_careful| self.deeds_of_remove(cx, dir_key, (dir, name, is_careful));
-        self.change_names(cx, [dir_key; 2], deeds, || self.inner.remove(cx, dir, name, kind))
+        self.change_names(cx, [dir_key; 2], deeds, || {
+            let removed = self.inner.remove(cx, dir, name, kind)?;
+            self.tell_removed((dir, name), &removed);
+            Ok(removed)
+        })
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
@@ -252,6 +305,7 @@ impl Backend for Guarded {
     }
 
     fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.look(cx, object, Deed::LookXattrs)?;
         self.inner.getxattr(cx, object, name)
     }
 
@@ -268,6 +322,7 @@ impl Backend for Guarded {
     }
 
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
+        self.look(cx, object, Deed::LookXattrs)?;
         self.inner.listxattr(cx, object)
     }
 

@@ -36,7 +36,9 @@ impl Guarded {
     ) -> FsResult<Created> {
         let key = dir.key();
         let deeds = |is_careful| self.deeds_of_create(cx, key, (dir, name, how, is_careful));
-        let mut created = self.change_names(cx, [key; 2], deeds, || self.inner.create(cx, dir, name, how))?;
+        let mut created = self.change_names(cx, [key; 2], deeds, || {
+            self.tell_created(cx, (dir, name), self.inner.create(cx, dir, name, how))
+        })?;
         if !created.is_new {
             let Node { handle, attrs } = created.node;
             created.node.attrs = self.as_held(cx, &handle, (attrs, how.want))?;
@@ -59,16 +61,14 @@ impl Guarded {
             return Ok(if may_make {
                 Deeds::of(&[(dir_key, Deed::ChangeEntries)])
             } else {
-                Deeds::default()
+                Deeds::of(&[(dir_key, Deed::LookEntries)])
             });
         };
         let is_cut = how.mode == CreateMode::Unchecked && how.set.size == Some(0);
-        Ok(match (is_cut, how.open) {
-            (true, None) => Deeds::of(&[(there, Deed::Truncate)]),
-            (true, Some(mode)) => Deeds::of(&[(there, Deed::Truncate), (there, deed_of_open(mode))]),
-            (false, Some(mode)) => Deeds::of(&[(there, deed_of_open(mode))]),
-            (false, None) => Deeds::default(),
-        })
+        let mut deeds = Deeds::of(&[(dir_key, Deed::LookEntries)]);
+        deeds.0[1] = is_cut.then_some((there, Deed::Truncate));
+        deeds.0[2] = how.open.map(|mode| (there, deed_of_open(mode)));
+        Ok(deeds)
     }
 
     pub(super) fn deeds_of_rename(

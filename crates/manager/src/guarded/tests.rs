@@ -111,7 +111,7 @@ fn careful() -> World {
 
 #[test]
 fn every_change_of_data_and_attributes_asks_for_what_it_does() {
-    use Deed::{ChangeAttrs, ReadData, Truncate, WriteData};
+    use Deed::{ChangeAttrs, LookXattrs, ReadData, Truncate, WriteData};
     let w = careful();
     let a = File::Open(&w.a, &w.open);
     let b = File::Stateless(&w.b);
@@ -134,8 +134,8 @@ fn every_change_of_data_and_attributes_asks_for_what_it_does() {
     assert_eq!(set(SetAttrs::default()), [("b", ChangeAttrs)]);
     let setxattr = |g: &Guarded, cx: &Cx<'_>| g.setxattr(cx, &w.b, b"user.x", b"1", XattrMode::Either);
     assert_eq!(w.asked(setxattr), [("b", ChangeAttrs)]);
-    assert_eq!(w.asked(|g, cx| g.getxattr(cx, &w.b, b"user.x")), []);
-    assert_eq!(w.asked(|g, cx| g.listxattr(cx, &w.b)), []);
+    assert_eq!(w.asked(|g, cx| g.getxattr(cx, &w.b, b"user.x")), [("b", LookXattrs)]);
+    assert_eq!(w.asked(|g, cx| g.listxattr(cx, &w.b)), [("b", LookXattrs)]);
     assert_eq!(w.asked(|g, cx| g.removexattr(cx, &w.b, b"user.x")), [("b", ChangeAttrs)]);
 }
 
@@ -160,35 +160,40 @@ fn every_change_of_names_asks_for_its_directories_and_then_for_what_lies_behind_
 #[test]
 fn a_create_asks_for_the_directory_or_for_what_is_there() {
     use CreateMode::{Guarded as MustBeNew, MustExist, Unchecked};
-    use Deed::{ChangeEntries, OpenRead, OpenWrite, Truncate};
+    use Deed::{ChangeEntries, LookEntries, OpenRead, OpenWrite, Truncate};
     let (w, none) = (careful(), SetAttrs::default());
     assert_eq!(create(&w, (&w.dir, b"new"), (Unchecked, size(0), Some(BOTH))), [("d", ChangeEntries)]);
     assert_eq!(create(&w, (&w.dir, b"newer"), (MustBeNew, none, None)), [("d", ChangeEntries)]);
-    assert_eq!(create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))), [("a", OpenRead)]);
-    assert_eq!(create(&w, (&w.dir, b"a"), (Unchecked, none, None)), []);
-    assert_eq!(create(&w, (&w.dir, b"a"), (Unchecked, size(0), None)), [("a", Truncate)]);
+    assert_eq!(
+        create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))),
+        [("d", LookEntries), ("a", OpenRead)]
+    );
+    assert_eq!(create(&w, (&w.dir, b"a"), (Unchecked, none, None)), [("d", LookEntries)]);
+    let cut = create(&w, (&w.dir, b"a"), (Unchecked, size(0), None));
+    assert_eq!(cut, [("d", LookEntries), ("a", Truncate)]);
     let cut = create(&w, (&w.dir, b"a"), (Unchecked, size(0), Some(BOTH)));
-    assert_eq!(cut, [("a", Truncate), ("a", OpenWrite)]);
+    assert_eq!(cut, [("d", LookEntries), ("a", Truncate), ("a", OpenWrite)]);
 }
 
 #[test]
-fn looking_around_asks_for_nothing_but_attributes_of_files() {
-    use Deed::{LookAttrs, OpenRead, OpenWrite};
+fn looking_around_asks_for_what_it_looks_at() {
+    use Deed::{LookAttrs, LookEntries, LookRights, OpenRead, OpenWrite};
     let w = careful();
     assert_eq!(w.asked(|g, cx| g.getattr(cx, &w.a, AttrMask::STAT)), [("a", LookAttrs)]);
-    assert_eq!(w.asked(|g, cx| g.getattr(cx, &w.dir, AttrMask::STAT)), []);
-    assert_eq!(w.asked(|g, cx| g.lookup(cx, &w.dir, name(b"a"), AttrMask::STAT)), [("a", LookAttrs)]);
-    assert_eq!(w.asked(|g, cx| g.lookup(cx, &w.dir, name(b"a"), AttrMask::NONE)), []);
+    assert_eq!(w.asked(|g, cx| g.getattr(cx, &w.dir, AttrMask::STAT)), [("d", LookAttrs)]);
+    let lookup = |want| w.asked(|g, cx| g.lookup(cx, &w.dir, name(b"a"), want));
+    assert_eq!(lookup(AttrMask::STAT), [("d", LookEntries), ("a", LookAttrs)]);
+    assert_eq!(lookup(AttrMask::NONE), [("d", LookEntries)]);
     assert_eq!(w.asked(|g, cx| g.parent(cx, &w.dir, AttrMask::STAT)), []);
-    assert_eq!(w.asked(|g, cx| g.access(cx, &w.a, AccessMask::READ)), []);
+    assert_eq!(w.asked(|g, cx| g.access(cx, &w.a, AccessMask::READ)), [("a", LookRights)]);
     assert_eq!(w.asked(|g, cx| g.usage(cx, &w.a)), []);
     assert_eq!(w.asked(|g, cx| g.open(cx, &w.a, READ)), [("a", OpenRead)]);
     assert_eq!(w.asked(|g, cx| g.open(cx, &w.a, BOTH)), [("a", OpenWrite)]);
     let list = |want| DirListing { dir: &w.dir, from: Cookie(0), want };
     let names = w.asked(|g, cx| g.readdir(cx, list(None), &mut |_| Flow::Continue));
-    assert_eq!(names, []);
+    assert_eq!(names, [("d", LookEntries)]);
     let all = w.asked(|g, cx| g.readdir(cx, list(Some(AttrMask::STAT)), &mut |_| Flow::Continue));
-    assert_eq!(all, [("a", LookAttrs), ("b", LookAttrs)]);
+    assert_eq!(all, [("d", LookEntries), ("a", LookAttrs), ("b", LookAttrs)]);
 }
 
 #[test]
@@ -264,4 +269,37 @@ fn every_method_of_a_backend_is_passed_on() {
     assert!(all.len() > 30);
     let left_out: Vec<_> = all.into_iter().filter(|method| !passed_on.contains(method)).collect();
     assert!(left_out.is_empty(), "{left_out:?}");
+}
+
+#[test]
+fn while_delegations_may_be_reclaimed_nothing_is_changed_that_they_might_forbid() {
+    let w = World::new();
+    let none = SetAttrs::default();
+    let at = WriteAt { offset: 0, stability: Stability::Unstable, want_change: false };
+    let remove = |n| w.guarded.remove(&w.cx(), &w.dir, name(n), RemoveKind::NonDirectory).map(drop);
+    let flags = RenameFlags::Replace;
+    let rename = || w.guarded.rename(&w.cx(), (&w.dir, name(b"a")), (&w.dir, name(b"b")), flags).map(drop);
+    let changes: [&dyn Fn() -> Result<(), FsError>; 6] = [
+        &|| w.guarded.write(&w.cx(), File::Stateless(&w.a), at, b"x").map(drop),
+        &|| w.guarded.setattr(&w.cx(), File::Stateless(&w.a), &size(0), None).map(drop),
+        &|| w.guarded.setattr(&w.cx(), File::Stateless(&w.a), &size(7), None).map(drop),
+        &|| w.guarded.link(&w.cx(), &w.a, &w.root, name(b"l")).map(drop),
+        &rename,
+        &|| remove(b"b"),
+    ];
+    w.manager.await_reclaims(true);
+    w.manager.await_reclaims(true);
+    for change in changes {
+        assert_eq!(change(), Err(FsError::Delay));
+    }
+    let made = w.guarded.make(&w.cx(), &w.root, name(b"e"), NewNode::Directory, &none);
+    assert!(made.is_ok(), "delegations of directories are not reclaimed (RFC 8881 section 10.9.6)");
+    assert!(w.guarded.read(&w.cx(), File::Stateless(&w.a), 0, &mut [0; 4]).is_ok());
+    assert_eq!(remove(b"none"), Err(FsError::NotFound), "there is nothing to wait for");
+    w.manager.await_reclaims(false);
+    for change in changes.into_iter().take(4) {
+        assert_eq!(change(), Ok(()));
+    }
+    assert_eq!((rename(), remove(b"b")), (Ok(()), Ok(())));
+    assert!(!w.manager.has_promises());
 }

@@ -5,7 +5,8 @@ use holdfast_base::Cookie;
 use holdfast_base::limits::IO_BYTES_MAX;
 use holdfast_export::{Namespace, Object, WireHandle};
 use holdfast_vfs::{
-    AttrMask, Attrs, DirEntry, DirListing, FileKind, Flow, FsError, FsResult, Handle, ListEnd,
+    AttrMask, Attrs, DirEntry, DirListing, FileKind, Flow, FsError, FsResult, Grounds, Handle, ListEnd, Page,
+    PageKey,
 };
 use holdfast_wire::EntryList;
 use holdfast_wire::nfs3::{
@@ -19,6 +20,9 @@ use crate::procedure::{Desc, FailBody, Failure, On, Op, Procedure, Site, Target}
 const VERIFIER: Verifier3 = [0; 8];
 const DOT: Cookie = Cookie(1);
 const DOT_DOT: Cookie = Cookie(2);
+
+/// What pages of READDIRPLUS are told apart by from those of other protocols.
+const READDIRPLUS: u64 = 3 << 32;
 
 /// Names and numbers.
 pub(crate) struct ReadDir;
@@ -183,11 +187,39 @@ fn above(op: &Op<'_>, dir: &Target, attrs: &Attrs) -> FsResult<(Attrs, WireHandl
 
 fn site_entries(op: &Op<'_>, site: &Site, asked: &Asked, listing: &mut Listing<'_>) -> FsResult<ListEnd> {
     let from = if asked.from <= DOT_DOT { Cookie(0) } else { asked.from };
-    let want = asked.is_plus.then_some(AttrMask::STAT);
+    if !asked.is_plus {
+        return fresh_entries(op, site, (from, None), listing);
+    }
+    let (bytes, names, is_first) = listing.entries.room();
+    let key = PageKey { from, form: [READDIRPLUS, bytes as u64, names as u64, u64::from(is_first)] };
+    let (cx, backend) = (site.cx(op.wait), site.backend());
+    if let Some(page) = backend.kept_page(&cx, &site.handle, &key) {
+        listing.entries.put(&page.bytes, page.entries);
+        return Ok(page.end);
+    }
+    let (position, before) = (listing.entries.position(), listing.entries.count());
+    let mut grounds = Grounds::default();
+    let end = fresh_entries(op, site, (from, Some(&mut grounds)), listing)?;
+    if !grounds.is_refused() {
+        let entries = listing.entries.count() - before;
+        let page = Page { bytes: listing.entries.since(position).into(), entries, end };
+        backend.keep_page(&site.handle, &key, (page, grounds));
+    }
+    Ok(end)
+}
+
+/// Entries with attributes, and what those rest on, where there are grounds; names and numbers where there are none.
+fn fresh_entries(
+    op: &Op<'_>,
+    site: &Site,
+    (from, grounds): (Cookie, Option<&mut Grounds>),
+    listing: &mut Listing<'_>,
+) -> FsResult<ListEnd> {
+    let want = grounds.is_some().then_some(AttrMask::STAT);
     let seal = |handle: &Handle| op.namespace.seal_in(&site.export, handle);
     let listed = DirListing { dir: &site.handle, from, want };
     let mut would_block = false;
-    let end = site.backend().readdir(&site.cx(op.wait), listed, &mut |entry: DirEntry<'_>| {
+    let mut take = |entry: DirEntry<'_>| {
         if matches!(entry.node, Some(Err(FsError::WouldBlock))) {
             would_block = true;
             return Flow::Stop;
@@ -201,7 +233,12 @@ fn site_entries(op: &Op<'_>, site: &Site, asked: &Asked, listing: &mut Listing<'
             attrs: node.map(|n| n.attrs),
             handle: node.map(|n| seal(&n.handle)),
         })
-    })?;
+    };
+    let (cx, backend) = (site.cx(op.wait), site.backend());
+    let end = match grounds {
+        Some(grounds) => backend.readdir_on(&cx, listed, grounds, &mut take)?,
+        None => backend.readdir(&cx, listed, &mut take)?,
+    };
     // What was listed so far is enough to answer with, unless it is nothing.
     if would_block && listing.entries.count() == 0 { Err(FsError::WouldBlock) } else { Ok(end) }
 }

@@ -1,7 +1,7 @@
 //! All attributes of one object, gathered for an answer.
 
 use holdfast_export::{Namespace, Object, WireHandle};
-use holdfast_vfs::{Attrs, FsLimits, FsUsage, Node};
+use holdfast_vfs::{Attrs, FileKind, FsLimits, FsUsage, Node};
 use holdfast_wire::nfs4::{Attr, Bitmap4, NfsStat4};
 use holdfast_xdr::Writer;
 
@@ -32,7 +32,8 @@ pub(crate) struct Looked {
     pub(crate) attrs: Attrs,
     pub(crate) limits: FsLimits,
     usage: Option<FsUsage>,
-    handle: WireHandle,
+    /// Where it is wanted: signing one costs as much as all the rest.
+    handle: Option<WireHandle>,
     object: Object,
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn current(cx: &mut Cx<'_>, want: Bitmap4) -> OpResult<Looked> {
 pub(crate) fn pseudo(service: &Service, dir: u64) -> OpResult<Looked> {
     let namespace = &service.config.namespace;
     let object = Object::Pseudo(dir);
-    let handle = namespace.seal(&object);
+    let handle = Some(namespace.seal(&object));
     Ok(Looked { attrs: namespace.attrs(dir)?, limits: PSEUDO_LIMITS, usage: None, handle, object })
 }
 
@@ -68,16 +69,33 @@ pub(crate) fn pseudo(service: &Service, dir: u64) -> OpResult<Looked> {
 /// # Errors
 /// The backend's.
 pub(crate) fn node(service: &Service, at: &At, node: &Node, want: Bitmap4) -> OpResult<Looked> {
+    let limits = at.backend().limits(&node.handle)?;
+    node_within(service, at, (node, limits), want)
+}
+
+/// The same where the limits of its file system are at hand as well.
+///
+/// # Errors
+/// The backend's.
+pub(crate) fn node_within(
+    service: &Service,
+    at: &At,
+    (node, limits): (&Node, FsLimits),
+    want: Bitmap4,
+) -> OpResult<Looked> {
     let backend = at.backend();
     let mut attrs = node.attrs;
-    if want.has(Attr::MountedOnFileId) && backend.root()? == node.handle {
+    // Asking for the root is a look at it, so not for every file.
+    if want.has(Attr::MountedOnFileId) && attrs.kind == FileKind::Directory && backend.root()? == node.handle
+    {
         attrs.mounted_on_fileid = Namespace::mounted_on(&at.export);
     }
     let usage =
         if want.and(OF_USAGE).is_empty() { None } else { Some(backend.usage(&at.cx(), &node.handle)?) };
-    let handle = service.config.namespace.seal_in(&at.export, &node.handle);
+    let handle =
+        want.has(Attr::FileHandle).then(|| service.config.namespace.seal_in(&at.export, &node.handle));
     let object = at.with(node.handle).object();
-    Ok(Looked { attrs, limits: backend.limits(&node.handle)?, usage, handle, object })
+    Ok(Looked { attrs, limits, usage, handle, object })
 }
 
 impl Looked {
@@ -92,7 +110,7 @@ impl Looked {
             attrs: &self.attrs,
             limits: &self.limits,
             usage: self.usage.as_ref(),
-            handle: self.handle.as_bytes(),
+            handle: self.handle.as_ref().map_or(&[], WireHandle::as_bytes),
             fs_root,
             lease_seconds: service.lease_seconds(),
             ids: service.config.ids.as_ref(),

@@ -17,7 +17,7 @@ use holdfast_xdr::Writer;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::{ANSWER_TIMEOUT, Answered, CallbackError, Referred, answer};
+use super::{ANSWER_TIMEOUT, Answer, Answered, CallbackError, Referred, answer};
 use crate::desc::Minor;
 use crate::service::Service;
 
@@ -76,14 +76,41 @@ impl CallSlot {
     const fn is_free(&self) -> bool {
         matches!(self.phase, Phase::Free)
     }
+
+    /// The call of this slot has ended.
+    fn end(&mut self, error: Option<CallbackError>, (args, conn): (Arc<[u8]>, ConnId)) {
+        self.phase = match error {
+            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => Phase::Lost(args, conn),
+            // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
+            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
+                self.seqid = Seqid(self.seqid.0.wrapping_sub(1));
+                Phase::Free
+            }
+            _ => Phase::Free,
+        };
+    }
+
+    fn is_lost_on(&self, connection: u64) -> bool {
+        matches!(&self.phase, Phase::Lost(_, on) if on.0 == connection)
+    }
 }
 
 /// How a session's callbacks go now.
 struct Way {
     connection: Arc<Connection>,
+    /// Further connections that carry them.
+    others: Vec<Arc<Connection>>,
     program: u32,
     slots_max: u32,
     request_bytes_max: u32,
+}
+
+impl Way {
+    /// A connection that is not this one.
+    fn other_than(&self, conn: ConnId) -> Option<Arc<Connection>> {
+        let mut all = std::iter::once(&self.connection).chain(&self.others);
+        all.find(|connection| connection.id() != conn.0).map(Arc::clone)
+    }
 }
 
 /// A call ready to be sent.
@@ -148,29 +175,41 @@ impl Channels {
         self.inner.lock().connections.remove(&conn);
     }
 
+    /// A call of this slot has ended, with an answer or without one.
     fn end(
         &self,
         (session, slot): (SessionId, SlotId),
         error: Option<CallbackError>,
         (args, conn): (Arc<[u8]>, ConnId),
     ) {
+        if let Some(slot) = self.inner.lock().slot(session, slot) {
+            slot.end(error, (args, conn));
+        }
+    }
+
+    /// The answer to a call that was given up: its slot is as good as before. False when the call has been made once
+    /// more over another connection, whose answer counts.
+    fn end_late(
+        &self,
+        (session, slot): (SessionId, SlotId),
+        error: Option<CallbackError>,
+        (args, conn): (Arc<[u8]>, ConnId),
+    ) -> bool {
         let mut inner = self.inner.lock();
-        let slot =
-            inner.channels.get_mut(&session).and_then(|channel| channel.slots.get_mut(slot.0 as usize));
-        let Some(slot) = slot else { return };
-        slot.phase = match error {
-            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => Phase::Lost(args, conn),
-            // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
-            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
-                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
-                Phase::Free
-            }
-            _ => Phase::Free,
-        };
+        let Some(slot) = inner.slot(session, slot) else { return false };
+        let is_lost = matches!(&slot.phase, Phase::Lost(of, on) if *on == conn && Arc::ptr_eq(of, &args));
+        if is_lost {
+            slot.end(error, (args, conn));
+        }
+        is_lost
     }
 }
 
 impl Inner {
+    fn slot(&mut self, session: SessionId, slot: SlotId) -> Option<&mut CallSlot> {
+        self.channels.get_mut(&session)?.slots.get_mut(slot.0 as usize)
+    }
+
     fn remember(&mut self, connection: &Arc<Connection>) {
         self.connections.insert(ConnId(connection.id()), Arc::downgrade(connection));
     }
@@ -219,7 +258,13 @@ impl Service {
     pub(crate) fn resend_lost(self: &Arc<Self>, client: ClientId) {
         for lost in self.lost_calls(client) {
             // Whoever wanted it has been told that it was lost.
-            self.send(lost, Box::new(|_| ()));
+            let (service, session) = (Arc::clone(self), lost.session);
+            let done = move |answer: Result<Answer<'_>, CallbackError>| {
+                if answer.is_ok() {
+                    service.tell(|engine, _| engine.sessions_mut().back_channel_unstuck(session));
+                }
+            };
+            self.send(lost, Box::new(done));
         }
     }
 
@@ -227,24 +272,56 @@ impl Service {
         let Prepared { connection, auth, program, session, slot, args } = prepared;
         let call =
             OutgoingCall { program, version: NFS_CB_V4_0, procedure: CB_COMPOUND, auth: &auth, args: &args };
-        let (service, sent) = (Arc::clone(self), (Arc::clone(&args), ConnId(connection.id())));
-        connection.call_back(&call, ANSWER_TIMEOUT, move |result| {
-            let answer = result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
-            service.callbacks.channels.end((session, slot), answer.err(), sent);
-            match answer {
-                // The slots are counted differently on the two sides.
-                Err(CallbackError::Refused(why)) if why != NfsStat4::Delay => {
-                    service.tell(|engine, _| engine.sessions_mut().back_channel_failed(session));
+        let sent = (Arc::clone(&args), ConnId(connection.id()));
+        let (service, place, late_sent) = (Arc::clone(self), (session, slot), sent.clone());
+        let late_service = Arc::clone(self);
+        connection.call_back_patiently(
+            &call,
+            ANSWER_TIMEOUT,
+            move |result| {
+                let answer =
+                    result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
+                service.callbacks.channels.end(place, answer.err(), sent);
+                service.learn_from(session, answer.err());
+                done(answer);
+            },
+            move |result| {
+                let answer =
+                    result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
+                if late_service.callbacks.channels.end_late(place, answer.err(), late_sent) {
+                    late_service.learn_from_late(session, answer.err());
                 }
-                Err(error) if error.is_breakdown() => {
-                    if let Some(client) = service.callbacks.channels.client_of(session) {
-                        service.tell(|engine, _| engine.callback_path(client, false));
-                    }
-                }
-                _ => {}
+            },
+        );
+    }
+
+    /// What the end of a call tells of the channel.
+    fn learn_from(&self, session: SessionId, error: Option<CallbackError>) {
+        match error {
+            // The slots are counted differently on the two sides.
+            Some(CallbackError::Refused(why)) if why != NfsStat4::Delay => {
+                self.tell(|engine, _| engine.sessions_mut().back_channel_failed(session));
             }
-            done(answer);
-        });
+            Some(error) if error.is_breakdown() => {
+                if let Some(client) = self.callbacks.channels.client_of(session) {
+                    self.tell(|engine, _| engine.callback_path(client, false));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The same of an answer that was given up. Whoever wanted it has been told that it was lost; but callbacks do get
+    /// through, and what is due is sent.
+    fn learn_from_late(&self, session: SessionId, error: Option<CallbackError>) {
+        let is_through = matches!(error, None | Some(CallbackError::Refused(NfsStat4::Delay)));
+        if !is_through {
+            return self.learn_from(session, error);
+        }
+        self.tell(|engine, _| engine.sessions_mut().back_channel_unstuck(session));
+        if let Some(client) = self.callbacks.channels.client_of(session) {
+            self.tell(|engine, _| engine.callback_path(client, true));
+        }
     }
 
     /// How a session's callbacks go now, over a connection that is there.
@@ -254,9 +331,11 @@ impl Service {
             let conns: Vec<ConnId> = session.back_connections().collect();
             Some((conns, *session.back()?, session.callback_program()))
         })?;
-        let mut open = conns.iter().filter_map(|conn| connections.get(conn)?.upgrade());
+        let open = conns.iter().filter_map(|conn| connections.get(conn)?.upgrade());
+        let mut open = open.filter(|connection| !connection.is_closed());
         Some(Way {
-            connection: open.find(|connection| !connection.is_closed())?,
+            connection: open.next()?,
+            others: open.collect(),
             program,
             slots_max: back.slots_max,
             request_bytes_max: back.request_bytes_max,
@@ -285,11 +364,9 @@ impl Service {
             for (n, slot) in channel.slots.iter_mut().enumerate() {
                 let Phase::Lost(args, on) = &slot.phase else { continue };
                 let args = Arc::clone(args);
-                if on.0 == way.connection.id() {
-                    continue;
-                }
+                let Some(connection) = way.other_than(*on) else { continue };
                 calls.push(Prepared {
-                    connection: Arc::clone(&way.connection),
+                    connection,
                     auth: Arc::clone(&channel.auth),
                     program: channel.program.unwrap_or(way.program),
                     session: *id,
@@ -303,6 +380,21 @@ impl Service {
     }
 
     fn prepare(&self, client: ClientId, call: &ToCall<'_>) -> Result<Prepared, CallbackError> {
+        let mut stuck = Vec::new();
+        let prepared = self.prepare_in_any(client, call, &mut stuck);
+        for session in stuck {
+            self.tell(|engine, _| engine.sessions_mut().back_channel_stuck(session));
+        }
+        prepared
+    }
+
+    /// `stuck`: the sessions whose every slot waits for an answer that was given up.
+    fn prepare_in_any(
+        &self,
+        client: ClientId,
+        call: &ToCall<'_>,
+        stuck: &mut Vec<SessionId>,
+    ) -> Result<Prepared, CallbackError> {
         let mut inner = self.callbacks.channels.inner.lock();
         let Inner { connections, channels } = &mut *inner;
         let mut error = CallbackError::NoChannel;
@@ -312,6 +404,10 @@ impl Service {
             channel.slots.resize(way.slots_max as usize, CallSlot::default());
             let Some(slot) = channel.slots.iter().position(CallSlot::is_free) else {
                 error = CallbackError::Busy;
+                // Nothing can be called here any more unless an answer comes after all.
+                if channel.slots.iter().all(|slot| slot.is_lost_on(way.connection.id())) {
+                    stuck.push(*id);
+                }
                 continue;
             };
             match channel.fill(slot, *id, way, call) {

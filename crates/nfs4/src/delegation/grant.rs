@@ -10,7 +10,7 @@ use holdfast_wire::nfs4::{
     OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
 };
 
-use super::{DelegatedFile, Given};
+use super::{DelegatedFile, Given, Notifying};
 use crate::callback::Referred;
 use crate::cx::{At, Cx};
 use crate::desc::STATEID_BYTES;
@@ -34,6 +34,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) open: Option<DelegatedFile>,
     /// The request that it comes with.
     pub(crate) refers: Option<Referred>,
+    /// What it is to tell of a directory's entries.
+    pub(crate) notifying: Option<Notifying>,
 }
 
 /// A delegation given.
@@ -47,10 +49,11 @@ pub(crate) struct Answered {
 /// Gives a client a delegation, or says why not. Whatever fails on the way is a reason for not giving one, and none for
 /// failing the operation that it would have come with.
 pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
-    let Asked { client, at, kind, grounds, has_times, open, refers } = asked;
+    let Asked { client, at, kind, grounds, has_times, open, refers, notifying } = asked;
     let file = at.handle.key();
     // Cheap to ask ahead: most opens come no further.
-    if service.look(|engine| engine.holds_delegation(client, file)) == Some(kind) {
+    let held = service.look(|engine| engine.holds_delegation(client, file));
+    if held.is_some_and(|held| held == kind || held.is_directory()) {
         return Err(WhyNone::Held);
     }
     if !matches!(grounds, Grounds::Reclaim(_))
@@ -61,7 +64,7 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     let mask = AttrMask::STAT.union(AttrMask::CHANGE);
     let attrs = at.backend().getattr(&at.cx(), &at.handle, mask).map_err(|_| WhyNone::Resource)?;
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
-    let expecting = service.delegations.expect((client, file), fh, refers);
+    let expecting = service.delegations.expect((client, file), fh, refers, notifying.is_some());
     let seen = Seen { change: attrs.change, size: attrs.size };
     let request = DelegationRequest {
         client,
@@ -78,8 +81,11 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
         Ok(Decided::Declined(why)) => return Err(why),
         Err(error) => return Err(why_none(error)),
     };
-    let given = Given { token: delegated.token, stateid: delegated.stateid, kind, has_times, file: open };
-    expecting.given(given.clone());
+    let (token, stateid) = (delegated.token, delegated.stateid);
+    let given = Given { token, stateid, kind, has_times, notifying, file: open };
+    if !expecting.given(given.clone()) {
+        service.tell(|engine, now| engine.recall(token, now));
+    }
     if service.look(|engine| engine.delegation_of(given.token)).is_none() {
         // Revoked as soon as it was given, and its end was told before it was noted.
         drop(service.delegations.ended(given.token));

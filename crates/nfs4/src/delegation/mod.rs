@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::limits::DELEGATED_FILES_MAX;
 use holdfast_base::{ClientId, FileKey};
 use holdfast_export::WireHandle;
 use holdfast_state::{Access, DelegationKind, DelegationToken, StateId};
@@ -17,6 +18,7 @@ mod grant;
 #[path = "../handover/delegations.rs"]
 mod handover;
 mod holder;
+mod notify;
 mod push;
 mod recall;
 pub(crate) mod times;
@@ -24,6 +26,7 @@ mod want;
 
 pub(crate) use grant::{Asked, REPLY_BYTES, delegate};
 pub(crate) use handover::{DelegationsImage, Unguarded};
+pub(crate) use notify::Notifying;
 pub(crate) use recall::Recall;
 pub(crate) use want::{Wish, reclaimed, wish};
 
@@ -45,6 +48,12 @@ struct Inner {
     wanted: FxHashMap<Place, WireHandle>,
     /// Recalls that clients asked to be made later.
     put_off: FxHashMap<DelegationToken, Recall>,
+    /// Open files kept.
+    files: usize,
+    /// Who is told of a directory's entries, or about to be.
+    told: FxHashMap<FileKey, Vec<ClientId>>,
+    /// What they have not been told.
+    notices: FxHashMap<DelegationToken, notify::Notices>,
 }
 
 /// What is known of an object that a client has a delegation of, or is about to.
@@ -56,6 +65,14 @@ struct Held {
     given: Option<Given>,
     /// Requests about to be given one.
     expected: u32,
+    /// What it is to tell of happened before it was given.
+    is_overtaken: bool,
+}
+
+impl Held {
+    const fn new(fh: WireHandle, refers: Option<Referred>) -> Self {
+        Self { fh, refers, given: None, expected: 0, is_overtaken: false }
+    }
 }
 
 /// A delegation given out.
@@ -66,7 +83,9 @@ pub(crate) struct Given {
     pub(crate) kind: DelegationKind,
     /// The client tells the file's times (RFC 9754).
     pub(crate) has_times: bool,
-    /// An open file for I/O under it.
+    /// What its holder is told of a directory's entries.
+    pub(crate) notifying: Option<Notifying>,
+    /// An open file for I/O under it: of a write delegation, and of one that stands in an open's place.
     pub(crate) file: Option<DelegatedFile>,
 }
 
@@ -87,9 +106,19 @@ pub(crate) struct Expecting<'d> {
 }
 
 impl Delegations {
-    pub(crate) fn expect(&self, place: Place, fh: WireHandle, refers: Option<Referred>) -> Expecting<'_> {
+    /// `is_told`: of a directory whose entries it is to be told of.
+    pub(crate) fn expect(
+        &self,
+        place: Place,
+        fh: WireHandle,
+        refers: Option<Referred>,
+        is_told: bool,
+    ) -> Expecting<'_> {
         let mut inner = self.inner.lock();
-        let held = inner.held.entry(place).or_insert_with(|| Held { fh, refers, given: None, expected: 0 });
+        if is_told {
+            inner.tell(place);
+        }
+        let held = inner.held.entry(place).or_insert_with(|| Held::new(fh, refers));
         held.expected += 1;
         held.refers = refers.or(held.refers);
         Expecting { of: self, place }
@@ -107,11 +136,15 @@ impl Delegations {
         given.file.clone().filter(|file| given.token == token && file.access.contains(access))
     }
 
-    /// The open file is kept by an open as well: the delegation needs none of its own.
+    /// The open file is kept by an open as well. A write delegation keeps it all the same, as long as there are not too
+    /// many: what its holder writes back after the CLOSE was permitted by the OPEN.
     pub(crate) fn let_go(&self, token: DelegationToken) {
         let mut inner = self.inner.lock();
         let Some(place) = inner.places.get(&token).copied() else { return };
-        let file = inner.held.get_mut(&place).and_then(|held| held.given.as_mut()?.file.take());
+        let has_room = inner.files <= DELEGATED_FILES_MAX;
+        let Some(given) = inner.held.get_mut(&place).and_then(|held| held.given.as_mut()) else { return };
+        let file = if given.kind == DelegationKind::Write && has_room { None } else { given.file.take() };
+        inner.files -= usize::from(file.is_some());
         drop(inner);
         drop(file);
     }
@@ -125,9 +158,11 @@ impl Delegations {
     pub(crate) fn ended(&self, token: DelegationToken) -> Option<Given> {
         let mut inner = self.inner.lock();
         inner.put_off.remove(&token);
+        inner.notices.remove(&token);
         let place = inner.places.remove(&token)?;
         let held = inner.held.get_mut(&place)?;
         let given = held.given.take_if(|given| given.token == token);
+        inner.files -= usize::from(given.as_ref().is_some_and(|given| given.file.is_some()));
         inner.forget_if_idle(place);
         given
     }
@@ -161,14 +196,9 @@ impl Delegations {
         self.inner.lock().wanted.remove(&place)
     }
 
-    /// A client is gone.
+    /// A client is gone, or all it wished for.
     pub(crate) fn client_gone(&self, client: ClientId) {
         self.inner.lock().wanted.retain(|(of, _), _| *of != client);
-    }
-
-    /// Whether a client has any.
-    pub(crate) fn has_any(&self, client: ClientId) -> bool {
-        self.inner.lock().places.values().any(|(of, _)| *of == client)
     }
 
     /// Every object of which something is delegated, as its client knows it.
@@ -178,23 +208,55 @@ impl Delegations {
 }
 
 impl Inner {
+    /// Notes what was given, and gives back what was there.
+    fn give(&mut self, place: Place, given: Given) -> Option<Given> {
+        let held = self.held.get_mut(&place)?;
+        self.files += usize::from(given.file.is_some());
+        let before = held.given.replace(given);
+        self.files -= usize::from(before.as_ref().is_some_and(|before| before.file.is_some()));
+        before
+    }
+
+    /// Notes whom to tell of a directory's entries, until it is forgotten.
+    fn tell(&mut self, (client, dir): Place) {
+        let told = self.told.entry(dir).or_default();
+        if !told.contains(&client) {
+            told.push(client);
+        }
+    }
+
     fn forget_if_idle(&mut self, place: Place) {
         if self.held.get(&place).is_some_and(|held| held.given.is_none() && held.expected == 0) {
             self.held.remove(&place);
+            if let Some(told) = self.told.get_mut(&place.1) {
+                told.retain(|client| *client != place.0);
+                if told.is_empty() {
+                    self.told.remove(&place.1);
+                }
+            }
         }
     }
 }
 
 impl Expecting<'_> {
-    /// It was given. An upgrade replaces what was there.
-    pub(crate) fn given(&self, given: Given) {
+    /// It was given. An upgrade replaces what was there. False when it was not told of something by then.
+    pub(crate) fn given(&self, given: Given) -> bool {
         let mut inner = self.of.inner.lock();
         let token = given.token;
-        let before = inner.held.get_mut(&self.place).and_then(|held| held.given.replace(given));
-        if let Some(before) = before.filter(|before| before.token != token) {
+        if given.notifying.is_some() {
+            inner.notices.insert(token, notify::Notices::default());
+        }
+        let held = inner.held.get_mut(&self.place);
+        let is_overtaken = held.is_some_and(|held| std::mem::take(&mut held.is_overtaken));
+        // Dropped last, outside the lock.
+        let before = inner.give(self.place, given);
+        if let Some(before) = before.as_ref().filter(|before| before.token != token) {
             inner.places.remove(&before.token);
         }
         inner.places.insert(token, self.place);
+        drop(inner);
+        drop(before);
+        !is_overtaken
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use holdfast_base::{ClientId, FileKey};
 use holdfast_export::Object;
 use holdfast_rpc::CallError;
-use holdfast_state::{Caller, DelegationKind, Grounds};
-use holdfast_wire::nfs4::{CbArgOp, CbPushDeleg4Args, NfsStat4};
+use holdfast_state::{Caller, DelegationKind, Grounds, WhyNone};
+use holdfast_wire::nfs4::{CbArgOp, CbPushDeleg4Args, CbWantsCancelled4Args, NfsStat4};
 
 use super::{Asked, Place, delegate};
 use crate::callback::CallbackError;
@@ -20,14 +20,29 @@ impl Service {
         self.tell(|engine, _| engine.delegation_want_cancel(place.0, Some(place.1)));
     }
 
+    /// Tells a client that wishes of its will not be fulfilled: some of those for a push, some of those for a word.
+    pub(crate) fn wants_cancelled(self: &Arc<Self>, client: ClientId, (pushes, signals): (bool, bool)) {
+        let cancelled =
+            CbWantsCancelled4Args { contended_wants_cancelled: pushes, resourced_wants_cancelled: signals };
+        self.call_back(client, CbArgOp::WantsCancelled(cancelled), Box::new(|_| ()));
+    }
+
     /// What a client wished for can be had: gives it. What it does not take is taken back.
     pub(crate) fn push(self: &Arc<Self>, client: ClientId, file: FileKey, kind: DelegationKind) {
         let Some(fh) = self.delegations.wanted((client, file)) else { return };
-        let Ok(Object::Export(export, handle)) = self.config.namespace.open(fh.as_bytes()) else { return };
+        // The wish is forgotten by now, so the client is told when nothing comes of it.
+        let Ok(Object::Export(export, handle)) = self.config.namespace.open(fh.as_bytes()) else {
+            return self.wants_cancelled(client, (true, false));
+        };
         let at = At::of_server(export, handle, client);
         let (grounds, has_times) = (Grounds::Want, false);
-        let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None };
-        let Ok(answered) = delegate(self, asked) else { return };
+        let asked =
+            Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None, notifying: None };
+        let answered = match delegate(self, asked) {
+            Ok(answered) => answered,
+            Err(WhyNone::Held) => return,
+            Err(_) => return self.wants_cancelled(client, (true, false)),
+        };
         let (stateid, token) = (answered.given.stateid, answered.given.token);
         let call =
             CbArgOp::PushDeleg(CbPushDeleg4Args { fh: fh.as_bytes(), delegation: answered.to_wire(&at) });

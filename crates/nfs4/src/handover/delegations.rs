@@ -1,8 +1,8 @@
 //! Delegations as plain data, and put into force again. What guards one against local processes does not come along:
 //! it is made anew, and where that fails, or a local process changed the object meanwhile, the delegation is recalled.
 
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_base::{ClientId, FileKey, Seqid, SessionId, SlotId, Timestamp};
 use holdfast_export::{Object, WireHandle};
@@ -10,9 +10,10 @@ use holdfast_manager::PledgeOn;
 use holdfast_state::{Access, DelegationKind, DelegationToken};
 use holdfast_vfs::handover::{FileNumber, Incoming, Outgoing};
 use holdfast_vfs::{AttrMask, Caller, Cx, FileObject, Wait};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{DelegatedFile, Delegations, Given, Held};
+use super::{DelegatedFile, Delegations, Given, Held, Place};
 use crate::callback::Referred;
 use crate::service::Service;
 
@@ -46,7 +47,7 @@ struct DelegatedImage {
 
 /// What any change of an object by a local process changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Look {
+pub(crate) struct Look {
     ctime: (i64, u32),
     size: u64,
 }
@@ -76,9 +77,40 @@ impl Look {
     }
 }
 
+/// What delegated objects looked like.
+pub(crate) type Looks = FxHashMap<Place, Look>;
+
 impl Service {
+    /// Looks at all that is delegated, while nothing happens. `None` when a file system does not answer in time: the
+    /// thread that waits for it holds nothing, but a process with such a thread cannot become another program.
+    pub(crate) fn look_at_delegated(self: &Arc<Self>, patience: Duration) -> Option<Looks> {
+        let places: Vec<_> = {
+            let inner = self.delegations.inner.lock();
+            let given = inner.held.iter().filter(|(_, held)| held.given.is_some());
+            given.map(|(place, held)| (*place, held.fh)).collect()
+        };
+        if places.is_empty() {
+            return Some(Looks::default());
+        }
+        let (told, looks) = mpsc::channel();
+        let service = Arc::clone(self);
+        let look = move || {
+            let seen = |(place, fh): (Place, WireHandle)| {
+                Some((place, Look::take(&service, &fh, place.0).filter(Look::is_settled)?))
+            };
+            // Nobody hears it who has given up.
+            let _ = told.send(places.into_iter().filter_map(seen).collect());
+        };
+        std::thread::Builder::new().name("look".into()).spawn(look).ok()?;
+        looks.recv_timeout(patience).ok()
+    }
+
     /// `None` when a delegation's open file cannot be handed over.
-    pub(crate) fn freeze_delegations(&self, outgoing: &mut Outgoing) -> Option<DelegationsImage> {
+    pub(crate) fn freeze_delegations(
+        &self,
+        outgoing: &mut Outgoing,
+        looks: &Looks,
+    ) -> Option<DelegationsImage> {
         let inner = self.delegations.inner.lock();
         let mut image = DelegationsImage::default();
         for ((client, object), held) in &inner.held {
@@ -98,7 +130,11 @@ impl Service {
                 token: given.token.0,
                 has_times: given.has_times,
                 file,
-                seen: Look::take(self, &held.fh, *client).filter(Look::is_settled),
+                // What is told of entries is of this process: it is recalled.
+                seen: looks
+                    .get(&(*client, *object))
+                    .copied()
+                    .filter(|_| given.kind != DelegationKind::NotifiedDirectory),
             });
         }
         let wanted = inner.wanted.iter();
@@ -125,7 +161,8 @@ impl Service {
         let file = image.file.and_then(|DelegatedImage { file, access, uid }| {
             Some(DelegatedFile { file: incoming.file(file)?, access, uid })
         });
-        let given = Given { token, stateid, kind, has_times: image.has_times, file: file.clone() };
+        let given =
+            Given { token, stateid, kind, has_times: image.has_times, notifying: None, file: file.clone() };
         self.delegations.thaw((client, object), (fh, image.refers), given);
         let is_in_force = self.config.manager.adopt(token);
         let is_write = kind == DelegationKind::Write;
@@ -175,12 +212,7 @@ pub(crate) struct Unguarded {
 }
 
 impl Delegations {
-    fn thaw(
-        &self,
-        place: super::Place,
-        (fh, refers): (WireHandle, Option<([u8; 16], u32, u32)>),
-        given: Given,
-    ) {
+    fn thaw(&self, place: Place, (fh, refers): (WireHandle, Option<([u8; 16], u32, u32)>), given: Given) {
         let refers = refers.map(|(session, slot, seqid)| Referred {
             session: SessionId(session),
             slot: SlotId(slot),
@@ -188,6 +220,10 @@ impl Delegations {
         });
         let mut inner = self.inner.lock();
         inner.places.insert(given.token, place);
-        inner.held.insert(place, Held { fh, refers, given: Some(given), expected: 0 });
+        if given.kind == DelegationKind::NotifiedDirectory {
+            inner.tell(place);
+        }
+        inner.held.insert(place, Held::new(fh, refers));
+        drop(inner.give(place, given));
     }
 }

@@ -13,7 +13,7 @@ use holdfast_wire::nfs4::{
 use super::{Op, readdir};
 use crate::attr::KIND;
 use crate::cx::{At, Cx};
-use crate::delegation::{Asked, REPLY_BYTES, Wish, delegate, reclaimed, wish};
+use crate::delegation::{Asked, Notifying, REPLY_BYTES, Wish, delegate, reclaimed, wish};
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
 use crate::io::{must_be_regular, permit};
@@ -72,7 +72,7 @@ impl Op for WantDelegation4Args {
             return Ok(wish.declined(Some(WhyNone::Grace), false));
         }
         let refers = cx.referred();
-        let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers };
+        let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers, notifying: None };
         match delegate(cx.service(), asked) {
             Ok(answered) => Ok(answered.to_wire(&at)),
             Err(why) => {
@@ -87,7 +87,7 @@ impl Op for WantDelegation4Args {
 const fn access_for(kind: DelegationKind) -> Access {
     match kind {
         DelegationKind::Write => Access::BOTH,
-        DelegationKind::Read | DelegationKind::Directory => Access::READ,
+        DelegationKind::Read | DelegationKind::Directory | DelegationKind::NotifiedDirectory => Access::READ,
     }
 }
 
@@ -133,16 +133,23 @@ impl Op for GetDirDelegation4Args {
         if !cx.will_hold_if_admitted(client, Grounds::Want)? {
             return Ok(GetDirDelegation4Ok::Unavail(false));
         }
-        let kind = DelegationKind::Directory;
+        // All or nothing: what it would not be told of has the delegation recalled.
+        let notifying =
+            Notifying::wanted(self.notification_types, self.child_attributes, self.dir_attributes)
+                .filter(|_| cx.service().options.notifies);
+        let kind = match notifying {
+            Some(_) => DelegationKind::NotifiedDirectory,
+            None => DelegationKind::Directory,
+        };
         let (grounds, refers) = (Grounds::Want, cx.referred());
-        let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers };
+        let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers, notifying };
         Ok(match delegate(cx.service(), asked) {
             Ok(answered) => GetDirDelegation4Ok::Granted(GetDirDelegation4Granted {
                 cookieverf: readdir::VERIFIER,
                 stateid: cx.set_current_stateid(answered.given.stateid),
-                notification: Bitmap4::EMPTY,
-                child_attributes: Bitmap4::EMPTY,
-                dir_attributes: Bitmap4::EMPTY,
+                notification: notifying.map_or(Bitmap4::EMPTY, |_| Notifying::KINDS),
+                child_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_entries),
+                dir_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_directory),
             }),
             Err(_) => GetDirDelegation4Ok::Unavail(false),
         })

@@ -2,13 +2,15 @@
 
 use holdfast_base::Cookie;
 use holdfast_export::Object;
-use holdfast_vfs::{DirEntry, DirListing, Flow, FsError, ListEnd, Node};
+use holdfast_vfs::{
+    DirEntry, DirListing, Flow, FsError, FsId, FsLimits, Grounds, ListEnd, Node, Page, PageKey,
+};
 use holdfast_wire::EntryList;
 use holdfast_wire::nfs4::{Attr, Bitmap4, NfsStat4, OpNum4, ReadDir4Args, Verifier4};
 use holdfast_xdr::Encode;
 
 use super::{Encoded, Op};
-use crate::attr::{WRITE_ONLY, backend_mask, encode, look};
+use crate::attr::{OF_USAGE, WRITE_ONLY, backend_mask, encode, look};
 use crate::cx::{At, Cx};
 use crate::desc::{Flags, Minor, OpDesc};
 use crate::error::{self, Failure, OpResult};
@@ -51,27 +53,15 @@ fn list(cx: &mut Cx<'_>, at: &At, args: &ReadDir4Args, room: usize) -> OpResult<
     let start = cx.reply.len();
     VERIFIER.encode(cx.reply);
     let mut entries = EntryList::new(cx.reply, start, room, names_max(args.dircount));
-    let listing =
-        DirListing { dir: &at.handle, from: args.cookie, want: Some(backend_mask(args.attr_request)) };
-    let mut failed = None;
-    let end = at.backend().readdir(&at.cx(), listing, &mut |entry| match one(
-        service,
-        minor,
-        at,
-        &entry,
-        args.attr_request,
-    ) {
-        Ok(None) => Flow::Continue,
-        Ok(Some(attrs)) => taken(entries.push_with(name_bytes(entry.name), |w| {
-            entry.next.encode(w);
-            w.opaque(entry.name);
-            attrs.write(service, minor, args.attr_request, w);
-        })),
-        Err(failure) => {
-            failed = Some(failure);
-            Flow::Stop
+    let key = page_key(args, minor, &entries);
+    let kept = key.and_then(|key| at.backend().kept_page(&at.cx(), &at.handle, &key));
+    let (end, failed) = match kept {
+        Some(page) => {
+            entries.put(&page.bytes, page.entries);
+            (page.end, None)
         }
-    })?;
+        None => list_fresh((service, minor, at), (args, key), &mut entries)?,
+    };
     if entries.count() == 0 {
         // What stopped the listing before its first entry is the answer; later, the next call meets it again.
         if let Some(failure) = failed {
@@ -85,9 +75,60 @@ fn list(cx: &mut Cx<'_>, at: &At, args: &ReadDir4Args, room: usize) -> OpResult<
     Ok(Encoded)
 }
 
+/// Attributes that are not the entry's alone, or change without it.
+const NOT_KEPT: Bitmap4 = OF_USAGE.or(Bitmap4::of(&[Attr::LeaseTime, Attr::FsLocations]));
+
+/// What this part of the listing is kept under; `None` when it cannot be kept.
+fn page_key(args: &ReadDir4Args, minor: Minor, entries: &EntryList<'_>) -> Option<PageKey> {
+    let want = args.attr_request;
+    if want.has_beyond() || !want.and(NOT_KEPT).is_empty() {
+        return None;
+    }
+    let (bytes, names, is_first) = entries.room();
+    let names = u32::try_from(names).unwrap_or(u32::MAX);
+    let head = 4 << 32 | (minor as u64) << 8 | u64::from(is_first);
+    let room = (bytes as u64) << 32 | u64::from(names);
+    Some(PageKey { from: args.cookie, form: [head, room, want.bits() as u64, (want.bits() >> 64) as u64] })
+}
+
+/// Lists from the backend; also tells what stopped it, when something did.
+fn list_fresh(
+    (service, minor, at): (&Service, Minor, &At),
+    (args, key): (&ReadDir4Args, Option<PageKey>),
+    entries: &mut EntryList<'_>,
+) -> OpResult<(ListEnd, Option<Failure>)> {
+    let listing =
+        DirListing { dir: &at.handle, from: args.cookie, want: Some(backend_mask(args.attr_request)) };
+    let position = entries.position();
+    let (mut failed, mut grounds) = (None, Grounds::default());
+    let mut on = None;
+    let mut take = |entry: DirEntry<'_>| match one((service, minor, at), &entry, args.attr_request, &mut on) {
+        Ok(None) => Flow::Continue,
+        Ok(Some(attrs)) => taken(entries.push_with(name_bytes(entry.name), |w| {
+            entry.next.encode(w);
+            w.opaque(entry.name);
+            attrs.write(service, minor, args.attr_request, w);
+        })),
+        Err(failure) => {
+            failed = Some(failure);
+            Flow::Stop
+        }
+    };
+    let end = match key {
+        Some(_) => at.backend().readdir_on(&at.cx(), listing, &mut grounds, &mut take)?,
+        None => at.backend().readdir(&at.cx(), listing, &mut take)?,
+    };
+    if let Some(key) = key.filter(|_| failed.is_none() && !grounds.is_refused()) {
+        let page = Page { bytes: entries.since(position).into(), entries: entries.count(), end };
+        at.backend().keep_page(&at.handle, &key, (page, grounds));
+    }
+    Ok((end, failed))
+}
+
 /// What is told of an entry.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and the large one nearly always")]
 enum EntryAttrs {
-    Looked(Box<look::Looked>),
+    Looked(look::Looked),
     Error(NfsStat4),
 }
 
@@ -100,16 +141,23 @@ impl EntryAttrs {
     }
 }
 
-/// `None` for an entry that vanished meanwhile.
+/// `None` for an entry that vanished meanwhile. `on` is the file system of the entry before, with its limits.
 fn one(
-    service: &Service,
-    minor: Minor,
-    at: &At,
+    (service, minor, at): (&Service, Minor, &At),
     entry: &DirEntry<'_>,
     want: Bitmap4,
+    on: &mut Option<(FsId, FsLimits)>,
 ) -> OpResult<Option<EntryAttrs>> {
     let node: Result<Node, FsError> = entry.node.unwrap_or(Err(FsError::Io));
-    let looked = node.map_err(Failure::from).and_then(|node| look::node(service, at, &node, want));
+    let looked = node.map_err(Failure::from).and_then(|node| {
+        let limits = match *on {
+            Some((fs, limits)) if fs == node.attrs.fsid => limits,
+            // The backend finds the object for it: as dear as the entry itself.
+            _ => at.backend().limits(&node.handle)?,
+        };
+        *on = Some((node.attrs.fsid, limits));
+        look::node_within(service, at, (&node, limits), want)
+    });
     match looked {
         Err(Failure::Fs(FsError::NotFound | FsError::Stale)) => Ok(None),
         looked => told(looked, minor, want).map(Some),
@@ -119,7 +167,7 @@ fn one(
 /// That an entry cannot be looked at fails it alone, when the client asked for that (RFC 8881 section 18.23.3).
 fn told(looked: OpResult<look::Looked>, minor: Minor, want: Bitmap4) -> OpResult<EntryAttrs> {
     match looked {
-        Ok(looked) => Ok(EntryAttrs::Looked(Box::new(looked))),
+        Ok(looked) => Ok(EntryAttrs::Looked(looked)),
         Err(Failure::Fs(e)) if want.has(Attr::RdAttrError) => {
             Ok(EntryAttrs::Error(error::fit(error::from_fs(e), OpNum4::ReadDir, minor)))
         }
@@ -137,7 +185,7 @@ fn list_pseudo(cx: &mut Cx<'_>, dir: u64, args: &ReadDir4Args, room: usize) -> O
     let mut looked = Vec::new();
     for (name, object) in all.into_iter().skip(skip) {
         let attrs = match object {
-            Object::Pseudo(below) => EntryAttrs::Looked(Box::new(look::pseudo(cx.service(), below)?)),
+            Object::Pseudo(below) => EntryAttrs::Looked(look::pseudo(cx.service(), below)?),
             Object::Export(..) => {
                 let looked = export_root(cx, object, args.attr_request);
                 told(looked, cx.minor(), args.attr_request)?

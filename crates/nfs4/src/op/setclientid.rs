@@ -66,8 +66,8 @@ impl Op for Renew4Args {
         cx.names_client(self.clientid);
         // RFC 7530 section 16.28.4: the lease is renewed all the same.
         let service = cx.service();
-        let is_down =
-            !service.callbacks.is_client_up(self.clientid) && service.delegations.has_any(self.clientid);
+        let is_down = !service.callbacks.is_client_up(self.clientid)
+            && service.look(|engine| engine.has_delegations(self.clientid));
         if is_down { Err(NfsStat4::CbPathDown.into()) } else { Ok(()) }
     }
 }

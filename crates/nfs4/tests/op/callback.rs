@@ -93,7 +93,7 @@ fn serve(mut stream: TcpStream, calls: &Sender<Vec<u8>>, status: &Mutex<NfsStat4
 }
 
 fn anywhere() -> World {
-    let choices = Options { calls_anywhere: true };
+    let choices = Options { calls_anywhere: true, ..Options::default() };
     World::made(Making { choices, ..Making::default() })
 }
 

@@ -404,12 +404,12 @@ fn open_arguments_tell_what_open_understands_and_delegated_times_are_not_read() 
         .fails::<()>(OpNum4::GetAttr, NfsStat4::Inval);
 }
 
-fn read_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
+pub(crate) fn read_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
     let read = Read4Args { stateid, offset: Offset(0), count: 5 };
     on(client, &[b"f"], &[ArgOp::Read(read)]).status
 }
 
-fn write_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
+pub(crate) fn write_with(client: &mut Session, stateid: Stateid4) -> NfsStat4 {
     let offset = Offset(0);
     let write = Write4Args { stateid, offset, stable: StableHow4::Unstable, data: b"HELLO" };
     on(client, &[b"f"], &[ArgOp::Write(write)]).status

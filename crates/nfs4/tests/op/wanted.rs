@@ -146,3 +146,18 @@ fn what_is_above_the_exports_is_not_delegated() {
     let none: GetDirDelegation4Ok = reply.ok(OpNum4::GetDirDelegation);
     assert_eq!(none, GetDirDelegation4Ok::Unavail(false));
 }
+
+#[test]
+fn who_waits_for_what_will_not_come_is_told() {
+    let (world, mut a, mut b) = two();
+    open(&mut b, WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let push = OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED;
+    assert_eq!(want(&mut a, push), OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention(true)));
+    let off = holdfast_state::Policy { is_delegating: false, ..Default::default() };
+    world.manager.quiet(|engine, _| engine.set_policy(off));
+    world.pass(1_000);
+    let cancelled =
+        CbWantsCancelled4Args { contended_wants_cancelled: true, resourced_wants_cancelled: false };
+    assert_eq!(a.peer.call().op(), CbArgOp::WantsCancelled(cancelled));
+    world.check();
+}

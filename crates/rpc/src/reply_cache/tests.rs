@@ -280,3 +280,19 @@ fn those_who_wait_for_a_call_that_is_put_off_hear_it_too_and_nothing_is_kept() {
     assert_eq!(sent.iter().map(|r| Detached::results(r)).collect::<Vec<_>>(), [Some(&b"later..."[..])]);
     assert!(cache.is_empty());
 }
+
+#[test]
+fn every_byte_of_bulk_data_counts_in_the_sum_whatever_its_length() {
+    for length in [1_usize, 7, 8, 9, 31, 32, 33, 100, 1000] {
+        let data: Vec<u8> = (0..length).map(|n| (n * 31) as u8).collect();
+        let sum = fold(&data);
+        for at in 0..length {
+            let mut other = data.clone();
+            other[at] ^= 1 << (at % 8);
+            assert_ne!(fold(&other), sum, "byte {at} of {length}");
+        }
+        assert_ne!(fold(&data[..length - 1]), sum);
+        let swapped: Vec<u8> = data.iter().rev().copied().collect();
+        assert!(length == 1 || fold(&swapped) != sum);
+    }
+}

@@ -75,6 +75,8 @@ pub struct Former {
     pub snapshot: Snapshot,
     /// Calls that were answered, for the cache of replies.
     pub replies: Vec<(Key, Bytes)>,
+    /// Operations of caps clients' batches.
+    pub batches: Vec<Remembered>,
 }
 
 impl Durable {
@@ -105,9 +107,8 @@ impl Durable {
         clock: &dyn Clock,
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
-        let ledger = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
+        let opened = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
         let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
-        let opened = (ledger, Vec::new());
         let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, &known))?;
         durable.inner.lock().grace = Grace::over();
         Ok((durable, former))
@@ -142,6 +143,7 @@ impl Durable {
         let former = Former {
             snapshot: sessions::snapshot(&clients, &sessions, &remembered),
             replies: remembered.iter().filter_map(finished_call).collect(),
+            batches: remembered.iter().filter(|r| matches!(r, Remembered::Batch { .. })).cloned().collect(),
         };
         let inner = Inner {
             grace,
@@ -180,6 +182,11 @@ impl Durable {
     /// Whether the grace period is over.
     pub fn is_grace_over(&self) -> bool {
         self.inner.lock().grace.is_over()
+    }
+
+    /// Whether clients of NFSv4 may still reclaim: what they had, delegations above all, is to be respected meanwhile.
+    pub fn awaits_reclaims(&self) -> bool {
+        self.inner.lock().grace.awaited().next().is_some()
     }
 
     /// How the grace period stands.

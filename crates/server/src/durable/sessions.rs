@@ -102,7 +102,7 @@ fn slots_of(remembered: &[Remembered]) -> Slots {
             };
             Some(((*session, *slot), image))
         }
-        Remembered::Call { .. } => None,
+        Remembered::Call { .. } | Remembered::Batch { .. } => None,
     };
     remembered.iter().filter_map(slot).collect()
 }

@@ -69,6 +69,11 @@ pub(crate) fn receive() -> Arrived {
     Arrived { inheritance, listeners }
 }
 
+/// Whether this program took another's place in this process.
+pub(crate) fn is_in_place() -> bool {
+    of_this_process().is_some()
+}
+
 fn of_this_process() -> Option<RawFd> {
     let value = env::var(VARIABLE).ok().filter(|value| value != check::ASKED)?;
     let (process, number) = value.split_once(':')?;

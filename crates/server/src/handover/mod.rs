@@ -23,12 +23,12 @@ use holdfast_vfs::handover::Outgoing;
 use crate::programs::Programs;
 use crate::ready;
 
-pub(crate) use arrival::{Arrived, Inheritance, receive};
+pub(crate) use arrival::{Arrived, Inheritance, is_in_place, receive};
 pub(crate) use check::{answer, is_asked};
 pub(crate) use image::{Image, pack};
 pub(crate) use store::{forget_listeners, is_stored, keep_listeners};
 pub(crate) use successor::Successor;
-pub(crate) use sys::{boot_time, unblock_signals};
+pub(crate) use sys::{boot_time, take, unblock_signals};
 
 /// How long calls may take to come to their end; a disk may keep them. Then the handover is called off.
 const HOLD_PATIENCE: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
@@ -19,6 +19,7 @@ use super::arrival::{VARIABLE, at};
 use super::check::{ASKED, another_state_dir, versions};
 use super::image::{self, Image};
 use super::sys;
+use crate::supervised;
 
 /// How long the new program may take to say what it understands: it looks at the configuration as well.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -50,6 +51,16 @@ impl Successor {
             command.env_remove(variable);
         }
         command
+    }
+
+    /// Starts it as a child, with this in its environment besides.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start_with(&self, (variable, value): (&str, &str)) -> Result<Child> {
+        let mut command = self.command();
+        let path = self.path.display();
+        command.env(variable, value).spawn().with_context(|| format!("{path} cannot be started"))
     }
 
     /// Asks the program, started with the same arguments, whether it can read what this one writes, and would go on in
@@ -108,7 +119,7 @@ impl Successor {
         command.env(VARIABLE, at(std::process::id(), image.as_raw_fd()));
         let pass = |flags: FdFlags| {
             use std::os::fd::AsFd as _;
-            let all = outgoing.descriptors().chain([image.as_fd()]);
+            let all = outgoing.descriptors().chain([image.as_fd()]).chain(supervised::parent());
             all.map(|fd: BorrowedFd<'_>| fcntl_setfd(fd, flags)).fold(Ok(()), Result::and)
         };
         sys::block_signals();

@@ -9,7 +9,7 @@ const SIGNALS: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, li
 
 /// Takes a descriptor that this process was started with; `None` when there is none of that number. Other programs
 /// that this one starts do not get it.
-pub(super) fn take(number: RawFd) -> Option<OwnedFd> {
+pub(crate) fn take(number: RawFd) -> Option<OwnedFd> {
     if number <= libc::STDERR_FILENO {
         return None;
     }

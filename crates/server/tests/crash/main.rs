@@ -4,6 +4,7 @@
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
+mod caps;
 mod nfs3;
 mod nfs4;
 mod restart;
@@ -20,6 +21,11 @@ macro_rules! matrix {
             #[test]
             fn nfs3_is_exact() {
                 nfs3::run(Point::$point, $is_sync);
+            }
+
+            #[test]
+            fn batches_are_exact() {
+                caps::run(Point::$point, $is_sync);
             }
 
             #[test]

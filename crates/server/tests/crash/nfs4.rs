@@ -270,6 +270,11 @@ impl Client {
         client
     }
 
+    /// Its session.
+    pub(crate) const fn session(&self) -> SessionId {
+        self.session
+    }
+
     fn introduce(&mut self) {
         self.incarnations += 1;
         if self.minor == 0 { self.set_client_id() } else { self.make_session() }

@@ -145,6 +145,22 @@ fn a_holder_that_does_not_come_back_in_time_loses_its_claim() {
 }
 
 #[test]
+fn names_stay_as_they_are_while_a_delegation_may_be_reclaimed() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    let mut other = Client::new(&world, "other", 1);
+    let mut remove = || {
+        let remove = ArgOp::Remove(Remove4Args { target: b"file" });
+        status(&run(&mut other, &[remove]))
+    };
+    assert_eq!(remove(), NfsStat4::Grace);
+    holder.complete_reclaims();
+    assert_eq!(remove(), NfsStat4::Ok, "there was none");
+}
+
+#[test]
 fn unstable_writes_are_sent_again_as_the_verifier_changes() {
     let world = world();
     let mut client = Client::new(&world, "writer", 1);

@@ -14,3 +14,4 @@ mod prober;
 mod refused;
 mod server;
 mod stored;
+mod supervised;

@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use holdfast_server::supervisor;
 use holdfast_server::{ClientRule, Config, ExportConfig, ExportOptions, ServeOptions, Squash};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const WORLD: &str = "HOLDFAST_HANDOVER_WORLD";
+
+/// Set, the child keeps a server as a child of its own.
+const SUPERVISED: &str = "HOLDFAST_HANDOVER_SUPERVISED";
 
 /// Not a test: what a child runs.
 #[test]
@@ -30,6 +34,11 @@ fn serve() {
         exports: vec![ExportConfig::from_share(share, &options)],
         ..Config::default()
     };
+    if env::var_os(SUPERVISED).is_some() && supervisor::is_wanted() {
+        let Err(error) = supervisor::supervise() else { return };
+        eprintln!("{error:#}");
+        std::process::exit(1);
+    }
     holdfast_server::serve(ServeOptions { config, config_file: None, exports: Vec::new() }).unwrap();
 }
 
@@ -47,6 +56,29 @@ impl Server {
         fs::create_dir(world.path().join("files")).unwrap();
         fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
         Self::start_in(world, spawn)
+    }
+
+    /// With a parent that starts it again.
+    pub(crate) fn supervised() -> Self {
+        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(world.path().join("files")).unwrap();
+        fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
+        Self::start_in(world, |command| spawn(command.env(SUPERVISED, "1")))
+    }
+
+    /// The server behind its parent.
+    pub(crate) fn behind(&self) -> Pid {
+        let parent = self.child.id();
+        let tasks = fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+        // Of whichever thread the test runs on there.
+        let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+        let all = children.collect::<String>();
+        Pid::from_raw(all.trim().parse().unwrap()).unwrap()
+    }
+
+    /// Waits for its end, whatever that is.
+    pub(crate) fn status(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Starts it in a world that may have been served before, by whatever way `spawn` goes.

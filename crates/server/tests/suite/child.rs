@@ -68,6 +68,7 @@ fn command(source: &str, state: &OsString) -> Command {
             "--allow",
             "all",
         ]);
+        command.env("HOLDFAST_NO_SUPERVISE", "true");
         command.args(["--async", "--state-dir"]).arg(state);
         return command;
     }

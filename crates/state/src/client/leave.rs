@@ -39,6 +39,7 @@ impl Engine {
         self.drop_idle_owners(now);
         self.pass_by_waiters(now);
         self.tick_recalls(now);
+        self.tick_caps(now);
         self.tick_wants(now);
         self.tick_pressure(now);
     }
@@ -64,7 +65,8 @@ impl Engine {
             }
             let since = client.courteous_since.unwrap_or(now);
             let is_over = now.ms_since(since) >= self.policy.courtesy_ms;
-            if client.states.is_empty() || is_over { due.push(*id) } else { away.push((since, *id)) }
+            let holds_nothing = client.states.is_empty() && self.caps.count_of(*id) == 0;
+            if holds_nothing || is_over { due.push(*id) } else { away.push((since, *id)) }
         }
         for client in self.clients.by_id.values_mut() {
             client.courteous_since = None;
@@ -144,6 +146,7 @@ impl Engine {
         }
         self.forget_waiters_of(id, now);
         self.wants.forget_client(id);
+        self.caps_forget_client(id, now);
         for state in states {
             self.drop_state(state, now);
         }

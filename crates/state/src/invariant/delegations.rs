@@ -81,7 +81,7 @@ fn beside_each_other(engine: &Engine, file: &File) -> Result<(), String> {
         Kind::Delegation(delegation) => delegation.granted,
         _ => None,
     };
-    let of_files = || delegations().filter_map(granted).filter(|kind| *kind != DelegationKind::Directory);
+    let of_files = || delegations().filter_map(granted).filter(|kind| !kind.is_directory());
     let is_write = |kind: DelegationKind| kind == DelegationKind::Write;
     require(!of_files().any(is_write) || of_files().count() == 1, || "a writer is not alone".to_owned())?;
     for state in delegations() {

@@ -129,9 +129,13 @@ impl Run {
         };
         assert_eq!(result.err(), expected);
         match result {
-            Ok(IoGrant::Open(id)) => assert!(self.descriptors.contains(&id)),
-            Ok(IoGrant::Delegation(token)) => assert_eq!(token, of.token),
-            _ => {}
+            Ok(IoGrant::Delegation(token)) => {
+                assert_eq!(token, of.token);
+                let mut open = self.world.engine.descriptors_under(token, access);
+                assert!(open.all(|id| self.descriptors.contains(&id)));
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => {}
         }
     }
 

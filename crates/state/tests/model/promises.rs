@@ -33,6 +33,7 @@ pub(crate) fn excludes(kind: DelegationKind, deed: Deed) -> bool {
     match kind {
         DelegationKind::Read => writes.contains(&deed) || all.contains(&deed),
         DelegationKind::Write => deed != Deed::ChangeEntries,
+        DelegationKind::NotifiedDirectory => all.contains(&deed),
         DelegationKind::Directory => deed == Deed::ChangeEntries || all.contains(&deed),
     }
 }
@@ -80,7 +81,7 @@ impl Model {
         own_is_fit
             && !is_recent
             && !self.revoked.iter().any(|(loser, _)| *loser == client)
-            && !others.any(|other| other != DelegationKind::Directory && alone(other))
+            && !others.any(|other| !other.is_directory() && alone(other))
             && !deeds.any(|deed| excludes(kind, deed))
             && !lock_deeds.any(|deed| excludes(kind, deed))
             && !self.waits.iter().any(|wait| wait.lock.file == file)

@@ -52,13 +52,13 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
     let uid = found.at.cx().caller.uid;
     let open = found.file.clone().map(|file| DelegatedFile { file, access: share.access, uid });
     let (has_times, refers) = (wish.has_times, cx.referred());
-    let asked = Asked { client, at: &found.at, kind, grounds, has_times, open, refers };
+    let asked = Asked { client, at: &found.at, kind, grounds, has_times, open, refers, notifying: None };
     match give(cx.service(), asked) {
         Ok(answered) => {
             let serves = kind == DelegationKind::Write || share.access == Access::READ;
             let instead = wish.is_instead && serves && replaces_open(cx, opened);
             if !instead {
-                // The open has the descriptor, and keeps it no longer than the client does.
+                // The open has the descriptor.
                 cx.service().delegations.let_go(answered.given.token);
             }
             (answered.to_wire(&found.at), instead.then_some(answered.given.stateid))

@@ -1,0 +1,235 @@
+//! `holdfast-counts`: how many instructions codec, compound engine and state engine take, against what is recorded in
+//! `benches/counts.txt`. A change that costs more than [`TOLERANCE`] fails until the record is moved on purpose
+//! (`--record`). `docs/bench.md` says how it is counted.
+
+#[expect(clippy::expect_used, reason = "what is counted must go well, or nothing is worth counting")]
+mod scenarios;
+#[expect(clippy::expect_used, reason = "likewise")]
+mod scene;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread;
+
+use scenarios::{ALL, Scenario};
+
+/// How much more, or less, of what is recorded passes.
+const TOLERANCE: f64 = 0.03;
+/// A few instructions more are no cost, whatever they are of so little.
+const INSTRUCTIONS_ANYHOW: f64 = 8.0;
+/// Before anything is counted: caches are filled, buffers have their size.
+const WARM_UPS: usize = 300;
+/// So often is each done while it is counted.
+const ROUNDS: usize = 200;
+
+/// Counts instructions, and compares them with the record.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast-counts")]
+struct Arguments {
+    /// Make what is counted the record
+    #[arg(long)]
+    record: bool,
+    /// Run one scenario; what this program runs under valgrind
+    #[arg(long, hide = true, value_name = "NAME")]
+    run: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.run {
+        Some(name) => run(name).map(|()| true),
+        None => compare(arguments.record),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("holdfast-counts: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(name: &str) -> Result<()> {
+    let scenario = ALL.iter().find(|s| s.name == name).with_context(|| format!("no scenario {name}"))?;
+    let mut once = (scenario.prepare)();
+    (0..WARM_UPS).for_each(|_| once());
+    counted_from_here(&mut *once);
+    Ok(())
+}
+
+/// What valgrind counts, by this name: nothing before, nothing after.
+#[inline(never)]
+fn counted_from_here(once: &mut dyn FnMut()) {
+    (0..ROUNDS).for_each(|_| once());
+}
+
+/// Gives whether nothing got dearer, nor so much cheaper that the record says nothing any more.
+fn compare(is_to_be_recorded: bool) -> Result<bool> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("counts.txt");
+    let counted = count_all()?;
+    if is_to_be_recorded {
+        fs::write(&path, record_of(&counted)).with_context(|| path.display().to_string())?;
+        println!("recorded in {}", path.display());
+        return Ok(true);
+    }
+    let recorded = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let recorded = read_record(&recorded)?;
+    ensure!(
+        recorded.compiler == compiler()?,
+        "recorded with {}, built with {}: record anew (--record) with no other change",
+        recorded.compiler,
+        compiler()?
+    );
+    let mut is_well = true;
+    for (scenario, now) in ALL.iter().zip(&counted) {
+        let verdict = verdict(recorded.counts.get(scenario.name).copied(), *now);
+        is_well &= matches!(verdict, Verdict::Same);
+        println!("{}", verdict.line(scenario.name, *now));
+    }
+    for gone in recorded.counts.keys().filter(|name| ALL.iter().all(|s| s.name != name.as_str())) {
+        println!("{gone}: recorded and not counted any more");
+        is_well = false;
+    }
+    if !is_well {
+        println!("If that is meant: cargo xtask counts --record, and say in the commit why.");
+    }
+    Ok(is_well)
+}
+
+enum Verdict {
+    Same,
+    Dearer(f64),
+    Cheaper(f64),
+    New,
+}
+
+fn verdict(recorded: Option<f64>, now: f64) -> Verdict {
+    let Some(recorded) = recorded else { return Verdict::New };
+    let change = now - recorded;
+    if change.abs() <= (recorded * TOLERANCE).max(INSTRUCTIONS_ANYHOW) {
+        Verdict::Same
+    } else if change > 0.0 {
+        Verdict::Dearer(change / recorded)
+    } else {
+        Verdict::Cheaper(-change / recorded)
+    }
+}
+
+impl Verdict {
+    fn line(&self, name: &str, now: f64) -> String {
+        let words = match self {
+            Self::Same => String::new(),
+            Self::Dearer(by) => format!("  DEARER by {:.1} %", by * 100.0),
+            Self::Cheaper(by) => format!("  cheaper by {:.1} %: record it", by * 100.0),
+            Self::New => "  not recorded yet".to_owned(),
+        };
+        format!("{name:32}{now:>10.0}{words}")
+    }
+}
+
+/// Instructions of each scenario, once.
+fn count_all() -> Result<Vec<f64>> {
+    let scratch = tempfile::Builder::new().prefix("holdfast-counts-").tempdir()?;
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(ALL.len());
+    let mut counted: Vec<(usize, Result<f64>)> = thread::scope(|scope| {
+        let scratch = scratch.path();
+        let work = |worker: usize| {
+            let mine = (worker..ALL.len()).step_by(workers);
+            mine.map(|n| (n, count(&ALL[n], &scratch.join(n.to_string())))).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
+    });
+    ensure!(counted.len() == ALL.len(), "a thread that counts panicked");
+    counted.sort_by_key(|(n, _)| *n);
+    counted.into_iter().map(|(_, count)| count).collect()
+}
+
+fn count(scenario: &Scenario, file: &Path) -> Result<f64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*counted_from_here*"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(std::env::current_exe()?)
+        .args(["--run", scenario.name])
+        // Which of memcpy's variants is taken is not to depend on the processor.
+        .env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-ERMS,-FSRM")
+        .output()
+        .context("starting valgrind, of the package of that name")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", scenario.name);
+    let all = fs::read_to_string(file)?;
+    let total = all.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+    let total: f64 = total.context("callgrind wrote no total")?.trim().parse()?;
+    if total < ROUNDS as f64 {
+        bail!("{}: nothing was counted; is the program stripped?", scenario.name);
+    }
+    Ok(total / ROUNDS as f64)
+}
+
+fn compiler() -> Result<String> {
+    let said =
+        Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-V").output()?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+struct Record {
+    compiler: String,
+    counts: BTreeMap<String, f64>,
+}
+
+fn record_of(counted: &[f64]) -> String {
+    let mut text = format!("# {}\n", compiler().unwrap_or_default());
+    for (scenario, count) in ALL.iter().zip(counted) {
+        let _ = writeln!(text, "{:32}{count:>10.0}", scenario.name);
+    }
+    text
+}
+
+fn read_record(text: &str) -> Result<Record> {
+    let (head, rest) = text.split_once('\n').context("the record is empty")?;
+    let compiler = head.strip_prefix("# ").context("the record's first line names the compiler")?.to_owned();
+    let counts = rest.lines().map(|line| {
+        let (name, count) = line.rsplit_once(' ').context("a line is a name and a number")?;
+        Ok((name.trim().to_owned(), count.parse()?))
+    });
+    Ok(Record { compiler, counts: counts.collect::<Result<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_percent_pass_and_more_does_not_in_either_direction() {
+        assert!(matches!(verdict(Some(1000.0), 1030.0), Verdict::Same));
+        assert!(matches!(verdict(Some(1000.0), 970.0), Verdict::Same));
+        assert!(matches!(verdict(Some(1000.0), 1031.0), Verdict::Dearer(_)));
+        assert!(matches!(verdict(Some(1000.0), 969.0), Verdict::Cheaper(_)));
+        assert!(matches!(verdict(Some(20.0), 28.0), Verdict::Same));
+        assert!(matches!(verdict(None, 1.0), Verdict::New));
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_back() {
+        let counted: Vec<f64> = (0..ALL.len()).map(|n| n as f64 * 100.0).collect();
+        let record = read_record(&record_of(&counted)).expect("it was just written");
+        assert_eq!(record.compiler, compiler().expect("a compiler"));
+        for (scenario, count) in ALL.iter().zip(counted) {
+            assert_eq!(record.counts[scenario.name], count);
+        }
+    }
+
+    #[test]
+    fn every_scenario_runs() {
+        for scenario in ALL {
+            let mut once = (scenario.prepare)();
+            (0..10).for_each(|_| once());
+        }
+    }
+}

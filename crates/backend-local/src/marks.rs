@@ -1,0 +1,98 @@
+//! Counts of changes, by the number of what is changed: whoever shows again what was seen before compares. Counting is
+//! exact in both directions of time: from before a change begins until after it has ended nothing of the object can be
+//! shown from memory, so nobody sees the old state after anybody could have seen the new one.
+//!
+//! One table for the whole process, since one object may be served by two backends (an exported directory below
+//! another). Numbers that share a count only cost a look.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use holdfast_vfs::{FileKind, Mark};
+
+use crate::object::Object;
+
+/// Counts of attributes: 512 KiB in all.
+const ATTRIBUTE_PLACES: usize = 1 << 16;
+/// Counts of directories' entries.
+const ENTRY_PLACES: usize = 1 << 12;
+
+/// A change under way, in the upper bits of a count. The lower 48 last nine years at a million changes a second.
+const UNDER_WAY: u64 = 1 << 48;
+
+static COUNTS: [AtomicU64; ATTRIBUTE_PLACES + ENTRY_PLACES] =
+    [const { AtomicU64::new(0) }; ATTRIBUTE_PLACES + ENTRY_PLACES];
+
+/// Whether any backend of this process remembers anything by these counts.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// Has changes counted from now on. Before anything is remembered, and before its backend changes anything.
+pub(crate) fn begin_to_count() {
+    IS_USED.store(true, Ordering::SeqCst);
+}
+
+fn is_used() -> bool {
+    IS_USED.load(Ordering::Relaxed)
+}
+
+const fn attributes(ino: u64) -> usize {
+    (ino as usize) % ATTRIBUTE_PLACES
+}
+
+const fn entries(ino: u64) -> usize {
+    ATTRIBUTE_PLACES + (ino as usize) % ENTRY_PLACES
+}
+
+fn mark_at(place: usize) -> Option<Mark> {
+    let count = COUNTS[place].load(Ordering::SeqCst);
+    (count < UNDER_WAY).then_some(Mark { place: place as u32, count })
+}
+
+/// Where the count of an object's attributes stands; `None` while they are being changed. Taken *before* the look.
+pub(crate) fn of_attributes(ino: u64) -> Option<Mark> {
+    mark_at(attributes(ino))
+}
+
+/// The same of a directory's entries.
+pub(crate) fn of_entries(ino: u64) -> Option<Mark> {
+    mark_at(entries(ino))
+}
+
+/// Whether nothing has changed since a mark was taken, nor is about to.
+pub(crate) fn holds(mark: Mark) -> bool {
+    COUNTS.get(mark.place as usize).is_some_and(|count| count.load(Ordering::SeqCst) == mark.count)
+}
+
+/// Attributes of this object have changed by what is over: a time of last access.
+pub(crate) fn was_read(object: &Object) {
+    if is_used() {
+        COUNTS[attributes(object.ino)].fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A change that is under way as long as this lives.
+#[must_use]
+pub(crate) struct Changing([Option<&'static AtomicU64>; 2]);
+
+impl Changing {
+    /// Of an object's attributes, and of its entries if it is a directory.
+    pub(crate) fn of(object: &Object) -> Self {
+        if !is_used() {
+            return Self([None; 2]);
+        }
+        let has_entries = object.kind == FileKind::Directory;
+        let counts =
+            [Some(&COUNTS[attributes(object.ino)]), has_entries.then(|| &COUNTS[entries(object.ino)])];
+        for count in counts.iter().flatten() {
+            count.fetch_add(UNDER_WAY, Ordering::SeqCst);
+        }
+        Self(counts)
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        for count in self.0.iter().flatten() {
+            count.fetch_add(1_u64.wrapping_sub(UNDER_WAY), Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Answers: what of them may be kept, and what the operation that asked gets in any case.
+//!
+//! An answer may be kept when nothing happened to its object between question and answer that it may not know of
+//! ([`Generation`]), and when a capability that is held now covers it.
+
+use holdfast_base::Instant;
+
+use crate::ask::{Answer, Ask, Generation, Listed, Object, Question};
+use crate::attrs::Attrs;
+use crate::caps::{CapSet, Grant};
+use crate::dir::Filling;
+use crate::errno::Errno;
+use crate::fresh::{Fresh, Row};
+use crate::ids::{Handle, Name, NodeId, Now, OpenToken};
+use crate::machine::Machine;
+use crate::step::Turn;
+use crate::tell::Release;
+
+impl Machine {
+    /// Takes in the answer to a question. With the turn that asked, its operation can be called again.
+    pub fn absorb(&mut self, turn: &mut Turn, ask: Ask, answer: Result<Answer, Errno>, now: Now) {
+        self.progress += 1;
+        let Ask { at, caller: _, question } = ask;
+        if answer.is_err() {
+            self.end_change(&question, at, None);
+        }
+        self.absorb_xattr(&question, &answer, at);
+        turn.fresh = match (question, answer) {
+            (Question::Acquire { items }, answer) => {
+                if let Ok(Answer::Acquired { items: granted }) = answer {
+                    self.absorb_acquired(&items, granted, at);
+                }
+                turn.acquired = true;
+                Some(Ok(Fresh::Acquired))
+            }
+            (Question::WhoAmI, answer) => {
+                let as_self = matches!(&answer, Ok(Answer::Acts { caller }) if *caller == turn.caller);
+                if self.acts.len() >= holdfast_base::limits::CALLERS_KNOWN_MAX {
+                    self.acts.clear();
+                }
+                self.acts.insert(turn.caller.clone(), as_self);
+                Some(Ok(Fresh::Acts))
+            }
+            (_, Err(errno)) => Some(Err(errno)),
+            (question, Ok(answer)) => Some(self.absorb_answer(turn, &question, answer, at, now)),
+        };
+    }
+
+    fn absorb_xattr(&mut self, question: &Question, answer: &Result<Answer, Errno>, at: Generation) {
+        let Question::GetXattr { object, name } = question else { return };
+        let Some(id) = self.handles.get(object).copied() else { return };
+        let value = match answer {
+            Ok(Answer::Value { value }) => Ok(value.clone()),
+            Ok(_) => return,
+            Err(errno) => Err(*errno),
+        };
+        self.keep_xattr(id, name.clone(), value, at);
+    }
+
+    fn absorb_answer(
+        &mut self,
+        turn: &mut Turn,
+        question: &Question,
+        answer: Answer,
+        at: Generation,
+        now: Now,
+    ) -> Result<Fresh, Errno> {
+        match (question, answer) {
+            (Question::Lookup { dir, name, .. }, Answer::Looked { found, dir: grant }) => {
+                Ok(self.absorb_looked((dir, name), found, grant, at, now.mono))
+            }
+            (Question::GetAttr { object, .. }, Answer::Attrs { attrs, grant }) => {
+                Ok(Fresh::Attrs(self.absorb_attrs(object, &attrs, grant, at)))
+            }
+            (Question::SetAttr { object, .. }, Answer::Attrs { attrs, grant }) => {
+                let shown = self.absorb_attrs_after(question, object, &attrs, grant, at);
+                Ok(Fresh::Attrs(shown))
+            }
+            (Question::List { dir, cookie, verifier: _, .. }, listed @ Answer::Listed { .. }) => {
+                Ok(self.absorb_listed(dir, *cookie, listed, at, now.mono))
+            }
+            (Question::Read { offset, .. }, Answer::Read { data, eof }) => {
+                Ok(Fresh::Read(*offset, data, eof))
+            }
+            (Question::ReadLink { object }, Answer::Text { text }) => {
+                if let Some(node) = self.by_handle(object) {
+                    node.text = Some(text.clone());
+                }
+                Ok(Fresh::Text(text))
+            }
+            (Question::Open { object, .. }, Answer::Opened { open, attrs, grant }) => {
+                self.absorb_attrs_after(question, object, &attrs, grant, at);
+                Ok(Fresh::Opened(open))
+            }
+            (
+                Question::Create { .. } | Question::Make { .. } | Question::Link { .. },
+                Answer::Created { object, open, made, dir, dir_attrs },
+            ) => Ok(self.absorb_created(question, &object, open, made, (dir, dir_attrs), at, now.mono)),
+            (Question::Remove { dir, .. }, Answer::Gone { dir: grant, dir_attrs })
+            | (Question::Rename { to_dir: dir, .. }, Answer::Gone { dir: grant, dir_attrs }) => {
+                let dir = dir.clone();
+                self.end_change(question, at, Some(None));
+                self.absorb_dir(&dir, grant, dir_attrs, at);
+                Ok(Fresh::Gone)
+            }
+            (
+                Question::Write { object, offset, data, .. },
+                Answer::Written { count, stable, verifier, attrs },
+            ) => {
+                let (object, offset, count) = (object.clone(), *offset, count.min(data.len() as u32));
+                let data = data.slice(..count as usize);
+                self.end_change(question, at, None);
+                if let Some(attrs) = attrs {
+                    self.absorb_attrs(&object, &attrs, None, at);
+                }
+                if !stable {
+                    self.keep_unstable(&object, (offset, data), verifier, turn.caller.clone(), now);
+                }
+                Ok(Fresh::Written(count))
+            }
+            (_, answer) => self.absorb_plain(question, answer, at),
+        }
+    }
+
+    /// Answers of which nothing is kept but that a change has come to its end.
+    fn absorb_plain(&mut self, question: &Question, answer: Answer, at: Generation) -> Result<Fresh, Errno> {
+        self.end_change(question, at, None);
+        Ok(match answer {
+            Answer::Done => Fresh::Done,
+            Answer::Sought { offset } => Fresh::Sought(offset),
+            Answer::Copied { count } => Fresh::Copied(count),
+            Answer::Value { value } => Fresh::Value(value),
+            Answer::Names { names } => Fresh::Names(names),
+            Answer::Room { room } => Fresh::Room(room),
+            // A driver that mixes up answers: the operation must not go round and round.
+            _ => return Err(Errno::EIO),
+        })
+    }
+
+    fn absorb_acquired(
+        &mut self,
+        items: &[(Handle, CapSet)],
+        granted: Vec<Result<(Attrs, Grant), Errno>>,
+        at: Generation,
+    ) {
+        for ((handle, _), result) in items.iter().zip(granted) {
+            if let Ok((attrs, grant)) = result {
+                self.absorb_attrs(handle, &attrs, Some(grant), at);
+            }
+        }
+    }
+
+    /// Attributes with what is held on them; returns them as they are to be shown.
+    fn absorb_attrs(
+        &mut self,
+        handle: &Handle,
+        attrs: &Attrs,
+        grant: Option<Grant>,
+        at: Generation,
+    ) -> Attrs {
+        let Some(id) = self.handles.get(handle).copied() else { return *attrs };
+        if let Some(grant) = grant {
+            self.take_grant(id, grant);
+        }
+        self.learn(id, attrs, at)
+    }
+
+    /// The same for the reply to a change.
+    fn absorb_attrs_after(
+        &mut self,
+        question: &Question,
+        handle: &Handle,
+        attrs: &Attrs,
+        grant: Option<Grant>,
+        at: Generation,
+    ) -> Attrs {
+        let Some(id) = self.handles.get(handle).copied() else { return *attrs };
+        if let Some(grant) = grant {
+            self.take_grant(id, grant);
+        }
+        let shown = if question.is_mutation() {
+            self.end_change(question, at, Some(None));
+            self.learn_after(id, attrs, at)
+        } else {
+            self.learn(id, attrs, at)
+        };
+        if matches!(question, Question::Open { truncate: true, .. } | Question::SetAttr { .. }) {
+            self.cut_kept(id, shown.size);
+        }
+        shown
+    }
+
+    fn absorb_dir(&mut self, dir: &Handle, grant: Option<Grant>, attrs: Option<Attrs>, at: Generation) {
+        let Some(id) = self.handles.get(dir).copied() else { return };
+        if let Some(grant) = grant {
+            self.take_grant(id, grant);
+        }
+        if let Some(attrs) = attrs {
+            self.learn_after(id, &attrs, at);
+        }
+    }
+
+    /// An object that a reply tells of.
+    pub(crate) fn absorb_object(&mut self, object: &Object, at: Generation, now: Instant) -> (NodeId, Attrs) {
+        let known = self.handles.get(&object.handle).copied();
+        let id = known.unwrap_or_else(|| self.add_node(Some(object.handle.clone()), object.attrs, now));
+        if let Some(grant) = object.grant {
+            if known.is_none() && at < self.forgot_holder && !grant.caps.is_none() {
+                // It may be older than the release of what was held before: not to be relied on, and given back.
+                self.releases.push(Release {
+                    handle: object.handle.clone(),
+                    keep: CapSet::NONE,
+                    seq: grant.seq,
+                });
+                if let Ok(node) = self.node_mut(id) {
+                    node.seq = grant.seq;
+                }
+            } else {
+                self.take_grant(id, grant);
+            }
+        }
+        (id, self.learn(id, &object.attrs, at))
+    }
+
+    fn absorb_looked(
+        &mut self,
+        (dir, name): (&Handle, &Name),
+        found: Option<Object>,
+        grant: Option<Grant>,
+        at: Generation,
+        now: Instant,
+    ) -> Fresh {
+        let dir = self.handles.get(dir).copied();
+        if let (Some(dir), Some(grant)) = (dir, grant) {
+            self.take_grant(dir, grant);
+        }
+        let unbound = dir.and_then(|d| self.unbound(d, name));
+        let found = found.map(|object| match unbound {
+            Some(id) => (id, self.learn(id, &object.attrs, at)),
+            None => self.absorb_object(&object, at, now),
+        });
+        if let Some(dir) = dir {
+            self.note_name(dir, name, found.map(|(id, _)| id), at);
+        }
+        Fresh::Looked(found)
+    }
+
+    /// The object of that name that was made here and whose handle is not known yet.
+    fn unbound(&self, dir: NodeId, name: &Name) -> Option<NodeId> {
+        let dir = self.nodes.get(&dir)?.dir.as_ref()?;
+        match dir.look(name.as_bytes()) {
+            crate::dir::Known::Present(id) if self.nodes.get(&id)?.handle.is_none() => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Notes a name as the server told it, where that is guaranteed and not known better.
+    fn note_name(&mut self, id: NodeId, name: &Name, node: Option<NodeId>, at: Generation) {
+        let Some(holder) = self.nodes.get_mut(&id) else { return };
+        let guaranteed = holder.held.has(CapSet::FILE_S) && holder.names_lost <= at;
+        let Some(dir) = holder.dir.as_mut() else { return };
+        if guaranteed && !dir.contains(name.as_bytes()) && !dir.is_busy(name.as_bytes()) {
+            let absent_anyway = dir.complete;
+            if absent_anyway && node.is_none() {
+                return;
+            }
+            dir.put(name, node);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
+    fn absorb_created(
+        &mut self,
+        question: &Question,
+        object: &Object,
+        open: Option<OpenToken>,
+        made: bool,
+        (dir, dir_attrs): (Option<Grant>, Option<Attrs>),
+        at: Generation,
+        now: Instant,
+    ) -> Fresh {
+        let (dir_handle, truncated) = match question {
+            Question::Create { dir, truncate, .. } => (dir, *truncate && !made),
+            Question::Make { dir, .. } | Question::Link { dir, .. } => (dir, false),
+            _ => return Fresh::Done,
+        };
+        // What was held before this reply does not tell whether the object is still as it was before it.
+        if let (true, Some(id)) = (truncated, self.handles.get(&object.handle).copied()) {
+            self.disturb(id, CapSet::FILE_S);
+        }
+        let known = self.handles.contains_key(&object.handle);
+        let (id, mut shown) = self.absorb_object(object, at, now);
+        self.end_change(question, at, Some(Some(id)));
+        if known {
+            shown = self.learn_after(id, &object.attrs, at);
+        }
+        if truncated {
+            self.cut_kept(id, 0);
+            shown.size = object.attrs.size;
+        }
+        self.absorb_dir(&dir_handle.clone(), dir, dir_attrs, at);
+        Fresh::Created(id, shown, open)
+    }
+
+    fn absorb_listed(
+        &mut self,
+        handle: &Handle,
+        cookie: u64,
+        answer: Answer,
+        at: Generation,
+        now: Instant,
+    ) -> Fresh {
+        let Answer::Listed { entries, eof, verifier, dir: grant, dir_attrs } = answer else {
+            return Fresh::Done;
+        };
+        let dir = self.handles.get(handle).copied();
+        if let (Some(dir), Some(grant)) = (dir, grant) {
+            self.take_grant(dir, grant);
+        }
+        if let (Some(dir), Some(attrs)) = (dir, dir_attrs) {
+            self.learn(dir, &attrs, at);
+        }
+        let last = entries.last().map(|e| e.cookie);
+        let mut rows = Vec::with_capacity(entries.len());
+        for entry in entries {
+            rows.extend(self.absorb_row(dir, entry, at, now));
+        }
+        // An entry whose object nobody could tell leaves a gap that "complete" would deny.
+        if let Some(dir) = dir {
+            if rows.iter().all(|r| r.node.is_some()) {
+                self.fill(dir, (cookie, last), eof, verifier, at);
+            } else if let Some(dir) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
+                dir.filling = None;
+            }
+        }
+        Fresh::Listed(rows, eof, verifier)
+    }
+
+    /// One entry of a listing; `None` where it is known better here that there is none.
+    fn absorb_row(
+        &mut self,
+        dir: Option<NodeId>,
+        entry: Listed,
+        at: Generation,
+        now: Instant,
+    ) -> Option<Row> {
+        let Listed { name, cookie, object, brief } = entry;
+        let ours = dir.and_then(|d| self.nodes.get(&d)?.dir.as_ref().map(|d| d.look(name.as_bytes())));
+        let node = match (ours, object) {
+            (Some(crate::dir::Known::Absent), _) => return None,
+            (Some(crate::dir::Known::Present(id)), object) => {
+                let attrs = match object {
+                    Some(object) if self.handles.get(&object.handle) == Some(&id) => {
+                        self.absorb_object(&object, at, now).1
+                    }
+                    _ => self.nodes.get(&id)?.attrs,
+                };
+                Some((id, attrs))
+            }
+            (_, Some(object)) => Some(self.absorb_object(&object, at, now)),
+            (_, None) => None,
+        };
+        if let (Some(dir), Some((id, _))) = (dir, node) {
+            self.note_name(dir, &name, Some(id), at);
+        }
+        let brief = node.map_or(brief, |(_, attrs)| (attrs.kind, attrs.fileid));
+        Some(Row { name, cookie, node, brief })
+    }
+
+    /// Goes on with the listing that is to make a directory complete.
+    fn fill(
+        &mut self,
+        id: NodeId,
+        (cookie, last): (u64, Option<u64>),
+        eof: bool,
+        verifier: u64,
+        at: Generation,
+    ) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let (guaranteed, lost) = (node.held.has(CapSet::FILE_S), node.names_lost);
+        let Some(dir) = node.dir.as_mut() else { return };
+        if !guaranteed {
+            dir.filling = None;
+            return;
+        }
+        let filling = match dir.filling {
+            _ if cookie == 0 => Filling { next: 0, verifier, at, pages: 0 },
+            Some(f) if f.next == cookie => f,
+            _ => return,
+        };
+        if lost > filling.at || dir.is_large || dir.len() > holdfast_base::limits::CACHED_NAMES_MAX {
+            dir.filling = None;
+        } else if eof {
+            dir.set_complete();
+        } else if filling.pages >= holdfast_base::limits::FILL_PAGES_MAX {
+            dir.is_large = true;
+            dir.filling = None;
+        } else if let Some(next) = last {
+            dir.filling = Some(Filling { next, verifier, pages: filling.pages + 1, ..filling });
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! From the stream to batches: which stretch goes when, and how its objects are named.
+
+use holdfast_base::Instant;
+use holdfast_base::limits::{
+    QUEUED_MUTATIONS_MAX, SMALL_FILE_BYTES, UNSETTLED_BATCHES_MAX, UNSYNCED_AGE_MS, YOUNG_FILE_MS,
+};
+
+use crate::ask::Generation;
+use crate::attrs::Changes;
+use crate::extent::Progress;
+use crate::ids::{Caller, NodeId, Now};
+use crate::machine::Machine;
+use crate::mutation::{Batch, Mutation, NewObject, Target};
+use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
+use crate::step::{Outcome, Wait};
+use crate::writes::is_small;
+
+impl Machine {
+    /// Puts a mutation at the end of the stream.
+    pub(crate) fn queue(&mut self, op: Op, caller: &Caller, now: Now) -> u64 {
+        let nodes = op.nodes();
+        let serial = self.stream.push(op, caller.clone(), now.mono);
+        self.stats.mutations_queued += 1;
+        for (i, id) in nodes.into_iter().enumerate() {
+            if let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) {
+                node.pending += 1;
+                node.last_serial = serial;
+                if i == 0 {
+                    node.unsent.push(serial);
+                }
+            }
+        }
+        serial
+    }
+
+    /// Waits for room in the stream.
+    pub(crate) fn room_in_stream(&mut self) -> Outcome<()> {
+        if self.stream.unsent.len() < QUEUED_MUTATIONS_MAX {
+            return Ok(());
+        }
+        let half = self.stream.last_serial() - (QUEUED_MUTATIONS_MAX / 2) as u64;
+        self.stream.hurry(half);
+        self.wait(Wait::Room)
+    }
+
+    /// The nodes of a mutation are not waiting for it any more.
+    pub(crate) fn release_nodes(&mut self, op: &Op) {
+        for id in op.nodes().into_iter().flatten() {
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.pending = node.pending.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Drops a mutation that is not sent.
+    pub(crate) fn elide(&mut self, serial: u64) {
+        let Some(op) = self.stream.void(serial) else { return };
+        self.release_nodes(&op);
+        self.stats.mutations_elided += 1;
+        if let Some(node) = op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
+            node.unsent.retain(|s| *s != serial);
+            if node.data.carrier == Some(serial) {
+                node.data.carrier = None;
+            }
+        }
+        self.progress += 1;
+    }
+
+    /// A batch to be sent now, if there is one: again, after it was lost; or because somebody waits, because there is
+    /// enough for one, or because what is in it grew old.
+    pub fn take_batch(&mut self, now: Now) -> Option<Batch> {
+        self.settle_old(now);
+        if let Some(place) = self.stream.kept.iter().position(|k| k.stage == Stage::Waiting) {
+            let kept = &mut self.stream.kept[place];
+            kept.stage = Stage::Sent;
+            kept.sent_at = now.mono;
+            self.stats.batches_resent += 1;
+            return Some(self.encode(place));
+        }
+        let window = self.stream.window.size(self.settings.batches_in_flight_max);
+        if self.stream.in_flight() >= window || self.stream.kept.len() >= UNSETTLED_BATCHES_MAX {
+            return None;
+        }
+        self.stream.trim();
+        if !self.is_due(now) {
+            return None;
+        }
+        self.cut_batch(now)
+    }
+
+    /// Data of young files grows old with the mutations that make them.
+    fn settle_old(&mut self, now: Now) {
+        while let Some((due, id)) = self.flush.aging.front().copied() {
+            if due > now.mono {
+                return;
+            }
+            self.flush.aging.pop_front();
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.is_aging = false;
+            }
+            self.settle(id, true, now);
+        }
+    }
+
+    fn is_due(&self, now: Now) -> bool {
+        let Some(first) = self.stream.unsent.front() else { return false };
+        first.serial <= self.stream.hurried
+            || now.mono.ms_since(first.at) >= UNSYNCED_AGE_MS
+            || self.stream.unsent.len() >= self.settings.batch_ops_max
+    }
+
+    /// When the oldest mutation has to go without anybody waiting for it.
+    pub(crate) fn stream_due(&self) -> Option<Instant> {
+        self.stream.unsent.front().map(|q| q.at.after_ms(UNSYNCED_AGE_MS))
+    }
+
+    /// Takes the longest stretch of one caller that fits.
+    fn cut_batch(&mut self, now: Now) -> Option<Batch> {
+        let txn = self.stream.last_txn + 1;
+        let (mut ops, mut bytes): (Vec<Queued>, usize) = (Vec::new(), 0);
+        while ops.len() < self.settings.batch_ops_max && bytes < self.settings.batch_bytes_max {
+            let Some(front) = self.stream.unsent.front() else { break };
+            let urgent = front.serial <= self.stream.hurried;
+            if ops.first().is_some_and(|q: &Queued| q.caller != front.caller)
+                || self.holds_back(front, urgent, now)
+            {
+                break;
+            }
+            let Some(mut queued) = self.stream.unsent.pop_front() else { break };
+            if matches!(queued.op, Op::Void) {
+                continue;
+            }
+            self.load(&mut queued);
+            if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
+                node.unsent.retain(|s| *s != queued.serial);
+                if let Op::Make { .. } = queued.op {
+                    node.made = Some((txn, ops.len() as u32));
+                }
+            }
+            bytes += queued.op.bytes();
+            ops.push(queued);
+        }
+        self.stream.trim();
+        let caller = ops.first()?.caller.clone();
+        self.stream.last_txn = txn;
+        self.stats.batches_sent += 1;
+        let kept = Kept { txn, caller, ops, stage: Stage::Sent, sent_at: now.mono, is_repeated: false };
+        self.stream.kept.push_back(kept);
+        Some(self.encode(self.stream.kept.len() - 1))
+    }
+
+    /// Whether a mutation should not go yet: a young file that is still being written, so that its data can go with
+    /// it; a file that replaces another, until its data is there.
+    fn holds_back(&self, queued: &Queued, urgent: bool, now: Now) -> bool {
+        match &queued.op {
+            Op::Make { node, thing: Thing::File, .. } => {
+                let young = now.mono.ms_since(queued.at) < YOUNG_FILE_MS;
+                !urgent && young && self.nodes.get(node).is_some_and(|n| self.has_writers(n))
+            }
+            Op::Rename { node, after: Some(after), .. } => {
+                let unwritten =
+                    |p, born: Generation| born <= *after && matches!(p, Progress::Dirty | Progress::Sent(_));
+                // Data that goes behind it anyway, as the file was truncated since, must not be waited for.
+                let behind = |n: &crate::node::Node| {
+                    n.data.barrier > queued.serial || n.data.carrier.is_some_and(|c| c > queued.serial)
+                };
+                self.nodes
+                    .get(node)
+                    .is_some_and(|n| n.dead.is_none() && !behind(n) && n.data.extents.any(unwritten))
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts a file's data into the mutation that carries it.
+    fn load(&mut self, queued: &mut Queued) {
+        let serial = queued.serial;
+        let id = match &queued.op {
+            Op::Make { node, thing: Thing::File, .. } | Op::Write { node, .. } => *node,
+            Op::SetAttr { node, changes: Changes { size: Some(_), .. } } => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    node.data.barrier = serial;
+                }
+                return;
+            }
+            _ => return,
+        };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.data.barrier = serial;
+        if node.data.carrier == Some(serial) {
+            node.data.carrier = None;
+        }
+        let fits = is_small(&node.data) && node.attrs.size <= SMALL_FILE_BYTES;
+        let (size, mtime, atime) = (node.attrs.size, node.attrs.mtime, node.attrs.atime);
+        let end_before = node.data.extents.end().unwrap_or(0);
+        let data = if fits {
+            self.with_data(id, |d| d.extents.take_for_stream(serial)).unwrap_or_default()
+        } else {
+            let dirty = |n: &&mut Box<crate::node::Node>| n.data.extents.any(|p, _| p == Progress::Dirty);
+            let queued = self.nodes.get_mut(&id).filter(dirty);
+            if queued.is_some_and(|n| !std::mem::replace(&mut n.data.in_bulk, true)) {
+                self.flush.bulk.push_back(id);
+            }
+            Vec::new()
+        };
+        match &mut queued.op {
+            Op::Make { load, attrs, .. } => {
+                (attrs.mtime, attrs.atime) = (Some(mtime), Some(atime));
+                *load = Load { data, size: (size != end_before).then_some(size) };
+            }
+            Op::Write { load, mtime: at, .. } => {
+                *at = mtime;
+                load.data = data;
+            }
+            _ => {}
+        }
+    }
+
+    /// How the server is told which object is meant.
+    fn target(&self, id: NodeId) -> Target {
+        let Some(node) = self.nodes.get(&id) else { return Target::Made { txn: 0, op: 0 } };
+        match (&node.handle, node.made) {
+            (_, Some((txn, op))) if self.stream.keeps(txn) => Target::Made { txn, op },
+            (Some(handle), _) => Target::Handle(handle.clone()),
+            (None, made) => made.map_or(Target::Made { txn: 0, op: 0 }, |(txn, op)| Target::Made { txn, op }),
+        }
+    }
+
+    fn encode(&self, place: usize) -> Batch {
+        let kept = &self.stream.kept[place];
+        let ops = kept.ops.iter().map(|q| self.encode_op(&q.op)).collect();
+        Batch { txn: kept.txn, caller: kept.caller.clone(), ops }
+    }
+
+    fn encode_op(&self, op: &Op) -> Mutation {
+        match op {
+            // Dropped mutations never come into a batch.
+            Op::Void => {
+                Mutation::SetAttr { object: Target::Made { txn: 0, op: 0 }, changes: Changes::default() }
+            }
+            Op::Make { dir, name, thing, attrs, load, .. } => {
+                let object = match thing {
+                    Thing::File => NewObject::File { data: load.data.clone(), size: load.size },
+                    Thing::Dir => NewObject::Dir,
+                    Thing::Symlink(text) => NewObject::Symlink(text.clone()),
+                    Thing::Node(kind, device) => NewObject::Node(*kind, *device),
+                };
+                Mutation::Make { dir: self.target(*dir), name: name.clone(), object, attrs: *attrs }
+            }
+            Op::Link { node, dir, name } => {
+                Mutation::Link { object: self.target(*node), dir: self.target(*dir), name: name.clone() }
+            }
+            Op::SetAttr { node, changes } => {
+                Mutation::SetAttr { object: self.target(*node), changes: *changes }
+            }
+            Op::Write { node, load, mtime } => {
+                Mutation::Write { object: self.target(*node), data: load.data.clone(), mtime: *mtime }
+            }
+            Op::Rename { from, to, node, mode, .. } => Mutation::Rename {
+                from_dir: self.target(from.0),
+                from: from.1.clone(),
+                to_dir: self.target(to.0),
+                to: to.1.clone(),
+                mode: *mode,
+                victim: self.target(*node),
+            },
+            Op::Unlink { dir, name, node } => {
+                Mutation::Unlink { dir: self.target(*dir), name: name.clone(), victim: self.target(*node) }
+            }
+            Op::Rmdir { dir, name, node } => {
+                Mutation::Rmdir { dir: self.target(*dir), name: name.clone(), victim: self.target(*node) }
+            }
+        }
+    }
+}

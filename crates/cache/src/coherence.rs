@@ -1,0 +1,412 @@
+//! What may be relied on: grants come, recalls and losses take away, changes being asked for hold in suspense.
+
+use crate::ask::{Generation, Question, RenameMode};
+use crate::attrs::Attrs;
+use crate::caps::{CapSet, Grant};
+use crate::dir::{Known, Source};
+use crate::ids::{Handle, Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::node::Recalling;
+use crate::tell::{Forget, Reclaim, Reclaimed, Release};
+
+impl Machine {
+    /// Takes over what a reply says is held. One that is older than what was seen is passed over.
+    pub(crate) fn take_grant(&mut self, id: NodeId, grant: Grant) {
+        let tick = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if grant.seq <= node.seq {
+            return;
+        }
+        if !node.held.has(CapSet::FILE_S) && grant.caps.closed().has(CapSet::FILE_S) {
+            node.data.readable_since = tick;
+        }
+        node.seq = grant.seq;
+        node.plain = grant.plain;
+        node.group_of_directory = grant.group_of_directory;
+        // While a recall is being answered nothing that it takes may be used, whatever is granted beside it.
+        let limit = node.recall.map_or(CapSet::ALL, |r| r.keep);
+        let lost = node.held.without(grant.caps.closed() & limit);
+        node.held = grant.caps.closed() & limit;
+        if !lost.is_none() {
+            self.lose(id, lost);
+        }
+    }
+
+    /// Takes over attributes from a reply, as far as they are covered; returns them as they are to be shown.
+    pub(crate) fn learn(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
+        let Some(node) = self.nodes.get_mut(&id) else { return *theirs };
+        let merged = node.merged(theirs);
+        let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
+        let ours_is_there = node.pending == 0 && node.data.extents.weights().unsent == 0;
+        if undisturbed && ours_is_there && node.changing == 0 {
+            node.attrs = merged;
+            node.sure |= node.held.shared();
+        }
+        merged
+    }
+
+    /// The same from the reply to a change, after the change has come to its end.
+    pub(crate) fn learn_after(&mut self, id: NodeId, theirs: &Attrs, at: Generation) -> Attrs {
+        self.learn(id, theirs, at)
+    }
+
+    /// Something happened to the object that earlier answers about these kinds do not know.
+    pub(crate) fn disturb(&mut self, id: NodeId, kinds: CapSet) {
+        let at = self.tick();
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.disturbed = at;
+            node.sure = node.sure.without(kinds);
+        }
+    }
+
+    /// A change is being asked for: until its reply has come, what it changes is uncertain.
+    pub(crate) fn begin_change(&mut self, question: &Question) {
+        let touched = question.touched();
+        for (handle, kinds) in &touched.objects {
+            if let Some(node) = self.by_handle(handle) {
+                node.changing += 1;
+                node.sure = node.sure.without(*kinds);
+            }
+        }
+        for (handle, name) in &touched.names {
+            if let Some(dir) = self.by_handle(handle).and_then(|n| n.dir.as_mut()) {
+                dir.set_busy(name);
+            }
+        }
+    }
+
+    /// The reply to a change has come. `outcome` is `None` where it failed or concerns no names, `Some(made)` where it
+    /// succeeded.
+    pub(crate) fn end_change(
+        &mut self,
+        question: &Question,
+        at: Generation,
+        outcome: Option<Option<NodeId>>,
+    ) {
+        let touched = question.touched();
+        for (handle, kinds) in &touched.objects {
+            let tick = self.tick();
+            if let Some(node) = self.by_handle(handle) {
+                let alone = node.disturbed <= at && node.changing <= 1;
+                node.changing = node.changing.saturating_sub(1);
+                node.disturbed = tick;
+                node.sure = node.sure.without(*kinds);
+                node.clean_for = alone.then_some(at);
+                if kinds.has(CapSet::XATTR_S) {
+                    node.xattrs.clear();
+                }
+            }
+        }
+        let dirs: Vec<_> = touched.names.iter().map(|(h, _)| self.handles.get(h).copied()).collect();
+        match (question, outcome) {
+            (Question::Rename { mode, from, to, .. }, Some(_)) => {
+                if let [Some(from_dir), Some(to_dir)] = dirs[..] {
+                    self.renamed((from_dir, from), (to_dir, to), *mode, at);
+                }
+            }
+            (_, outcome) => {
+                for ((_, name), dir) in touched.names.iter().zip(dirs) {
+                    let Some(dir) = dir else { continue };
+                    let now_is = outcome.filter(|_| touched.names.len() == 1);
+                    self.end_name(dir, name, now_is, at);
+                }
+            }
+        }
+    }
+
+    /// What is known of a name is `now_is` after a change, or nothing.
+    fn end_name(&mut self, id: NodeId, name: &Name, now_is: Option<Option<NodeId>>, at: Generation) {
+        let tick = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let guaranteed = node.held.has(CapSet::FILE_S) && node.names_lost <= at;
+        let Some(dir) = node.dir.as_mut() else { return };
+        dir.end_busy(name);
+        let told = match now_is {
+            Some(object) if guaranteed && !dir.is_busy(name.as_bytes()) => {
+                dir.put(name, object);
+                false
+            }
+            _ => {
+                let was_complete = dir.complete;
+                let told = dir.drop_name(name.as_bytes());
+                if !node.held.has(CapSet::FILE_S) {
+                    dir.complete = false;
+                } else if was_complete || told || guaranteed {
+                    node.names_lost = tick;
+                }
+                told
+            }
+        };
+        self.forget_entry(told, id, name);
+    }
+
+    /// Names have changed places at the server. The kernel moves its entries with what it believes of them.
+    fn renamed(&mut self, from: (NodeId, &Name), to: (NodeId, &Name), mode: RenameMode, at: Generation) {
+        let known = |m: &Self, (dir, name): (NodeId, &Name)| {
+            let dir = m.nodes.get(&dir).and_then(|n| n.dir.as_ref())?;
+            let slot = dir.slot(name.as_bytes());
+            slot.and_then(|s| s.node.map(|n| (n, s.told)))
+        };
+        let (source, target) = (known(self, from), known(self, to));
+        let told = source.is_some_and(|(_, t)| t) || target.is_some_and(|(_, t)| t);
+        let moved = source.map(|(n, _)| Some(n));
+        let left = match mode {
+            RenameMode::Exchange => target.map(|(n, _)| Some(n)),
+            _ => Some(None),
+        };
+        self.end_name(to.0, to.1, moved, at);
+        self.end_name(from.0, from.1, left, at);
+        for (dir, name) in [from, to] {
+            self.forget_entry(told, dir, name);
+        }
+    }
+
+    /// Capabilities are gone: what they guaranteed is forgotten, here and in the kernel.
+    pub(crate) fn lose(&mut self, id: NodeId, lost: CapSet) {
+        let tick = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let kinds = lost & CapSet::SHARED;
+        if kinds.is_none() {
+            return;
+        }
+        node.disturbed = tick;
+        node.sure = node.sure.without(kinds);
+        let tell_data =
+            kinds.has(CapSet::FILE_S) && node.dir.is_none() && std::mem::take(&mut node.told_data);
+        let tell_attrs = std::mem::take(&mut node.told_attrs);
+        if kinds.has(CapSet::XATTR_S) || kinds.has(CapSet::AUTH_S) {
+            node.xattrs.clear();
+            node.no_xattrs = false;
+        }
+        if kinds.has(CapSet::FILE_S) {
+            if node.data.extents.weights().unstable > 0 {
+                self.commit_now(id);
+            }
+            let Some(node) = self.nodes.get_mut(&id) else { return };
+            node.pages_covered = false;
+            if node.dir.is_some() {
+                self.lose_names(id);
+            }
+        }
+        if tell_data {
+            self.invalidate(Forget::Data(id));
+        } else if tell_attrs {
+            self.invalidate(Forget::Attrs(id));
+        }
+    }
+
+    /// Forgets the names of a directory. Those who read it go on with a copy, for their positions mean nothing to the
+    /// server.
+    fn lose_names(&mut self, id: NodeId) {
+        let tick = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.names_lost = tick;
+        let Some(dir) = node.dir.as_mut() else { return };
+        for fh in &node.opens {
+            let stream = self.opens.get_mut(fh).and_then(|o| o.stream.as_mut());
+            if let Some(stream) = stream.filter(|s| matches!(s.source, Source::Known)) {
+                let rest = dir.entries(0).map(|(cookie, name, node)| (cookie, (name.clone(), node)));
+                stream.source = Source::Copy(rest.collect());
+            }
+        }
+        for name in dir.clear() {
+            self.invalidate(Forget::Entry(id, name));
+        }
+    }
+
+    /// The server asks capabilities back. From now on only what it leaves is used; what was changed under the others is
+    /// sent, and the release comes out of [`take_releases`](Self::take_releases) when that was executed and the kernel
+    /// has forgotten.
+    pub fn recalled(&mut self, handle: &Handle, keep: CapSet, seq: u64, now: Now) {
+        self.stats.recalls += 1;
+        self.progress += 1;
+        let Some(id) = self.handles.get(handle).copied() else {
+            if self.stream.is_making() {
+                // It may be what a batch under way has made: its data and names here would be passed over.
+                self.deferred.push((handle.clone(), keep, seq));
+                return;
+            }
+            if self.early.len() >= holdfast_base::limits::EARLY_RECALLS_MAX {
+                self.early.clear();
+                self.forgot_holder = self.tick();
+            }
+            self.early.insert(handle.clone(), seq);
+            self.releases.push(Release { handle: handle.clone(), keep: CapSet::NONE, seq });
+            return;
+        };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let keep = node.held & keep.closed();
+        if seq <= node.seq {
+            // Told again, as the release was lost or is still to come: one that is under way will answer it.
+            if node.recall.is_none() {
+                let seq = node.seq;
+                self.releases.push(Release { handle: handle.clone(), keep: self.nodes[&id].held, seq });
+            }
+            return;
+        }
+        let lost = node.held.without(keep);
+        node.seq = seq;
+        node.held = keep;
+        node.recalled_at = Some(now.mono);
+        let through = node.last_serial;
+        let is_new = node.recall.is_none();
+        node.recall = Some(Recalling { keep, invalidation: 0, through });
+        self.lose(id, lost);
+        if is_new {
+            self.recalling.push(id);
+        }
+        self.hurry_recall(id, lost, now);
+    }
+
+    /// Recalls that came before the results they may be about.
+    pub(crate) fn recall_deferred(&mut self, now: Now) {
+        for (handle, keep, seq) in std::mem::take(&mut self.deferred) {
+            self.recalled(&handle, keep, seq, now);
+        }
+    }
+
+    /// Makes urgent what a recall waits for.
+    fn hurry_recall(&mut self, id: NodeId, lost: CapSet, now: Now) {
+        if lost.has(CapSet(128)) && self.nodes.get(&id).is_some_and(|n| n.dir.is_none()) {
+            self.settle(id, true, now);
+        }
+        if lost.has(CapSet::LINK_S) {
+            let unknown = self.opens_unknown(id);
+            self.wanted_opens.extend(unknown);
+        }
+        let invalidation = self.last_invalidation;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let through = node.last_serial;
+        if let Some(recall) = node.recall.as_mut() {
+            recall.invalidation = invalidation;
+            recall.through = through;
+        }
+        self.stream.hurry(through);
+    }
+
+    /// Releases that may go out now, because what they wait for is done. Each is given out once.
+    pub fn take_releases(&mut self, now: Now) -> Vec<Release> {
+        let mut waiting = std::mem::take(&mut self.recalling);
+        waiting.retain(|id| !self.finish_recall(*id, now));
+        self.recalling.append(&mut waiting);
+        self.stats.releases += self.releases.len() as u64;
+        std::mem::take(&mut self.releases)
+    }
+
+    /// These did not reach the server: they come out again.
+    pub fn releases_lost(&mut self, lost: Vec<Release>) {
+        self.releases.extend(lost);
+        self.progress += 1;
+    }
+
+    /// The server did not take the release, as a grant that is on its way had come before it.
+    pub fn release_crossed(&mut self, handle: &Handle) {
+        let Some(node) = self.by_handle(handle) else { return };
+        let release = Release { handle: handle.clone(), keep: node.held, seq: node.seq };
+        if node.recall.is_none() {
+            self.releases.push(release);
+        }
+    }
+
+    /// Whether a recall needs no more waiting; then its release is among those to go out.
+    fn finish_recall(&mut self, id: NodeId, now: Now) -> bool {
+        let Some(node) = self.nodes.get(&id) else { return true };
+        let Some(recall) = node.recall else { return true };
+        let flushed = node.held.has(CapSet::FILE_X) || !node.has_unsent(Generation(u64::MAX));
+        if !flushed {
+            self.settle(id, true, now);
+            return false;
+        }
+        if node.data.mtime_owed && !node.held.has(CapSet::FILE_X) {
+            self.pay_mtime(id, now);
+        }
+        let Some(node) = self.nodes.get_mut(&id) else { return true };
+        let through = recall.through.max(if node.pending > 0 { node.last_serial } else { 0 });
+        if self.stream.executed() < through {
+            self.stream.hurry(through);
+            return false;
+        }
+        if self.invalidated < recall.invalidation {
+            return false;
+        }
+        if !node.held.has(CapSet::LINK_S) && !self.opens_unknown(id).is_empty() {
+            return false;
+        }
+        let Some(node) = self.nodes.get_mut(&id) else { return true };
+        node.recall = None;
+        if let Some(handle) = node.handle.clone() {
+            let (keep, seq) = (node.held & recall.keep, node.seq);
+            self.releases.push(Release { handle, keep, seq });
+        }
+        true
+    }
+
+    /// Everything held is lost: the server restarted, or took it all back. What is queued is sent all the same.
+    pub fn caps_lost(&mut self, now: Now) {
+        let _ = now;
+        self.progress += 1;
+        self.early.clear();
+        self.deferred.clear();
+        self.releases.clear();
+        self.recalling.clear();
+        for id in self.ids() {
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            let held = std::mem::take(&mut node.held);
+            node.seq = 0;
+            node.recall = None;
+            self.lose(id, held);
+        }
+    }
+
+    /// What is held, to be claimed from a server that restarted.
+    #[must_use]
+    pub fn reclaim_list(&self) -> Vec<Reclaim> {
+        let held = self.nodes.values().filter(|n| !n.held.is_none());
+        let claim = |n: &crate::node::Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
+        held.filter_map(|n| claim(n)).collect()
+    }
+
+    /// What came of claiming: what was not given back is lost, and so is everything not claimed with success.
+    pub fn reclaimed(&mut self, results: Vec<Reclaimed>, now: Now) {
+        let mut kept = rustc_hash::FxHashMap::default();
+        for Reclaimed { handle, result } in results {
+            if let (Some(id), Ok(grant)) = (self.handles.get(&handle), result) {
+                kept.insert(*id, grant);
+            }
+        }
+        self.early.clear();
+        self.deferred.clear();
+        self.releases.clear();
+        for id in self.ids() {
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            let before = node.held;
+            let grant = kept.get(&id);
+            let after = grant.map_or(CapSet::NONE, |g| g.caps.closed() & before);
+            node.seq = grant.map_or(0, |g| g.seq);
+            node.held = after;
+            if node.recall.take().is_some() {
+                node.recalled_at = Some(now.mono);
+            }
+            self.lose(id, before.without(after));
+        }
+        self.recalling.clear();
+        self.progress += 1;
+    }
+
+    /// What the names say about a name, if they may be relied on.
+    pub(crate) fn known(&self, dir: NodeId, name: &[u8]) -> Known {
+        let Some(node) = self.nodes.get(&dir) else { return Known::Unknown };
+        match &node.dir {
+            Some(dir) if node.held.has(CapSet::FILE_S) => dir.look(name),
+            _ => Known::Unknown,
+        }
+    }
+
+    /// A lock was granted: data that no capability covers must be read anew, for its holder before may have changed it.
+    pub fn lock_taken(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if !node.held.has(CapSet::FILE_S) {
+            self.invalidate(Forget::Data(id));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Names of a directory, as far as they are guaranteed; and streams that read directories.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::ask::Generation;
+use crate::fresh::Row;
+use crate::ids::{Name, NodeId};
+
+/// What is known of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// The object; `None`: there is none of that name.
+    pub(crate) node: Option<NodeId>,
+    /// The kernel was told that this stays so.
+    pub(crate) told: bool,
+    /// Its place in listings from here; 0 of absent names.
+    pub(crate) cookie: u64,
+}
+
+/// What the names say about one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Present(NodeId),
+    Absent,
+    Unknown,
+}
+
+/// A directory. There are names in it only while `FILE_S` is held.
+#[derive(Debug, Default)]
+pub(crate) struct Dir {
+    names: FxHashMap<Name, Slot>,
+    order: BTreeMap<u64, Name>,
+    last_cookie: u64,
+    /// A name that is not in it does not exist.
+    pub(crate) complete: bool,
+    pub(crate) filling: Option<Filling>,
+    /// It is too large to be filled.
+    pub(crate) is_large: bool,
+    /// Questions about names since it was last filled.
+    pub(crate) misses: u32,
+    /// Names that a mutation being asked for is about.
+    busy: FxHashMap<Name, u32>,
+}
+
+/// A listing from the server that is to make the directory complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling {
+    /// Where it goes on.
+    pub(crate) next: u64,
+    pub(crate) verifier: u64,
+    /// When its first part was asked for.
+    pub(crate) at: Generation,
+    pub(crate) pages: u32,
+}
+
+/// An open directory that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) source: Source,
+    pub(crate) verifier: u64,
+}
+
+/// Where its entries come from. Positions of different sources have nothing to do with each other, so it changes only
+/// at the beginning.
+#[derive(Debug, Default)]
+pub(crate) enum Source {
+    /// Not read yet.
+    #[default]
+    None,
+    /// What is known here, as long as it is.
+    Known,
+    /// What was known here when it ceased to be guaranteed.
+    Copy(BTreeMap<u64, (Name, NodeId)>),
+    /// The server; with the part it gave last, which began behind the position.
+    Server {
+        /// The position it began behind.
+        after: u64,
+        /// The part.
+        rows: Vec<Row>,
+        /// Nothing comes behind it.
+        eof: bool,
+    },
+}
+
+impl Dir {
+    pub(crate) fn look(&self, name: &[u8]) -> Known {
+        if !self.busy.is_empty() && self.busy.contains_key(name) {
+            return Known::Unknown;
+        }
+        match self.names.get(name) {
+            Some(Slot { node: Some(node), .. }) => Known::Present(*node),
+            Some(Slot { node: None, .. }) => Known::Absent,
+            None if self.complete => Known::Absent,
+            None => Known::Unknown,
+        }
+    }
+
+    /// Notes a name, whatever was known of it. Returns whether the kernel had been told of what was.
+    pub(crate) fn put(&mut self, name: &Name, node: Option<NodeId>) -> bool {
+        let cookie = if node.is_some() {
+            self.last_cookie += 1;
+            self.order.insert(self.last_cookie, name.clone());
+            self.last_cookie
+        } else {
+            0
+        };
+        let old = self.names.insert(name.clone(), Slot { node, told: false, cookie });
+        if let Some(old) = old {
+            self.order.remove(&old.cookie);
+        }
+        old.is_some_and(|s| s.told)
+    }
+
+    /// Forgets what is known of a name; the directory is not complete any more. Returns whether the kernel was told.
+    pub(crate) fn drop_name(&mut self, name: &[u8]) -> bool {
+        self.complete = false;
+        let old = self.names.remove(name);
+        if let Some(old) = old {
+            self.order.remove(&old.cookie);
+        }
+        old.is_some_and(|s| s.told)
+    }
+
+    /// The kernel is told that what is known of this name stays so.
+    pub(crate) fn tell(&mut self, name: &[u8]) {
+        if let Some(slot) = self.names.get_mut(name) {
+            slot.told = true;
+        } else if self.complete {
+            self.names.insert(Name::new(name), Slot { node: None, told: true, cookie: 0 });
+        }
+    }
+
+    /// Forgets all names; returns those the kernel was told of.
+    pub(crate) fn clear(&mut self) -> Vec<Name> {
+        self.complete = false;
+        self.filling = None;
+        self.order.clear();
+        self.names.drain().filter(|(_, s)| s.told).map(|(name, _)| name).collect()
+    }
+
+    /// Nothing is in it but what will be put into it here.
+    pub(crate) fn set_complete(&mut self) {
+        self.complete = true;
+        self.filling = None;
+        self.names.retain(|_, s| s.node.is_some() || s.told);
+    }
+
+    pub(crate) fn slot(&self, name: &[u8]) -> Option<&Slot> {
+        self.names.get(name)
+    }
+
+    pub(crate) fn contains(&self, name: &[u8]) -> bool {
+        self.names.contains_key(name)
+    }
+
+    pub(crate) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether it is known to be empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.complete && self.order.is_empty() && self.busy.is_empty()
+    }
+
+    /// Whether something is known to be in it.
+    pub(crate) fn is_occupied(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    /// Entries behind a position, in order.
+    pub(crate) fn entries(&self, after: u64) -> impl Iterator<Item = (u64, &Name, NodeId)> {
+        self.order.range(after.saturating_add(1)..).filter_map(|(cookie, name)| {
+            let node = self.names.get(name).and_then(|s| s.node)?;
+            Some((*cookie, name, node))
+        })
+    }
+
+    pub(crate) fn set_busy(&mut self, name: &Name) {
+        *self.busy.entry(name.clone()).or_default() += 1;
+    }
+
+    pub(crate) fn end_busy(&mut self, name: &Name) {
+        if let Some(count) = self.busy.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(name);
+            }
+        }
+    }
+
+    pub(crate) fn is_busy(&self, name: &[u8]) -> bool {
+        self.busy.contains_key(name)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let present = self.names.values().filter(|s| s.node.is_some()).count();
+        if present != self.order.len() {
+            return Err(format!("{present} names present, {} in order", self.order.len()));
+        }
+        let right = |(cookie, name): (&u64, &Name)| self.names.get(name).is_some_and(|s| s.cookie == *cookie);
+        if self.order.iter().all(right) { Ok(()) } else { Err("order and names differ".into()) }
+    }
+}

@@ -1,0 +1,68 @@
+//! What holds after every step. Slow: for tests.
+
+use crate::caps::CapSet;
+use crate::machine::Machine;
+use crate::queue::Op;
+
+/// Looks through everything the machine holds.
+///
+/// # Errors
+/// The first rule that does not hold, with what breaks it.
+pub fn check(machine: &Machine) -> Result<(), String> {
+    machine.stream.check()?;
+    let (mut unsent, mut unstable) = (0, 0);
+    for (id, node) in &machine.nodes {
+        let wrong = |what: &str| Err(format!("{id:?}: {what}: {node:?}"));
+        if *id != node.id {
+            return wrong("is filed under another number");
+        }
+        if !node.held.shared().has(node.sure) {
+            return wrong("is sure of what is not held");
+        }
+        if node.held != node.held.closed() {
+            return wrong("holds exclusively what it does not hold shared");
+        }
+        if let Some(dir) = &node.dir {
+            dir.check().map_err(|e| format!("{id:?}: {e}"))?;
+            if !node.held.has(CapSet::FILE_S) && (dir.has_names() || dir.complete) {
+                return wrong("knows names that nothing guarantees");
+            }
+            if let Some((.., lost)) = dir.entries(0).find(|(.., n)| !machine.nodes.contains_key(n)) {
+                return Err(format!("{id:?} names {lost:?}, which is not known"));
+            }
+        }
+        if node.recall.is_some_and(|r| !r.keep.has(node.held) || !machine.recalling.contains(id)) {
+            return wrong("uses what was recalled, or its recall is forgotten");
+        }
+        node.data.extents.check().map_err(|e| format!("{id:?}: {e}"))?;
+        unsent += node.data.extents.weights().unsent;
+        unstable += node.data.extents.weights().unstable;
+        check_pending(machine, node)?;
+        if let Some(fh) = node.opens.iter().find(|fh| !machine.opens.contains_key(fh)) {
+            return Err(format!("{id:?} has {fh:?} open, which is not"));
+        }
+    }
+    if (unsent, unstable) != (machine.flush.unsent, machine.flush.unstable) {
+        return Err(format!("data sums to {unsent}, {unstable}, flush says {:?}", machine.flush));
+    }
+    let dangling = machine
+        .handles
+        .iter()
+        .find(|(h, id)| machine.nodes.get(id).is_none_or(|n| n.handle.as_ref() != Some(h)));
+    match dangling {
+        Some(found) => Err(format!("{found:?} leads to a node that does not bear it")),
+        None => Ok(()),
+    }
+}
+
+/// A node's count of pending mutations is what is in the stream.
+fn check_pending(machine: &Machine, node: &crate::node::Node) -> Result<(), String> {
+    let names = |op: &Op| op.nodes().contains(&Some(node.id));
+    let sent = machine.stream.kept.iter().filter(|k| k.stage != crate::queue::Stage::Executed);
+    let sent = sent.flat_map(|k| &k.ops).filter(|q| names(&q.op)).count();
+    let unsent = machine.stream.unsent.iter().filter(|q| names(&q.op)).count();
+    if sent + unsent != node.pending as usize {
+        return Err(format!("{:?}: {} pending, {sent} sent and {unsent} not", node.id, node.pending));
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The client cache machine: everything a mount knows, may rely on, has changed and has not sent yet.
+//!
+//! It is pure: no I/O, no threads, no clock. A driver calls operations, performs what they [`Ask`], hands the answers
+//! back, sends the batches and writes that come out, and passes recalls in. The states and rules stand in
+//! `docs/design/client-cache.md`.
+#![forbid(unsafe_code)]
+
+mod absorb;
+mod ask;
+mod attrs;
+mod batch;
+mod caps;
+mod coherence;
+mod dir;
+mod errno;
+mod extent;
+mod fresh;
+mod ids;
+pub mod invariant;
+mod machine;
+mod mutation;
+mod node;
+mod ops;
+mod pace;
+mod queue;
+mod results;
+mod step;
+mod tell;
+mod trim;
+mod writes;
+
+pub use ask::{
+    Access, AllocateMode, Answer, Ask, Generation, Listed, Making, Object, Question, RenameMode, Room,
+    SeekKind, XattrMode,
+};
+pub use attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
+pub use caps::{CapSet, Grant};
+pub use errno::Errno;
+pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
+pub use machine::{Machine, Settings};
+pub use mutation::{Batch, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};
+pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, Taker};
+pub use step::{Step, Turn, Wait};
+pub use tell::{Forget, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};
+pub use writes::Written;

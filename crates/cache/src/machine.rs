@@ -1,0 +1,350 @@
+//! The machine's state, and the few moves that everything else is made of: finding nodes, asking, waiting, noting what
+//! changed. It decides nothing by itself.
+
+use std::collections::VecDeque;
+
+use holdfast_base::Instant;
+use holdfast_base::limits::{IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ask::{Ask, Generation, Object, Question};
+use crate::attrs::Attrs;
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
+use crate::node::{Node, Open};
+use crate::queue::Stream;
+use crate::step::{Outcome, Stop, Turn, Wait};
+use crate::tell::{Forget, Invalidation, Release, Report, Stats};
+
+/// What the server can do, and how much is to be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Capabilities can be asked for. Without it nothing is wished for (what comes, as delegations do, is used).
+    pub caps: bool,
+    /// Mutations may be sent in batches. Without it all of them are questions.
+    pub batches: bool,
+    /// Data may be kept back under `FILE_X`.
+    pub write_back: bool,
+    /// A file that is open at the server goes on existing after its last name was removed. Without it such names are
+    /// hidden until the last close.
+    pub preserves_unlinked: bool,
+    /// Bytes of one READ or WRITE.
+    pub io_bytes: u32,
+    /// Operations in one batch.
+    pub batch_ops_max: usize,
+    /// Bytes of data and names in one batch.
+    pub batch_bytes_max: usize,
+    /// Batches on their way.
+    pub batches_in_flight_max: usize,
+    /// WRITEs on their way.
+    pub writes_in_flight_max: usize,
+}
+
+impl Default for Settings {
+    /// Everything is asked.
+    fn default() -> Self {
+        Self {
+            caps: false,
+            batches: false,
+            write_back: true,
+            preserves_unlinked: false,
+            io_bytes: IO_BYTES_MAX as u32,
+            batch_ops_max: 256,
+            batch_bytes_max: 512 << 10,
+            batches_in_flight_max: 8,
+            writes_in_flight_max: 16,
+        }
+    }
+}
+
+impl Settings {
+    /// Everything a Holdfast server can do.
+    #[must_use]
+    pub fn full() -> Self {
+        Self { caps: true, batches: true, preserves_unlinked: true, ..Self::default() }
+    }
+}
+
+/// Everything the client knows, may rely on, has changed and has not sent.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) settings: Settings,
+    pub(crate) nodes: FxHashMap<NodeId, Box<Node>>,
+    pub(crate) handles: FxHashMap<Handle, NodeId>,
+    pub(crate) opens: FxHashMap<Fh, Open>,
+    pub(crate) last_node: u64,
+    pub(crate) last_fh: u64,
+    pub(crate) generation: Generation,
+    pub(crate) progress: u64,
+    /// Numbers shown for objects that were made here, by the handles they have got.
+    pub(crate) shown: FxHashMap<Handle, u64>,
+    pub(crate) last_shown: u64,
+    /// Whether callers act on the server as themselves.
+    pub(crate) acts: FxHashMap<Caller, bool>,
+    /// Recalls of objects that were not known.
+    pub(crate) early: FxHashMap<Handle, u64>,
+    /// Recalls of what a batch under way may have made.
+    pub(crate) deferred: Vec<(Handle, CapSet, u64)>,
+    pub(crate) recalling: Vec<NodeId>,
+    pub(crate) releases: Vec<Release>,
+    pub(crate) invalidations: VecDeque<Invalidation>,
+    pub(crate) last_invalidation: u64,
+    pub(crate) invalidated: u64,
+    pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
+    pub(crate) wanted_opens: Vec<Fh>,
+    pub(crate) removals: Vec<(Handle, Name, Caller)>,
+    pub(crate) stream: Stream,
+    pub(crate) flush: crate::writes::Flush,
+    pub(crate) reports: VecDeque<Report>,
+    /// The first failure since the last `sync`.
+    pub(crate) error: Option<Errno>,
+    /// When nodes were last looked through for ones to forget, by how many there were then.
+    pub(crate) trimmed_at: usize,
+    /// A node of which something was held was forgotten: answers to older questions may bring grants of it.
+    pub(crate) forgot_holder: Generation,
+    pub(crate) stats: Stats,
+}
+
+/// Numbers shown for objects that the server has not numbered: far above what file systems give.
+const FIRST_SHOWN: u64 = 0x7f48_4600_0000_0000;
+
+impl Machine {
+    /// A machine that knows the root of the mount.
+    #[must_use]
+    pub fn new(root: &Object, settings: Settings) -> Self {
+        let mut machine = Self {
+            settings,
+            nodes: FxHashMap::default(),
+            handles: FxHashMap::default(),
+            opens: FxHashMap::default(),
+            last_node: 0,
+            last_fh: 0,
+            generation: Generation(1),
+            progress: 0,
+            shown: FxHashMap::default(),
+            last_shown: FIRST_SHOWN,
+            acts: FxHashMap::default(),
+            early: FxHashMap::default(),
+            deferred: Vec::new(),
+            recalling: Vec::new(),
+            releases: Vec::new(),
+            invalidations: VecDeque::new(),
+            last_invalidation: 0,
+            invalidated: 0,
+            closes: Vec::new(),
+            wanted_opens: Vec::new(),
+            removals: Vec::new(),
+            stream: Stream::default(),
+            flush: crate::writes::Flush::default(),
+            reports: VecDeque::new(),
+            error: None,
+            trimmed_at: 0,
+            forgot_holder: Generation(0),
+            stats: Stats::default(),
+        };
+        let at = machine.tick();
+        machine.absorb_object(root, at, Instant::default());
+        machine
+    }
+
+    /// What the server can do; may be changed when another one is talked to.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// Changes whenever something happened that a waiting operation may wait for.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        self.progress
+    }
+
+    /// The handle of a node, once the server has given it.
+    #[must_use]
+    pub fn handle_of(&self, node: NodeId) -> Option<Handle> {
+        self.nodes.get(&node)?.handle.clone()
+    }
+
+    /// The next moment in the order of events.
+    pub(crate) fn tick(&mut self) -> Generation {
+        self.generation.0 += 1;
+        self.generation
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Result<&Node, Errno> {
+        self.nodes.get(&id).map(|n| &**n).ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> Result<&mut Node, Errno> {
+        self.nodes.get_mut(&id).map(|n| &mut **n).ok_or(Errno::ESTALE)
+    }
+
+    /// A node that is, or will be, at the server.
+    pub(crate) fn living(&mut self, id: NodeId, now: Now) -> Result<&mut Node, Errno> {
+        let node = self.node_mut(id)?;
+        node.touched = now.mono;
+        match node.dead {
+            Some(errno) => Err(errno),
+            None => Ok(node),
+        }
+    }
+
+    pub(crate) fn by_handle(&mut self, handle: &Handle) -> Option<&mut Node> {
+        let id = *self.handles.get(handle)?;
+        self.nodes.get_mut(&id).map(|n| &mut **n)
+    }
+
+    /// A node for something new, known by handle or not.
+    pub(crate) fn add_node(&mut self, handle: Option<Handle>, attrs: Attrs, now: Instant) -> NodeId {
+        self.last_node += 1;
+        let id = NodeId(self.last_node);
+        let mut node = Node::new(id, handle.clone(), attrs, now);
+        if let Some(handle) = handle {
+            if let Some(seq) = self.early.remove(&handle) {
+                node.seq = seq;
+            }
+            if let Some(shown) = self.shown.get(&handle) {
+                node.attrs.fileid = *shown;
+            }
+            self.handles.insert(handle, id);
+        }
+        self.nodes.insert(id, Box::new(node));
+        id
+    }
+
+    /// Stops the operation with a question.
+    pub(crate) fn ask<T>(&mut self, turn: &Turn, question: Question) -> Outcome<T> {
+        self.stats.asks += 1;
+        self.begin_change(&question);
+        let at = self.tick();
+        Err(Stop::Ask(Box::new(Ask { at, caller: turn.caller.clone(), question })))
+    }
+
+    /// Stops the operation until something has happened.
+    pub(crate) fn wait<T>(&mut self, wait: Wait) -> Outcome<T> {
+        self.stats.waits += 1;
+        Err(Stop::Wait(wait))
+    }
+
+    /// The node's handle; waits until the server has given it.
+    pub(crate) fn handle(&mut self, turn: &Turn, id: NodeId) -> Outcome<Handle> {
+        let node = self.node(id)?;
+        if let Some(errno) = node.dead {
+            return Err(Stop::Failed(errno));
+        }
+        if let Some(handle) = &node.handle {
+            return Ok(handle.clone());
+        }
+        let _ = turn;
+        let serial = node.last_serial;
+        self.stream.hurry(serial);
+        self.wait(Wait::Executed)
+    }
+
+    /// Waits until every mutation queued before this operation began was executed: what is asked for now must not
+    /// overtake it.
+    pub(crate) fn overtake_none(&mut self, turn: &mut Turn) -> Outcome<()> {
+        let last = self.stream.last_serial();
+        let through = *turn.through.get_or_insert(last);
+        self.executed(through)
+    }
+
+    pub(crate) fn executed(&mut self, through: u64) -> Outcome<()> {
+        if self.stream.executed() >= through {
+            return Ok(());
+        }
+        self.stream.hurry(through);
+        self.wait(Wait::Executed)
+    }
+
+    /// Waits until the server knows what this client did to the node before this operation began, as far as we cannot
+    /// tell its effect ourselves.
+    pub(crate) fn told_server(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        kinds: CapSet,
+        now: Now,
+    ) -> Outcome<()> {
+        let generation = self.generation;
+        let begun = *turn.begun.get_or_insert(generation);
+        let node = self.node(id)?;
+        if node.sure.has(kinds) {
+            return Ok(());
+        }
+        if node.pending > 0 {
+            let through = *turn.through.get_or_insert(node.last_serial);
+            self.executed(through)?;
+        }
+        let node = self.node(id)?;
+        if !node.sure.has(CapSet::FILE_S) && node.has_unsent(begun) {
+            self.settle(id, true, now);
+            return self.wait(Wait::Written);
+        }
+        Ok(())
+    }
+
+    /// What is wished for: nothing where the server knows no capabilities, nothing exclusive of what was just recalled.
+    pub(crate) fn want(&self, id: Option<NodeId>, want: CapSet, now: Now) -> CapSet {
+        let pause = |n: &Node| n.recalled_at.is_some_and(|at| now.mono.ms_since(at) < REACQUIRE_PAUSE_MS);
+        if !self.settings.caps {
+            return CapSet::NONE;
+        }
+        let recalled = id.and_then(|id| self.nodes.get(&id)).is_some_and(|n| pause(n));
+        if recalled { want.shared() } else { want }
+    }
+
+    /// Tells the kernel to forget something.
+    pub(crate) fn invalidate(&mut self, what: Forget) {
+        self.last_invalidation += 1;
+        self.stats.invalidations += 1;
+        self.invalidations.push_back(Invalidation { number: self.last_invalidation, what });
+    }
+
+    /// What the kernel has to forget, in order; each is given out once.
+    pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
+        self.invalidations.drain(..).collect()
+    }
+
+    /// The kernel has forgotten everything up to this number.
+    pub fn invalidated(&mut self, number: u64) {
+        self.invalidated = self.invalidated.max(number);
+        self.progress += 1;
+    }
+
+    /// Notes what changed something after it had returned, and failed.
+    pub(crate) fn report(&mut self, report: Report) {
+        self.error.get_or_insert(report.errno);
+        if self.reports.len() < holdfast_base::limits::REPORTS_MAX {
+            self.reports.push_back(report);
+        }
+    }
+
+    /// Failures of what had already returned, for the log; each is given out once.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        self.reports.drain(..).collect()
+    }
+
+    /// An open for `access` that the server knows of.
+    pub(crate) fn token(&self, id: NodeId, write: bool) -> Option<OpenToken> {
+        let opens = &self.nodes.get(&id)?.opens;
+        let open = |fh: &Fh| self.opens.get(fh).filter(|o| o.access.write || !write);
+        opens.iter().filter_map(open).find_map(|o| o.token)
+    }
+
+    pub(crate) fn has_writers(&self, node: &Node) -> bool {
+        node.opens.iter().any(|fh| self.opens.get(fh).is_some_and(|o| o.access.write))
+    }
+
+    /// Makes the kernel forget an entry, if it was told of it.
+    pub(crate) fn forget_entry(&mut self, told: bool, dir: NodeId, name: &Name) {
+        if told {
+            self.invalidate(Forget::Entry(dir, name.clone()));
+        }
+    }
+
+    /// Nodes, all of them: for checks.
+    pub(crate) fn ids(&self) -> FxHashSet<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+}

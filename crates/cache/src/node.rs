@@ -1,0 +1,213 @@
+//! What is known of one object.
+
+use bytes::Bytes;
+use holdfast_base::Instant;
+use rustc_hash::FxHashMap;
+
+use crate::ask::{Access, Generation};
+use crate::attrs::{Attrs, Kind};
+use crate::caps::CapSet;
+use crate::dir::Dir;
+use crate::errno::Errno;
+use crate::extent::Extents;
+use crate::ids::{Caller, Fh, Handle, Name, NodeId, OpenToken};
+use crate::mutation::WriteId;
+
+/// One object.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    /// `None` until the mutation that makes it was executed.
+    pub(crate) handle: Option<Handle>,
+    /// The operation of a batch that made it.
+    pub(crate) made: Option<(u64, u32)>,
+    /// Attributes as last known, `fileid` as shown; guaranteed as far as `sure` says.
+    pub(crate) attrs: Attrs,
+    /// Kinds (shared bits) whose attributes are guaranteed; always within `held`.
+    pub(crate) sure: CapSet,
+    pub(crate) held: CapSet,
+    /// The last grant or recall seen.
+    pub(crate) seq: u64,
+    pub(crate) plain: bool,
+    pub(crate) group_of_directory: bool,
+    pub(crate) recall: Option<Recalling>,
+    pub(crate) recalled_at: Option<Instant>,
+    /// The last event after which earlier answers about it must not be kept.
+    pub(crate) disturbed: Generation,
+    /// The last event after which earlier answers about names in it must not be kept.
+    pub(crate) names_lost: Generation,
+    /// The change asked for at this moment was the only thing that happened meanwhile: its reply is to be believed.
+    pub(crate) clean_for: Option<Generation>,
+    /// Mutations of ours on it that are being asked for now.
+    pub(crate) changing: u32,
+    /// References the kernel has.
+    pub(crate) lookups: u64,
+    pub(crate) opens: Vec<Fh>,
+    /// The last queued mutation that concerns it.
+    pub(crate) last_serial: u64,
+    /// Mutations queued or on their way that name it.
+    pub(crate) pending: u32,
+    /// Serials of those about it (not: in it) that are not sent.
+    pub(crate) unsent: Vec<u64>,
+    pub(crate) data: FileData,
+    pub(crate) dir: Option<Box<Dir>>,
+    pub(crate) text: Option<Bytes>,
+    /// It was made here, and nothing was set since: it has no extended attributes.
+    pub(crate) no_xattrs: bool,
+    pub(crate) xattrs: FxHashMap<Name, Result<Bytes, Errno>>,
+    /// The first failure that nobody was told yet.
+    pub(crate) error: Option<Errno>,
+    /// It is not at the server, and will not be.
+    pub(crate) dead: Option<Errno>,
+    /// The kernel was told that attributes are valid.
+    pub(crate) told_attrs: bool,
+    /// The kernel may have data that it takes for valid.
+    pub(crate) told_data: bool,
+    /// All data that the kernel has was read while `FILE_S` was held.
+    pub(crate) pages_covered: bool,
+    /// Names that are hidden until the last close.
+    pub(crate) hidden: Option<(NodeId, Name, Caller)>,
+    pub(crate) touched: Instant,
+}
+
+/// A recall that is being answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recalling {
+    pub(crate) keep: CapSet,
+    /// The kernel has to have forgotten everything up to this invalidation.
+    pub(crate) invalidation: u64,
+    /// Mutations up to this one have to be executed.
+    pub(crate) through: u64,
+}
+
+/// Data of a file that is not known to be on the server's disk.
+#[derive(Debug, Default)]
+pub(crate) struct FileData {
+    pub(crate) extents: Extents,
+    /// WRITEs on their way: what they cover, whatever was written over it since.
+    pub(crate) in_flight: Vec<(WriteId, u64, u64)>,
+    /// WRITEs wait until this mutation was executed.
+    pub(crate) barrier: u64,
+    /// `FILE_S` came last at this moment: what was sent before others may have overwritten.
+    pub(crate) readable_since: Generation,
+    /// Data was last forgotten here at this moment, as the server has it.
+    pub(crate) moved: Generation,
+    /// Truncations that the server has not executed: from where on its data is void, and the mutation's serial.
+    pub(crate) truncations: Vec<(u64, u64)>,
+    /// It is in the queue of files to be written.
+    pub(crate) in_bulk: bool,
+    /// It is in the queue of files to be committed.
+    pub(crate) in_commits: bool,
+    pub(crate) committing: Option<(WriteId, Generation)>,
+    /// It is in the queue of files that grow old.
+    pub(crate) is_aging: bool,
+    /// The mutation not sent yet that carries its data.
+    pub(crate) carrier: Option<u64>,
+    /// Who wrote last.
+    pub(crate) writer: Option<Caller>,
+    /// The server's modification time is not what was shown.
+    pub(crate) mtime_owed: bool,
+}
+
+/// One open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) node: NodeId,
+    pub(crate) access: Access,
+    pub(crate) append: bool,
+    pub(crate) token: Option<OpenToken>,
+    /// The server was told of it, whether or not it keeps state of it.
+    pub(crate) at_server: bool,
+    pub(crate) caller: Caller,
+    pub(crate) stream: Option<Box<crate::dir::Stream>>,
+}
+
+impl Node {
+    pub(crate) fn new(id: NodeId, handle: Option<Handle>, attrs: Attrs, now: Instant) -> Self {
+        Self {
+            id,
+            handle,
+            made: None,
+            dir: (attrs.kind == Kind::Dir).then(Box::default),
+            attrs,
+            sure: CapSet::NONE,
+            held: CapSet::NONE,
+            seq: 0,
+            plain: false,
+            group_of_directory: false,
+            recall: None,
+            recalled_at: None,
+            disturbed: Generation(0),
+            names_lost: Generation(0),
+            clean_for: None,
+            changing: 0,
+            lookups: 0,
+            opens: Vec::new(),
+            last_serial: 0,
+            pending: 0,
+            unsent: Vec::new(),
+            data: FileData::default(),
+            text: None,
+            no_xattrs: false,
+            xattrs: FxHashMap::default(),
+            error: None,
+            dead: None,
+            told_attrs: false,
+            told_data: false,
+            pages_covered: false,
+            hidden: None,
+            touched: now,
+        }
+    }
+
+    /// Whether `stat` can be answered.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.sure.has(CapSet::STAT)
+    }
+
+    /// Whether this may be changed here: held exclusively, and what it is now is known.
+    pub(crate) fn may_change(&self, exclusive: CapSet) -> bool {
+        self.held.has(exclusive) && self.sure.has(exclusive.shared()) && self.changing == 0
+    }
+
+    /// Whether nothing refers to it and nothing is under way, so that it can be forgotten.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lookups == 0
+            && self.opens.is_empty()
+            && self.pending == 0
+            && self.changing == 0
+            && self.recall.is_none()
+            && self.hidden.is_none()
+            && self.data.extents.is_empty()
+            && self.data.in_flight.is_empty()
+            && self.data.committing.is_none()
+            && self.id != NodeId::ROOT
+    }
+
+    /// What the server says about it, where we do not know better.
+    pub(crate) fn merged(&self, theirs: &Attrs) -> Attrs {
+        let ours = &self.attrs;
+        let mut all = *theirs;
+        all.fileid = ours.fileid;
+        if self.sure.has(CapSet::AUTH_S) {
+            (all.mode, all.uid, all.gid) = (ours.mode, ours.uid, ours.gid);
+        }
+        if self.sure.has(if self.dir.is_some() { CapSet::FILE_S } else { CapSet::LINK_S }) {
+            all.nlink = ours.nlink;
+        }
+        if self.sure.has(CapSet::FILE_S) {
+            (all.size, all.allocated) = (ours.size, ours.allocated);
+            (all.atime, all.mtime, all.change) = (ours.atime, ours.mtime, ours.change);
+        }
+        if !self.sure.is_none() {
+            all.ctime = all.ctime.max(ours.ctime);
+        }
+        all
+    }
+
+    /// Whether data is waiting to reach the server, of that written up to `born`.
+    pub(crate) fn has_unsent(&self, born: Generation) -> bool {
+        use crate::extent::Progress::{Dirty, Sent, Stream};
+        self.data.extents.any(|p, b| b <= born && matches!(p, Dirty | Sent(_) | Stream(_)))
+    }
+}

@@ -1,0 +1,232 @@
+//! Attributes: looked at and changed.
+
+use super::Attributes;
+use crate::ask::Question;
+use crate::attrs::{Attrs, Changes, SetTime};
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::fresh::Fresh;
+use crate::ids::{NodeId, Now};
+use crate::machine::Machine;
+use crate::queue::Op;
+use crate::step::{Outcome, Step, Turn, Wait};
+
+impl Machine {
+    /// Attributes of an object.
+    pub fn getattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<Attributes> {
+        self.stats.operations += 1;
+        self.try_getattr(turn, id, now).into()
+    }
+
+    fn try_getattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<Attributes> {
+        let node = self.living(id, now)?;
+        if node.is_sure() {
+            self.stats.attr_hits += 1;
+        }
+        let fresh = turn.take()?;
+        let attrs = self.fresh_attrs(turn, id, fresh.as_ref(), now)?;
+        Ok(self.attributes(id, attrs))
+    }
+
+    /// What the kernel is told of attributes.
+    pub(crate) fn attributes(&mut self, id: NodeId, attrs: Attrs) -> Attributes {
+        let Some(node) = self.nodes.get_mut(&id) else { return Attributes { attrs, valid: false } };
+        let valid = node.is_sure();
+        node.told_attrs |= valid;
+        Attributes { attrs: if valid { node.attrs } else { attrs }, valid }
+    }
+
+    /// Attributes as they are known, or as a fresh answer told them; else they are asked for.
+    pub(crate) fn fresh_attrs(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        fresh: Option<&Fresh>,
+        now: Now,
+    ) -> Outcome<Attrs> {
+        let node = self.node(id)?;
+        if node.is_sure() {
+            return Ok(node.attrs);
+        }
+        let shown = node.attrs.fileid;
+        match fresh {
+            Some(Fresh::Attrs(attrs)) if attrs.fileid == shown => return Ok(*attrs),
+            // What is on its way of ours the server may not have known when it answered.
+            Some(Fresh::Looked(Some((found, attrs))))
+                if *found == id && node.pending == 0 && node.data.extents.weights().unsent == 0 =>
+            {
+                return Ok(*attrs);
+            }
+            _ => {}
+        }
+        self.told_server(turn, id, CapSet::SHARED, now)?;
+        self.stats.attr_misses += 1;
+        let object = self.handle(turn, id)?;
+        let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::SHARED, now));
+        self.ask(turn, Question::GetAttr { object, open, want })
+    }
+
+    /// Changes attributes. EISDIR for the size of a directory, and what the server answers.
+    pub fn setattr(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Step<Attributes> {
+        self.stats.operations += 1;
+        self.try_setattr(turn, id, changes, now).into()
+    }
+
+    fn try_setattr(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        changes: &Changes,
+        now: Now,
+    ) -> Outcome<Attributes> {
+        let node = self.living(id, now)?;
+        if changes.size.is_some() && node.dir.is_some() {
+            return Err(Errno::EISDIR.into());
+        }
+        if let Some(Fresh::Attrs(attrs)) = turn.take()? {
+            return Ok(self.attributes(id, attrs));
+        }
+        if self.may_set(turn, id, changes)? {
+            self.room_in_stream()?;
+            self.set_here(turn, id, changes, now);
+            let attrs = self.node(id)?.attrs;
+            return Ok(self.attributes(id, attrs));
+        }
+        self.overtake_none(turn)?;
+        self.data_sent(turn, id, now)?;
+        let object = self.handle(turn, id)?;
+        let (open, want) = (self.token(id, true), self.want(Some(id), CapSet::ALL, now));
+        let changes = *changes;
+        self.ask(turn, Question::SetAttr { object, open, changes, want })
+    }
+
+    /// Waits until the data written before this operation began is with the server.
+    pub(crate) fn data_sent(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+        let generation = self.generation;
+        let begun = *turn.begun.get_or_insert(generation);
+        if self.node(id)?.has_unsent(begun) {
+            self.settle(id, true, now);
+            return self.wait(Wait::Written);
+        }
+        Ok(())
+    }
+
+    /// Whether attributes may be changed here and told later.
+    fn may_set(&mut self, turn: &Turn, id: NodeId, changes: &Changes) -> Outcome<bool> {
+        if !self.settings.batches {
+            return Ok(false);
+        }
+        let auth = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
+        let file = changes.size.is_some() || changes.mtime.is_some() || changes.atime.is_some();
+        let node = self.node(id)?;
+        let held = (!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X));
+        // Cutting off what is being written beside the stream could overtake it.
+        let clear = changes.size.is_none() || node.data.in_flight.is_empty();
+        if !held || !clear || node.hidden.is_some() {
+            return Ok(false);
+        }
+        self.acts_as_self(turn)
+    }
+
+    /// Whether the caller acts on the server as itself, so that what is shown before the server has judged is right.
+    pub(crate) fn acts_as_self(&mut self, turn: &Turn) -> Outcome<bool> {
+        match self.acts.get(&turn.caller) {
+            Some(as_self) => Ok(*as_self),
+            None => self.ask(turn, Question::WhoAmI),
+        }
+    }
+
+    fn set_here(&mut self, turn: &Turn, id: NodeId, changes: &Changes, now: Now) {
+        let at = |t: SetTime| match t {
+            SetTime::Now => now.wall,
+            SetTime::At(t) => t,
+        };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        // What is shown here is what the server is to have, not its own moment.
+        let mut changes = *changes;
+        changes.atime = changes.atime.map(|t| SetTime::At(at(t)));
+        changes.mtime = changes.mtime.map(|t| SetTime::At(at(t)));
+        let attrs = &mut node.attrs;
+        attrs.mode = changes.mode.map_or(attrs.mode, |m| m & 0o7777);
+        attrs.uid = changes.uid.unwrap_or(attrs.uid);
+        attrs.gid = changes.gid.unwrap_or(attrs.gid);
+        attrs.atime = changes.atime.map_or(attrs.atime, at);
+        attrs.ctime = now.wall;
+        if let Some(size) = changes.size.filter(|s| *s != attrs.size) {
+            attrs.mtime = now.wall;
+            attrs.size = size;
+            changes.mtime = changes.mtime.or(Some(SetTime::At(now.wall)));
+        }
+        attrs.mtime = changes.mtime.map_or(attrs.mtime, at);
+        if changes.size.is_some() {
+            self.size_set_here(turn, id, &mut changes, now);
+        }
+        self.queue_changes(turn, id, &changes, now);
+    }
+
+    /// Truncates, or extends, what is kept of a file's data. What is not sent and goes with the file's making needs no
+    /// mutation of its own.
+    fn size_set_here(&mut self, turn: &Turn, id: NodeId, changes: &mut Changes, now: Now) {
+        let Some(size) = changes.size else { return };
+        self.with_data(id, |data| data.extents.cut(size, u64::MAX));
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let carrier = node.data.carrier;
+        let making = node.handle.is_none() && node.made.is_none();
+        node.attrs.allocated = node.attrs.allocated.min(size);
+        if making {
+            changes.size = None;
+            return;
+        }
+        // Data queued before would be put into its place with what is written after: it is queued anew, behind.
+        if let Some(serial) = carrier {
+            self.elide(serial);
+        }
+        let op = Op::SetAttr { node: id, changes: Changes { size: Some(size), ..Changes::default() } };
+        let serial = self.queue(op, &turn.caller, now);
+        changes.size = None;
+        let dirty = self.with_data(id, |data| {
+            data.barrier = serial;
+            data.truncations.push((size, serial));
+            data.extents.any(|p, _| p == crate::extent::Progress::Dirty)
+        });
+        if dirty == Some(true) && carrier.is_some() {
+            self.settle(id, false, now);
+        }
+    }
+
+    /// Queues changes, or merges them into what is queued about the node by the same caller.
+    fn queue_changes(&mut self, turn: &Turn, id: NodeId, changes: &Changes, now: Now) {
+        if changes.is_empty() {
+            return;
+        }
+        let Some(node) = self.nodes.get(&id) else { return };
+        let unsent = node.unsent.clone();
+        for serial in unsent {
+            let Some(queued) = self.stream.unsent_mut(serial) else { continue };
+            if queued.caller != turn.caller {
+                continue;
+            }
+            match &mut queued.op {
+                // Times go with the file as they are when it is sent. An owner set by another operation later is
+                // another matter: the server judges it by itself.
+                Op::Make { attrs, .. } if changes.uid.is_none() && changes.gid.is_none() => {
+                    attrs.mode = changes.mode.unwrap_or(attrs.mode);
+                    let time = |t: Option<SetTime>| {
+                        t.and_then(|t| if let SetTime::At(t) = t { Some(t) } else { None })
+                    };
+                    attrs.atime = time(changes.atime).or(attrs.atime);
+                    attrs.mtime = time(changes.mtime).or(attrs.mtime);
+                    self.stats.mutations_merged += 1;
+                    return;
+                }
+                Op::SetAttr { changes: earlier, .. } if earlier.size.is_none() => {
+                    earlier.merge(changes);
+                    self.stats.mutations_merged += 1;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.queue(Op::SetAttr { node: id, changes: *changes }, &turn.caller, now);
+    }
+}

@@ -1,0 +1,327 @@
+//! Data of files: read, written, and what the server alone can do with it.
+
+use bytes::Bytes;
+use holdfast_base::limits::{DIRTY_BYTES_MAX, MEM_FILE_BYTES_MAX, UNSTABLE_BYTES_MAX};
+
+use crate::ask::{AllocateMode, Question, SeekKind};
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::extent::Piece;
+use crate::fresh::Fresh;
+use crate::ids::{Fh, NodeId, Now};
+use crate::machine::Machine;
+use crate::step::{Outcome, Step, Turn, Wait};
+use crate::tell::Forget;
+
+impl Machine {
+    /// Reads; the parts follow each other, and are short in sum only where the file ends.
+    pub fn read(&mut self, turn: &mut Turn, fh: Fh, offset: u64, length: u32, now: Now) -> Step<Vec<Bytes>> {
+        self.stats.operations += 1;
+        self.try_read(turn, fh, (offset, length), now).into()
+    }
+
+    fn try_read(
+        &mut self,
+        turn: &mut Turn,
+        fh: Fh,
+        (offset, length): (u64, u32),
+        now: Now,
+    ) -> Outcome<Vec<Bytes>> {
+        let id = self.opens.get(&fh).ok_or(Errno::EBADF)?.node;
+        self.living(id, now)?;
+        if let Some(Fresh::Read(at, data, eof)) = turn.take()? {
+            if eof || data.is_empty() {
+                turn.end_seen = Some(at + data.len() as u64);
+            }
+            turn.pieces.push(Piece { offset: at, data });
+        }
+        let executed = self.stream.executed();
+        let node = self.node_mut(id)?;
+        if !node.sure.has(CapSet::FILE_S) {
+            node.pages_covered = false;
+            return self.read_unsure(turn, id, (offset, length), now);
+        }
+        node.told_data = true;
+        if node.data.moved > turn.read_at {
+            // The server's file may have grown since it was seen to end, by what was kept here.
+            turn.end_seen = None;
+        }
+        if std::mem::take(&mut turn.reads_unsure) {
+            // What was read before the capability came may be older than the size that is known now.
+            turn.pieces.clear();
+            turn.end_seen = None;
+        }
+        let end = offset.saturating_add(u64::from(length)).min(node.attrs.size).max(offset);
+        let mut known = node.data.extents.read(offset, end, node.data.readable_since);
+        // Where nothing is kept here, the server's data counts: but not what is cut off by a mutation on its way.
+        let void_from = if node.handle.is_none() { 0 } else { void_from(node, executed) };
+        let mut parts = Vec::with_capacity(known.len() + 1);
+        let mut at = offset;
+        known.push(Piece { offset: end, data: Bytes::new() });
+        for piece in known {
+            while at < piece.offset {
+                let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
+                    let length =
+                        (piece.offset.min(void_from) - at).min(u64::from(self.settings.io_bytes)) as u32;
+                    let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+                    turn.read_at = self.generation;
+                    return self.ask(turn, Question::Read { object, open, offset: at, length });
+                };
+                at += part.len() as u64;
+                parts.push(part);
+            }
+            at = at.max(piece.end());
+            parts.push(piece.data);
+        }
+        Ok(parts)
+    }
+
+    /// Reads what nothing guarantees: all of it is asked for, and counts once.
+    fn read_unsure(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        (offset, length): (u64, u32),
+        now: Now,
+    ) -> Outcome<Vec<Bytes>> {
+        if !std::mem::replace(&mut turn.reads_unsure, true) {
+            // Parts read under a capability that is gone, and parts to come, may not be of one moment.
+            let whole = turn.pieces.len() == 1 && turn.pieces[0].data.len() as u64 >= u64::from(length);
+            if !whole {
+                turn.pieces.clear();
+                turn.end_seen = None;
+            }
+        }
+        let done: u64 = turn.pieces.iter().map(|p| p.data.len() as u64).sum();
+        let follows = turn.pieces.first().is_none_or(|p| p.offset == offset)
+            && turn.pieces.windows(2).all(|w| w[0].end() == w[1].offset);
+        if !follows {
+            turn.pieces.clear();
+            turn.end_seen = None;
+        } else if !turn.pieces.is_empty()
+            && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
+        {
+            return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
+        }
+        let done = if follows { done } else { 0 };
+        self.told_server(turn, id, CapSet::FILE_S, now)?;
+        let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+        let rest = (u64::from(length) - done).min(u64::from(self.settings.io_bytes)) as u32;
+        self.ask(turn, Question::Read { object, open, offset: offset + done, length: rest })
+    }
+
+    /// Writes; returns how many bytes were taken, all of them unless the server took less. With an open to append, at
+    /// the end.
+    pub fn write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Step<u32> {
+        self.stats.operations += 1;
+        self.try_write(turn, fh, offset, data, now).into()
+    }
+
+    fn try_write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Outcome<u32> {
+        let open = self.opens.get(&fh).filter(|o| o.access.write).ok_or(Errno::EBADF)?;
+        let (id, append) = (open.node, open.append);
+        self.living(id, now)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let fresh = turn.take()?;
+        if let Some(Fresh::Written(count)) = fresh {
+            return Ok(count);
+        }
+        let node = self.node(id)?;
+        if self.settings.write_back && node.may_change(CapSet::FILE_X) && node.hidden.is_none() {
+            let at = if append { node.attrs.size } else { offset };
+            return self.write_here(turn, id, (offset, at), data, now);
+        }
+        let want = self.want(Some(id), CapSet::ALL, now);
+        if self.settings.caps && !turn.acquired && want.has(CapSet::FILE_X) {
+            let object = self.handle(turn, id)?;
+            return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
+        }
+        self.overtake_none(turn)?;
+        self.data_sent(turn, id, now)?;
+        let mut at = offset;
+        if append {
+            if self.node(id)?.changing > 0 {
+                return self.wait(Wait::Written);
+            }
+            at = self.fresh_attrs(turn, id, fresh.as_ref(), now)?.size;
+        }
+        if self.flush.unstable > UNSTABLE_BYTES_MAX {
+            self.commit_now(id);
+            return self.wait(Wait::Room);
+        }
+        if at != offset {
+            self.invalidate(Forget::Data(id));
+        }
+        let (object, open) = (self.handle(turn, id)?, self.token(id, true));
+        let most = data.len().min(self.settings.io_bytes as usize);
+        let question = Question::Write { object, open, offset: at, data: data.slice(..most), stable: false };
+        self.ask(turn, question)
+    }
+
+    /// Takes data to be sent later.
+    fn write_here(
+        &mut self,
+        turn: &Turn,
+        id: NodeId,
+        (offset, at): (u64, u64),
+        data: &Bytes,
+        now: Now,
+    ) -> Outcome<u32> {
+        let len = data.len() as u64;
+        let end = at.checked_add(len).filter(|e| *e <= MEM_FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
+        if self.flush.unsent + len > DIRTY_BYTES_MAX {
+            self.settle(id, true, now);
+            return self.wait(Wait::Room);
+        }
+        self.keep_dirty(id, at, data, &turn.caller, now);
+        let node = self.node_mut(id)?;
+        node.attrs.size = node.attrs.size.max(end);
+        node.attrs.allocated = node.attrs.allocated.max(end.next_multiple_of(4096));
+        node.attrs.mtime = now.wall;
+        node.attrs.ctime = now.wall;
+        if at != offset {
+            // The kernel has put the data where it thought the end was.
+            self.invalidate(Forget::Data(id));
+        }
+        Ok(data.len() as u32)
+    }
+
+    /// Reserves, frees or zeroes space; always at the server.
+    pub fn allocate(
+        &mut self,
+        turn: &mut Turn,
+        fh: Fh,
+        mode: AllocateMode,
+        (offset, length): (u64, u64),
+        now: Now,
+    ) -> Step<()> {
+        self.stats.operations += 1;
+        self.try_allocate(turn, fh, mode, (offset, length), now).into()
+    }
+
+    fn try_allocate(
+        &mut self,
+        turn: &mut Turn,
+        fh: Fh,
+        mode: AllocateMode,
+        (offset, length): (u64, u64),
+        now: Now,
+    ) -> Outcome<()> {
+        let id = self.opens.get(&fh).filter(|o| o.access.write).ok_or(Errno::EBADF)?.node;
+        self.living(id, now)?;
+        if let Some(Fresh::Done) = turn.take()? {
+            // What was kept for a server that loses its memory would undo it.
+            let shrinks = !matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
+            if shrinks {
+                self.with_data(id, |d| d.extents.cut(offset, offset.saturating_add(length)));
+            }
+            return Ok(());
+        }
+        self.overtake_none(turn)?;
+        self.data_sent(turn, id, now)?;
+        let (object, open) = (self.handle(turn, id)?, self.token(id, true));
+        self.ask(turn, Question::Allocate { object, open, mode, offset, length })
+    }
+
+    /// Finds the next data or hole; always at the server. ENXIO behind the end.
+    pub fn seek(&mut self, turn: &mut Turn, fh: Fh, offset: u64, kind: SeekKind, now: Now) -> Step<u64> {
+        self.stats.operations += 1;
+        self.try_seek(turn, fh, offset, kind, now).into()
+    }
+
+    fn try_seek(&mut self, turn: &mut Turn, fh: Fh, offset: u64, kind: SeekKind, now: Now) -> Outcome<u64> {
+        let id = self.opens.get(&fh).ok_or(Errno::EBADF)?.node;
+        self.living(id, now)?;
+        if let Some(Fresh::Sought(offset)) = turn.take()? {
+            return Ok(offset);
+        }
+        self.settled(turn, id, now)?;
+        let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+        self.ask(turn, Question::Seek { object, open, offset, kind })
+    }
+
+    /// Copies between two files on the server. Returns how much was copied.
+    pub fn copy(
+        &mut self,
+        turn: &mut Turn,
+        from: (Fh, u64),
+        to: (Fh, u64),
+        length: u64,
+        now: Now,
+    ) -> Step<u64> {
+        self.stats.operations += 1;
+        self.try_copy(turn, from, to, length, now).into()
+    }
+
+    fn try_copy(
+        &mut self,
+        turn: &mut Turn,
+        (from, from_offset): (Fh, u64),
+        (to, to_offset): (Fh, u64),
+        length: u64,
+        now: Now,
+    ) -> Outcome<u64> {
+        let source = self.opens.get(&from).ok_or(Errno::EBADF)?.node;
+        let target = self.opens.get(&to).filter(|o| o.access.write).ok_or(Errno::EBADF)?.node;
+        self.living(source, now)?;
+        self.living(target, now)?;
+        if let Some(Fresh::Copied(count)) = turn.take()? {
+            self.with_data(target, |d| d.extents.cut(to_offset, to_offset.saturating_add(count)));
+            return Ok(count);
+        }
+        self.overtake_none(turn)?;
+        self.data_sent(turn, source, now)?;
+        self.data_sent(turn, target, now)?;
+        let question = Question::Copy {
+            from: self.handle(turn, source)?,
+            from_open: self.token(source, false),
+            from_offset,
+            to: self.handle(turn, target)?,
+            to_open: self.token(target, true),
+            to_offset,
+            length,
+        };
+        self.ask(turn, question)
+    }
+
+    /// Waits until the server has what was done to the node before this operation began.
+    pub(crate) fn settled(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+        self.data_sent(turn, id, now)?;
+        let last = self.node(id)?.last_serial;
+        let through = *turn.through.get_or_insert(last);
+        self.executed(through)
+    }
+
+    /// Waits until the server has all data written before: before a lock is given back.
+    pub fn written(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<()> {
+        self.settled(turn, id, now).into()
+    }
+}
+
+/// From where on the server's data of a file is void, though it may still be there.
+fn void_from(node: &mut crate::node::Node, executed: u64) -> u64 {
+    let truncations = &mut node.data.truncations;
+    truncations.retain(|(_, serial)| *serial > executed);
+    truncations.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX)
+}
+
+/// A part of a hole, from its beginning: out of what answers brought, or zeros where the server's file does not reach
+/// or is void.
+fn part_of_hole(turn: &Turn, (start, end): (u64, u64), void_from: u64) -> Option<Bytes> {
+    let zero = start >= void_from || turn.end_seen.is_some_and(|seen| seen <= start);
+    let here = turn.pieces.iter().find(|p| p.offset <= start && start < p.end());
+    if let (Some(piece), false) = (here, start >= void_from) {
+        let from = (start - piece.offset) as usize;
+        let to = (piece.end().min(end).min(void_from) - piece.offset) as usize;
+        return Some(piece.data.slice(from..to));
+    }
+    if zero {
+        let zeros = (end - start).min(ZEROS.len() as u64) as usize;
+        return Some(Bytes::from_static(&ZEROS[..zeros]));
+    }
+    None
+}
+
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];

@@ -1,0 +1,226 @@
+//! Directories read.
+
+use std::collections::BTreeMap;
+
+use super::DirEntry;
+use crate::ask::Question;
+use crate::caps::CapSet;
+use crate::dir::{Source, Stream};
+use crate::errno::Errno;
+use crate::fresh::{Fresh, Row};
+use crate::ids::{Fh, Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::node::Open;
+use crate::step::{Outcome, Step, Turn};
+
+/// Entries looked at to find out whether a listing with attributes can be made here.
+const SAMPLE: usize = 16;
+
+/// Takes entries until one does not fit.
+pub type Taker<'a> = &'a mut dyn FnMut(&DirEntry) -> bool;
+
+impl Machine {
+    /// Opens a directory. ENOTDIR.
+    pub fn opendir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<Fh> {
+        self.stats.operations += 1;
+        let outcome = self.directory(id, now).map(|()| {
+            self.last_fh += 1;
+            let fh = Fh(self.last_fh);
+            let caller = turn.caller.clone();
+            let stream = Some(Box::<Stream>::default());
+            let open = Open {
+                node: id,
+                access: Default::default(),
+                append: false,
+                token: None,
+                at_server: true,
+                caller,
+                stream,
+            };
+            self.opens.insert(fh, open);
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.opens.push(fh);
+            }
+            fh
+        });
+        outcome.into()
+    }
+
+    /// The end of reading a directory.
+    pub fn releasedir(&mut self, fh: Fh) {
+        let Some(open) = self.opens.remove(&fh) else { return };
+        if let Some(node) = self.nodes.get_mut(&open.node) {
+            node.opens.retain(|o| *o != fh);
+        }
+        self.trim();
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what FUSE's READDIR has")]
+    /// Gives the entries behind `offset` (0: from the beginning), without `.` and `..`, until `take` returns false. With
+    /// `plus` each entry that was taken and has `entry` set counts as one lookup.
+    pub fn readdir(
+        &mut self,
+        turn: &mut Turn,
+        fh: Fh,
+        offset: u64,
+        plus: bool,
+        take: Taker<'_>,
+        now: Now,
+    ) -> Step<()> {
+        self.stats.operations += 1;
+        self.try_readdir(turn, fh, (offset, plus), take, now).into()
+    }
+
+    fn try_readdir(
+        &mut self,
+        turn: &mut Turn,
+        fh: Fh,
+        (offset, plus): (u64, bool),
+        take: Taker<'_>,
+        now: Now,
+    ) -> Outcome<()> {
+        let id = self.opens.get(&fh).filter(|o| o.stream.is_some()).ok_or(Errno::EBADF)?.node;
+        self.directory(id, now)?;
+        if let Some(Fresh::Listed(rows, eof, verifier)) = turn.take()? {
+            if let Some(stream) = self.opens.get_mut(&fh).and_then(|o| o.stream.as_mut()) {
+                stream.verifier = verifier;
+            }
+            self.set_source(fh, Source::Server { after: offset, rows, eof });
+        } else if offset == 0 {
+            let source = self.choose_source(id, plus);
+            self.set_source(fh, source);
+        }
+        let stream = self.opens.get(&fh).and_then(|o| o.stream.as_ref()).ok_or(Errno::EBADF)?;
+        match &stream.source {
+            Source::Known => {
+                let dir = self.node(id)?.dir.as_ref().ok_or(Errno::ENOTDIR)?;
+                let rest: Vec<_> = dir.entries(offset).take(ENTRIES_AT_ONCE).map(owned).collect();
+                self.give(id, rest, plus, take);
+                Ok(())
+            }
+            Source::Copy(copy) => {
+                let rest = after(copy, offset);
+                self.give(id, rest, plus, take);
+                Ok(())
+            }
+            Source::None | Source::Server { .. } => {
+                self.read_at_server(turn, (id, fh), (offset, plus), take, now)
+            }
+        }
+    }
+
+    fn set_source(&mut self, fh: Fh, source: Source) {
+        if let Some(stream) = self.opens.get_mut(&fh).and_then(|o| o.stream.as_mut()) {
+            stream.source = source;
+        }
+    }
+
+    /// Whether the directory is read from here: all names are known, and with `plus` the attributes of most.
+    fn choose_source(&mut self, id: NodeId, plus: bool) -> Source {
+        let Some(node) = self.nodes.get(&id) else { return Source::None };
+        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.has(CapSet::FILE_S));
+        let Some(dir) = dir else {
+            self.stats.listing_misses += 1;
+            return Source::None;
+        };
+        let sample: Vec<NodeId> = dir.entries(0).take(SAMPLE).map(|(_, _, id)| id).collect();
+        let sure = sample.iter().filter(|id| self.nodes.get(id).is_some_and(|n| n.is_sure())).count();
+        if plus && self.settings.caps && sure * 2 < sample.len() {
+            self.stats.listing_misses += 1;
+            return Source::None;
+        }
+        self.stats.listing_hits += 1;
+        Source::Known
+    }
+
+    /// Gives entries that are known here.
+    fn give(&mut self, dir: NodeId, rest: Vec<(u64, Name, NodeId)>, plus: bool, take: Taker<'_>) {
+        for (offset, name, id) in rest {
+            let Some(node) = self.nodes.get(&id) else { continue };
+            let (kind, fileid, sure, attrs) =
+                (node.attrs.kind, node.attrs.fileid, node.is_sure(), node.attrs);
+            let row = (plus && sure).then_some((id, attrs));
+            if !self.give_one(dir, &name, (offset, kind, fileid), row, take) {
+                return;
+            }
+        }
+    }
+
+    fn give_one(
+        &mut self,
+        dir: NodeId,
+        name: &Name,
+        (offset, kind, fileid): (u64, crate::attrs::Kind, u64),
+        row: Option<(NodeId, crate::attrs::Attrs)>,
+        take: Taker<'_>,
+    ) -> bool {
+        let entry = row.map(|(id, attrs)| self.entry(dir, name.as_bytes(), id, attrs));
+        let taken = take(&DirEntry { name: name.clone(), offset, kind, fileid, entry });
+        let untaken = entry.filter(|_| !taken).and_then(|e| self.nodes.get_mut(&e.node));
+        if let Some(node) = untaken {
+            node.lookups -= 1;
+        }
+        taken
+    }
+
+    /// Gives entries from the server's part that is here; or asks for the next.
+    fn read_at_server(
+        &mut self,
+        turn: &mut Turn,
+        (id, fh): (NodeId, Fh),
+        (offset, plus): (u64, bool),
+        take: Taker<'_>,
+        now: Now,
+    ) -> Outcome<()> {
+        let stream = self.opens.get(&fh).and_then(|o| o.stream.as_ref()).ok_or(Errno::EBADF)?;
+        if let Source::Server { after, rows, eof } = &stream.source {
+            let begin = if *after == offset {
+                Some(0)
+            } else {
+                rows.iter().position(|r| r.cookie == offset).map(|i| i + 1)
+            };
+            if let Some(begin) = begin.filter(|b| *b < rows.len() || *eof) {
+                let rest: Vec<Row> = rows[begin..].to_vec();
+                for row in rest {
+                    let (kind, fileid) = row.brief;
+                    let with = row.node.filter(|(id, _)| plus && self.nodes.contains_key(id));
+                    if !self.give_one(id, &row.name, (row.cookie, kind, fileid), with, take) {
+                        break;
+                    }
+                }
+                return Ok(());
+            }
+        }
+        // Names changed here before this operation began have to be seen.
+        self.data_free(turn, id)?;
+        let dir = self.handle(turn, id)?;
+        let verifier = if offset == 0 { 0 } else { stream_verifier(self, fh) };
+        let bytes_max = self.settings.io_bytes.min(1 << 18);
+        let want = self.want(None, CapSet::SHARED, now);
+        let want_dir = self.want_names(id, now);
+        self.ask(turn, Question::List { dir, cookie: offset, verifier, bytes_max, want, want_dir })
+    }
+
+    /// Waits until mutations of a directory queued before were executed.
+    fn data_free(&mut self, turn: &mut Turn, id: NodeId) -> Outcome<()> {
+        let last = self.node(id)?.last_serial;
+        let through = *turn.through.get_or_insert(last);
+        self.executed(through)
+    }
+}
+
+/// Entries copied for one call: more than fit into any buffer of the kernel.
+const ENTRIES_AT_ONCE: usize = 4096;
+
+fn owned((cookie, name, id): (u64, &Name, NodeId)) -> (u64, Name, NodeId) {
+    (cookie, name.clone(), id)
+}
+
+fn after(copy: &BTreeMap<u64, (Name, NodeId)>, offset: u64) -> Vec<(u64, Name, NodeId)> {
+    let rest = copy.range(offset.saturating_add(1)..).take(ENTRIES_AT_ONCE);
+    rest.map(|(cookie, (name, id))| (*cookie, name.clone(), *id)).collect()
+}
+
+fn stream_verifier(machine: &Machine, fh: Fh) -> u64 {
+    machine.opens.get(&fh).and_then(|o| o.stream.as_ref()).map_or(0, |s| s.verifier)
+}

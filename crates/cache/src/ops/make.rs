@@ -1,0 +1,358 @@
+//! New names: files, directories, symbolic links, special files, hard links.
+
+use bytes::Bytes;
+
+use super::lookup::check_name;
+use super::{Entry, OpenFlags, Opened};
+use crate::ask::{Making, Question};
+use crate::attrs::{Attrs, Device, Kind, NewAttrs};
+use crate::caps::CapSet;
+use crate::dir::Known;
+use crate::errno::Errno;
+use crate::fresh::Fresh;
+use crate::ids::{Caller, Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::queue::{Load, Op, Thing};
+use crate::step::{Outcome, Step, Turn};
+
+impl Machine {
+    /// Makes a file and opens it; without `exclusive` one that is there is opened. EEXIST, and what the server answers.
+    #[expect(clippy::too_many_arguments, reason = "what FUSE's CREATE has")]
+    pub fn create(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        mode: u32,
+        flags: OpenFlags,
+        now: Now,
+    ) -> Step<(Entry, Opened)> {
+        self.stats.operations += 1;
+        self.try_create(turn, parent, name, (mode, flags), now).into()
+    }
+
+    fn try_create(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        (mode, flags): (u32, OpenFlags),
+        now: Now,
+    ) -> Outcome<(Entry, Opened)> {
+        self.directory(parent, now)?;
+        check_name(name)?;
+        if let Some(Fresh::Created(id, attrs, token)) = turn.take()? {
+            let entry = self.entry(parent, name, id, attrs);
+            return Ok((entry, self.add_open(id, flags, Some(token), &turn.caller)));
+        }
+        if self.known(parent, name) == Known::Absent && self.may_make(turn, parent, now)? {
+            self.room_in_stream()?;
+            let id = self.make_here(turn, (parent, name), Thing::File, mode, now);
+            let attrs = self.node(id)?.attrs;
+            let entry = self.entry(parent, name, id, attrs);
+            return Ok((entry, self.add_open(id, flags, None, &turn.caller)));
+        }
+        self.overtake_none(turn)?;
+        if let Known::Present(id) = self.known(parent, name) {
+            if flags.exclusive {
+                return Err(Errno::EEXIST.into());
+            }
+            if flags.truncate {
+                self.data_sent(turn, id, now)?;
+            }
+        }
+        let dir = self.handle(turn, parent)?;
+        let question = Question::Create {
+            dir,
+            name: Name::new(name),
+            attrs: NewAttrs { mode, ..NewAttrs::default() },
+            access: flags.access,
+            exclusive: flags.exclusive,
+            truncate: flags.truncate,
+            want: self.want(None, CapSet::ALL, now),
+            want_dir: self.want(Some(parent), CapSet::ALL, now),
+        };
+        self.ask(turn, question)
+    }
+
+    /// Makes a special file, or a regular one without opening it. EEXIST, and what the server answers.
+    #[expect(clippy::too_many_arguments, reason = "what mknod has")]
+    pub fn mknod(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        (kind, device): (Kind, Device),
+        mode: u32,
+        now: Now,
+    ) -> Step<Entry> {
+        if kind == Kind::File {
+            return self.make_file(turn, parent, name, mode, now).into();
+        }
+        let making = Making::Node(kind, device);
+        self.make(turn, parent, name, (making, mode), now)
+    }
+
+    /// Makes a directory. EEXIST, and what the server answers.
+    pub fn mkdir(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        mode: u32,
+        now: Now,
+    ) -> Step<Entry> {
+        self.make(turn, parent, name, (Making::Dir, mode), now)
+    }
+
+    /// Makes a symbolic link. EEXIST, and what the server answers.
+    pub fn symlink(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        text: &Bytes,
+        now: Now,
+    ) -> Step<Entry> {
+        self.make(turn, parent, name, (Making::Symlink(text.clone()), 0o777), now)
+    }
+
+    /// A regular file by mknod: made as by an exclusive open, which is closed at once.
+    fn make_file(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        mode: u32,
+        now: Now,
+    ) -> Outcome<Entry> {
+        let flags = OpenFlags { exclusive: true, ..OpenFlags::default() };
+        let (entry, opened) = self.try_create(turn, parent, name, (mode, flags), now)?;
+        self.release(opened.fh, now);
+        Ok(entry)
+    }
+
+    fn make(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        (making, mode): (Making, u32),
+        now: Now,
+    ) -> Step<Entry> {
+        self.stats.operations += 1;
+        self.try_make(turn, parent, name, (making, mode), now).into()
+    }
+
+    fn try_make(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        (making, mode): (Making, u32),
+        now: Now,
+    ) -> Outcome<Entry> {
+        self.directory(parent, now)?;
+        check_name(name)?;
+        if let Some(Fresh::Created(id, attrs, _)) = turn.take()? {
+            return Ok(self.entry(parent, name, id, attrs));
+        }
+        match self.known(parent, name) {
+            Known::Absent if self.may_make(turn, parent, now)? => {
+                self.room_in_stream()?;
+                let thing = match making {
+                    Making::Dir => Thing::Dir,
+                    Making::Symlink(text) => Thing::Symlink(text),
+                    Making::Node(kind, device) => Thing::Node(kind, device),
+                };
+                let id = self.make_here(turn, (parent, name), thing, mode, now);
+                let attrs = self.node(id)?.attrs;
+                return Ok(self.entry(parent, name, id, attrs));
+            }
+            Known::Present(_) => return Err(Errno::EEXIST.into()),
+            _ => {}
+        }
+        self.overtake_none(turn)?;
+        let dir = self.handle(turn, parent)?;
+        let question = Question::Make {
+            dir,
+            name: Name::new(name),
+            making,
+            attrs: NewAttrs { mode, ..NewAttrs::default() },
+            want: self.want(None, CapSet::ALL, now),
+            want_dir: self.want(Some(parent), CapSet::ALL, now),
+        };
+        self.ask(turn, question)
+    }
+
+    /// Whether names may be made in a directory here and told later.
+    fn may_make(&mut self, turn: &mut Turn, parent: NodeId, now: Now) -> Outcome<bool> {
+        Ok(self.node(parent)?.plain && self.may_change_names(turn, parent, now)?)
+    }
+
+    /// Whether names of a directory may be changed here and told later.
+    pub(crate) fn may_change_names(&mut self, turn: &mut Turn, dir: NodeId, now: Now) -> Outcome<bool> {
+        if !self.settings.batches {
+            return Ok(false);
+        }
+        let node = self.node(dir)?;
+        if !node.held.has(CapSet::FILE_X) || node.changing > 0 {
+            return Ok(false);
+        }
+        let needs = CapSet::FILE_S | CapSet::AUTH_S;
+        if !node.sure.has(needs) {
+            if turn.acquired || !node.held.has(needs) {
+                return Ok(false);
+            }
+            // All that is missing are attributes: one question, and everything after it needs none.
+            turn.acquired = true;
+            self.told_server(turn, dir, needs, now)?;
+            let object = self.handle(turn, dir)?;
+            let want = self.want(Some(dir), CapSet::SHARED, now);
+            return self.ask(turn, Question::GetAttr { object, open: None, want });
+        }
+        self.acts_as_self(turn)
+    }
+
+    /// Makes an object that the server will be told of.
+    fn make_here(
+        &mut self,
+        turn: &Turn,
+        (parent, name): (NodeId, &[u8]),
+        thing: Thing,
+        mode: u32,
+        now: Now,
+    ) -> NodeId {
+        let mut attrs = new_attrs(&turn.caller, &thing, mode, now);
+        let (mut plain, mut group) = (false, false);
+        if let Some(dir) = self.nodes.get(&parent) {
+            (plain, group) = (dir.plain, dir.group_of_directory);
+            let set_gid = dir.attrs.mode & 0o2000 != 0;
+            if set_gid || group {
+                attrs.gid = dir.attrs.gid;
+            }
+            if set_gid && attrs.kind == Kind::Dir {
+                attrs.mode |= 0o2000;
+            }
+        }
+        self.last_shown += 1;
+        attrs.fileid = self.last_shown;
+        let id = self.add_node(None, attrs, now.mono);
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.held = CapSet::ALL;
+            node.sure = CapSet::SHARED;
+            (node.plain, node.group_of_directory, node.no_xattrs) = (plain, group, true);
+            node.pages_covered = true;
+            if let Thing::Symlink(text) = &thing {
+                node.text = Some(text.clone());
+            }
+            if let Some(dir) = node.dir.as_mut() {
+                dir.set_complete();
+            }
+        }
+        let name = Name::new(name);
+        self.put_name(parent, &name, Some(id), now);
+        self.count_subdirectory(parent, attrs.kind, 1);
+        let attrs =
+            NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
+        let is_file = matches!(thing, Thing::File);
+        let op = Op::Make { dir: parent, name, node: id, thing, attrs, load: Load::default() };
+        let serial = self.queue(op, &turn.caller, now);
+        if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_file) {
+            node.data.carrier = Some(serial);
+        }
+        id
+    }
+
+    /// Changes a name here: what is known of it, and the directory's times.
+    pub(crate) fn put_name(&mut self, dir: NodeId, name: &Name, node: Option<NodeId>, now: Now) -> bool {
+        let Some(holder) = self.nodes.get_mut(&dir) else { return false };
+        holder.attrs.mtime = now.wall;
+        holder.attrs.ctime = now.wall;
+        holder.dir.as_mut().is_some_and(|d| d.put(name, node))
+    }
+
+    /// A directory has got one more, or one less, in it; file systems that do not count links of directories show 1.
+    pub(crate) fn count_subdirectory(&mut self, dir: NodeId, kind: Kind, by: i32) {
+        if let Some(node) = self.nodes.get_mut(&dir).filter(|n| kind == Kind::Dir && n.attrs.nlink > 1) {
+            node.attrs.nlink = node.attrs.nlink.saturating_add_signed(by);
+        }
+    }
+
+    /// Gives an object one more name. EPERM for directories, EEXIST, and what the server answers.
+    pub fn link(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        parent: NodeId,
+        name: &[u8],
+        now: Now,
+    ) -> Step<Entry> {
+        self.stats.operations += 1;
+        self.try_link(turn, id, (parent, name), now).into()
+    }
+
+    fn try_link(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        (parent, name): (NodeId, &[u8]),
+        now: Now,
+    ) -> Outcome<Entry> {
+        self.directory(parent, now)?;
+        check_name(name)?;
+        if self.living(id, now)?.dir.is_some() {
+            return Err(Errno::EPERM.into());
+        }
+        if let Some(Fresh::Created(id, attrs, _)) = turn.take()? {
+            return Ok(self.entry(parent, name, id, attrs));
+        }
+        match self.known(parent, name) {
+            Known::Present(_) => return Err(Errno::EEXIST.into()),
+            Known::Absent
+                if self.node(id)?.may_change(CapSet::LINK_X)
+                    && self.may_change_names(turn, parent, now)? =>
+            {
+                self.room_in_stream()?;
+                let name_owned = Name::new(name);
+                self.put_name(parent, &name_owned, Some(id), now);
+                let node = self.node_mut(id)?;
+                node.attrs.nlink += 1;
+                node.attrs.ctime = now.wall;
+                let attrs = node.attrs;
+                self.queue(Op::Link { node: id, dir: parent, name: name_owned }, &turn.caller, now);
+                return Ok(self.entry(parent, name, id, attrs));
+            }
+            _ => {}
+        }
+        self.overtake_none(turn)?;
+        let (object, dir) = (self.handle(turn, id)?, self.handle(turn, parent)?);
+        let want_dir = self.want(Some(parent), CapSet::ALL, now);
+        self.ask(turn, Question::Link { object, dir, name: Name::new(name), want_dir })
+    }
+}
+
+fn new_attrs(caller: &Caller, thing: &Thing, mode: u32, now: Now) -> Attrs {
+    let (kind, size, device) = match thing {
+        Thing::File => (Kind::File, 0, Device::default()),
+        Thing::Dir => (Kind::Dir, 0, Device::default()),
+        Thing::Symlink(text) => (Kind::Symlink, text.len() as u64, Device::default()),
+        Thing::Node(kind, device) => (*kind, 0, *device),
+    };
+    Attrs {
+        kind,
+        mode: mode & 0o7777,
+        nlink: if kind == Kind::Dir { 2 } else { 1 },
+        uid: caller.uid,
+        gid: caller.gid,
+        size,
+        allocated: 0,
+        device,
+        atime: now.wall,
+        mtime: now.wall,
+        ctime: now.wall,
+        btime: Some(now.wall),
+        change: 0,
+        fileid: 0,
+    }
+}

@@ -1,0 +1,265 @@
+//! Opens and closes.
+
+use super::{OpenFlags, Opened};
+use crate::ask::{Access, Question};
+use crate::attrs::{Changes, Kind};
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::fresh::Fresh;
+use crate::ids::{Caller, Fh, Handle, NodeId, Now, OpenToken};
+use crate::machine::Machine;
+use crate::node::Open;
+use crate::step::{Outcome, Step, Turn};
+
+impl Machine {
+    /// Opens a file. EISDIR, and what the server answers.
+    pub fn open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Step<Opened> {
+        self.stats.operations += 1;
+        self.try_open(turn, id, flags, now).into()
+    }
+
+    fn try_open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
+        let node = self.living(id, now)?;
+        match node.attrs.kind {
+            Kind::File => {}
+            Kind::Dir => return Err(Errno::EISDIR.into()),
+            Kind::Symlink => return Err(Errno::ELOOP.into()),
+            _ => return Err(Errno::ENXIO.into()),
+        }
+        match turn.take()? {
+            Some(Fresh::Opened(token)) => {
+                self.stats.open_misses += 1;
+                return Ok(self.add_open(id, flags, Some(token), &turn.caller));
+            }
+            Some(Fresh::Attrs(_)) if turn.emptied => return Ok(self.add_open(id, flags, None, &turn.caller)),
+            _ => {}
+        }
+        if self.may_open_here(turn, id, flags, now)? {
+            if flags.truncate && !turn.emptied {
+                turn.emptied = true;
+                let changes = Changes { size: Some(0), ..Changes::default() };
+                if let Step::Failed(errno) = self.empty_here(turn, id, &changes, now)? {
+                    return Err(errno.into());
+                }
+            }
+            self.stats.open_hits += 1;
+            return Ok(self.add_open(id, flags, None, &turn.caller));
+        }
+        self.open_at_server(turn, id, flags, now)
+    }
+
+    /// Whether the server need not be told of the open: nobody can remove the file unseen, and what is read or written
+    /// is covered.
+    fn may_open_here(&mut self, turn: &Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<bool> {
+        let node = self.node(id)?;
+        let (writes, shared) = (flags.access.write || flags.truncate, CapSet::LINK_S | CapSet::AUTH_S);
+        let needs = shared | if writes { CapSet::FILE_X } else { CapSet::FILE_S };
+        if writes && !self.settings.write_back {
+            return Ok(false);
+        }
+        if node.held.has(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
+            return Ok(true);
+        }
+        if !self.settings.caps || turn.acquired {
+            return Ok(false);
+        }
+        let wish = if writes { CapSet::ALL } else { CapSet::SHARED };
+        let want = self.want(Some(id), wish, now);
+        if !want.has(needs) {
+            return Ok(false);
+        }
+        let object = self.handle(turn, id)?;
+        self.ask(turn, Question::Acquire { items: vec![(object, want)] })
+    }
+
+    /// Empties a file that is being opened; where that cannot be done here, by a question of its own.
+    fn empty_here(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Outcome<Step<()>> {
+        match self.setattr(turn, id, changes, now) {
+            Step::Done(_) => Ok(Step::Done(())),
+            Step::Failed(errno) => Ok(Step::Failed(errno)),
+            Step::Ask(ask) => {
+                // Not emptied yet: the answer comes as attributes where it was the emptying itself.
+                turn.emptied = matches!(ask.question, Question::SetAttr { .. });
+                Err(crate::step::Stop::Ask(ask))
+            }
+            Step::Wait(wait) => {
+                turn.emptied = false;
+                Err(crate::step::Stop::Wait(wait))
+            }
+        }
+    }
+
+    fn open_at_server(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
+        if flags.truncate {
+            self.overtake_none(turn)?;
+            self.data_sent(turn, id, now)?;
+        } else {
+            self.told_server(turn, id, CapSet::SHARED, now)?;
+        }
+        let object = self.handle(turn, id)?;
+        let wish = if flags.access.write { CapSet::ALL } else { CapSet::SHARED };
+        let want = self.want(Some(id), wish, now);
+        let (access, truncate) = (flags.access, flags.truncate);
+        self.ask(turn, Question::Open { object, access, truncate, want })
+    }
+
+    pub(crate) fn add_open(
+        &mut self,
+        id: NodeId,
+        flags: OpenFlags,
+        at_server: Option<Option<OpenToken>>,
+        caller: &Caller,
+    ) -> Opened {
+        let (token, at_server) = (at_server.flatten(), at_server.is_some());
+        self.last_fh += 1;
+        let fh = Fh(self.last_fh);
+        let (access, append) = (flags.access, flags.append);
+        self.opens.insert(
+            fh,
+            Open { node: id, access, append, token, at_server, caller: caller.clone(), stream: None },
+        );
+        let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false } };
+        node.opens.push(fh);
+        // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
+        let covered = node.held.has(CapSet::FILE_S);
+        let keep_cache = covered && node.pages_covered;
+        node.pages_covered = covered;
+        node.told_data |= covered;
+        Opened { fh, keep_cache }
+    }
+
+    /// The end of an open. What the server has to be told comes out of `take_closes`, `take_removals`.
+    pub fn release(&mut self, fh: Fh, now: Now) {
+        self.progress += 1;
+        let Some(open) = self.opens.remove(&fh) else { return };
+        let id = open.node;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.opens.retain(|o| *o != fh);
+        let rest = node.opens.clone();
+        if let Some(token) = open.token {
+            // An open that the server does not know may depend on this one: it takes it over.
+            let heir = rest.iter().find(|o| self.opens.get(o).is_some_and(|o| o.token.is_none()));
+            match heir.copied().and_then(|o| self.opens.get_mut(&o)) {
+                Some(heir) => (heir.token, heir.at_server) = (Some(token), true),
+                None => self.closes.push((token, open.caller, id)),
+            }
+        }
+        if rest.is_empty() {
+            let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
+            if let Some((dir, name, caller)) = hidden {
+                if let Some(handle) = self.nodes.get(&dir).and_then(|n| n.handle.clone()) {
+                    self.removals.push((handle, name, caller));
+                }
+                self.with_data(id, |d| d.extents.turn(|_, _| None));
+            } else if self.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+                self.drop_data_of_nameless(id);
+            }
+        }
+        if open.access.write {
+            self.settle(id, false, now);
+        }
+        self.trim();
+    }
+
+    /// Opens of which the server may be told that they have ended: all their data is with it.
+    pub fn take_closes(&mut self) -> Vec<(OpenToken, Caller)> {
+        let (mut ready, mut later) = (Vec::new(), Vec::new());
+        for (token, caller, id) in std::mem::take(&mut self.closes) {
+            let later_needed = |n: &crate::node::Node| n.data.extents.weights().unsent > 0 || n.pending > 0;
+            if self.nodes.get(&id).is_some_and(|n| later_needed(n)) {
+                later.push((token, caller, id));
+            } else {
+                ready.push((token, caller));
+            }
+        }
+        self.closes = later;
+        ready
+    }
+
+    /// Hidden names of files that nobody has open any more, to be removed.
+    pub fn take_removals(&mut self) -> Vec<(Handle, crate::ids::Name, Caller)> {
+        std::mem::take(&mut self.removals)
+    }
+
+    /// A server's open to lock with: the file's handle, and the open, where the server keeps state of it.
+    pub fn server_open(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Step<(Handle, Option<OpenToken>)> {
+        self.try_server_open(turn, fh, now).into()
+    }
+
+    fn try_server_open(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<(Handle, Option<OpenToken>)> {
+        let open = self.opens.get(&fh).ok_or(Errno::EBADF)?;
+        let (id, access, token) = (open.node, open.access, open.token);
+        self.living(id, now)?;
+        let object = self.handle(turn, id)?;
+        if token.is_some() {
+            return Ok((object, token));
+        }
+        if let Some(Fresh::Opened(token)) = turn.take()? {
+            match self.opens.get_mut(&fh) {
+                Some(open) => (open.token, open.at_server) = (token, true),
+                None => self.closes.extend(token.map(|t| (t, turn.caller.clone(), id))),
+            }
+            return Ok((object, token));
+        }
+        self.ask(turn, Question::Open { object, access, truncate: false, want: CapSet::NONE })
+    }
+
+    /// Files that are open without the server's knowing and whose names somebody is about to change: the server has to
+    /// be told of the opens, so that they outlive the names. Each is given out once; then [`opened`](Self::opened).
+    pub fn take_opens(&mut self) -> Vec<(Fh, Handle, Access, Caller)> {
+        let mut wanted = Vec::new();
+        for fh in std::mem::take(&mut self.wanted_opens) {
+            let Some(open) = self.opens.get(&fh).filter(|o| !o.at_server) else { continue };
+            if let Some(handle) = self.nodes.get(&open.node).and_then(|n| n.handle.clone()) {
+                wanted.push((fh, handle, open.access, open.caller.clone()));
+            }
+        }
+        wanted
+    }
+
+    /// The server was told of an open; or it would not hear of it (`None`), and the open may cease to work.
+    pub fn opened(&mut self, fh: Fh, token: Option<OpenToken>) {
+        self.progress += 1;
+        match self.opens.get_mut(&fh) {
+            Some(open) if !open.at_server => (open.token, open.at_server) = (token, true),
+            Some(open) => {
+                // Another question brought one meanwhile.
+                let (id, caller) = (open.node, open.caller.clone());
+                self.closes.extend(token.map(|t| (t, caller, id)));
+            }
+            None => self.closes.extend(token.map(|t| (t, Caller::new(0, 0), NodeId::ROOT))),
+        }
+    }
+
+    /// Opens of a file that the server does not know of.
+    pub(crate) fn opens_unknown(&self, id: NodeId) -> Vec<Fh> {
+        let opens = self.nodes.get(&id).map(|n| n.opens.as_slice()).unwrap_or_default();
+        let unknown = |fh: &&Fh| self.opens.get(fh).is_some_and(|o| !o.at_server);
+        opens.iter().filter(unknown).copied().collect()
+    }
+
+    /// Every open that the server knew of is void (its client's lease was lost).
+    pub fn opens_lost(&mut self) {
+        for open in self.opens.values_mut() {
+            open.token = None;
+        }
+        self.closes.clear();
+    }
+
+    /// All opens of files.
+    #[must_use]
+    pub fn opens(&self) -> Vec<(Fh, Handle, Access)> {
+        let known = |(fh, o): (&Fh, &Open)| {
+            let handle = self.nodes.get(&o.node)?.handle.clone()?;
+            o.stream.is_none().then_some((*fh, handle, o.access))
+        };
+        self.opens.iter().filter_map(known).collect()
+    }
+
+    /// The server knows of this open again.
+    pub fn reopened(&mut self, fh: Fh, token: Option<OpenToken>) {
+        if let Some(open) = self.opens.get_mut(&fh) {
+            (open.token, open.at_server) = (token, true);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Names removed.
+
+use holdfast_base::limits::ACQUIRE_ITEMS_MAX;
+
+use super::lookup::check_name;
+use crate::ask::{Access, Question, RenameMode};
+use crate::caps::CapSet;
+use crate::dir::Known;
+use crate::errno::Errno;
+use crate::fresh::Fresh;
+use crate::ids::{Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::queue::Op;
+use crate::step::{Outcome, Step, Turn};
+
+impl Machine {
+    /// Removes a name of something that is no directory. EISDIR, ENOENT, and what the server answers.
+    pub fn unlink(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<()> {
+        self.stats.operations += 1;
+        self.try_remove(turn, parent, name, false, now).into()
+    }
+
+    /// Removes an empty directory. ENOTDIR, ENOTEMPTY, ENOENT, and what the server answers.
+    pub fn rmdir(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<()> {
+        self.stats.operations += 1;
+        self.try_remove(turn, parent, name, true, now).into()
+    }
+
+    fn try_remove(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        name: &[u8],
+        is_dir: bool,
+        now: Now,
+    ) -> Outcome<()> {
+        self.directory(parent, now)?;
+        check_name(name)?;
+        let fresh = turn.take()?;
+        match fresh {
+            Some(Fresh::Gone) => {
+                self.removed(turn, parent);
+                return Ok(());
+            }
+            Some(Fresh::Looked(found)) => {
+                turn.looked = found;
+                if found.is_none() {
+                    return Err(Errno::ENOENT.into());
+                }
+            }
+            Some(Fresh::Opened(token)) => self.attach(turn, token),
+            _ => {}
+        }
+        let child = match self.known(parent, name) {
+            Known::Absent => return Err(Errno::ENOENT.into()),
+            Known::Present(id) => Some(id),
+            Known::Unknown => turn.looked.map(|(id, _)| id),
+        };
+        if let Some(id) = child {
+            self.may_remove_kind(id, is_dir)?;
+            if self.known(parent, name) == Known::Present(id)
+                && self.remove_here(turn, (parent, name), id, now)?
+            {
+                return Ok(());
+            }
+        }
+        self.overtake_none(turn)?;
+        if child.is_none() && (self.settings.caps || !self.opens.is_empty()) {
+            return self.ask_name(turn, parent, name, now);
+        }
+        if let Some(id) = child {
+            if self.must_hide(turn, id, now)? {
+                return self.hide(turn, (parent, name), id, now);
+            }
+            self.prepare_removal(turn, id, now)?;
+            turn.looked = Some((id, self.node(id)?.attrs));
+        }
+        let dir = self.handle(turn, parent)?;
+        let victim = child.and_then(|id| self.nodes.get(&id)?.handle.clone());
+        let want_dir = self.want(Some(parent), CapSet::ALL, now);
+        self.ask(turn, Question::Remove { dir, name: Name::new(name), is_dir, victim, want_dir })
+    }
+
+    fn may_remove_kind(&self, id: NodeId, is_dir: bool) -> Outcome<()> {
+        let node = self.node(id)?;
+        match (&node.dir, is_dir) {
+            (None, true) => Err(Errno::ENOTDIR.into()),
+            (Some(_), false) => Err(Errno::EISDIR.into()),
+            (Some(dir), true) if dir.is_occupied() && node.held.has(CapSet::FILE_S) => {
+                Err(Errno::ENOTEMPTY.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After the server has removed a name, or hidden it.
+    fn removed(&mut self, turn: &mut Turn, parent: NodeId) {
+        let Some((id, _)) = turn.looked.take() else { return };
+        if let Some(name) = turn.hiding.take() {
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.hidden = Some((parent, name, turn.caller.clone()));
+            }
+            return;
+        }
+        self.drop_data_after_removal(turn, id);
+        // A guess, until somebody looks: what it had is not certain.
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
+        }
+    }
+
+    /// Before the server removes a name: data of a file that may have other names, or is open, goes first, as it could not
+    /// go later.
+    pub(crate) fn prepare_removal(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+        let node = self.node(id)?;
+        turn.removes_last = node.sure.has(CapSet::LINK_S) && node.attrs.nlink <= 1 && node.opens.is_empty();
+        if !turn.removes_last {
+            self.data_sent(turn, id, now)?;
+        }
+        // What was queued since this operation began must not come after the name has gone, either.
+        let node = self.node(id)?;
+        let through = if node.pending > 0 { node.last_serial } else { 0 };
+        self.executed(through)
+    }
+
+    pub(crate) fn drop_data_after_removal(&mut self, turn: &Turn, id: NodeId) {
+        if turn.removes_last {
+            self.drop_data_of_nameless(id);
+        }
+    }
+
+    /// Data of a file that nobody can open any more needs not be sent.
+    pub(crate) fn drop_data_of_nameless(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        if node.opens.is_empty() && node.attrs.nlink <= 1 && node.dir.is_none() {
+            let dropped = node.data.extents.weights().unsent;
+            self.stats.bytes_elided += dropped;
+            self.with_data(id, |data| {
+                data.extents.turn(|p, _| match p {
+                    crate::extent::Progress::Stream(_) | crate::extent::Progress::Sent(_) => Some(p),
+                    _ => None,
+                });
+                data.mtime_owed = false;
+            });
+        }
+    }
+
+    /// Removes a name here, to be told later, if that is allowed.
+    fn remove_here(
+        &mut self,
+        turn: &mut Turn,
+        (parent, name): (NodeId, &[u8]),
+        id: NodeId,
+        now: Now,
+    ) -> Outcome<bool> {
+        if !self.may_change_names(turn, parent, now)? || !self.may_unlink(turn, (parent, name), id, now)? {
+            return Ok(false);
+        }
+        self.room_in_stream()?;
+        let name = Name::new(name);
+        self.put_name(parent, &name, None, now);
+        let node = self.node_mut(id)?;
+        let kind = node.attrs.kind;
+        let is_dir = node.dir.is_some();
+        node.attrs.nlink = if is_dir { 0 } else { node.attrs.nlink.saturating_sub(1) };
+        node.attrs.ctime = now.wall;
+        self.count_subdirectory(parent, kind, -1);
+        self.drop_data_of_nameless(id);
+        if self.vanish(id) {
+            return Ok(true);
+        }
+        let op = if is_dir {
+            Op::Rmdir { dir: parent, name, node: id }
+        } else {
+            Op::Unlink { dir: parent, name, node: id }
+        };
+        self.queue(op, &turn.caller, now);
+        Ok(true)
+    }
+
+    /// Whether the object may lose a name here: its last, unseen by anybody else, and nobody's open depends on it.
+    fn may_unlink(
+        &mut self,
+        turn: &mut Turn,
+        (parent, name): (NodeId, &[u8]),
+        id: NodeId,
+        now: Now,
+    ) -> Outcome<bool> {
+        let node = self.node(id)?;
+        if !node.may_change(CapSet::LINK_X) {
+            if !self.settings.caps || turn.acquired || node.changing > 0 {
+                return Ok(false);
+            }
+            return self.acquire_for_removal(turn, parent, name, id, now);
+        }
+        if let Some(dir) = &node.dir {
+            return Ok(node.held.has(CapSet::FILE_X) && dir.is_empty() && node.opens.is_empty());
+        }
+        if node.attrs.nlink > 1 || node.hidden.is_some() {
+            return Ok(false);
+        }
+        Ok(!self.must_hide(turn, id, now)?)
+    }
+
+    /// Asks for what removing needs, of this object and of its neighbours: who removes one often removes all.
+    fn acquire_for_removal(
+        &mut self,
+        turn: &Turn,
+        parent: NodeId,
+        name: &[u8],
+        id: NodeId,
+        now: Now,
+    ) -> Outcome<bool> {
+        let handle = self.handle(turn, id)?;
+        let mut items = vec![(handle, self.want(Some(id), CapSet::ALL, now))];
+        let behind = self.nodes.get(&parent).and_then(|n| n.dir.as_ref()).map(|dir| {
+            let from = dir.slot(name).map_or(0, |s| s.cookie);
+            dir.entries(from).take(4 * ACQUIRE_ITEMS_MAX).map(|(_, _, id)| id).collect::<Vec<_>>()
+        });
+        for id in behind.unwrap_or_default() {
+            let lacking = self.nodes.get(&id).filter(|n| !n.held.has(CapSet::LINK_X) && n.recall.is_none());
+            if let Some(handle) = lacking.and_then(|n| n.handle.clone()) {
+                items.push((handle, self.want(Some(id), CapSet::ALL, now)));
+            }
+            if items.len() >= ACQUIRE_ITEMS_MAX {
+                break;
+            }
+        }
+        self.ask(turn, Question::Acquire { items })
+    }
+
+    /// Makes sure that who has the file open can go on using it after its last name has gone: the server has to know of
+    /// an open. True where that does not help, and the name has to be hidden instead.
+    pub(crate) fn must_hide(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<bool> {
+        let _ = now;
+        let node = self.node(id)?;
+        let last = node.attrs.nlink <= 1 || !node.sure.has(CapSet::LINK_S);
+        if node.opens.is_empty() || node.dir.is_some() || !last || node.hidden.is_some() {
+            return Ok(false);
+        }
+        if !self.settings.preserves_unlinked {
+            return Ok(true);
+        }
+        let mut needed = Access::default();
+        let mut known = Access::default();
+        for open in node.opens.iter().filter_map(|fh| self.opens.get(fh)) {
+            needed = Access { read: needed.read | open.access.read, write: needed.write | open.access.write };
+            if open.at_server {
+                known =
+                    Access { read: known.read | open.access.read, write: known.write | open.access.write };
+            }
+        }
+        if known.has(needed) || turn.opened == Some(id) {
+            return Ok(false);
+        }
+        let object = self.handle(turn, id)?;
+        turn.opening = Some((id, needed));
+        self.ask(turn, Question::Open { object, access: needed, truncate: false, want: CapSet::NONE })
+    }
+
+    /// The open that was asked for belongs to the file's opens from now on.
+    pub(crate) fn attach(&mut self, turn: &mut Turn, token: Option<crate::ids::OpenToken>) {
+        let Some((id, access)) = turn.opening.take() else { return };
+        turn.opened = Some(id);
+        let Some(token) = token else { return };
+        let fhs = self.nodes.get(&id).map(|n| n.opens.clone()).unwrap_or_default();
+        for fh in fhs {
+            if let Some(open) = self.opens.get_mut(&fh).filter(|o| o.token.is_none() && access.has(o.access))
+            {
+                (open.token, open.at_server) = (Some(token), true);
+                return;
+            }
+        }
+        self.closes.push((token, turn.caller.clone(), id));
+    }
+
+    /// Gives the name that is to go another, hidden one, until the last close.
+    fn hide(
+        &mut self,
+        turn: &mut Turn,
+        (parent, name): (NodeId, &[u8]),
+        id: NodeId,
+        now: Now,
+    ) -> Outcome<()> {
+        let hidden = Name::new(format!(".holdfast-{:x}-{}", self.node(id)?.attrs.fileid, id.0).as_bytes());
+        turn.hiding = Some(hidden.clone());
+        turn.looked = Some((id, self.node(id)?.attrs));
+        let dir = self.handle(turn, parent)?;
+        let question = Question::Rename {
+            from_dir: dir.clone(),
+            from: Name::new(name),
+            to_dir: dir,
+            to: hidden,
+            mode: RenameMode::Replace,
+            object: self.node(id)?.handle.clone(),
+            victim: None,
+            want_dir: self.want(Some(parent), CapSet::SHARED, now),
+        };
+        self.ask(turn, question)
+    }
+
+    /// Drops everything queued about an object that was made here, not sent yet, and has lost its last name.
+    fn vanish(&mut self, id: NodeId) -> bool {
+        let Some(node) = self.nodes.get(&id) else { return false };
+        let all_unsent = node.pending as usize == node.unsent.len();
+        if node.handle.is_some() || node.made.is_some() || !all_unsent || !node.opens.is_empty() {
+            return false;
+        }
+        let unsent = node.unsent.clone();
+        let plain = unsent.iter().all(|serial| {
+            let op = self.stream.unsent_mut(*serial).map(|q| &q.op);
+            matches!(op, Some(Op::Make { .. } | Op::SetAttr { .. } | Op::Write { .. }))
+        });
+        if !plain {
+            return false;
+        }
+        for serial in unsent {
+            self.elide(serial);
+        }
+        self.with_data(id, |data| data.extents.turn(|_, _| None));
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.dead = Some(Errno::ESTALE);
+        }
+        true
+    }
+}

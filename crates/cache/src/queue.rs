@@ -1,0 +1,238 @@
+//! The one ordered stream of mutations: those not sent, which may still be merged and dropped, and the batches that are
+//! kept until the server has them on disk.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use holdfast_base::{Instant, Timestamp};
+
+use crate::ask::{Generation, RenameMode};
+use crate::attrs::{Changes, Device, Kind, NewAttrs};
+use crate::ids::{Caller, Name, NodeId};
+
+/// What a mutation makes.
+#[derive(Clone, Debug)]
+pub(crate) enum Thing {
+    File,
+    Dir,
+    Symlink(Bytes),
+    Node(Kind, Device),
+}
+
+/// A mutation by nodes; how the server is told of them is decided when it is sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// Dropped.
+    Void,
+    Make {
+        dir: NodeId,
+        name: Name,
+        node: NodeId,
+        thing: Thing,
+        attrs: NewAttrs,
+        load: Load,
+    },
+    Link {
+        node: NodeId,
+        dir: NodeId,
+        name: Name,
+    },
+    SetAttr {
+        node: NodeId,
+        changes: Changes,
+    },
+    Write {
+        node: NodeId,
+        load: Load,
+        mtime: Timestamp,
+    },
+    Rename {
+        from: (NodeId, Name),
+        to: (NodeId, Name),
+        node: NodeId,
+        mode: RenameMode,
+        after: Option<Generation>,
+    },
+    Unlink {
+        dir: NodeId,
+        name: Name,
+        node: NodeId,
+    },
+    Rmdir {
+        dir: NodeId,
+        name: Name,
+        node: NodeId,
+    },
+}
+
+/// Data that goes with a mutation, put in when it is sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) data: Vec<(u64, Bytes)>,
+    pub(crate) size: Option<u64>,
+}
+
+impl Op {
+    /// The nodes it names: what it is about, and the directories it changes.
+    pub(crate) fn nodes(&self) -> [Option<NodeId>; 3] {
+        match self {
+            Self::Void => [None; 3],
+            Self::Make { dir, node, .. }
+            | Self::Link { node, dir, .. }
+            | Self::Unlink { dir, node, .. }
+            | Self::Rmdir { dir, node, .. } => [Some(*node), Some(*dir), None],
+            Self::SetAttr { node, .. } | Self::Write { node, .. } => [Some(*node), None, None],
+            Self::Rename { from, to, node, .. } => {
+                [Some(*node), Some(from.0), (from.0 != to.0).then_some(to.0)]
+            }
+        }
+    }
+
+    /// Bytes it is about, beside a hundred or so for its own.
+    pub(crate) fn bytes(&self) -> usize {
+        128 + match self {
+            Self::Make { load, .. } | Self::Write { load, .. } => {
+                load.data.iter().map(|(_, d)| d.len()).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// A mutation in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) serial: u64,
+    pub(crate) at: Instant,
+    pub(crate) caller: Caller,
+    pub(crate) op: Op,
+}
+
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// To be sent (again).
+    Waiting,
+    /// On its way.
+    Sent,
+    /// Its results have come.
+    Executed,
+}
+
+/// A batch that is not known to be on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) txn: u64,
+    pub(crate) caller: Caller,
+    pub(crate) ops: Vec<Queued>,
+    pub(crate) stage: Stage,
+    pub(crate) sent_at: Instant,
+    /// Its results were taken in before, and its effects then lost.
+    pub(crate) is_repeated: bool,
+}
+
+/// The stream.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    last: u64,
+    pub(crate) unsent: VecDeque<Queued>,
+    pub(crate) kept: VecDeque<Kept>,
+    pub(crate) last_txn: u64,
+    /// Everything up to here is to be sent at once.
+    pub(crate) hurried: u64,
+    /// Everything up to here is to be put on disk.
+    pub(crate) wanted_stable: u64,
+    pub(crate) is_asking_stable: bool,
+    /// How many batches may be on their way.
+    pub(crate) window: crate::pace::Window,
+}
+
+impl Stream {
+    pub(crate) fn last_serial(&self) -> u64 {
+        self.last
+    }
+
+    pub(crate) fn push(&mut self, op: Op, caller: Caller, at: Instant) -> u64 {
+        self.last += 1;
+        self.unsent.push_back(Queued { serial: self.last, at, caller, op });
+        self.last
+    }
+
+    /// A mutation that is not sent yet.
+    pub(crate) fn unsent_mut(&mut self, serial: u64) -> Option<&mut Queued> {
+        let first = self.unsent.front()?.serial;
+        let index = usize::try_from(serial.checked_sub(first)?).ok()?;
+        self.unsent.get_mut(index)
+    }
+
+    /// Drops a mutation that is not sent yet.
+    pub(crate) fn void(&mut self, serial: u64) -> Option<Op> {
+        let op = std::mem::replace(&mut self.unsent_mut(serial)?.op, Op::Void);
+        self.trim();
+        Some(op)
+    }
+
+    /// Drops what was dropped at the front, so that `executed` moves on.
+    pub(crate) fn trim(&mut self) {
+        while matches!(self.unsent.front(), Some(Queued { op: Op::Void, .. })) {
+            self.unsent.pop_front();
+        }
+    }
+
+    pub(crate) fn hurry(&mut self, serial: u64) {
+        self.hurried = self.hurried.max(serial);
+    }
+
+    fn first_unsent(&self) -> u64 {
+        self.unsent.front().map_or(self.last + 1, |q| q.serial)
+    }
+
+    /// Every mutation up to this serial was executed, and its result taken in.
+    pub(crate) fn executed(&self) -> u64 {
+        let kept = self.kept.iter().find(|k| k.stage != Stage::Executed);
+        kept.and_then(|k| k.ops.first()).map_or_else(|| self.first_unsent(), |q| q.serial) - 1
+    }
+
+    /// Every mutation up to this serial is on disk.
+    pub(crate) fn stable(&self) -> u64 {
+        let kept = self.kept.front().and_then(|k| k.ops.first());
+        kept.map_or_else(|| self.first_unsent(), |q| q.serial) - 1
+    }
+
+    /// Whether objects are being made by batches under way.
+    pub(crate) fn is_making(&self) -> bool {
+        let under_way = self.kept.iter().filter(|k| k.stage != Stage::Executed);
+        under_way.flat_map(|k| &k.ops).any(|q| matches!(q.op, Op::Make { .. }))
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.kept.iter().filter(|k| k.stage == Stage::Sent).count()
+    }
+
+    /// The last transaction of which, and of all before it, the results were taken in.
+    pub(crate) fn executed_txn(&self) -> u64 {
+        let first = self.kept.iter().find(|k| k.stage != Stage::Executed);
+        first.map_or(self.last_txn, |k| k.txn - 1)
+    }
+
+    /// Whether the transaction is still kept: its effects may be lost and come again under another handle.
+    pub(crate) fn keeps(&self, txn: u64) -> bool {
+        self.kept.front().is_some_and(|k| k.txn <= txn)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let serials: Vec<u64> =
+            self.kept.iter().flat_map(|k| &k.ops).chain(&self.unsent).map(|q| q.serial).collect();
+        if !serials.is_sorted_by(|a, b| a < b) {
+            return Err("serials are out of order".into());
+        }
+        let unsent = self.unsent.iter().zip(self.unsent.iter().skip(1));
+        if unsent.clone().any(|(a, b)| a.serial + 1 != b.serial) {
+            return Err("a gap among what is not sent".into());
+        }
+        if !self.kept.iter().zip(self.kept.iter().skip(1)).all(|(a, b)| a.txn + 1 == b.txn) {
+            return Err("transactions have gaps".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! What came of batches: handles for what was made, and the undoing of what failed.
+
+use std::collections::HashSet;
+
+use crate::ask::Generation;
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::extent::Progress;
+use crate::ids::{Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::mutation::MutationResult;
+use crate::queue::{Load, Op, Queued, Stage};
+use crate::tell::{Forget, Report};
+
+impl Machine {
+    /// A batch was executed. `stable_through`: the last transaction that is on disk with all before it.
+    pub fn batch_done(&mut self, txn: u64, results: Vec<MutationResult>, stable_through: u64, now: Now) {
+        self.progress += 1;
+        let max = self.settings.batches_in_flight_max;
+        let Some(place) = self.stream.kept.iter().position(|k| k.txn == txn) else { return };
+        let kept = &mut self.stream.kept[place];
+        if kept.stage == Stage::Executed {
+            return;
+        }
+        kept.stage = Stage::Executed;
+        let (took, repeated) = (now.mono.ms_since(kept.sent_at), kept.is_repeated);
+        self.stream.window.took(took, now.mono, max);
+        let ops = std::mem::take(&mut self.stream.kept[place].ops);
+        // A reply that is too short tells nothing of the rest.
+        let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
+        for (queued, result) in ops.iter().zip(results) {
+            self.op_done(queued, result, repeated, now);
+        }
+        if let Some(kept) = self.stream.kept.get_mut(place) {
+            kept.ops = ops;
+        }
+        self.recall_deferred(now);
+        self.stable_through(stable_through);
+    }
+
+    /// A batch may or may not have reached the server: it comes out again, as it was.
+    pub fn batch_lost(&mut self, txn: u64) {
+        self.progress += 1;
+        if let Some(kept) = self.stream.kept.iter_mut().find(|k| k.txn == txn && k.stage == Stage::Sent) {
+            kept.stage = Stage::Waiting;
+        }
+    }
+
+    fn op_done(&mut self, queued: &Queued, result: MutationResult, repeated: bool, now: Now) {
+        self.release_nodes(&queued.op);
+        match result {
+            MutationResult::Done { made, attrs: _, other_name } => {
+                self.op_succeeded(queued, made, now);
+                if let (Op::Make { dir, name, node, .. }, Some(other)) = (&queued.op, other_name) {
+                    self.kept_both(*dir, name, *node, &other);
+                }
+            }
+            MutationResult::Failed(errno) => self.op_failed(queued, errno, repeated),
+            MutationResult::Depends => self.op_failed(queued, Errno::EIO, repeated),
+        }
+    }
+
+    fn op_succeeded(&mut self, queued: &Queued, made: Option<crate::ask::Object>, now: Now) {
+        match &queued.op {
+            Op::Make { node, .. } => {
+                if let Some(object) = made {
+                    self.bind(*node, &object, now);
+                }
+                self.loaded(*node, queued.serial);
+            }
+            Op::Write { node, .. } => self.loaded(*node, queued.serial),
+            Op::Unlink { node, .. } | Op::Rmdir { node, .. } => self.drop_if_gone(*node),
+            _ => {}
+        }
+    }
+
+    /// Data that went with a mutation is with the server, or gone.
+    fn loaded(&mut self, id: NodeId, serial: u64) {
+        let carried = Progress::Stream(serial);
+        let at = self.tick();
+        self.with_data(id, |data| data.moved = at);
+        self.with_data(id, |data| data.extents.turn(|p, _| (p != carried).then_some(p)));
+    }
+
+    /// A node that was made here has got its handle, and what is held on it.
+    fn bind(&mut self, id: NodeId, object: &crate::ask::Object, now: Now) {
+        let _ = now;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if let Some(old) = node.handle.take() {
+            self.handles.remove(&old);
+        }
+        node.handle = Some(object.handle.clone());
+        let shown = node.attrs.fileid;
+        if let Some(seq) = self.early.remove(&object.handle) {
+            node.seq = node.seq.max(seq);
+            node.held = CapSet::NONE;
+        }
+        self.handles.insert(object.handle.clone(), id);
+        if self.shown.len() < holdfast_base::limits::SHOWN_NUMBERS_MAX {
+            self.shown.insert(object.handle.clone(), shown);
+        }
+        match object.grant {
+            Some(grant) => self.bind_grant(id, grant),
+            None => self.drop_assumed(id, CapSet::ALL),
+        }
+    }
+
+    /// What was assumed to be held on something made here is compared with what the server gave.
+    fn bind_grant(&mut self, id: NodeId, grant: crate::caps::Grant) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if grant.seq <= node.seq {
+            // A recall has overtaken it.
+            self.drop_assumed(id, CapSet::ALL);
+            return;
+        }
+        node.seq = grant.seq;
+        node.plain = grant.plain;
+        node.group_of_directory = grant.group_of_directory;
+        let lost = node.held.without(grant.caps.closed());
+        self.drop_assumed(id, lost);
+    }
+
+    fn drop_assumed(&mut self, id: NodeId, lost: CapSet) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let lost = node.held & lost;
+        node.held = node.held.without(lost);
+        if !lost.is_none() {
+            self.lose(id, lost);
+        }
+    }
+
+    /// Another's object had taken the name: both are there, ours under another name.
+    fn kept_both(&mut self, dir: NodeId, name: &Name, node: NodeId, other: &Name) {
+        self.unknow(dir, name);
+        self.note_error(node, Errno::EEXIST);
+        self.note_error(dir, Errno::EEXIST);
+        let what = format!("create {:?}", String::from_utf8_lossy(name.as_bytes()));
+        let kept_as = Some(other.clone());
+        self.report(Report { what, node: Some(node), errno: Errno::EEXIST, kept_as });
+    }
+
+    fn note_error(&mut self, id: NodeId, errno: Errno) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.error.get_or_insert(errno);
+        }
+    }
+
+    /// Nothing is known of a name any more.
+    fn unknow(&mut self, id: NodeId, name: &Name) {
+        let tick = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.names_lost = tick;
+        node.disturbed = tick;
+        node.sure = node.sure.without(CapSet::FILE_S);
+        if let Some(dir) = node.dir.as_mut() {
+            dir.drop_name(name.as_bytes());
+        }
+        self.invalidate(Forget::Entry(id, name.clone()));
+        self.invalidate(Forget::Attrs(id));
+    }
+
+    /// A mutation that had returned has failed: what it made believe is forgotten, and what built upon it.
+    fn op_failed(&mut self, queued: &Queued, errno: Errno, repeated: bool) {
+        self.stats.mutations_failed += 1;
+        let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
+        let (what, node) = match &queued.op {
+            Op::Void => return,
+            Op::Make { dir, name, node, .. } => {
+                self.unknow(*dir, name);
+                self.note_error(*dir, errno);
+                self.kill(*node, errno);
+                (format!("create {:?}", text(name)), *node)
+            }
+            Op::Link { node, dir, name } | Op::Unlink { dir, name, node } | Op::Rmdir { dir, name, node } => {
+                self.unknow(*dir, name);
+                self.note_error(*dir, errno);
+                self.distrust(*node);
+                let verb = if matches!(queued.op, Op::Link { .. }) { "link" } else { "remove" };
+                (format!("{verb} {:?}", text(name)), *node)
+            }
+            Op::Rename { from, to, node, .. } => {
+                for (dir, name) in [from, to] {
+                    self.unknow(*dir, name);
+                    self.note_error(*dir, errno);
+                }
+                self.distrust(*node);
+                (format!("rename {:?} to {:?}", text(&from.1), text(&to.1)), *node)
+            }
+            Op::SetAttr { node, .. } => {
+                self.distrust(*node);
+                ("change attributes".to_string(), *node)
+            }
+            Op::Write { node, .. } => {
+                self.loaded(*node, queued.serial);
+                self.data_failed(*node, errno);
+                ("write".to_string(), *node)
+            }
+        };
+        // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
+        let expected = repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST);
+        if !expected {
+            self.note_error(node, errno);
+            self.report(Report { what, node: Some(node), errno, kept_as: None });
+        }
+    }
+
+    /// What we believe of the object is not so.
+    fn distrust(&mut self, id: NodeId) {
+        self.disturb(id, CapSet::SHARED);
+        self.invalidate(Forget::Attrs(id));
+    }
+
+    /// The object was never made. What was queued about it is dropped; what is on its way will fail by itself.
+    fn kill(&mut self, id: NodeId, errno: Errno) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.dead = Some(errno);
+        node.held = CapSet::NONE;
+        node.sure = CapSet::NONE;
+        node.recall = None;
+        node.error.get_or_insert(errno);
+        let unsent = std::mem::take(&mut node.unsent);
+        if let Some(dir) = node.dir.as_mut() {
+            dir.clear();
+        }
+        for serial in unsent {
+            let op = self.stream.unsent_mut(serial).map(|q| q.op.clone());
+            self.elide(serial);
+            // The names it was to get, or has got here, it has not.
+            match op {
+                Some(Op::Link { dir, name, .. }) => self.unknow(dir, &name),
+                Some(Op::Rename { from, to, .. }) => {
+                    self.unknow(from.0, &from.1);
+                    self.unknow(to.0, &to.1);
+                }
+                _ => {}
+            }
+        }
+        self.with_data(id, |data| data.extents.turn(|_, _| None));
+        self.invalidate(Forget::Data(id));
+    }
+
+    /// What the server says is on disk needs not be kept.
+    fn stable_through(&mut self, txn: u64) {
+        while self.stream.kept.front().is_some_and(|k| k.txn <= txn && k.stage == Stage::Executed) {
+            self.stream.kept.pop_front();
+        }
+    }
+
+    /// The transaction up to which the server shall put everything on disk, if it should now: because somebody waits,
+    /// or because much is kept.
+    pub fn take_stable(&mut self, now: Now) -> Option<u64> {
+        let stream = &self.stream;
+        let wanted = stream.wanted_stable > stream.stable();
+        let many = stream.kept.len() >= holdfast_base::limits::UNSETTLED_BATCHES_MAX / 2;
+        let old = stream.kept.front().is_some_and(|k| {
+            k.stage == Stage::Executed
+                && now.mono.ms_since(k.sent_at) >= holdfast_base::limits::UNSYNCED_AGE_MS
+        });
+        let through = stream.executed_txn();
+        let something = stream.kept.front().is_some_and(|k| k.txn <= through);
+        if stream.is_asking_stable || !something || !(wanted || many || old) {
+            return None;
+        }
+        self.stream.is_asking_stable = true;
+        Some(through)
+    }
+
+    /// Everything up to this transaction is on disk; but for these operations, whose effect could not be kept.
+    pub fn stable_done(&mut self, through: u64, failed: &[(u64, u32, Errno)], now: Now) {
+        let _ = now;
+        self.progress += 1;
+        self.stream.is_asking_stable = false;
+        for (txn, op, errno) in failed {
+            let kept = self.stream.kept.iter().find(|k| k.txn == *txn);
+            let node = kept.and_then(|k| k.ops.get(*op as usize)).and_then(|q| q.op.nodes()[0]);
+            if let Some(node) = node {
+                self.note_error(node, *errno);
+                self.report(Report { what: "sync".into(), node: Some(node), errno: *errno, kept_as: None });
+            }
+        }
+        self.stable_through(through);
+    }
+
+    /// The request to put things on disk was lost.
+    pub fn stable_lost(&mut self) {
+        self.stream.is_asking_stable = false;
+        self.progress += 1;
+    }
+
+    /// After a new connection, or another server: what the server has executed and what is on its disk. What it has not
+    /// executed comes out of `take_batch` again, in order and under the same numbers.
+    pub fn resume(&mut self, executed_through: u64, stable_through: u64, now: Now) {
+        let _ = now;
+        self.progress += 1;
+        self.stable_through(stable_through);
+        self.stream.is_asking_stable = false;
+        let mut again: Vec<(u64, Op)> = Vec::new();
+        for kept in &mut self.stream.kept {
+            let lost = kept.stage == Stage::Executed && kept.txn > executed_through;
+            if lost {
+                kept.is_repeated = true;
+                again.extend(kept.ops.iter().map(|q| (q.serial, q.op.clone())));
+            }
+            if lost || kept.stage == Stage::Sent {
+                kept.stage = Stage::Waiting;
+            }
+        }
+        for (serial, op) in again {
+            for id in op.nodes().into_iter().flatten().collect::<HashSet<_>>() {
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.pending += 1;
+                    node.last_serial = node.last_serial.max(serial);
+                }
+            }
+            self.unload(&op, serial);
+        }
+    }
+
+    /// Data that the server had and lost is read from here until it has it again.
+    fn unload(&mut self, op: &Op, serial: u64) {
+        let (Op::Make { node, load: Load { data, .. }, .. }
+        | Op::Write { node, load: Load { data, .. }, .. }) = op
+        else {
+            return;
+        };
+        for (offset, bytes) in data {
+            self.with_data(*node, |d| {
+                d.extents.put_below(*offset, bytes, Progress::Stream(serial), Generation(0));
+            });
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! How an operation proceeds: it is called, and called again after each question it had was answered.
+
+use crate::ask::{Ask, Generation};
+use crate::errno::Errno;
+use crate::fresh::Fresh;
+use crate::ids::Caller;
+
+/// What came of calling an operation.
+#[derive(Debug)]
+pub enum Step<T> {
+    /// It is done.
+    Done(T),
+    /// It failed, for good.
+    Failed(Errno),
+    /// Perform this, [`absorb`](crate::Machine::absorb) the answer with the same turn, and call again.
+    Ask(Box<Ask>),
+    /// Call again when [`Machine::progress`](crate::Machine::progress) has changed. What is waited for was made
+    /// urgent: whoever drives the flusher has to be woken now.
+    Wait(Wait),
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Queued mutations are to be executed.
+    Executed,
+    /// Queued mutations are to be on disk.
+    Stable,
+    /// A file's data is to be written.
+    Written,
+    /// Room in the queue or for dirty data.
+    Room,
+}
+
+/// One application operation on its way: keep it from the first call to the last, and give it to
+/// [`absorb`](crate::Machine::absorb) with each answer. An abandoned one needs no word to the machine.
+#[derive(Debug)]
+pub struct Turn {
+    /// Who asks.
+    pub caller: Caller,
+    /// The answer to its last question, usable once.
+    pub(crate) fresh: Option<Result<Fresh, Errno>>,
+    /// Capabilities were asked for and are not to be asked for again.
+    pub(crate) acquired: bool,
+    /// The last mutation that has to be executed, or stable, before this operation goes on.
+    pub(crate) through: Option<u64>,
+    /// Data read so far.
+    pub(crate) pieces: Vec<crate::extent::Piece>,
+    /// The file ends here, as far as answers told.
+    pub(crate) end_seen: Option<u64>,
+    /// What a name was found to be, whose attributes had to be asked for again.
+    pub(crate) looked: Option<(crate::ids::NodeId, crate::attrs::Attrs)>,
+    /// It reads a directory as a whole.
+    pub(crate) is_filling: bool,
+    /// An open that is being asked for so that a file outlives its last name, and the file of which it was had.
+    pub(crate) opening: Option<(crate::ids::NodeId, crate::ask::Access)>,
+    pub(crate) opened: Option<crate::ids::NodeId>,
+    /// What the names of a rename stand for, as far as it was found out.
+    pub(crate) source: Option<Option<crate::ids::NodeId>>,
+    pub(crate) target: Option<Option<crate::ids::NodeId>>,
+    /// The name being removed is the file's last, and nobody has it open.
+    pub(crate) removes_last: bool,
+    /// The file being opened was emptied, or is being.
+    pub(crate) emptied: bool,
+    /// The name under which a file is being hidden.
+    pub(crate) hiding: Option<crate::ids::Name>,
+    /// Nothing guaranteed the data when it was last asked for.
+    pub(crate) reads_unsure: bool,
+    /// When the server was last asked for data.
+    pub(crate) read_at: Generation,
+    /// When it was first called.
+    pub(crate) begun: Option<Generation>,
+}
+
+impl Turn {
+    /// A new operation by this caller.
+    #[must_use]
+    pub fn new(caller: Caller) -> Self {
+        Self {
+            caller,
+            fresh: None,
+            acquired: false,
+            through: None,
+            pieces: Vec::new(),
+            end_seen: None,
+            looked: None,
+            is_filling: false,
+            opening: None,
+            opened: None,
+            source: None,
+            target: None,
+            removes_last: false,
+            emptied: false,
+            hiding: None,
+            reads_unsure: false,
+            read_at: Generation(0),
+            begun: None,
+        }
+    }
+}
+
+/// Why an operation cannot go on, for `?`.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Failed(Errno),
+    Ask(Box<Ask>),
+    Wait(Wait),
+}
+
+pub(crate) type Outcome<T> = Result<T, Stop>;
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+impl<T> From<Outcome<T>> for Step<T> {
+    fn from(outcome: Outcome<T>) -> Self {
+        match outcome {
+            Ok(v) => Self::Done(v),
+            Err(Stop::Failed(errno)) => Self::Failed(errno),
+            Err(Stop::Ask(ask)) => Self::Ask(ask),
+            Err(Stop::Wait(wait)) => Self::Wait(wait),
+        }
+    }
+}
+
+impl Turn {
+    /// The answer to the last question, if it was not used yet.
+    pub(crate) fn take(&mut self) -> Outcome<Option<Fresh>> {
+        self.fresh.take().transpose().map_err(Stop::Failed)
+    }
+}

@@ -1,0 +1,121 @@
+//! What others are told: the kernel (invalidations), the server (releases), people (statistics, reports).
+
+use crate::caps::{CapSet, Grant};
+use crate::errno::Errno;
+use crate::ids::{Handle, Name, NodeId};
+
+/// What the kernel has to forget. Sent by a thread that serves no requests; then
+/// [`invalidated`](crate::Machine::invalidated) is called with the number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalidation {
+    /// Ascending from 1.
+    pub number: u64,
+    /// What.
+    pub what: Forget,
+}
+
+/// What is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forget {
+    /// Attributes, and with them nothing of the data (`inval_inode` with offset -1).
+    Attrs(NodeId),
+    /// Attributes and all data (`inval_inode` with offset 0).
+    Data(NodeId),
+    /// A name, present or absent (`inval_entry`).
+    Entry(NodeId, Name),
+}
+
+/// Capabilities given back: `keep` is what remains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Of which object.
+    pub handle: Handle,
+    /// What is still held.
+    pub keep: CapSet,
+    /// The last grant or recall seen.
+    pub seq: u64,
+}
+
+/// Capabilities to claim again after the server restarted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reclaim {
+    /// Of which object.
+    pub handle: Handle,
+    /// What was held.
+    pub caps: CapSet,
+}
+
+/// Whether the server gave back what was claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Of which object.
+    pub handle: Handle,
+    /// What it says.
+    pub result: Result<Grant, Errno>,
+}
+
+/// A mutation that had already returned to its application and then failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What it was, in words, with the name.
+    pub what: String,
+    /// The object, where the kernel knows it.
+    pub node: Option<NodeId>,
+    /// Why.
+    pub errno: Errno,
+    /// The name under which ours was kept, when another's had taken it.
+    pub kept_as: Option<Name>,
+}
+
+/// Counters since the mount, and how much is held.
+#[expect(missing_docs, reason = "named for what they count")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub operations: u64,
+    pub asks: u64,
+    pub waits: u64,
+    pub lookup_hits: u64,
+    pub lookup_misses: u64,
+    pub attr_hits: u64,
+    pub attr_misses: u64,
+    pub listing_hits: u64,
+    pub listing_misses: u64,
+    pub open_hits: u64,
+    pub open_misses: u64,
+    pub mutations_queued: u64,
+    pub mutations_elided: u64,
+    pub mutations_merged: u64,
+    pub mutations_failed: u64,
+    pub batches_sent: u64,
+    pub batches_resent: u64,
+    pub bytes_written: u64,
+    pub bytes_elided: u64,
+    pub recalls: u64,
+    pub releases: u64,
+    pub invalidations: u64,
+    /// Objects known now.
+    pub nodes: u64,
+    /// Names known now.
+    pub names: u64,
+    /// Objects of which anything is held now.
+    pub capabilities: u64,
+    /// Bytes not sent yet.
+    pub dirty_bytes: u64,
+    /// Bytes sent and not known to be on disk.
+    pub unstable_bytes: u64,
+    /// Mutations not sent yet.
+    pub queued: u64,
+    /// Batches on their way.
+    pub in_flight: u64,
+    /// Batches executed and not known to be on disk.
+    pub unsettled: u64,
+}
+
+/// What has still to reach the disk of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Mutations.
+    pub mutations: u64,
+    /// Bytes of data.
+    pub bytes: u64,
+}

@@ -1,0 +1,125 @@
+//! Bounds: what is remembered beyond need is forgotten, longest untouched first; and figures about what is held.
+
+use holdfast_base::Instant;
+use holdfast_base::limits::CACHED_NODES_MAX;
+
+use crate::caps::CapSet;
+use crate::ids::{NodeId, Now};
+use crate::machine::Machine;
+use crate::tell::{Pending, Release, Stats};
+
+impl Machine {
+    /// Forgets objects when there are too many: half of those that nothing refers to.
+    pub(crate) fn trim(&mut self) {
+        if self.nodes.len() <= CACHED_NODES_MAX.max(self.trimmed_at) {
+            return;
+        }
+        self.trim_to(CACHED_NODES_MAX / 2);
+        // When nearly all are in use, looking again at once would find as little.
+        self.trimmed_at = self.nodes.len() + CACHED_NODES_MAX / 4;
+    }
+
+    /// Forgets idle objects until so many are left, as far as there are idle ones.
+    pub(crate) fn trim_to(&mut self, count: usize) {
+        let mut idle: Vec<(Instant, NodeId)> =
+            self.nodes.values().filter(|n| n.is_idle()).map(|n| (n.touched, n.id)).collect();
+        idle.sort_unstable();
+        let excess = self.nodes.len().saturating_sub(count);
+        idle.truncate(excess);
+        let going: rustc_hash::FxHashSet<NodeId> = idle.iter().map(|(_, id)| *id).collect();
+        self.unname(&going);
+        for (_, id) in idle {
+            self.forget_node(id);
+        }
+    }
+
+    /// Directories that know names of what is forgotten cease to know those, and are not complete any more.
+    fn unname(&mut self, going: &rustc_hash::FxHashSet<NodeId>) {
+        let at = self.tick();
+        let mut told = Vec::new();
+        for node in self.nodes.values_mut() {
+            let Some(dir) = node.dir.as_mut().filter(|_| !going.contains(&node.id)) else { continue };
+            let names: Vec<_> =
+                dir.entries(0).filter(|(.., n)| going.contains(n)).map(|(_, name, _)| name.clone()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            node.names_lost = at;
+            for name in names {
+                if dir.drop_name(name.as_bytes()) {
+                    told.push((node.id, name));
+                }
+            }
+        }
+        for (id, name) in told {
+            self.forget_entry(true, id, &name);
+        }
+    }
+
+    /// Forgets an object that has no name any more and that nobody refers to.
+    pub(crate) fn drop_if_gone(&mut self, id: NodeId) {
+        let nameless = |n: &crate::node::Node| n.sure.has(CapSet::LINK_S) && n.attrs.nlink == 0;
+        let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || nameless(n));
+        if self.nodes.get(&id).is_some_and(|n| gone(n)) {
+            self.forget_node(id);
+        }
+    }
+
+    fn forget_node(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.remove(&id) else { return };
+        let at = self.tick();
+        // Of what has no name nothing is granted any more.
+        if node.seq > 0 && node.attrs.nlink > 0 {
+            self.forgot_holder = at;
+        }
+        if let Some(handle) = &node.handle {
+            if self.handles.get(handle) == Some(&id) {
+                self.handles.remove(handle);
+            }
+            if !node.held.is_none() {
+                let keep = CapSet::NONE;
+                self.releases.push(Release { handle: handle.clone(), keep, seq: node.seq });
+            }
+        }
+    }
+
+    /// When something is due that nobody waits for: the flusher looks again then, at the latest.
+    #[must_use]
+    pub fn next_wake(&self, now: Now) -> Option<Instant> {
+        let stream =
+            self.stream_due().filter(|_| self.stream.in_flight() == 0 || self.stream.unsent.is_empty());
+        let aging = self.flush.aging.front().map(|(due, _)| *due);
+        let commits = self.flush.commits.front().map(|(due, _)| *due);
+        let settle = self.stream.kept.front().filter(|k| k.stage == crate::queue::Stage::Executed);
+        let settle = settle.map(|k| k.sent_at.after_ms(holdfast_base::limits::UNSYNCED_AGE_MS));
+        let young =
+            self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
+        let young = young.map(|_| now.mono.after_ms(holdfast_base::limits::YOUNG_FILE_MS));
+        [stream, aging, commits, settle, young].into_iter().flatten().min()
+    }
+
+    /// Counters, and how much is held now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        stats.nodes = self.nodes.len() as u64;
+        stats.names = self.nodes.values().filter_map(|n| n.dir.as_ref()).map(|d| d.len() as u64).sum();
+        stats.capabilities = self.nodes.values().filter(|n| !n.held.is_none()).count() as u64;
+        stats.dirty_bytes = self.flush.unsent;
+        stats.unstable_bytes = self.flush.unstable;
+        stats.queued = self.stream.unsent.len() as u64;
+        stats.in_flight = self.stream.in_flight() as u64;
+        stats.unsettled = self.stream.kept.len() as u64;
+        stats
+    }
+
+    /// What has still to reach the server's disk.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        let kept: usize = self.stream.kept.iter().map(|k| k.ops.len()).sum();
+        Pending {
+            mutations: (kept + self.stream.unsent.len()) as u64,
+            bytes: self.flush.unsent + self.flush.unstable,
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Data on its way: what is kept back, when it has to go, by batch or by WRITE, and what is kept until it is committed.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use holdfast_base::Instant;
+use holdfast_base::limits::{SMALL_FILE_BYTES, UNSTABLE_BYTES_MAX, UNSYNCED_AGE_MS};
+use rustc_hash::FxHashMap;
+
+use crate::ask::Generation;
+use crate::attrs::{Changes, SetTime};
+use crate::caps::CapSet;
+use crate::errno::Errno;
+use crate::extent::Progress;
+use crate::ids::{Caller, Handle, NodeId, Now};
+use crate::machine::Machine;
+use crate::mutation::{CommitOut, WriteId, WriteOut};
+use crate::node::FileData;
+use crate::queue::Op;
+use crate::tell::{Forget, Report};
+
+/// Files that have data to be sent or committed.
+#[derive(Debug, Default)]
+pub(crate) struct Flush {
+    pub(crate) bulk: VecDeque<NodeId>,
+    pub(crate) commits: VecDeque<(Instant, NodeId)>,
+    pub(crate) aging: VecDeque<(Instant, NodeId)>,
+    pub(crate) on_the_way: FxHashMap<WriteId, NodeId>,
+    pub(crate) last_id: u64,
+    pub(crate) unsent: u64,
+    pub(crate) unstable: u64,
+}
+
+/// What came of a WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes taken.
+    pub count: u32,
+    /// They are on disk.
+    pub stable: bool,
+    /// The server's write verifier.
+    pub verifier: u64,
+}
+
+impl Machine {
+    /// Works on a file's data and keeps the sums right.
+    pub(crate) fn with_data<R>(&mut self, id: NodeId, work: impl FnOnce(&mut FileData) -> R) -> Option<R> {
+        let data = &mut self.nodes.get_mut(&id)?.data;
+        let before = data.extents.weights();
+        let result = work(data);
+        let after = data.extents.weights();
+        self.flush.unsent = self.flush.unsent + after.unsent - before.unsent;
+        self.flush.unstable = self.flush.unstable + after.unstable - before.unstable;
+        Some(result)
+    }
+
+    /// Takes over what an application wrote under `FILE_X`.
+    pub(crate) fn keep_dirty(&mut self, id: NodeId, offset: u64, bytes: &[u8], caller: &Caller, now: Now) {
+        let born = self.tick();
+        let aging = self.with_data(id, |data| {
+            data.extents.write(offset, bytes, born);
+            if data.writer.as_ref() != Some(caller) {
+                data.writer = Some(caller.clone());
+            }
+            !std::mem::replace(&mut data.is_aging, true)
+        });
+        if aging == Some(true) {
+            self.flush.aging.push_back((now.mono.after_ms(UNSYNCED_AGE_MS), id));
+        }
+        let large =
+            self.nodes.get(&id).is_some_and(|n| n.data.extents.weights().unsent > 4 * SMALL_FILE_BYTES);
+        if large {
+            self.settle(id, false, now);
+        }
+    }
+
+    /// Keeps what was written unstably, until it is committed.
+    pub(crate) fn keep_unstable(
+        &mut self,
+        handle: &Handle,
+        (offset, bytes): (u64, Bytes),
+        verifier: u64,
+        caller: Caller,
+        now: Now,
+    ) {
+        let Some(id) = self.handles.get(handle).copied() else { return };
+        let since = self.tick();
+        self.with_data(id, |data| {
+            data.extents.cut(offset, offset + bytes.len() as u64);
+            data.extents.put_below(offset, &bytes, Progress::Unstable { verifier, since }, since);
+            data.writer = Some(caller);
+        });
+        self.compare_verifiers(id, verifier, now);
+        self.commit_later(id, now.mono.after_ms(UNSYNCED_AGE_MS));
+    }
+
+    /// Forgets data behind the end of a file that was truncated at the server.
+    pub(crate) fn cut_kept(&mut self, id: NodeId, size: u64) {
+        self.with_data(id, |data| data.extents.cut(size, u64::MAX));
+    }
+
+    /// A file's data is to be sent: with the stream when it is small, else beside it. `urgent`: somebody waits.
+    pub(crate) fn settle(&mut self, id: NodeId, urgent: bool, now: Now) {
+        let batches = self.settings.batches;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if node.dead.is_some() {
+            self.with_data(id, |d| d.extents.turn(|_, _| None));
+            return;
+        }
+        let data = &mut node.data;
+        let making = if node.handle.is_none() { node.last_serial } else { 0 };
+        if !data.extents.any(|p, _| p == Progress::Dirty) {
+            if urgent {
+                let on_the_way = data.barrier.max(making);
+                self.stream.hurry(on_the_way);
+            }
+            return;
+        }
+        let small = batches && is_small(data) && node.attrs.size <= SMALL_FILE_BYTES;
+        let made_later = node.unsent.iter().any(|s| data.carrier == Some(*s));
+        let carried = made_later && small;
+        if !small {
+            if !std::mem::replace(&mut data.in_bulk, true) {
+                self.flush.bulk.push_back(id);
+            }
+            if urgent {
+                self.stream.hurry(making);
+            }
+            return;
+        }
+        let carrier = data.carrier.filter(|_| carried);
+        let caller = data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
+        let mtime = node.attrs.mtime;
+        let serial = match carrier {
+            Some(serial) => serial,
+            None => {
+                let op = Op::Write { node: id, load: crate::queue::Load::default(), mtime };
+                let serial = self.queue(op, &caller, now);
+                self.with_data(id, |data| data.carrier = Some(serial));
+                serial
+            }
+        };
+        if urgent {
+            self.stream.hurry(serial);
+        }
+    }
+
+    /// Sends the modification time that was shown, after WRITEs have set another.
+    pub(crate) fn pay_mtime(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let gone = node.dead.is_some() || node.attrs.nlink == 0;
+        if !std::mem::take(&mut node.data.mtime_owed) || !self.settings.batches || gone {
+            return;
+        }
+        let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
+        let changes = Changes { mtime: Some(SetTime::At(node.attrs.mtime)), ..Changes::default() };
+        self.queue(Op::SetAttr { node: id, changes }, &caller, now);
+    }
+
+    /// Data to be written now, if there is any and not too much is under way.
+    pub fn take_write(&mut self, now: Now) -> Option<WriteOut> {
+        self.settle_aged(now);
+        if self.flush.on_the_way.len() >= self.settings.writes_in_flight_max {
+            return None;
+        }
+        for _ in 0..self.flush.bulk.len() {
+            let id = self.flush.bulk.pop_front()?;
+            let (out, stays) = self.take_write_of(id);
+            if stays {
+                self.flush.bulk.push_back(id);
+            } else if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.in_bulk = false;
+            }
+            if out.is_some() {
+                return out;
+            }
+        }
+        None
+    }
+
+    fn settle_aged(&mut self, now: Now) {
+        while let Some((due, id)) = self.flush.aging.front().copied() {
+            let pressed = self.flush.unsent > holdfast_base::limits::DIRTY_BYTES_MAX / 2;
+            if due > now.mono && !pressed {
+                return;
+            }
+            self.flush.aging.pop_front();
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.is_aging = false;
+            }
+            self.settle(id, true, now);
+        }
+    }
+
+    /// The next data of one file, and whether there may be more later.
+    fn take_write_of(&mut self, id: NodeId) -> (Option<WriteOut>, bool) {
+        let executed = self.stream.executed();
+        let Some(node) = self.nodes.get_mut(&id) else { return (None, false) };
+        let Some(handle) = node.handle.clone().filter(|_| node.data.barrier <= executed) else {
+            let through = node.data.barrier.max(node.last_serial);
+            let alive = node.dead.is_none();
+            self.stream.hurry(through);
+            return (None, alive);
+        };
+        let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
+        let busy: Vec<_> = node.data.in_flight.iter().map(|(_, s, e)| (*s, *e)).collect();
+        self.flush.last_id += 1;
+        let write = WriteId(self.flush.last_id);
+        let max = self.settings.io_bytes as usize;
+        let piece = self.with_data(id, |data| data.extents.take_for_write(write, &busy, max)).flatten();
+        let more = self.nodes.get(&id).is_some_and(|n| n.data.extents.any(|p, _| p == Progress::Dirty));
+        let Some(piece) = piece else { return (None, more) };
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.data.in_flight.push((write, piece.offset, piece.end()));
+            node.data.mtime_owed |= node.held.has(CapSet::FILE_X) || node.recall.is_some();
+        }
+        self.flush.on_the_way.insert(write, id);
+        self.stats.bytes_written += piece.data.len() as u64;
+        let open = self.token(id, true);
+        let out =
+            WriteOut { id: write, object: handle, open, caller, offset: piece.offset, data: piece.data };
+        (Some(out), more)
+    }
+
+    /// A WRITE was answered.
+    pub fn write_done(&mut self, write: WriteId, result: Result<Written, Errno>, now: Now) {
+        self.progress += 1;
+        let Some(id) = self.flush.on_the_way.remove(&write) else { return };
+        let since = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let place = node.data.in_flight.iter().position(|(w, ..)| *w == write);
+        let Some((_, start, end)) = place.map(|p| node.data.in_flight.remove(p)) else { return };
+        match result {
+            Ok(Written { count, stable, verifier }) => {
+                let taken = start + u64::from(count);
+                self.with_data(id, |data| {
+                    data.moved = since;
+                    data.extents.split_at(taken);
+                    let new = (!stable).then_some(Progress::Unstable { verifier, since });
+                    let sent = Progress::Sent(write);
+                    data.extents.turn_within(taken, end, |p| if p == sent { Progress::Dirty } else { p });
+                    data.extents.turn(|p, _| if p == sent { new } else { Some(p) });
+                });
+                if !stable {
+                    self.compare_verifiers(id, verifier, now);
+                    self.commit_later(id, now.mono.after_ms(UNSYNCED_AGE_MS));
+                }
+            }
+            Err(errno) => {
+                let sent = Progress::Sent(write);
+                self.with_data(id, |data| data.extents.turn(|p, _| (p != sent).then_some(p)));
+                self.data_failed(id, errno);
+            }
+        }
+        self.written_on(id, now);
+    }
+
+    /// After a WRITE: goes on with what is left, or with what was kept back until all is written.
+    fn written_on(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if node.data.extents.any(|p, _| p == Progress::Dirty) {
+            if !std::mem::replace(&mut node.data.in_bulk, true) {
+                self.flush.bulk.push_back(id);
+            }
+        } else if node.data.in_flight.is_empty() && node.data.mtime_owed {
+            self.pay_mtime(id, now);
+        }
+    }
+
+    /// A WRITE may or may not have reached the server: its data comes out again.
+    pub fn write_lost(&mut self, write: WriteId, now: Now) {
+        self.progress += 1;
+        let Some(id) = self.flush.on_the_way.remove(&write) else { return };
+        self.with_data(id, |data| {
+            data.in_flight.retain(|(w, ..)| *w != write);
+            let sent = Progress::Sent(write);
+            data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
+        });
+        self.written_on(id, now);
+    }
+
+    /// Data of a file could not be written: what was kept of it is void.
+    pub(crate) fn data_failed(&mut self, id: NodeId, errno: Errno) {
+        self.disturb(id, CapSet::FILE_S);
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.error.get_or_insert(errno);
+        }
+        self.stats.mutations_failed += 1;
+        self.report(Report { what: "write".into(), node: Some(id), errno, kept_as: None });
+        self.invalidate(Forget::Data(id));
+    }
+
+    /// Data sent before the server lost its memory is sent again.
+    fn compare_verifiers(&mut self, id: NodeId, now_is: u64, now: Now) {
+        self.with_data(id, |data| {
+            data.extents.turn(|p, _| match p {
+                Progress::Unstable { verifier, .. } if verifier != now_is => Some(Progress::Dirty),
+                p => Some(p),
+            });
+        });
+        self.written_on(id, now);
+    }
+
+    pub(crate) fn commit_later(&mut self, id: NodeId, due: Instant) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if !std::mem::replace(&mut node.data.in_commits, true) {
+            self.flush.commits.push_back((due, id));
+        }
+    }
+
+    /// Somebody waits for the data to be on disk.
+    pub(crate) fn commit_now(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.data.in_commits = true;
+        self.flush.commits.retain(|(_, n)| *n != id);
+        self.flush.commits.push_front((Instant(0), id));
+    }
+
+    /// A COMMIT to be sent now: because somebody waits, because data grew old, or because there is much of it.
+    pub fn take_commit(&mut self, now: Now) -> Option<CommitOut> {
+        let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
+        let ready = |m: &Self, due: Instant, id: NodeId| {
+            (pressed || due <= now.mono) && m.nodes.get(&id).is_none_or(|n| n.data.committing.is_none())
+        };
+        loop {
+            let place = self.flush.commits.iter().position(|(due, id)| ready(self, *due, *id))?;
+            let (_, id) = self.flush.commits.remove(place)?;
+            let at = self.tick();
+            let open = self.token(id, true);
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            node.data.in_commits = false;
+            let unstable = node.data.extents.weights().unstable > 0;
+            let Some(object) = node.handle.clone().filter(|_| unstable) else { continue };
+            self.flush.last_id += 1;
+            let commit = WriteId(self.flush.last_id);
+            node.data.committing = Some((commit, at));
+            let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
+            self.flush.on_the_way.insert(commit, id);
+            return Some(CommitOut { id: commit, object, open, caller });
+        }
+    }
+
+    /// A COMMIT was answered, with the server's verifier.
+    pub fn commit_done(&mut self, commit: WriteId, result: Result<u64, Errno>, now: Now) {
+        self.progress += 1;
+        let Some(id) = self.flush.on_the_way.remove(&commit) else { return };
+        let Some((_, at)) = self.nodes.get_mut(&id).and_then(|n| n.data.committing.take()) else { return };
+        let covered = |since: Generation| since <= at;
+        match result {
+            Ok(now_is) => {
+                let moved = self.tick();
+                self.with_data(id, |data| {
+                    data.moved = moved;
+                    data.extents.turn(|p, _| match p {
+                        Progress::Unstable { verifier, since } if covered(since) && verifier == now_is => {
+                            None
+                        }
+                        Progress::Unstable { verifier, .. } if verifier != now_is => Some(Progress::Dirty),
+                        p => Some(p),
+                    });
+                });
+            }
+            Err(errno) => {
+                let lost = |p| matches!(p, Progress::Unstable { since, .. } if covered(since));
+                self.with_data(id, |data| data.extents.turn(|p, _| (!lost(p)).then_some(p)));
+                self.data_failed(id, errno);
+            }
+        }
+        if self.nodes.get(&id).is_some_and(|n| n.data.extents.weights().unstable > 0) {
+            self.commit_later(id, now.mono.after_ms(UNSYNCED_AGE_MS));
+        }
+        self.written_on(id, now);
+    }
+
+    /// A COMMIT was lost: it comes out again.
+    pub fn commit_lost(&mut self, commit: WriteId) {
+        self.progress += 1;
+        if let Some(id) = self.flush.on_the_way.remove(&commit) {
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.committing = None;
+            }
+            self.commit_now(id);
+        }
+    }
+}
+
+/// Whether all of a file's data that is not on disk may go with the stream: nothing of it goes by WRITE.
+pub(crate) fn is_small(data: &FileData) -> bool {
+    data.in_flight.is_empty()
+        && data.extents.weights().unsent <= SMALL_FILE_BYTES
+        && !data.extents.any(|p, _| matches!(p, Progress::Unstable { .. } | Progress::Sent(_)))
+}

@@ -1,0 +1,283 @@
+//! What happens when things break: a client dies, the server loses what it had not on disk, capabilities are lost,
+//! mutations fail after they had returned.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod world;
+
+use holdfast_cache::*;
+use proptest::prelude::*;
+use world::choice::{config, op};
+use world::{Model, Op, World};
+
+const AB: Access = Access { read: true, write: true };
+
+fn flags() -> OpenFlags {
+    OpenFlags { access: AB, ..OpenFlags::default() }
+}
+
+/// A mount that may do everything in `d` without asking.
+fn settled() -> (World, NodeId) {
+    let mut world = World::new(1, true, 1);
+    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
+    for name in [b"x", b"y", b"z", b"v"] {
+        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    }
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    (world, dir)
+}
+
+fn create(world: &mut World, dir: NodeId, name: &str, data: &[u8]) -> (NodeId, Fh) {
+    let made = world.run(0, |m, t, now| m.create(t, dir, name.as_bytes(), 0o644, flags(), now)).unwrap();
+    let bytes = bytes::Bytes::copy_from_slice(data);
+    world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &bytes, now)).unwrap();
+    (made.0.node, made.1.fh)
+}
+
+fn close(world: &mut World, fh: Fh) -> Result<(), Errno> {
+    let closed = world.run(0, |m, t, now| m.flush(t, fh, now));
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+    closed
+}
+
+fn batch(world: &mut World) -> Batch {
+    let now = world.now();
+    world.clients[0].machine.take_batch(now).expect("a batch")
+}
+
+/// Makes everything urgent, without waiting for it.
+fn hurry(world: &mut World) {
+    let now = world.now();
+    let step = world.clients[0].machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
+    assert!(matches!(step, Step::Wait(_)));
+}
+
+#[test]
+fn creating_and_removing_a_file_asks_nothing_and_sends_nothing() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (asks, rpcs) = (world.clients[0].asks, world.server.rpcs);
+    for i in 0..100 {
+        let name = format!("temporary-{i}");
+        let (_, fh) = create(&mut world, dir, &name, b"data");
+        close(&mut world, fh).unwrap();
+        world.run(0, |m, t, now| m.unlink(t, dir, name.as_bytes(), now)).unwrap();
+    }
+    world.drain();
+    assert_eq!((world.clients[0].asks, world.server.rpcs), (asks, rpcs));
+    assert!(world.clients[0].machine.stats().mutations_elided >= 100);
+}
+
+#[test]
+fn small_files_travel_whole_in_few_batches() {
+    let (mut world, dir) = settled();
+    *world.clients[0].machine.settings_mut() = Settings::full();
+    world.drain();
+    let rpcs = world.server.rpcs;
+    for i in 0..200 {
+        let (_, fh) = create(&mut world, dir, &format!("f{i}"), b"0123456789");
+        close(&mut world, fh).unwrap();
+    }
+    world.drain();
+    assert!(world.server.rpcs - rpcs <= 3, "{} calls", world.server.rpcs - rpcs);
+    assert_eq!(world.server.fs.inodes.values().filter(|i| i.data == b"0123456789").count(), 200);
+}
+
+#[test]
+fn a_create_that_fails_late_takes_its_name_and_what_is_in_it_along() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let sub = world.run(0, |m, t, now| m.mkdir(t, dir, b"sub", 0o755, now)).unwrap().node;
+    let (file, fh) = create(&mut world, sub, "f", b"data");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let sent = batch(&mut world);
+    assert_eq!(sent.ops.len(), 2);
+    let results = vec![MutationResult::Failed(Errno::EDQUOT), MutationResult::Depends];
+    // The server has not made them, and says so.
+    world.server.lanes.entry(0).or_default().executed = sent.txn;
+    let now = world.now();
+    world.clients[0].machine.batch_done(sent.txn, results, sent.txn, now);
+    world.check(0);
+    assert_eq!(world.run(0, |m, t, now| m.fsyncdir(t, dir, now)), Err(Errno::EDQUOT));
+    assert_eq!(world.run(0, |m, t, now| m.fsyncdir(t, dir, now)), Ok(()), "told once");
+    assert!(world.run(0, |m, t, now| m.fsync(t, file, now)).is_err());
+    let found = world.run(0, |m, t, now| m.lookup(t, dir, b"sub", now)).unwrap();
+    assert!(matches!(found, Lookup::Absent { .. }));
+    let told = world.clients[0].machine.take_invalidations();
+    assert!(told.iter().any(|i| i.what == Forget::Entry(dir, Name::new(b"sub"))), "{told:?}");
+    assert_eq!(world.clients[0].machine.take_reports().len(), 2);
+}
+
+#[test]
+fn a_name_that_was_taken_keeps_both() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (file, fh) = create(&mut world, dir, "f", b"ours");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let sent = batch(&mut world);
+    let there = world.server.fs.look(1, b"d").unwrap().unwrap();
+    world.server.fs.make(there, b"f", Kind::File, 0o600, 0).unwrap();
+    let ours = world.server.fs.make(there, b"f-20260102T030405Z", Kind::File, 0o644, 7).unwrap();
+    let object = world.server.object(0, ours, CapSet::ALL).unwrap();
+    world.server.lanes.entry(0).or_default().executed = sent.txn;
+    let result = MutationResult::Done {
+        made: Some(object),
+        other_name: Some(Name::new(b"f-20260102T030405Z")),
+        attrs: None,
+    };
+    let now = world.now();
+    world.clients[0].machine.batch_done(sent.txn, vec![result], sent.txn, now);
+    assert_eq!(world.run(0, |m, t, now| m.fsync(t, file, now)), Err(Errno::EEXIST));
+    let Lookup::Found(theirs) = world.run(0, |m, t, now| m.lookup(t, dir, b"f", now)).unwrap() else {
+        panic!()
+    };
+    assert_ne!(theirs.node, file);
+    assert_eq!(theirs.attrs.mode, 0o600);
+    let reports = world.clients[0].machine.take_reports();
+    assert_eq!(reports[0].kept_as, Some(Name::new(b"f-20260102T030405Z")));
+}
+
+#[test]
+fn the_number_shown_never_changes() {
+    let (mut world, dir) = settled();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    let before = world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().attrs.fileid;
+    close(&mut world, fh).unwrap();
+    world.drain();
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.check(0);
+    assert_eq!(world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().attrs.fileid, before);
+    let Lookup::Found(entry) = world.run(0, |m, t, now| m.lookup(t, dir, b"f", now)).unwrap() else {
+        panic!()
+    };
+    assert_eq!(entry.attrs.fileid, before);
+}
+
+#[test]
+fn a_recall_waits_for_the_kernel_and_for_the_flush() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (_, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    world.run(0, |m, t, now| m.lookup(t, dir, b"f", now)).unwrap();
+    let handle = world.clients[0].machine.handle_of(dir).unwrap();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.recalled(&handle, CapSet::NONE, u64::MAX / 2, now);
+    assert_eq!(machine.take_releases(now), vec![], "neither executed nor forgotten");
+    let told = machine.take_invalidations();
+    assert!(told.iter().any(|i| i.what == Forget::Entry(dir, Name::new(b"f"))));
+    for invalidation in told {
+        machine.invalidated(invalidation.number);
+    }
+    assert_eq!(machine.take_releases(now), vec![], "not executed");
+    let sent = machine.take_batch(now).expect("the recall made it urgent");
+    let results = world.server.batch(0, &sent);
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(sent.txn, results, 0, now);
+    let released = machine.take_releases(now);
+    assert_eq!(released, vec![Release { handle, keep: CapSet::NONE, seq: u64::MAX / 2 }]);
+}
+
+#[test]
+fn a_grant_that_a_recall_has_overtaken_is_not_believed() {
+    let mut world = World::new(1, true, 3);
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let Step::Ask(ask) = machine.getattr(&mut turn, NodeId::ROOT, now) else { panic!() };
+    let Ok(answer) = world.server.answer(0, &ask) else { panic!() };
+    let root = world.server.root().handle;
+    let machine = &mut world.clients[0].machine;
+    machine.recalled(&root, CapSet::NONE, 100, now);
+    machine.absorb(&mut turn, *ask, answer, now);
+    let Step::Done(shown) = machine.getattr(&mut turn, NodeId::ROOT, now) else {
+        panic!("the answer serves once")
+    };
+    assert!(!shown.valid);
+    assert!(matches!(machine.getattr(&mut Turn::new(Caller::new(7, 0)), NodeId::ROOT, now), Step::Ask(_)));
+}
+
+#[test]
+fn data_that_the_server_lost_is_sent_again() {
+    let (mut world, dir) = settled();
+    create(&mut world, dir, "f", &[1; 100_000]);
+    hurry(&mut world);
+    for _ in 0..20 {
+        world.pump(0);
+    }
+    assert!(world.clients[0].machine.stats().unstable_bytes > 0);
+    let ino = world.server.fs.inodes.iter().find(|(_, i)| i.data.len() == 100_000).map(|(i, _)| *i).unwrap();
+    world.server.verifier += 1;
+    world.server.fs.inodes.get_mut(&ino).unwrap().data.clear();
+    world.drain();
+    assert_eq!(world.server.fs.inodes[&ino].data, vec![1; 100_000]);
+}
+
+/// Runs operations of one mount, remembering every state on the way; then the mount dies.
+fn dies(ops: &[Op], seed: u64) {
+    let mut world = World::new(1, true, seed);
+    let mut model = Model::default();
+    let names = |fs: &world::fs::Fs| fs.names();
+    let mut states = vec![names(&model.fs)];
+    for op in ops {
+        world.apply(0, op);
+        model.apply(0, op);
+        states.push(names(&model.fs));
+        let at_server = names(&world.server.fs);
+        assert!(states.contains(&at_server), "after {op:?} the server shows what never was:\n{at_server}");
+    }
+}
+
+/// The server loses what is not on its disk, again and again, and its client sends it again.
+fn server_loses(ops: &[Op], seed: u64) {
+    let mut world = World::new(1, true, seed);
+    let mut model = Model::default();
+    world.disk = Some(world.server.clone());
+    for op in ops {
+        let (shown, expected) = (world.apply(0, op), model.apply(0, op));
+        assert_eq!(shown, expected, "{op:?}");
+        if std::mem::take(&mut world.server.synchronous) {
+            // What a question changed is on disk before the answer, with all that was executed before.
+            world.put_on_disk();
+        } else if world.dice.roll(4) == 0
+            && model.fds.values().all(|(ino, ..)| model.fs.inodes[ino].nlink > 0)
+        {
+            // (Files without names end with the power, on any file system.)
+            let disk = world.disk.clone().expect("kept in this test");
+            let live = std::mem::replace(&mut world.server, disk);
+            let server = &mut world.server;
+            // What it held for its clients it gives back in grace.
+            (server.held, server.opens) = (live.held, live.opens);
+            (server.last_seq, server.last_open) = (live.last_seq, live.last_open);
+            (server.verifier, server.fs.next) = (live.verifier + 1, live.fs.next);
+            let executed = server.lanes.get(&0).map_or(0, |l| l.executed);
+            let now = world.now();
+            world.clients[0].replies.clear();
+            world.clients[0].machine.resume(executed, 0, now);
+            world.check(0);
+        }
+    }
+    world.drain();
+    assert_eq!(world.server.fs.canonical(), model.fs.canonical(), "at the server");
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    #[test]
+    fn when_the_client_dies_the_server_has_a_prefix(
+        ops in prop::collection::vec(op(), 1..60), seed in any::<u64>()
+    ) {
+        dies(&ops, seed);
+    }
+
+    #[test]
+    fn what_the_server_lost_comes_again(ops in prop::collection::vec(op(), 1..60), seed in any::<u64>()) {
+        server_loses(&ops, seed);
+    }
+}

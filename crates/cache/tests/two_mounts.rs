@@ -1,0 +1,104 @@
+//! Two mounts with one server: each operation shows what the model shows at some moment between its beginning and its
+//! end, in one order for all.
+
+mod world;
+
+use proptest::prelude::*;
+use world::choice::{config, op};
+use world::{Model, Op, Out, World};
+
+/// States that the world may be in, as far as results have told.
+struct Candidates(Vec<Model>);
+
+impl Candidates {
+    fn keep(&mut self, next: Vec<Model>, what: &str) {
+        assert!(!next.is_empty(), "no order explains {what}\nbefore: {}", self.0[0].canonical());
+        let mut seen = std::collections::BTreeSet::new();
+        self.0 = next.into_iter().filter(|m| seen.insert(m.canonical())).collect();
+    }
+
+    fn one(&mut self, c: usize, op: &Op, out: &Out) {
+        let mut next = Vec::new();
+        let mut told = Vec::new();
+        for model in &self.0 {
+            let mut model = model.clone();
+            let expected = model.apply(c, op);
+            if expected == *out {
+                next.push(model);
+            } else {
+                told.push(expected);
+            }
+        }
+        self.keep(next, &format!("{c}: {op:?} gave {out:?}, not {told:?}"));
+    }
+
+    fn both(&mut self, a: (usize, &Op, &Out), b: (usize, &Op, &Out)) {
+        let mut next = Vec::new();
+        for model in &self.0 {
+            for order in [[a, b], [b, a]] {
+                let mut model = model.clone();
+                if order.iter().all(|(c, op, out)| model.apply(*c, op) == **out) {
+                    next.push(model);
+                }
+            }
+        }
+        self.keep(next, &format!("{a:?} beside {b:?}"));
+    }
+}
+
+/// Whether the operation leaves directories where they are, so that a path that is being walked stays the same path.
+fn leaves_paths(op: &Op) -> bool {
+    !matches!(op, Op::Rename { .. } | Op::Rmdir { .. } | Op::Pause { .. } | Op::Sync)
+}
+
+fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, loses: bool, generous: u8) {
+    let mut world = World::new(2, true, seed);
+    world.loses = loses;
+    let mut candidates = Candidates(vec![Model::default()]);
+    for (c, op, beside) in steps {
+        world.server.generous = generous > 0 && world.dice.roll(u64::from(generous)) != 0;
+        let other = 1 - *c;
+        // Where no capability can be had an append is two calls, as over NFS ever: not one moment.
+        let appends = matches!(op, Op::Write { slot, .. }
+            if candidates.0.iter().any(|m| m.fds.get(&(*c, *slot)).is_some_and(|fd| fd.2)));
+        // A path is walked and its object then looked at: two moments, in Linux as here.
+        let looks = |b: &Op| matches!((op, b), (Op::Stat { .. }, Op::Unlink { .. } | Op::Link { .. }));
+        let may = |b: &Op| leaves_paths(b) && leaves_paths(op) && !appends && !looks(b);
+        world.interject = beside.clone().filter(may).map(|b| (other, b));
+        let beside = world.interject.clone();
+        let out = world.apply(*c, op);
+        let inner = world.interjected.take();
+        world.interject = None;
+        match (beside, inner) {
+            (Some((other, beside)), Some(inner)) => candidates.both((*c, op, &out), (other, &beside, &inner)),
+            _ => candidates.one(*c, op, &out),
+        }
+    }
+    world.drain();
+    let at_server = world.server.fs.canonical();
+    let found = candidates.0.iter().any(|m| m.fs.canonical() == at_server);
+    assert!(found, "at the server:\n{at_server}\nmodel:\n{}", candidates.0[0].fs.canonical());
+}
+
+fn step(interleaved: bool) -> impl Strategy<Value = (usize, Op, Option<Op>)> {
+    let beside = if interleaved { prop::option::of(op()).boxed() } else { Just(None).boxed() };
+    (0..2_usize, op(), beside)
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn taking_turns_each_sees_what_the_other_did(
+        steps in prop::collection::vec(step(false), 1..80), seed in any::<u64>(), generous in 0..4_u8
+    ) {
+        linearizes(&steps, seed, false, generous);
+    }
+
+    #[test]
+    fn operations_beside_each_other_have_an_order(
+        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), generous in 0..4_u8
+    ) {
+        linearizes(&steps, seed, true, generous);
+    }
+}

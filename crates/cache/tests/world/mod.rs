@@ -1,0 +1,285 @@
+//! Mounts against one server, and the reference model beside them.
+#![allow(dead_code, unreachable_pub, missing_docs, unused_imports)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, clippy::too_many_arguments)]
+
+pub mod choice;
+pub mod client;
+pub mod fs;
+pub mod ops;
+pub mod server;
+
+use client::{Client, Kernel};
+use holdfast_base::{Instant, Timestamp};
+use holdfast_cache::*;
+use server::{Blocked, Server};
+
+pub use ops::{Model, Op, Out};
+
+/// Numbers that look random, from a seed.
+#[derive(Clone, Debug)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % sides
+    }
+}
+
+pub struct World {
+    pub server: Server,
+    pub clients: Vec<Client>,
+    pub dice: Dice,
+    pub ms: u64,
+    /// An operation of another client, to be done while the next question is under way.
+    pub interject: Option<(usize, Op)>,
+    pub interjected: Option<Out>,
+    /// What the server has on disk, in tests in which it loses the rest.
+    pub disk: Option<Server>,
+    /// Replies to batches and writes are lost now and then.
+    pub loses: bool,
+}
+
+pub fn settings(caps: bool) -> Settings {
+    let full = Settings { batch_ops_max: 4, batches_in_flight_max: 3, io_bytes: 64, ..Settings::full() };
+    if caps { full } else { Settings { caps: false, batches: false, ..full } }
+}
+
+impl World {
+    pub fn new(clients: usize, caps: bool, seed: u64) -> Self {
+        let mut server = Server::new(caps);
+        let root = server.root();
+        // Of one mount reads and writes are cut into parts; of two each is one moment, so that it has an order.
+        let io_bytes = if clients == 1 { 64 } else { 256 };
+        let client = |_| Client {
+            machine: Machine::new(&root, Settings { io_bytes, ..settings(caps) }),
+            kernel: Kernel::default(),
+            fds: Default::default(),
+            replies: Vec::new(),
+            asks: 0,
+        };
+        let clients = (0..clients).map(client).collect();
+        let dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        Self { server, clients, dice, ms: 1, interject: None, interjected: None, disk: None, loses: false }
+    }
+
+    pub fn now(&self) -> Now {
+        let wall = Timestamp { seconds: i64::try_from(self.ms).unwrap(), nanos: 0 };
+        Now { mono: Instant(self.ms), wall }
+    }
+
+    pub fn check(&self, c: usize) {
+        if let Err(wrong) = invariant::check(&self.clients[c].machine) {
+            panic!("client {c}: {wrong}");
+        }
+    }
+
+    /// Runs one operation of the machine to its end.
+    pub fn run<T>(
+        &mut self,
+        c: usize,
+        mut op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        let mut turn = Turn::new(Caller::new(7, 0));
+        for _ in 0..2000 {
+            let now = self.now();
+            let step = op(&mut self.clients[c].machine, &mut turn, now);
+            self.check(c);
+            match step {
+                Step::Done(v) => return Ok(v),
+                Step::Failed(errno) => return Err(errno),
+                Step::Wait(_) => {
+                    self.pump(c);
+                    self.deliver();
+                }
+                Step::Ask(ask) => {
+                    self.clients[c].asks += 1;
+                    let answer = self.perform(c, &ask);
+                    self.meanwhile(c);
+                    let now = self.now();
+                    self.clients[c].machine.absorb(&mut turn, *ask, answer, now);
+                    self.check(c);
+                }
+            }
+        }
+        panic!("client {c} goes round and round: {turn:?}");
+    }
+
+    pub fn perform(&mut self, c: usize, ask: &Ask) -> Result<Answer, Errno> {
+        for _ in 0..2000 {
+            match self.server.answer(c, ask) {
+                Ok(answer) => return answer,
+                Err(Blocked) => self.unblock(),
+            }
+        }
+        panic!("client {c} waits for ever for {ask:?}: {:?}", self.server.held);
+    }
+
+    /// What happens while an answer is under way.
+    fn meanwhile(&mut self, c: usize) {
+        if let Some((other, op)) = self.interject.take() {
+            assert_ne!(c, other);
+            self.interjected = Some(self.apply(other, &op));
+        }
+        if self.dice.roll(3) == 0 {
+            self.deliver();
+            let any = usize::try_from(self.dice.roll(self.clients.len() as u64)).unwrap();
+            self.pump(any);
+        }
+    }
+
+    /// Those who hold what somebody wants do their part.
+    fn unblock(&mut self) {
+        self.deliver();
+        for c in 0..self.clients.len() {
+            self.pump(c);
+        }
+    }
+
+    pub fn deliver(&mut self) {
+        let now = self.now();
+        for (c, recall) in std::mem::take(&mut self.server.recalls) {
+            self.clients[c].machine.recalled(&recall.handle, recall.keep, recall.seq, now);
+            if self.dice.roll(8) == 0 {
+                self.clients[c].machine.recalled(&recall.handle, recall.keep, recall.seq, now);
+            }
+            self.check(c);
+        }
+    }
+
+    fn lost(&mut self) -> bool {
+        self.loses && self.dice.roll(4) == 0
+    }
+
+    /// One round of a mount's background threads.
+    pub fn pump(&mut self, c: usize) {
+        self.ms += self.dice.roll(20);
+        let now = self.now();
+        self.invalidate(c);
+        self.pump_batches(c, now);
+        self.check(c);
+        while let Some(out) = self.clients[c].machine.take_write(now) {
+            let result = loop {
+                match self.server.write(c, &out) {
+                    Ok(result) => break result,
+                    Err(Blocked) => self.deliver_to_others(c),
+                }
+            };
+            if self.lost() {
+                self.clients[c].machine.write_lost(out.id, now);
+            } else {
+                self.clients[c].machine.write_done(out.id, result, now);
+            }
+            self.check(c);
+        }
+        if let Some(out) = self.clients[c].machine.take_commit(now) {
+            if self.lost() {
+                self.clients[c].machine.commit_lost(out.id);
+            } else {
+                let verifier = self.server.verifier;
+                self.put_on_disk();
+                self.clients[c].machine.commit_done(out.id, Ok(verifier), now);
+            }
+        }
+        if let Some(through) = self.clients[c].machine.take_stable(now) {
+            if self.lost() {
+                self.clients[c].machine.stable_lost();
+            } else {
+                self.put_on_disk();
+                self.clients[c].machine.stable_done(through, &[], now);
+            }
+        }
+        self.pump_small(c, now);
+        self.check(c);
+    }
+
+    pub fn put_on_disk(&mut self) {
+        if self.disk.is_some() {
+            self.disk = Some(self.server.clone());
+        }
+    }
+
+    fn deliver_to_others(&mut self, c: usize) {
+        self.deliver();
+        for other in (0..self.clients.len()).filter(|o| *o != c) {
+            self.pump(other);
+        }
+    }
+
+    pub fn invalidate(&mut self, c: usize) {
+        let client = &mut self.clients[c];
+        for invalidation in client.machine.take_invalidations() {
+            client.kernel.apply(&invalidation);
+            client.machine.invalidated(invalidation.number);
+        }
+    }
+
+    fn pump_batches(&mut self, c: usize, now: Now) {
+        while let Some(batch) = self.clients[c].machine.take_batch(now) {
+            let before = self.clients[c].replies.iter().position(|(t, _)| *t == batch.txn);
+            let results = self.server.batch(c, &batch);
+            if let Some(place) = before {
+                self.clients[c].replies.remove(place);
+            }
+            if self.lost() {
+                self.clients[c].machine.batch_lost(batch.txn);
+                break;
+            }
+            self.clients[c].replies.push((batch.txn, results));
+        }
+        while !self.clients[c].replies.is_empty() && self.dice.roll(4) != 0 {
+            let which = usize::try_from(self.dice.roll(self.clients[c].replies.len() as u64)).unwrap();
+            let (txn, results) = self.clients[c].replies.remove(which);
+            let stable = if self.disk.is_none() && self.dice.roll(3) == 0 { txn } else { 0 };
+            let earlier = self.clients[c].replies.iter().map(|(t, _)| *t).min();
+            let stable = if earlier.is_some_and(|e| e < stable) { 0 } else { stable };
+            self.clients[c].machine.batch_done(txn, results, stable, now);
+            self.check(c);
+        }
+    }
+
+    fn pump_small(&mut self, c: usize, now: Now) {
+        for (fh, handle, access, caller) in self.clients[c].machine.take_opens() {
+            let question = Question::Open { object: handle, access, truncate: false, want: CapSet::NONE };
+            let ask = Ask { at: Generation::default(), caller, question };
+            let answer = loop {
+                match self.server.answer(c, &ask) {
+                    Ok(answer) => break answer,
+                    Err(Blocked) => self.deliver_to_others(c),
+                }
+            };
+            let token = match answer {
+                Ok(Answer::Opened { open, .. }) => open,
+                _ => None,
+            };
+            self.clients[c].machine.opened(fh, token);
+        }
+        for release in self.clients[c].machine.take_releases(now) {
+            if !self.server.release(c, &release) {
+                self.clients[c].machine.release_crossed(&release.handle);
+            }
+        }
+        for (token, _) in self.clients[c].machine.take_closes() {
+            self.server.close(token);
+        }
+        for (dir, name, caller) in self.clients[c].machine.take_removals() {
+            let question =
+                Question::Remove { dir, name, is_dir: false, victim: None, want_dir: CapSet::NONE };
+            let ask = Ask { at: Generation::default(), caller, question };
+            while self.server.answer(c, &ask).is_err() {
+                self.deliver_to_others(c);
+            }
+        }
+    }
+
+    /// Everything reaches the server.
+    pub fn drain(&mut self) {
+        for c in 0..self.clients.len() {
+            let synced = self.run(c, |m, turn, now| m.sync(turn, now));
+            assert_eq!(synced, Ok(()), "nothing fails late: {:?}", self.clients[c].machine.take_reports());
+        }
+        self.unblock();
+    }
+}

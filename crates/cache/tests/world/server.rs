@@ -1,0 +1,564 @@
+//! A server over [`Fs`], as obvious as can be: it answers questions, runs batches, keeps a table of capabilities, and
+//! loses what is not stable when told to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use holdfast_base::Timestamp;
+use holdfast_cache::*;
+
+use super::fs::{Fs, ROOT, Res};
+
+/// Bits of exclusive capabilities alone.
+const X: u32 = 0xaa;
+const FILE: u32 = 192;
+const AUTH: u32 = 3;
+const LINK: u32 = 12;
+const XATTR: u32 = 48;
+
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    pub caps: u32,
+    pub seq: u64,
+    pub last_grant: u64,
+    pub recalling: Option<u32>,
+}
+
+/// A recall on its way to a client.
+#[derive(Clone, Debug)]
+pub struct Recall {
+    pub handle: Handle,
+    pub keep: CapSet,
+    pub seq: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    pub executed: u64,
+    pub results: BTreeMap<u64, Vec<MutationResult>>,
+    pub made: BTreeMap<(u64, u32), u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub fs: Fs,
+    pub has_caps: bool,
+    pub held: BTreeMap<(u64, usize), Held>,
+    pub opens: BTreeMap<u64, (u64, usize)>,
+    pub lanes: BTreeMap<usize, Lane>,
+    pub last_seq: u64,
+    pub last_open: u64,
+    pub verifier: u64,
+    pub recalls: Vec<(usize, Recall)>,
+    /// Whether wishes for exclusive capabilities are granted; switched by tests.
+    pub generous: bool,
+    pub rpcs: u64,
+    /// A question changed something since this was last cleared.
+    pub synchronous: bool,
+}
+
+/// What stands in the way.
+pub struct Blocked;
+
+pub fn handle(ino: u64) -> Handle {
+    Handle::new(&ino.to_be_bytes())
+}
+
+fn ino(handle: &Handle) -> u64 {
+    u64::from_be_bytes(handle.as_bytes().try_into().unwrap())
+}
+
+type Exec<T> = Result<Res<T>, Blocked>;
+
+/// Unwraps the outer `Result` by `?`, the inner by returning.
+macro_rules! pass {
+    ($e:expr) => {
+        match $e {
+            Ok(v) => v,
+            Err(e) => return Ok(Err(e)),
+        }
+    };
+}
+
+impl Server {
+    pub fn new(has_caps: bool) -> Self {
+        Self {
+            fs: Fs::default(),
+            has_caps,
+            held: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            last_seq: 0,
+            last_open: 0,
+            verifier: 7,
+            recalls: Vec::new(),
+            generous: true,
+            rpcs: 0,
+            synchronous: false,
+        }
+    }
+
+    pub fn attrs(&self, ino: u64) -> Res<Attrs> {
+        let i = self.fs.get(ino)?;
+        Ok(Attrs {
+            kind: i.kind,
+            mode: i.mode,
+            nlink: i.nlink,
+            uid: i.uid,
+            gid: 0,
+            size: if i.kind == Kind::Dir { 0 } else { i.data.len() as u64 },
+            allocated: 0,
+            device: Device::default(),
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            btime: None,
+            change: i.change,
+            fileid: ino,
+        })
+    }
+
+    pub fn object(&mut self, client: usize, ino: u64, want: CapSet) -> Res<Object> {
+        let grant = self.grant(client, ino, want);
+        Ok(Object { handle: handle(ino), attrs: self.attrs(ino)?, grant })
+    }
+
+    /// Recalls what others must not keep; `Blocked` while they do.
+    fn clear(&mut self, client: usize, ino: u64, mask: u32) -> Result<(), Blocked> {
+        let mut blocked = false;
+        let others: Vec<_> = self
+            .held
+            .range((ino, 0)..=(ino, usize::MAX))
+            .filter(|((_, c), _)| *c != client)
+            .map(|(k, _)| *k)
+            .collect();
+        for key in others {
+            let held = self.held.get_mut(&key).unwrap();
+            if held.caps & mask == 0 {
+                continue;
+            }
+            blocked = true;
+            let keep = CapSet(held.caps & !mask);
+            // No exclusive bit without its shared one.
+            let keep = CapSet(keep.0 & !((!keep.0 & 0x55) << 1));
+            if held.recalling.is_none_or(|k| k & !keep.0 != 0) {
+                self.last_seq += 1;
+                held.seq = self.last_seq;
+                held.recalling = Some(keep.0);
+                let recall = Recall { handle: handle(ino), keep, seq: held.seq };
+                self.recalls.push((key.1, recall));
+            }
+        }
+        if blocked { Err(Blocked) } else { Ok(()) }
+    }
+
+    /// Gives what can be given at once.
+    fn grant(&mut self, client: usize, ino: u64, want: CapSet) -> Option<Grant> {
+        if !self.has_caps {
+            return None;
+        }
+        let others = self.held.range((ino, 0)..=(ino, usize::MAX)).filter(|((_, c), _)| *c != client);
+        let others = others.fold(0, |all, (_, h)| all | h.caps);
+        let mut can = 0;
+        for kind in [0, 2, 4, 6] {
+            let (s, x) = (1 << kind, 2 << kind);
+            if want.0 & s != 0 && others & x == 0 {
+                can |= s;
+            }
+            if want.0 & x != 0 && others & (s | x) == 0 && self.generous {
+                can |= s | x;
+            }
+        }
+        let entry = self.held.entry((ino, client)).or_default();
+        if entry.recalling.is_some() {
+            can = 0;
+        }
+        if can & !entry.caps != 0 {
+            self.last_seq += 1;
+            entry.caps |= can;
+            entry.seq = self.last_seq;
+            entry.last_grant = self.last_seq;
+        }
+        let (caps, seq) = (CapSet(entry.caps), entry.seq);
+        let caps = entry.recalling.map_or(caps, |k| CapSet(caps.0 & k));
+        Some(Grant { caps, seq, plain: true, group_of_directory: false })
+    }
+
+    /// False: crossed.
+    pub fn release(&mut self, client: usize, release: &Release) -> bool {
+        let Some(held) = self.held.get_mut(&(ino(&release.handle), client)) else { return true };
+        if release.seq < held.last_grant {
+            return false;
+        }
+        held.caps &= release.keep.0;
+        if held.recalling.is_some_and(|keep| held.caps & !keep == 0) {
+            held.recalling = None;
+        }
+        true
+    }
+
+    /// Forgets files without names that nobody has open.
+    fn collect(&mut self) {
+        let open: BTreeSet<u64> = self.opens.values().map(|(ino, _)| *ino).collect();
+        let gone: Vec<u64> = self
+            .fs
+            .inodes
+            .iter()
+            .filter(|(i, n)| n.nlink == 0 && !open.contains(i))
+            .map(|(i, _)| *i)
+            .collect();
+        for ino in gone {
+            self.fs.inodes.remove(&ino);
+        }
+    }
+
+    pub fn close(&mut self, token: OpenToken) {
+        self.opens.remove(&token.0).expect("an open is closed once");
+        self.collect();
+    }
+
+    fn new_open(&mut self, client: usize, ino: u64) -> Option<OpenToken> {
+        self.last_open += 1;
+        self.opens.insert(self.last_open, (ino, client));
+        Some(OpenToken(self.last_open))
+    }
+
+    pub fn answer(&mut self, client: usize, ask: &Ask) -> Exec<Answer> {
+        self.rpcs += 1;
+        self.synchronous |= ask.question.is_mutation();
+        let done = self.answer_question(client, ask);
+        self.collect();
+        done
+    }
+
+    fn answer_question(&mut self, c: usize, ask: &Ask) -> Exec<Answer> {
+        let uid = ask.caller.uid;
+        Ok(Ok(match &ask.question {
+            Question::Lookup { dir, name, want, want_dir } => {
+                self.clear(c, ino(dir), X & (FILE | AUTH))?;
+                let found = pass!(self.fs.look(ino(dir), name.as_bytes()));
+                if let Some(i) = found {
+                    self.clear(c, i, X)?;
+                }
+                let dir = self.grant(c, ino(dir), *want_dir);
+                let found = match found {
+                    Some(i) => Some(pass!(self.object(c, i, *want))),
+                    None => None,
+                };
+                Answer::Looked { found, dir }
+            }
+            Question::GetAttr { object, want, .. } => {
+                self.clear(c, ino(object), X)?;
+                let o = pass!(self.object(c, ino(object), *want));
+                Answer::Attrs { attrs: o.attrs, grant: o.grant }
+            }
+            Question::List { dir, cookie, want, want_dir, .. } => {
+                let d = ino(dir);
+                self.clear(c, d, X & (FILE | AUTH))?;
+                let names = pass!(self.fs.get(d)).entries.clone();
+                let dir = self.grant(c, d, *want_dir);
+                let mut entries = Vec::new();
+                // The cookie of an entry is its object's number and its name's, which suits a test.
+                let mut places: Vec<_> = names.into_iter().map(|(n, i)| (place(&n), n, i)).collect();
+                places.sort();
+                let rest: Vec<_> = places.into_iter().filter(|(p, ..)| p > cookie).collect();
+                let eof = rest.len() <= 3;
+                for (cookie, name, i) in rest.into_iter().take(3) {
+                    self.clear(c, i, X)?;
+                    let object = pass!(self.object(c, i, *want));
+                    let brief = (object.attrs.kind, i);
+                    entries.push(Listed { name: Name::new(&name), cookie, object: Some(object), brief });
+                }
+                Answer::Listed { entries, eof, verifier: 1, dir, dir_attrs: None }
+            }
+            Question::Acquire { items } => {
+                let mut granted = Vec::new();
+                for (h, want) in items {
+                    if self.fs.get(ino(h)).is_err() {
+                        granted.push(Err(Errno::ESTALE));
+                        continue;
+                    }
+                    self.clear(c, ino(h), X | (want.0 & X) | ((want.0 & X) >> 1))?;
+                    let o = pass!(self.object(c, ino(h), *want));
+                    granted.push(Ok((o.attrs, o.grant.unwrap())));
+                }
+                Answer::Acquired { items: granted }
+            }
+            Question::Read { object, offset, length, .. } => {
+                self.clear(c, ino(object), X & FILE)?;
+                let data = pass!(self.fs.read(ino(object), *offset, *length));
+                let eof = *offset + data.len() as u64 >= pass!(self.fs.get(ino(object))).data.len() as u64;
+                Answer::Read { data: data.into(), eof }
+            }
+            Question::ReadLink { object } => {
+                Answer::Text { text: pass!(self.fs.get(ino(object))).data.clone().into() }
+            }
+            Question::Open { object, access, truncate, want } => {
+                let i = ino(object);
+                self.clear(c, i, X | if access.write || *truncate { FILE } else { 0 })?;
+                if *truncate {
+                    pass!(self.fs.get_mut(i)).data.clear();
+                }
+                let o = pass!(self.object(c, i, *want));
+                Answer::Opened { open: self.new_open(c, i), attrs: o.attrs, grant: o.grant }
+            }
+            Question::Close { open } => {
+                self.close(*open);
+                Answer::Done
+            }
+            Question::WhoAmI => Answer::Acts { caller: ask.caller.clone() },
+            Question::StatFs { .. } => Answer::Room { room: Room::default() },
+            _ => return self.answer_change(c, &ask.question, uid),
+        }))
+    }
+
+    fn answer_change(&mut self, c: usize, question: &Question, uid: u32) -> Exec<Answer> {
+        Ok(Ok(match question {
+            Question::Create { dir, name, attrs, exclusive, truncate, want, want_dir, .. } => {
+                let d = ino(dir);
+                self.clear(c, d, FILE | (X & AUTH))?;
+                let found = pass!(self.fs.look(d, name.as_bytes()));
+                let (i, made) = match found {
+                    Some(_) if *exclusive => return Ok(Err(Errno::EEXIST)),
+                    Some(i) => {
+                        match pass!(self.fs.get(i)).kind {
+                            Kind::File => {}
+                            Kind::Dir => return Ok(Err(Errno::EISDIR)),
+                            _ => return Ok(Err(Errno::ELOOP)),
+                        }
+                        self.clear(c, i, X | if *truncate { FILE } else { 0 })?;
+                        if *truncate {
+                            pass!(self.fs.get_mut(i)).data.clear();
+                        }
+                        (i, false)
+                    }
+                    None => (pass!(self.fs.make(d, name.as_bytes(), Kind::File, attrs.mode, uid)), true),
+                };
+                let object = pass!(self.object(c, i, *want));
+                let open = self.new_open(c, i);
+                self.created(c, d, *want_dir, object, open, made)
+            }
+            Question::Make { dir, name, making, attrs, want, want_dir } => {
+                let d = ino(dir);
+                self.clear(c, d, FILE | (X & AUTH))?;
+                let kind = match making {
+                    Making::Dir => Kind::Dir,
+                    Making::Symlink(_) => Kind::Symlink,
+                    Making::Node(kind, _) => *kind,
+                };
+                let i = pass!(self.fs.make(d, name.as_bytes(), kind, attrs.mode, uid));
+                if let Making::Symlink(text) = making {
+                    pass!(self.fs.get_mut(i)).data = text.to_vec();
+                }
+                let object = pass!(self.object(c, i, *want));
+                self.created(c, d, *want_dir, object, None, true)
+            }
+            Question::Link { object, dir, name, want_dir } => {
+                self.clear(c, ino(dir), FILE | (X & AUTH))?;
+                self.clear(c, ino(object), X | LINK)?;
+                pass!(self.fs.link(ino(object), ino(dir), name.as_bytes()));
+                let object = pass!(self.object(c, ino(object), CapSet::NONE));
+                self.created(c, ino(dir), *want_dir, object, None, true)
+            }
+            Question::Remove { dir, name, is_dir, want_dir, .. } => {
+                self.clear(c, ino(dir), FILE | (X & AUTH))?;
+                if let Some(i) = pass!(self.fs.look(ino(dir), name.as_bytes())) {
+                    self.clear(c, i, LINK | (X & FILE))?;
+                }
+                pass!(self.fs.remove(ino(dir), name.as_bytes(), *is_dir));
+                self.gone(c, ino(dir), *want_dir)
+            }
+            Question::Rename { from_dir, from, to_dir, to, mode, want_dir, .. } => {
+                for (d, name) in [(from_dir, from), (to_dir, to)] {
+                    self.clear(c, ino(d), FILE | (X & AUTH))?;
+                    if let Some(i) = pass!(self.fs.look(ino(d), name.as_bytes())) {
+                        self.clear(c, i, LINK | (X & FILE))?;
+                    }
+                }
+                let (from, to) = ((ino(from_dir), from.as_bytes()), (ino(to_dir), to.as_bytes()));
+                pass!(self.fs.rename(from, to, *mode));
+                self.gone(c, to.0, *want_dir)
+            }
+            Question::SetAttr { object, changes, want, .. } => {
+                self.clear(c, ino(object), AUTH | XATTR | FILE | (X & LINK))?;
+                pass!(self.change(ino(object), changes));
+                let o = pass!(self.object(c, ino(object), *want));
+                Answer::Attrs { attrs: o.attrs, grant: o.grant }
+            }
+            Question::Write { object, offset, data, stable, .. } => {
+                self.clear(c, ino(object), FILE | (X & AUTH))?;
+                pass!(self.fs.write(ino(object), *offset, data));
+                let count = u32::try_from(data.len()).unwrap();
+                Answer::Written { count, stable: *stable, verifier: self.verifier, attrs: None }
+            }
+            Question::SetXattr { object, name, value, .. } => {
+                self.clear(c, ino(object), AUTH | XATTR | FILE | (X & LINK))?;
+                let xattrs = &mut pass!(self.fs.get_mut(ino(object))).xattrs;
+                xattrs.insert(name.as_bytes().to_vec(), value.to_vec());
+                Answer::Done
+            }
+            Question::GetXattr { object, name } => {
+                self.clear(c, ino(object), X & (XATTR | AUTH))?;
+                let value = pass!(self.fs.get(ino(object))).xattrs.get(name.as_bytes()).cloned();
+                Answer::Value { value: pass!(value.ok_or(Errno::ENODATA)).into() }
+            }
+            other => panic!("{other:?} is not for this test"),
+        }))
+    }
+
+    fn change(&mut self, i: u64, changes: &Changes) -> Res<()> {
+        let node = self.fs.get_mut(i)?;
+        node.mode = changes.mode.unwrap_or(node.mode);
+        node.uid = changes.uid.unwrap_or(node.uid);
+        if let Some(size) = changes.size {
+            node.data.resize(usize::try_from(size).unwrap(), 0);
+        }
+        Ok(())
+    }
+
+    fn created(
+        &mut self,
+        c: usize,
+        dir: u64,
+        want: CapSet,
+        object: Object,
+        open: Option<OpenToken>,
+        made: bool,
+    ) -> Answer {
+        let grant = self.grant(c, dir, want);
+        let dir_attrs = self.attrs(dir).ok();
+        Answer::Created { object, open, made, dir: grant, dir_attrs }
+    }
+
+    fn gone(&mut self, c: usize, dir: u64, want: CapSet) -> Answer {
+        let grant = self.grant(c, dir, want);
+        Answer::Gone { dir: grant, dir_attrs: self.attrs(dir).ok() }
+    }
+
+    /// A WRITE of the flusher.
+    pub fn write(&mut self, c: usize, out: &WriteOut) -> Exec<Written> {
+        self.rpcs += 1;
+        self.clear(c, ino(&out.object), FILE | (X & AUTH))?;
+        pass!(self.fs.write(ino(&out.object), out.offset, &out.data));
+        let count = u32::try_from(out.data.len()).unwrap();
+        Ok(Ok(Written { count, stable: false, verifier: self.verifier }))
+    }
+
+    /// A batch, executed once. `Blocked` never happens under the capabilities that a client must hold.
+    pub fn batch(&mut self, c: usize, batch: &Batch) -> Vec<MutationResult> {
+        self.rpcs += 1;
+        let lane = self.lanes.entry(c).or_default();
+        if let Some(results) = lane.results.get(&batch.txn) {
+            return results.clone();
+        }
+        assert_eq!(batch.txn, lane.executed + 1, "in order");
+        let mut results = Vec::new();
+        for (op, mutation) in (0..).zip(&batch.ops) {
+            let made = (batch.txn, op);
+            results.push(match self.mutate(c, mutation, batch.caller.uid, made) {
+                Ok(made) => MutationResult::Done { made, other_name: None, attrs: None },
+                Err(Errno::ENXIO) => MutationResult::Depends,
+                Err(errno) => MutationResult::Failed(errno),
+            });
+        }
+        self.collect();
+        let lane = self.lanes.entry(c).or_default();
+        lane.executed = batch.txn;
+        lane.results.insert(batch.txn, results.clone());
+        results
+    }
+
+    fn target(&self, c: usize, target: &Target) -> Res<u64> {
+        match target {
+            Target::Handle(h) => Ok(ino(h)),
+            Target::Made { txn, op } => {
+                self.lanes.get(&c).and_then(|l| l.made.get(&(*txn, *op))).copied().ok_or(Errno::ENXIO)
+            }
+        }
+    }
+
+    fn mutate(&mut self, c: usize, mutation: &Mutation, uid: u32, made: (u64, u32)) -> Res<Option<Object>> {
+        let free = |s: &mut Self, i: u64, mask: u32| {
+            assert!(s.clear(c, i, mask).is_ok(), "a batch meets what another client holds: {mutation:?}");
+        };
+        match mutation {
+            Mutation::Make { dir, name, object, attrs } => {
+                let d = self.target(c, dir)?;
+                free(self, d, FILE);
+                let kind = match object {
+                    NewObject::File { .. } => Kind::File,
+                    NewObject::Dir => Kind::Dir,
+                    NewObject::Symlink(_) => Kind::Symlink,
+                    NewObject::Node(kind, _) => *kind,
+                };
+                let i = self.fs.make(d, name.as_bytes(), kind, attrs.mode, uid)?;
+                match object {
+                    NewObject::File { data, size } => {
+                        for (offset, bytes) in data {
+                            self.fs.write(i, *offset, bytes)?;
+                        }
+                        if let Some(size) = size {
+                            self.fs.get_mut(i)?.data.resize(usize::try_from(*size).unwrap(), 0);
+                        }
+                    }
+                    NewObject::Symlink(text) => self.fs.get_mut(i)?.data = text.to_vec(),
+                    _ => {}
+                }
+                self.lanes.entry(c).or_default().made.insert(made, i);
+                let generous = std::mem::replace(&mut self.generous, true);
+                let object = self.object(c, i, CapSet::ALL)?;
+                self.generous = generous;
+                return Ok(Some(object));
+            }
+            Mutation::Link { object, dir, name } => {
+                let (i, d) = (self.target(c, object)?, self.target(c, dir)?);
+                free(self, d, FILE);
+                free(self, i, LINK);
+                self.fs.link(i, d, name.as_bytes())?;
+            }
+            Mutation::SetAttr { object, changes } => {
+                let i = self.target(c, object)?;
+                free(self, i, X);
+                self.change(i, changes)?;
+            }
+            Mutation::Write { object, data, .. } => {
+                let i = self.target(c, object)?;
+                free(self, i, FILE);
+                for (offset, bytes) in data {
+                    self.fs.write(i, *offset, bytes)?;
+                }
+            }
+            Mutation::Rename { from_dir, from, to_dir, to, mode, victim } => {
+                let (f, t) = (self.target(c, from_dir)?, self.target(c, to_dir)?);
+                let object = self.target(c, victim)?;
+                assert_eq!(self.fs.look(f, from.as_bytes()), Ok(Some(object)), "renames what it saw");
+                free(self, f, FILE);
+                free(self, t, FILE);
+                free(self, object, LINK);
+                self.fs.rename((f, from.as_bytes()), (t, to.as_bytes()), *mode)?;
+            }
+            Mutation::Unlink { dir, name, victim } | Mutation::Rmdir { dir, name, victim } => {
+                let (d, object) = (self.target(c, dir)?, self.target(c, victim)?);
+                assert_eq!(self.fs.look(d, name.as_bytes()), Ok(Some(object)), "removes what it saw");
+                free(self, d, FILE);
+                free(self, object, LINK);
+                self.fs.remove(d, name.as_bytes(), matches!(mutation, Mutation::Rmdir { .. }))?;
+            }
+            Mutation::RemoveTree { .. } => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(None)
+    }
+
+    pub fn root(&mut self) -> Object {
+        Object { handle: handle(ROOT), attrs: self.attrs(ROOT).unwrap(), grant: None }
+    }
+}
+
+/// A position for a name: all positions differ for the names that tests use.
+fn place(name: &[u8]) -> u64 {
+    name.iter().fold(3, |p, b| p * 257 + u64::from(*b))
+}
+
+pub fn bytes(data: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(data)
+}

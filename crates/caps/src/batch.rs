@@ -1,0 +1,222 @@
+//! BATCH: the order of a client's transactions, and their replies.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_base::limits::CAPS_BATCHES_MAX;
+use holdfast_export::WireHandle;
+use holdfast_ledger::failpoint::{self, Point};
+use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
+use holdfast_vfs::Caller;
+use holdfast_wire::caps::{
+    self, BatchArgs, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TreeRemoved, TxnId,
+};
+use holdfast_xdr::{Decode, Encode, Reader, from_bytes};
+
+use crate::lane::{Lane, Txn, Waiting};
+use crate::ops::Run;
+use crate::outcome::Outcome;
+use crate::program::refuse;
+use crate::site::{Actor, Site};
+use crate::{Caps, attrs};
+
+/// What stands before the operations.
+#[derive(Decode)]
+pub(crate) struct Head {
+    pub(crate) ticket: Ticket,
+    pub(crate) txn: TxnId,
+    _is_resent: bool,
+    pub(crate) done_through: TxnId,
+    pub(crate) ops: u32,
+}
+
+/// Some thread executes a lane, until this ends.
+struct Running<'l>(&'l Lane);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_running = false;
+    }
+}
+
+impl Caps {
+    /// Takes a batch, and executes what can be executed now, in order, on this thread.
+    pub(crate) fn submit(
+        &self,
+        actor: Actor,
+        lane: &Arc<Lane>,
+        (head, args): (Head, Bytes),
+        pending: PendingReply,
+    ) {
+        self.forget_through(lane, head.done_through);
+        let refused = {
+            let mut state = lane.state.lock();
+            let admitted = state.admit(head.txn, head.ops as usize);
+            let is_early = head.txn > state.next() && state.waiting.len() >= CAPS_BATCHES_MAX;
+            match admitted {
+                Ok(()) if !is_early => {
+                    // Sent again while it waits: the first connection may be gone.
+                    let former = state.waiting.insert(head.txn, Waiting { actor, args, pending });
+                    former.map(|former| (former.pending, CapsStat::Delay))
+                }
+                Ok(()) => Some((pending, CapsStat::Misordered)),
+                Err(stat) => Some((pending, stat)),
+            }
+        };
+        if let Some((pending, stat)) = refused {
+            refuse(pending, stat);
+        }
+        self.drain(lane);
+    }
+
+    fn drain(&self, lane: &Arc<Lane>) {
+        loop {
+            let (txn, waiting, running) = {
+                let mut state = lane.state.lock();
+                let next = state.next();
+                let first = state.waiting.keys().next().copied().filter(|first| *first <= next);
+                // Whoever executes looks again before it stops.
+                if state.is_running {
+                    return;
+                }
+                let Some(first) = first else { return };
+                let Some(waiting) = state.waiting.remove(&first) else { return };
+                state.is_running = true;
+                (first, waiting, Running(lane))
+            };
+            self.run(lane, txn, waiting);
+            drop(running);
+        }
+    }
+
+    fn run(&self, lane: &Arc<Lane>, txn: TxnId, waiting: Waiting) {
+        let Waiting { actor, args, mut pending } = waiting;
+        let Ok(batch) = from_bytes::<BatchArgs<'_>>(&args) else {
+            return pending.finish(CallOutcome::Garbage);
+        };
+        // It may have lost what it believes it holds while it waited.
+        if self.members.of(batch.ticket).is_none_or(|member| member.incarnation != lane.incarnation) {
+            return refuse(pending, CapsStat::BadTicket);
+        }
+        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, now));
+        if self.parts.manager.quiet(|engine, now| engine.grace().is_on(now)) {
+            return refuse(pending, CapsStat::Grace);
+        }
+        let fingerprint = fingerprint(&args);
+        let mut is_new = false;
+        let mut this = {
+            let mut state = lane.state.lock();
+            is_new |= txn > state.executed_through;
+            state.txns.remove(&txn).unwrap_or_default()
+        };
+        if this.fingerprint.is_some_and(|of| of != fingerprint) {
+            lane.state.lock().txns.insert(txn, this);
+            return refuse(pending, CapsStat::Mixed);
+        }
+        (this.fingerprint, this.ops) = (Some(fingerprint), batch.ops.len());
+        let dirs = Run { caps: self, lane, actor: &actor, txn, this: &mut this }.all(&batch.ops);
+        let is_whole = this.outcomes.len() == batch.ops.len();
+        let outcomes = this.outcomes.clone();
+        let (executed_through, stable_through) = {
+            let mut state = lane.state.lock();
+            state.txns.insert(txn, this);
+            if is_whole && is_new {
+                state.executed_through = txn;
+            }
+            (state.executed_through, state.stable_through)
+        };
+        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, now));
+        if !is_whole {
+            return refuse(pending, CapsStat::Delay);
+        }
+        self.after_batch(lane, txn);
+        failpoint::pass(Point::BeforeSend);
+        self.answer(&actor, (&batch.ops, &outcomes, &dirs), (executed_through, stable_through), &mut pending);
+        pending.send();
+    }
+
+    fn answer(
+        &self,
+        actor: &Actor,
+        (ops, outcomes, dirs): (&[BatchOp<'_>], &[Outcome], &[Site]),
+        (executed_through, stable_through): (TxnId, TxnId),
+        pending: &mut PendingReply,
+    ) {
+        let seen_of = |handle: &WireHandle| {
+            let site = self.site(actor, handle.as_bytes()).ok()?;
+            self.look(actor, &site).map(|seen| attrs::attrs(&seen))
+        };
+        let made: Vec<Option<(caps::Attrs, caps::Grant)>> = outcomes
+            .iter()
+            .zip(ops)
+            .map(|(outcome, op)| {
+                let handle = outcome.made()?;
+                let site = self.site(actor, handle.as_bytes()).ok()?;
+                let kind = self.look(actor, &site)?.kind;
+                let grant =
+                    self.grant(actor.client, &site, (kind, want_of(op), None), None).unwrap_or_default();
+                Some((attrs::attrs(&self.look(actor, &site)?), grant))
+            })
+            .collect();
+        let results = outcomes.iter().zip(&made).map(|(outcome, made)| match outcome {
+            Outcome::Failed(stat) => Res::Failed(stat.as_u32()),
+            Outcome::Done => Res::Ok(OpResult::Done),
+            Outcome::Tree { removed, left } => {
+                Res::Ok(OpResult::Tree(TreeRemoved { removed: *removed, left: *left }))
+            }
+            Outcome::Changed(handle) => Res::Ok(OpResult::Changed(seen_of(handle))),
+            Outcome::Made { handle, other_name } => Res::Ok(OpResult::Made(Made {
+                handle: caps::Handle(handle.as_bytes()),
+                attrs: made.map(|(attrs, _)| attrs),
+                grant: made.map(|(_, grant)| grant).unwrap_or_default(),
+                other_name,
+            })),
+        });
+        let results = results.collect();
+        let sealed: Vec<_> = dirs.iter().map(|dir| (self.seal(dir), self.look(actor, dir))).collect();
+        let state = |(handle, seen): &'_ (WireHandle, Option<holdfast_vfs::Attrs>)| {
+            seen.as_ref().map(|seen| (*handle, attrs::attrs(seen)))
+        };
+        let seen: Vec<_> = sealed.iter().filter_map(state).collect();
+        let dirs = seen
+            .iter()
+            .map(|(handle, attrs)| DirState { dir: caps::Handle(handle.as_bytes()), attrs: *attrs });
+        let ok = BatchOk { results, dirs: dirs.collect(), executed_through, stable_through };
+        Res::Ok(ok).encode(pending.writer());
+    }
+
+    /// An object as it is now, for its changer; `None` when it is gone, or others hold what makes it uncertain.
+    fn look(&self, actor: &Actor, site: &Site) -> Option<holdfast_vfs::Attrs> {
+        let root = Caller::root();
+        let cx = holdfast_vfs::Cx { wait: holdfast_vfs::Wait::No, ..actor.cx(&root) };
+        site.export.backend.getattr(&cx, &site.handle, attrs::ALL).ok()
+    }
+}
+
+const fn want_of(op: &BatchOp<'_>) -> u32 {
+    match op {
+        BatchOp::Create { want, .. }
+        | BatchOp::Mkdir { want, .. }
+        | BatchOp::Symlink { want, .. }
+        | BatchOp::Mknod { want, .. } => want.0,
+        _ => 0,
+    }
+}
+
+/// Tells a batch's operations from others. Who makes two collide on purpose gets his own results.
+fn fingerprint(args: &[u8]) -> u64 {
+    let mut r = Reader::new(args);
+    // What stands before them may differ each time.
+    let _ = Head::decode(&mut r);
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(r.rest());
+    hasher.finish()
+}
+
+impl Txn {
+    /// What an operation of this very transaction made.
+    pub(crate) fn made(&self, op: u32) -> Result<WireHandle, CapsStat> {
+        crate::lane::made_of(self.outcomes.get(op as usize))
+    }
+}

@@ -1,0 +1,239 @@
+//! HELLO, ACQUIRE, RELEASE, RECLAIM, WHOAMI, BYE: who holds what.
+
+use std::sync::Arc;
+
+use holdfast_base::limits::{
+    CAPS_BATCH_OPS_MAX, CAPS_BATCHES_MAX, CAPS_ITEMS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
+    RECORD_BYTES_MAX,
+};
+use holdfast_base::{ClientId, Instant};
+use holdfast_manager::CapsOn;
+use holdfast_rpc::Connection;
+use holdfast_state::{CapGrant, CapRelease, CapRequest, CapSet, Recorded, StateError};
+use holdfast_vfs::{Attrs, Caller, Cx, FileKind, FsError, Wait};
+use holdfast_wire::caps::{
+    AcquireItem, AcquireOk, Acquired, CapsStat, Features, Grant, GrantFlags, HelloArgs, HelloOk, Limits,
+    ReclaimItem, ReleaseItem, ReleaseOk, Res, Ticket, WhoAmIOk,
+};
+
+use crate::members::Member;
+use crate::site::{Actor, Site};
+use crate::{Caps, attrs, status};
+
+/// An access list that what is made in a directory inherits.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
+/// What this server can do beyond the first version.
+const FEATURES: Features = Features::REMOVE_TREE;
+
+impl Caps {
+    /// A client's epoch as it is told: another after a restart, too, planned or not.
+    pub(crate) const fn epoch(&self, of_client: u64) -> u64 {
+        self.run << 32 | of_client & 0xffff_ffff
+    }
+
+    pub(crate) fn hello(
+        &self,
+        args: &HelloArgs,
+        connection: &Arc<Connection>,
+    ) -> Result<(HelloOk, ClientId), CapsStat> {
+        let manager = &self.parts.manager;
+        let said = manager.step(|engine, now| {
+            let client = engine.sessions().get(args.session).map(holdfast_state::Session::client);
+            let client = client.ok_or(StateError::BadSession)?;
+            Ok((client, engine.caps_hello(client)?, engine.grace().is_on(now)))
+        });
+        let (client, epoch, in_grace) = said.map_err(|_| CapsStat::ServerFault)?.map_err(status::of_state)?;
+        let member = Member { client, incarnation: args.incarnation, epoch };
+        let ticket = self.members.ticket(member).ok_or(CapsStat::Delay)?;
+        self.members.bind(client, connection);
+        let lane = self.open_lane(args.incarnation, client, args.done_through);
+        let ok = HelloOk {
+            ticket,
+            epoch: self.epoch(epoch),
+            features: Features(args.features.0 & FEATURES.0),
+            lease_seconds: u32::try_from(manager.lease_ms() / 1000).unwrap_or(u32::MAX),
+            in_grace,
+            is_known: lane.is_known,
+            limits: limits(),
+            executed_through: lane.executed_through,
+            stable_through: lane.stable_through,
+        };
+        Ok((ok, client))
+    }
+
+    /// The answer to HELLO is on its way: what could not be recalled is recalled now.
+    pub(crate) fn can_be_called(&self, client: ClientId) {
+        let _ = self.parts.manager.step(|engine, _| engine.caps_path(client, true));
+    }
+
+    /// Whose a ticket is; the client shows by it that it lives.
+    pub(crate) fn member(&self, ticket: Ticket) -> Result<Member, CapsStat> {
+        let member = self.members.of(ticket).ok_or(CapsStat::BadTicket)?;
+        let manager = &self.parts.manager;
+        if self.members.is_news(member.client, manager.clock().now()) {
+            manager.quiet(|engine, now| engine.caps_alive(member.client, now));
+        }
+        Ok(member)
+    }
+
+    pub(crate) fn acquire(&self, actor: &Actor, items: &[AcquireItem<'_>]) -> AcquireOk {
+        let until = self.parts.manager.caps_patience();
+        let one = |item: &AcquireItem<'_>| {
+            let site = self.site(actor, item.handle.0)?;
+            self.acquire_one(actor, &site, (item.want.0, None), Some(until))
+        };
+        AcquireOk { items: items.iter().map(|item| one(item).into()).collect() }
+    }
+
+    pub(crate) fn reclaim(&self, actor: &Actor, items: &[ReclaimItem<'_>]) -> AcquireOk {
+        let manager = &self.parts.manager;
+        let image = manager.look(|engine| engine.client_image(actor.client));
+        let recorded = image.map_or(Recorded::No, |image| self.parts.holders.recorded(&image));
+        let until = manager.caps_patience();
+        let one = |item: &ReclaimItem<'_>| {
+            let site = self.site(actor, item.handle.0)?;
+            let in_grace = manager.quiet(|engine, now| engine.grace().is_on(now));
+            // Without grace (a planned restart) there is nothing to protect it by: it is given what can be given.
+            let reclaim = in_grace.then_some(recorded);
+            self.acquire_one(actor, &site, (item.held.0, reclaim), (!in_grace).then_some(until))
+        };
+        AcquireOk { items: items.iter().map(|item| one(item).into()).collect() }
+    }
+
+    /// Gives what can be given of one object, then looks at it.
+    fn acquire_one(
+        &self,
+        actor: &Actor,
+        site: &Site,
+        (want, reclaim): (u32, Option<Recorded>),
+        until: Option<Instant>,
+    ) -> Result<Acquired, CapsStat> {
+        let caller = self.caller(actor, &site.export)?;
+        let look = || site.export.backend.getattr(&actor.cx(&caller), &site.handle, attrs::ALL);
+        // What it is never changes; who may want what depends on it.
+        let kind = self.kind_of(actor.client, site)?;
+        let grant = self.grant(actor.client, site, (kind, want, reclaim), until)?;
+        let attrs = look().map_err(status::of_fs)?;
+        Ok(Acquired { grant, attrs: attrs::attrs(&attrs) })
+    }
+
+    /// An object's kind, whatever anybody holds of it.
+    fn kind_of(&self, client: ClientId, site: &Site) -> Result<FileKind, CapsStat> {
+        let root = Caller::root();
+        let cx = Cx::new(&root, Wait::Yes).by(Some(client));
+        let seen: Result<Attrs, FsError> =
+            site.export.backend.getattr(&cx, &site.handle, holdfast_vfs::AttrMask::NONE);
+        seen.map(|attrs| attrs.kind).map_err(status::of_fs)
+    }
+
+    /// Gives what can be given of one object.
+    pub(crate) fn grant(
+        &self,
+        client: ClientId,
+        site: &Site,
+        (kind, want, reclaim): (FileKind, u32, Option<Recorded>),
+        until: Option<Instant>,
+    ) -> Result<Grant, CapsStat> {
+        let file = site.key();
+        let manager = &self.parts.manager;
+        let mut want = CapSet::from_wire(want);
+        if site.export.options.is_read_only {
+            want = want.shared();
+        }
+        let had = manager.look(|engine| engine.caps_of(client, file));
+        if want.is_empty() || (reclaim.is_none() && had.held.contains(want)) {
+            return Ok(self.told((client, site), kind, had));
+        }
+        self.will_hold(client)?;
+        // Before it is granted: it may be recalled at once.
+        self.members.knows(client, file, self.seal(site));
+        let on = CapsOn { backend: &site.export.backend, handle: &site.handle, kind };
+        let request = CapRequest { client, file, want, reclaim };
+        let granted = manager.acquire_caps(&request, &on, until);
+        if manager.look(|engine| engine.caps_in_force(client, file)).is_empty() {
+            self.members.forgets(client, file);
+        }
+        Ok(self.told((client, site), kind, granted.map_err(status::of_state)?))
+    }
+
+    fn told(&self, (client, site): (ClientId, &Site), kind: FileKind, grant: CapGrant) -> Grant {
+        let CapGrant { held, seq } = grant;
+        let is_dir_held = kind == FileKind::Directory && held.contains(CapSet::FILE_X);
+        let flags =
+            if is_dir_held && is_plain(client, site) { GrantFlags::PLAIN } else { GrantFlags::default() };
+        Grant { held: holdfast_wire::caps::CapSet(held.to_wire()), seq, flags }
+    }
+
+    /// Sees to it that a client's record says that it may hold state, before it holds any.
+    fn will_hold(&self, client: ClientId) -> Result<(), CapsStat> {
+        let holders = &self.parts.holders;
+        if holders.may_hold(client) {
+            return Ok(());
+        }
+        let image = self.parts.manager.look(|engine| engine.client_image(client));
+        holders.will_hold(&image.ok_or(CapsStat::BadTicket)?).map_err(|_| CapsStat::ServerFault)
+    }
+
+    pub(crate) fn release(&self, actor: &Actor, items: &[ReleaseItem<'_>]) -> ReleaseOk {
+        let one = |item: &ReleaseItem<'_>| {
+            let site = self.site(actor, item.handle.0)?;
+            let given = (CapSet::from_wire(item.keep.0), item.seq);
+            let step = |engine: &mut holdfast_state::Engine, now| {
+                engine.caps_release(actor.client, site.key(), given, now)
+            };
+            let released = self.parts.manager.step(step).map_err(|_| CapsStat::ServerFault)?;
+            match released {
+                CapRelease::Released(CapGrant { held, seq }) => {
+                    let held = holdfast_wire::caps::CapSet(held.to_wire());
+                    Ok(Grant { held, seq, flags: GrantFlags::default() })
+                }
+                CapRelease::Crossed(_) => Err(CapsStat::Crossed),
+            }
+        };
+        ReleaseOk { items: items.iter().map(|item| one(item).into()).collect::<Vec<Res<Grant>>>() }
+    }
+
+    pub(crate) fn who_am_i(&self, actor: &Actor, handle: &[u8]) -> Result<WhoAmIOk, CapsStat> {
+        let site = self.site(actor, handle)?;
+        let Caller { uid, gid, groups } = self.caller(actor, &site.export)?;
+        let named = actor.auth.sys().map(|sys| (sys.uid, sys.gid));
+        // A server that is an ordinary user makes everything as itself.
+        let own = rustix::process::geteuid();
+        let is_own = !own.is_root() && own.as_raw() != uid;
+        Ok(WhoAmIOk {
+            uid: if is_own { own.as_raw() } else { uid },
+            gid: if is_own { rustix::process::getegid().as_raw() } else { gid },
+            groups: groups.to_vec(),
+            is_mapped: is_own || named != Some((uid, gid)),
+            is_read_only: site.export.options.is_read_only,
+        })
+    }
+
+    pub(crate) fn bye(&self, ticket: Ticket, member: Member) {
+        // Other mounts of the client have capabilities of their own, which nothing tells apart: it says HELLO for each.
+        self.members.drop_ticket(ticket);
+        let _ = self.parts.manager.step(|engine, now| engine.caps_bye(member.client, now));
+        self.forget_lane(&member.incarnation);
+    }
+}
+
+/// Whether what is made in a directory is as its maker asks.
+fn is_plain(client: ClientId, site: &Site) -> bool {
+    let root = Caller::root();
+    // In the client's name: its own capabilities must not be recalled for being described.
+    let cx = Cx::new(&root, Wait::Yes).by(Some(client));
+    let list = site.export.backend.getxattr(&cx, &site.handle, DEFAULT_ACL);
+    matches!(list, Err(FsError::NoXattr | FsError::NotSupported))
+}
+
+const fn limits() -> Limits {
+    Limits {
+        call_bytes: RECORD_BYTES_MAX as u32,
+        batch_ops: CAPS_BATCH_OPS_MAX as u32,
+        batches: CAPS_BATCHES_MAX as u32,
+        txns_kept: CAPS_TXNS_KEPT_MAX as u32,
+        items: CAPS_ITEMS_MAX as u32,
+        objects: CAPS_OBJECTS_PER_CLIENT_MAX as u32,
+    }
+}

@@ -1,0 +1,291 @@
+//! A client's transactions: in order, each once, remembered until the client says that it will not send them again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_base::limits::{
+    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_TXNS_KEPT_MAX,
+};
+use holdfast_base::{ClientId, Instant};
+use holdfast_export::{Export, WireHandle};
+use holdfast_ledger::{Remembered, Undertaking};
+use holdfast_rpc::PendingReply;
+use holdfast_vfs::{Handle, Touched};
+use holdfast_wire::caps::{CapsStat, FailedOp, TxnId};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::Caps;
+use crate::outcome::Outcome;
+use crate::site::Actor;
+
+/// What was made by an operation that is not finished.
+#[derive(Clone, Debug)]
+pub(crate) struct Partial {
+    pub(crate) op: u32,
+    pub(crate) handle: Option<Handle>,
+    pub(crate) name: Vec<u8>,
+}
+
+/// One transaction.
+#[derive(Default)]
+pub(crate) struct Txn {
+    /// Tells its arguments from others under its number; `None` of one of a former life.
+    pub(crate) fingerprint: Option<u64>,
+    pub(crate) ops: usize,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Of the operation after those.
+    pub(crate) partial: Option<Partial>,
+    /// To be sealed once it is durable.
+    pub(crate) records: Vec<Undertaking>,
+    /// What is to be made durable, and for which operation.
+    pub(crate) touched: Vec<(Arc<Export>, Touched, u32)>,
+    pub(crate) is_stable: bool,
+}
+
+/// A batch that waits for its turn.
+pub(crate) struct Waiting {
+    pub(crate) actor: Actor,
+    pub(crate) args: Bytes,
+    pub(crate) pending: PendingReply,
+}
+
+/// What a former life left of a transaction's operations.
+#[derive(Default)]
+struct Restored {
+    outcomes: BTreeMap<(u64, u32), Option<Vec<u8>>>,
+}
+
+/// What changes.
+pub(crate) struct State {
+    pub(crate) client: ClientId,
+    /// Some thread executes.
+    pub(crate) is_running: bool,
+    pub(crate) waiting: BTreeMap<TxnId, Waiting>,
+    /// Those above `done_through` that have been begun, but for the one that is being executed.
+    pub(crate) txns: BTreeMap<TxnId, Txn>,
+    pub(crate) done_through: TxnId,
+    pub(crate) executed_through: TxnId,
+    pub(crate) stable_through: TxnId,
+    pub(crate) failed: Vec<FailedOp>,
+    /// Who waits for what to be durable.
+    pub(crate) awaiting: Vec<(TxnId, PendingReply)>,
+    pub(crate) is_committing: bool,
+    restored: Restored,
+    used_at: Instant,
+}
+
+/// The transactions of one incarnation.
+pub(crate) struct Lane {
+    pub(crate) incarnation: [u8; 16],
+    pub(crate) state: Mutex<State>,
+}
+
+/// As HELLO tells it.
+pub(crate) struct LaneView {
+    pub(crate) is_known: bool,
+    pub(crate) executed_through: TxnId,
+    pub(crate) stable_through: TxnId,
+}
+
+/// All lanes.
+pub(crate) type Lanes = Mutex<FxHashMap<[u8; 16], Arc<Lane>>>;
+
+impl Lane {
+    fn new(incarnation: [u8; 16], client: ClientId, now: Instant) -> Self {
+        let state = State {
+            client,
+            is_running: false,
+            waiting: BTreeMap::new(),
+            txns: BTreeMap::new(),
+            done_through: TxnId(0),
+            executed_through: TxnId(0),
+            stable_through: TxnId(0),
+            failed: Vec::new(),
+            awaiting: Vec::new(),
+            is_committing: false,
+            restored: Restored::default(),
+            used_at: now,
+        };
+        Self { incarnation, state: Mutex::new(state) }
+    }
+
+    /// What an operation of an earlier transaction made; DEPENDS when it failed, BADREF when there is none.
+    pub(crate) fn made(&self, txn: TxnId, op: u32) -> Result<WireHandle, CapsStat> {
+        let state = self.state.lock();
+        let outcome = state.txns.get(&txn).and_then(|txn| txn.outcomes.get(op as usize));
+        made_of(outcome)
+    }
+
+    /// What a former life recorded of an operation. The outer `None`: nothing.
+    pub(crate) fn restored(&self, txn: TxnId, op: u32) -> Option<Option<Vec<u8>>> {
+        self.state.lock().restored.outcomes.get(&(txn.0, op)).cloned()
+    }
+
+    /// Whether something after this operation was executed in a former life: then it was too.
+    pub(crate) fn was_passed(&self, txn: TxnId, op: u32) -> bool {
+        let state = self.state.lock();
+        state.restored.outcomes.last_key_value().is_some_and(|(last, _)| *last > (txn.0, op))
+    }
+}
+
+/// What an operation made.
+pub(crate) fn made_of(outcome: Option<&Outcome>) -> Result<WireHandle, CapsStat> {
+    match outcome {
+        Some(Outcome::Failed(_)) => Err(CapsStat::Depends),
+        Some(outcome) => outcome.made().copied().ok_or(CapsStat::BadRef),
+        None => Err(CapsStat::BadRef),
+    }
+}
+
+impl State {
+    /// The one that comes next.
+    pub(crate) const fn next(&self) -> TxnId {
+        self.executed_through.next()
+    }
+
+    /// Whether a batch may be begun, or wait.
+    pub(crate) fn admit(&self, txn: TxnId, ops: usize) -> Result<(), CapsStat> {
+        if txn <= self.done_through {
+            return Err(CapsStat::Forgotten);
+        }
+        if txn <= self.executed_through {
+            return Ok(());
+        }
+        if txn.0 - self.executed_through.0 > CAPS_BATCHES_MAX as u64 {
+            return Err(CapsStat::Misordered);
+        }
+        let others = self.txns.iter().filter(|(of, _)| **of != txn).map(|(_, of)| of.ops);
+        let (count, kept) = others.fold((0, 0), |(count, kept), ops| (count + 1, kept + ops));
+        if count >= CAPS_TXNS_KEPT_MAX
+            || kept + ops > CAPS_OPS_KEPT_MAX + holdfast_base::limits::CAPS_BATCH_OPS_MAX
+        {
+            return Err(CapsStat::Window);
+        }
+        Ok(())
+    }
+
+    /// All that is durable without a gap.
+    pub(crate) fn advance_stable(&mut self) {
+        while let Some(txn) = self.txns.get(&self.stable_through.next())
+            && txn.is_stable
+            && self.stable_through < self.executed_through
+        {
+            self.stable_through = self.stable_through.next();
+        }
+    }
+
+    /// Notes what could not be made durable.
+    pub(crate) fn note_failed(&mut self, failed: FailedOp) {
+        if self.failed.len() < CAPS_FAILED_MAX {
+            self.failed.push(failed);
+        }
+    }
+}
+
+impl Caps {
+    /// A client's lane, made when it has none. What it will not send again is forgotten.
+    pub(crate) fn open_lane(&self, incarnation: [u8; 16], client: ClientId, done: TxnId) -> LaneView {
+        let now = self.parts.manager.clock().now();
+        let mut is_known = true;
+        let lane = {
+            let mut lanes = self.lanes.lock();
+            let make = || {
+                is_known = false;
+                Arc::new(Lane::new(incarnation, client, now))
+            };
+            Arc::clone(lanes.entry(incarnation).or_insert_with(make))
+        };
+        self.forget_through(&lane, done);
+        let mut state = lane.state.lock();
+        state.client = client;
+        state.used_at = now;
+        // A lane that begins, or was brought back by a restart, begins after what its client is done with.
+        state.executed_through = state.executed_through.max(state.done_through);
+        state.stable_through = state.stable_through.max(state.done_through);
+        let (executed_through, stable_through) = (state.executed_through, state.stable_through);
+        LaneView { is_known, executed_through, stable_through }
+    }
+
+    pub(crate) fn lane(&self, incarnation: &[u8; 16]) -> Option<Arc<Lane>> {
+        self.lanes.lock().get(incarnation).cloned()
+    }
+
+    /// The client will not send these again.
+    pub(crate) fn forget_through(&self, lane: &Lane, done: TxnId) {
+        let mut state = lane.state.lock();
+        // What was not executed cannot be done with, unless by a former life.
+        let is_fresh = state.txns.is_empty() && !state.is_running;
+        let done = if is_fresh { done } else { done.min(state.stable_through) };
+        if done <= state.done_through {
+            return;
+        }
+        state.done_through = done;
+        let kept = state.txns.split_off(&done.next());
+        let forgotten = std::mem::replace(&mut state.txns, kept);
+        let restored = state.restored.outcomes.split_off(&(done.0 + 1, 0));
+        let of_former = std::mem::replace(&mut state.restored.outcomes, restored);
+        state.failed.retain(|failed| failed.txn > done);
+        drop(state);
+        let Some(ledger) = &self.parts.ledger else { return };
+        for (txn, of) in forgotten {
+            ledger.forget_batch(&lane.incarnation, txn.0, u32::try_from(of.ops).unwrap_or(u32::MAX));
+        }
+        for ((txn, op), _) in of_former {
+            ledger.forget_batch_op(&lane.incarnation, txn, op);
+        }
+    }
+
+    /// Takes in what a former life recorded.
+    pub fn restore(&self, remembered: Vec<Remembered>) {
+        let now = self.parts.manager.clock().now();
+        let mut lanes = self.lanes.lock();
+        for one in remembered {
+            let Remembered::Batch { incarnation, txn, op, outcome } = one else { continue };
+            let make = || Arc::new(Lane::new(incarnation, ClientId(0), now));
+            let lane = lanes.entry(incarnation).or_insert_with(make);
+            lane.state.lock().restored.outcomes.insert((txn, op), outcome);
+        }
+    }
+
+    /// An incarnation is gone for good.
+    pub(crate) fn forget_lane(&self, incarnation: &[u8; 16]) {
+        let Some(lane) = self.lanes.lock().remove(incarnation) else { return };
+        let (txns, restored, waiting) = {
+            let mut state = lane.state.lock();
+            let waiting = std::mem::take(&mut state.waiting);
+            (std::mem::take(&mut state.txns), std::mem::take(&mut state.restored.outcomes), waiting)
+        };
+        for (_, Waiting { pending, .. }) in waiting {
+            crate::program::refuse(pending, CapsStat::BadTicket);
+        }
+        let Some(ledger) = &self.parts.ledger else { return };
+        for (txn, of) in txns {
+            ledger.forget_batch(&lane.incarnation, txn.0, u32::try_from(of.ops).unwrap_or(u32::MAX));
+        }
+        for ((txn, op), _) in restored {
+            ledger.forget_batch_op(&lane.incarnation, txn, op);
+        }
+    }
+
+    /// A client is gone, and its transactions with it.
+    pub(crate) fn forget_lanes_of(&self, client: ClientId) {
+        let is_its = |lane: &Arc<Lane>| lane.state.lock().client == client;
+        let its: Vec<_> =
+            self.lanes.lock().values().filter(|lane| is_its(lane)).map(|lane| lane.incarnation).collect();
+        its.iter().for_each(|incarnation| self.forget_lane(incarnation));
+    }
+
+    /// Forgets what clients of a former life did not come back for.
+    pub(crate) fn forget_lost_lanes(&self) {
+        let now = self.parts.manager.clock().now();
+        let is_lost = |lane: &Arc<Lane>| {
+            let state = lane.state.lock();
+            state.client == ClientId(0) && now.ms_since(state.used_at) > CAPS_LANE_IDLE_MS
+        };
+        let lost: Vec<_> =
+            self.lanes.lock().values().filter(|lane| is_lost(lane)).map(|lane| lane.incarnation).collect();
+        lost.iter().for_each(|incarnation| self.forget_lane(incarnation));
+    }
+}

@@ -1,0 +1,259 @@
+//! Making: files with their first data, directories, links, devices; and what happens when the name is taken.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
+use holdfast_ledger::Standing;
+use holdfast_vfs::{
+    AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Handle, Name, NewNode, OpenMode,
+    SetAttrs as VfsSetAttrs, Stability, WriteAt,
+};
+use holdfast_wire::caps::{CapsStat, IfTaken, Ref, SetAttrs};
+
+use crate::attrs;
+use crate::lane::Partial;
+use crate::ops::{Doing, Stop};
+use crate::outcome::Outcome;
+use crate::site::Site;
+
+/// Bits of a mode that a write takes away.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// What is to be made, and under which name.
+pub(crate) struct Making<'m> {
+    pub(crate) name: &'m [u8],
+    pub(crate) if_taken: IfTaken,
+    pub(crate) set: &'m SetAttrs,
+}
+
+/// Names to be tried, one after the other.
+struct Names {
+    tried: u32,
+    base: Vec<u8>,
+    stamp: String,
+    /// Begun in a former life, or a moment ago.
+    begun: Option<Vec<u8>>,
+}
+
+impl Names {
+    fn next(&mut self, if_taken: IfTaken) -> Option<Vec<u8>> {
+        if let Some(begun) = self.begun.take() {
+            return Some(begun);
+        }
+        let name = match self.tried {
+            0 => self.base.clone(),
+            _ if if_taken != IfTaken::KeepBoth => return None,
+            1 => beside(&self.base, &self.stamp),
+            n if n <= CAPS_OTHER_NAMES_MAX => beside(&self.base, &format!("{}.{}", self.stamp, n - 1)),
+            _ => return None,
+        };
+        self.tried += 1;
+        Some(name)
+    }
+}
+
+/// `NAME-STAMP`, the name cut so that it fits.
+fn beside(name: &[u8], stamp: &str) -> Vec<u8> {
+    let room = NAME_BYTES_MAX - 1 - stamp.len();
+    let mut whole = name[..name.len().min(room)].to_vec();
+    whole.push(b'-');
+    whole.extend_from_slice(stamp.as_bytes());
+    whole
+}
+
+/// `YYYYMMDDTHHMMSSZ`, of seconds since 1970 (days to dates by Howard Hinnant's formula).
+fn stamp(seconds: u64) -> String {
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+impl Doing<'_> {
+    fn names(&mut self, making: &Making<'_>) -> Names {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let in_former_life = self.record.as_deref().and_then(|record| record.intended_name());
+        let begun = self.this.partial.as_ref().filter(|partial| partial.op == self.op);
+        let begun = begun.map(|partial| partial.name.clone()).or(in_former_life);
+        Names { tried: 0, base: making.name.to_vec(), stamp: stamp(now), begun }
+    }
+
+    /// Makes a file and writes its first data. What was made stays made when the data has to wait.
+    pub(crate) fn make_file(
+        &mut self,
+        dir: &Ref<'_>,
+        making: &Making<'_>,
+        data: &[u8],
+    ) -> Result<Outcome, Stop> {
+        let dir = self.site(dir)?;
+        let caller = self.caller(&dir)?;
+        self.will_change(&dir, &caller)?;
+        let set = attrs::set_attrs(making.set);
+        let partial = self.this.partial.clone().filter(|partial| partial.op == self.op);
+        if let Some(Partial { handle: Some(handle), name, .. }) = partial {
+            let site = dir.beside(handle);
+            self.write(&site, &caller, (File::Stateless(&handle), 0), data)?;
+            return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
+        }
+        let open = (!data.is_empty()).then_some(OpenMode { read: false, write: true, nfs_exceptions: true });
+        let mut names = self.names(making);
+        while let Some(name) = names.next(making.if_taken) {
+            let how = CreateHow { mode: CreateMode::Guarded, set: &set, open, want: AttrMask::NONE };
+            let created = self.mutation(&dir, &caller).create(&dir.handle, Name::new(&name)?, &how);
+            let created = match created {
+                Err(FsError::Exists) => continue,
+                other => other?,
+            };
+            let site = dir.beside(created.node.handle);
+            self.this.partial = Some(Partial { op: self.op, handle: Some(site.handle), name: name.clone() });
+            if let Some(file) = &created.file {
+                self.write(&site, &caller, (File::Open(&site.handle, file), 0), data)?;
+            }
+            return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
+        }
+        Err(Stop::Refused(CapsStat::Exist))
+    }
+
+    /// Makes anything else.
+    pub(crate) fn make(
+        &mut self,
+        dir: &Ref<'_>,
+        making: &Making<'_>,
+        node: &NewNode<'_>,
+    ) -> Result<Outcome, Stop> {
+        let dir = self.site(dir)?;
+        let caller = self.caller(&dir)?;
+        self.will_change(&dir, &caller)?;
+        let set = attrs::set_attrs(making.set);
+        let mut names = self.names(making);
+        while let Some(name) = names.next(making.if_taken) {
+            let made = self.mutation(&dir, &caller).make(&dir.handle, Name::new(&name)?, *node, &set);
+            let site = match made {
+                Ok((made, _)) => dir.beside(made.handle),
+                Err(FsError::Exists) if making.if_taken == IfTaken::Share => {
+                    return self.shared(&dir, &caller, &name);
+                }
+                Err(FsError::Exists) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            return self.made(&dir, &site, (making, &name), (&caller, &set, false));
+        }
+        Err(Stop::Refused(CapsStat::Exist))
+    }
+
+    /// The directory that is there already will do.
+    fn shared(&mut self, dir: &Site, caller: &Caller, name: &[u8]) -> Result<Outcome, Stop> {
+        let cx = self.actor.cx(caller);
+        let found = dir.export.backend.lookup(&cx, &dir.handle, Name::new(name)?, AttrMask::NONE)?;
+        if found.attrs.kind != FileKind::Directory {
+            return Err(Stop::Refused(CapsStat::Exist));
+        }
+        Ok(Outcome::Made { handle: self.caps.seal(&dir.beside(found.handle)), other_name: Vec::new() })
+    }
+
+    /// Ends a making: what writing has changed again is set once more.
+    fn made(
+        &mut self,
+        dir: &Site,
+        site: &Site,
+        (making, name): (&Making<'_>, &[u8]),
+        (caller, set, has_data): (&Caller, &VfsSetAttrs, bool),
+    ) -> Result<Outcome, Stop> {
+        let again = VfsSetAttrs {
+            mode: set.mode.filter(|mode| set.umask.is_none() && mode & SET_ID_BITS != 0),
+            atime: set.atime,
+            mtime: set.mtime,
+            ..VfsSetAttrs::default()
+        };
+        if has_data && again != VfsSetAttrs::default() {
+            let backend = &site.export.backend;
+            backend.setattr(&self.actor.cx(caller), File::Stateless(&site.handle), &again, None)?;
+        }
+        self.touch_dir(dir);
+        self.touch(&site.export, site.handle, has_data);
+        let other_name = if name == making.name { Vec::new() } else { name.to_vec() };
+        Ok(Outcome::Made { handle: self.caps.seal(site), other_name })
+    }
+
+    /// Writes all of it.
+    pub(crate) fn write(
+        &mut self,
+        site: &Site,
+        caller: &Caller,
+        (file, offset): (File<'_>, u64),
+        data: &[u8],
+    ) -> Result<(), Stop> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = WriteAt {
+                offset: offset.saturating_add(done as u64),
+                stability: Stability::Unstable,
+                want_change: false,
+            };
+            let written = site.export.backend.write(&self.actor.cx(caller), file, at, &data[done..])?;
+            if written.bytes == 0 {
+                return Err(Stop::Refused(CapsStat::NoSpc));
+            }
+            done += written.bytes;
+        }
+        Ok(())
+    }
+
+    /// Whether an operation that is begun anew was begun before: by this process or a former one.
+    pub(crate) fn was_begun(&mut self, site: &Site) -> Result<bool, Stop> {
+        let is_partial = self.this.partial.as_ref().is_some_and(|partial| partial.op == self.op);
+        Ok(is_partial || self.standing(site)? != Standing::New)
+    }
+
+    /// From now on it counts as begun.
+    pub(crate) fn begin(&mut self, site: &Site) -> Result<(), Stop> {
+        self.this.partial = Some(Partial { op: self.op, handle: None::<Handle>, name: Vec::new() });
+        if let Some(record) = self.record.as_deref_mut() {
+            record.begin_repeatable(site.export.id)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_dates() {
+        for (seconds, date) in [
+            (0, "19700101T000000Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_709_251_199, "20240229T235959Z"),
+            (4_102_444_800, "21000101T000000Z"),
+        ] {
+            assert_eq!(stamp(seconds), date);
+        }
+    }
+
+    #[test]
+    fn a_name_beside_another_fits_whatever_its_length() {
+        assert_eq!(beside(b"a", "S"), b"a-S");
+        assert_eq!(beside(&[b'x'; NAME_BYTES_MAX], &stamp(0)).len(), NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn other_names_are_tried_only_where_both_are_to_be_kept_and_end() {
+        let names = || Names { tried: 0, base: b"n".to_vec(), stamp: "S".into(), begun: None };
+        let all = |if_taken| {
+            let mut names = names();
+            std::iter::from_fn(|| names.next(if_taken)).collect::<Vec<_>>()
+        };
+        assert_eq!(all(IfTaken::Fail), [b"n"]);
+        let both = all(IfTaken::KeepBoth);
+        assert_eq!(both[..3], [&b"n"[..], b"n-S", b"n-S.1"].map(<[u8]>::to_vec));
+        assert_eq!(both.len() as u32, CAPS_OTHER_NAMES_MAX + 1);
+    }
+}

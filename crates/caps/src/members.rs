@@ -1,0 +1,157 @@
+//! Who has said HELLO: tickets, the connections that recalls go over, and under which handles clients know objects.
+
+use std::sync::{Arc, Weak};
+
+use holdfast_base::limits::{CAPS_CONNECTIONS_MAX, CAPS_TICKETS_PER_CLIENT_MAX};
+use holdfast_base::{ClientId, Entropy, FileKey, Instant};
+use holdfast_export::WireHandle;
+use holdfast_rpc::Connection;
+use holdfast_wire::caps::Ticket;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// Whose a ticket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) client: ClientId,
+    pub(crate) incarnation: [u8; 16],
+    pub(crate) epoch: u64,
+}
+
+#[derive(Default)]
+struct Client {
+    connections: Vec<Weak<Connection>>,
+    /// Under which handle it was granted what.
+    handles: FxHashMap<FileKey, WireHandle>,
+    /// When it was last noted that it lives.
+    alive_at: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_ticket: FxHashMap<Ticket, Member>,
+    clients: FxHashMap<ClientId, Client>,
+}
+
+/// All of them.
+pub(crate) struct Members {
+    table: Mutex<Table>,
+    entropy: Mutex<Box<dyn Entropy>>,
+}
+
+impl Members {
+    pub(crate) fn new(entropy: Box<dyn Entropy>) -> Self {
+        Self { table: Mutex::default(), entropy: Mutex::new(entropy) }
+    }
+
+    /// The ticket of a member, made when it has none. `None` when it has too many under other incarnations.
+    pub(crate) fn ticket(&self, member: Member) -> Option<Ticket> {
+        let mut table = self.table.lock();
+        // What was said in an earlier epoch is not to be taken for the present one's.
+        let is_past = |of: &Member| of.client == member.client && of.epoch != member.epoch;
+        table.by_ticket.retain(|_, of| !is_past(of));
+        let own = table.by_ticket.iter().filter(|(_, of)| of.client == member.client);
+        let mut count = 0;
+        for (ticket, of) in own {
+            if *of == member {
+                return Some(*ticket);
+            }
+            count += 1;
+        }
+        if count >= CAPS_TICKETS_PER_CLIENT_MAX {
+            return None;
+        }
+        let mut entropy = self.entropy.lock();
+        loop {
+            let ticket = Ticket(entropy.u64());
+            if ticket != Ticket(0) && !table.by_ticket.contains_key(&ticket) {
+                table.by_ticket.insert(ticket, member);
+                return Some(ticket);
+            }
+        }
+    }
+
+    pub(crate) fn of(&self, ticket: Ticket) -> Option<Member> {
+        self.table.lock().by_ticket.get(&ticket).copied()
+    }
+
+    /// A client shows that it lives; whether that is to be noted: once a second will do.
+    pub(crate) fn is_news(&self, client: ClientId, now: Instant) -> bool {
+        let mut table = self.table.lock();
+        let of = table.clients.entry(client).or_default();
+        let is_news = of.alive_at.is_none_or(|at| now.ms_since(at) >= 1000);
+        if is_news {
+            of.alive_at = Some(now);
+        }
+        is_news
+    }
+
+    /// Recalls of this client may go over this connection from now on.
+    pub(crate) fn bind(&self, client: ClientId, connection: &Arc<Connection>) {
+        let mut table = self.table.lock();
+        let connections = &mut table.clients.entry(client).or_default().connections;
+        connections
+            .retain(|of| of.upgrade().is_some_and(|of| !of.is_closed() && !Arc::ptr_eq(&of, connection)));
+        if connections.len() >= CAPS_CONNECTIONS_MAX {
+            connections.remove(0);
+        }
+        connections.push(Arc::downgrade(connection));
+    }
+
+    /// A connection is gone. Clients that cannot be called any more.
+    pub(crate) fn unbind(&self, connection: &Arc<Connection>) -> Vec<ClientId> {
+        let mut lost = Vec::new();
+        for (id, client) in &mut self.table.lock().clients {
+            let before = client.connections.len();
+            client.connections.retain(|of| of.upgrade().is_some_and(|of| !Arc::ptr_eq(&of, connection)));
+            if before > 0 && client.connections.is_empty() {
+                lost.push(*id);
+            }
+        }
+        lost
+    }
+
+    /// The connection to call a client over, the one bound last first.
+    pub(crate) fn connection(&self, client: ClientId) -> Option<Arc<Connection>> {
+        let table = self.table.lock();
+        let connections = table.clients.get(&client)?.connections.iter().rev();
+        connections.filter_map(Weak::upgrade).find(|connection| !connection.is_closed())
+    }
+
+    /// A client was granted something under this handle.
+    pub(crate) fn knows(&self, client: ClientId, file: FileKey, handle: WireHandle) {
+        self.table.lock().clients.entry(client).or_default().handles.insert(file, handle);
+    }
+
+    pub(crate) fn handle(&self, client: ClientId, file: FileKey) -> Option<WireHandle> {
+        self.table.lock().clients.get(&client)?.handles.get(&file).cloned()
+    }
+
+    /// A client holds nothing of an object any more.
+    pub(crate) fn forgets(&self, client: ClientId, file: FileKey) {
+        if let Some(of) = self.table.lock().clients.get_mut(&client) {
+            of.handles.remove(&file);
+        }
+    }
+
+    /// Everything said under a client's tickets is void.
+    pub(crate) fn revoke(&self, client: ClientId) {
+        let mut table = self.table.lock();
+        table.by_ticket.retain(|_, of| of.client != client);
+        if let Some(of) = table.clients.get_mut(&client) {
+            of.handles.clear();
+        }
+    }
+
+    /// A ticket is given up.
+    pub(crate) fn drop_ticket(&self, ticket: Ticket) {
+        self.table.lock().by_ticket.remove(&ticket);
+    }
+
+    /// A client is gone.
+    pub(crate) fn remove(&self, client: ClientId) {
+        let mut table = self.table.lock();
+        table.by_ticket.retain(|_, of| of.client != client);
+        table.clients.remove(&client);
+    }
+}

@@ -1,0 +1,394 @@
+//! The operations of a batch: each judged with the caller's rights, recorded before it is done, done once.
+
+use std::sync::Arc;
+
+use holdfast_base::{ChangeId, ExportId};
+use holdfast_export::Export;
+use holdfast_ledger::failpoint::{self, Point};
+use holdfast_ledger::{Mutation, Standing, Undertaking};
+use holdfast_state::Deed;
+use holdfast_vfs::{
+    AttrMask, Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched,
+    XattrMode,
+};
+use holdfast_wire::caps::{
+    BatchOp, CapsStat, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
+};
+use rustc_hash::FxHashMap;
+
+use crate::lane::{Lane, Txn};
+use crate::make::Making;
+use crate::outcome::Outcome;
+use crate::site::{Actor, Site};
+use crate::{Caps, attrs, status};
+
+/// Why an operation is not done.
+pub(crate) enum Stop {
+    /// It is to be tried again: the batch stops here.
+    Later,
+    /// It is refused: the batch goes on.
+    Refused(CapsStat),
+}
+
+impl From<FsError> for Stop {
+    fn from(error: FsError) -> Self {
+        if status::is_passing(error) { Self::Later } else { Self::Refused(status::of_fs(error)) }
+    }
+}
+
+impl From<CapsStat> for Stop {
+    fn from(stat: CapsStat) -> Self {
+        if stat == CapsStat::Delay { Self::Later } else { Self::Refused(stat) }
+    }
+}
+
+/// One transaction being executed.
+pub(crate) struct Run<'r> {
+    pub(crate) caps: &'r Caps,
+    pub(crate) lane: &'r Lane,
+    pub(crate) actor: &'r Actor,
+    pub(crate) txn: TxnId,
+    pub(crate) this: &'r mut Txn,
+}
+
+/// One operation being executed.
+pub(crate) struct Doing<'d> {
+    pub(crate) caps: &'d Caps,
+    pub(crate) actor: &'d Actor,
+    pub(crate) this: &'d mut Txn,
+    pub(crate) record: Option<&'d mut Undertaking>,
+    /// Of the object concerned, once that is known.
+    pub(crate) export: &'d mut Option<ExportId>,
+    pub(crate) dirs: &'d mut FxHashMap<Handle, Site>,
+    lane: &'d Lane,
+    txn: TxnId,
+    pub(crate) op: u32,
+}
+
+impl Run<'_> {
+    /// Executes what is left of the transaction, as far as that goes now. Returns the directories whose entries it
+    /// changed.
+    pub(crate) fn all(mut self, ops: &[BatchOp<'_>]) -> Vec<Site> {
+        let mut dirs = FxHashMap::default();
+        for (op, place) in ops.iter().zip(0u32..).skip(self.this.outcomes.len()) {
+            let Ok(outcome) = self.one(op, place, &mut dirs) else { break };
+            self.this.outcomes.push(outcome);
+            self.this.partial = None;
+        }
+        dirs.into_values().collect()
+    }
+
+    fn one(
+        &mut self,
+        op: &BatchOp<'_>,
+        place: u32,
+        dirs: &mut FxHashMap<Handle, Site>,
+    ) -> Result<Outcome, Stop> {
+        let incarnation = &self.lane.incarnation;
+        let former = self.lane.restored(self.txn, place);
+        if let Some(known) = former.as_ref().and_then(|bytes| Outcome::from_bytes(bytes.as_deref()?)) {
+            return Ok(known);
+        }
+        let ledger = self.caps.parts.ledger.as_ref();
+        let mut record = ledger.map(|ledger| Undertaking::of_batch(ledger, incarnation, self.txn.0, place));
+        let mut export = None;
+        let done = Doing {
+            caps: self.caps,
+            actor: self.actor,
+            this: self.this,
+            record: record.as_mut(),
+            export: &mut export,
+            dirs,
+            lane: self.lane,
+            txn: self.txn,
+            op: place,
+        }
+        .run(op);
+        let is_resumable = self.this.partial.is_some();
+        let outcome = match done {
+            Ok(outcome) => {
+                if let Some(record) = &record {
+                    record.finish(&outcome.to_bytes());
+                }
+                outcome
+            }
+            // It was done before, with what came after it, and cannot be done again: it need not.
+            Err(Stop::Refused(_)) if former.is_none() && is_repeatable(op) && self.was_passed(place) => {
+                Outcome::Done
+            }
+            Err(Stop::Refused(stat)) => {
+                let outcome = Outcome::Failed(stat);
+                if let (Some(record), Some(export)) = (&mut record, export) {
+                    record.note(export, &outcome.to_bytes());
+                }
+                outcome
+            }
+            Err(Stop::Later) => {
+                // What was begun and goes on keeps its record.
+                if let Some(record) = record.filter(|_| !is_resumable) {
+                    record.forget();
+                }
+                return Err(Stop::Later);
+            }
+        };
+        failpoint::pass(Point::AfterJournal);
+        self.this.records.extend(record);
+        Ok(outcome)
+    }
+
+    fn was_passed(&self, place: u32) -> bool {
+        self.lane.was_passed(self.txn, place)
+    }
+}
+
+/// What leaves no record when it succeeds, for it gives the same when done again.
+const fn is_repeatable(op: &BatchOp<'_>) -> bool {
+    matches!(op, BatchOp::Data { .. } | BatchOp::SetXattr { .. })
+}
+
+impl Doing<'_> {
+    fn run(mut self, op: &BatchOp<'_>) -> Result<Outcome, Stop> {
+        match op {
+            BatchOp::Create { dir, name, if_taken, set, data, .. } => {
+                let making = Making { name, if_taken: *if_taken, set };
+                self.make_file(dir, &making, data)
+            }
+            BatchOp::Mkdir { dir, name, if_taken, set, .. } => {
+                self.make_node(dir, (name, *if_taken, set), &NewNode::Directory)
+            }
+            BatchOp::Symlink { dir, name, if_taken, set, target, .. } => {
+                self.make_node(dir, (name, *if_taken, set), &NewNode::Symlink(target))
+            }
+            BatchOp::Mknod { dir, name, if_taken, set, kind, rdev_major, rdev_minor, .. } => {
+                let device = Device { major: *rdev_major, minor: *rdev_minor };
+                let node = new_node(*kind, device).ok_or(CapsStat::BadType)?;
+                self.make_node(dir, (name, *if_taken, set), &node)
+            }
+            BatchOp::Link { object, dir, name } => self.link(object, dir, name),
+            BatchOp::SetAttr { object, set, guard } => self.set_attr(object, set, *guard),
+            BatchOp::Data { object, offset, guard, data } => self.data(object, *offset, *guard, data),
+            BatchOp::Rename { from, from_name, to, to_name, how, victim } => {
+                self.rename((from, from_name), (to, to_name), (*how, victim.as_ref()))
+            }
+            BatchOp::Unlink { dir, name, victim } => {
+                self.remove(dir, name, (RemoveKind::NonDirectory, victim.as_ref()))
+            }
+            BatchOp::Rmdir { dir, name, victim } => {
+                self.remove(dir, name, (RemoveKind::Directory, victim.as_ref()))
+            }
+            BatchOp::RemoveTree { dir, name, dirs } => self.remove_tree(dir, name, dirs),
+            BatchOp::SetXattr { object, how, name, value } => self.set_xattr(object, *how, (name, value)),
+            BatchOp::RemoveXattr { object, name } => self.remove_xattr(object, name),
+        }
+    }
+
+    fn make_node(
+        &mut self,
+        dir: &Ref<'_>,
+        (name, if_taken, set): (&[u8], IfTaken, &SetAttrs),
+        node: &NewNode<'_>,
+    ) -> Result<Outcome, Stop> {
+        self.make(dir, &Making { name, if_taken, set }, node)
+    }
+
+    /// The object that is meant, and the right to change it.
+    pub(crate) fn site(&mut self, of: &Ref<'_>) -> Result<Site, Stop> {
+        let site = match of {
+            Ref::Handle(handle) => self.caps.site(self.actor, handle.0)?,
+            Ref::Made { txn, op } => {
+                let made = if *txn == self.txn { self.this.made(*op) } else { self.lane.made(*txn, *op) };
+                self.caps.site(self.actor, made?.as_bytes())?
+            }
+        };
+        *self.export = Some(site.export.id);
+        if site.export.options.is_read_only {
+            return Err(Stop::Refused(CapsStat::Rofs));
+        }
+        Ok(site)
+    }
+
+    pub(crate) fn caller(&self, site: &Site) -> Result<Caller, Stop> {
+        Ok(self.caps.caller(self.actor, &site.export)?)
+    }
+
+    /// The change that is about to be made, with its record.
+    pub(crate) fn mutation<'m>(&'m mut self, site: &'m Site, caller: &'m Caller) -> Mutation<'m> {
+        Mutation {
+            backend: site.export.backend.as_ref(),
+            cx: self.actor.cx(caller),
+            export: site.export.id,
+            record: self.record.as_deref_mut(),
+        }
+    }
+
+    pub(crate) fn touch(&mut self, export: &Arc<Export>, handle: Handle, data: bool) {
+        self.this.touched.push((Arc::clone(export), Touched { handle, data }, self.op));
+    }
+
+    /// Has recalled at once what a change of a directory's entries is to take from others: a look at a name, which comes
+    /// first, would ask for less, and the change for the rest later.
+    pub(crate) fn will_change(&self, dir: &Site, caller: &Caller) -> Result<(), Stop> {
+        let cx = self.actor.cx(caller);
+        Ok(self.caps.parts.manager.contend_if_promised(&dir.handle, Deed::ChangeEntries, &cx)?)
+    }
+
+    /// The entries of a directory change.
+    pub(crate) fn touch_dir(&mut self, dir: &Site) {
+        self.touch(&dir.export, dir.handle, false);
+        self.dirs.insert(dir.handle, dir.clone());
+    }
+
+    pub(crate) fn changed(&self, site: &Site) -> Outcome {
+        Outcome::Changed(self.caps.seal(site))
+    }
+
+    /// How the operation stands to what a former life did.
+    pub(crate) fn standing(&mut self, site: &Site) -> Result<Standing, Stop> {
+        let backend = site.export.backend.as_ref();
+        Ok(self.record.as_deref_mut().map_or(Ok(Standing::New), |record| record.standing(backend))?)
+    }
+
+    /// That a name stands for what its remover has seen; what was done before a crash need not any more.
+    fn check_victim(&mut self, dir: &Site, name: Name<'_>, victim: Option<&Ref<'_>>) -> Result<(), Stop> {
+        let Some(victim) = victim else { return Ok(()) };
+        if self.standing(dir)? == Standing::Done {
+            return Ok(());
+        }
+        let victim = self.site(victim)?;
+        let caller = self.caller(dir)?;
+        let found = dir.export.backend.lookup(&self.actor.cx(&caller), &dir.handle, name, AttrMask::NONE)?;
+        if found.handle == victim.handle { Ok(()) } else { Err(Stop::Refused(CapsStat::Changed)) }
+    }
+
+    /// That an object is as its changer saw it.
+    fn check_guard(&mut self, site: &Site, guard: Option<ChangeId>) -> Result<(), Stop> {
+        let Some(guard) = guard else { return Ok(()) };
+        if self.standing(site)? != Standing::New {
+            return Ok(());
+        }
+        let caller = self.caller(site)?;
+        let cx = self.actor.cx(&caller);
+        let seen = site.export.backend.getattr(&cx, &site.handle, AttrMask::STAT | AttrMask::CHANGE)?;
+        if seen.change == guard { Ok(()) } else { Err(Stop::Refused(CapsStat::Changed)) }
+    }
+
+    fn link(&mut self, object: &Ref<'_>, dir: &Ref<'_>, name: &[u8]) -> Result<Outcome, Stop> {
+        let (object, dir, name) = (self.site(object)?, self.site(dir)?, Name::new(name)?);
+        if object.export.id != dir.export.id {
+            return Err(Stop::Refused(CapsStat::Xdev));
+        }
+        let caller = self.caller(&dir)?;
+        self.will_change(&dir, &caller)?;
+        self.mutation(&dir, &caller).link(&object.handle, &dir.handle, name)?;
+        self.touch(&object.export, object.handle, false);
+        self.touch_dir(&dir);
+        Ok(self.changed(&object))
+    }
+
+    fn set_attr(
+        &mut self,
+        object: &Ref<'_>,
+        set: &SetAttrs,
+        guard: Option<ChangeId>,
+    ) -> Result<Outcome, Stop> {
+        let site = self.site(object)?;
+        self.check_guard(&site, guard)?;
+        let caller = self.caller(&site)?;
+        let file = File::Stateless(&site.handle);
+        self.mutation(&site, &caller).setattr(file, &attrs::set_attrs(set), None)?;
+        self.touch(&site.export, site.handle, set.size.is_some());
+        Ok(self.changed(&site))
+    }
+
+    fn data(
+        &mut self,
+        object: &Ref<'_>,
+        offset: u64,
+        guard: Option<ChangeId>,
+        data: &[u8],
+    ) -> Result<Outcome, Stop> {
+        let site = self.site(object)?;
+        self.check_guard(&site, guard)?;
+        let caller = self.caller(&site)?;
+        self.write(&site, &caller, (File::Stateless(&site.handle), offset), data)?;
+        self.touch(&site.export, site.handle, true);
+        Ok(self.changed(&site))
+    }
+
+    fn rename(
+        &mut self,
+        (from, from_name): (&Ref<'_>, &[u8]),
+        (to, to_name): (&Ref<'_>, &[u8]),
+        (how, victim): (RenameHow, Option<&Ref<'_>>),
+    ) -> Result<Outcome, Stop> {
+        let (from, to) = (self.site(from)?, self.site(to)?);
+        let (from_name, to_name) = (Name::new(from_name)?, Name::new(to_name)?);
+        if from.export.id != to.export.id {
+            return Err(Stop::Refused(CapsStat::Xdev));
+        }
+        let caller = self.caller(&from)?;
+        self.will_change(&from, &caller)?;
+        self.will_change(&to, &caller)?;
+        self.check_victim(&from, from_name, victim)?;
+        let flags = match how {
+            RenameHow::Replace => RenameFlags::Replace,
+            RenameHow::NoReplace => RenameFlags::NoReplace,
+            RenameHow::Exchange => RenameFlags::Exchange,
+        };
+        self.mutation(&from, &caller).rename((&from.handle, from_name), (&to.handle, to_name), flags)?;
+        self.touch_dir(&from);
+        self.touch_dir(&to);
+        Ok(Outcome::Done)
+    }
+
+    fn remove(
+        &mut self,
+        dir: &Ref<'_>,
+        name: &[u8],
+        (kind, victim): (RemoveKind, Option<&Ref<'_>>),
+    ) -> Result<Outcome, Stop> {
+        let (dir, name) = (self.site(dir)?, Name::new(name)?);
+        let caller = self.caller(&dir)?;
+        self.will_change(&dir, &caller)?;
+        self.check_victim(&dir, name, victim)?;
+        self.mutation(&dir, &caller).remove(&dir.handle, name, kind)?;
+        self.touch_dir(&dir);
+        Ok(Outcome::Done)
+    }
+
+    fn set_xattr(
+        &mut self,
+        object: &Ref<'_>,
+        how: SetXattrHow,
+        (name, value): (&[u8], &[u8]),
+    ) -> Result<Outcome, Stop> {
+        let site = self.site(object)?;
+        let mode = match how {
+            SetXattrHow::Either => XattrMode::Either,
+            SetXattrHow::Create => XattrMode::Create,
+            SetXattrHow::Replace => XattrMode::Replace,
+        };
+        let caller = self.caller(&site)?;
+        self.mutation(&site, &caller).setxattr(&site.handle, name, value, mode)?;
+        self.touch(&site.export, site.handle, false);
+        Ok(self.changed(&site))
+    }
+
+    fn remove_xattr(&mut self, object: &Ref<'_>, name: &[u8]) -> Result<Outcome, Stop> {
+        let site = self.site(object)?;
+        let caller = self.caller(&site)?;
+        self.mutation(&site, &caller).removexattr(&site.handle, name)?;
+        self.touch(&site.export, site.handle, false);
+        Ok(self.changed(&site))
+    }
+}
+
+const fn new_node<'a>(kind: NodeKind, device: Device) -> Option<NewNode<'a>> {
+    match kind {
+        NodeKind::Block => Some(NewNode::Block(device)),
+        NodeKind::Char => Some(NewNode::Char(device)),
+        NodeKind::Socket => Some(NewNode::Socket),
+        NodeKind::Fifo => Some(NewNode::Fifo),
+        NodeKind::Regular | NodeKind::Directory | NodeKind::Symlink => None,
+    }
+}

@@ -1,0 +1,202 @@
+//! Durability: what was executed is committed in groups, by STABLE or by itself within a second.
+
+use std::sync::Arc;
+
+use holdfast_base::limits::CAPS_STABLE_WAITERS_MAX;
+use holdfast_export::Export;
+use holdfast_ledger::failpoint::{self, Point};
+use holdfast_rpc::PendingReply;
+use holdfast_vfs::{FsError, FsResult, Touched};
+use holdfast_wire::caps::{CapsStat, FailedOp, Res, StableArgs, StableOk, TxnId};
+use holdfast_xdr::Encode;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::Caps;
+use crate::lane::{Lane, State};
+use crate::program::refuse;
+use crate::status;
+
+/// Transactions being committed together.
+struct Group {
+    txns: Vec<TxnId>,
+    /// Exports not heard of yet.
+    left: usize,
+    failed: Vec<(Arc<Export>, FsError)>,
+}
+
+/// What is to be committed of one export.
+type OfExport = FxHashMap<u16, (Arc<Export>, Vec<Touched>)>;
+
+impl Caps {
+    /// A transaction was executed. Where nothing has to be durable before anybody relies on it, it is as good as that.
+    pub(crate) fn after_batch(&self, lane: &Arc<Lane>, txn: TxnId) {
+        let mut state = lane.state.lock();
+        let is_nothing_due = state.txns.get(&txn).is_some_and(|of| of.touched.is_empty());
+        if is_nothing_due {
+            finish(&mut state, &[txn]);
+        }
+    }
+
+    /// Answers when all up to this is durable.
+    pub(crate) fn stable(&self, lane: &Arc<Lane>, args: &StableArgs, mut pending: PendingReply) {
+        self.forget_through(lane, args.done_through);
+        pending.waits_for_no_peer();
+        let refused = {
+            let mut state = lane.state.lock();
+            if args.through > state.executed_through {
+                Some((pending, CapsStat::Misordered))
+            } else if state.awaiting.len() >= CAPS_STABLE_WAITERS_MAX {
+                Some((pending, CapsStat::Delay))
+            } else {
+                state.awaiting.push((args.through, pending));
+                None
+            }
+        };
+        if let Some((pending, stat)) = refused {
+            return refuse(pending, stat);
+        }
+        self.commit(lane);
+        self.tell_stable(lane);
+    }
+
+    /// Commits what was executed, unless that is under way.
+    pub(crate) fn commit(&self, lane: &Arc<Lane>) {
+        let (group, exports) = {
+            let mut state = lane.state.lock();
+            if state.is_committing {
+                return;
+            }
+            let executed = state.executed_through;
+            let due = state.txns.iter().filter(|(txn, of)| !of.is_stable && **txn <= executed);
+            let mut exports = OfExport::default();
+            let mut txns = Vec::new();
+            for (txn, of) in due {
+                txns.push(*txn);
+                for (export, touched, _) in &of.touched {
+                    let entry =
+                        exports.entry(export.id.0).or_insert_with(|| (Arc::clone(export), Vec::new()));
+                    entry.1.push(*touched);
+                }
+            }
+            if txns.is_empty() {
+                return;
+            }
+            state.is_committing = true;
+            (Group { txns, left: exports.len(), failed: Vec::new() }, exports)
+        };
+        if exports.is_empty() {
+            return self.committed(lane, &group);
+        }
+        let group = Arc::new(Mutex::new(Some(group)));
+        for (export, mut touched) in exports.into_values() {
+            touched.sort_unstable_by_key(|of| (of.handle.key(), of.data));
+            touched.dedup();
+            let (this, lane, group, of) =
+                (self.this.clone(), Arc::clone(lane), Arc::clone(&group), Arc::clone(&export));
+            let done = move |result: FsResult<()>| {
+                let whole = note(&group, of, result);
+                if let (Some(this), Some(whole)) = (this.upgrade(), whole) {
+                    this.committed(&lane, &whole);
+                }
+            };
+            if export.options.is_sync {
+                self.parts.committer.submit(&export.backend, touched, Box::new(done));
+            } else {
+                // Whoever exports asynchronously has said that nobody waits for it; it is forced all the same.
+                self.parts.committer.submit(&export.backend, touched, Box::new(|_| ()));
+                done(Ok(()));
+            }
+        }
+    }
+
+    fn committed(&self, lane: &Arc<Lane>, group: &Group) {
+        failpoint::pass(Point::AfterCommit);
+        // What may be tried again is, by the tick: at once it would hardly go better.
+        let is_passing = group.failed.iter().any(|(_, error)| status::is_passing(*error));
+        {
+            let mut state = lane.state.lock();
+            state.is_committing = false;
+            for txn in &group.txns {
+                note_failures(&mut state, *txn, &group.failed);
+            }
+            if !is_passing {
+                finish(&mut state, &group.txns);
+            }
+        }
+        self.tell_stable(lane);
+        // Somebody waits for what was executed meanwhile.
+        let is_awaited = {
+            let state = lane.state.lock();
+            state.awaiting.iter().any(|(through, _)| *through > state.stable_through)
+        };
+        if is_awaited && !is_passing {
+            self.commit(lane);
+        }
+    }
+
+    /// Answers those who wait for what is durable by now.
+    fn tell_stable(&self, lane: &Arc<Lane>) {
+        let (due, stable_through, failed) = {
+            let mut state = lane.state.lock();
+            let stable = state.stable_through;
+            let all = std::mem::take(&mut state.awaiting);
+            let (due, waiting): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|(through, _)| *through <= stable);
+            state.awaiting = waiting;
+            (due, stable, state.failed.clone())
+        };
+        for (_, mut pending) in due {
+            Res::Ok(StableOk { stable_through, failed: failed.clone() }).encode(pending.writer());
+            pending.send();
+        }
+    }
+
+    /// Commits what nobody asked for, and forgets whom nobody heard of. About once a second.
+    pub fn tick(&self) {
+        let lanes: Vec<_> = self.lanes.lock().values().cloned().collect();
+        lanes.iter().for_each(|lane| self.commit(lane));
+        self.forget_lost_lanes();
+    }
+}
+
+/// Hears of one export; the group once all were heard of.
+fn note(group: &Mutex<Option<Group>>, export: Arc<Export>, result: FsResult<()>) -> Option<Group> {
+    let mut place = group.lock();
+    let group = place.as_mut()?;
+    if let Err(error) = result {
+        group.failed.push((export, error));
+    }
+    group.left -= 1;
+    if group.left == 0 { place.take() } else { None }
+}
+
+fn note_failures(state: &mut State, txn: TxnId, failed: &[(Arc<Export>, FsError)]) {
+    let mut ops: Vec<(u32, FsError)> = Vec::new();
+    if let Some(of) = state.txns.get(&txn) {
+        for (export, _, op) in &of.touched {
+            let error = failed.iter().find(|(of, error)| of.id == export.id && !status::is_passing(*error));
+            if let Some((_, error)) = error
+                && ops.last().is_none_or(|(last, _)| last != op)
+            {
+                ops.push((*op, *error));
+            }
+        }
+    }
+    for (op, error) in ops {
+        state.note_failed(FailedOp { txn, op, status: status::of_fs(error).as_u32() });
+    }
+}
+
+/// These are durable.
+fn finish(state: &mut State, txns: &[TxnId]) {
+    for txn in txns {
+        let Some(of) = state.txns.get_mut(txn) else { continue };
+        of.is_stable = true;
+        of.touched = Vec::new();
+        for record in std::mem::take(&mut of.records) {
+            record.seal();
+        }
+    }
+    state.advance_stable();
+}

@@ -1,0 +1,165 @@
+//! Capabilities over the wire: grants, recalls, releases that cross, loss; and what NFS clients see of it.
+
+use holdfast_state::Grace;
+use holdfast_vfs::{AttrMask, FsError, Name};
+use holdfast_wire::caps::{CapSet, *};
+
+use crate::world::*;
+
+#[test]
+fn a_ticket_is_had_by_a_session_that_lives_and_by_nothing_else() {
+    let server = Server::new();
+    let mut client = Client::stranger(&server, "a");
+    assert_eq!(client.acquire(&server.root_handle(), CapSet::NONE), Err(CapsStat::BadTicket));
+    let session = std::mem::replace(&mut client.session, holdfast_base::SessionId([9; 16]));
+    assert_eq!(client.hello(TxnId(0)), Err(CapsStat::BadSession));
+    client.session = session;
+    let first = client.hello(TxnId(0)).unwrap();
+    assert!(!first.is_known && !first.in_grace);
+    assert_eq!(first.features, Features::REMOVE_TREE);
+    let again = client.hello(TxnId(0)).unwrap();
+    assert_eq!((again.ticket, again.epoch, again.is_known), (first.ticket, first.epoch, true));
+}
+
+#[test]
+fn a_directory_held_exclusively_is_flushed_before_a_neighbour_lists_it() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let grant = a.acquire(&root, CapSet::FILE_X).unwrap().grant;
+    assert_eq!(grant.held, CapSet::FILE_X);
+    assert!(grant.flags.contains(GrantFlags::PLAIN));
+    assert_eq!(b.list(&root), Err(CapsStat::Delay));
+    a.look();
+    let [(handle, keep, seq)] = &a.recalls[..] else { panic!("{:?}", a.recalls) };
+    assert_eq!((&handle[..], *keep), (&root[..], CapSet::FILE_S));
+    assert!(*seq > grant.seq);
+    // What it had not sent.
+    a.batch(1, vec![create(at(&root), "late", b"data")]).unwrap();
+    assert_eq!(b.list(&root), Err(CapsStat::Delay), "until it is released");
+    a.give_back();
+    let listed = b.list(&root).unwrap();
+    assert_eq!(listed.entries.iter().map(|e| e.name).collect::<Vec<_>>(), [b"late"]);
+    assert!(listed.eof);
+    assert_eq!(listed.dir.grant.held, CapSet::FILE_S);
+    // Absence is covered too: the next create of a's has it recalled.
+    assert_eq!(b.lookup(&root, "other").unwrap().found, Looked::Absent);
+    assert_eq!(a.batch(2, vec![create(at(&root), "other", b"")]), Err(CapsStat::Delay));
+    b.give_back();
+    a.batch(2, vec![create(at(&root), "other", b"")]).unwrap();
+    assert!(matches!(b.lookup(&root, "other").unwrap().found, Looked::Present(_)));
+}
+
+#[test]
+fn an_nfs_client_sees_a_directory_held_exclusively_after_its_recall() {
+    let server = Server::new();
+    let (mut a, root) = (Client::new(&server, "a"), server.root_handle());
+    a.acquire(&root, CapSet::ALL_X).unwrap();
+    let dir = server.root();
+    let lookup = |mask| {
+        server
+            .as_nfs(|fs, cx| fs.lookup(cx, &dir, Name::new(b"x").unwrap(), mask).map(|node| node.attrs.size))
+    };
+    assert_eq!(lookup(AttrMask::STAT), Err(FsError::Delay));
+    a.batch(1, vec![create(at(&root), "x", b"12345")]).unwrap();
+    a.give_back();
+    assert_eq!(lookup(AttrMask::STAT), Ok(5));
+    // Of the file likewise: its maker may have more of it.
+    let LookupOk { found: Looked::Present(node), .. } = a.lookup(&root, "x").unwrap() else { panic!() };
+    assert!(a.acquire(node.handle.0, CapSet::FILE_X).unwrap().grant.held.contains(CapSet::FILE_X));
+    assert_eq!(lookup(AttrMask::STAT), Err(FsError::Delay));
+    a.batch(2, vec![BatchOp::Data { object: at(node.handle.0), offset: 5, guard: None, data: b"67" }])
+        .unwrap();
+    a.give_back();
+    assert_eq!(lookup(AttrMask::STAT), Ok(7));
+}
+
+#[test]
+fn grants_recalls_and_releases_cross() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let first = a.acquire(&root, CapSet::FILE_S).unwrap().grant;
+    let second = a.acquire(&root, CapSet::FILE_X).unwrap().grant;
+    // A release from before the second grant arrived.
+    assert_eq!(a.release(&root, CapSet::NONE, first.seq), Err(CapsStat::Crossed));
+    assert_eq!(a.acquire(&root, CapSet::NONE).unwrap().grant.held, second.held);
+    // A release that does not know of the recall yet counts.
+    assert_eq!(b.list(&root), Err(CapsStat::Delay));
+    assert_eq!(a.release(&root, CapSet::FILE_S, second.seq).unwrap().held, CapSet::FILE_S);
+    b.list(&root).unwrap();
+    a.give_back();
+    assert_eq!(
+        a.acquire(&root, CapSet::NONE).unwrap().grant.held,
+        CapSet::FILE_S,
+        "the late answer took nothing"
+    );
+}
+
+#[test]
+fn who_does_not_answer_loses_all_and_learns_of_it_with_its_next_call() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    a.acquire(&root, CapSet::FILE_X).unwrap();
+    assert_eq!(b.list(&root), Err(CapsStat::Delay));
+    // Both live, but a does not release.
+    for _ in 0..4 {
+        server.pass(LEASE_MS / 4);
+        let _ = a.acquire(&root, CapSet::NONE);
+        let _ = b.acquire(&root, CapSet::NONE);
+        server.running.manager.tick();
+    }
+    b.list(&root).unwrap();
+    assert_eq!(a.acquire(&root, CapSet::NONE), Err(CapsStat::BadTicket));
+    let epoch = a.epoch;
+    let hello = a.hello(TxnId(0)).unwrap();
+    assert!(hello.epoch != epoch && hello.is_known, "its transactions are known all the same");
+    assert_eq!(a.acquire(&root, CapSet::NONE).unwrap().grant.held, CapSet::NONE);
+}
+
+#[test]
+fn a_recall_that_finds_no_connection_goes_over_the_next() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    a.acquire(&root, CapSet::FILE_X).unwrap();
+    let (session, incarnation) = (a.session, a.incarnation);
+    a.close();
+    assert_eq!(b.list(&root), Err(CapsStat::Delay));
+    let mut a = Client::stranger_like(&server, "a", session, incarnation);
+    a.hello(TxnId(0)).unwrap();
+    a.give_back();
+    b.list(&root).unwrap();
+}
+
+#[test]
+fn goodbye_gives_everything_back() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    a.acquire(&root, CapSet::ALL_X).unwrap();
+    let (ticket, args) = (a.ticket, ByeArgs { ticket: a.ticket });
+    a.call::<()>(CapsProc::Bye, &args).unwrap();
+    b.list(&root).unwrap();
+    a.ticket = ticket;
+    assert_eq!(a.acquire(&root, CapSet::NONE), Err(CapsStat::BadTicket));
+}
+
+#[test]
+fn in_grace_capabilities_are_reclaimed_and_nothing_else_is_served() {
+    let server = Server::new();
+    let (mut a, root) = (Client::new(&server, "a"), server.root_handle());
+    a.acquire(&root, CapSet::ALL_X).unwrap();
+    let epoch = a.epoch;
+    let mount = a.unplug();
+    let server = server.restart(Grace::Until(holdfast_base::Instant(u64::MAX)));
+    let mut a = mount.again(&server, "a");
+    let hello = a.hello(TxnId(0)).unwrap();
+    assert!(hello.in_grace && hello.epoch != epoch);
+    assert_eq!(a.acquire(&root, CapSet::ALL_S), Err(CapsStat::Grace));
+    assert_eq!(a.batch(1, vec![create(at(&root), "x", b"")]), Err(CapsStat::Grace));
+    let items = vec![ReclaimItem { handle: Handle(&root), held: CapSet::ALL_X }];
+    let ok: AcquireOk = a.call(CapsProc::Reclaim, &ReclaimArgs { ticket: a.ticket, items }).unwrap();
+    assert_eq!(ok.items[0].into_result().unwrap().grant.held, CapSet::ALL_X);
+    let mut b = Client::stranger(&server, "b");
+    b.hello(TxnId(0)).unwrap();
+    let items = vec![ReclaimItem { handle: Handle(&root), held: CapSet::FILE_S }];
+    let ok: AcquireOk = b.call(CapsProc::Reclaim, &ReclaimArgs { ticket: b.ticket, items }).unwrap();
+    assert_eq!(ok.items[0].into_result().unwrap_err(), CapsStat::NotHeld, "a has it");
+}

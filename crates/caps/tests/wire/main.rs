@@ -1,0 +1,8 @@
+//! The caps program as clients meet it, record by record.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod batches;
+mod capabilities;
+mod hostile;
+mod restart;
+mod world;

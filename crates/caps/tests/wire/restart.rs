@@ -1,0 +1,77 @@
+//! Batches across the server's death: what was done is not done again.
+
+use holdfast_state::Grace;
+use holdfast_wire::caps::*;
+
+use crate::world::*;
+
+#[test]
+fn a_batch_of_a_former_life_is_answered_as_it_was() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let ops = || {
+        vec![
+            create(at(&root), "a", b"first"),
+            create(at(&root), "a", b"refused"),
+            unlink(at(&root), "a", Some(Ref::Made { txn: TxnId(1), op: 0 })),
+            mkdir(at(&root), "d"),
+            create(Ref::Made { txn: TxnId(1), op: 3 }, "inside", b"data"),
+        ]
+    };
+    let before = client.batch(1, ops()).unwrap();
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    let hello = client.hello(TxnId(0)).unwrap();
+    assert!(hello.is_known);
+    assert_eq!(hello.executed_through, TxnId(0), "all is to be sent again");
+    let after = client.batch(1, ops()).unwrap();
+    assert_eq!(after.results, before.results);
+    assert_eq!(server.names(), ["d"]);
+    // And the next goes on from there.
+    let next = vec![create(Ref::Made { txn: TxnId(1), op: 3 }, "more", b"")];
+    assert!(refused(&client.batch(2, next).unwrap().results[0]).is_none());
+}
+
+#[test]
+fn data_is_written_again_in_its_order() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let own = Ref::Made { txn: TxnId(1), op: 0 };
+    let first = || {
+        vec![
+            create(at(&root), "a", b"aaaa"),
+            BatchOp::Data { object: own, offset: 0, guard: None, data: b"bb" },
+        ]
+    };
+    let second = || {
+        vec![BatchOp::Data { object: own, offset: 1, guard: None, data: b"c" }, unlink(at(&root), "b", None)]
+    };
+    client.batch(1, first()).unwrap();
+    client.batch(2, second()).unwrap();
+    assert_eq!(server.read("a"), b"bcaa");
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    client.batch(1, first()).unwrap();
+    client.batch(2, second()).unwrap();
+    assert_eq!(server.read("a"), b"bcaa");
+}
+
+#[test]
+fn what_was_done_with_is_forgotten_and_what_was_not_is_known() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    client.batch(1, vec![create(at(&root), "a", b"")]).unwrap();
+    client.batch(2, vec![create(at(&root), "b", b"")]).unwrap();
+    client.stable(&server, 1).unwrap();
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    let hello = client.hello(TxnId(1)).unwrap();
+    assert_eq!((hello.is_known, hello.executed_through), (true, TxnId(1)));
+    let again = client.batch(2, vec![create(at(&root), "b", b"")]).unwrap();
+    assert!(refused(&again.results[0]).is_none(), "not EXIST: it is its own");
+    assert_eq!(client.batch(1, vec![create(at(&root), "a", b"")]), Err(CapsStat::Forgotten));
+}

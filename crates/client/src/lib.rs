@@ -1,0 +1,42 @@
+//! A client of NFSv4.1 and 4.2 that blocks: the caller of an operation sleeps until its answer is there, and can be
+//! woken at any time by a [`Cancel`].
+//!
+//! Underneath, calls share a few connections and the slots of one session; a thread of its own keeps connections,
+//! session, lease and state in order, and gets back what a restart of the server, a lost lease or a broken connection
+//! took. What cannot be had again is told ([`Error::Lost`], [`Callbacks`]). See `docs/design/client.md`.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod back;
+mod chores;
+mod client;
+mod compound;
+mod delegation;
+mod error;
+mod establish;
+mod exchange;
+mod gate;
+mod links;
+mod moved;
+mod names;
+mod offload;
+mod op;
+mod options;
+mod program;
+mod ranges;
+mod reclaim;
+mod recover;
+mod run;
+mod session;
+mod state;
+mod types;
+
+pub use attributes::{Attributes, FsStat, SetAttributes, Time};
+pub use client::Client;
+pub use error::{Error, Result, errno_of};
+pub use holdfast_rpc::link::{Cancel, Target};
+pub use op::*;
+pub use options::{Callbacks, Event, HeldAttributes, Options};
+pub use program::{CallbackProgram, Hook, SessionEvent, SessionHandle};
+pub use state::OpenFile;
+pub use types::*;

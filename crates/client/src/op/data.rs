@@ -1,0 +1,171 @@
+//! READ, WRITE, COMMIT, READ_PLUS.
+
+use bytes::Bytes;
+use holdfast_base::Offset;
+use holdfast_wire::nfs4::{
+    ArgOp, Commit4Args, Commit4Ok, OpNum4, Read4Args, Read4Ok, ReadPlus4Args, ReadPlus4Ok, ReadPlusContent,
+    StableHow4, Stateid4, Verifier4, Write4Ok,
+};
+
+use crate::client::Inner;
+use crate::compound::Compound;
+use crate::run::Manner;
+use crate::{Attributes, Client, Cx, Handle, OpenFile, ReadData, Result, Segment, Written};
+
+/// On what I/O is done, and on whose behalf.
+#[derive(Clone, Copy, Debug)]
+pub struct Io<'a> {
+    /// The file.
+    pub file: &'a Handle,
+    /// Through this open; without one through a delegation, or as anybody.
+    pub open: Option<&'a OpenFile>,
+    /// The owner of locks on whose behalf: where they were lost, I/O answers [`crate::Error::Lost`].
+    pub owner: Option<&'a [u8]>,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Data.
+    Data,
+    /// A hole.
+    Hole,
+}
+
+impl<'a> Io<'a> {
+    /// Through an open.
+    #[must_use]
+    pub fn open(open: &'a OpenFile) -> Self {
+        Self { file: open.handle(), open: Some(open), owner: None }
+    }
+
+    /// Without one.
+    #[must_use]
+    pub const fn anonymous(file: &'a Handle) -> Self {
+        Self { file, open: None, owner: None }
+    }
+}
+
+impl Inner {
+    /// The stateid for I/O, noted in the compound.
+    pub(super) fn stateid(&self, compound: &mut Compound, io: Io<'_>, writes: bool) -> Result<Stateid4> {
+        let open = io.open.map(|open| open.open().as_ref());
+        let stateid = self.files.stateid_for_io(io.file, open, io.owner, writes)?;
+        if !stateid.is_special() {
+            compound.uses(io.file, stateid);
+        }
+        Ok(stateid)
+    }
+}
+
+impl Client {
+    /// Reads at most `count` bytes, and at most [`crate::IoLimits::max_read`].
+    ///
+    /// # Errors
+    /// Those of every operation; [`crate::Error::Lost`].
+    pub fn read(&self, cx: Cx<'_>, io: Io<'_>, offset: u64, count: u32) -> Result<ReadData> {
+        let inner = self.inner();
+        let count = count.min(inner.limits().max_read);
+        inner.run(
+            cx,
+            &Manner::IDLE,
+            |compound| {
+                let stateid = inner.stateid(compound, io, false)?;
+                compound.put(io.file);
+                compound.op(&ArgOp::Read(Read4Args { stateid, offset: Offset(offset), count }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                let reply = answer.record();
+                let ok: Read4Ok<'_> = answer.next(OpNum4::Read)?;
+                Ok(ReadData { data: reply.keep(ok.data), eof: ok.eof })
+            },
+        )
+    }
+
+    /// Reads without the bytes of holes. Minor version 2.
+    ///
+    /// # Errors
+    /// Those of every operation; NOTSUPP where the server does not have it.
+    pub fn read_plus(&self, cx: Cx<'_>, io: Io<'_>, offset: u64, count: u32) -> Result<(Vec<Segment>, bool)> {
+        let inner = self.inner();
+        let count = count.min(inner.limits().max_read);
+        inner.run(
+            cx,
+            &Manner::IDLE,
+            |compound| {
+                let stateid = inner.stateid(compound, io, false)?;
+                compound.put(io.file);
+                compound.op(&ArgOp::ReadPlus(ReadPlus4Args { stateid, offset: Offset(offset), count }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                let reply = answer.record();
+                let ok: ReadPlus4Ok<'_> = answer.next(OpNum4::ReadPlus)?;
+                let segment = |content: &ReadPlusContent<'_>| match content {
+                    ReadPlusContent::Data(data) => Segment::Data(data.offset.0, reply.keep(data.data)),
+                    ReadPlusContent::Hole(hole) => Segment::Hole(hole.offset.0, hole.length.0),
+                };
+                Ok((ok.contents.iter().map(segment).collect(), ok.eof))
+            },
+        )
+    }
+
+    /// Writes, at most [`crate::IoLimits::max_write`] bytes of what is given, which are not copied.
+    ///
+    /// # Errors
+    /// Those of every operation; [`crate::Error::Lost`]. Given up half-way, the bytes may still arrive, also after what
+    /// is written later.
+    pub fn write(
+        &self,
+        cx: Cx<'_>,
+        io: Io<'_>,
+        offset: u64,
+        mut data: Bytes,
+        stable: StableHow4,
+    ) -> Result<Written> {
+        let inner = self.inner();
+        data.truncate(inner.limits().max_write as usize);
+        inner.run(
+            cx,
+            &Manner::once(2),
+            |compound| {
+                let stateid = inner.stateid(compound, io, true)?;
+                compound.put(io.file);
+                compound.write(stateid, offset, stable, data.clone());
+                compound.attributes(Attributes::WRITTEN);
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                let ok: Write4Ok = answer.next(OpNum4::Write)?;
+                // They are a courtesy: without them the mask is empty.
+                let attributes = answer.attributes().unwrap_or_default();
+                let (count, committed, verifier) = (ok.count, ok.committed, ok.writeverf);
+                Ok(Written { count, committed, verifier, attributes })
+            },
+        )
+    }
+
+    /// Makes what was written stable, in a range (`count` 0: to the end). A verifier that differs from a write's says
+    /// that the write has to be sent again.
+    ///
+    /// # Errors
+    /// Those of every operation.
+    pub fn commit(&self, cx: Cx<'_>, file: &Handle, offset: u64, count: u32) -> Result<Verifier4> {
+        self.inner().run(
+            cx,
+            &Manner::IDLE,
+            |compound| {
+                compound.put(file).op(&ArgOp::Commit(Commit4Args { offset: Offset(offset), count }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                Ok(answer.next::<Commit4Ok>(OpNum4::Commit)?.writeverf)
+            },
+        )
+    }
+}

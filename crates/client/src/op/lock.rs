@@ -1,0 +1,303 @@
+//! Byte-range locks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use holdfast_base::{ByteRange, Length, Offset, Seqid};
+use holdfast_wire::nfs4::{
+    ArgOp, ExistLockOwner4, Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args,
+    Locku4Ok, NfsStat4, OpNum4, OpenToLockOwner4, StateOwner4, Stateid4,
+};
+use holdfast_xdr::{Decode, Reader};
+
+use crate::client::Inner;
+use crate::compound::{Answer, Compound};
+use crate::exchange::Late;
+use crate::run::Manner;
+use crate::state::{LockState, Open, newest};
+use crate::{Client, Conflict, Cred, Cx, Error, Handle, LockArgs, OpenFile, Result};
+
+/// Pauses between attempts to get a lock that somebody holds: the first one, and the longest. A server that tells when
+/// it may be had ends them early.
+const POLL_MIN: Duration = Duration::from_millis(50);
+const POLL_MAX: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Locks a range, if it can be had at once.
+    ///
+    /// # Errors
+    /// Those of every operation; DENIED when somebody holds it; [`Error::Lost`] when earlier locks of the owner were
+    /// lost.
+    pub fn lock(&self, cx: Cx<'_>, file: &OpenFile, args: &LockArgs<'_>) -> Result<()> {
+        self.inner().lock(cx, file.open(), args, false)
+    }
+
+    /// Locks a range, waiting for it until the token is given.
+    ///
+    /// # Errors
+    /// Those of [`Client::lock`] but DENIED; DEADLOCK when the server sees that it would never be had.
+    pub fn lock_wait(&self, cx: Cx<'_>, file: &OpenFile, args: &LockArgs<'_>) -> Result<()> {
+        let inner = self.inner();
+        let mut pause = POLL_MIN;
+        loop {
+            let seen = *inner.notices.lock();
+            match inner.lock(cx, file.open(), args, true) {
+                Err(Error::Nfs(NfsStat4::Denied)) => {}
+                other => return other,
+            }
+            let until = Instant::now() + pause;
+            let told = inner.noticed.wait(cx.cancel, Some(until), || {
+                (*inner.notices.lock() != seen || inner.quit.is_cancelled()).then_some(())
+            });
+            if told.is_err() && cx.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            pause = if told.is_ok() { POLL_MIN } else { (pause * 2).min(POLL_MAX) };
+        }
+    }
+
+    /// Whether a lock could be had; and what is in the way.
+    ///
+    /// # Errors
+    /// Those of every operation.
+    pub fn lock_test(&self, cx: Cx<'_>, file: &Handle, args: &LockArgs<'_>) -> Result<Option<Conflict>> {
+        let inner = self.inner();
+        inner.run(
+            cx,
+            &Manner::IDLE,
+            |compound| {
+                compound.put(file).op(&ArgOp::Lockt(Lockt4Args {
+                    locktype: kind(args.exclusive, false),
+                    offset: Offset(args.range.first()),
+                    length: args.range.nfs4_length(),
+                    owner: inner.lock_owner(args.owner),
+                }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                match answer.ok(OpNum4::Lockt) {
+                    Err(Error::Nfs(NfsStat4::Denied)) => inner.conflict(answer).map(Some),
+                    other => other.map(|()| None),
+                }
+            },
+        )
+    }
+
+    /// Unlocks a range of an owner's; also one that is not locked.
+    ///
+    /// # Errors
+    /// Those of every operation; the locks are taken for gone all the same when the server does not know them.
+    pub fn unlock(&self, cx: Cx<'_>, file: &OpenFile, owner: &[u8], range: ByteRange) -> Result<()> {
+        self.inner().unlock(cx, file.handle(), owner, range)
+    }
+
+    /// Whether an owner has anything locked of a file, or had it and has lost it.
+    #[must_use]
+    pub fn holds_locks(&self, file: &Handle, owner: &[u8]) -> bool {
+        let found = self.inner().files.look(file, |held| {
+            held.locks.iter().any(|lock| lock.owner == owner && (lock.is_lost || !lock.ranges.is_empty()))
+        });
+        found.unwrap_or(false)
+    }
+}
+
+const fn kind(exclusive: bool, waits: bool) -> LockType4 {
+    match (exclusive, waits) {
+        (true, true) => LockType4::WriteWait,
+        (true, false) => LockType4::Write,
+        (false, true) => LockType4::ReadWait,
+        (false, false) => LockType4::Read,
+    }
+}
+
+impl Inner {
+    fn lock_owner<'a>(&self, owner: &'a [u8]) -> StateOwner4<'a> {
+        let clientid = self.gate.identity().map(|known| known.client).unwrap_or_default();
+        StateOwner4 { clientid, owner }
+    }
+
+    /// What is in the way, from what follows NFS4ERR_DENIED.
+    fn conflict(&self, answer: &Answer) -> Result<Conflict> {
+        let denied = Lock4Denied::decode(&mut Reader::new(answer.rest()))?;
+        // NFS-Ganesha says 0 for "to the end".
+        let length = if denied.length.0 == 0 { Length(u64::MAX) } else { denied.length };
+        let range =
+            ByteRange::from_nfs4(denied.offset, length).ok_or(Error::Protocol("a lock beyond all files"))?;
+        let own = self.gate.identity().map(|known| known.client);
+        Ok(Conflict {
+            range,
+            exclusive: denied.locktype.is_write(),
+            owner: Bytes::copy_from_slice(denied.owner.owner),
+            is_own: own == Some(denied.owner.clientid),
+        })
+    }
+
+    fn lock(&self, cx: Cx<'_>, open: &Arc<Open>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
+        // A lock needs an open that the server knows.
+        self.make_known(cx, open)?;
+        let (file, owner, range) = (open.handle.clone(), args.owner.to_vec(), args.range);
+        let (for_late, cred) = (Arc::clone(open), open.cred.clone());
+        let exclusive = args.exclusive;
+        let late = || -> Late {
+            let (open, owner) = (Arc::clone(&for_late), owner.clone());
+            Box::new(move |inner, mut answer| {
+                let got = answer.put().and_then(|()| answer.next::<Lock4Ok>(OpNum4::Lock));
+                if let Ok(got) = got {
+                    inner.note_lock(&open, &owner, (range, exclusive), got.lock_stateid);
+                    drop(answer);
+                    let (cred, handle) = (open.cred.clone(), open.handle.clone());
+                    let cx = Cx { cred: &cred, cancel: &inner.quit };
+                    let _ = inner.unlock(cx, &handle, &owner, range);
+                }
+            })
+        };
+        let manner = Manner { essential: Some(2), late: Some(&late) };
+        self.run(
+            Cx { cred: &cred, ..cx },
+            &manner,
+            |compound| {
+                let locker = self.locker(compound, open, args.owner)?;
+                compound.put(&file).op(&ArgOp::Lock(Lock4Args {
+                    locktype: kind(args.exclusive, waits),
+                    reclaim: false,
+                    offset: Offset(range.first()),
+                    length: range.nfs4_length(),
+                    locker,
+                }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                let got: Lock4Ok = answer.next(OpNum4::Lock)?;
+                self.note_lock(open, args.owner, (range, exclusive), got.lock_stateid);
+                Ok(())
+            },
+        )
+    }
+
+    /// As whom to lock: an owner that the server knows of this file, or a new one through an open.
+    fn locker<'a>(&self, compound: &mut Compound, open: &Open, owner: &'a [u8]) -> Result<Locker4<'a>> {
+        let known = self.files.look(&open.handle, |held| {
+            held.locks.iter().find(|lock| lock.owner == owner).map(|lock| (lock.stateid, lock.is_lost))
+        });
+        match known.flatten() {
+            Some((_, true)) => Err(Error::Lost),
+            Some((stateid, false)) => {
+                let lock_stateid = newest(compound.uses(&open.handle, stateid));
+                Ok(Locker4::Exist(ExistLockOwner4 { lock_stateid, lock_seqid: Seqid(0) }))
+            }
+            None => {
+                let stateid = open.stateid().ok_or(Error::Lost)?;
+                Ok(Locker4::New(OpenToLockOwner4 {
+                    open_seqid: Seqid(0),
+                    open_stateid: newest(compound.uses(&open.handle, stateid)),
+                    lock_seqid: Seqid(0),
+                    lock_owner: self.lock_owner(owner),
+                }))
+            }
+        }
+    }
+
+    fn note_lock(
+        &self,
+        open: &Arc<Open>,
+        owner: &[u8],
+        (range, exclusive): (ByteRange, bool),
+        stateid: Stateid4,
+    ) {
+        self.files.change(&open.handle, |held| {
+            let at = held.locks.iter().position(|lock| lock.owner == owner).unwrap_or_else(|| {
+                held.locks.push(LockState {
+                    owner: owner.to_vec(),
+                    stateid,
+                    ranges: Default::default(),
+                    open: Arc::clone(open),
+                    is_lost: false,
+                });
+                held.locks.len() - 1
+            });
+            let lock = &mut held.locks[at];
+            lock.stateid = stateid;
+            lock.ranges.lock(range, exclusive);
+        });
+    }
+
+    fn unlock(&self, cx: Cx<'_>, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
+        let known = self.files.look(file, |held| held.locks.iter().find(|lock| lock.owner == owner).cloned());
+        let Some(lock) = known.flatten() else { return Ok(()) };
+        let unlocked = if lock.is_lost || lock.ranges.is_empty() {
+            Ok(None)
+        } else {
+            self.send_unlock(cx, file, &lock, range)
+        };
+        let stateid = match unlocked {
+            Ok(stateid) => stateid,
+            // The server does not know it: it is unlocked.
+            Err(Error::Nfs(NfsStat4::BadStateid | NfsStat4::Stale | NfsStat4::Expired))
+            | Err(Error::Lost) => None,
+            Err(e) => return Err(e),
+        };
+        self.files.change(file, |held| {
+            for lock in held.locks.iter_mut().filter(|lock| lock.owner == owner) {
+                lock.stateid = stateid.unwrap_or(lock.stateid);
+                lock.ranges.unlock(range);
+            }
+            // Whoever unlocked all that was lost begins anew.
+            held.locks.retain(|lock| lock.owner != owner || !lock.is_lost || !lock.ranges.is_empty());
+        });
+        Ok(())
+    }
+
+    fn send_unlock(
+        &self,
+        cx: Cx<'_>,
+        file: &Handle,
+        lock: &LockState,
+        range: ByteRange,
+    ) -> Result<Option<Stateid4>> {
+        let cred: &Cred = &lock.open.cred;
+        self.run(
+            Cx { cred, ..cx },
+            &Manner::once(2),
+            |compound| {
+                let now = self.files.look(file, |held| {
+                    let own = held.locks.iter().find(|other| other.owner == lock.owner);
+                    own.filter(|lock| !lock.is_lost).map(|lock| lock.stateid)
+                });
+                let stateid = now.flatten().ok_or(Error::Lost)?;
+                let lock_stateid = newest(compound.uses(file, stateid));
+                compound.put(file).op(&ArgOp::Locku(Locku4Args {
+                    locktype: LockType4::Write,
+                    seqid: Seqid(0),
+                    lock_stateid,
+                    offset: Offset(range.first()),
+                    length: range.nfs4_length(),
+                }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                Ok(Some(answer.next::<Locku4Ok>(OpNum4::Locku)?.lock_stateid))
+            },
+        )
+    }
+
+    /// Lets go of all locks that were taken through an open.
+    pub(super) fn unlock_all(&self, cx: Cx<'_>, open: &Arc<Open>) {
+        let owners = self.files.look(&open.handle, |held| {
+            let through = held.locks.iter().filter(|lock| Arc::ptr_eq(&lock.open, open));
+            through.map(|lock| lock.owner.clone()).collect::<Vec<_>>()
+        });
+        for owner in owners.unwrap_or_default() {
+            // Closing lets go of what is left.
+            let _ = self.unlock(cx, &open.handle, &owner, ByteRange::ALL);
+        }
+        if self.files.find(&open.handle).is_some() {
+            self.files.change(&open.handle, |held| {
+                held.locks.retain(|lock| !Arc::ptr_eq(&lock.open, open));
+            });
+        }
+    }
+}

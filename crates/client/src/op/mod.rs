@@ -1,0 +1,13 @@
+//! The operations, by family.
+
+mod data;
+mod lock;
+mod names;
+mod objects;
+mod open;
+mod ranges;
+mod xattr;
+
+pub use data::{Io, Seek};
+pub use names::Created;
+pub use open::{Create, CreateMode, OpenArgs, OpenTarget, Opened, WantDelegation};

@@ -1,0 +1,389 @@
+//! Getting back what the server lost: reclaiming in its grace after a restart (RFC 8881 section 8.4.2), opening again
+//! what a lost lease took, and telling what could not be had again.
+
+use std::sync::Arc;
+
+use holdfast_base::limits::CLIENT_STATEIDS_TESTED_AT_ONCE;
+use holdfast_base::{Offset, Seqid};
+use holdfast_wire::nfs4::{
+    ArgOp, Close4Args, DelegReturn4Args, ExistLockOwner4, FreeStateid4Args, Lock4Args, Lock4Ok, LockType4,
+    Locker4, NfsStat4, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpNum4, Open4Args, Open4Ok, OpenClaim4,
+    OpenDelegationType4, OpenFlag4, OpenToLockOwner4, ReclaimComplete4Args, StateOwner4, Stateid4,
+    TestStateid4Args, TestStateid4Ok,
+};
+
+use crate::client::Inner;
+use crate::compound::Compound;
+use crate::program::SessionEvent;
+use crate::recover::Setback;
+use crate::session::Session;
+use crate::state::{Delegation, FileState, LockState, Open, OpenStatus};
+use crate::{Cred, DelegationKind, Error, Event, Handle};
+
+/// How an open is had again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// In grace, as it was.
+    Previous(OpenDelegationType4),
+    /// Anew, as anybody might.
+    Anew,
+}
+
+impl Inner {
+    /// After a restart of the server: other programs' state first, then every file's, then the server is told that
+    /// this was all, and what it did not give back is asked for anew.
+    pub(crate) fn reclaim_all(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        self.gate.close();
+        let files = self.files.all();
+        let has_state = !files.is_empty();
+        if has_state {
+            self.tell(&Event::Restarted);
+        }
+        let event = SessionEvent { session: session.id, is_new_session: true, must_reclaim: true };
+        self.run_hooks(event);
+        let mut lost = Vec::new();
+        for file in &files {
+            if !self.reclaim(session, file)? {
+                lost.push(Arc::clone(file));
+            }
+        }
+        let mut compound = Compound::new();
+        compound.op(&ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false }));
+        match self.ask(session, &self.options.machine, &compound, |a| a.ok(OpNum4::ReclaimComplete)) {
+            // Done already, or not known: what follows tells.
+            Ok(()) | Err(Setback::Because(Error::Nfs(_))) => {}
+            Err(e) => return Err(e),
+        }
+        if !lost.is_empty() {
+            self.tell(&Event::StateLost);
+        }
+        for file in &lost {
+            self.open_anew(session, file)?;
+        }
+        Ok(())
+    }
+
+    /// Reclaims what is held of one file; false when the server does not give it back.
+    fn reclaim(&self, session: &Arc<Session>, file: &FileState) -> Result<bool, Setback> {
+        let (opens, locks, delegation) = {
+            let held = file.held.lock();
+            (held.opens.clone(), held.locks.clone(), held.delegation.clone())
+        };
+        let mut wanted =
+            delegation.as_ref().map_or(OpenDelegationType4::None, |delegation| match delegation.kind {
+                DelegationKind::Read => OpenDelegationType4::Read,
+                DelegationKind::Write => OpenDelegationType4::Write,
+            });
+        let known: Vec<_> = opens.iter().filter(|open| open.stateid().is_some()).collect();
+        if known.is_empty()
+            && let Some(delegation) = &delegation
+        {
+            // A delegation is reclaimed by an open, which is not needed for longer.
+            return self.reclaim_delegation_alone(session, &file.handle, delegation, wanted);
+        }
+        for open in known {
+            match self.claim(session, open, Claim::Previous(wanted)) {
+                Ok(stateid) => self.settle(session, open, stateid)?,
+                Err(Setback::Because(Error::Nfs(_))) => return Ok(false),
+                Err(e) => return Err(e),
+            }
+            wanted = OpenDelegationType4::None;
+        }
+        for lock in locks.iter().filter(|lock| !lock.is_lost) {
+            match self.reclaim_locks(session, file, lock) {
+                Ok(()) => {}
+                Err(Setback::Because(Error::Nfs(_))) => self.lose_locks(&file.handle, &lock.owner),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    fn reclaim_delegation_alone(
+        &self,
+        session: &Arc<Session>,
+        file: &Handle,
+        delegation: &Delegation,
+        wanted: OpenDelegationType4,
+    ) -> Result<bool, Setback> {
+        let owner = self.files.take_owner();
+        let access = if delegation.kind == DelegationKind::Write { 3 } else { 1 };
+        let open = Arc::new(Open::new((file.clone(), owner), delegation.cred.clone(), (access, 0)));
+        let claimed = self.claim(session, &open, Claim::Previous(wanted));
+        self.files.free_owner(owner);
+        match claimed {
+            Ok(stateid) => {
+                self.close_on(session, &open, stateid)?;
+                Ok(true)
+            }
+            Err(Setback::Because(Error::Nfs(_))) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// OPEN without a name, for an open that we know of.
+    fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<Stateid4, Setback> {
+        let (want, claim4) = match claim {
+            Claim::Previous(kind) => (0, OpenClaim4::Previous(kind)),
+            Claim::Anew => (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Fh),
+        };
+        let mut compound = Compound::new();
+        compound.put(&open.handle).op(&ArgOp::Open(Open4Args {
+            seqid: Seqid(0),
+            share_access: open.access() | want,
+            share_deny: open.deny,
+            owner: StateOwner4 { clientid: session.client, owner: &open.owner_name() },
+            openhow: OpenFlag4::NoCreate,
+            claim: claim4,
+        }));
+        let cred = open.cred.clone();
+        self.ask(session, &cred, &compound, |answer| {
+            answer.put()?;
+            let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
+            let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
+            self.note_delegation(&open.handle, &open.cred, delegation);
+            Ok(stateid)
+        })
+    }
+
+    /// Notes that an open was had again, or closes it when it was closed meanwhile.
+    fn settle(&self, session: &Arc<Session>, open: &Open, stateid: Stateid4) -> Result<(), Setback> {
+        let mut status = open.status.lock();
+        if *status != OpenStatus::Closed {
+            *status = OpenStatus::Known(stateid);
+            return Ok(());
+        }
+        drop(status);
+        self.close_on(session, open, stateid)
+    }
+
+    fn reclaim_locks(
+        &self,
+        session: &Arc<Session>,
+        file: &FileState,
+        lock: &LockState,
+    ) -> Result<(), Setback> {
+        let open = lock.open.stateid().ok_or(Setback::Because(Error::Nfs(NfsStat4::BadStateid)))?;
+        let mut stateid = None;
+        for (range, exclusive) in lock.ranges.iter() {
+            let locker = match stateid {
+                Some(lock_stateid) => Locker4::Exist(ExistLockOwner4 { lock_stateid, lock_seqid: Seqid(0) }),
+                None => Locker4::New(OpenToLockOwner4 {
+                    open_seqid: Seqid(0),
+                    open_stateid: open,
+                    lock_seqid: Seqid(0),
+                    lock_owner: StateOwner4 { clientid: session.client, owner: &lock.owner },
+                }),
+            };
+            let mut compound = Compound::new();
+            compound.put(&file.handle).op(&ArgOp::Lock(Lock4Args {
+                locktype: if exclusive { LockType4::Write } else { LockType4::Read },
+                reclaim: true,
+                offset: Offset(range.first()),
+                length: range.nfs4_length(),
+                locker,
+            }));
+            let got = self.ask(session, &lock.open.cred, &compound, |answer| {
+                answer.put()?;
+                answer.next::<Lock4Ok>(OpNum4::Lock)
+            })?;
+            stateid = Some(got.lock_stateid);
+        }
+        if let Some(stateid) = stateid {
+            self.files.change(&file.handle, |held| {
+                held.locks.iter_mut().filter(|other| other.owner == lock.owner).for_each(|lock| {
+                    lock.stateid = stateid;
+                });
+            });
+        }
+        Ok(())
+    }
+
+    /// Opens a file anew whose state is gone. What was locked others may have had: its owners are told.
+    fn open_anew(&self, session: &Arc<Session>, file: &FileState) -> Result<(), Setback> {
+        let (opens, locks, had_delegation) = {
+            let mut held = file.held.lock();
+            (held.opens.clone(), held.locks.clone(), held.delegation.take().is_some())
+        };
+        if had_delegation {
+            self.callbacks.delegation_gone(&file.handle);
+        }
+        for lock in locks.iter().filter(|lock| !lock.is_lost) {
+            self.lose_locks(&file.handle, &lock.owner);
+        }
+        let wanting =
+            |open: &&Arc<Open>| matches!(*open.status.lock(), OpenStatus::Known(_) | OpenStatus::Local);
+        for open in opens.iter().filter(wanting) {
+            self.open_one_anew(session, open)?;
+        }
+        Ok(())
+    }
+
+    fn open_one_anew(&self, session: &Arc<Session>, open: &Open) -> Result<(), Setback> {
+        match self.claim(session, open, Claim::Anew) {
+            Ok(stateid) => self.settle(session, open, stateid)?,
+            Err(Setback::Because(Error::Nfs(status))) => {
+                tracing::warn!(?status, "an open file is lost");
+                open.set(OpenStatus::Lost);
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn lose_locks(&self, file: &Handle, owner: &[u8]) {
+        self.files.change(file, |held| {
+            held.locks.iter_mut().filter(|lock| lock.owner == owner).for_each(|lock| lock.is_lost = true);
+        });
+        self.callbacks.locks_lost(file, owner);
+    }
+
+    /// Looks at all state: some of it may have been revoked.
+    pub(crate) fn look_at_all(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        let mut all = Vec::new();
+        for file in self.files.all() {
+            let held = file.held.lock();
+            let stateids = held.opens.iter().filter_map(|open| open.stateid());
+            let stateids = stateids.chain(held.locks.iter().filter(|l| !l.is_lost).map(|lock| lock.stateid));
+            let stateids = stateids.chain(held.delegation.iter().map(|delegation| delegation.stateid));
+            all.extend(stateids.map(|stateid| (file.handle.clone(), stateid)));
+        }
+        self.look_at(session, &all)
+    }
+
+    /// Asks which of these the server still knows, and sets right what it does not.
+    pub(crate) fn look_at(
+        &self,
+        session: &Arc<Session>,
+        suspects: &[(Handle, Stateid4)],
+    ) -> Result<(), Setback> {
+        let suspects: Vec<_> = suspects
+            .iter()
+            .filter_map(|(file, stateid)| self.current(file, stateid).map(|now| (file.clone(), now)))
+            .collect();
+        let mut is_told = false;
+        for some in suspects.chunks(CLIENT_STATEIDS_TESTED_AT_ONCE) {
+            let mut compound = Compound::new();
+            let stateids = some.iter().map(|(_, stateid)| *stateid).collect();
+            compound.op(&ArgOp::TestStateid(TestStateid4Args { stateids }));
+            let looked = self.ask(session, &self.options.machine, &compound, |answer| {
+                answer.next::<TestStateid4Ok>(OpNum4::TestStateid)
+            });
+            let statuses = match looked {
+                Ok(looked) => looked.status_codes,
+                // A server that cannot tell has refused one of them: all are had again.
+                Err(Setback::Because(Error::Nfs(_))) => vec![NfsStat4::BadStateid; some.len()],
+                Err(e) => return Err(e),
+            };
+            for ((file, stateid), status) in some.iter().zip(statuses) {
+                if matches!(status, NfsStat4::Ok | NfsStat4::OldStateid) {
+                    continue;
+                }
+                if !std::mem::replace(&mut is_told, true) {
+                    self.tell(&Event::StateLost);
+                }
+                self.replace(session, file, (*stateid, status))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stateid as it is known now, when it still is.
+    fn current(&self, file: &Handle, stateid: &Stateid4) -> Option<Stateid4> {
+        self.files.look(file, |held| {
+            let opens = held.opens.iter().filter_map(|open| open.stateid());
+            let locks = held.locks.iter().filter(|lock| !lock.is_lost).map(|lock| lock.stateid);
+            let delegation = held.delegation.iter().map(|delegation| delegation.stateid);
+            opens.chain(locks).chain(delegation).find(|known| known.other == stateid.other)
+        })?
+    }
+
+    /// A stateid is gone: acknowledges it where the server waits for that, and has again what can be had.
+    fn replace(
+        &self,
+        session: &Arc<Session>,
+        file: &Handle,
+        (gone, status): (Stateid4, NfsStat4),
+    ) -> Result<(), Setback> {
+        tracing::info!(?status, "the server has revoked state");
+        if matches!(status, NfsStat4::Expired | NfsStat4::AdminRevoked | NfsStat4::DelegRevoked) {
+            let mut compound = Compound::new();
+            compound.op(&ArgOp::FreeStateid(FreeStateid4Args { stateid: gone }));
+            match self.ask(session, &self.options.machine, &compound, |a| a.ok(OpNum4::FreeStateid)) {
+                Ok(()) | Err(Setback::Because(Error::Nfs(_))) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let Some(state) = self.files.find(file) else { return Ok(()) };
+        let (open, lock, had_delegation) = {
+            let mut held = state.held.lock();
+            let is = |stateid: Option<Stateid4>| stateid.is_some_and(|stateid| stateid.other == gone.other);
+            let had_delegation = is(held.delegation.as_ref().map(|delegation| delegation.stateid));
+            if had_delegation {
+                held.delegation = None;
+            }
+            let open = held.opens.iter().find(|open| is(open.stateid())).cloned();
+            let lock = held.locks.iter().find(|lock| is(Some(lock.stateid))).map(|lock| lock.owner.clone());
+            (open, lock, had_delegation)
+        };
+        if let Some(owner) = lock {
+            self.lose_locks(file, &owner);
+        }
+        if had_delegation {
+            self.callbacks.delegation_gone(file);
+            let local: Vec<_> = state.held.lock().opens.clone();
+            for open in local.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
+                self.open_one_anew(session, open)?;
+            }
+        }
+        if let Some(open) = open {
+            // The locks through it went with it.
+            let through: Vec<_> = {
+                let held = state.held.lock();
+                let is_lost = |lock: &&LockState| Arc::ptr_eq(&lock.open, &open) && !lock.is_lost;
+                held.locks.iter().filter(is_lost).map(|lock| lock.owner.clone()).collect()
+            };
+            through.iter().for_each(|owner| self.lose_locks(file, owner));
+            self.open_one_anew(session, &open)?;
+        }
+        Ok(())
+    }
+
+    fn close_on(&self, session: &Arc<Session>, open: &Open, stateid: Stateid4) -> Result<(), Setback> {
+        let mut compound = Compound::new();
+        let args = Close4Args { seqid: Seqid(0), open_stateid: stateid };
+        compound.put(&open.handle).op(&ArgOp::Close(args));
+        match self.ask(session, &open.cred, &compound, |_| Ok(())) {
+            Err(Setback::Because(Error::Nfs(_))) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Before the end: returns delegations and closes opens, as far as the server answers.
+    pub(crate) fn give_everything_back(&self, session: &Arc<Session>) {
+        for file in self.files.all() {
+            let (opens, delegation) = {
+                let mut held = file.held.lock();
+                held.locks.clear();
+                (std::mem::take(&mut held.opens), held.delegation.take())
+            };
+            for open in opens {
+                if let Some(stateid) = open.stateid()
+                    && self.close_on(session, &open, stateid).is_err()
+                {
+                    return;
+                }
+                open.set(OpenStatus::Closed);
+            }
+            if let Some(delegation) = delegation {
+                let mut compound = Compound::new();
+                let args = DelegReturn4Args { deleg_stateid: delegation.stateid };
+                compound.put(&file.handle).op(&ArgOp::DelegReturn(args));
+                let cred: &Cred = &delegation.cred;
+                if self.ask(session, cred, &compound, |_| Ok(())).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The thread that keeps connections, session, lease and state in order, and mends what broke.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdfast_wire::nfs4::{
+    NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_BACKCHANNEL_FAULT,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED,
+    SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
+    SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Ok, Stateid4,
+};
+use parking_lot::{Condvar, Mutex};
+
+use crate::client::Inner;
+use crate::compound::{Answer, Compound};
+use crate::exchange::{COMPOUND, Missed, Orphan, Sending};
+use crate::program::SessionEvent;
+use crate::session::{Lane, Session};
+use crate::{Cred, Error, Event, Handle, Result};
+
+/// Pauses between attempts to reach a server: the first one, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Between two looks at all state because of a flag that stays.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is left to do.
+#[derive(Default)]
+pub(crate) struct Todo {
+    work: Mutex<Work>,
+    is_filled: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Something changed that the thread should look at.
+    is_awake: bool,
+    is_over: bool,
+    /// The server restarted: what it knew must be told it again.
+    must_reclaim: bool,
+    /// State may have been revoked.
+    must_look: bool,
+    /// The back channel does not work.
+    must_rebind: bool,
+    /// State that the server refused.
+    suspects: Vec<(Handle, Stateid4)>,
+    orphans: Vec<Orphan>,
+    renewed: Option<Instant>,
+    looked: Option<Instant>,
+    rebound: Option<Instant>,
+}
+
+impl Todo {
+    /// Has the thread look after connections and the session.
+    pub(crate) fn wake(&self) {
+        self.change(|work| work.is_awake = true);
+    }
+
+    /// Ends the thread.
+    pub(crate) fn quit(&self) {
+        self.change(|work| work.is_over = true);
+    }
+
+    /// Notes a request whose end is not known.
+    pub(crate) fn orphan(&self, orphan: Orphan) {
+        self.change(|work| work.orphans.push(orphan));
+    }
+
+    /// The lease was renewed by a request sent then.
+    pub(crate) fn renewed(&self, sent: Instant) {
+        let mut work = self.work.lock();
+        if work.renewed.is_none_or(|renewed| renewed < sent) {
+            work.renewed = Some(sent);
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Work)) {
+        change(&mut self.work.lock());
+        self.is_filled.notify_one();
+    }
+}
+
+/// Why recovery has to begin again.
+#[derive(Debug)]
+pub(crate) enum Setback {
+    /// The connection or the session was lost on the way.
+    Again,
+    /// This.
+    Because(Error),
+}
+
+impl From<Error> for Setback {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Disconnected | Error::Rpc(_) => Self::Again,
+            e => Self::Because(e),
+        }
+    }
+}
+
+impl Inner {
+    /// The thread.
+    pub(crate) fn run_recovery(&self) {
+        let mut pause = PAUSE_MIN;
+        let mut is_told = false;
+        loop {
+            if self.wait_for_work() {
+                break;
+            }
+            match self.mend() {
+                Ok(()) => {
+                    pause = PAUSE_MIN;
+                    is_told = false;
+                }
+                Err(setback) => {
+                    if let Setback::Because(why) = &setback {
+                        self.gate.not_yet(why.to_string());
+                        if !is_told {
+                            self.tell(&Event::Disconnected(why.to_string()));
+                        }
+                        is_told = true;
+                    }
+                    let _ = self.quit_or_sleep(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    self.todo.wake();
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Sleeps, unless the client is to end.
+    fn quit_or_sleep(&self, pause: Duration) -> bool {
+        let mut work = self.todo.work.lock();
+        let until = Instant::now() + pause;
+        while !work.is_over && !self.todo.is_filled.wait_until(&mut work, until).timed_out() {}
+        work.is_over
+    }
+
+    /// Waits until there is work or the lease is due. True when the client is to end.
+    fn wait_for_work(&self) -> bool {
+        let lease = self.facts.read().lease;
+        let mut work = self.todo.work.lock();
+        loop {
+            if work.is_over {
+                return true;
+            }
+            let is_due = work.renewed.is_some_and(|renewed| renewed.elapsed() >= lease / 3);
+            let has_work = work.is_awake || !work.suspects.is_empty() || !work.orphans.is_empty();
+            if has_work || work.must_look || work.must_reclaim || work.must_rebind || is_due {
+                work.is_awake = false;
+                return false;
+            }
+            let until = work.renewed.unwrap_or_else(Instant::now) + lease / 3;
+            self.todo.is_filled.wait_until(&mut work, until);
+        }
+    }
+
+    /// Brings everything in order, or as far as it goes.
+    fn mend(&self) -> Result<(), Setback> {
+        let session = self.mend_session()?;
+        self.mend_links(&session)?;
+        self.adopt_orphans(&session)?;
+        if self.todo.work.lock().must_reclaim {
+            self.reclaim_all(&session)?;
+            self.todo.work.lock().must_reclaim = false;
+        }
+        if std::mem::take(&mut self.todo.work.lock().must_look) {
+            self.gate.close();
+            self.look_at_all(&session).inspect_err(|_| self.todo.work.lock().must_look = true)?;
+            self.todo.work.lock().looked = Some(Instant::now());
+        }
+        let suspects = std::mem::take(&mut self.todo.work.lock().suspects);
+        if !suspects.is_empty() {
+            self.look_at(&session, &suspects)
+                .inspect_err(|_| self.todo.work.lock().suspects.extend(suspects.iter().cloned()))?;
+        }
+        self.open_gate();
+        self.renew(&session)
+    }
+
+    /// Lets operations through, unless something came up meanwhile.
+    fn open_gate(&self) {
+        let work = self.todo.work.lock();
+        let is_clear = !work.must_reclaim && !work.must_look && work.suspects.is_empty();
+        if is_clear && !self.gate.is_open() {
+            drop(work);
+            self.gate.open();
+            self.tell(&Event::Recovered);
+        }
+    }
+
+    /// The session, a new one where there is none.
+    fn mend_session(&self) -> Result<Arc<Session>, Setback> {
+        let link = self.mend_primary()?;
+        if let Some(session) = self.gate.session().filter(|session| !session.is_lost()) {
+            return Ok(session);
+        }
+        let established = self.establish(&link)?;
+        let is_anew = established.is_new_client;
+        let session = Arc::new(established.session);
+        self.gate.put(Arc::clone(&session));
+        self.links.bind(0, session.id);
+        let mut work = self.todo.work.lock();
+        // The server may count what was sent on the old session as it likes.
+        work.orphans.clear();
+        work.must_reclaim |= is_anew;
+        drop(work);
+        if !is_anew {
+            self.run_hooks(SessionEvent { session: session.id, is_new_session: true, must_reclaim: false });
+        }
+        Ok(session)
+    }
+
+    /// Binds every connection to the session, making those that are missing.
+    fn mend_links(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        let must_rebind = {
+            let mut work = self.todo.work.lock();
+            let is_due = work.rebound.is_none_or(|at| at.elapsed() > LOOK_PAUSE);
+            let must = std::mem::take(&mut work.must_rebind) && is_due;
+            if must {
+                work.rebound = Some(Instant::now());
+            }
+            must
+        };
+        if must_rebind && let Some(link) = self.links.primary() {
+            self.links.unbind(&link);
+        }
+        for (n, link) in self.links.wanting(session.id) {
+            let link = match link {
+                Some(link) => link,
+                // The first is mended before.
+                None if n == 0 => return Err(Setback::Again),
+                None => match self.connect_again(n) {
+                    Ok(link) => {
+                        self.links.put(n, link.clone());
+                        link
+                    }
+                    // The session works without it.
+                    Err(_) => continue,
+                },
+            };
+            self.bind(session, &link, n)?;
+            if n == 0 {
+                let must_reclaim = self.todo.work.lock().must_reclaim;
+                if !must_reclaim {
+                    let event = SessionEvent { session: session.id, is_new_session: false, must_reclaim };
+                    self.run_hooks(event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out what the server counted of requests that were given up: asks again what must be undone when it
+    /// happened, and else sends a bare SEQUENCE with the same number. Either way the number is used then.
+    fn adopt_orphans(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        let orphans = std::mem::take(&mut self.todo.work.lock().orphans);
+        let mut orphans = orphans.into_iter();
+        while let Some(mut orphan) = orphans.next() {
+            if orphan.slot.session.id != session.id {
+                continue;
+            }
+            let args = match &orphan.late {
+                Some(_) => orphan.args.clone(),
+                None => Compound::new().finish(session.minor, Some(orphan.slot.sequence(false))),
+            };
+            let Some(link) = self.links.get(session.id, orphan.slot.number()) else {
+                self.todo.work.lock().orphans.extend(std::iter::once(orphan).chain(orphans));
+                return Err(Setback::Again);
+            };
+            let deadline = Some(Instant::now() + self.options.patience);
+            let reply = match link.call(COMPOUND, &orphan.auth, &args, (&self.quit, deadline)) {
+                Ok(reply) => reply,
+                Err(_) => {
+                    link.close();
+                    self.todo.work.lock().orphans.extend(std::iter::once(orphan).chain(orphans));
+                    return Err(Setback::Again);
+                }
+            };
+            let mut answer = Answer::new(reply).map_err(Setback::from)?;
+            match answer.next::<Sequence4Ok>(OpNum4::Sequence) {
+                Err(Error::Nfs(NfsStat4::Delay)) => self.todo.orphan(orphan),
+                Err(Error::Nfs(
+                    NfsStat4::BadSession
+                    | NfsStat4::DeadSession
+                    | NfsStat4::StaleClientId
+                    | NfsStat4::SeqMisordered,
+                )) => {
+                    self.lose_session(session);
+                    return Err(Setback::Again);
+                }
+                known => {
+                    orphan.slot.used();
+                    if let (Ok(_), Some(late)) = (known, orphan.late) {
+                        self.chores.add(Box::new(move |inner| late(inner, answer)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Renews the lease when it is due.
+    fn renew(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        let lease = self.facts.read().lease;
+        let is_due = self.todo.work.lock().renewed.is_none_or(|renewed| renewed.elapsed() >= lease / 3);
+        if is_due {
+            self.ask(session, &self.options.machine, &Compound::new(), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Heeds what SEQUENCE's answer says beside the point. `epoch` tells answers to what was sent before a recovery.
+    pub(crate) fn heed(&self, flags: u32, epoch: u64) {
+        if flags == 0 || epoch != self.gate.epoch() {
+            return;
+        }
+        let revoked = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
+            | SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
+            | SEQ4_STATUS_ADMIN_STATE_REVOKED
+            | SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
+        let down =
+            SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANNEL_FAULT;
+        let mut work = self.todo.work.lock();
+        let mut is_new = false;
+        if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 && self.gate.is_open() {
+            is_new = !work.must_reclaim;
+            work.must_reclaim = true;
+            self.gate.close();
+        }
+        let may_look = work.looked.is_none_or(|looked| looked.elapsed() > LOOK_PAUSE);
+        if flags & revoked != 0 && may_look && !work.must_look {
+            work.must_look = true;
+            is_new = true;
+        }
+        let may_rebind = work.rebound.is_none_or(|rebound| rebound.elapsed() > LOOK_PAUSE);
+        if flags & down != 0 && may_rebind && !work.must_rebind {
+            work.must_rebind = true;
+            is_new = true;
+        }
+        drop(work);
+        if is_new {
+            self.todo.is_filled.notify_one();
+        }
+    }
+
+    /// The server refused state: it is looked after before anything goes on.
+    pub(crate) fn suspect(&self, used: &[(Handle, Stateid4)]) {
+        self.gate.close();
+        self.todo.change(|work| work.suspects.extend(used.iter().cloned()));
+    }
+
+    /// One compound of recovery's own.
+    pub(crate) fn ask<T>(
+        &self,
+        session: &Arc<Session>,
+        cred: &Cred,
+        compound: &Compound,
+        read: impl Fn(&mut Answer) -> Result<T>,
+    ) -> Result<T, Setback> {
+        let until = Instant::now() + self.options.patience;
+        loop {
+            let how = Sending {
+                auth: cred.encoded(),
+                lane: Lane::Recovery,
+                is_cached: true,
+                cancel: &self.quit,
+                deadline: Some(until),
+                late: None,
+            };
+            let mut answer = match self.exchange(session, compound, how) {
+                Ok(answer) => answer,
+                Err(Missed::Failed(Error::TimedOut)) => {
+                    // It hears but does not answer: another connection, maybe another server.
+                    self.links.close();
+                    return Err(Setback::Because(Error::TimedOut));
+                }
+                Err(Missed::Failed(e)) => return Err(e.into()),
+                Err(Missed::Session | Missed::Link) => return Err(Setback::Again),
+                Err(Missed::Again) => continue,
+            };
+            match read(&mut answer) {
+                Err(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace)) if Instant::now() < until => {
+                    drop(answer);
+                    if self.quit_or_sleep(Duration::from_millis(100)) {
+                        return Err(Setback::Because(Error::Closed));
+                    }
+                }
+                Err(Error::Nfs(NfsStat4::BadSession | NfsStat4::DeadSession)) => {
+                    self.lose_session(session);
+                    return Err(Setback::Again);
+                }
+                Err(Error::Nfs(NfsStat4::StaleClientId)) => {
+                    self.lose_session(session);
+                    return Err(Setback::Again);
+                }
+                read => return read.map_err(Setback::Because),
+            }
+        }
+    }
+}
+
+impl Todo {
+    /// [`Todo::wake`], unless there is no need.
+    pub(crate) fn wake_unless(&self, is_fine: bool) {
+        if !is_fine {
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,9 @@
+mod basics;
+mod cost;
+mod delegations;
+mod ganesha;
+mod protocol;
+mod recovery;
+mod relay;
+mod script;
+mod world;

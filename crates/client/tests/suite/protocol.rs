@@ -1,0 +1,193 @@
+//! Rules of slots and of the back channel, against a server by script.
+
+use std::sync::Arc;
+
+use holdfast_base::{Seqid, SessionId, SlotId};
+use holdfast_client::{
+    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Handle, OpenArgs, OpenTarget, Options,
+    WantDelegation,
+};
+use holdfast_wire::nfs4::{CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4};
+use holdfast_wire::rpc::AcceptStat;
+use holdfast_xdr::Writer;
+
+use super::script::{Script, cb_sequence};
+use super::world::Heard;
+
+struct Guest {
+    client: Client,
+    heard: Arc<Heard>,
+    cred: Cred,
+    cancel: Cancel,
+}
+
+impl Guest {
+    fn of(script: &Script) -> Self {
+        let (heard, cancel) = (Arc::new(Heard::default()), Cancel::new());
+        let options = Options::new(vec![script.address.to_string()]);
+        let client = Client::connect(options, Arc::clone(&heard) as _, &cancel).unwrap();
+        Self { client, heard, cred: Cred::own(), cancel }
+    }
+
+    fn cx(&self) -> Cx<'_> {
+        Cx::new(&self.cred, &self.cancel)
+    }
+
+    fn look(&self) {
+        self.client.getattr(self.cx(), &Handle::new(b"file"), Attributes::STAT).unwrap();
+    }
+
+    fn open(&self) -> holdfast_client::OpenFile {
+        let file = Handle::new(b"file");
+        let args = OpenArgs {
+            target: OpenTarget::File(&file),
+            access: 1,
+            deny: 0,
+            create: None,
+            delegation: WantDelegation::Read,
+            want: Attributes::STAT,
+        };
+        self.client.open(self.cx(), &args).unwrap().file
+    }
+}
+
+/// The status of a CB_COMPOUND.
+fn status(results: &[u8]) -> NfsStat4 {
+    NfsStat4::from_u32(u32::from_be_bytes(results[..4].try_into().unwrap())).unwrap()
+}
+
+#[test]
+fn a_callback_is_carried_out_once_and_answered_the_same_again() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let _file = guest.open();
+    let first = script.compound_back(cb_sequence(0, 1), Script::recall());
+    assert_eq!(status(&first), NfsStat4::Ok);
+    let again = script.compound_back(cb_sequence(0, 1), Script::recall());
+    assert_eq!(first, again);
+    assert_eq!(guest.heard.state.lock().recalls.len(), 1);
+    let wrong = |sequence| status(&script.compound_back(sequence, Script::recall()));
+    assert_eq!(wrong(cb_sequence(0, 3)), NfsStat4::SeqMisordered);
+    assert_eq!(wrong(cb_sequence(99, 1)), NfsStat4::BadSlot);
+    let stranger =
+        holdfast_wire::nfs4::CbSequence4Args { sessionid: SessionId([8; 16]), ..cb_sequence(0, 2) };
+    assert_eq!(wrong(stranger), NfsStat4::BadSession);
+    assert_eq!(guest.heard.state.lock().recalls.len(), 1);
+    assert_eq!(wrong(cb_sequence(0, 2)), NfsStat4::Ok);
+}
+
+#[test]
+fn a_recall_that_overtakes_the_open_waits_for_it() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    script.shared.state.lock().holds_opens = true;
+    std::thread::scope(|scope| {
+        let opener = scope.spawn(|| guest.open());
+        script.shared.wait("the open", |state| state.opens == 1);
+        let (session, slot, seqid) = *script.shared.state.lock().seen.last().unwrap();
+        let calls = vec![ReferringCall4 { sequenceid: seqid, slotid: slot }];
+        let mut sequence = cb_sequence(1, 1);
+        sequence.referring_call_lists = vec![ReferringCallList4 { sessionid: session, calls }];
+        let recall = scope.spawn(|| script.compound_back(sequence, Script::recall()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!recall.is_finished(), "it was answered before the open");
+        script.release_opens();
+        assert_eq!(status(&recall.join().unwrap()), NfsStat4::Ok);
+        drop(opener.join().unwrap());
+    });
+    assert_eq!(guest.heard.state.lock().recalls.len(), 1);
+}
+
+#[test]
+fn a_recall_of_what_is_not_held_is_refused() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let answer = script.compound_back(cb_sequence(0, 1), Script::recall());
+    assert_eq!(status(&answer), NfsStat4::BadStateid);
+    assert!(guest.heard.state.lock().recalls.is_empty());
+}
+
+#[test]
+fn slots_above_the_servers_target_are_not_used() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let crowd = || {
+        script.shared.state.lock().seen.clear();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..20).for_each(|_| guest.look()));
+            }
+        });
+        let seen = script.shared.state.lock().seen.clone();
+        assert_eq!(seen.len(), 160);
+        seen.iter().map(|(_, slot, _)| slot.0).max().unwrap()
+    };
+    assert!(crowd() > 2);
+    script.shared.state.lock().target = Some(2);
+    guest.look();
+    assert_eq!(crowd(), 2);
+    script.shared.state.lock().target = None;
+    guest.look();
+    assert!(crowd() > 2);
+    let fewer = CbArgOp::RecallSlot(CbRecallSlot4Args { target_highest_slotid: SlotId(1) });
+    script.shared.state.lock().target = Some(1);
+    assert_eq!(status(&script.compound_back(cb_sequence(0, 1), fewer)), NfsStat4::Ok);
+    assert_eq!(crowd(), 1);
+}
+
+#[test]
+fn what_sequence_says_is_heeded() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    guest.look();
+    let last = || *script.shared.state.lock().seen.last().unwrap();
+    let (session, slot, seqid) = last();
+    // Not counted: the same number again.
+    script.shared.state.lock().sequence.push_back(NfsStat4::Delay);
+    guest.look();
+    assert_eq!(last(), (session, slot, seqid.next()));
+    // Counted, by whatever it was: the next number.
+    script.shared.state.lock().sequence.push_back(NfsStat4::SeqFalseRetry);
+    guest.look();
+    assert_eq!(last(), (session, slot, Seqid(seqid.0 + 3)));
+    // The slot is gone: another one.
+    script.shared.state.lock().sequence.push_back(NfsStat4::BadSlot);
+    guest.look();
+    assert!(last().1 < slot);
+    // We disagree about the count: a new session.
+    script.shared.state.lock().sequence.push_back(NfsStat4::SeqMisordered);
+    guest.look();
+    assert_eq!(last().0, SessionId([2; 16]));
+}
+
+#[test]
+fn a_file_system_that_moved_is_followed() {
+    let (from, to) = (Script::new(), Script::new());
+    let guest = Guest::of(&from);
+    guest.look();
+    from.shared.state.lock().moved_to = Some(to.address.to_string());
+    guest.look();
+    assert_eq!(guest.client.servers().1, Some(to.address.to_string()));
+    assert!(to.shared.state.lock().sessions > 0);
+}
+
+struct Echo;
+
+impl CallbackProgram for Echo {
+    fn call(&self, _: u32, procedure: u32, args: &[u8], reply: &mut Writer) -> Result<(), AcceptStat> {
+        if procedure != 1 {
+            return Err(AcceptStat::ProcUnavail);
+        }
+        reply.put(args);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_registered_program_answers_the_server() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    guest.client.register_program(0x2048_4644, Arc::new(Echo));
+    assert_eq!(script.call_back(0x2048_4644, 1, b"ping"), b"ping");
+    guest.look();
+}

@@ -1,0 +1,285 @@
+//! A server that answers by script: for what no well-behaved server does on demand.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_wire::nfs4::*;
+use holdfast_wire::rpc::{
+    AcceptStat, AcceptedReply, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
+};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
+use parking_lot::{Condvar, Mutex};
+
+use super::world::PATIENCE;
+
+/// The server.
+pub(crate) struct Script {
+    pub(crate) address: SocketAddr,
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) sessions: u8,
+    /// SEQUENCEs answered, with session, slot and number.
+    pub(crate) seen: Vec<(SessionId, SlotId, Seqid)>,
+    /// Statuses of the next SEQUENCEs.
+    pub(crate) sequence: VecDeque<NfsStat4>,
+    /// The highest slot that clients shall use.
+    pub(crate) target: Option<u32>,
+    /// Every file is elsewhere: on this server.
+    pub(crate) moved_to: Option<String>,
+    /// OPEN's answers wait.
+    pub(crate) holds_opens: bool,
+    pub(crate) opens: u32,
+    streams: Vec<TcpStream>,
+    /// Answers to calls of ours.
+    answers: Vec<Vec<u8>>,
+    called: u32,
+}
+
+pub(crate) const DELEGATION: Stateid4 = Stateid4 { seqid: Seqid(1), other: [9; 12] };
+const FILE: &[u8] = b"file";
+
+fn record(body: &[u8]) -> Vec<u8> {
+    let mut out = (body.len() as u32 | 1 << 31).to_be_bytes().to_vec();
+    out.extend(body);
+    out
+}
+
+fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut header = [0; 4];
+    stream.read_exact(&mut header).ok()?;
+    let mut body = vec![0; (u32::from_be_bytes(header) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let own = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                own.state.lock().streams.push(stream.try_clone().unwrap());
+                let shared = Arc::clone(&own);
+                std::thread::spawn(move || shared.serve(stream));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Calls the client back and gives the results of its answer.
+    pub(crate) fn call_back(&self, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+        let mut w = Writer::new();
+        let cred = OpaqueAuth::NONE;
+        let mut state = self.shared.state.lock();
+        state.called += 1;
+        let body = holdfast_wire::rpc::CallBody {
+            rpcvers: 2,
+            prog: program,
+            vers: 1,
+            proc: procedure,
+            cred,
+            verf: OpaqueAuth::NONE,
+        };
+        CallHeader { xid: state.called, mtype: MsgType::Call, body }.encode(&mut w);
+        w.put(args);
+        let before = state.answers.len();
+        state.streams[0].write_all(&record(w.as_slice())).unwrap();
+        while state.answers.len() == before {
+            assert!(!self.shared.changed.wait_for(&mut state, PATIENCE).timed_out());
+        }
+        state.answers[before].clone()
+    }
+
+    /// One CB_COMPOUND of a CB_SEQUENCE and an operation; the status of each.
+    pub(crate) fn compound_back(&self, sequence: CbSequence4Args, op: CbArgOp<'_>) -> Vec<u8> {
+        let mut w = Writer::new();
+        encode_cb_compound(&mut w, 2, 0, &[CbArgOp::Sequence(sequence), op]);
+        self.call_back(NFS4_CALLBACK_PROGRAM, CB_COMPOUND, w.as_slice())
+    }
+
+    pub(crate) fn recall() -> CbArgOp<'static> {
+        CbArgOp::Recall(CbRecall4Args { stateid: DELEGATION, truncate: false, fh: FILE })
+    }
+
+    pub(crate) fn release_opens(&self) {
+        self.shared.state.lock().holds_opens = false;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// A CB_SEQUENCE on the first session.
+pub(crate) fn cb_sequence(slot: u32, seqid: u32) -> CbSequence4Args {
+    CbSequence4Args {
+        sessionid: SessionId([1; 16]),
+        sequenceid: Seqid(seqid),
+        slotid: SlotId(slot),
+        highest_slotid: SlotId(slot),
+        cachethis: true,
+        referring_call_lists: Vec::new(),
+    }
+}
+
+impl Shared {
+    fn serve(self: Arc<Self>, mut stream: TcpStream) {
+        while let Some(body) = receive(&mut stream) {
+            if body[4..8] == [0, 0, 0, 1] {
+                self.state.lock().answers.push(body[24..].to_vec());
+                self.changed.notify_all();
+                continue;
+            }
+            let (shared, mut out) = (Arc::clone(&self), stream.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let mut r = Reader::new(&body);
+                let header = CallHeader::decode(&mut r).unwrap();
+                let mut w = Writer::new();
+                let accepted = AcceptedReply { verf: OpaqueAuth::NONE, stat: AcceptStat::Success };
+                let body = ReplyBody::Accepted(accepted);
+                ReplyHeader { xid: header.xid, mtype: MsgType::Reply, body }.encode(&mut w);
+                shared.compound(&mut r, &mut w);
+                let _ = out.write_all(&record(w.as_slice()));
+            });
+        }
+    }
+
+    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer) {
+        let header = CompoundArgsHeader::decode(r).unwrap();
+        let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
+        while count < header.ops && status == NfsStat4::Ok {
+            let number = r.clone().u32().unwrap();
+            let op = ArgOp::decode(r).unwrap();
+            let mut ok = Writer::new();
+            status = self.run(&op, &mut ok);
+            results.u32(number);
+            results.u32(status.as_u32());
+            results.put(if status == NfsStat4::Ok { ok.as_slice() } else { &[] });
+            count += 1;
+        }
+        w.u32(status.as_u32());
+        w.opaque(b"");
+        w.u32(count);
+        w.put(results.as_slice());
+    }
+
+    fn run(&self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
+        let mut state = self.state.lock();
+        match op {
+            ArgOp::ExchangeId(_) => ExchangeId4Ok {
+                clientid: ClientId(7),
+                sequenceid: Seqid(1),
+                flags: EXCHGID4_FLAG_USE_NON_PNFS,
+                state_protect: StateProtect4R::None,
+                server_owner: ServerOwner4 { minor_id: 0, major_id: b"script" },
+                server_scope: b"script",
+                server_impl_id: None,
+            }
+            .encode(w),
+            ArgOp::CreateSession(args) => {
+                state.sessions += 1;
+                CreateSession4Ok {
+                    sessionid: SessionId([state.sessions; 16]),
+                    sequence: args.sequence,
+                    flags: 0,
+                    fore_chan_attrs: ChannelAttrs4 { maxrequests: 8, ..args.fore_chan_attrs },
+                    back_chan_attrs: args.back_chan_attrs,
+                }
+                .encode(w);
+            }
+            ArgOp::BindConnToSession(args) => BindConnToSession4Ok {
+                sessionid: args.sessionid,
+                dir: ChannelDirFromServer4::Both,
+                use_conn_in_rdma_mode: false,
+            }
+            .encode(w),
+            ArgOp::Sequence(args) => return state.sequence(args, w),
+            ArgOp::PutFh(_) if state.moved_to.is_some() => {}
+            ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
+            ArgOp::GetFh => w.opaque(FILE),
+            ArgOp::Open(_) => {
+                state.opens += 1;
+                self.changed.notify_all();
+                while state.holds_opens {
+                    self.changed.wait(&mut state);
+                }
+                opened().encode(w);
+            }
+            ArgOp::Close(args) => args.open_stateid.encode(w),
+            _ => {}
+        }
+        NfsStat4::Ok
+    }
+
+    pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) {
+        let mut state = self.state.lock();
+        while !is_there(&state) {
+            let timed_out = self.changed.wait_for(&mut state, PATIENCE).timed_out();
+            assert!(!timed_out, "{what} did not happen");
+        }
+    }
+}
+
+fn opened() -> Open4Ok<'static> {
+    let change = holdfast_base::ChangeId(1);
+    let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
+    let read = OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions };
+    Open4Ok {
+        stateid: Stateid4 { seqid: Seqid(1), other: [5; 12] },
+        cinfo: ChangeInfo4 { atomic: true, before: change, after: change },
+        rflags: 0,
+        attrset: Bitmap4::EMPTY,
+        delegation: OpenDelegation4::Read(read),
+    }
+}
+
+impl State {
+    fn sequence(&mut self, args: &Sequence4Args, w: &mut Writer) -> NfsStat4 {
+        let status = self.sequence.pop_front().unwrap_or(NfsStat4::Ok);
+        if status != NfsStat4::Ok {
+            return status;
+        }
+        if args.sessionid.0[0] != self.sessions {
+            return NfsStat4::BadSession;
+        }
+        self.seen.push((args.sessionid, args.slotid, args.sequenceid));
+        let target = SlotId(self.target.unwrap_or(7));
+        Sequence4Ok {
+            sessionid: args.sessionid,
+            sequenceid: args.sequenceid,
+            slotid: args.slotid,
+            highest_slotid: SlotId(7),
+            target_highest_slotid: target,
+            status_flags: 0,
+        }
+        .encode(w);
+        NfsStat4::Ok
+    }
+
+    fn attributes(&self, asked: Bitmap4, w: &mut Writer) -> NfsStat4 {
+        let Some(place) = &self.moved_to else {
+            Fattr4 { mask: Bitmap4::EMPTY, values: &[] }.encode(w);
+            return NfsStat4::Ok;
+        };
+        if !asked.has(Attr::FsLocations) {
+            return NfsStat4::Moved;
+        }
+        let path = || PathName4 { names: Vec::new() };
+        let servers = vec![Server4 { name: place.as_bytes() }];
+        let locations = vec![FsLocation4 { servers, rootpath: path() }];
+        let values = holdfast_xdr::to_bytes(&FsLocations4 { fs_root: path(), locations });
+        Fattr4 { mask: Attr::FsLocations.into(), values: &values }.encode(w);
+        NfsStat4::Ok
+    }
+}

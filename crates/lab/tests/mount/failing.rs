@@ -1,0 +1,139 @@
+//! Servers that go away, and come back or not.
+
+use crate::fixture::{Served, run_in};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{Scale, Trial};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::new("failing::a_server_killed_under_load_and_restarted_shows_no_error", || killed("")),
+        Trial::new("failing::the_same_with_nothing_cached", || killed("cache=none")),
+        Trial::new("failing::a_process_that_waits_for_a_dead_server_is_killed_at_once", freed),
+        Trial::new("failing::a_forced_unmount_of_a_dead_server_is_done_at_once", forced),
+        Trial::new("failing::a_soft_mount_gives_up_in_time", soft),
+        Trial::new("failing::a_killed_client_loses_nothing_that_was_fsynced", client_killed),
+    ]
+}
+
+/// Files, directories, renames and appends, each checked; ends with a listing that must be whole.
+const LOAD: &str = "
+for i in $(seq 1 $1); do
+    mkdir d$i; echo one $i >d$i/a; mv d$i/a d$i/b; echo two >>d$i/b; cp d$i/b d$i/c; ln d$i/c d$i/e; rm d$i/c
+    [ \"$(cat d$i/b d$i/e | wc -l)\" = 4 ]; sync d$i/b
+done
+[ \"$(find . -type f | wc -l)\" = $((2 * $1)) ]
+";
+
+fn killed(options: &str) -> Result<()> {
+    let mut served = Served::new()?;
+    let mount = served.mount(options)?;
+    let rounds = Scale::from_env().pick(60, 600);
+    let mut load = bash(&mount.path(), LOAD, &[&rounds.to_string()])?;
+    let mut kills = 0;
+    while load.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(if kills == 0 { 300 } else { 1500 }));
+        if load.try_wait()?.is_some() {
+            break;
+        }
+        served.server.kill()?;
+        std::thread::sleep(Duration::from_millis(200));
+        served.server.restart()?;
+        kills += 1;
+        ensure!(kills < 200, "the load does not end");
+    }
+    let output = load.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "after {kills} kills: {said}\n{}", mount.log());
+    ensure!(kills > 0, "the load was over before the first kill");
+    mount.check_alive()?;
+    mount.unmount(&[])?;
+    run_in(&served.share(), "[ \"$(cat d*/b d*/e | wc -l)\" = $((4 * $1)) ]", &[&rounds.to_string()])
+        .map(drop)
+}
+
+fn bash(directory: &Path, script: &str, arguments: &[&str]) -> Result<Child> {
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", script, "script"]).args(arguments).current_dir(directory);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().context("starting bash")
+}
+
+/// Processes that wait in all kinds of calls.
+fn waiters(directory: &Path) -> Result<Vec<Child>> {
+    let scripts = [
+        "exec cat asked-for-the-first-time",
+        "exec ls -l .",
+        "echo x >new",
+        "exec mkdir new-directory",
+        "exec dd if=big of=/dev/null",
+    ];
+    scripts.into_iter().map(|script| bash(directory, script, &[])).collect()
+}
+
+fn freed() -> Result<()> {
+    let mut served = Served::new()?;
+    std::fs::write(served.share().join("big"), vec![7; 8 << 20])?;
+    let mount = served.mount("cache=none")?;
+    std::fs::read_dir(mount.path())?.count();
+    served.server.kill()?;
+    let mut waiting = waiters(&mount.path())?;
+    std::thread::sleep(Duration::from_secs(1));
+    for child in &mut waiting {
+        ensure!(child.try_wait()?.is_none(), "it did not wait for the server");
+    }
+    for child in &mut waiting {
+        let started = Instant::now();
+        child.kill()?;
+        child.wait()?;
+        ensure!(started.elapsed() < Duration::from_secs(2), "it took {:?} to be freed", started.elapsed());
+    }
+    served.server.restart()?;
+    std::fs::read_dir(mount.path())?.count();
+    mount.check_alive()
+}
+
+fn forced() -> Result<()> {
+    let mut served = Served::new()?;
+    let mount = served.mount("")?;
+    std::fs::write(mount.path().join("file"), "content")?;
+    served.server.kill()?;
+    let mut waiting = waiters(&mount.path())?;
+    std::thread::sleep(Duration::from_millis(500));
+    let started = Instant::now();
+    // That something was not sent is told, and no success then.
+    let output = mount.command()?.args(["umount", "-f"]).arg(mount.path()).output()?;
+    ensure!(started.elapsed() < Duration::from_secs(5), "it took {:?}: {output:?}", started.elapsed());
+    for child in &mut waiting {
+        child.wait()?;
+    }
+    ensure!(started.elapsed() < Duration::from_secs(8), "those who waited: {:?}", started.elapsed());
+    mount.wait_end()
+}
+
+fn soft() -> Result<()> {
+    let mut served = Served::new()?;
+    let mount = served.mount("soft,timeo=10,retrans=1,cache=none")?;
+    std::fs::read_dir(mount.path())?.count();
+    served.server.kill()?;
+    let started = Instant::now();
+    let error = std::fs::read(mount.path().join("file")).err().and_then(|error| error.raw_os_error());
+    ensure!(error == Some(110), "it said {error:?}");
+    ensure!((1..20).contains(&started.elapsed().as_secs()), "after {:?}", started.elapsed());
+    Ok(())
+}
+
+fn client_killed() -> Result<()> {
+    let served = Served::new()?;
+    let mount = served.mount("")?;
+    let work =
+        "for i in $(seq 1 50); do echo $i >f$i; sync f$i; done; for i in $(seq 1 50); do echo $i >g$i; done";
+    run_in(&mount.path(), work, &[])?;
+    run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
+    mount.wait_end()?;
+    let whole = "for i in $(seq 1 50); do [ \"$(cat f$i)\" = $i ]; if [ -e g$i ]; then [ \"$(cat g$i)\" = $i ]; fi; done";
+    run_in(&served.share(), whole, &[]).map(drop)
+}

@@ -1,0 +1,60 @@
+//! What the cases share: a server over a scratch file system, and mounts of it.
+
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::server::Target;
+use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest, process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server over a fresh file system of its own. Fields drop in order: the server lets go before the unmounting.
+pub(crate) struct Served {
+    /// The server.
+    pub(crate) server: ServerUnderTest,
+    /// What it serves, a folder `share` of this file system.
+    pub(crate) filesystem: LoopFs,
+}
+
+impl Served {
+    /// Holdfast, over a fresh XFS.
+    pub(crate) fn new() -> Result<Self> {
+        Self::by(Target::Holdfast, FsType::Xfs)
+    }
+
+    /// Over a fresh file system of this type.
+    pub(crate) fn by(target: Target, fs_type: FsType) -> Result<Self> {
+        let filesystem = LoopFs::new(fs_type, 1 << 30)?;
+        let share = filesystem.path().join("share");
+        std::fs::create_dir(&share)?;
+        let server = ServerUnderTest::builder(&share)
+            .target(target)
+            .environment("HOLDFAST_NO_SUPERVISE", "true")
+            .start()?;
+        Ok(Self { server, filesystem })
+    }
+
+    /// A mount of it.
+    pub(crate) fn mount(&self, options: &str) -> Result<Mount> {
+        Mount::new(self.server.port(), &self.server.export(), options)
+    }
+
+    /// What is served, by its path on this host.
+    pub(crate) fn share(&self) -> PathBuf {
+        self.filesystem.path().join("share")
+    }
+}
+
+/// Runs a script of bash in a directory; what it says comes with its failure.
+pub(crate) fn run_in(directory: &Path, script: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", script, "script"]).args(arguments).current_dir(directory);
+    let output = command.output().context("starting bash")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "the script ended with {}\n{}\n{}",
+        output.status,
+        process::tail(&said, 20),
+        process::tail(&String::from_utf8_lossy(&output.stderr), 20)
+    );
+    Ok(said)
+}

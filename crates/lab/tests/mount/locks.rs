@@ -1,0 +1,112 @@
+//! Locks: of processes, of open files, of whole files, between two mounts.
+
+use crate::fixture::{Served, run_in};
+use anyhow::Result;
+use holdfast_lab::Trial;
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::new("locks::of_every_kind_exclude_the_other_mount", || two_mounts(EXCLUDE)),
+        Trial::new("locks::end_with_the_process_the_open_file_and_the_close", || two_mounts(ENDS)),
+        Trial::new("locks::one_who_waits_is_woken_and_one_who_is_signalled_gives_up", || two_mounts(WAITS)),
+        Trial::new("locks::sqlite_from_two_mounts_loses_nothing", || two_mounts(SQLITE)),
+    ]
+}
+
+fn two_mounts(script: &str) -> Result<()> {
+    let served = Served::new()?;
+    let (one, other) = (served.mount("")?, served.mount("")?);
+    let (first, second) = (one.path(), other.path());
+    let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
+    run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{PRELUDE}{script}\nE\n"), &[&first, &second])?;
+    one.check_alive()?;
+    other.check_alive()
+}
+
+const PRELUDE: &str = "
+import fcntl, os, struct, sys, time, signal, subprocess
+one, two = sys.argv[1:]
+open(one + '/f', 'w').write('x' * 100)
+OFD_SETLK, OFD_SETLKW = 37, 38
+def ofd(fd, kind, start=0, length=0, command=OFD_SETLK):
+    fcntl.fcntl(fd, command, struct.pack('hhqqi4x', kind, 0, start, length, 0))
+def refused(act):
+    try: act()
+    except OSError as e:
+        assert e.errno in (11, 13), e
+        return True
+    return False
+a = open(one + '/f', 'r+'); b = open(two + '/f', 'r+')
+";
+
+const EXCLUDE: &str = "
+fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 10)
+assert refused(lambda: fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 5))
+assert refused(lambda: ofd(b.fileno(), fcntl.F_WRLCK, 9, 1))
+fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 10)
+fcntl.lockf(a, fcntl.LOCK_UN); fcntl.lockf(b, fcntl.LOCK_UN)
+fcntl.flock(a, fcntl.LOCK_EX | fcntl.LOCK_NB)
+assert refused(lambda: fcntl.flock(b, fcntl.LOCK_SH | fcntl.LOCK_NB))
+fcntl.flock(a, fcntl.LOCK_SH); fcntl.flock(b, fcntl.LOCK_SH | fcntl.LOCK_NB)
+fcntl.flock(a, fcntl.LOCK_UN); fcntl.flock(b, fcntl.LOCK_UN)
+ofd(a.fileno(), fcntl.F_WRLCK, 0, 10)
+c = open(one + '/f', 'r+')
+assert refused(lambda: ofd(c.fileno(), fcntl.F_WRLCK, 0, 1))
+assert refused(lambda: ofd(b.fileno(), fcntl.F_RDLCK, 0, 1))
+";
+
+const ENDS: &str = "
+def soon(act):
+    end = time.time() + 10
+    while refused(act):
+        assert time.time() < end, 'still held'
+        time.sleep(0.02)
+take = lambda: fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+drop = lambda: fcntl.lockf(b, fcntl.LOCK_UN)
+holder = 'import fcntl,sys,time; f=open(sys.argv[1],\"r+\"); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); time.sleep(60)'
+child = subprocess.Popen([sys.executable, '-c', holder, one + '/f'], stdout=subprocess.PIPE)
+child.stdout.readline(); assert refused(take)
+child.kill(); child.wait(); soon(take); drop()
+fcntl.lockf(a, fcntl.LOCK_EX); open(one + '/f').close(); soon(take); drop()
+c = open(one + '/f', 'r+'); ofd(c.fileno(), fcntl.F_WRLCK); d = os.dup(c.fileno()); c.close()
+assert refused(take); os.close(d); soon(take); drop()
+c = open(one + '/f', 'r+'); fcntl.flock(c, fcntl.LOCK_EX)
+assert refused(lambda: fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB))
+c.close(); soon(lambda: fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB))
+";
+
+const WAITS: &str = "
+fcntl.lockf(a, fcntl.LOCK_EX)
+taker = 'import fcntl,sys; f=open(sys.argv[1],\"r+\"); fcntl.lockf(f, fcntl.LOCK_EX); print(\"got\", flush=True)'
+waiter = subprocess.Popen([sys.executable, '-c', taker, two + '/f'], stdout=subprocess.PIPE)
+time.sleep(0.5); assert waiter.poll() is None
+fcntl.lockf(a, fcntl.LOCK_UN); assert waiter.stdout.readline() == b'got\\n'; waiter.wait()
+fcntl.lockf(a, fcntl.LOCK_EX)
+class Alarm(Exception): pass
+def ring(*_): raise Alarm
+signal.signal(signal.SIGALRM, ring); signal.setitimer(signal.ITIMER_REAL, 0.5)
+try:
+    fcntl.lockf(b, fcntl.LOCK_EX); assert False, 'got what is held'
+except Alarm: pass
+fcntl.lockf(a, fcntl.LOCK_UN); fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+";
+
+const SQLITE: &str = "
+import sqlite3
+db = sqlite3.connect(one + '/db'); db.execute('create table t (who text, n integer)'); db.commit(); db.close()
+writer = '''
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + \"/db\", timeout=120)
+for n in range(40):
+    db.execute(\"insert into t values (?, ?)\", (sys.argv[2], n)); db.commit()
+'''
+jobs = [(one, 'a'), (two, 'b'), (one, 'c'), (two, 'd')]
+writers = [subprocess.Popen([sys.executable, '-c', writer, mount, who]) for mount, who in jobs]
+assert all([w.wait() == 0 for w in writers])
+for mount in one, two:
+    db = sqlite3.connect(mount + '/db')
+    assert db.execute('select count(*), count(distinct who), sum(n) from t').fetchone() == (160, 4, 4 * 780)
+    assert db.execute('pragma integrity_check').fetchone() == ('ok',)
+    db.close()
+";

@@ -1,0 +1,91 @@
+//! Two mounts of one export see one truth.
+
+use crate::fixture::{Served, run_in};
+use anyhow::{Result, ensure};
+use holdfast_lab::Trial;
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::new("two::what_one_did_the_other_sees_at_once", || both(SEEN)),
+        Trial::new("two::every_other_byte_of_a_page_from_two_mounts", || both(BYTES)),
+        Trial::new("two::a_local_change_on_the_server_is_seen", local),
+        Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
+    ]
+}
+
+fn both(script: &str) -> Result<()> {
+    let served = Served::new()?;
+    let (one, other) = (served.mount("")?, served.mount("")?);
+    let (first, second) = (one.path(), other.path());
+    let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
+    run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{script}\nE\n"), &[&first, &second])?;
+    one.check_alive()?;
+    other.check_alive()
+}
+
+const SEEN: &str = "
+import os, sys
+one, two = sys.argv[1:]
+for n in range(100):
+    here, there = (one, two) if n % 2 else (two, one)
+    name = f'/f{n}'
+    assert not os.path.exists(there + name)
+    open(here + name, 'w').write('a' * n)
+    assert os.stat(there + name).st_size == n
+    assert open(there + name).read() == 'a' * n
+    open(there + name, 'a').write('b'); assert open(here + name).read() == 'a' * n + 'b'
+    os.chmod(here + name, 0o600); assert os.stat(there + name).st_mode & 0o777 == 0o600
+    os.rename(there + name, there + name + 'x'); assert not os.path.exists(here + name)
+    assert name[1:] + 'x' in os.listdir(here)
+    os.truncate(here + name + 'x', 1); assert os.stat(there + name + 'x').st_size == 1
+    os.mkdir(there + '/d'); assert os.path.isdir(here + '/d'); os.rmdir(here + '/d')
+    assert not os.path.exists(there + '/d')
+    os.unlink(here + name + 'x'); assert os.listdir(there) == []
+";
+
+const BYTES: &str = "
+import os, sys
+one, two = [os.open(mount + '/f', os.O_RDWR | os.O_CREAT) for mount in sys.argv[1:]]
+os.ftruncate(one, 4096)
+for n in range(4096):
+    os.pwrite(two if n % 2 else one, bytes([n % 251]), n)
+want = bytes(n % 251 for n in range(4096))
+assert os.pread(one, 4096, 0) == want
+assert os.pread(two, 4096, 0) == want
+os.close(one); os.close(two)
+assert all(open(mount + '/f', 'rb').read() == want for mount in sys.argv[1:])
+";
+
+fn local() -> Result<()> {
+    let served = Served::new()?;
+    let mount = served.mount("")?;
+    let (here, there) = (mount.path().join("f"), served.share().join("f"));
+    std::fs::write(&there, "one")?;
+    ensure!(std::fs::read_to_string(&here)? == "one", "made locally");
+    std::fs::write(&there, "second")?;
+    // A lazy export's changes are noticed within milliseconds.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let seen = std::fs::read_to_string(&here)?;
+    ensure!(seen == "second", "seen: {seen}");
+    Ok(())
+}
+
+fn no_round_trips() -> Result<()> {
+    let served = Served::new()?;
+    run_in(
+        &served.share(),
+        "for d in 1 2 3; do mkdir d$d; for f in 1 2 3 4 5; do echo $f >d$d/$f; done; done",
+        &[],
+    )?;
+    let mount = served.mount("")?;
+    let look =
+        "find . -type f | sort | xargs cat | md5sum; ls -lR >/dev/null; if [ -e d1/absent ]; then exit 1; fi";
+    run_in(&mount.path(), look, &[])?;
+    run_in(&mount.path(), look, &[])?;
+    let before = mount.round_trips()?;
+    run_in(&mount.path(), look, &[])?;
+    let took = mount.round_trips()? - before;
+    ensure!(took == 0, "{took} round trips the third time: {}", mount.stats()?);
+    Ok(())
+}

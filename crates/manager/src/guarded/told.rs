@@ -1,0 +1,73 @@
+//! Telling of changed entries.
+
+use holdfast_vfs::{AttrMask, Change, Created, Cx, FsResult, Handle, Name, Node};
+
+use super::Guarded;
+use crate::entries::{Entry, EntryChange};
+
+impl Guarded {
+    /// A name was made, or taken over.
+    pub(super) fn tell_added(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        (change, object): (&Change, &Handle),
+        replaces: bool,
+    ) {
+        if self.manager.tells_entries() {
+            let node = self.seen(cx, object);
+            let what = Entry::Added { name, node: node.as_ref(), replaces };
+            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+        }
+    }
+
+    /// The same of a create, when it made something.
+    pub(super) fn tell_created(
+        &self,
+        cx: &Cx<'_>,
+        at: (&Handle, Name<'_>),
+        created: FsResult<Created>,
+    ) -> FsResult<Created> {
+        if let Ok(created) = created.as_ref()
+            && created.is_new
+        {
+            self.tell_added(cx, at, (&created.dir, &created.node.handle), false);
+        }
+        created
+    }
+
+    /// A name went.
+    pub(super) fn tell_removed(&self, (dir, name): (&Handle, Name<'_>), change: &Change) {
+        if self.manager.tells_entries() {
+            let what = Entry::Removed { name };
+            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+        }
+    }
+
+    /// A name became another; `replaces`: something had that before.
+    pub(super) fn tell_renamed(
+        &self,
+        cx: &Cx<'_>,
+        ((from, old), (to, new)): ((&Handle, Name<'_>), (&Handle, Name<'_>)),
+        (left, come): &(Change, Change),
+        replaces: bool,
+    ) {
+        if !self.manager.tells_entries() {
+            return;
+        }
+        let node = self.inner.lookup(cx, to, new, AttrMask::STAT | AttrMask::CHANGE).ok();
+        if from.key() == to.key() {
+            let what = Entry::Renamed { from: old, to: new, node: node.as_ref(), replaces };
+            self.manager.tell_entries(&EntryChange { dir: to.key(), attrs: &come.after, what });
+            return;
+        }
+        self.tell_removed((from, old), left);
+        let what = Entry::Added { name: new, node: node.as_ref(), replaces };
+        self.manager.tell_entries(&EntryChange { dir: to.key(), attrs: &come.after, what });
+    }
+
+    fn seen(&self, cx: &Cx<'_>, object: &Handle) -> Option<Node> {
+        let attrs = self.inner.getattr(cx, object, AttrMask::STAT | AttrMask::CHANGE).ok()?;
+        Some(Node { handle: *object, attrs })
+    }
+}

@@ -1,0 +1,137 @@
+//! From a source and options to a volume.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use holdfast_base::{Entropy as _, SystemEntropy};
+use holdfast_client::{Callbacks, Client, DelegationKind, Event, Handle, HeldAttributes, Options};
+use holdfast_volume::cache::{Caller, Object, Settings};
+use holdfast_volume::{Cancel, CapsServer, NfsServer, Volume, VolumeOptions};
+
+use crate::options::{CacheMode, MountOptions, Patience};
+use crate::source::{PORT_DEFAULT, ServerName, Source};
+
+/// A volume, and what it stands on.
+pub(crate) struct Connected {
+    pub(crate) volume: Volume,
+    pub(crate) server: Arc<NfsServer>,
+    /// Where it makes promises.
+    pub(crate) caps: Option<Arc<CapsServer>>,
+    /// What tables of mounts show.
+    pub(crate) root_name: String,
+}
+
+/// Calls of the background under way at once: all the batches and writes that the machine lets be, and always some more,
+/// for what is sent may have to wait until this client has given back what others wait for.
+const FLUSHERS: usize = 32;
+
+/// How long the first connection may take, even where operations wait for ever afterwards.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server as the client is to call it.
+pub(crate) fn address_of(server: &ServerName, options: &MountOptions) -> String {
+    let port = server.port.or(options.port).unwrap_or(PORT_DEFAULT);
+    ServerName { host: server.host.clone(), port: Some(port) }.to_string()
+}
+
+/// Connects and looks up the export.
+///
+/// # Errors
+/// With the server and the export's path.
+pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connected> {
+    let servers = std::iter::once(&source.server).chain(&options.more_servers);
+    let mut wanted = Options::new(servers.map(|server| address_of(server, options)).collect());
+    wanted.minor = options.minor_version;
+    wanted.connections = options.connections as usize;
+    wanted.reserved_port = rustix::process::geteuid().is_root();
+    wanted.patience = CONNECT_PATIENCE;
+    if let Patience::Soft(patience) = options.patience {
+        wanted.soft = true;
+        wanted.patience = patience;
+    }
+    let cancel = Cancel::new();
+    let client = Client::connect(wanted, Arc::new(Heard), &cancel)
+        .with_context(|| format!("no session with {}", source.server))?;
+    let server = Arc::new(NfsServer::new(client));
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let root =
+        server.root(&source.export, &Caller::new(uid, gid), &cancel).with_context(|| source.to_string())?;
+    let caps = match options.cache {
+        CacheMode::All => greet(&server, &root).with_context(|| source.to_string())?,
+        CacheMode::None => None,
+    };
+    let settings = settings(options, &server, caps.as_deref());
+    let serving: Arc<dyn holdfast_volume::Server> = match &caps {
+        Some(caps) => Arc::clone(caps) as _,
+        None => Arc::clone(&server) as _,
+    };
+    let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS })?;
+    if let Some(caps) = &caps {
+        caps.serve(&volume);
+    }
+    Ok(Connected { volume, server, caps, root_name: source.to_string() })
+}
+
+/// Whether the server makes the promises of the caps program, and who asks for them.
+fn greet(server: &Arc<NfsServer>, root: &Object) -> Result<Option<Arc<CapsServer>>> {
+    let mut incarnation = [0; 16];
+    SystemEntropy::new()?.fill(&mut incarnation);
+    let caps = CapsServer::greet(server, &root.handle, incarnation, &Cancel::new())?;
+    match &caps {
+        Some(_) => {
+            tracing::info!("the server makes promises: what is known is used, and changes are put off");
+        }
+        None => tracing::info!("the server makes no promises: everything is asked"),
+    }
+    Ok(caps.map(Arc::new))
+}
+
+fn settings(options: &MountOptions, server: &NfsServer, caps: Option<&CapsServer>) -> Settings {
+    let limits = server.client().limits();
+    let io_bytes = limits.max_read.min(limits.max_write);
+    let Some(caps) = caps else {
+        let write_back = options.cache == CacheMode::All;
+        return Settings { io_bytes, write_back, ..Settings::default() };
+    };
+    let taken = caps.limits();
+    let full = Settings::full();
+    Settings {
+        io_bytes,
+        // A mutation may become several operations, and a call has a head.
+        batch_ops_max: full.batch_ops_max.min(taken.batch_ops as usize / 4).max(1),
+        batch_bytes_max: full.batch_bytes_max.min(taken.call_bytes as usize / 2),
+        batches_in_flight_max: full.batches_in_flight_max.min(taken.batches as usize).max(1),
+        ..full
+    }
+}
+
+/// What the client tells by itself, for the log.
+struct Heard;
+
+impl Callbacks for Heard {
+    fn recall(&self, file: &Handle, kind: DelegationKind, _: bool) {
+        // None are asked for; the client returns what was given all the same when it is told that nothing depends on it.
+        tracing::debug!(?file, ?kind, "a delegation is recalled");
+    }
+
+    fn held_attributes(&self, _: &Handle) -> Option<HeldAttributes> {
+        None
+    }
+
+    fn locks_lost(&self, file: &Handle, _: &[u8]) {
+        tracing::error!(?file, "locks were lost: others may have had them meanwhile");
+    }
+
+    fn happened(&self, event: &Event) {
+        match event {
+            Event::Connected(server) => tracing::info!(server, "connected"),
+            Event::Disconnected(reason) => tracing::warn!(reason, "no server answers; trying again"),
+            Event::Restarted => tracing::info!("the server has restarted"),
+            Event::StateLost => {
+                tracing::warn!("the server has forgotten what was open here; asking for it again");
+            }
+            Event::Recovered => tracing::info!("everything is as it was"),
+        }
+    }
+}

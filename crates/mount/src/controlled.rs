@@ -1,0 +1,151 @@
+//! A mount as its control socket reaches it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use holdfast_fuse::Session;
+use holdfast_volume::{CapsServer, NfsServer, Volume};
+use serde_json::{Value, json};
+
+use crate::connecting::address_of;
+use crate::control::{Controlled, Identity, Progress, ServerLine};
+use crate::life::MountRequest;
+use crate::source::ServerName;
+
+/// A mount and all that belongs to it.
+pub(crate) struct Mounted {
+    volume: Volume,
+    server: Arc<NfsServer>,
+    caps: Option<Arc<CapsServer>>,
+    session: Session,
+    request: MountRequest,
+    since: Instant,
+    is_abandoned: AtomicBool,
+}
+
+impl Mounted {
+    pub(crate) fn new(
+        volume: Volume,
+        (server, caps): (Arc<NfsServer>, Option<Arc<CapsServer>>),
+        session: Session,
+        request: MountRequest,
+    ) -> Self {
+        Self {
+            volume,
+            server,
+            caps,
+            session,
+            request,
+            since: Instant::now(),
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(crate) fn server(&self) -> &Arc<NfsServer> {
+        &self.server
+    }
+
+    /// Gives all promises back, unless nothing is to be waited for any more.
+    pub(crate) fn say_bye(&self) {
+        if let Some(caps) = &self.caps {
+            caps.bye(self.volume.given_up());
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::SeqCst)
+    }
+
+    fn address(&self, name: &str) -> Result<String, String> {
+        Ok(address_of(&name.parse::<ServerName>()?, &self.request.options))
+    }
+}
+
+impl Controlled for Mounted {
+    fn identity(&self) -> Identity {
+        Identity {
+            pid: std::process::id(),
+            source: self.request.source.to_string(),
+            mountpoint: self.request.mountpoint.display().to_string(),
+            is_mounted: !self.session.is_gone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn stats(&self) -> Value {
+        let (_, current) = self.server.client().servers();
+        let limits = self.server.client().limits();
+        let mut shown = json!({
+            "source": self.request.source.to_string(),
+            "mountpoint": self.request.mountpoint.display().to_string(),
+            "server": current,
+            "promises": self.caps.is_some(),
+            "nfs_version": format!("4.{}", limits.minor),
+            "seconds_mounted": self.since.elapsed().as_secs(),
+        });
+        if let (Some(all), Ok(Value::Object(counted))) =
+            (shown.as_object_mut(), serde_json::to_value(self.volume.stats()))
+        {
+            all.extend(counted);
+        }
+        shown
+    }
+
+    fn progress(&self) -> Progress {
+        let left = self.volume.pending();
+        Progress { changes: left.mutations, bytes: left.bytes }
+    }
+
+    fn sync(&self) -> Result<(), String> {
+        self.volume.sync(self.volume.given_up()).map_err(|errno| {
+            format!("not everything could be done on the server: {errno}; the mount's log says what")
+        })
+    }
+
+    fn abandon(&self) -> Progress {
+        let left = self.volume.abandon();
+        self.is_abandoned.store(true, Ordering::SeqCst);
+        Progress { changes: left.mutations, bytes: left.bytes }
+    }
+
+    fn servers(&self) -> Vec<ServerLine> {
+        let (named, current) = self.server.client().servers();
+        let line = |name: String| ServerLine { is_current: Some(&name) == current.as_ref(), name };
+        named.into_iter().map(line).collect()
+    }
+
+    fn add_server(&self, name: &str) -> Result<(), String> {
+        let address = self.address(name)?;
+        let (mut named, _) = self.server.client().servers();
+        if named.contains(&address) {
+            return Err(format!("{address} is one of the servers already"));
+        }
+        named.push(address);
+        self.server.client().set_servers(named);
+        Ok(())
+    }
+
+    fn remove_server(&self, name: &str) -> Result<(), String> {
+        let address = self.address(name)?;
+        let (mut named, _) = self.server.client().servers();
+        let before = named.len();
+        named.retain(|other| *other != address);
+        if named.len() == before {
+            return Err(format!("{address} is none of the servers"));
+        }
+        if named.is_empty() {
+            return Err(format!("{address} is the only server: add another first"));
+        }
+        self.server.client().set_servers(named);
+        Ok(())
+    }
+}

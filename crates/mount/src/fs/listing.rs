@@ -1,0 +1,45 @@
+//! Listings: what the volume lists, with `.` and `..` before it.
+
+use holdfast_fuse::{DirItem, DirSink, EntryKind, NodeId, Read, Request};
+use holdfast_volume::cache::Kind;
+
+use super::call::Call;
+use super::convert::{entry, errno, fh, type_bits};
+use super::{Result, Translation};
+
+/// Offsets behind `.` and `..`. Servers' cookies begin at 3 (RFC 8881 section 18.23.3).
+const AFTER_DOT: u64 = 1;
+const AFTER_DOTS: u64 = 2;
+
+impl Translation {
+    pub(super) fn list(
+        &self,
+        request: &Request<'_>,
+        dir: NodeId,
+        read: &Read,
+        out: &mut DirSink<'_>,
+        plus: bool,
+    ) -> Result<()> {
+        let mut offset = read.offset;
+        for (before, name, next) in [(0, &b"."[..], AFTER_DOT), (AFTER_DOT, b"..", AFTER_DOTS)] {
+            if offset == before {
+                let kind = EntryKind::of_mode(type_bits(Kind::Dir));
+                // Nobody goes by the numbers of these two; 0 alone would hide them.
+                if !out.push(&DirItem { name, ino: dir.0.max(1), kind, next }, None) {
+                    return Ok(());
+                }
+                offset = next;
+            }
+        }
+        let from = if offset == AFTER_DOTS { 0 } else { offset };
+        let mut take = |listed: &holdfast_volume::cache::DirEntry| {
+            let kind = EntryKind::of_mode(type_bits(listed.kind));
+            let item =
+                DirItem { name: listed.name.as_bytes(), ino: listed.fileid, kind, next: listed.offset };
+            let known = listed.entry.as_ref().map(entry);
+            out.push(&item, known.as_ref())
+        };
+        let place = (fh(read.file), from);
+        self.volume.readdir(&Call::new(request), place, plus, &mut take).map_err(errno)
+    }
+}

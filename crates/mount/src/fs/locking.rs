@@ -1,0 +1,117 @@
+//! Locks: taken at the server, ended with the process, the open file or the call that gives them back.
+
+use holdfast_base::ByteRange;
+use holdfast_fuse::{FileHandle, Flush, LockAsk, LockMode, LockSpan, NodeId, Release, Request};
+use holdfast_volume::{LockClass, LockOwner, LockWanted, Waiting};
+
+use rustix::io::Errno;
+
+use super::call::{Call, Ends};
+use super::convert::{errno, fh, node};
+use super::{Opener, Result, Translation};
+
+fn owner(owner: holdfast_fuse::LockOwner, class: LockClass) -> LockOwner {
+    LockOwner { owner: owner.0, class }
+}
+
+fn wanted(ask: &LockAsk) -> Result<LockWanted> {
+    let class = match ask.class {
+        holdfast_fuse::LockClass::Range => LockClass::Range,
+        holdfast_fuse::LockClass::Flock => LockClass::Flock,
+    };
+    Ok(LockWanted {
+        fh: fh(ask.file),
+        owner: owner(ask.owner, class),
+        range: range(ask.span.start, ask.span.end).ok_or(Errno::INVAL)?,
+        exclusive: ask.span.mode == LockMode::Write,
+    })
+}
+
+/// To the end of the file is the largest offset for the kernel, and everything for the server.
+fn range(first: u64, last: u64) -> Option<ByteRange> {
+    ByteRange::from_bounds(first, if last >= i64::MAX.cast_unsigned() { u64::MAX } else { last })
+}
+
+impl Translation {
+    pub(super) fn set_lock(
+        &self,
+        request: &Request<'_>,
+        at: NodeId,
+        ask: &LockAsk,
+        wait: bool,
+    ) -> Result<()> {
+        let call = Call::ended_by(request, if wait { Ends::Any } else { Ends::Deadly });
+        let wanted = wanted(ask)?;
+        if ask.span.mode == LockMode::Unlock {
+            return self.volume.unlock(&call, node(at), &wanted).map_err(errno);
+        }
+        self.volume.lock(&call, node(at), &wanted, wait).map_err(errno)
+    }
+
+    pub(super) fn test_lock(
+        &self,
+        request: &Request<'_>,
+        _: NodeId,
+        ask: &LockAsk,
+    ) -> Result<Option<LockSpan>> {
+        let conflict = self.volume.lock_test(&Call::new(request), &wanted(ask)?).map_err(errno)?;
+        Ok(conflict.map(|conflict| LockSpan {
+            start: conflict.range.first(),
+            end: conflict.range.last(),
+            mode: if conflict.exclusive { LockMode::Write } else { LockMode::Read },
+            pid: 0,
+        }))
+    }
+
+    /// POSIX: a process that closes any descriptor of a file lets go of all its locks on it.
+    pub(super) fn drop_locks_of_process(
+        &self,
+        call: &Call<'_>,
+        request: &Request<'_>,
+        at: NodeId,
+        flush: &Flush,
+    ) {
+        let ended = owner(flush.lock_owner, LockClass::Range);
+        if !self.volume.holds_locks(node(at), ended) {
+            return;
+        }
+        if request.is_caller_exiting() {
+            // It cannot be killed any more, so it must not wait for a server.
+            self.drop_later(call, at, flush.file, ended);
+        } else {
+            self.drop_all(call, at, flush.file, ended);
+        }
+    }
+
+    /// Locks of the open file go with its last descriptor.
+    pub(super) fn drop_locks_of_open(&self, request: &Request<'_>, at: NodeId, release: &Release) {
+        let call = Call::new(request);
+        for class in [LockClass::Range, LockClass::Flock] {
+            let ended = owner(release.lock_owner, class);
+            if self.volume.holds_locks(node(at), ended) {
+                self.drop_all(&call, at, release.file, ended);
+            }
+        }
+    }
+
+    fn drop_all(&self, who: &dyn Waiting, at: NodeId, file: FileHandle, owner: LockOwner) {
+        let wanted = LockWanted { fh: fh(file), owner, range: ByteRange::ALL, exclusive: false };
+        if let Err(errno) = self.volume.unlock(who, node(at), &wanted) {
+            tracing::debug!(%errno, "locks were not given back");
+        }
+    }
+
+    fn drop_later(&self, call: &Call<'_>, at: NodeId, file: FileHandle, owner: LockOwner) {
+        let opener = Opener { caller: call.whole_caller(), cancel: self.volume.given_up().clone() };
+        let (volume, at) = (self.volume.clone(), node(at));
+        let wanted = LockWanted { fh: fh(file), owner, range: ByteRange::ALL, exclusive: false };
+        let dropping = std::thread::Builder::new().name("unlock".into()).spawn(move || {
+            if let Err(errno) = volume.unlock(&opener, at, &wanted) {
+                tracing::debug!(%errno, "locks were not given back");
+            }
+        });
+        if let Err(error) = dropping {
+            tracing::warn!(%error, "locks of a process that ended stay until its file is closed");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The kernel's requests, translated into operations of the volume.
+
+mod call;
+mod convert;
+mod listing;
+mod locking;
+
+use bytes::Bytes;
+use holdfast_fuse::{
+    AttrReply, CopyRange, Create, DataSink, DirSink, Entry, Fallocate, FallocateFlags, FileHandle,
+    Filesystem, Flush, Forget, LockAsk, LockSpan, Make, NameIn, NodeId, Open, OpenFlags, Opened, Read,
+    Release, Rename, RenameFlags, Request, SeekFor, SetAttr, SetXattr, Statfs, StatxReply, SyncWhat, Write,
+    XattrMode,
+};
+use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, RenameMode, SeekKind};
+use holdfast_volume::{Cancel, Volume, Waiting};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use rustix::io::Errno;
+
+use call::{Call, Ends};
+use convert::{attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, validity};
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// The file system that the kernel sees.
+pub(crate) struct Translation {
+    volume: Volume,
+    /// Who opened files for writing: pages of a mapping come back in nobody's name.
+    writers: Mutex<FxHashMap<FileHandle, Caller>>,
+}
+
+/// Somebody who is not there to be asked any more: who opened a file of which the kernel writes pages back.
+struct Opener {
+    caller: Caller,
+    cancel: Cancel,
+}
+
+impl Waiting for Opener {
+    fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    fn whole_caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+}
+
+fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
+    (node(name.dir), name.name)
+}
+
+impl Translation {
+    pub(crate) fn new(volume: Volume) -> Self {
+        Self { volume, writers: Mutex::default() }
+    }
+
+    fn note_writer(&self, call: &Call<'_>, file: FileHandle, flags: OpenFlags) {
+        // Only what is opened for both can be mapped for writing.
+        if flags.may_write() && flags.may_read() {
+            self.writers.lock().insert(file, call.whole_caller());
+        }
+    }
+
+    fn write_for(&self, who: &dyn Waiting, at: NodeId, write: &Write<'_>) -> Result<u32> {
+        let data = Bytes::copy_from_slice(write.data);
+        let written = self.volume.write(who, fh(write.file), write.offset, &data).map_err(errno)?;
+        if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {
+            self.volume.fsync(who, node(at)).map_err(errno)?;
+        }
+        Ok(written)
+    }
+}
+
+impl Filesystem for Translation {
+    fn lookup(&self, request: &Request<'_>, name: NameIn<'_>) -> Result<Entry> {
+        match self.volume.lookup(&Call::new(request), at(name)).map_err(errno)? {
+            Lookup::Found(found) => Ok(entry(&found)),
+            Lookup::Absent { valid: true } => Ok(Entry::absent(validity(true))),
+            Lookup::Absent { valid: false } => Err(Errno::NOENT),
+        }
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        for forget in forgets {
+            self.volume.forget(node(forget.node), forget.lookups);
+        }
+    }
+
+    fn getattr(&self, request: &Request<'_>, at: NodeId, _: Option<FileHandle>) -> Result<AttrReply> {
+        let told = self.volume.getattr(&Call::new(request), node(at)).map_err(errno)?;
+        Ok(attributes(&told))
+    }
+
+    fn statx(&self, request: &Request<'_>, at: NodeId, _: Option<FileHandle>) -> Result<StatxReply> {
+        let told = self.volume.getattr(&Call::new(request), node(at)).map_err(errno)?;
+        Ok(StatxReply {
+            attr: attr(&told.attrs),
+            btime: told.attrs.btime,
+            attributes: 0,
+            attributes_mask: 0,
+            valid: validity(told.valid),
+        })
+    }
+
+    fn setattr(&self, request: &Request<'_>, at: NodeId, set: &SetAttr) -> Result<AttrReply> {
+        let told = self.volume.setattr(&Call::new(request), node(at), &changes(set)).map_err(errno)?;
+        Ok(attributes(&told))
+    }
+
+    fn readlink(&self, request: &Request<'_>, at: NodeId) -> Result<Vec<u8>> {
+        let text = self.volume.readlink(&Call::new(request), node(at)).map_err(errno)?;
+        Ok(text.to_vec())
+    }
+
+    fn mknod(&self, request: &Request<'_>, name: NameIn<'_>, make: &Make) -> Result<Entry> {
+        let kind = kind_of(make.mode).ok_or(Errno::INVAL)?;
+        let device = cache::Device { major: make.rdev.major, minor: make.rdev.minor };
+        let made = self.volume.mknod(&Call::new(request), at(name), (kind, device), make.mode & 0o7777);
+        made.map(|made| entry(&made)).map_err(errno)
+    }
+
+    fn mkdir(&self, request: &Request<'_>, name: NameIn<'_>, make: &Make) -> Result<Entry> {
+        let made = self.volume.mkdir(&Call::new(request), at(name), make.mode & 0o7777);
+        made.map(|made| entry(&made)).map_err(errno)
+    }
+
+    fn symlink(&self, request: &Request<'_>, name: NameIn<'_>, text: &[u8]) -> Result<Entry> {
+        let text = Bytes::copy_from_slice(text);
+        let made = self.volume.symlink(&Call::new(request), at(name), &text);
+        made.map(|made| entry(&made)).map_err(errno)
+    }
+
+    fn link(&self, request: &Request<'_>, file: NodeId, to: NameIn<'_>) -> Result<Entry> {
+        let made = self.volume.link(&Call::new(request), node(file), at(to));
+        made.map(|made| entry(&made)).map_err(errno)
+    }
+
+    fn unlink(&self, request: &Request<'_>, name: NameIn<'_>) -> Result<()> {
+        self.volume.unlink(&Call::new(request), at(name)).map_err(errno)
+    }
+
+    fn rmdir(&self, request: &Request<'_>, name: NameIn<'_>) -> Result<()> {
+        self.volume.rmdir(&Call::new(request), at(name)).map_err(errno)
+    }
+
+    fn rename(&self, request: &Request<'_>, rename: &Rename<'_>) -> Result<()> {
+        let mode = if rename.flags.is_empty() {
+            RenameMode::Replace
+        } else if rename.flags == RenameFlags::NO_REPLACE {
+            RenameMode::NoReplace
+        } else if rename.flags == RenameFlags::EXCHANGE {
+            RenameMode::Exchange
+        } else {
+            return Err(Errno::INVAL);
+        };
+        self.volume.rename(&Call::new(request), at(rename.from), at(rename.to), mode).map_err(errno)
+    }
+
+    fn open(&self, request: &Request<'_>, at: NodeId, open: &Open) -> Result<Opened> {
+        let call = Call::new(request);
+        let done = self.volume.open(&call, node(at), open_flags(open.flags)).map_err(errno)?;
+        let done = opened(&done);
+        self.note_writer(&call, done.file, open.flags);
+        Ok(done)
+    }
+
+    fn create(&self, request: &Request<'_>, name: NameIn<'_>, create: &Create) -> Result<(Entry, Opened)> {
+        let call = Call::new(request);
+        let flags = open_flags(create.flags);
+        let (made, done) = self.volume.create(&call, at(name), create.mode & 0o7777, flags).map_err(errno)?;
+        let done = opened(&done);
+        self.note_writer(&call, done.file, create.flags);
+        Ok((entry(&made), done))
+    }
+
+    fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {
+        let call = Call::new(request);
+        let pieces = self.volume.read(&call, fh(read.file), read.offset, read.bytes).map_err(errno)?;
+        pieces.into_iter().for_each(|piece| out.push(piece));
+        Ok(())
+    }
+
+    fn write(&self, request: &Request<'_>, at: NodeId, write: &Write<'_>) -> Result<u32> {
+        let opener = write.is_write_back.then(|| self.writers.lock().get(&write.file).cloned()).flatten();
+        match opener {
+            Some(caller) => {
+                request.will_wait();
+                self.write_for(&Opener { caller, cancel: self.volume.given_up().clone() }, at, write)
+            }
+            None => self.write_for(&Call::new(request), at, write),
+        }
+    }
+
+    fn flush(&self, request: &Request<'_>, at: NodeId, flush: &Flush) -> Result<()> {
+        let call = Call::ended_by(request, Ends::MayBeOver);
+        self.drop_locks_of_process(&call, request, at, flush);
+        self.volume.flush(&call, fh(flush.file)).map_err(errno)
+    }
+
+    fn release(&self, request: &Request<'_>, at: NodeId, release: &Release) {
+        self.drop_locks_of_open(request, at, release);
+        self.writers.lock().remove(&release.file);
+        self.volume.release(fh(release.file));
+    }
+
+    fn fsync(&self, request: &Request<'_>, at: NodeId, _: FileHandle, _: SyncWhat) -> Result<()> {
+        self.volume.fsync(&Call::new(request), node(at)).map_err(errno)
+    }
+
+    fn opendir(&self, request: &Request<'_>, at: NodeId, _: &Open) -> Result<Opened> {
+        let handle = self.volume.opendir(&Call::new(request), node(at)).map_err(errno)?;
+        Ok(Opened { file: FileHandle(handle.0), ..Opened::default() })
+    }
+
+    fn readdir(&self, request: &Request<'_>, at: NodeId, read: &Read, out: &mut DirSink<'_>) -> Result<()> {
+        self.list(request, at, read, out, false)
+    }
+
+    fn readdirplus(
+        &self,
+        request: &Request<'_>,
+        at: NodeId,
+        read: &Read,
+        out: &mut DirSink<'_>,
+    ) -> Result<()> {
+        self.list(request, at, read, out, true)
+    }
+
+    fn releasedir(&self, _: &Request<'_>, _: NodeId, release: &Release) {
+        self.volume.releasedir(fh(release.file));
+    }
+
+    fn fsyncdir(&self, request: &Request<'_>, at: NodeId, _: FileHandle, _: SyncWhat) -> Result<()> {
+        self.volume.fsyncdir(&Call::new(request), node(at)).map_err(errno)
+    }
+
+    fn statfs(&self, request: &Request<'_>, _: NodeId) -> Result<Statfs> {
+        const UNIT: u32 = 4096;
+        let room = self.volume.statfs(&Call::new(request)).map_err(errno)?;
+        let units = |bytes: u64| bytes / u64::from(UNIT);
+        Ok(Statfs {
+            blocks: units(room.bytes_total),
+            blocks_free: units(room.bytes_free),
+            blocks_available: units(room.bytes_available),
+            files: room.files_total,
+            files_free: room.files_free,
+            block_bytes: UNIT,
+            fragment_bytes: UNIT,
+            name_bytes_max: room.name_bytes_max,
+        })
+    }
+
+    fn getxattr(&self, request: &Request<'_>, at: NodeId, name: &[u8]) -> Result<Vec<u8>> {
+        served_xattr(name)?;
+        let value = self.volume.getxattr(&Call::new(request), node(at), name).map_err(errno)?;
+        Ok(value.to_vec())
+    }
+
+    fn setxattr(&self, request: &Request<'_>, at: NodeId, set: &SetXattr<'_>) -> Result<()> {
+        served_xattr(set.name)?;
+        let mode = match set.mode {
+            XattrMode::Either => cache::XattrMode::Either,
+            XattrMode::Create => cache::XattrMode::Create,
+            XattrMode::Replace => cache::XattrMode::Replace,
+        };
+        let value = Bytes::copy_from_slice(set.value);
+        self.volume.setxattr(&Call::new(request), node(at), (set.name, &value), mode).map_err(errno)
+    }
+
+    fn listxattr(&self, request: &Request<'_>, at: NodeId) -> Result<Vec<u8>> {
+        let names = self.volume.listxattr(&Call::new(request), node(at)).map_err(errno)?;
+        let mut list = Vec::new();
+        for name in names {
+            list.extend_from_slice(name.as_bytes());
+            list.push(0);
+        }
+        Ok(list)
+    }
+
+    fn removexattr(&self, request: &Request<'_>, at: NodeId, name: &[u8]) -> Result<()> {
+        served_xattr(name)?;
+        self.volume.removexattr(&Call::new(request), node(at), name).map_err(errno)
+    }
+
+    fn getlk(&self, request: &Request<'_>, at: NodeId, ask: &LockAsk) -> Result<Option<LockSpan>> {
+        self.test_lock(request, at, ask)
+    }
+
+    fn setlk(&self, request: &Request<'_>, at: NodeId, ask: &LockAsk) -> Result<()> {
+        self.set_lock(request, at, ask, false)
+    }
+
+    fn setlkw(&self, request: &Request<'_>, at: NodeId, ask: &LockAsk) -> Result<()> {
+        self.set_lock(request, at, ask, true)
+    }
+
+    fn fallocate(&self, request: &Request<'_>, _: NodeId, what: &Fallocate) -> Result<()> {
+        let punch = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+        let zero_keep = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
+        let mode = match what.mode {
+            FallocateFlags::NONE => AllocateMode::Extend,
+            FallocateFlags::KEEP_SIZE => AllocateMode::KeepSize,
+            FallocateFlags::ZERO_RANGE => AllocateMode::ZeroRange,
+            mode if mode == punch => AllocateMode::PunchHole,
+            mode if mode == zero_keep => AllocateMode::ZeroRangeKeepSize,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let place = (what.offset, what.length);
+        self.volume.allocate(&Call::new(request), fh(what.file), mode, place).map_err(errno)
+    }
+
+    fn lseek(
+        &self,
+        request: &Request<'_>,
+        _: NodeId,
+        file: FileHandle,
+        offset: u64,
+        what: SeekFor,
+    ) -> Result<u64> {
+        let kind = match what {
+            SeekFor::Data => SeekKind::Data,
+            SeekFor::Hole => SeekKind::Hole,
+        };
+        self.volume.seek(&Call::new(request), fh(file), offset, kind).map_err(errno)
+    }
+
+    fn copy_file_range(&self, request: &Request<'_>, copy: &CopyRange) -> Result<u64> {
+        let (from, to) = ((fh(copy.from_file), copy.from_offset), (fh(copy.to_file), copy.to_offset));
+        self.volume.copy(&Call::new(request), from, to, copy.length).map_err(errno)
+    }
+}
+
+/// NFS carries the users' attributes alone; to ask a server for others would cost a round trip for each `ls -l`.
+fn served_xattr(name: &[u8]) -> Result<()> {
+    if name.starts_with(b"user.") { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}

@@ -1,0 +1,55 @@
+//! The caps program, wired to what it stands on.
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use holdfast_base::{ClientId, SystemEntropy};
+use holdfast_caps::{Caps, Holders, Parts};
+use holdfast_export::{Committer, GroupSource, Namespace};
+use holdfast_manager::Manager;
+use holdfast_nfs4::ClientRecords;
+use holdfast_state::{ClientImage, Recorded};
+
+use crate::config::Config;
+use crate::durable::Durable;
+
+/// What it stands on.
+pub(crate) struct Foundation<'a> {
+    pub(crate) namespace: &'a Arc<Namespace>,
+    pub(crate) manager: &'a Arc<Manager>,
+    pub(crate) groups: &'a Arc<dyn GroupSource>,
+    pub(crate) committer: &'a Arc<Committer>,
+    pub(crate) durable: &'a Arc<Durable>,
+}
+
+/// Starts the service, unless it is switched off.
+pub(crate) fn start(config: &Config, on: &Foundation<'_>) -> Result<Option<Arc<Caps>>> {
+    if config.caps == Some(false) {
+        return Ok(None);
+    }
+    Ok(Some(Caps::new(Parts {
+        namespace: Arc::clone(on.namespace),
+        manager: Arc::clone(on.manager),
+        committer: Arc::clone(on.committer),
+        ledger: Some(Arc::clone(on.durable.ledger())),
+        groups: Arc::clone(on.groups),
+        holders: Arc::clone(on.durable) as Arc<dyn Holders>,
+        entropy: Box::new(SystemEntropy::new().context("/dev/urandom")?),
+    })))
+}
+
+/// What caps clients hold is state of their NFSv4.1 client, on the same record.
+impl Holders for Durable {
+    fn may_hold(&self, client: ClientId) -> bool {
+        ClientRecords::may_hold(self, client)
+    }
+
+    fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
+        ClientRecords::will_hold(self, client)
+    }
+
+    fn recorded(&self, client: &ClientImage) -> Recorded {
+        ClientRecords::recorded(self, client)
+    }
+}

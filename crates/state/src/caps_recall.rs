@@ -1,0 +1,197 @@
+//! Conflicts with capabilities: who must give back what, how long is waited, and what happens to those who do not.
+
+use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_STRETCH_MAX};
+use holdfast_base::{ClientId, FileKey, Instant};
+
+use crate::caps::CapRecall;
+use crate::caps_set::{CapSet, Forbidden};
+use crate::contention::{Contention, RecallAnswer};
+use crate::deed::Deed;
+use crate::effect::Effect;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Has recalled what of others' stands in the way of what a client wants of an object: capabilities and
+    /// delegations. Nothing exclusive is fought for where something was recalled a moment ago.
+    pub fn caps_contend(
+        &mut self,
+        file: FileKey,
+        want: CapSet,
+        client: ClientId,
+        now: Instant,
+    ) -> Contention {
+        let want = if self.caps.is_recent(file, now) { want.shared() } else { want };
+        let by_caps = self.contend_with_caps(file, Forbidden::beside(want), Some(client), now);
+        let mut earliest = by_caps;
+        for deed in deeds_of(want).into_iter().flatten() {
+            let since = self.contend_with_delegations(file, deed, Some(client), now);
+            earliest = [earliest, since].into_iter().flatten().min();
+        }
+        earliest.map_or(Contention::Clear, |since| Contention::Recalling { since })
+    }
+
+    /// Whether others hold what stands in the way of a deed; begins nothing.
+    pub(crate) fn is_contended_by_caps(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> bool {
+        let holds = self.caps.by_file.get(&file).map(Vec::as_slice).unwrap_or_default();
+        holds.iter().any(|hold| Some(hold.client) != by && deed.conflicts_with_caps(hold.all()))
+    }
+
+    /// Recalls what of others' capabilities is forbidden; since when, at the longest, it is waited for.
+    pub(crate) fn contend_with_caps(
+        &mut self,
+        file: FileKey,
+        forbidden: Forbidden,
+        by: Option<ClientId>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let holds = self.caps.by_file.get(&file)?;
+        let is_in_way =
+            |hold: &&crate::caps::CapHold| Some(hold.client) != by && forbidden.touches(hold.all());
+        let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        let waited =
+            others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now));
+        // One after the other: each may end its holder.
+        waited.min()
+    }
+
+    fn contend_with_hold(
+        &mut self,
+        client: ClientId,
+        file: FileKey,
+        forbidden: Forbidden,
+        now: Instant,
+    ) -> Option<Instant> {
+        if self.is_lapsed(client, now) {
+            self.remove_client(client, now);
+            return None;
+        }
+        let until = now.after_ms(self.recall_ms());
+        let hold = self.caps.hold_mut(client, file)?;
+        if hold.offered.is_some_and(|(offered, _)| forbidden.touches(offered)) {
+            hold.offered = None;
+        }
+        if !forbidden.touches(hold.held) {
+            let held = hold.held;
+            self.caps.recent.note(file, now);
+            // The offer may have been all there was.
+            self.caps_leave(client, file, held, now);
+            return None;
+        }
+        match hold.recall {
+            Some(recall) if recall.until <= now => {
+                self.caps_revoke(client, now);
+                None
+            }
+            Some(recall) if !forbidden.touches(recall.keep) => Some(recall.since),
+            Some(recall) => {
+                hold.recall = Some(CapRecall { keep: recall.keep.less(forbidden), ..recall });
+                self.send_cap_recall(client, file);
+                Some(recall.since)
+            }
+            None => {
+                let keep = hold.held.less(forbidden);
+                hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None });
+                self.caps.recalls.insert((client, file));
+                self.caps.recent.note(file, now);
+                self.send_cap_recall(client, file);
+                Some(now)
+            }
+        }
+    }
+
+    /// Asks back what is being recalled; each time under another number, so that a grant that is still under way is
+    /// seen to be older.
+    fn send_cap_recall(&mut self, client: ClientId, file: FileKey) {
+        let seq = self.caps.next_seq();
+        let Some(hold) = self.caps.hold_mut(client, file) else { return };
+        let Some(recall) = &mut hold.recall else { return };
+        (hold.seq, recall.retry_at) = (seq, None);
+        let keep = recall.keep;
+        self.effects.push(Effect::CapRecall { client, file, keep, seq });
+    }
+
+    /// What came of a recall sent. Accepted, the release is awaited; else it is sent again.
+    pub fn caps_recall_answered(
+        &mut self,
+        client: ClientId,
+        (file, seq): (FileKey, u64),
+        answer: RecallAnswer,
+        now: Instant,
+    ) {
+        let Some(hold) = self.caps.hold_mut(client, file).filter(|hold| hold.seq == seq) else { return };
+        let Some(recall) = &mut hold.recall else { return };
+        recall.retry_at = (answer != RecallAnswer::Accepted).then(|| now.after_ms(RECALL_RETRY_MS));
+    }
+
+    /// Whether a client can be called. What could not be recalled is recalled now.
+    pub fn caps_path(&mut self, client: ClientId, is_up: bool) {
+        let Some(of) = self.caps.clients.get_mut(&client) else { return };
+        of.is_reachable = is_up;
+        if !is_up {
+            return;
+        }
+        let due: Vec<_> = self.caps.recalls.iter().filter(|(of, _)| *of == client).copied().collect();
+        for (client, file) in due {
+            if self.caps.hold(client, file).and_then(|hold| hold.recall).is_some_and(|r| r.retry_at.is_some())
+            {
+                self.send_cap_recall(client, file);
+            }
+        }
+    }
+
+    /// A client has changed something: while it flushes what it did under capabilities that are being recalled, its time
+    /// to release them goes on, within bounds.
+    pub fn caps_flushed(&mut self, client: ClientId, now: Instant) {
+        if self.caps.recalls.is_empty() {
+            return;
+        }
+        let recall_ms = self.recall_ms();
+        let from = (client, FileKey(0));
+        let to = (client, FileKey(u128::MAX));
+        for (_, file) in self.caps.recalls.range(from..=to).copied().collect::<Vec<_>>() {
+            let Some(recall) = self.caps.hold_mut(client, file).and_then(|hold| hold.recall.as_mut()) else {
+                continue;
+            };
+            let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_STRETCH_MAX));
+            recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+        }
+    }
+
+    /// Takes all capabilities from a client that did not release in time. It is in a new epoch, and must say HELLO before
+    /// it is granted anything.
+    pub fn caps_revoke(&mut self, client: ClientId, now: Instant) {
+        let Some(of) = self.caps.clients.get_mut(&client) else { return };
+        let Some(file) = of.files.first().copied() else { return };
+        of.epoch += 1;
+        of.is_loss_unheard = true;
+        // Before anybody else has what is taken: after a restart the client must not reclaim it.
+        self.effects.push(Effect::StateRevoked { client, file });
+        self.effects.push(Effect::CapsLost { client });
+        self.caps_drop_all(client, now);
+    }
+
+    /// Revokes from those who did not release in time, and sends again what was not heard.
+    pub(crate) fn tick_caps(&mut self, now: Instant) {
+        self.caps.recent.sweep(now);
+        for (client, file) in self.caps.recalls.iter().copied().collect::<Vec<_>>() {
+            let Some(recall) = self.caps.hold(client, file).and_then(|hold| hold.recall) else { continue };
+            if recall.until <= now {
+                self.caps_revoke(client, now);
+            } else if recall.retry_at.is_some_and(|at| at <= now) {
+                self.send_cap_recall(client, file);
+            }
+        }
+    }
+}
+
+/// Deeds that recall the delegations that what is wanted cannot stand beside.
+const fn deeds_of(want: CapSet) -> [Option<Deed>; 2] {
+    let changes_name =
+        want.contains(CapSet::AUTH_X) || want.contains(CapSet::LINK_X) || want.contains(CapSet::XATTR_X);
+    match (changes_name, want.contains(CapSet::FILE_X), want.contains(CapSet::FILE_S)) {
+        (true, _, _) => [Some(Deed::ChangeName), None],
+        (false, true, _) => [Some(Deed::OpenWrite), Some(Deed::ChangeEntries)],
+        (false, false, true) => [Some(Deed::OpenRead), None],
+        (false, false, false) => [None, None],
+    }
+}

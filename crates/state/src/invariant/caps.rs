@@ -1,0 +1,78 @@
+//! Capabilities: that no two clients hold what excludes each other, and nobody beside what others have open, locked or
+//! delegated.
+
+use holdfast_base::FileKey;
+
+use super::require;
+use crate::caps::CapHold;
+use crate::caps_set::CapSet;
+use crate::engine::{Engine, Kind};
+
+pub(super) fn check(engine: &Engine) -> Result<(), String> {
+    let mut all = 0;
+    for (file, holds) in &engine.caps.by_file {
+        require(!holds.is_empty(), || format!("file {file}: nobody holds its capabilities"))?;
+        all += holds.len();
+        for hold in holds {
+            one(engine, *file, hold)
+                .map_err(|what| format!("file {file}, client {}: {what}", hold.client))?;
+            let others = holds.iter().filter(|other| other.client != hold.client);
+            for other in others.clone() {
+                require(hold.all().fits(other.all()), || format!("file {file}: {hold:?} beside {other:?}"))?;
+            }
+            require(others.count() + 1 == holds.len(), || format!("file {file}: held twice by one"))?;
+        }
+    }
+    require(all == engine.caps.objects, || format!("{all} held, counted {}", engine.caps.objects))?;
+    let listed: usize = engine.caps.clients.values().map(|client| client.files.len()).sum();
+    require(listed == all, || "a client lists capabilities that are gone".to_owned())?;
+    for (client, file) in &engine.caps.recalls {
+        let recall = engine.caps.hold(*client, *file).and_then(|hold| hold.recall);
+        require(recall.is_some(), || format!("{client}, {file}: listed as recalled and is not"))?;
+    }
+    for id in engine.caps.clients.keys() {
+        let is_known = engine.clients.by_id.contains_key(id);
+        require(is_known, || format!("client {id} is gone and holds capabilities"))?;
+    }
+    Ok(())
+}
+
+fn one(engine: &Engine, file: FileKey, hold: &CapHold) -> Result<(), String> {
+    require(!hold.all().is_empty(), || "holds nothing".to_owned())?;
+    require(CapSet::from_wire(hold.held.to_wire()) == hold.held, || format!("{:?} is unsound", hold.held))?;
+    require(hold.granted_seq <= hold.seq && hold.seq <= engine.caps.seq, || "numbers run ahead".to_owned())?;
+    let of = engine.caps.clients.get(&hold.client);
+    require(of.is_some_and(|of| of.files.contains(&file)), || "its client does not list it".to_owned())?;
+    let is_recalled = engine.caps.recalls.contains(&(hold.client, file));
+    require(hold.recall.is_some() == is_recalled, || "recall is misfiled".to_owned())?;
+    require(hold.recall.is_none_or(|recall| !recall.keep.contains(hold.held)), || {
+        "a recall has nothing to ask for".to_owned()
+    })?;
+    beside_use(engine, file, hold)
+}
+
+fn beside_use(engine: &Engine, file: FileKey, hold: &CapHold) -> Result<(), String> {
+    let Some(used) = engine.files.get(&file) else { return Ok(()) };
+    for key in used.delegations.iter().chain(&used.opens) {
+        let Some(state) = engine.states.get(key.0).filter(|state| state.client != hold.client) else {
+            continue;
+        };
+        match &state.kind {
+            Kind::Delegation(delegation) => {
+                for kind in delegation.kinds() {
+                    require(hold.all().fits(kind.stands_for()), || {
+                        format!("{:?} beside a delegation {kind:?} of {}", hold.all(), state.client)
+                    })?;
+                }
+            }
+            Kind::Open(open) => {
+                let deed = open.share.deed();
+                require(!deed.conflicts_with_caps(hold.all()), || {
+                    format!("{:?} beside {deed:?} of {}", hold.all(), state.client)
+                })?;
+            }
+            Kind::Lock(_) => {}
+        }
+    }
+    Ok(())
+}

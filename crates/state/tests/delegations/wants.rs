@@ -1,0 +1,94 @@
+//! Wishes for delegations, and what is asked back when there are too many.
+
+use super::*;
+
+#[test]
+fn wishes_are_granted_when_they_can_be_and_once() {
+    let mut pair = Pair::new();
+    let (a, b) = (pair.a, pair.b);
+    let of = pair.world.delegate(a, 1, WRITE);
+    pair.world.engine.delegation_want(b, FILE, READ, WantHow::Push).unwrap();
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), []);
+    pair.give_back(a, of).unwrap();
+    pair.world.settle();
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [Effect::PushDelegation { client: b, file: FILE, kind: READ }]);
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), []);
+    pair.world.engine.set_policy(Policy { delegations_max: 0, ..Policy::default() });
+    assert_eq!(pair.world.why_none(b, 1, READ), Some(WhyNone::Resource));
+    pair.world.engine.delegation_want(b, FILE, READ, WantHow::Signal).unwrap();
+    pair.world.engine.delegation_want(b, FileKey(2), READ, WantHow::Signal).unwrap();
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), []);
+    pair.world.engine.set_policy(Policy::default());
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [Effect::ObjectAvailable { client: b }], "one word is enough");
+    let held = pair.world.delegate(a, 3, WRITE);
+    pair.world.engine.delegation_want(b, FileKey(3), READ, WantHow::Signal).unwrap();
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [], "who asked now would only be declined once more");
+    pair.world.engine.delegation_return(Caller::V41(a), held.stateid, FileKey(3), pair.world.now).unwrap();
+    pair.world.settle();
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [Effect::ObjectAvailable { client: b }]);
+    pair.world.engine.delegation_want(b, FILE, READ, WantHow::Push).unwrap();
+    pair.world.engine.delegation_want_cancel(b, None);
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), []);
+    pair.world.engine.delegation_want(b, FILE, READ, WantHow::Push).unwrap();
+    pair.world.engine.set_policy(Policy { is_delegating: false, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let cancelled = Effect::WantsCancelled { client: b, pushes: true, signals: false };
+    assert_eq!(pair.world.settle(), [cancelled], "nobody is to wait for what will not come");
+}
+
+#[test]
+fn above_the_budget_those_who_hold_most_are_asked_for_some_back() {
+    let mut pair = Pair::new();
+    for file in 0..8 {
+        pair.world.delegate(pair.a, file, READ);
+    }
+    for file in 0..2 {
+        pair.world.delegate(pair.b, file, READ);
+    }
+    pair.world.engine.set_policy(Policy { delegations_max: 5, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let ask = |client, keep| Effect::RecallAny { client, keep, files: true, directories: true };
+    assert_eq!(pair.world.settle(), [ask(pair.a, 4), ask(pair.b, 1)]);
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [], "not before they had time to answer");
+}
+
+#[test]
+fn some_are_asked_for_while_there_is_room_left() {
+    let mut pair = Pair::new();
+    pair.world.engine.set_policy(Policy { delegations_max: 10, ..Policy::default() });
+    for file in 0..9 {
+        pair.world.delegate(pair.a, file, READ);
+    }
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), []);
+    pair.world.delegate(pair.b, 9, READ);
+    pair.world.engine.tick(pair.world.now);
+    let any = Effect::RecallAny { client: pair.a, keep: 8, files: true, directories: true };
+    assert_eq!(pair.world.settle(), [any], "or who holds all would keep all others out for good");
+}
+
+#[test]
+fn slots_are_asked_back_above_the_budget_and_given_back_below() {
+    let mut pair = Pair::new();
+    pair.world.engine.set_policy(Policy { slots_max: 12, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let effects = pair.world.settle();
+    let [Effect::RecallSlots { session, target }] = effects[..] else { panic!("{effects:?}") };
+    assert_eq!(target.0, 3, "half of eight, counted from 0");
+    let target_of = |world: &mut World| world.sequence(session, 0, 1).unwrap().target_highest_slot.0;
+    assert_eq!(target_of(&mut pair.world), 3);
+    pair.world.engine.set_policy(Policy::default());
+    pair.world.engine.tick(pair.world.now);
+    let now = pair.world.now;
+    pair.world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+    assert_eq!(pair.world.sequence(session, 0, 2).unwrap().target_highest_slot.0, 7);
+}

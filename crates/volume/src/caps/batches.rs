@@ -1,0 +1,314 @@
+//! Batches: the machine's mutations as the program's operations, and their results as the machine's.
+//!
+//! One mutation may become several operations (a file's data in pieces; its times afterwards), so that places in the
+//! machine's batch and in the program's differ. The ledger remembers which is which for as long as a later batch may
+//! name what an earlier one made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use holdfast_base::{ChangeId, Timestamp};
+use holdfast_cache::{
+    Batch, Changes, Handle, Mutation, MutationResult, Name, NewAttrs, NewObject, Object, RenameMode, SetTime,
+    Target as Aim,
+};
+use holdfast_client::Cancel;
+use holdfast_wire::caps::{
+    BatchArgs, BatchOk, BatchOp, CapSet, CapsProc, CapsStat, DirSeen, IfTaken, OpResult, Ref, RenameHow, Res,
+    SetAttrs, TxnId,
+};
+
+use super::calling::{decode, put};
+use super::{Failure, Inner, convert};
+use crate::server::{BatchDone, Undone};
+
+/// What was sent.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Where each mutation's operations begin, by transaction.
+    places: BTreeMap<u64, Vec<u32>>,
+    /// Transactions that have their results, beyond the first that has not.
+    answered: BTreeSet<u64>,
+    answered_through: u64,
+    stable_through: u64,
+    sent_through: u64,
+}
+
+impl Ledger {
+    /// Through which everything has its results and is known to be on disk.
+    pub(super) fn done_through(&self) -> TxnId {
+        TxnId(self.answered_through.min(self.stable_through))
+    }
+
+    pub(super) fn stable(&mut self, through: u64) {
+        self.stable_through = self.stable_through.max(through);
+    }
+
+    fn answered(&mut self, txn: u64) {
+        self.answered.insert(txn);
+        while self.answered.remove(&(self.answered_through + 1)) {
+            self.answered_through += 1;
+        }
+        // What is on disk is named by its handle.
+        let done = self.done_through().0;
+        self.places = self.places.split_off(&done);
+    }
+
+    /// The mutation of which an operation was a part.
+    pub(super) fn place_of(&self, txn: u64, op: u32) -> u32 {
+        let after = self.places.get(&txn).map_or(0, |starts| starts.partition_point(|start| *start <= op));
+        u32::try_from(after.saturating_sub(1)).unwrap_or(0)
+    }
+}
+
+/// Operations of one batch in the making.
+struct Sheet<'a> {
+    txn: u64,
+    ops: Vec<BatchOp<'a>>,
+    starts: Vec<u32>,
+    ledger: &'a BTreeMap<u64, Vec<u32>>,
+}
+
+impl Inner {
+    pub(super) fn send_batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
+        let cred = self.nfs.cred(&batch.caller);
+        let (earlier, is_resent) = {
+            let mut ledger = self.ledger.lock();
+            let is_resent = batch.txn <= ledger.sent_through;
+            ledger.sent_through = ledger.sent_through.max(batch.txn);
+            (ledger.places.clone(), is_resent)
+        };
+        let sheet = Sheet::of(batch, &earlier);
+        let starts = sheet.starts.clone();
+        self.ledger.lock().places.insert(batch.txn, starts.clone());
+        let reply = self.call(CapsProc::Batch, &cred, cancel, |ticket, w| {
+            let done_through = self.ledger.lock().done_through();
+            let txn = TxnId(batch.txn);
+            put(&BatchArgs { ticket, txn, is_resent, done_through, ops: sheet.ops.clone() }, w);
+        });
+        let reply = reply.map_err(Failure::undone)?;
+        let told: BatchOk<'_> = decode(&reply).map_err(Failure::undone)?;
+        let done = BatchDone {
+            results: results(&starts, &told),
+            executed_through: told.executed_through.0,
+            stable_through: told.stable_through.0,
+        };
+        let mut ledger = self.ledger.lock();
+        ledger.stable(done.stable_through);
+        ledger.answered(batch.txn);
+        Ok(done)
+    }
+}
+
+impl<'a> Sheet<'a> {
+    fn of(batch: &'a Batch, ledger: &'a BTreeMap<u64, Vec<u32>>) -> Self {
+        let mut sheet = Self { txn: batch.txn, ops: Vec::new(), starts: Vec::new(), ledger };
+        for mutation in &batch.ops {
+            sheet.starts.push(sheet.next());
+            sheet.add(mutation);
+        }
+        sheet
+    }
+
+    fn next(&self) -> u32 {
+        u32::try_from(self.ops.len()).unwrap_or(u32::MAX)
+    }
+
+    fn aim(&self, aim: &'a Aim) -> Ref<'a> {
+        match aim {
+            Aim::Handle(handle) => Ref::Handle(holdfast_wire::caps::Handle(handle.as_bytes())),
+            Aim::Made { txn, op } => {
+                let starts = if *txn == self.txn { Some(&self.starts) } else { self.ledger.get(txn) };
+                let place = starts.and_then(|starts| starts.get(*op as usize)).copied().unwrap_or(*op);
+                Ref::Made { txn: TxnId(*txn), op: place }
+            }
+        }
+    }
+
+    fn add(&mut self, mutation: &'a Mutation) {
+        let op = match mutation {
+            Mutation::Make { dir, name, object, attrs } => return self.make(dir, name, object, attrs),
+            Mutation::Write { object, data, mtime } => {
+                let object = self.aim(object);
+                return self.write(object, data, Some(*mtime));
+            }
+            Mutation::Link { object, dir, name } => {
+                BatchOp::Link { object: self.aim(object), dir: self.aim(dir), name: name.as_bytes() }
+            }
+            Mutation::SetAttr { object, changes } => {
+                BatchOp::SetAttr { object: self.aim(object), set: convert::changes(changes), guard: None }
+            }
+            Mutation::Rename { from_dir, from, to_dir, to, mode, victim } => BatchOp::Rename {
+                from: self.aim(from_dir),
+                from_name: from.as_bytes(),
+                to: self.aim(to_dir),
+                to_name: to.as_bytes(),
+                how: match mode {
+                    RenameMode::Replace => RenameHow::Replace,
+                    RenameMode::NoReplace => RenameHow::NoReplace,
+                    RenameMode::Exchange => RenameHow::Exchange,
+                },
+                victim: Some(self.aim(victim)),
+            },
+            Mutation::Unlink { dir, name, victim } => {
+                BatchOp::Unlink { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
+            }
+            Mutation::Rmdir { dir, name, victim } => {
+                BatchOp::Rmdir { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
+            }
+            Mutation::RemoveTree { dir, name, dirs } => {
+                let seen = |(handle, change): &'a (Handle, u64)| DirSeen {
+                    dir: holdfast_wire::caps::Handle(handle.as_bytes()),
+                    change: ChangeId(*change),
+                };
+                BatchOp::RemoveTree {
+                    dir: self.aim(dir),
+                    name: name.as_bytes(),
+                    dirs: dirs.iter().map(seen).collect(),
+                }
+            }
+        };
+        self.ops.push(op);
+    }
+
+    fn make(&mut self, dir: &'a Aim, name: &'a Name, object: &'a NewObject, attrs: &'a NewAttrs) {
+        let (dir, name, if_taken) = (self.aim(dir), name.as_bytes(), IfTaken::KeepBoth);
+        let (set, want) = (convert::new_attrs(attrs), CapSet::ALL_X);
+        match object {
+            NewObject::File { data, size } => {
+                let made = Ref::Made { txn: TxnId(self.txn), op: self.next() };
+                let set = SetAttrs { size: *size, ..set };
+                // Bytes at the beginning come with the making itself, others behind it.
+                let (first, rest) = match data.split_first() {
+                    Some(((0, bytes), rest)) => (&bytes[..], rest),
+                    _ => (&[][..], &data[..]),
+                };
+                self.ops.push(BatchOp::Create { dir, name, if_taken, set, want, data: first });
+                if !rest.is_empty() {
+                    self.write(made, rest, attrs.mtime);
+                }
+            }
+            NewObject::Dir => self.ops.push(BatchOp::Mkdir { dir, name, if_taken, set, want }),
+            NewObject::Symlink(text) => {
+                self.ops.push(BatchOp::Symlink { dir, name, if_taken, set, want, target: text });
+            }
+            NewObject::Node(kind, device) => self.ops.push(BatchOp::Mknod {
+                dir,
+                name,
+                if_taken,
+                set,
+                want,
+                kind: convert::node_kind(*kind),
+                rdev_major: device.major,
+                rdev_minor: device.minor,
+            }),
+        }
+    }
+
+    fn write(&mut self, object: Ref<'a>, data: &'a [(u64, Bytes)], mtime: Option<Timestamp>) {
+        for (offset, bytes) in data {
+            self.ops.push(BatchOp::Data { object, offset: *offset, guard: None, data: bytes });
+        }
+        if let Some(mtime) = mtime {
+            let changes = Changes { mtime: Some(SetTime::At(mtime)), ..Changes::default() };
+            self.ops.push(BatchOp::SetAttr { object, set: convert::changes(&changes), guard: None });
+        }
+    }
+}
+
+/// One result for each mutation: the failure of any of its operations, else what its first one made and its last one
+/// left.
+fn results(starts: &[u32], told: &BatchOk<'_>) -> Vec<MutationResult> {
+    let ends = starts.iter().skip(1).copied().chain([u32::try_from(told.results.len()).unwrap_or(u32::MAX)]);
+    let part =
+        |(start, end): (&u32, u32)| told.results.get(*start as usize..end as usize).unwrap_or_default();
+    starts.iter().zip(ends).map(part).map(result).collect()
+}
+
+fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
+    let (mut made, mut other_name, mut attrs) = (None, None, None);
+    for part in parts {
+        match part {
+            Res::Failed(status) if *status == CapsStat::Depends.as_u32() => return MutationResult::Depends,
+            Res::Failed(status) => return MutationResult::Failed(convert::errno_of(*status)),
+            Res::Ok(OpResult::Made(told)) => {
+                other_name = (!told.other_name.is_empty()).then(|| Name::new(told.other_name));
+                made = told.attrs.as_ref().map(|now| Object {
+                    handle: Handle::new(told.handle.0),
+                    attrs: convert::attrs(now),
+                    grant: Some(convert::grant(told.grant)),
+                });
+            }
+            Res::Ok(OpResult::Changed(now)) => attrs = now.as_ref().map(convert::attrs).or(attrs),
+            Res::Ok(OpResult::Tree(tree)) if tree.left != 0 => {
+                return MutationResult::Failed(convert::errno_of(tree.left));
+            }
+            Res::Ok(OpResult::Done | OpResult::Tree(_)) => {}
+        }
+    }
+    MutationResult::Done { made, other_name, attrs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_cache::Caller;
+
+    fn make(name: &str, dir: Aim, data: Vec<(u64, Bytes)>) -> Mutation {
+        let attrs =
+            NewAttrs { mode: 0o644, mtime: Some(Timestamp { seconds: 7, nanos: 0 }), ..NewAttrs::default() };
+        Mutation::Make {
+            dir,
+            name: Name::new(name.as_bytes()),
+            object: NewObject::File { data, size: None },
+            attrs,
+        }
+    }
+
+    #[test]
+    fn what_a_mutation_made_is_named_by_the_operation_that_made_it() {
+        let root = Handle::new(b"root");
+        let pieces = vec![(0, Bytes::from_static(b"a")), (100, Bytes::from_static(b"b"))];
+        let ops = vec![
+            make("one", Aim::Handle(root.clone()), pieces),
+            make("two", Aim::Handle(root.clone()), vec![]),
+            Mutation::SetAttr { object: Aim::Made { txn: 3, op: 1 }, changes: Changes::default() },
+            Mutation::SetAttr { object: Aim::Made { txn: 2, op: 1 }, changes: Changes::default() },
+        ];
+        let batch = Batch { txn: 3, caller: Caller::new(0, 0), ops };
+        let earlier = BTreeMap::from([(2, vec![0, 5])]);
+        let sheet = Sheet::of(&batch, &earlier);
+        // The first file: made, its second piece, its time.
+        assert_eq!(sheet.starts, [0, 3, 4, 5]);
+        let named = |at: usize| match &sheet.ops[at] {
+            BatchOp::SetAttr { object, .. } => *object,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(named(2), Ref::Made { txn: TxnId(3), op: 0 });
+        assert_eq!(named(4), Ref::Made { txn: TxnId(3), op: 3 });
+        assert_eq!(named(5), Ref::Made { txn: TxnId(2), op: 5 });
+    }
+
+    #[test]
+    fn a_mutation_fails_with_any_of_its_operations() {
+        let told = BatchOk {
+            results: vec![Res::Ok(OpResult::Done), Res::Ok(OpResult::Changed(None)), Res::Failed(28)],
+            dirs: vec![],
+            executed_through: TxnId(1),
+            stable_through: TxnId(0),
+        };
+        let all = results(&[0, 1], &told);
+        assert_eq!(all[0], MutationResult::Done { made: None, other_name: None, attrs: None });
+        assert_eq!(all[1], MutationResult::Failed(holdfast_cache::Errno::ENOSPC));
+    }
+
+    #[test]
+    fn done_is_what_is_answered_without_a_gap_and_on_disk() {
+        let mut ledger = Ledger::default();
+        ledger.stable(9);
+        ledger.answered(2);
+        assert_eq!(ledger.done_through(), TxnId(0));
+        ledger.answered(1);
+        assert_eq!(ledger.done_through(), TxnId(2));
+    }
+}

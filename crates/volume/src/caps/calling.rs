@@ -1,0 +1,137 @@
+//! Calls of the program: sent again until they have an answer, with a new ticket where the old one does not count any
+//! more.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use holdfast_cache::Errno;
+use holdfast_client::{Cancel, Cred, Cx, Error, Target};
+use holdfast_wire::caps::{CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, Ticket};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
+
+use super::{Inner, convert};
+use crate::server::Undone;
+
+/// Pauses between calls that the server is not ready for.
+pub(super) const DELAY_MIN: Duration = Duration::from_millis(1);
+pub(super) const DELAY_MAX: Duration = Duration::from_millis(100);
+const GRACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a call has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The server's status.
+    Refused(CapsStat),
+    /// Given up, or not reached in time.
+    Stopped(Errno),
+    /// The answer makes no sense.
+    Garbled,
+    /// The server does not have the program.
+    Absent,
+}
+
+impl Failure {
+    pub(super) fn errno(self) -> Errno {
+        match self {
+            Self::Refused(stat) => convert::errno_of(stat.as_u32()),
+            Self::Stopped(errno) => errno,
+            Self::Garbled => Errno::EIO,
+            Self::Absent => Errno::EOPNOTSUPP,
+        }
+    }
+
+    pub(super) fn undone(self) -> Undone {
+        match self {
+            Self::Stopped(_) | Self::Absent => Undone::Lost,
+            other => Undone::Failed(other.errno()),
+        }
+    }
+}
+
+/// Encodes arguments behind what was written so far.
+pub(super) fn put<T: Encode>(args: &T, w: &mut Writer) {
+    args.encode(w);
+}
+
+/// The result in a reply that was found to be a success.
+pub(super) fn decode<'a, T: Decode<'a>>(reply: &'a Bytes) -> Result<T, Failure> {
+    let mut r = Reader::new(reply);
+    // The status, which `call` has looked at.
+    r.u32().map_err(|_| Failure::Garbled)?;
+    let value = T::decode(&mut r).map_err(|_| Failure::Garbled)?;
+    r.finish().map_err(|_| Failure::Garbled)?;
+    Ok(value)
+}
+
+fn status(reply: &Bytes) -> Result<Option<CapsStat>, Failure> {
+    let number = Reader::new(reply).u32().map_err(|_| Failure::Garbled)?;
+    let stat = CapsStat::from_u32(number).unwrap_or(CapsStat::ServerFault);
+    Ok((stat != CapsStat::Ok).then_some(stat))
+}
+
+impl Inner {
+    /// Calls a procedure until it has a result. The arguments are made for each try, as the ticket may be another one.
+    pub(super) fn call(
+        &self,
+        procedure: CapsProc,
+        cred: &Cred,
+        cancel: &Cancel,
+        args: impl Fn(Ticket, &mut Writer),
+    ) -> Result<Bytes, Failure> {
+        let mut pause = DELAY_MIN;
+        let mut used = self.greeting.read().map(|greeting| greeting.ticket);
+        loop {
+            let ticket = match used {
+                Some(ticket) => ticket,
+                None => self.renewed(None, cancel).map_err(Failure::Stopped)?,
+            };
+            let mut w = Writer::new();
+            args(ticket, &mut w);
+            let reply = self.send(procedure, cred, cancel, w.into_vec().into())?;
+            let Some(reply) = reply else { continue };
+            let wait = match status(&reply)? {
+                None => return Ok(reply),
+                Some(CapsStat::BadTicket) => {
+                    used = Some(self.renewed(Some(ticket), cancel).map_err(Failure::Stopped)?);
+                    continue;
+                }
+                Some(CapsStat::Delay | CapsStat::Window | CapsStat::Misordered) => pause,
+                Some(CapsStat::Grace) => GRACE_PAUSE,
+                Some(other) => return Err(Failure::Refused(other)),
+            };
+            cancel.sleep_until(Instant::now() + wait).map_err(|_| Failure::Stopped(Errno::EINTR))?;
+            pause = (pause * 2).min(DELAY_MAX);
+        }
+    }
+
+    /// One try; `None` when the connection broke.
+    fn send(
+        &self,
+        procedure: CapsProc,
+        cred: &Cred,
+        cancel: &Cancel,
+        args: Bytes,
+    ) -> Result<Option<Bytes>, Failure> {
+        let target = target(procedure);
+        match self.nfs.client().call_program(target, Cx::new(cred, cancel), &[args]) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(Error::Disconnected) => {
+                // It is being made anew; whoever comes first would only find it broken still.
+                let again = cancel.sleep_until(Instant::now() + DELAY_MIN);
+                again.map(|()| None).map_err(|_| Failure::Stopped(Errno::EINTR))
+            }
+            Err(error) => Err(failure_of(&error)),
+        }
+    }
+}
+
+pub(super) const fn target(procedure: CapsProc) -> Target {
+    Target { program: CAPS_PROGRAM, version: CAPS_V1, procedure: procedure.as_u32() }
+}
+
+pub(super) fn failure_of(error: &Error) -> Failure {
+    match error {
+        Error::Rpc(_) => Failure::Absent,
+        other => Failure::Stopped(Errno(other.errno().raw_os_error())),
+    }
+}

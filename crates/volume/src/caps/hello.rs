@@ -1,0 +1,140 @@
+//! HELLO: the ticket, and what is to be done when promises were lost.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use holdfast_base::limits::CAPS_ITEMS_MAX;
+use holdfast_cache::{Errno, Reclaim, Reclaimed};
+use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
+use holdfast_wire::caps::{
+    AcquireOk, ByeArgs, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, Limits, ReclaimArgs,
+    ReclaimItem, Ticket,
+};
+use holdfast_xdr::{Encode, Writer};
+
+use super::calling::{decode, failure_of, target};
+use super::{Failure, Inner, convert};
+
+/// What the server said to HELLO.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Greeting {
+    pub(super) ticket: Ticket,
+    pub(super) epoch: u64,
+    pub(super) limits: Limits,
+}
+
+/// Sends one call and gives its reply: over the client, or in the middle of its recovery.
+type Sender<'a> = &'a dyn Fn(CapsProc, Vec<u8>) -> Result<Bytes, Failure>;
+
+/// Has every new session and connection greeted, so that recalls arrive, before anything else is asked over it.
+pub(super) fn follow_sessions(inner: &Arc<Inner>) {
+    let told: Weak<Inner> = Arc::downgrade(inner);
+    inner.nfs.client().on_new_session(Arc::new(move |session: &SessionHandle<'_>, event| {
+        let Some(inner) = told.upgrade() else { return };
+        let (cred, cancel) = (Cred::own(), Cancel::new());
+        let send = |procedure: CapsProc, args: Vec<u8>| {
+            let reply = session.call_program(target(procedure), Cx::new(&cred, &cancel), &[args.into()]);
+            reply.map_err(|error| failure_of(&error))
+        };
+        let _turn = inner.renewing.lock();
+        if let Err(failure) = inner.hello(event.session, &send) {
+            // Whoever calls next hears BADTICKET or finds the connection broken, and tries again.
+            tracing::debug!(?failure, "no HELLO over the new connection");
+        }
+    }));
+}
+
+impl Inner {
+    /// A ticket that is not `stale`: somebody else's, or one by a HELLO of our own.
+    pub(super) fn renewed(&self, stale: Option<Ticket>, cancel: &Cancel) -> Result<Ticket, Errno> {
+        let _turn = self.renewing.lock();
+        if let Some(greeting) = *self.greeting.read()
+            && Some(greeting.ticket) != stale
+        {
+            return Ok(greeting.ticket);
+        }
+        let session = self.nfs.client().session_id().ok_or(Errno::EIO)?;
+        let cred = Cred::own();
+        let send = |procedure: CapsProc, args: Vec<u8>| {
+            let reply =
+                self.nfs.client().call_program(target(procedure), Cx::new(&cred, cancel), &[args.into()]);
+            reply.map_err(|error| failure_of(&error))
+        };
+        self.hello(session, &send).map(|greeting| greeting.ticket).map_err(Failure::errno)
+    }
+
+    fn hello(&self, session: holdfast_base::SessionId, send: Sender<'_>) -> Result<Greeting, Failure> {
+        let args = HelloArgs {
+            session,
+            incarnation: self.incarnation,
+            features: Features::REMOVE_TREE,
+            done_through: self.ledger.lock().done_through(),
+        };
+        let reply = send(CapsProc::Hello, encoded(&args))?;
+        let told: HelloOk = checked(&reply)?;
+        let before = *self.greeting.read();
+        let greeting = Greeting { ticket: told.ticket, epoch: told.epoch, limits: told.limits };
+        *self.greeting.write() = Some(greeting);
+        let Some(promises) = self.promises() else { return Ok(greeting) };
+        if before.is_some_and(|before| before.epoch != told.epoch) {
+            tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
+            let held = promises.to_reclaim();
+            let reclaimed = if told.in_grace { reclaim(told.ticket, &held, send) } else { Vec::new() };
+            promises.renewed(reclaimed);
+        }
+        if !told.is_known && before.is_some() {
+            tracing::warn!("the server does not know what was sent and is not on its disk: it is sent again");
+        }
+        promises.resume(told.executed_through.0, told.stable_through.0);
+        Ok(greeting)
+    }
+
+    pub(super) fn say_bye(&self, cancel: &Cancel) -> Result<(), Errno> {
+        let reply = self.call(CapsProc::Bye, &Cred::own(), cancel, |ticket, w| ByeArgs { ticket }.encode(w));
+        reply.map(drop).map_err(Failure::errno)
+    }
+}
+
+fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed> {
+    let mut all = Vec::new();
+    for some in held.chunks(CAPS_ITEMS_MAX) {
+        let item = |claim: &Reclaim| claim.caps.0;
+        let items = some
+            .iter()
+            .map(|claim| ReclaimItem {
+                handle: Handle(claim.handle.as_bytes()),
+                held: holdfast_wire::caps::CapSet(item(claim)),
+            })
+            .collect();
+        let reply = send(CapsProc::Reclaim, encoded(&ReclaimArgs { ticket, items }));
+        match reply.and_then(|reply| checked::<AcquireOk>(&reply)) {
+            Ok(told) => {
+                all.extend(some.iter().zip(told.items).map(|(claim, told)| {
+                    Reclaimed {
+                        handle: claim.handle.clone(),
+                        result: told
+                            .into_result()
+                            .map(|got| convert::grant(got.grant))
+                            .map_err(|stat| convert::errno_of(stat.as_u32())),
+                    }
+                }));
+            }
+            Err(failure) => tracing::debug!(?failure, "promises were not claimed again"),
+        }
+    }
+    all
+}
+
+fn encoded<T: Encode>(args: &T) -> Vec<u8> {
+    let mut w = Writer::new();
+    args.encode(&mut w);
+    w.into_vec()
+}
+
+fn checked<'a, T: holdfast_xdr::Decode<'a>>(reply: &'a Bytes) -> Result<T, Failure> {
+    let number = holdfast_xdr::Reader::new(reply).u32().map_err(|_| Failure::Garbled)?;
+    match CapsStat::from_u32(number) {
+        Some(CapsStat::Ok) => decode(reply),
+        other => Err(Failure::Refused(other.unwrap_or(CapsStat::ServerFault))),
+    }
+}

@@ -1,0 +1,176 @@
+//! A Holdfast server: NFSv4.1 for what that says well, and the caps program beside it (`docs/design/caps-protocol.md`).
+
+mod batches;
+mod calling;
+mod convert;
+mod hello;
+mod questions;
+mod recalls;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use holdfast_cache::{
+    Answer, Ask, Batch, CapSet, CommitOut, Errno, Handle, Reclaim, Reclaimed, Release, WriteOut,
+};
+use holdfast_client::Cancel;
+use holdfast_wire::caps::{self as wire, Limits};
+use parking_lot::{Mutex, RwLock};
+
+use crate::locks::{LockConflict, LockRequest};
+use crate::nfs::NfsServer;
+use crate::server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
+
+use batches::Ledger;
+use calling::Failure;
+use hello::Greeting;
+
+/// Who is told what the server asks for by itself: the volume.
+pub(crate) trait Promises: Send + Sync {
+    /// The server wants capabilities back.
+    fn recalled(&self, object: &Handle, keep: CapSet, seq: u64);
+    /// What was made by then is on disk.
+    fn stable(&self, through: u64);
+    /// A release came too early: there is a newer grant.
+    fn crossed(&self, object: &Handle);
+    /// What is held, to be claimed again.
+    fn to_reclaim(&self) -> Vec<Reclaim>;
+    /// Everything held is lost, but for what was claimed again.
+    fn renewed(&self, reclaimed: Vec<Reclaimed>);
+    /// The server knows of these transactions.
+    fn resume(&self, executed_through: u64, stable_through: u64);
+}
+
+/// A server with the caps program.
+pub struct CapsServer(Arc<Inner>);
+
+pub(crate) struct Inner {
+    nfs: Arc<NfsServer>,
+    /// The mount's root: whose export callers are asked about.
+    root: Handle,
+    incarnation: [u8; 16],
+    greeting: RwLock<Option<Greeting>>,
+    /// Held by whoever says HELLO.
+    renewing: Mutex<()>,
+    ledger: Mutex<Ledger>,
+    promises: RwLock<Option<Weak<dyn Promises>>>,
+}
+
+impl CapsServer {
+    /// Says HELLO; `None` where the server does not have the program.
+    ///
+    /// # Errors
+    /// What kept it from answering.
+    pub fn greet(
+        nfs: &Arc<NfsServer>,
+        root: &Handle,
+        incarnation: [u8; 16],
+        cancel: &Cancel,
+    ) -> Result<Option<Self>, Errno> {
+        let inner = Arc::new(Inner {
+            nfs: Arc::clone(nfs),
+            root: root.clone(),
+            incarnation,
+            greeting: RwLock::default(),
+            renewing: Mutex::default(),
+            ledger: Mutex::default(),
+            promises: RwLock::default(),
+        });
+        recalls::listen(&inner);
+        hello::follow_sessions(&inner);
+        match inner.renewed(None, cancel) {
+            Ok(_) => Ok(Some(Self(inner))),
+            Err(Errno::EOPNOTSUPP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// How much the server takes at once.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.0.greeting.read().map(|greeting| greeting.limits).unwrap_or_default()
+    }
+
+    /// The server's promises are kept by this volume. To be called once, before anything is asked.
+    pub fn serve(&self, volume: &crate::Volume) {
+        let shared: Arc<dyn Promises> = Arc::clone(&volume.0) as _;
+        *self.0.promises.write() = Some(Arc::downgrade(&shared));
+    }
+
+    /// Gives everything back. Nothing is to be asked afterwards.
+    pub fn bye(&self, cancel: &Cancel) {
+        if let Err(errno) = self.0.say_bye(cancel) {
+            tracing::debug!(%errno, "not said goodbye");
+        }
+    }
+}
+
+impl Inner {
+    fn promises(&self) -> Option<Arc<dyn Promises>> {
+        self.promises.read().as_ref()?.upgrade()
+    }
+}
+
+impl Server for CapsServer {
+    fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno> {
+        self.0.answer(ask, cancel)
+    }
+
+    fn batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
+        self.0.send_batch(batch, cancel)
+    }
+
+    fn stable(&self, through: u64, cancel: &Cancel) -> Result<Settled, Undone> {
+        let args = |ticket| wire::StableArgs {
+            ticket,
+            through: wire::TxnId(through),
+            done_through: self.0.ledger.lock().done_through(),
+        };
+        let cred = holdfast_client::Cred::own();
+        let reply =
+            self.0.call(wire::CapsProc::Stable, &cred, cancel, |ticket, w| calling::put(&args(ticket), w));
+        let reply = reply.map_err(|failure| failure.undone())?;
+        let told: wire::StableOk = calling::decode(&reply).map_err(|failure| failure.undone())?;
+        self.0.ledger.lock().stable(told.stable_through.0);
+        let failed = told.failed.iter().map(|failed| FailedLater {
+            txn: failed.txn.0,
+            place: self.0.ledger.lock().place_of(failed.txn.0, failed.op),
+            errno: convert::errno_of(failed.status),
+        });
+        Ok(Settled { through: told.stable_through.0, failed: failed.collect() })
+    }
+
+    fn write(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone> {
+        self.0.nfs.write(write, cancel)
+    }
+
+    fn commit(&self, commit: &CommitOut, cancel: &Cancel) -> Result<u64, Undone> {
+        self.0.nfs.commit(commit, cancel)
+    }
+
+    fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
+        self.0.give_back(releases, cancel)
+    }
+
+    fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno> {
+        self.0.nfs.lock(lock, wait, cancel)
+    }
+
+    fn unlock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno> {
+        self.0.nfs.unlock(lock, cancel)
+    }
+
+    fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno> {
+        self.0.nfs.lock_test(lock, cancel)
+    }
+
+    fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool {
+        self.0.nfs.holds_locks(object, owner)
+    }
+}
+
+impl fmt::Debug for CapsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CapsServer {:?}", self.0.greeting.read())
+    }
+}

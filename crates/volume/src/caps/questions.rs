@@ -1,0 +1,265 @@
+//! Questions that capabilities come with the answers of. All others go by NFS alone.
+
+use std::time::Instant;
+
+use holdfast_base::Cookie;
+use holdfast_base::limits::CAPS_ITEMS_MAX;
+use holdfast_cache::{
+    Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Question, Release,
+};
+use holdfast_client::{Cancel, Cred};
+use holdfast_wire::caps::{
+    AcquireArgs, AcquireItem, AcquireOk, CapsProc, CapsStat, ListArgs, ListOk, Looked, LookupArgs, LookupOk,
+    ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
+};
+
+use super::calling::{DELAY_MAX, DELAY_MIN, decode, put};
+use super::{Failure, Inner, convert};
+use crate::server::{Server as _, Undone};
+
+/// What is asked for of each object, and what came of it.
+type Acquired = Result<(Attrs, Grant), Errno>;
+
+fn of_wire(handle: &Handle) -> holdfast_wire::caps::Handle<'_> {
+    holdfast_wire::caps::Handle(handle.as_bytes())
+}
+
+impl Inner {
+    pub(super) fn answer(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno> {
+        let cred = self.nfs.cred(&ask.caller);
+        tracing::trace!(question = ?ask.question, "asked");
+        let answer = self.answer_with(ask, &cred, cancel);
+        tracing::trace!(?answer, "answered");
+        answer
+    }
+
+    fn answer_with(&self, ask: &Ask, cred: &Cred, cancel: &Cancel) -> Result<Answer, Errno> {
+        match &ask.question {
+            Question::Lookup { dir, name, want, want_dir } => {
+                self.look_up((dir, name), (*want, *want_dir), cred, cancel).map_err(Failure::errno)
+            }
+            Question::List { dir, cookie, bytes_max, want, want_dir, .. } => self
+                .list((dir, *cookie), *bytes_max, (*want, *want_dir), cred, cancel)
+                .map_err(Failure::errno),
+            Question::Acquire { items } => {
+                let items = self.acquire(items, cred, cancel).map_err(Failure::errno)?;
+                Ok(Answer::Acquired { items })
+            }
+            Question::GetAttr { object, want, .. } if !want.is_none() => {
+                let (attrs, grant) = self.acquire_one(object, *want, cred, cancel)?;
+                Ok(Answer::Attrs { attrs, grant: Some(grant) })
+            }
+            Question::WhoAmI => self.who_am_i(&ask.caller, cred, cancel).map_err(Failure::errno),
+            _ => {
+                let answer = self.nfs.perform(ask, cancel)?;
+                Ok(self.with_grants(&ask.question, answer, cred, cancel))
+            }
+        }
+    }
+
+    fn look_up(
+        &self,
+        (dir, name): (&Handle, &Name),
+        (want, want_dir): (CapSet, CapSet),
+        cred: &Cred,
+        cancel: &Cancel,
+    ) -> Result<Answer, Failure> {
+        let args = |ticket| LookupArgs {
+            ticket,
+            dir: of_wire(dir),
+            name: name.as_bytes(),
+            want_dir: convert::caps(want_dir),
+            want: convert::caps(want),
+        };
+        let reply = self.call(CapsProc::Lookup, cred, cancel, |ticket, w| put(&args(ticket), w))?;
+        let told: LookupOk<'_> = decode(&reply)?;
+        let found = match &told.found {
+            Looked::Absent => None,
+            Looked::Present(node) => Some(convert::object(node)),
+        };
+        Ok(Answer::Looked { found, dir: Some(convert::grant(told.dir.grant)) })
+    }
+
+    fn list(
+        &self,
+        (dir, cookie): (&Handle, u64),
+        bytes_max: u32,
+        (want, want_dir): (CapSet, CapSet),
+        cred: &Cred,
+        cancel: &Cancel,
+    ) -> Result<Answer, Failure> {
+        let args = |ticket| ListArgs {
+            ticket,
+            dir: of_wire(dir),
+            cookie: Cookie(cookie),
+            bytes_max,
+            want_dir: convert::caps(want_dir),
+            want: convert::caps(want),
+        };
+        let reply = self.call(CapsProc::List, cred, cancel, |ticket, w| put(&args(ticket), w))?;
+        let told: ListOk<'_> = decode(&reply)?;
+        let entries = told.entries.iter().map(|entry| {
+            let object = entry.node.into_result().ok().map(|node| convert::object(&node));
+            // Without its attributes the kind is not told; whoever wants it looks it up.
+            let kind = object.as_ref().map_or(Kind::File, |object| object.attrs.kind);
+            let brief = (kind, entry.fileid);
+            Listed { name: Name::new(entry.name), cookie: entry.cookie.0, object, brief }
+        });
+        Ok(Answer::Listed {
+            entries: entries.collect(),
+            eof: told.eof,
+            verifier: 0,
+            dir: Some(convert::grant(told.dir.grant)),
+            dir_attrs: Some(convert::attrs(&told.dir.attrs)),
+        })
+    }
+
+    fn acquire(
+        &self,
+        items: &[(Handle, CapSet)],
+        cred: &Cred,
+        cancel: &Cancel,
+    ) -> Result<Vec<Acquired>, Failure> {
+        let mut all = Vec::with_capacity(items.len());
+        for some in items.chunks(CAPS_ITEMS_MAX) {
+            all.extend(self.acquire_some(some, cred, cancel)?);
+        }
+        Ok(all)
+    }
+
+    /// Asks again for those that others still have to give back.
+    fn acquire_some(
+        &self,
+        items: &[(Handle, CapSet)],
+        cred: &Cred,
+        cancel: &Cancel,
+    ) -> Result<Vec<Acquired>, Failure> {
+        let mut results = vec![Err(Errno::EAGAIN); items.len()];
+        let mut left: Vec<usize> = (0..items.len()).collect();
+        let mut pause = DELAY_MIN;
+        loop {
+            let reply = self.call(CapsProc::Acquire, cred, cancel, |ticket, w| {
+                let item = |at: &usize| {
+                    let (handle, want) = &items[*at];
+                    AcquireItem { handle: of_wire(handle), want: convert::caps(*want) }
+                };
+                put(&AcquireArgs { ticket, items: left.iter().map(item).collect() }, w);
+            })?;
+            let told: AcquireOk = decode(&reply)?;
+            let mut delayed = Vec::new();
+            for (at, told) in left.into_iter().zip(told.items) {
+                match told.into_result() {
+                    Ok(got) => results[at] = Ok((convert::attrs(&got.attrs), convert::grant(got.grant))),
+                    Err(CapsStat::Delay | CapsStat::Grace) => delayed.push(at),
+                    Err(stat) => results[at] = Err(convert::errno_of(stat.as_u32())),
+                }
+            }
+            if delayed.is_empty() {
+                return Ok(results);
+            }
+            left = delayed;
+            cancel.sleep_until(Instant::now() + pause).map_err(|_| Failure::Stopped(Errno::EINTR))?;
+            pause = (pause * 2).min(DELAY_MAX);
+        }
+    }
+
+    fn acquire_one(&self, object: &Handle, want: CapSet, cred: &Cred, cancel: &Cancel) -> Acquired {
+        let mut told = self.acquire(&[(object.clone(), want)], cred, cancel).map_err(Failure::errno)?;
+        told.pop().unwrap_or(Err(Errno::EIO))
+    }
+
+    fn who_am_i(&self, caller: &Caller, cred: &Cred, cancel: &Cancel) -> Result<Answer, Failure> {
+        let reply = self.call(CapsProc::WhoAmI, cred, cancel, |ticket, w| {
+            put(&WhoAmIArgs { ticket, handle: of_wire(&self.root) }, w);
+        })?;
+        let told: WhoAmIOk = decode(&reply)?;
+        let acts = if told.is_mapped || told.is_read_only {
+            Caller { uid: told.uid, gid: told.gid, groups: told.groups.into() }
+        } else {
+            caller.clone()
+        };
+        Ok(Answer::Acts { caller: acts })
+    }
+
+    /// What was done by NFS brings no capabilities; what the question wished for is asked for behind it. Without them the
+    /// answer is as good.
+    fn with_grants(&self, question: &Question, mut answer: Answer, cred: &Cred, cancel: &Cancel) -> Answer {
+        let (object_want, dir_want) = wishes(question, &answer);
+        let items: Vec<_> = [&object_want, &dir_want].into_iter().flatten().cloned().collect();
+        if items.is_empty() {
+            return answer;
+        }
+        let Ok(told) = self.acquire(&items, cred, cancel) else { return answer };
+        let mut told = told.into_iter();
+        let of_object = object_want.and_then(|_| told.next()?.ok());
+        let of_dir = dir_want.and_then(|_| told.next()?.ok());
+        match &mut answer {
+            Answer::Created { object, dir, dir_attrs, .. } => {
+                if let Some((attrs, grant)) = of_object {
+                    (object.attrs, object.grant) = (attrs, Some(grant));
+                }
+                (*dir, *dir_attrs) = (of_dir.map(|(_, grant)| grant), of_dir.map(|(attrs, _)| attrs));
+            }
+            Answer::Gone { dir, dir_attrs } => {
+                (*dir, *dir_attrs) = (of_dir.map(|(_, grant)| grant), of_dir.map(|(attrs, _)| attrs));
+            }
+            Answer::Opened { attrs, grant, .. } | Answer::Attrs { attrs, grant } => {
+                if let Some((now, given)) = of_object {
+                    (*attrs, *grant) = (now, Some(given));
+                }
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    pub(super) fn give_back(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
+        for some in releases.chunks(CAPS_ITEMS_MAX) {
+            let item =
+                |release: &'_ Release| (release.handle.clone(), convert::caps(release.keep), release.seq);
+            let given: Vec<_> = some.iter().map(item).collect();
+            let reply = self.call(CapsProc::Release, &Cred::own(), cancel, |ticket, w| {
+                let items = given.iter().map(|(handle, keep, seq)| ReleaseItem {
+                    handle: of_wire(handle),
+                    keep: *keep,
+                    seq: *seq,
+                });
+                put(&ReleaseArgs { ticket, items: items.collect() }, w);
+            });
+            let reply = reply.map_err(Failure::undone)?;
+            let told: ReleaseOk = decode(&reply).map_err(Failure::undone)?;
+            for (release, told) in some.iter().zip(told.items) {
+                if told.into_result() == Err(CapsStat::Crossed)
+                    && let Some(promises) = self.promises()
+                {
+                    promises.crossed(&release.handle);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Wish = Option<(Handle, CapSet)>;
+
+/// What a question that goes by NFS wishes for, of the object and of the directory.
+fn wishes(question: &Question, answer: &Answer) -> (Wish, Wish) {
+    let wish = |handle: &Handle, want: CapSet| (!want.is_none()).then(|| (handle.clone(), want));
+    let made = |want: CapSet| match answer {
+        Answer::Created { object, .. } => wish(&object.handle, want),
+        _ => None,
+    };
+    match question {
+        Question::Open { object, want, .. } | Question::SetAttr { object, want, .. } => {
+            (wish(object, *want), None)
+        }
+        Question::Create { dir, want, want_dir, .. } | Question::Make { dir, want, want_dir, .. } => {
+            (made(*want), wish(dir, *want_dir))
+        }
+        Question::Link { dir, want_dir, .. } | Question::Remove { dir, want_dir, .. } => {
+            (None, wish(dir, *want_dir))
+        }
+        Question::Rename { to_dir, want_dir, .. } => (None, wish(to_dir, *want_dir)),
+        _ => (None, None),
+    }
+}

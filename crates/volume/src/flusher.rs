@@ -1,0 +1,208 @@
+//! Sending what the machine has to send: several threads do the same, each takes the next thing there is.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use holdfast_cache::{
+    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, Name, Now, OpenToken, Question, Release,
+    WriteOut, Written,
+};
+
+use crate::alarm::Woken;
+use crate::server::Undone;
+use crate::volume::Shared;
+
+/// One thing to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Releases(Vec<Release>),
+    Opens(Vec<(Fh, Handle, Access, Caller)>),
+    Batch(Batch),
+    Write(WriteOut),
+    Commit(CommitOut),
+    Stable(u64),
+    Closes(Vec<(OpenToken, Caller)>),
+    Removals(Vec<(Handle, Name, Caller)>),
+}
+
+/// How long a flusher waits after a call that was lost, before the same is sent again: the connection is made anew in the
+/// meantime.
+const LOST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Works until the volume is closed or given up.
+pub(crate) fn run(shared: &Shared) {
+    loop {
+        match shared.alarm.sleep(|| shared.now().mono) {
+            Woken::Job(job) => {
+                shared.counters.sent.fetch_add(1, Ordering::Relaxed);
+                perform(shared, job);
+            }
+            Woken::Look => shared.look_for_work(shared.machine.lock()),
+            Woken::Over => return,
+        }
+        if shared.given_up.is_cancelled() {
+            return;
+        }
+    }
+}
+
+/// All there is to do now, the most urgent first: others wait for releases, and releases for opens; batches come before
+/// data, as data may need what a batch makes.
+pub(crate) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    let releases = machine.take_releases(now);
+    if !releases.is_empty() {
+        jobs.push(Job::Releases(releases));
+    }
+    let opens = machine.take_opens();
+    if !opens.is_empty() {
+        jobs.push(Job::Opens(opens));
+    }
+    jobs.extend(std::iter::from_fn(|| machine.take_batch(now)).map(Job::Batch));
+    jobs.extend(std::iter::from_fn(|| machine.take_write(now)).map(Job::Write));
+    jobs.extend(std::iter::from_fn(|| machine.take_commit(now)).map(Job::Commit));
+    jobs.extend(machine.take_stable(now).map(Job::Stable));
+    let closes = machine.take_closes();
+    if !closes.is_empty() {
+        jobs.push(Job::Closes(closes));
+    }
+    let removals = machine.take_removals();
+    if !removals.is_empty() {
+        jobs.push(Job::Removals(removals));
+    }
+    jobs
+}
+
+fn perform(shared: &Shared, job: Job) {
+    match job {
+        Job::Releases(releases) => release(shared, releases),
+        Job::Opens(opens) => opens.into_iter().for_each(|(fh, object, access, caller)| {
+            let want = holdfast_cache::CapSet::NONE;
+            let opened = quietly(shared, &caller, Question::Open { object, access, truncate: false, want });
+            let token = match opened {
+                Some(Answer::Opened { open, .. }) => open,
+                _ => None,
+            };
+            let mut machine = shared.machine.lock();
+            machine.opened(fh, token);
+            shared.look_for_work(machine);
+        }),
+        Job::Batch(batch) => send_batch(shared, &batch),
+        Job::Write(write) => send_write(shared, &write),
+        Job::Commit(commit) => send_commit(shared, &commit),
+        Job::Stable(through) => settle(shared, through),
+        Job::Closes(closes) => closes.iter().for_each(|(open, caller)| {
+            quietly(shared, caller, Question::Close { open: *open });
+        }),
+        Job::Removals(removals) => removals.into_iter().for_each(|(dir, name, caller)| {
+            let want_dir = holdfast_cache::CapSet::NONE;
+            quietly(shared, &caller, Question::Remove { dir, name, is_dir: false, victim: None, want_dir });
+        }),
+    }
+}
+
+/// Asks something that no application waits for.
+fn quietly(shared: &Shared, caller: &Caller, question: Question) -> Option<Answer> {
+    let at = holdfast_cache::Generation::default();
+    let ask = holdfast_cache::Ask { at, caller: caller.clone(), question };
+    let answer = shared.server.perform(&ask, &shared.given_up);
+    answer.inspect_err(|errno| tracing::debug!(%errno, question = ?ask.question, "in the background")).ok()
+}
+
+/// Waits a moment, so that what was lost is not lost again at once, a thousand times a second.
+fn pause(shared: &Shared) {
+    // Given up or not, it goes on.
+    let _ = shared.given_up.sleep_until(Instant::now() + LOST_PAUSE);
+}
+
+fn release(shared: &Shared, releases: Vec<Release>) {
+    let done = shared.server.release(&releases, &shared.given_up);
+    if done.is_err() {
+        pause(shared);
+        let mut machine = shared.machine.lock();
+        machine.releases_lost(releases);
+        shared.look_for_work(machine);
+    }
+}
+
+fn send_batch(shared: &Shared, batch: &Batch) {
+    let started = Instant::now();
+    let done = shared.server.batch(batch, &shared.given_up);
+    shared.counters.batch(started.elapsed(), batch.ops.len());
+    let now = shared.now();
+    match done {
+        Ok(done) => {
+            let mut machine = shared.machine.lock();
+            machine.batch_done(batch.txn, done.results, done.stable_through, now);
+            shared.look_for_work(machine);
+        }
+        Err(Undone::Failed(errno)) => {
+            // The server refuses the call as a whole, and would again: every operation of it has failed.
+            let failed = batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();
+            let mut machine = shared.machine.lock();
+            machine.batch_done(batch.txn, failed, 0, now);
+            shared.look_for_work(machine);
+        }
+        Err(Undone::Lost) => {
+            pause(shared);
+            let mut machine = shared.machine.lock();
+            machine.batch_lost(batch.txn);
+            shared.look_for_work(machine);
+        }
+    }
+}
+
+fn send_write(shared: &Shared, write: &WriteOut) {
+    let started = Instant::now();
+    let done = shared.server.write(write, &shared.given_up);
+    shared.counters.write(started.elapsed(), write.data.len());
+    let done = match done {
+        Ok(done) => Ok(Written { count: done.count, stable: done.stable, verifier: done.verifier }),
+        Err(Undone::Failed(errno)) => Err(errno),
+        Err(Undone::Lost) => {
+            pause(shared);
+            let mut machine = shared.machine.lock();
+            machine.write_lost(write.id, shared.now());
+            return shared.look_for_work(machine);
+        }
+    };
+    let mut machine = shared.machine.lock();
+    machine.write_done(write.id, done, shared.now());
+    shared.look_for_work(machine);
+}
+
+fn send_commit(shared: &Shared, commit: &CommitOut) {
+    let done = match shared.server.commit(commit, &shared.given_up) {
+        Ok(verifier) => Ok(verifier),
+        Err(Undone::Failed(errno)) => Err(errno),
+        Err(Undone::Lost) => {
+            pause(shared);
+            let mut machine = shared.machine.lock();
+            machine.commit_lost(commit.id);
+            return shared.look_for_work(machine);
+        }
+    };
+    let mut machine = shared.machine.lock();
+    machine.commit_done(commit.id, done, shared.now());
+    shared.look_for_work(machine);
+}
+
+fn settle(shared: &Shared, through: u64) {
+    let done = shared.server.stable(through, &shared.given_up);
+    if !matches!(&done, Ok(settled) if settled.through >= through) {
+        pause(shared);
+    }
+    let mut machine = shared.machine.lock();
+    match done {
+        Ok(settled) => {
+            let failed: Vec<_> = settled.failed.iter().map(|f| (f.txn, f.place, f.errno)).collect();
+            machine.stable_done(settled.through, &failed, shared.now());
+        }
+        Err(Undone::Lost) => machine.stable_lost(),
+        Err(Undone::Failed(errno)) => {
+            tracing::warn!(%errno, through, "the server cannot put transactions on its disk; trying again");
+            machine.stable_lost();
+        }
+    }
+    shared.look_for_work(machine);
+}

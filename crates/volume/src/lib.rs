@@ -1,0 +1,33 @@
+//! The volume: one blocking method for each thing applications do with a file system, over the cache machine.
+//!
+//! The machine ([`holdfast_cache`]) decides; this crate asks the server for it ([`Server`]), waits for it, sends what
+//! it has to send (flushers), and has others forget what it says is to be forgotten ([`Invalidate`]). Every waiting
+//! ends when its token is given.
+#![forbid(unsafe_code)]
+
+mod alarm;
+mod caps;
+mod crowd;
+mod flusher;
+mod invalidator;
+mod locks;
+mod nfs;
+mod operations;
+mod promises;
+mod running;
+mod server;
+mod stats;
+mod volume;
+
+pub use caps::CapsServer;
+pub use invalidator::Invalidate;
+pub use locks::{LockClass, LockConflict, LockOwner, LockRequest};
+pub use nfs::NfsServer;
+pub use operations::{At, LockWanted};
+pub use running::Waiting;
+pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
+pub use stats::{Changed, Held, Hits, Queue, Stats, Timing};
+pub use volume::{Volume, VolumeOptions};
+
+pub use holdfast_cache as cache;
+pub use holdfast_client::Cancel;

@@ -1,0 +1,201 @@
+//! Data: reading, writing, and what else is done with a file's bytes and attributes.
+
+use bytes::Bytes;
+use holdfast_cache::{AllocateMode, Answer, Attrs, Changes, Handle, OpenToken, Room, SeekKind, WriteOut};
+use holdfast_client::{Cx, Error, Io, OpenFile, Seek};
+use holdfast_wire::nfs4::{NfsStat4, StableHow4};
+
+use super::attributes::{WANTED, attrs_of, set_attributes};
+use super::{NfsServer, wire};
+use crate::server::WriteDone;
+
+/// A file, an open of it, and where in it.
+type Place<'a> = (&'a Handle, Option<OpenToken>, u64);
+
+/// Asks as long as READ gives less than was asked for and no end of the file.
+fn read_all(
+    length: u32,
+    mut read: impl FnMut(u64, u32) -> Result<(Bytes, bool), Error>,
+) -> Result<(Bytes, bool), Error> {
+    let (first, eof) = read(0, length)?;
+    if eof || first.len() >= length as usize {
+        return Ok((first, eof));
+    }
+    let mut all = first.to_vec();
+    loop {
+        let left = length - u32::try_from(all.len()).unwrap_or(length);
+        let (more, eof) = read(all.len() as u64, left)?;
+        all.extend_from_slice(&more);
+        if eof || more.is_empty() || all.len() >= length as usize {
+            return Ok((all.into(), eof));
+        }
+    }
+}
+
+fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'a> {
+    Io { file, open, owner: None }
+}
+
+impl NfsServer {
+    pub(super) fn get_attributes(&self, object: &Handle, cx: Cx<'_>) -> Result<Answer, Error> {
+        let attributes = self.client.getattr(cx, &wire(object), WANTED)?;
+        Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant: None })
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        object: &Handle,
+        open: Option<OpenToken>,
+        changes: &Changes,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let open = self.opens.get(open);
+        let set = set_attributes(changes);
+        let attributes = self.client.setattr(cx, &wire(object), open.as_ref(), &set, WANTED)?;
+        Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant: None })
+    }
+
+    pub(super) fn read(
+        &self,
+        object: &Handle,
+        open: Option<OpenToken>,
+        (offset, length): (u64, u32),
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let (file, open) = (wire(object), self.opens.get(open));
+        let most = self.client.limits().max_read;
+        let (data, eof) = read_all(length, |done, left| {
+            let read = self.client.read(cx, io(&file, open.as_ref()), offset + done, left.min(most))?;
+            Ok((read.data, read.eof))
+        })?;
+        Ok(Answer::Read { data, eof })
+    }
+
+    pub(super) fn write_now(
+        &self,
+        place: Place<'_>,
+        data: &Bytes,
+        stable: bool,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let how = if stable { StableHow4::FileSync } else { StableHow4::Unstable };
+        let (done, attrs) = self.write_all(place, data, how, cx)?;
+        Ok(Answer::Written { count: done.count, stable: done.stable, verifier: done.verifier, attrs })
+    }
+
+    pub(super) fn write_out(&self, write: &WriteOut, cx: Cx<'_>) -> Result<WriteDone, Error> {
+        let place = (&write.object, write.open, write.offset);
+        self.write_all(place, &write.data, StableHow4::Unstable, cx).map(|(done, _)| done)
+    }
+
+    /// Writes until all is written; a verifier that changes meanwhile is passed on as one that nobody has seen, so that
+    /// everything is written again.
+    fn write_all(
+        &self,
+        (object, open, offset): Place<'_>,
+        data: &Bytes,
+        how: StableHow4,
+        cx: Cx<'_>,
+    ) -> Result<(WriteDone, Option<Attrs>), Error> {
+        let (file, open) = (wire(object), self.opens.get(open));
+        let most = self.client.limits().max_write.max(1) as usize;
+        let mut whole = WriteDone { count: 0, stable: true, verifier: 0 };
+        let mut done = 0;
+        loop {
+            let piece = data.slice(done..data.len().min(done + most));
+            let written =
+                self.client.write(cx, io(&file, open.as_ref()), offset + done as u64, piece, how)?;
+            let verifier = u64::from_be_bytes(written.verifier);
+            if done > 0 && verifier != whole.verifier {
+                return Err(Error::Disconnected);
+            }
+            whole.verifier = verifier;
+            whole.stable &= written.committed != StableHow4::Unstable;
+            done += written.count as usize;
+            whole.count = u32::try_from(done).unwrap_or(u32::MAX);
+            if done >= data.len() {
+                return Ok((whole, attrs_of(&written.attributes).ok()));
+            }
+            if written.count == 0 {
+                return Err(Error::Protocol("a WRITE that wrote nothing"));
+            }
+        }
+    }
+
+    pub(super) fn commit_out(&self, object: &Handle, cx: Cx<'_>) -> Result<u64, Error> {
+        Ok(u64::from_be_bytes(self.client.commit(cx, &wire(object), 0, 0)?))
+    }
+
+    pub(super) fn allocate(
+        &self,
+        object: &Handle,
+        open: Option<OpenToken>,
+        mode: AllocateMode,
+        (offset, length): (u64, u64),
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let (file, open) = (wire(object), self.opens.get(open));
+        let place = io(&file, open.as_ref());
+        match mode {
+            AllocateMode::Extend => self.client.allocate(cx, place, offset, length)?,
+            AllocateMode::PunchHole => self.client.deallocate(cx, place, offset, length)?,
+            // ALLOCATE grows the file (RFC 7862 section 15.1.3).
+            AllocateMode::KeepSize | AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => {
+                return Err(Error::Nfs(NfsStat4::NotSupp));
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn seek(
+        &self,
+        object: &Handle,
+        open: Option<OpenToken>,
+        offset: u64,
+        kind: SeekKind,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let what = match kind {
+            SeekKind::Data => Seek::Data,
+            SeekKind::Hole => Seek::Hole,
+        };
+        let (file, open) = (wire(object), self.opens.get(open));
+        let sought = self.client.seek(cx, io(&file, open.as_ref()), offset, what)?;
+        // RFC 7862 section 15.11.3: no data before the end; of holes there is always one there.
+        if sought.eof && kind == SeekKind::Data {
+            return Err(Error::Nfs(NfsStat4::Nxio));
+        }
+        Ok(Answer::Sought { offset: sought.offset })
+    }
+
+    pub(super) fn copy(
+        &self,
+        from: Place<'_>,
+        to: Place<'_>,
+        length: u64,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let (from_file, from_open) = (wire(from.0), self.opens.get(from.1));
+        let (to_file, to_open) = (wire(to.0), self.opens.get(to.1));
+        let (source, target) = (io(&from_file, from_open.as_ref()), io(&to_file, to_open.as_ref()));
+        let copied = self.client.copy(cx, (source, from.2), (target, to.2), length)?;
+        if copied.committed == StableHow4::Unstable {
+            // Nobody keeps what was copied, so it cannot be written again: it is made stable here.
+            self.client.commit(cx, &to_file, to.2, 0)?;
+        }
+        Ok(Answer::Copied { count: copied.count })
+    }
+
+    pub(super) fn room(&self, object: &Handle, cx: Cx<'_>) -> Result<Answer, Error> {
+        let told = self.client.statfs(cx, &wire(object))?;
+        let room = Room {
+            bytes_total: told.total,
+            bytes_free: told.free,
+            bytes_available: told.available,
+            files_total: told.files,
+            files_free: told.files_free,
+            name_bytes_max: told.name_max,
+        };
+        Ok(Answer::Room { room })
+    }
+}

@@ -1,0 +1,147 @@
+//! Opens that the server knows of, and the numbers under which the machine knows them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_cache::{Access, Answer, Changes, Handle, Name, NewAttrs, Object, OpenToken};
+use holdfast_client::{
+    Create, CreateMode, Cx, Error, OpenArgs, OpenFile, OpenTarget, Opened, WantDelegation,
+};
+use holdfast_wire::nfs4::{
+    NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE,
+};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::attributes::{WANTED, attrs_of, new_attributes, set_attributes};
+use super::{NfsServer, wire};
+
+/// Opens by number.
+#[derive(Debug, Default)]
+pub(super) struct Opens {
+    by_token: Mutex<FxHashMap<OpenToken, OpenFile>>,
+    last: AtomicU64,
+}
+
+impl Opens {
+    fn add(&self, file: OpenFile) -> OpenToken {
+        let token = OpenToken(self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        self.by_token.lock().insert(token, file);
+        token
+    }
+
+    pub(super) fn get(&self, token: Option<OpenToken>) -> Option<OpenFile> {
+        self.by_token.lock().get(&token?).cloned()
+    }
+}
+
+/// What becomes of a file that is there when one is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Existing {
+    /// It is an error.
+    pub(super) exclusive: bool,
+    /// It is emptied.
+    pub(super) truncate: bool,
+}
+
+/// How often a name may be gone when it is to be opened and there when it is to be made, before somebody is playing.
+const TURNS_MAX: usize = 16;
+
+fn share(access: Access) -> u32 {
+    match access {
+        Access { read: true, write: true } => OPEN4_SHARE_ACCESS_BOTH,
+        Access { write: true, .. } => OPEN4_SHARE_ACCESS_WRITE,
+        // Opened for neither (O_PATH never gets here; access mode 3 does): what is asked least of the server.
+        Access { .. } => OPEN4_SHARE_ACCESS_READ,
+    }
+}
+
+impl NfsServer {
+    pub(super) fn open(
+        &self,
+        object: &Handle,
+        access: Access,
+        truncate: bool,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let handle = wire(object);
+        let opened = self.open_target(OpenTarget::File(&handle), access, None, cx)?;
+        let attrs = self.emptied(&opened, truncate, cx)?;
+        Ok(Answer::Opened { open: Some(self.opens.add(opened.file)), attrs, grant: None })
+    }
+
+    fn open_target(
+        &self,
+        target: OpenTarget<'_>,
+        access: Access,
+        create: Option<Create<'_>>,
+        cx: Cx<'_>,
+    ) -> Result<Opened, Error> {
+        let args = OpenArgs {
+            target,
+            access: share(access),
+            deny: 0,
+            create,
+            delegation: WantDelegation::No,
+            want: WANTED,
+        };
+        self.client.open(cx, &args)
+    }
+
+    /// The attributes after an open, the file emptied where that was asked for.
+    fn emptied(&self, opened: &Opened, truncate: bool, cx: Cx<'_>) -> Result<holdfast_cache::Attrs, Error> {
+        let attrs = attrs_of(&opened.attributes)?;
+        if !truncate {
+            return Ok(attrs);
+        }
+        // POSIX: O_TRUNC marks the times even where the file was empty; a size that stays marks none in SETATTR.
+        let is_empty = attrs.size == 0;
+        let mtime = is_empty.then_some(holdfast_cache::SetTime::Now);
+        let changes = Changes { size: Some(0), mtime, ..Changes::default() };
+        let is_writer = opened.file.access() & OPEN4_SHARE_ACCESS_WRITE != 0;
+        let with = is_writer.then_some(&opened.file);
+        let now = self.client.setattr(cx, opened.file.handle(), with, &set_attributes(&changes), WANTED)?;
+        attrs_of(&now)
+    }
+
+    pub(super) fn close(&self, token: OpenToken, cx: Cx<'_>) -> Result<Answer, Error> {
+        let file = self.opens.by_token.lock().remove(&token);
+        if let Some(file) = file {
+            self.client.close(cx, &file)?;
+        }
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn create(
+        &self,
+        (dir, name): (&Handle, &Name),
+        attrs: &NewAttrs,
+        access: Access,
+        existing: Existing,
+        cx: Cx<'_>,
+    ) -> Result<Answer, Error> {
+        let dir = wire(dir);
+        let (target, set) = (OpenTarget::Name(&dir, name.as_bytes()), new_attributes(attrs));
+        for _ in 0..TURNS_MAX {
+            // Whether it was made here has to be known, and only a guarded create tells.
+            let create = Create { mode: CreateMode::Guarded, set: &set };
+            match self.open_target(target, access, Some(create), cx) {
+                Ok(opened) => return self.created(opened, true, false, cx),
+                Err(Error::Nfs(NfsStat4::Exist)) if !existing.exclusive => {}
+                Err(error) => return Err(error),
+            }
+            match self.open_target(target, access, None, cx) {
+                Ok(opened) => return self.created(opened, false, existing.truncate, cx),
+                Err(Error::Nfs(NfsStat4::NoEnt)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Nfs(NfsStat4::NoEnt))
+    }
+
+    fn created(&self, opened: Opened, made: bool, truncate: bool, cx: Cx<'_>) -> Result<Answer, Error> {
+        let attrs = self.emptied(&opened, truncate, cx)?;
+        let object = Object { handle: Handle::new(opened.file.handle().as_bytes()), attrs, grant: None };
+        let open = Some(self.opens.add(opened.file));
+        Ok(Answer::Created { object, open, made, dir: None, dir_attrs: None })
+    }
+}

@@ -1,0 +1,275 @@
+//! What applications do, a method each. All may be called from many threads at once, and all wait no longer than their
+//! [`Waiting`] allows.
+
+use bytes::Bytes;
+use holdfast_base::ByteRange;
+use holdfast_cache::{
+    AllocateMode, Attributes, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup, Name,
+    NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
+};
+
+use crate::locks::{LockConflict, LockOwner, LockRequest};
+use crate::running::Waiting;
+use crate::volume::Volume;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// A name in a directory.
+pub type At<'a> = (NodeId, &'a [u8]);
+
+/// A lock asked for, or to be given back.
+#[derive(Clone, Copy, Debug)]
+pub struct LockWanted {
+    /// By which open.
+    pub fh: Fh,
+    /// Whose.
+    pub owner: LockOwner,
+    /// Of what.
+    pub range: ByteRange,
+    /// Nobody else may have any.
+    pub exclusive: bool,
+}
+
+/// # Errors
+/// All of these fail with what the application is to be told, `EINTR` when it has given up.
+impl Volume {
+    /// Finds a name.
+    pub fn lookup(&self, who: &dyn Waiting, at: At<'_>) -> Result<Lookup> {
+        self.run_for(who, |machine, turn, now| machine.lookup(turn, at.0, at.1, now))
+    }
+
+    /// The kernel has dropped so many of its references to a node.
+    pub fn forget(&self, node: NodeId, count: u64) {
+        let mut machine = self.0.machine.lock();
+        machine.forget(node, count);
+        self.0.look_for_work(machine);
+    }
+
+    /// Attributes.
+    pub fn getattr(&self, who: &dyn Waiting, node: NodeId) -> Result<Attributes> {
+        self.run_for(who, |machine, turn, now| machine.getattr(turn, node, now))
+    }
+
+    /// Changes attributes.
+    pub fn setattr(&self, who: &dyn Waiting, node: NodeId, changes: &Changes) -> Result<Attributes> {
+        self.change_for(who, |machine, turn, now| machine.setattr(turn, node, changes, now))
+    }
+
+    /// A link's text.
+    pub fn readlink(&self, who: &dyn Waiting, node: NodeId) -> Result<Bytes> {
+        self.run_for(who, |machine, turn, now| machine.readlink(turn, node, now))
+    }
+
+    /// Makes a device, pipe, socket, or a regular file that is not opened.
+    pub fn mknod(&self, who: &dyn Waiting, at: At<'_>, what: (Kind, Device), mode: u32) -> Result<Entry> {
+        self.change_for(who, |machine, turn, now| machine.mknod(turn, at.0, at.1, what, mode, now))
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, who: &dyn Waiting, at: At<'_>, mode: u32) -> Result<Entry> {
+        self.change_for(who, |machine, turn, now| machine.mkdir(turn, at.0, at.1, mode, now))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, who: &dyn Waiting, at: At<'_>, text: &Bytes) -> Result<Entry> {
+        self.change_for(who, |machine, turn, now| machine.symlink(turn, at.0, at.1, text, now))
+    }
+
+    /// Gives an object one more name.
+    pub fn link(&self, who: &dyn Waiting, node: NodeId, at: At<'_>) -> Result<Entry> {
+        self.change_for(who, |machine, turn, now| machine.link(turn, node, at.0, at.1, now))
+    }
+
+    /// Removes a name of anything but a directory.
+    pub fn unlink(&self, who: &dyn Waiting, at: At<'_>) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.unlink(turn, at.0, at.1, now))
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, who: &dyn Waiting, at: At<'_>) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.rmdir(turn, at.0, at.1, now))
+    }
+
+    /// Renames.
+    pub fn rename(&self, who: &dyn Waiting, from: At<'_>, to: At<'_>, mode: RenameMode) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.rename(turn, from, to, mode, now))
+    }
+
+    /// Makes a file, or opens the one that is there.
+    pub fn create(
+        &self,
+        who: &dyn Waiting,
+        at: At<'_>,
+        mode: u32,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        self.change_for(who, |machine, turn, now| machine.create(turn, at.0, at.1, mode, flags, now))
+    }
+
+    /// Opens a file.
+    pub fn open(&self, who: &dyn Waiting, node: NodeId, flags: OpenFlags) -> Result<Opened> {
+        self.change_for(who, |machine, turn, now| machine.open(turn, node, flags, now))
+    }
+
+    /// Reads: pieces one after the other; fewer bytes than asked for where the file ends.
+    pub fn read(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Vec<Bytes>> {
+        self.run_for(who, |machine, turn, now| machine.read(turn, fh, offset, length, now))
+    }
+
+    /// Writes.
+    pub fn write(&self, who: &dyn Waiting, fh: Fh, offset: u64, data: &Bytes) -> Result<u32> {
+        self.change_for(who, |machine, turn, now| machine.write(turn, fh, offset, data, now))
+    }
+
+    /// Reserves, frees or zeroes.
+    pub fn allocate(&self, who: &dyn Waiting, fh: Fh, mode: AllocateMode, place: (u64, u64)) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.allocate(turn, fh, mode, place, now))
+    }
+
+    /// The next data or hole.
+    pub fn seek(&self, who: &dyn Waiting, fh: Fh, offset: u64, kind: SeekKind) -> Result<u64> {
+        self.run_for(who, |machine, turn, now| machine.seek(turn, fh, offset, kind, now))
+    }
+
+    /// Copies on the server.
+    pub fn copy(&self, who: &dyn Waiting, from: (Fh, u64), to: (Fh, u64), length: u64) -> Result<u64> {
+        self.change_for(who, |machine, turn, now| machine.copy(turn, from, to, length, now))
+    }
+
+    /// A `close`: tells errors noted on the file.
+    pub fn flush(&self, who: &dyn Waiting, fh: Fh) -> Result<()> {
+        self.run_for(who, |machine, turn, now| machine.flush(turn, fh, now))
+    }
+
+    /// The last close.
+    pub fn release(&self, fh: Fh) {
+        let mut machine = self.0.machine.lock();
+        machine.release(fh, self.0.now());
+        self.0.look_for_work(machine);
+    }
+
+    /// Waits until an object is on the server's disk, and tells errors noted on it.
+    pub fn fsync(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
+        self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now))
+    }
+
+    /// The same of a directory's names.
+    pub fn fsyncdir(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
+        self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now))
+    }
+
+    /// Opens a directory.
+    pub fn opendir(&self, who: &dyn Waiting, node: NodeId) -> Result<Fh> {
+        self.run_for(who, |machine, turn, now| machine.opendir(turn, node, now))
+    }
+
+    /// Lists from an offset on, until `take` has had enough. With `plus` each entry taken counts as a lookup. `.` and
+    /// `..` are not among them.
+    pub fn readdir(
+        &self,
+        who: &dyn Waiting,
+        (fh, offset): (Fh, u64),
+        plus: bool,
+        take: &mut dyn FnMut(&DirEntry) -> bool,
+    ) -> Result<()> {
+        self.run_for(who, |machine, turn, now| machine.readdir(turn, fh, offset, plus, take, now))
+    }
+
+    /// The last close of a directory.
+    pub fn releasedir(&self, fh: Fh) {
+        let mut machine = self.0.machine.lock();
+        machine.releasedir(fh);
+        self.0.look_for_work(machine);
+    }
+
+    /// Room on the file system.
+    pub fn statfs(&self, who: &dyn Waiting) -> Result<Room> {
+        self.run_for(who, |machine, turn, now| machine.statfs(turn, now))
+    }
+
+    /// An extended attribute.
+    pub fn getxattr(&self, who: &dyn Waiting, node: NodeId, name: &[u8]) -> Result<Bytes> {
+        self.run_for(who, |machine, turn, now| machine.getxattr(turn, node, name, now))
+    }
+
+    /// The names of all.
+    pub fn listxattr(&self, who: &dyn Waiting, node: NodeId) -> Result<Vec<Name>> {
+        self.run_for(who, |machine, turn, now| machine.listxattr(turn, node, now))
+    }
+
+    /// Sets one.
+    pub fn setxattr(
+        &self,
+        who: &dyn Waiting,
+        node: NodeId,
+        (name, value): (&[u8], &Bytes),
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.setxattr(turn, node, name, (value, mode), now))
+    }
+
+    /// Removes one.
+    pub fn removexattr(&self, who: &dyn Waiting, node: NodeId, name: &[u8]) -> Result<()> {
+        self.change_for(who, |machine, turn, now| machine.removexattr(turn, node, name, now))
+    }
+}
+
+/// Locks.
+impl Volume {
+    /// An open at the server, which locks belong to.
+    fn at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<(Handle, Option<OpenToken>)> {
+        self.change_for(who, |machine, turn, now| machine.server_open(turn, fh, now))
+    }
+
+    /// Takes a lock of a node's file.
+    ///
+    /// # Errors
+    /// `EAGAIN` where it is held and `wait` is false; `EINTR` and others as everywhere.
+    pub fn lock(&self, who: &dyn Waiting, node: NodeId, wanted: &LockWanted, wait: bool) -> Result<()> {
+        let (object, open) = self.at_server(who, wanted.fh)?;
+        let caller = who.whole_caller();
+        let LockWanted { owner, range, exclusive, .. } = *wanted;
+        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
+        self.0.server.lock(&request, wait, &who.cancel())?;
+        // What others wrote under the lock before is to be seen now.
+        let mut machine = self.0.machine.lock();
+        machine.lock_taken(node);
+        self.0.look_for_work(machine);
+        Ok(())
+    }
+
+    /// Gives a lock back, once what was written under it has reached the server.
+    ///
+    /// # Errors
+    /// As everywhere.
+    pub fn unlock(&self, who: &dyn Waiting, node: NodeId, wanted: &LockWanted) -> Result<()> {
+        let Some(object) = self.handle_of(node) else { return Ok(()) };
+        if !self.0.server.holds_locks(&object, &wanted.owner.bytes()) {
+            return Ok(());
+        }
+        self.run_for(who, |machine, turn, now| machine.written(turn, node, now))?;
+        let (object, open) = self.at_server(who, wanted.fh)?;
+        let caller = who.whole_caller();
+        let LockWanted { owner, range, .. } = *wanted;
+        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive: false };
+        self.0.server.unlock(&request, &who.cancel())
+    }
+
+    /// Whether an owner may hold locks on a node's file.
+    #[must_use]
+    pub fn holds_locks(&self, node: NodeId, owner: LockOwner) -> bool {
+        self.handle_of(node).is_some_and(|object| self.0.server.holds_locks(&object, &owner.bytes()))
+    }
+
+    /// What is in the way of a lock.
+    ///
+    /// # Errors
+    /// As everywhere.
+    pub fn lock_test(&self, who: &dyn Waiting, wanted: &LockWanted) -> Result<Option<LockConflict>> {
+        let (object, open) = self.at_server(who, wanted.fh)?;
+        let caller = who.whole_caller();
+        let LockWanted { owner, range, exclusive, .. } = *wanted;
+        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
+        self.0.server.lock_test(&request, &who.cancel())
+    }
+}

@@ -1,0 +1,43 @@
+//! What the server asks for and tells by itself, handed to the machine.
+
+use holdfast_cache::{CapSet, Handle, Reclaim, Reclaimed};
+
+use crate::caps::Promises;
+use crate::volume::Shared;
+
+impl Promises for Shared {
+    fn recalled(&self, object: &Handle, keep: CapSet, seq: u64) {
+        let mut machine = self.machine.lock();
+        machine.recalled(object, keep, seq, self.now());
+        self.look_for_work(machine);
+    }
+
+    fn stable(&self, through: u64) {
+        let mut machine = self.machine.lock();
+        machine.stable_done(through, &[], self.now());
+        self.look_for_work(machine);
+    }
+
+    fn crossed(&self, object: &Handle) {
+        let mut machine = self.machine.lock();
+        machine.release_crossed(object);
+        self.look_for_work(machine);
+    }
+
+    fn to_reclaim(&self) -> Vec<Reclaim> {
+        self.machine.lock().reclaim_list()
+    }
+
+    fn renewed(&self, reclaimed: Vec<Reclaimed>) {
+        let mut machine = self.machine.lock();
+        machine.caps_lost(self.now());
+        machine.reclaimed(reclaimed, self.now());
+        self.look_for_work(machine);
+    }
+
+    fn resume(&self, executed_through: u64, stable_through: u64) {
+        let mut machine = self.machine.lock();
+        machine.resume(executed_through, stable_through, self.now());
+        self.look_for_work(machine);
+    }
+}

@@ -1,0 +1,158 @@
+//! One operation of an application, from its call to its end.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Step, Turn};
+use holdfast_client::Cancel;
+use parking_lot::MutexGuard;
+
+use crate::flusher;
+use crate::volume::{Shared, Volume};
+
+/// Under whom an operation waits: who asks is known at once, what else has to be asked for only when a server has to be
+/// asked.
+pub trait Waiting {
+    /// The caller as far as it is known without asking.
+    fn caller(&self) -> Caller;
+    /// The caller with all groups.
+    fn whole_caller(&self) -> Caller;
+    /// A token that is given when the application gives up. Called before the first waiting.
+    fn cancel(&self) -> Cancel;
+}
+
+/// A caller and a token that are there already.
+struct Plain<'a>(Caller, &'a Cancel);
+
+impl Waiting for Plain<'_> {
+    fn caller(&self) -> Caller {
+        self.0.clone()
+    }
+
+    fn whole_caller(&self) -> Caller {
+        self.0.clone()
+    }
+
+    fn cancel(&self) -> Cancel {
+        self.1.clone()
+    }
+}
+
+impl Volume {
+    /// Runs an operation for a caller.
+    pub(crate) fn run<T>(
+        &self,
+        caller: Caller,
+        cancel: &Cancel,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.run_for(&Plain(caller, cancel), operation)
+    }
+
+    /// Runs an operation that looks; groups are asked for once the server has to be.
+    pub(crate) fn run_for<T>(
+        &self,
+        waiting: &dyn Waiting,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.turn(Turn::new(waiting.caller()), waiting, operation)
+    }
+
+    /// Runs an operation that changes something: it may be sent long after, so that the whole caller is kept with it.
+    pub(crate) fn change_for<T>(
+        &self,
+        waiting: &dyn Waiting,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.turn(Turn::new(waiting.whole_caller()), waiting, operation)
+    }
+
+    fn turn<T>(
+        &self,
+        mut turn: Turn,
+        waiting: &dyn Waiting,
+        mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        let shared = &*self.0;
+        let mut machine = shared.machine.lock();
+        loop {
+            let seen = machine.progress();
+            match operation(&mut machine, &mut turn, shared.now()) {
+                Step::Done(value) => {
+                    shared.look_for_work(machine);
+                    return Ok(value);
+                }
+                Step::Failed(errno) => {
+                    shared.look_for_work(machine);
+                    return Err(errno);
+                }
+                Step::Ask(ask) => {
+                    drop(machine);
+                    machine = self.asked(*ask, &mut turn, waiting)?;
+                }
+                Step::Wait(_) => {
+                    // What is waited for was made urgent.
+                    shared.look_for_work(machine);
+                    machine = self.waited(seen, &waiting.cancel())?;
+                }
+            }
+        }
+    }
+
+    fn asked(
+        &self,
+        mut ask: Ask,
+        turn: &mut Turn,
+        waiting: &dyn Waiting,
+    ) -> Result<MutexGuard<'_, Machine>, Errno> {
+        let shared = &*self.0;
+        ask.caller = waiting.whole_caller();
+        let started = Instant::now();
+        let answer = shared.server.perform(&ask, &waiting.cancel());
+        shared.counters.answered(started.elapsed());
+        let mut machine = shared.machine.lock();
+        if answer == Err(Errno::EINTR) {
+            if ask.question.is_mutation() {
+                // It may have happened, or may happen yet: what it touches is not to be believed.
+                let mut nobodys = Turn::new(ask.caller.clone());
+                machine.absorb(&mut nobodys, ask, Err(Errno::EIO), shared.now());
+            }
+            shared.look_for_work(machine);
+            return Err(Errno::EINTR);
+        }
+        machine.absorb(turn, ask, answer, shared.now());
+        Ok(machine)
+    }
+
+    fn waited(&self, seen: u64, cancel: &Cancel) -> Result<MutexGuard<'_, Machine>, Errno> {
+        let shared = &*self.0;
+        let has_moved = || {
+            if shared.given_up.is_cancelled() {
+                return Some(Err(Errno::EIO));
+            }
+            (shared.machine.lock().progress() != seen).then_some(Ok(()))
+        };
+        match shared.progressed.wait(cancel, has_moved) {
+            Some(Ok(())) => Ok(shared.machine.lock()),
+            Some(Err(errno)) => Err(errno),
+            None => Err(Errno::EINTR),
+        }
+    }
+}
+
+impl Shared {
+    /// After the machine was touched: hands on what others are to forget, and has those who wait for it and those who
+    /// work for it look again, where there is something to see.
+    pub(crate) fn look_for_work(&self, mut machine: MutexGuard<'_, Machine>) {
+        let now = self.now();
+        // Under the machine's lock, so that they stay in order.
+        self.forgets.add(machine.take_invalidations());
+        let jobs = flusher::jobs(&mut machine, now);
+        let (due, progress) = (machine.next_wake(now), machine.progress());
+        drop(machine);
+        self.alarm.add(jobs, due);
+        if self.last_progress.swap(progress, Ordering::SeqCst) != progress {
+            self.progressed.wake_all();
+        }
+    }
+}

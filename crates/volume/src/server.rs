@@ -1,0 +1,118 @@
+//! The seam between the machine and whatever answers it.
+
+use holdfast_cache::{Answer, Ask, Batch, CommitOut, Errno, Handle, MutationResult, Release, WriteOut};
+use holdfast_client::Cancel;
+
+use crate::locks::{LockConflict, LockRequest};
+
+/// What came of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchDone {
+    /// One for each operation, in order.
+    pub results: Vec<MutationResult>,
+    /// All transactions up to this one are executed.
+    pub executed_through: u64,
+    /// And up to this one on disk.
+    pub stable_through: u64,
+}
+
+/// What is on disk.
+#[derive(Clone, Debug, Default)]
+pub struct Settled {
+    /// All transactions up to this one, but for what failed.
+    pub through: u64,
+    /// Operations whose data could not be put there.
+    pub failed: Vec<FailedLater>,
+}
+
+/// An operation that failed after it had been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedLater {
+    /// Its transaction.
+    pub txn: u64,
+    /// Its place in the batch, from 0.
+    pub place: u32,
+    /// Why.
+    pub errno: Errno,
+}
+
+/// What came of data written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteDone {
+    /// Bytes.
+    pub count: u32,
+    /// They are on disk.
+    pub stable: bool,
+    /// Changes when the server may have lost unstable data.
+    pub verifier: u64,
+}
+
+/// Why something of the flusher's was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// The connection broke, or promises were lost: the same again later.
+    Lost,
+    /// The server refused.
+    Failed(Errno),
+}
+
+/// A server, as the volume sees it. Every method blocks until it has an answer, retries what the protocol says is to be
+/// retried, and can be given up by its token.
+pub trait Server: Send + Sync + 'static {
+    /// Answers a question of the machine.
+    ///
+    /// # Errors
+    /// What the application is told; `EINTR` when given up.
+    fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno>;
+
+    /// Executes a batch, once, after all that have lower numbers.
+    ///
+    /// # Errors
+    /// [`Undone`].
+    fn batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone>;
+
+    /// Waits until transactions are on disk; gives through which.
+    ///
+    /// # Errors
+    /// [`Undone`].
+    fn stable(&self, through: u64, cancel: &Cancel) -> Result<Settled, Undone>;
+
+    /// Writes data, not necessarily to the disk.
+    ///
+    /// # Errors
+    /// [`Undone`].
+    fn write(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone>;
+
+    /// Puts a file's data on disk; gives the verifier.
+    ///
+    /// # Errors
+    /// [`Undone`].
+    fn commit(&self, commit: &CommitOut, cancel: &Cancel) -> Result<u64, Undone>;
+
+    /// Gives capabilities back.
+    ///
+    /// # Errors
+    /// [`Undone::Lost`]: to be given back again.
+    fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone>;
+
+    /// Takes a lock.
+    ///
+    /// # Errors
+    /// `EAGAIN` where it is held and `wait` is false; `EINTR`.
+    fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno>;
+
+    /// Gives a lock back.
+    ///
+    /// # Errors
+    /// What the application is told.
+    fn unlock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno>;
+
+    /// Who holds what is in the way of a lock.
+    ///
+    /// # Errors
+    /// What the application is told.
+    fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno>;
+
+    /// Whether an owner may hold locks on a file.
+    fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool;
+}

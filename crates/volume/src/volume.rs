@@ -1,0 +1,167 @@
+//! The volume itself: the machine behind its lock, the server, and the threads that work for them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use holdfast_base::{Clock as _, SystemClock, Timestamp};
+use holdfast_cache::{Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
+use holdfast_client::Cancel;
+use parking_lot::Mutex;
+
+use crate::alarm::Alarm;
+use crate::crowd::Crowd;
+use crate::flusher::{self, Job};
+use crate::invalidator::{self, Forgets, Invalidate};
+use crate::server::Server;
+use crate::stats::{Counters, Stats};
+
+/// How a volume is set up.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    /// What the machine may do with this server.
+    pub settings: Settings,
+    /// Threads that send what is queued: as many calls of that kind may be under way.
+    pub flushers: usize,
+}
+
+/// A mounted file system. Clones are the same.
+#[derive(Clone)]
+pub struct Volume(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) machine: Mutex<Machine>,
+    pub(crate) server: Arc<dyn Server>,
+    pub(crate) clock: SystemClock,
+    /// Woken whenever the machine's progress has changed.
+    pub(crate) progressed: Crowd,
+    /// The progress at which waiters were last woken.
+    pub(crate) last_progress: AtomicU64,
+    pub(crate) alarm: Alarm<Job>,
+    pub(crate) forgets: Forgets,
+    /// Given when everything that waits is to fail.
+    pub(crate) given_up: Cancel,
+    pub(crate) counters: Counters,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Volume {
+    /// A volume over this root. Its threads run until [`Volume::close`].
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(root: &Object, server: Arc<dyn Server>, options: &VolumeOptions) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            machine: Mutex::new(Machine::new(root, options.settings)),
+            server,
+            clock: SystemClock::default(),
+            progressed: Crowd::default(),
+            last_progress: AtomicU64::new(0),
+            alarm: Alarm::default(),
+            forgets: Forgets::default(),
+            given_up: Cancel::new(),
+            counters: Counters::default(),
+            threads: Mutex::default(),
+        });
+        for number in 0..options.flushers.max(1) {
+            let flushing = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("flush-{number}"));
+            shared.threads.lock().push(thread.spawn(move || flusher::run(&flushing))?);
+        }
+        Ok(Self(shared))
+    }
+
+    /// From now on, whoever believes what this volume tells is told what not to believe any more, on a thread of its
+    /// own. To be called once.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn invalidate_by(&self, others: Box<dyn Invalidate>) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("invalidate".into());
+        let thread = thread.spawn(move || invalidator::run(&shared, &*others))?;
+        self.0.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// What has still to reach the server's disk.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        self.0.machine.lock().pending()
+    }
+
+    /// Counters and how much is held.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let machine = self.0.machine.lock().stats();
+        self.0.counters.shown(&machine)
+    }
+
+    /// The server's name for an object, once it has one.
+    #[must_use]
+    pub fn handle_of(&self, node: NodeId) -> Option<Handle> {
+        self.0.machine.lock().handle_of(node)
+    }
+
+    /// What failed after its application had been told that it was done, since the last time this was asked.
+    #[must_use]
+    pub fn take_reports(&self) -> Vec<Report> {
+        self.0.machine.lock().take_reports()
+    }
+
+    /// Sends everything and waits until it is on the server's disk.
+    ///
+    /// # Errors
+    /// The first error since the last time, of anything that had returned before it was done; `EINTR`.
+    pub fn sync(&self, cancel: &Cancel) -> Result<(), holdfast_cache::Errno> {
+        let caller = Caller::new(0, 0);
+        self.run(caller, cancel, |machine, turn, now| machine.sync(turn, now))
+    }
+
+    /// Fails everything that waits, now and later, and gives up what was not sent; says how much that was.
+    #[must_use]
+    pub fn abandon(&self) -> Pending {
+        let pending = self.pending();
+        self.0.given_up.cancel();
+        self.0.progressed.wake_all();
+        pending
+    }
+
+    /// A token that is given when the volume is abandoned, for calls that nobody else can give up.
+    #[must_use]
+    pub fn given_up(&self) -> &Cancel {
+        &self.0.given_up
+    }
+
+    /// Ends the threads. What was not sent is lost: [`Volume::sync`] comes first.
+    pub fn close(&self) {
+        self.0.given_up.cancel();
+        self.0.alarm.end();
+        self.0.forgets.end();
+        self.0.progressed.wake_all();
+        let threads = std::mem::take(&mut *self.0.threads.lock());
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("a thread of the volume panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Now {
+        Now { mono: self.clock.now(), wall: wall_time() }
+    }
+}
+
+fn wall_time() -> Timestamp {
+    // Before 1970 there were no such files.
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Volume")
+    }
+}

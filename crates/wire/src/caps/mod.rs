@@ -1,0 +1,62 @@
+//! The caps program: what a Holdfast mount and server say to each other beside NFSv4.1. `docs/design/caps-protocol.md`
+//! is the specification.
+
+mod batch;
+mod calls;
+mod status;
+mod types;
+
+pub use batch::{
+    BatchArgs, BatchOk, BatchOp, BatchOpKind, DirSeen, DirState, IfTaken, Made, OpResult, Ref, RenameHow,
+    SetXattrHow, TreeRemoved,
+};
+pub use calls::{
+    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, FailedOp, HelloArgs, HelloOk, ListArgs,
+    ListEntry, ListOk, Looked, LookupArgs, LookupOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs,
+    ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
+};
+pub use status::CapsStat;
+pub use types::{
+    Attrs, CapSet, Features, Grant, GrantFlags, Handle, Limits, NodeKind, Res, SetAttrs, SetTime, Ticket,
+    Time, TxnId,
+};
+
+use holdfast_xdr::{Decode, Encode};
+
+use crate::number::numbered;
+
+/// The caps program, which the client calls.
+pub const CAPS_PROGRAM: u32 = 0x2048_4643;
+/// Its version.
+pub const CAPS_V1: u32 = 1;
+/// The program that the server calls, over the connections on which the client said HELLO.
+pub const CAPS_CALLBACK_PROGRAM: u32 = 0x2048_4644;
+/// Its version.
+pub const CAPS_CALLBACK_V1: u32 = 1;
+
+numbered! {
+    /// A procedure's number. All but NULL give a [`Res`] of what is named here.
+    CapsProc {
+        Null = 0, "NULL", "Does nothing.";
+        Hello = 1, "HELLO", "`HelloArgs` to `HelloOk`.";
+        Acquire = 2, "ACQUIRE", "`AcquireArgs` to `AcquireOk`.";
+        Release = 3, "RELEASE", "`ReleaseArgs` to `ReleaseOk`.";
+        Lookup = 4, "LOOKUP", "`LookupArgs` to `LookupOk`.";
+        List = 5, "LIST", "`ListArgs` to `ListOk`.";
+        Batch = 6, "BATCH", "`BatchArgs` to `BatchOk`.";
+        Stable = 7, "STABLE", "`StableArgs` to `StableOk`.";
+        Reclaim = 8, "RECLAIM", "`ReclaimArgs` to `AcquireOk`.";
+        WhoAmI = 9, "WHOAMI", "`WhoAmIArgs` to `WhoAmIOk`.";
+        Pool = 10, "POOL", "Delegated inodes; not in this version.";
+        Bye = 11, "BYE", "`ByeArgs` to nothing: everything is given back.";
+    }
+}
+
+numbered! {
+    /// A procedure of the callback program. All are answered at once, with nothing.
+    CapsCallbackProc {
+        Null = 0, "NULL", "Does nothing.";
+        Recall = 1, "RECALL", "`RecallArgs`.";
+        Stable = 2, "STABLE", "`StableHint`.";
+    }
+}
