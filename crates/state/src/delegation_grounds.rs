@@ -61,7 +61,7 @@ impl Engine {
         if !self.has_open_for(client, file, kind) {
             return Some(WhyNone::NotOpen);
         }
-        (!self.is_first_open(client, file)).then_some(WhyNone::OpenBefore)
+        (!self.keeps_current_data(client, file, kind)).then_some(WhyNone::OpenBefore)
     }
 
     /// Why a client that has a delegation gets no other: only a read delegation that nobody wants back becomes one
@@ -143,16 +143,22 @@ impl Engine {
             || self.holds_delegation(client, file) == Some(DelegationKind::Write)
     }
 
-    /// Whether an OPEN is the first that a client has of a file, or it has a delegation already, so that what it keeps of
-    /// the file's data is current once it has seen the change attribute. Later ones show it nothing: Linux takes any
-    /// change of a file that it has open to write for its own, and relies on locks to drop what it keeps; and under a
+    /// Whether the data that a client keeps of a file is surely current when an OPEN brings it a delegation: where that is
+    /// its first of the file, or it only reads. Linux takes any change of a file that it has open to write, or is about
+    /// to, for its own, so the change attribute shows it nothing, and relies on locks to drop what it keeps; but under a
     /// delegation locks drop nothing.
-    fn is_first_open(&self, client: ClientId, file: FileKey) -> bool {
+    fn keeps_current_data(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
         let opens = self.files.get(&file).map(|of| of.opens.as_slice()).unwrap_or_default();
-        let opens = opens.iter().filter_map(|key| self.states.get(key.0));
-        let mut own = opens.filter(|state| state.client == client).map(|state| state.seqid);
-        let is_first = own.next() == Some(FIRST_OPEN) && own.next().is_none();
-        is_first || self.delegation_on(client, file).is_some()
+        let (mut count, mut is_first, mut writes) = (0, true, kind == DelegationKind::Write);
+        for state in opens.iter().filter_map(|key| self.states.get(key.0)) {
+            let Kind::Open(open) = &state.kind else { continue };
+            if state.client == client {
+                count += 1;
+                is_first &= count == 1 && state.seqid == FIRST_OPEN;
+                writes |= open.share.access.contains(Access::WRITE);
+            }
+        }
+        is_first || !writes
     }
 
     fn has_open_for(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {

@@ -289,6 +289,41 @@ fn sessions_outlive_a_restart_with_their_replies() {
     next.settle();
 }
 
+/// As Linux does, which destroys none of those that a restart left behind.
+#[test]
+fn a_client_may_make_a_session_in_each_of_any_number_of_lives_of_the_server() {
+    let mut world = World::new();
+    let (client, mut session) = world.client("a", 1);
+    for boot in 2..40 {
+        let snapshot = world.engine.snapshot();
+        world = World::with(config(boot, Grace::Over));
+        assert_eq!(world.engine.restore(&snapshot, world.now), 0);
+        world.pass(1000);
+        assert_eq!(world.sequence(session, 0, 1).unwrap().admission, Admission::New, "the last one is there");
+        let now = world.now;
+        world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+        let exchanged = world.exchange("a", 1).unwrap();
+        assert_eq!(exchanged.client, client);
+        session = world.create(client, exchanged.next_seqid).unwrap().id;
+        assert!(world.engine.sessions().len() <= holdfast_base::limits::SESSIONS_PER_CLIENT_MAX);
+        world.engine.reclaim_complete(client).unwrap();
+        world.settle();
+    }
+}
+
+#[test]
+fn sessions_in_use_are_bounded() {
+    let mut world = World::new();
+    let a = world.exchange("a", 1).unwrap();
+    let mut seqid = a.next_seqid;
+    for _ in 0..holdfast_base::limits::SESSIONS_PER_CLIENT_MAX {
+        world.create(a.client, seqid).unwrap();
+        seqid = seqid.next();
+    }
+    assert_eq!(world.create(a.client, seqid), Err(StateError::Resource), "each has its connection");
+    world.settle();
+}
+
 #[test]
 fn a_client_with_large_pages_gets_the_back_channel_replies_it_offers() {
     for page in [4096, 65_536] {

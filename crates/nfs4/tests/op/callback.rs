@@ -130,20 +130,24 @@ fn open<'a>(clientid: ClientId, seqid: u32, access: u32, creates: bool) -> ArgOp
     ArgOp::Open(args)
 }
 
-/// Opens and confirms; a confirmed owner's further open, until it brings a write delegation.
+/// Opens and confirms, closes and opens again, until that brings a write delegation.
 fn delegated(peer: &mut Peer, clientid: ClientId) -> (Stateid4, Stateid4) {
     let mut reply = run(peer, &[], vec![open(clientid, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
     let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
     assert_eq!(first.delegation, OpenDelegation4::None, "an owner to be confirmed may be made up");
     let confirm = OpenConfirm4Args { open_stateid: first.stateid, seqid: Seqid(2) };
-    run(peer, &[b"f"], vec![ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
+    let mut reply = run(peer, &[b"f"], vec![ArgOp::OpenConfirm(confirm)]);
+    let mut open_stateid = reply.ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm).open_stateid;
     let deadline = Instant::now() + Duration::from_secs(5);
-    for seqid in 3.. {
-        let mut reply = run(peer, &[], vec![open(clientid, seqid, OPEN4_SHARE_ACCESS_BOTH, false)]);
+    for seqid in (3..).step_by(2) {
+        let close = Close4Args { seqid: Seqid(seqid), open_stateid };
+        run(peer, &[b"f"], vec![ArgOp::Close(close)]).ok::<Close4Ok>(OpNum4::Close);
+        let mut reply = run(peer, &[], vec![open(clientid, seqid + 1, OPEN4_SHARE_ACCESS_BOTH, false)]);
         let again: Open4Ok<'_> = reply.ok(OpNum4::Open);
         if let OpenDelegation4::Write(held) = again.delegation {
             return (again.stateid, held.stateid);
         }
+        open_stateid = again.stateid;
         assert!(Instant::now() < deadline, "not probed in time");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -101,18 +101,32 @@ impl Engine {
         if client.identity.principal != *request.principal {
             return Err(StateError::ClidInuse);
         }
-        if client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
-            return Err(StateError::Resource);
-        }
+        let given_up = match client.sessions.len() >= SESSIONS_PER_CLIENT_MAX {
+            true => Some(self.unused_session(&client.sessions).ok_or(StateError::Resource)?),
+            false => None,
+        };
         // Phase 4. Only a session made uses the sequence number up: after a refusal the client asks with the same one
         // for less.
         let created = self.agree(request)?;
+        if let Some(session) = given_up {
+            self.destroy_session(session, 0)?;
+        }
         if let Side::V41(side) = &mut self.clients.get_mut(request.client)?.side {
             side.seqid = request.seqid;
             side.reply = Ok(created);
         }
         self.install_session(request, &created, now)?;
         Ok(created)
+    }
+
+    /// The session that its client has not used for the longest time, of those that no connection belongs to. Linux makes
+    /// a new one after each restart of the server, and destroys none, for those of a server's former life it takes for
+    /// gone: persistent ones pile up.
+    fn unused_session(&self, sessions: &[SessionId]) -> Option<SessionId> {
+        let named = sessions.iter().filter_map(|id| Some((*id, self.sessions.get(*id)?)));
+        let is_unused = |session: &Session| session.connections() == 0 && session.slots.running() == 0;
+        let unused = named.filter(|(_, session)| is_unused(session));
+        unused.min_by_key(|(_, session)| session.last_used()).map(|(id, _)| id)
     }
 
     /// The answer to a retry speaks of the connection that the retry came on.
