@@ -872,3 +872,7 @@ pub const CLIENT_COPIES_ENDED_MAX: usize = 64;
 
 /// Stateids that a client of ours has tested in one call.
 pub const CLIENT_STATEIDS_TESTED_AT_ONCE: usize = 64;
+
+/// Milliseconds for which a mount believes the room it saw on the file system, when it has changed nothing since: a walk
+/// through a tree asks for it at every directory.
+pub const ROOM_FRESH_MS: u64 = 1_000;

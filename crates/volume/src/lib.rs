@@ -14,6 +14,7 @@ mod locks;
 mod nfs;
 mod operations;
 mod promises;
+mod room;
 mod running;
 mod server;
 mod stats;

@@ -108,7 +108,7 @@ impl Volume {
 
     /// Opens a file.
     pub fn open(&self, who: &dyn Waiting, node: NodeId, flags: OpenFlags) -> Result<Opened> {
-        self.change_for(who, |machine, turn, now| machine.open(turn, node, flags, now))
+        self.open_for(who, |machine, turn, now| machine.open(turn, node, flags, now))
     }
 
     /// Reads: pieces one after the other; fewer bytes than asked for where the file ends.
@@ -184,7 +184,13 @@ impl Volume {
 
     /// Room on the file system.
     pub fn statfs(&self, who: &dyn Waiting) -> Result<Room> {
-        self.run_for(who, |machine, turn, now| machine.statfs(turn, now))
+        if let Some(room) = self.0.room.fresh(self.0.now().mono) {
+            return Ok(room);
+        }
+        let before = self.0.room.mark();
+        let room = self.run_for(who, |machine, turn, now| machine.statfs(turn, now))?;
+        self.0.room.keep(room, before, self.0.now().mono);
+        Ok(room)
     }
 
     /// An extended attribute.
@@ -218,7 +224,7 @@ impl Volume {
 impl Volume {
     /// An open at the server, which locks belong to.
     fn at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<(Handle, Option<OpenToken>)> {
-        self.change_for(who, |machine, turn, now| machine.server_open(turn, fh, now))
+        self.open_for(who, |machine, turn, now| machine.server_open(turn, fh, now))
     }
 
     /// Takes a lock of a node's file.

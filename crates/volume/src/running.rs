@@ -58,13 +58,23 @@ impl Volume {
         self.turn(Turn::new(waiting.caller()), waiting, operation)
     }
 
+    /// Runs an operation that may be of consequence long after, though it changes nothing.
+    pub(crate) fn open_for<T>(
+        &self,
+        waiting: &dyn Waiting,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.turn(Turn::new(waiting.whole_caller()), waiting, operation)
+    }
+
     /// Runs an operation that changes something: it may be sent long after, so that the whole caller is kept with it.
     pub(crate) fn change_for<T>(
         &self,
         waiting: &dyn Waiting,
         operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
-        self.turn(Turn::new(waiting.whole_caller()), waiting, operation)
+        self.0.room.changed();
+        self.open_for(waiting, operation)
     }
 
     fn turn<T>(

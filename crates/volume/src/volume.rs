@@ -13,6 +13,7 @@ use crate::alarm::Alarm;
 use crate::crowd::Crowd;
 use crate::flusher::{self, Job};
 use crate::invalidator::{self, Forgets, Invalidate};
+use crate::room::RoomSeen;
 use crate::server::Server;
 use crate::stats::{Counters, Stats};
 
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     /// Given when everything that waits is to fail.
     pub(crate) given_up: Cancel,
     pub(crate) counters: Counters,
+    pub(crate) room: RoomSeen,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -61,6 +63,7 @@ impl Volume {
             forgets: Forgets::default(),
             given_up: Cancel::new(),
             counters: Counters::default(),
+            room: RoomSeen::new(options.settings.caps),
             threads: Mutex::default(),
         });
         for number in 0..options.flushers.max(1) {

@@ -65,13 +65,15 @@ fn bash(directory: &Path, script: &str, arguments: &[&str]) -> Result<Child> {
 /// Processes that wait in all kinds of calls.
 fn waiters(directory: &Path) -> Result<Vec<Child>> {
     let scripts = [
-        "exec cat asked-for-the-first-time",
-        "exec ls -l .",
-        "echo x >new",
-        "exec mkdir new-directory",
-        "exec dd if=big of=/dev/null",
+        "exec cat $1/asked-for-the-first-time",
+        "exec ls -l $1",
+        "echo x >$1/new",
+        "exec mkdir $1/new-directory",
+        "exec dd if=$1/big of=/dev/null",
     ];
-    scripts.into_iter().map(|script| bash(directory, script, &[])).collect()
+    // They begin elsewhere: who starts a process waits until it is in its directory.
+    let place = directory.to_string_lossy();
+    scripts.into_iter().map(|script| bash(Path::new("/"), script, &[&place])).collect()
 }
 
 fn freed() -> Result<()> {

@@ -41,7 +41,7 @@ a = open(one + '/f', 'r+'); b = open(two + '/f', 'r+')
 ";
 
 const EXCLUDE: &str = "
-fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 10)
+fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
 assert refused(lambda: fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 5))
 assert refused(lambda: ofd(b.fileno(), fcntl.F_WRLCK, 9, 1))
 fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 10)

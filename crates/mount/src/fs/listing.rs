@@ -7,7 +7,7 @@ use super::call::Call;
 use super::convert::{entry, errno, fh, type_bits};
 use super::{Result, Translation};
 
-/// Offsets behind `.` and `..`. Servers' cookies begin at 3 (RFC 8881 section 18.23.3).
+/// Offsets behind `.` and `..`; those of other entries are the volume's, moved up by as much.
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTS: u64 = 2;
 
@@ -31,11 +31,11 @@ impl Translation {
                 offset = next;
             }
         }
-        let from = if offset == AFTER_DOTS { 0 } else { offset };
+        let from = offset.wrapping_sub(AFTER_DOTS);
         let mut take = |listed: &holdfast_volume::cache::DirEntry| {
             let kind = EntryKind::of_mode(type_bits(listed.kind));
-            let item =
-                DirItem { name: listed.name.as_bytes(), ino: listed.fileid, kind, next: listed.offset };
+            let next = listed.offset.wrapping_add(AFTER_DOTS);
+            let item = DirItem { name: listed.name.as_bytes(), ino: listed.fileid, kind, next };
             let known = listed.entry.as_ref().map(entry);
             out.push(&item, known.as_ref())
         };

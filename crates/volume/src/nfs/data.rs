@@ -1,5 +1,7 @@
 //! Data: reading, writing, and what else is done with a file's bytes and attributes.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use holdfast_cache::{AllocateMode, Answer, Attrs, Changes, Handle, OpenToken, Room, SeekKind, WriteOut};
 use holdfast_client::{Cx, Error, Io, OpenFile, Seek};
@@ -110,6 +112,7 @@ impl NfsServer {
                 return Err(Error::Disconnected);
             }
             whole.verifier = verifier;
+            self.write_verifier.store(verifier, Ordering::Relaxed);
             whole.stable &= written.committed != StableHow4::Unstable;
             done += written.count as usize;
             whole.count = u32::try_from(done).unwrap_or(u32::MAX);
@@ -123,7 +126,12 @@ impl NfsServer {
     }
 
     pub(super) fn commit_out(&self, object: &Handle, cx: Cx<'_>) -> Result<u64, Error> {
-        Ok(u64::from_be_bytes(self.client.commit(cx, &wire(object), 0, 0)?))
+        match self.client.commit(cx, &wire(object), 0, 0) {
+            Ok(verifier) => Ok(u64::from_be_bytes(verifier)),
+            // Removed since it was written, here or by somebody else: of what is gone nothing can be lost.
+            Err(Error::Nfs(NfsStat4::Stale)) => Ok(self.write_verifier.load(Ordering::Relaxed)),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn allocate(

@@ -8,6 +8,8 @@ mod names;
 mod opens;
 mod xattrs;
 
+use std::sync::atomic::AtomicU64;
+
 use holdfast_cache::{
     Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
 };
@@ -26,13 +28,15 @@ pub struct NfsServer {
     client: Client,
     creds: Creds,
     opens: Opens,
+    /// Of the last WRITE: the server's, not a file's.
+    write_verifier: AtomicU64,
 }
 
 impl NfsServer {
     /// Over this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, creds: Creds::default(), opens: Opens::default() }
+        Self { client, creds: Creds::default(), opens: Opens::default(), write_verifier: AtomicU64::new(0) }
     }
 
     /// The client.
