@@ -20,8 +20,9 @@ use scenarios::{ALL, Scenario};
 
 /// How much more, or less, of what is recorded passes.
 const TOLERANCE: f64 = 0.03;
-/// A few instructions more are no cost, whatever they are of so little.
-const INSTRUCTIONS_ANYHOW: f64 = 8.0;
+/// A few instructions more are no cost, whatever they are of so little. One small function inlined or not makes 40, and the
+/// compiler decides so by the folder that it builds in.
+const INSTRUCTIONS_ANYHOW: f64 = 48.0;
 /// Before anything is counted: caches are filled, buffers have their size.
 const WARM_UPS: usize = 300;
 /// So often is each done while it is counted.
