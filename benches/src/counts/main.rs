@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn three_percent_pass_and_more_does_not_in_either_direction() {
-        assert!(matches!(verdict(Some(1000.0), 1030.0), Verdict::Same));
-        assert!(matches!(verdict(Some(1000.0), 970.0), Verdict::Same));
-        assert!(matches!(verdict(Some(1000.0), 1031.0), Verdict::Dearer(_)));
-        assert!(matches!(verdict(Some(1000.0), 969.0), Verdict::Cheaper(_)));
+        assert!(matches!(verdict(Some(10000.0), 10300.0), Verdict::Same));
+        assert!(matches!(verdict(Some(10000.0), 9700.0), Verdict::Same));
+        assert!(matches!(verdict(Some(10000.0), 10310.0), Verdict::Dearer(_)));
+        assert!(matches!(verdict(Some(10000.0), 9690.0), Verdict::Cheaper(_)));
         assert!(matches!(verdict(Some(20.0), 28.0), Verdict::Same));
         assert!(matches!(verdict(None, 1.0), Verdict::New));
     }
