@@ -2,12 +2,14 @@
 //! named limits. It has no dependencies and does no I/O.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod clock;
 pub mod entropy;
 pub mod ids;
 pub mod limits;
 pub mod range;
 
+pub use calendar::Civil;
 pub use clock::{Clock, Instant, ManualClock, SystemClock, Timestamp};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use ids::{ChangeId, ClientId, Cookie, ExportId, FileKey, Length, Offset, Seqid, SessionId, SlotId};

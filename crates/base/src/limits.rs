@@ -857,7 +857,7 @@ pub const CAPS_OTHER_NAMES_MAX: u32 = 100;
 /// Connections of one client that recalls may go over.
 pub const CAPS_CONNECTIONS_MAX: usize = 16;
 
-/// Tickets of one client: one for each mount of it.
+/// Tickets of one client, and incarnations with transactions: one for each mount of it.
 pub const CAPS_TICKETS_PER_CLIENT_MAX: usize = 16;
 
 /// Slots that a client of ours offers for callbacks: recalls come one by one, and are answered at once.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_base::limits::{
-    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_TXNS_KEPT_MAX,
+    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_TICKETS_PER_CLIENT_MAX,
+    CAPS_TXNS_KEPT_MAX,
 };
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, WireHandle};
@@ -188,6 +189,7 @@ impl Caps {
     /// A client's lane, made when it has none. What it will not send again is forgotten.
     pub(crate) fn open_lane(&self, incarnation: [u8; 16], client: ClientId, done: TxnId) -> LaneView {
         let now = self.parts.manager.clock().now();
+        self.make_room(&incarnation, client);
         let mut is_known = true;
         let lane = {
             let mut lanes = self.lanes.lock();
@@ -206,6 +208,26 @@ impl Caps {
         state.stable_through = state.stable_through.max(state.done_through);
         let (executed_through, stable_through) = (state.executed_through, state.stable_through);
         LaneView { is_known, executed_through, stable_through }
+    }
+
+    /// Gives up the lane that a client has not said HELLO for the longest, when it has as many as it may have mounts: those
+    /// of former epochs have no ticket any more, so tickets alone do not bound them.
+    fn make_room(&self, incarnation: &[u8; 16], client: ClientId) {
+        let lanes = self.lanes.lock();
+        if lanes.contains_key(incarnation) {
+            return;
+        }
+        let used = |lane: &Arc<Lane>| {
+            let state = lane.state.lock();
+            (state.client == client).then_some((state.used_at, lane.incarnation))
+        };
+        let its: Vec<_> = lanes.values().filter_map(used).collect();
+        drop(lanes);
+        if its.len() >= CAPS_TICKETS_PER_CLIENT_MAX
+            && let Some((_, oldest)) = its.into_iter().min()
+        {
+            self.forget_lane(&oldest);
+        }
     }
 
     pub(crate) fn lane(&self, incarnation: &[u8; 16]) -> Option<Arc<Lane>> {

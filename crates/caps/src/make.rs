@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use holdfast_base::Civil;
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_ledger::Standing;
 use holdfast_vfs::{
@@ -61,18 +62,9 @@ fn beside(name: &[u8], stamp: &str) -> Vec<u8> {
     whole
 }
 
-/// `YYYYMMDDTHHMMSSZ`, of seconds since 1970 (days to dates by Howard Hinnant's formula).
+/// `YYYYMMDDTHHMMSSZ`, of seconds since 1970.
 fn stamp(seconds: u64) -> String {
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let Civil { year, month, day, hour, minute, second } = Civil::from_unix(seconds);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 

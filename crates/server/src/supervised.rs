@@ -46,6 +46,9 @@ pub(crate) fn receive(is_in_place: bool) -> Vec<OwnedFd> {
     let Some((socket, listeners)) = named else { return Vec::new() };
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         tracing::warn!(%error, "this server would outlive the process that looks after it");
+    } else if getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs()) != parent {
+        // It died a moment before that was in force, and no signal comes.
+        std::process::exit(128 + Signal::KILL.as_raw());
     }
     if let Some(socket) = handover::take(socket) {
         // Set once, as this is called once.

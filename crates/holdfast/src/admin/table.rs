@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use holdfast_base::Civil;
+
 /// A table: rows are padded to the widest cell of each column, two spaces between; nothing is cut, so that what a
 /// script reads does not depend on a terminal.
 pub(crate) struct Table {
@@ -56,22 +58,8 @@ impl std::fmt::Display for Table {
 
 /// A time of day in UTC, as the log writes it.
 pub(crate) fn moment(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// The date so many days after 1970-01-01, counted in eras of 400 years that begin on the first of March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let Civil { year, month, day, hour, minute, second } = Civil::from_unix(unix_ms / 1000);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// A duration in its two largest units.
