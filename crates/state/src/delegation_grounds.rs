@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Whether the data that a client keeps of a file is surely current when an OPEN brings it a delegation: where that is
-    /// its first of the file, or it only reads. Linux takes any change of a file that it has open to write, or is about
+    /// its first of the file, or it only reads, or has had a delegation all along. Linux takes any change of a file that it has open to write, or is about
     /// to, for its own, so the change attribute shows it nothing, and relies on locks to drop what it keeps; but under a
     /// delegation locks drop nothing.
     fn keeps_current_data(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
@@ -158,7 +158,7 @@ impl Engine {
                 writes |= open.share.access.contains(Access::WRITE);
             }
         }
-        is_first || !writes
+        is_first || !writes || self.holds_delegation(client, file).is_some()
     }
 
     fn has_open_for(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
