@@ -1,0 +1,66 @@
+//! The caps program: both ends.
+
+/// Items of one ACQUIRE, RELEASE, RECLAIM or RECALL of the caps program: each is a handle of up to 128 bytes, and its answer
+/// attributes of 160.
+pub const CAPS_ITEMS_MAX: usize = 1024;
+
+/// Operations of one batch: their results fit a record, and one batch keeps others waiting for some ten milliseconds.
+pub const CAPS_BATCH_OPS_MAX: usize = 1024;
+
+/// Directories of one tree to be removed.
+pub const CAPS_TREE_DIRS_MAX: usize = 4096;
+
+/// Operations whose write-back failed that are told of at once.
+pub const CAPS_FAILED_MAX: usize = 1024;
+
+/// Objects of which one client may hold capabilities: 200 bytes each here and as many at the client; a source tree of a
+/// hundred thousand files fits.
+pub const CAPS_OBJECTS_PER_CLIENT_MAX: usize = 131_072;
+
+/// Objects with capabilities of all clients, each client's counted by itself.
+pub const CAPS_OBJECTS_MAX: usize = 1 << 20;
+
+/// Clients that hold capabilities of one object: a change of it recalls all of them at once.
+pub const CAPS_HOLDERS_PER_OBJECT_MAX: usize = 1024;
+
+/// Milliseconds after a recall in which nothing exclusive is granted of an object: who shares it works through the server
+/// rather than have it wander; after one look of a neighbour the other has it back soon.
+pub const CAPS_RECALLED_MS: u64 = 2_000;
+
+/// Batches of one client under way at once: those beyond its next wait for it, their calls parked.
+pub const CAPS_BATCHES_MAX: usize = 16;
+
+/// Transactions of one client that are remembered: at most some MiB, until the client says that it will not send them
+/// again.
+pub const CAPS_TXNS_KEPT_MAX: usize = 1024;
+
+/// Operations of those transactions, in all: each is an entry of the journal, which has room for a dozen such clients.
+pub const CAPS_OPS_KEPT_MAX: usize = 8192;
+
+/// Calls that wait for one client's transactions to be durable.
+pub const CAPS_STABLE_WAITERS_MAX: usize = 64;
+
+/// Milliseconds after which the transactions of a client of the server's former life are forgotten if it has not come
+/// back: an hour, in which whoever lost the network has it again.
+pub const CAPS_LANE_IDLE_MS: u64 = 3_600_000;
+
+/// Bytes of a LIST's answer, whatever the client takes.
+pub const CAPS_LIST_BYTES_MAX: usize = 256 << 10;
+
+/// Entries of a LIST's answer, whatever fits.
+pub const CAPS_LIST_ENTRIES_MAX: usize = 1024;
+
+/// Milliseconds in which a client answers a RECALL: it only takes note.
+pub const CAPS_RECALL_ANSWER_MS: u64 = 10_000;
+
+/// Recalls that wait for their turn on a client's connections; beyond, they are sent again later.
+pub const CAPS_RECALLS_QUEUED_MAX: usize = 65_536;
+
+/// Names tried for what is kept beside another of its name.
+pub const CAPS_OTHER_NAMES_MAX: u32 = 100;
+
+/// Connections of one client that recalls may go over.
+pub const CAPS_CONNECTIONS_MAX: usize = 16;
+
+/// Tickets of one client, and incarnations with transactions: one for each mount of it.
+pub const CAPS_TICKETS_PER_CLIENT_MAX: usize = 16;

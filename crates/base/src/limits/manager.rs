@@ -1,0 +1,47 @@
+//! How promises are kept against whoever else comes.
+
+/// Entries of a listing whose holders are asked for their attributes at once, with the entries between them.
+pub const LISTING_ASKED_MAX: usize = 64;
+
+/// Entries of a listing looked at for what a holder that does not answer has of them.
+pub const LISTING_RECALLS_MAX: usize = 4096;
+
+/// Milliseconds for which a holder that left a question about attributes unanswered is not asked again: what is in the
+/// way is recalled from it.
+pub const SILENT_HOLDER_MS: u64 = 10_000;
+
+/// Counters that files share in the index of promises, by their keys: with 64 changes in flight, a promise meets a
+/// stranger's in one of 256 cases and is not given. 8 bytes each.
+pub const PROMISE_COUNTERS: usize = 16_384;
+
+/// Parts of the index of promises, each behind a lock of its own: many more than threads.
+pub const PROMISE_PARTS: usize = 64;
+
+/// Locks that directories share, by which changes of names wait for each other while anything is promised.
+pub const NAME_TURNS: usize = 256;
+
+/// Milliseconds that a change of a name which looks for promises waits for those that do not look: they were begun
+/// before the first promise, and last as long as the file system takes.
+pub const NAME_DRAIN_MS: u64 = 100;
+
+/// The same for whoever is about to promise something, with an OPEN's reply behind it.
+pub const PROMISE_DRAIN_MS: u64 = 2;
+
+/// Milliseconds that a call waits for a recall, counted from the recall's begin, before its client is told to come
+/// again: a holder answers within a round trip, or has much to flush.
+pub const RECALL_WAIT_MS: u64 = 1_000;
+
+/// One in so many threads of the pool may wait for recalls; the others go on serving, the holders' flushes not least.
+pub const RECALL_WAITERS_SHARE: usize = 4;
+
+/// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
+/// what is in demand are the state engine's to refuse.
+pub const RECALL_ROUNDS_MAX: usize = 8;
+
+/// Milliseconds for which a holder's answer about a file's attributes serves those who asked while it was asked, and
+/// have to come to the pool for it first.
+pub const HELD_ATTRIBUTES_FRESH_MS: u64 = 20;
+
+/// Milliseconds for which it is remembered that somebody who wanted a holder's answer could not wait for it: longer than
+/// clients take to come again.
+pub const HELD_PUT_OFF_MS: u64 = 30_000;

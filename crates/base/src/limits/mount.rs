@@ -1,0 +1,144 @@
+//! The mount: its client, cache and FUSE side.
+
+use super::protocol::IO_BYTES_MAX;
+
+/// Connections to a mount's control socket: a few commands at once.
+pub const CONTROL_CONNECTIONS_MAX: usize = 16;
+
+/// Bytes of a request to a mount's control socket: a server's name and the words around it.
+pub const CONTROL_REQUEST_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes of a mount's log, after which it begins anew and the old one is kept once.
+pub const MOUNT_LOG_BYTES_MAX: u64 = 4 << 20;
+
+/// Calls of one link that are unanswered: more than any session has slots, for the programs beside NFS.
+pub const LINK_CALLS_MAX: usize = 1024;
+
+/// Bytes that wait for a connection of ours to take them, before callers wait too: sixteen of the largest writes.
+pub const LINK_OUTPUT_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that a link reads at once: a listing of a small directory, or a few dozen small replies.
+pub const LINK_INPUT_BYTES: usize = 32 << 10;
+
+/// Bytes of a record that a link takes: other servers read up to 4 MiB at once, and we ask for no more.
+pub const LINK_RECORD_BYTES_MAX: usize = (4 << 20) + (64 << 10);
+
+/// Threads that serve one FUSE mount: as many requests wait for the server at once, each for one application thread.
+/// 32 KiB each while idle, a full WRITE more where one went through; beyond it requests wait in
+/// [`FUSE_QUEUE_MAX`].
+pub const FUSE_THREADS_MAX: usize = 256;
+
+/// Requests of a FUSE mount that are read and wait for a thread once all wait for the server: so that INTERRUPTs behind
+/// them are still seen. Beyond it they stay in the kernel, and so do INTERRUPTs.
+pub const FUSE_QUEUE_MAX: usize = 4096;
+
+/// Bytes of those requests: sixteen full WRITEs.
+pub const FUSE_QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// Threads that read requests of a FUSE mount at the same time while none waits: beyond it they only take turns.
+pub const FUSE_READERS_MAX: usize = 8;
+
+/// Milliseconds for which a request may be served before another thread takes over reading; the bound for how late an
+/// INTERRUPT is seen whose operation did not say that it waits.
+pub const FUSE_TICK_MS: u64 = 2;
+
+/// Such ticks without a request after which nobody looks any more until the next one.
+pub const FUSE_IDLE_TICKS: u32 = 50;
+
+/// Milliseconds after which a serving thread that was not needed ends.
+pub const FUSE_THREAD_IDLE_MS: u64 = 10_000;
+
+/// Pieces of one READ's reply: the kernel takes 1024 at once, header and zeros among them.
+pub const FUSE_REPLY_PARTS_MAX: usize = 512;
+
+/// INTERRUPTs remembered whose request has not been seen; then the oldest goes back to the kernel.
+pub const FUSE_EARLY_INTERRUPTS_MAX: usize = 256;
+
+/// Milliseconds for which they are: a thread takes microseconds between reading a request and registering it.
+pub const FUSE_EARLY_INTERRUPT_MS: u64 = 1000;
+
+/// Callers whose groups are remembered: 100 bytes each.
+pub const FUSE_GROUP_CACHE_MAX: usize = 4096;
+
+/// Milliseconds for which they are.
+pub const FUSE_GROUP_CACHE_MS: u64 = 1000;
+
+/// Requests in the background (read-ahead, direct I/O, RELEASE) that the kernel sends a FUSE mount at once: 64 READs of
+/// 128 KiB fill a link of 10 Gbit/s and 6 ms.
+pub const FUSE_BACKGROUND_MAX: u16 = 64;
+
+/// Nodes in one PRUNE notification.
+pub const FUSE_PRUNE_MAX: usize = 512;
+
+/// Bytes of one extent of data that a client has not sent: one WRITE.
+pub const DIRTY_EXTENT_BYTES_MAX: usize = IO_BYTES_MAX;
+
+/// Bytes that a mount has taken from applications and not sent: two seconds of a 1 Gbit/s link; then they wait.
+pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes that a mount has sent and not seen committed; beyond it it commits.
+pub const UNSTABLE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of one file that travel with its making, in a batch; larger ones go by WRITE.
+pub const SMALL_FILE_BYTES: u64 = 64 << 10;
+
+/// Mutations of a mount that wait to be sent, about 200 bytes each: what a second's batches carry, twice.
+pub const QUEUED_MUTATIONS_MAX: usize = 131_072;
+
+/// Batches of a mount that were executed and are not known to be on disk; then it asks for it.
+pub const UNSETTLED_BATCHES_MAX: usize = 256;
+
+/// Objects that a client remembers, about 500 bytes each, beside those the kernel refers to.
+pub const CACHED_NODES_MAX: usize = 262_144;
+
+/// Names that a client remembers, about 150 bytes each.
+pub const CACHED_NAMES_MAX: usize = 524_288;
+
+/// Pages of a directory that are read so that absent names need no question; a larger directory stays incomplete.
+pub const FILL_PAGES_MAX: u32 = 64;
+
+/// Milliseconds after which what nobody waits for is sent: what a crash of the client may lose.
+pub const UNSYNCED_AGE_MS: u64 = 5_000;
+
+/// Milliseconds for which a new file that is still open for writing keeps back the mutations from it on, so that its
+/// data can go with it.
+pub const YOUNG_FILE_MS: u64 = 50;
+
+/// Objects whose capabilities are asked for together.
+pub const ACQUIRE_ITEMS_MAX: usize = 256;
+
+/// Milliseconds after a recall in which exclusive capabilities are not asked for again.
+pub const REACQUIRE_PAUSE_MS: u64 = 1_000;
+
+/// Recalls remembered of objects that are not known yet, as the grant is still on its way.
+pub const EARLY_RECALLS_MAX: usize = 4_096;
+
+/// Inode numbers shown for objects made here before the server had numbered them, 60 bytes each: they must not change
+/// while the mount lives.
+pub const SHOWN_NUMBERS_MAX: usize = 1 << 20;
+
+/// Callers of whom a mount remembers whether they act on the server as themselves.
+pub const CALLERS_KNOWN_MAX: usize = 4_096;
+
+/// Reports of failed mutations that wait for the log.
+pub const REPORTS_MAX: usize = 1_024;
+
+/// Credentials that a mount keeps encoded: as many different users as a busy host has at a time.
+pub const MOUNT_CREDENTIALS_MAX: usize = 1024;
+
+/// Slots that a client of ours offers for callbacks: recalls come one by one, and are answered at once.
+pub const CLIENT_BACK_SLOTS: usize = 8;
+
+/// Callbacks to a client of ours that wait to be answered; one more is refused, and the server calls again.
+pub const CLIENT_CALLBACKS_MAX: usize = 256;
+
+/// Ends of copies that a client of ours was told and nobody has asked for yet: a callback may overtake the answer that
+/// names the copy.
+pub const CLIENT_COPIES_ENDED_MAX: usize = 64;
+
+/// Stateids that a client of ours has tested in one call.
+pub const CLIENT_STATEIDS_TESTED_AT_ONCE: usize = 64;
+
+/// Milliseconds for which a mount believes the room it saw on the file system, when it has changed nothing since: a walk
+/// through a tree asks for it at every directory.
+pub const ROOM_FRESH_MS: u64 = 1_000;

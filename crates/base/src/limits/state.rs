@@ -1,0 +1,141 @@
+//! Clients, sessions, opens, locks and delegations, and their recall.
+
+/// Slots in one session: what Linux asks for (`NFS4_MAX_SLOT_TABLE` is 1024, it requests 64).
+pub const SESSION_SLOTS_MAX: u32 = 128;
+
+/// Bytes of one cached reply in a slot; larger replies are not cached (`NFS4ERR_REP_TOO_BIG_TO_CACHE`).
+pub const SLOT_REPLY_BYTES_MAX: usize = 4096;
+
+/// Client incarnations the state engine remembers. Each costs about 1 KiB before it opens anything; the largest
+/// NFS servers in use serve some ten thousand.
+pub const CLIENTS_MAX: usize = 32_768;
+
+/// Unconfirmed client records among them: a flood of EXCHANGE_ID or SETCLIENTID by one stranger must not use up
+/// the room of clients that confirm.
+pub const CLIENTS_UNCONFIRMED_MAX: usize = 4096;
+
+/// Bytes of a client's owner string (`NFS4_OPAQUE_LIMIT`).
+pub const CLIENT_OWNER_BYTES_MAX: usize = 1024;
+
+/// Bytes of the callback address a 4.0 client sends, held opaque: a netid and a universal address are below 100.
+pub const CALLBACK_BYTES_MAX: usize = 1024;
+
+/// Sessions of one client. Linux makes one; trunking and tests make a few.
+pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
+
+/// Connections remembered for one session. Linux's `nconnect` goes to 16, with `max_connect` 16 more.
+pub const SESSION_CONNECTIONS_MAX: usize = 64;
+
+/// Smallest request a session may be limited to: an RPC header with AUTH_SYS and SEQUENCE must fit.
+pub const SESSION_REQUEST_BYTES_MIN: u32 = 256;
+
+/// Smallest reply a session may be limited to: an RPC reply header and SEQUENCE's result must fit.
+pub const SESSION_REPLY_BYTES_MIN: u32 = 128;
+
+/// Slots of a session's back channel that we use at once; recalls to one client beyond that wait.
+pub const BACK_CHANNEL_SLOTS_MAX: u32 = 16;
+
+/// Bytes of one record on the back channel: callbacks carry a handle, a stateid and few attributes.
+pub const BACK_CHANNEL_BYTES_MAX: u32 = 4096;
+
+/// Open-owners and lock-owners of one client together. Linux has an open-owner a user and a lock-owner a process.
+pub const OWNERS_PER_CLIENT_MAX: usize = 65_536;
+
+/// Stateids (opens, locks) of one client: what its own descriptor limits allow on a large machine.
+pub const STATEIDS_PER_CLIENT_MAX: usize = 262_144;
+
+/// Stateids of all clients: about 200 bytes each, so 200 MiB at the very worst.
+pub const STATEIDS_MAX: usize = 1 << 20;
+
+/// Byte ranges one lock-owner holds on one file after merging; insertion moves those behind it, 24 bytes each.
+pub const LOCK_RANGES_PER_OWNER_FILE_MAX: usize = 16_384;
+
+/// Lock holders (lock-owners of any protocol) on one file: each conflict check asks every one of them.
+pub const LOCK_HOLDERS_PER_FILE_MAX: usize = 16_384;
+
+/// Blocked lock requests remembered on one file; later ones are told to poll.
+pub const LOCK_WAITERS_PER_FILE_MAX: usize = 1024;
+
+/// How long a freed range is kept for the waiter that was notified of it, in milliseconds: a round trip to a slow
+/// client, and short enough that a dead one hardly delays the next.
+pub const LOCK_HANDOFF_MS: u64 = 1000;
+
+/// Bytes of the last reply kept for a 4.0 owner's replay: LOCK's denial with the longest owner fits.
+pub const OWNER_REPLY_BYTES_MAX: usize = 2048;
+
+/// Places of the state table that stay empty, so that a 4.0 client coming back late is told that its lease ran out
+/// (NFS4ERR_EXPIRED) and not that it made a stateid up: a few clients' worth, some 200 KiB.
+pub const STATE_MEMOS_MIN: usize = 1024;
+
+/// Slots of all sessions together: with a reply of [`SLOT_REPLY_BYTES_MAX`] kept in each, 1 GiB.
+pub const SESSIONS_SLOTS_MAX: usize = 262_144;
+
+/// A new session gets at most one part in so many of the slots that are left: all it asks for until half are gone,
+/// then fewer and fewer.
+pub const SESSIONS_SLOTS_SHARE: usize = 1_024;
+
+/// Clients whose lease ran out and that keep their state until somebody wants it: a site's laptops overnight. Those
+/// away longest go first.
+pub const COURTESY_CLIENTS_MAX: usize = 4096;
+
+/// Milliseconds for which such a client keeps its state: a day, after which its user has surely noticed.
+pub const COURTESY_MS: u64 = 86_400_000;
+
+/// Delegations of all clients, about 300 bytes each here, and some 2 KiB with the descriptors and leases behind them.
+pub const DELEGATIONS_MAX: usize = 262_144;
+
+/// The part of all delegations that is kept free: clients are asked for some back when less is left.
+pub const DELEGATIONS_SPARE_PART: usize = 10;
+
+/// Delegations of one client: Linux keeps 5,000 by default (`delegation_watermark`) and gives the rest back.
+pub const DELEGATIONS_PER_CLIENT_MAX: usize = 65_536;
+
+/// Delegations on one file: each of them is recalled by one writer, who waits for all.
+pub const DELEGATIONS_PER_FILE_MAX: usize = 1024;
+
+/// Milliseconds after a recall in which the file is not delegated again: two clients taking turns would otherwise
+/// pay for a recall at every turn.
+pub const RECENT_RECALL_MS: u64 = 15_000;
+
+/// Files of which a recall is remembered for that; the oldest are forgotten first. 48 bytes each.
+pub const RECENT_RECALLS_MAX: usize = 16_384;
+
+/// How many times the time to return a delegation lasts while its holder visibly flushes.
+pub const RECALL_STRETCH_MAX: u64 = 3;
+
+/// Milliseconds after which a recall that did not reach its holder is sent again.
+pub const RECALL_RETRY_MS: u64 = 2000;
+
+/// Recalls of one delegation that its holder says it does not know, as the reply that brings it may still be on its
+/// way; then it is revoked.
+pub const RECALL_UNKNOWN_MAX: u32 = 3;
+
+/// Milliseconds between two CB_RECALL_ANY to one client: time to answer the first.
+pub const RECALL_ANY_PAUSE_MS: u64 = 10_000;
+
+/// Clients asked for delegations, or for slots, at one tick: those that hold most.
+pub const RECALL_ANY_CLIENTS_MAX: usize = 64;
+
+/// Slots that pressure leaves a session: one request at a time still gets through beside a few others.
+pub const PRESSED_SLOTS_MIN: u32 = 4;
+
+/// Delegations that clients asked to be offered once they can be had, of all clients: each is looked at once a second,
+/// about a microsecond.
+pub const WANTS_MAX: usize = 4096;
+
+/// Such wishes of one client.
+pub const WANTS_PER_CLIENT_MAX: usize = 1024;
+
+/// Steps through the graph of who waits for whom when a blocking lock is asked for. Beyond it no deadlock is seen,
+/// and the waiting ends when the client gives up.
+pub const DEADLOCK_STEPS_MAX: usize = 4096;
+
+/// Milliseconds for which a request for a lock counts as waiting: Linux asks again after 30 seconds, and one that a
+/// signal ended asks no more.
+pub const LOCK_WAIT_FRESH_MS: u64 = 35_000;
+
+/// Share reservations through NLM on one file.
+pub const FOREIGN_SHARES_PER_FILE_MAX: usize = 1024;
+
+/// Own opens looked at for a descriptor that can serve I/O under a delegation.
+pub const DELEGATED_OPENS_MAX: usize = 64;
