@@ -53,6 +53,9 @@ enum Role {
     },
     /// Loads of names and data on `holdfast mount`, over a link with an added round trip.
     Mount(mount::MountArguments),
+    /// The loads of `mount`, here; what it runs in a guest.
+    #[command(hide = true)]
+    MountLoads(mount::LoadsArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
         Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
+        Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
         None => run(&arguments.run),
     };
     match done {

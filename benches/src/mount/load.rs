@@ -1,25 +1,77 @@
 //! The loads.
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How much each does.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
-    /// Small files in one directory.
+/// How much of which is done.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Scale {
+    /// Small files made and removed in one directory
+    #[arg(long, default_value_t = 10_000)]
     pub(super) files: usize,
-    /// Files of the tree.
+    /// Files of the source tree that is unpacked and removed
+    #[arg(long, default_value_t = 20_000)]
     pub(super) tree_files: usize,
-    /// Bytes in order.
-    pub(super) data_bytes: u64,
+    /// MiB written and read in order
+    #[arg(long, default_value_t = 1024)]
+    pub(super) data_mib: u64,
+    /// Only these loads
+    #[arg(long, value_delimiter = ',')]
+    loads: Vec<Load>,
+}
+
+impl Scale {
+    /// As words of a command line that says the same.
+    pub(super) fn as_arguments(&self) -> Vec<String> {
+        let mut words = vec![
+            format!("--files={}", self.files),
+            format!("--tree-files={}", self.tree_files),
+            format!("--data-mib={}", self.data_mib),
+        ];
+        if !self.loads.is_empty() {
+            let names: Vec<_> = self.loads.iter().map(|load| load.argument()).collect();
+            words.push(format!("--loads={}", names.join(",")));
+        }
+        words
+    }
+
+    /// For tests: one of each.
+    #[cfg(test)]
+    pub(super) fn tiny() -> Self {
+        Self { files: 1, tree_files: 1, data_mib: 1, loads: Vec::new() }
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.data_mib << 20
+    }
+
+    fn is_wanted(&self, load: Load) -> bool {
+        self.loads.is_empty() || self.loads.iter().any(|wanted| load.is_needed_by(*wanted))
+    }
+}
+
+/// Does all that is wanted below `at`, in the order in which loads need each other, and tells each one's time.
+///
+/// Errors of the loads.
+pub(super) fn play(
+    at: &Path,
+    sync: &dyn Fn() -> Result<()>,
+    scale: &Scale,
+    told: &mut dyn FnMut(Load, Duration),
+) -> Result<()> {
+    for load in Load::ALL.into_iter().filter(|load| scale.is_wanted(*load)) {
+        told(load, load.run(at, scale, sync).with_context(|| load.name())?);
+    }
+    Ok(())
 }
 
 /// One load, in the order of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Load {
     /// Open, write 10 bytes, close, of each small file; then fsync of the directory.
@@ -49,7 +101,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 impl Load {
     /// In the order of a turn.
-    pub(super) const ALL: [Self; 10] = [
+    const ALL: [Self; 10] = [
         Self::Create,
         Self::Unlink,
         Self::Unpack,
@@ -78,8 +130,13 @@ impl Load {
         }
     }
 
+    /// As the command line takes it.
+    pub(super) fn argument(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     /// Whether `other`, or what it needs, is this one.
-    pub(super) fn is_needed_by(self, other: Self) -> bool {
+    fn is_needed_by(self, other: Self) -> bool {
         let needs = match other {
             Self::Unlink => &[Self::Create][..],
             Self::Find | Self::ReadAll | Self::Remove => &[Self::Unpack],
@@ -94,7 +151,7 @@ impl Load {
     /// Does it below `at`, and says how long it took.
     ///
     /// Errors of the system, and when what is found is not what was left.
-    pub(super) fn run(self, at: &Path, scale: &Scale, sync: &dyn Fn() -> Result<()>) -> Result<Duration> {
+    fn run(self, at: &Path, scale: &Scale, sync: &dyn Fn() -> Result<()>) -> Result<Duration> {
         let (flat, tree, large) = (at.join("flat"), at.join("tree"), at.join("large"));
         if self == Self::Create {
             fs::create_dir(&flat)?;
@@ -127,8 +184,8 @@ impl Load {
                 fs::remove_dir_all(&tree)?;
                 sync()?;
             }
-            Self::Write => write(&large, scale.data_bytes)?,
-            Self::Read => read(&large, scale.data_bytes)?,
+            Self::Write => write(&large, scale.data_bytes())?,
+            Self::Read => read(&large, scale.data_bytes())?,
         }
         let took = started.elapsed();
         if self == Self::Unlink {

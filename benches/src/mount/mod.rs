@@ -1,17 +1,18 @@
 //! What a mount costs those who work on it: loads of names and of data over a link with an added round trip, on one
-//! server, by the mount as it is and by the same mount with nothing cached (which is how a synchronous client works),
-//! and over NFS-Ganesha. Every load ends with what makes it durable.
+//! file system, by the mount as it is, by synchronous clients, and by other network file systems. Every load ends with
+//! what makes it durable, where the contender has such a thing.
 
+mod guest;
 mod load;
+mod rivals;
+mod stand;
 
 use anyhow::{Context, Result};
-use holdfast_lab::server::Target;
-use holdfast_lab::{FsType, LoopFs, Mount, Relay, ServerUnderTest};
-use load::Load;
+use load::{Load, Scale};
 use serde::Serialize;
+use stand::Stand;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How much is done.
@@ -20,27 +21,26 @@ pub(crate) struct MountArguments {
     /// Microseconds that the relay adds to a round trip
     #[arg(long, default_value_t = 500)]
     round_trip_us: u64,
-    /// Small files made and removed in one directory
-    #[arg(long, default_value_t = 10_000)]
-    files: usize,
-    /// Files of the source tree that is unpacked and removed
-    #[arg(long, default_value_t = 20_000)]
-    tree_files: usize,
-    /// MiB written and read in order
-    #[arg(long, default_value_t = 1024)]
-    data_mib: usize,
+    #[command(flatten)]
+    scale: Scale,
     /// Rounds: in each every contender has its turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Only these loads
-    #[arg(long, value_delimiter = ',')]
-    loads: Vec<Load>,
     /// Only these contenders
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<Side>,
     /// Where the results go, as JSON
     #[arg(long, default_value = "target/bench/mount.json")]
-    out: std::path::PathBuf,
+    out: PathBuf,
+}
+
+/// What one contender does by itself, where another process measures it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadsArguments {
+    /// Where
+    at: PathBuf,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 /// A contender.
@@ -51,20 +51,37 @@ pub(crate) enum Side {
     Holdfast,
     /// The same with nothing cached and nothing put off.
     Synchronous,
+    /// The kernel's NFSv4.2 client, in a guest, of the same server.
+    Kernel,
     /// This client, over NFS-Ganesha.
     Ganesha,
+    /// SSHFS, over a server of its own: nothing of it is forced to disk.
+    Sshfs,
+    /// GlusterFS, one brick: files are forced to disk, names are not.
+    Gluster,
     /// The file system itself, without a network.
     Local,
 }
 
 impl Side {
-    const ALL: [Self; 4] = [Self::Holdfast, Self::Synchronous, Self::Ganesha, Self::Local];
+    const ALL: [Self; 7] = [
+        Self::Holdfast,
+        Self::Synchronous,
+        Self::Kernel,
+        Self::Ganesha,
+        Self::Sshfs,
+        Self::Gluster,
+        Self::Local,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Holdfast => "holdfast",
             Self::Synchronous => "cache=none",
+            Self::Kernel => "kernel 4.2",
             Self::Ganesha => "ganesha",
+            Self::Sshfs => "sshfs",
+            Self::Gluster => "glusterfs",
             Self::Local => "local",
         }
     }
@@ -80,10 +97,16 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
     let mut results = Results::new();
     let sides =
         if arguments.contenders.is_empty() { Side::ALL.to_vec() } else { arguments.contenders.clone() };
+    let round_trip = Duration::from_micros(arguments.round_trip_us);
     for round in 1..=arguments.rounds {
         for &side in &sides {
             eprintln!("round {round} of {}: {}", arguments.rounds, side.name());
-            turn(side, arguments, &mut results).with_context(|| format!("the turn of {}", side.name()))?;
+            let told = &mut |load: Load, took: Duration| {
+                eprintln!("  {:12} {:8.3} s", load.name(), took.as_secs_f64());
+                results.entry(load).or_default().entry(side).or_default().push(took.as_secs_f64());
+            };
+            turn(side, round_trip, &arguments.scale, told)
+                .with_context(|| format!("the turn of {}", side.name()))?;
         }
     }
     print!("{}", table(&results, &sides, arguments));
@@ -94,51 +117,23 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
     Ok(())
 }
 
-fn turn(side: Side, arguments: &MountArguments, results: &mut Results) -> Result<()> {
-    // Each turn begins with a fresh file system: nobody works in what another left.
-    let filesystem = LoopFs::new(FsType::Xfs, 8 << 30)?;
-    let share = filesystem.path().join("share");
-    std::fs::create_dir(&share)?;
-    if side == Side::Local {
-        return play(side, &share, &|| Ok(()), arguments, results);
-    }
-    let target = if side == Side::Ganesha { Target::Ganesha } else { Target::Holdfast };
-    let server = ServerUnderTest::builder(&share)
-        .target(target)
-        .lease_seconds(60)
-        .environment("HOLDFAST_NO_SUPERVISE", "true")
-        .start()?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
-    let relay = Relay::start(address, Duration::from_micros(arguments.round_trip_us))?;
-    let options = if side == Side::Synchronous { "cache=none" } else { "" };
-    let mount = Mount::new(relay.port(), &server.export(), options)?;
-    play(side, &mount.path(), &|| mount.sync(), arguments, results)?;
-    mount.unmount(&[])
+/// Does the loads below a directory, and prints a line each: its name, and its seconds.
+///
+/// Errors of the loads.
+pub(crate) fn run_loads(arguments: &LoadsArguments) -> Result<()> {
+    let sync = || stand::sync_file_system(&arguments.at);
+    load::play(&arguments.at, &sync, &arguments.scale, &mut |load, took| {
+        println!("{} {}", load.argument(), took.as_secs_f64());
+    })
 }
 
-/// All loads in the order in which they need each other.
-fn play(
-    side: Side,
-    at: &Path,
-    sync: &dyn Fn() -> Result<()>,
-    arguments: &MountArguments,
-    results: &mut Results,
-) -> Result<()> {
-    let scale = load::Scale {
-        files: arguments.files,
-        tree_files: arguments.tree_files,
-        data_bytes: (arguments.data_mib as u64) << 20,
-    };
-    for load in Load::ALL {
-        let is_wanted = |wanted: &Load| load.is_needed_by(*wanted);
-        if !arguments.loads.is_empty() && !arguments.loads.iter().any(is_wanted) {
-            continue;
-        }
-        let took = load.run(at, &scale, sync).with_context(|| load.name())?;
-        eprintln!("  {:12} {:8.3} s", load.name(), took.as_secs_f64());
-        results.entry(load).or_default().entry(side).or_default().push(took.as_secs_f64());
+fn turn(side: Side, round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Load, Duration)) -> Result<()> {
+    if side == Side::Kernel {
+        return guest::turn(round_trip, scale, told);
     }
-    Ok(())
+    let stand = Stand::raise(side, round_trip)?;
+    load::play(&stand.path(), &|| stand.sync(), scale, told)?;
+    stand.take_down()
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -181,11 +176,8 @@ mod tests {
         by_side.insert(Side::Synchronous, vec![30.0]);
         let arguments = MountArguments {
             round_trip_us: 500,
-            files: 1,
-            tree_files: 1,
-            data_mib: 1,
+            scale: Scale::tiny(),
             rounds: 1,
-            loads: vec![],
             contenders: vec![],
             out: "x".into(),
         };

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -48,7 +48,14 @@ impl Relay {
     ///
     /// Errors when no port is to be had.
     pub fn start(server: SocketAddr, round_trip: Duration) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a port for the relay")?;
+        Self::start_on(IpAddr::from(Ipv4Addr::LOCALHOST), server, round_trip)
+    }
+
+    /// The same on another address of this host: guests reach it by that of their link.
+    ///
+    /// Errors likewise.
+    pub fn start_on(address: IpAddr, server: SocketAddr, round_trip: Duration) -> Result<Self> {
+        let listener = TcpListener::bind((address, 0)).context("a port for the relay")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
