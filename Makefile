@@ -29,6 +29,7 @@ bench:
 	cargo build --release --bin holdfast
 	cargo run --release -p holdfast-bench -- $(BENCH)
 	cargo run --release -p holdfast-bench -- state
+	cargo run --release -p holdfast-bench -- growth
 
 # The newest guest kernel, into target/kernels.
 kernel:

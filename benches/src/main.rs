@@ -5,6 +5,7 @@
 mod arena;
 mod client;
 mod cpu;
+mod growth;
 mod histogram;
 mod measure;
 mod mount;
@@ -13,6 +14,7 @@ mod plan;
 mod plot;
 mod report;
 mod rival;
+mod same_host;
 mod state;
 mod volume;
 
@@ -51,8 +53,12 @@ enum Role {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
         restarts: u64,
     },
+    /// How costs grow: with connections, clients, opens, locks, directories and files
+    Growth(growth::GrowthArguments),
     /// Loads of names and data on `holdfast mount`, over a link with an added round trip.
     Mount(mount::MountArguments),
+    /// Random reads and writes by a mount that shares a host with its server.
+    SameHost(same_host::SameHostArguments),
     /// The loads of `mount`, here; what it runs in a guest.
     #[command(hide = true)]
     MountLoads(mount::LoadsArguments),
@@ -104,7 +110,9 @@ fn main() -> ExitCode {
     let done = match arguments.role {
         Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
         Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
+        Some(Role::Growth(arguments)) => growth::run(&arguments).map(|()| true),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
+        Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
         None => run(&arguments.run),
     };

@@ -5,7 +5,7 @@ use super::call::header_after_xid;
 use super::pump::{Lane, Load, succeeded};
 use super::target::{Handle, Target, nfs3};
 use crate::plan::{Op, Shape};
-use crate::volume::{DATA_BYTES, SMALL_FILES, small_name};
+use crate::volume::{SMALL_FILES, small_name};
 use anyhow::{Result, ensure};
 use holdfast_base::{Cookie, Offset};
 use holdfast_wire::nfs3::{
@@ -75,7 +75,7 @@ impl<'a> Nfs3Load<'a> {
     /// 4 KiB at random, 1 MiB in order.
     fn offset(&mut self) -> Offset {
         let size = u64::from(self.op.data_bytes());
-        let blocks = DATA_BYTES / size;
+        let blocks = self.target.data_bytes / size;
         let in_order = self.step() % blocks;
         let block = if size < 1 << 20 { self.dice.below(blocks) } else { in_order };
         Offset(block * size)

@@ -27,6 +27,8 @@ pub(crate) struct Target {
     pub(crate) read_file: Handle,
     /// The file that is written.
     pub(crate) write_file: Handle,
+    /// Bytes of either.
+    pub(crate) data_bytes: u64,
 }
 
 /// The number of a procedure of NFSv3.
@@ -54,10 +56,20 @@ impl Target {
             listed: find(&root, volume::LISTED)?,
             read_file: find(&root, volume::READ_FILE)?,
             write_file: find(&root, volume::WRITE_FILE)?,
+            data_bytes: volume::DATA_BYTES,
             small,
             folder,
         })
     }
+}
+
+/// The handle at the end of a path below the export.
+///
+/// Errors when the server refuses.
+pub(crate) fn find(ports: Ports, path: &[&str]) -> Result<Handle> {
+    let mut caller = Caller::connect(ports.nfs)?;
+    let root = mount(ports.mount)?;
+    path.iter().try_fold(root, |dir, name| lookup(&mut caller, &dir, name))
 }
 
 fn mount(port: u16) -> Result<Handle> {

@@ -165,6 +165,16 @@ impl Server {
         cpu::of_process(self.pid()).context("the server is gone")
     }
 
+    /// Bytes of memory that it has to itself.
+    ///
+    /// Errors when it is gone.
+    pub(crate) fn memory_bytes(&self) -> Result<i64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
+        let kib: i64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib << 10)
+    }
+
     /// CPU time that `elapsed` costs it without clients.
     pub(crate) fn idle_cost(&self, elapsed: Duration) -> Duration {
         elapsed.mul_f64(self.idle_rate)

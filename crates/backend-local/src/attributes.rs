@@ -23,6 +23,7 @@ use crate::mounts::open_below;
 use crate::object::{Object, kind_of};
 use crate::procfd::FdName;
 use crate::sys;
+use crate::watch::listed;
 
 /// The moment before a change.
 pub(crate) struct Before<'a> {
@@ -127,6 +128,10 @@ impl LocalBackend {
         self.dirty.forget(object);
         if object.opens.load(Ordering::SeqCst) > 0 {
             return false;
+        }
+        if object.kind == FileKind::Directory {
+            listed::forget(object);
+            self.listings.forget(&object.handle);
         }
         self.cache.remove(&object.handle);
         true

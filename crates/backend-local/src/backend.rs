@@ -8,9 +8,9 @@ use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds, Handle,
-    HeldPledge, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey,
-    Pledge, Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt, Written,
-    XattrMode,
+    HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
+    PageKey, Pledge, Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt,
+    Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -32,6 +32,10 @@ impl Backend for LocalBackend {
 
     fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
         self.do_lookup(cx, dir, name, want)
+    }
+
+    fn named(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>) -> FsResult<Option<Handle>> {
+        self.do_named(cx, dir, name)
     }
 
     fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
@@ -219,6 +223,10 @@ impl Backend for LocalBackend {
 
     fn listen(&self, listener: Weak<dyn LocalListener>) {
         self.watch.listen(listener);
+    }
+
+    fn lend(&self, cx: &Cx<'_>, file: &Handle, what: Lend) -> FsResult<Option<std::os::fd::OwnedFd>> {
+        self.do_lend(cx, file, what)
     }
 
     fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {

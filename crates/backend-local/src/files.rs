@@ -42,7 +42,7 @@ impl LocalBackend {
     fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For, st: &Statx) -> FsResult<Arc<OwnedFd>> {
         object.must_be_file()?;
         let need = if what == For::Reading { libc::R_OK } else { libc::W_OK };
-        if !object.was_granted(cx.caller, need, st) {
+        if !object.was_granted(cx.caller, (need, self.identity.can_switch()), st) {
             let judged = {
                 let _acting = self.identity.act_as(cx.caller)?;
                 sys::has_rights(object.fd(), need)
@@ -112,6 +112,7 @@ impl LocalBackend {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
         self.may_wait(cx, &dir)?;
+        Self::begin_unnamed();
         for _ in 0..CREATE_TRIES {
             if how.mode != CreateMode::MustExist
                 && let Some(made) = self.create_new(cx, &dir, name.as_bytes(), how)?

@@ -21,6 +21,7 @@ use crate::local::{Keep, LocalBackend};
 use crate::marks;
 use crate::object::Object;
 use crate::sys;
+use crate::watch::listed;
 
 /// `d_off` 0 is the start; NFS keeps cookies 1 and 2 for itself (RFC 8881 section 18.23.3).
 const SHIFT: u64 = 3;
@@ -72,6 +73,16 @@ impl Listings {
         drop(oldest);
     }
 
+    /// Closes a directory that has been removed: a listing of it that nobody goes on with would keep it.
+    pub(crate) fn forget(&self, handle: &Handle) {
+        let mut open = self.open.lock();
+        let all = std::mem::take(&mut *open);
+        let (gone, kept) = all.into_iter().partition::<VecDeque<_>, _>(|listing| listing.handle == *handle);
+        *open = kept;
+        drop(open);
+        drop(gone);
+    }
+
     pub(crate) fn clear(&self) {
         let open = std::mem::take(&mut *self.open.lock());
         drop(open);
@@ -97,7 +108,7 @@ impl LocalBackend {
         if open.position != from {
             seek(&open.fd, SeekFrom::Start(from)).map_err(|_| FsError::BadCookie)?;
         }
-        let mut grounds = self.grounds_for(&dir, grounds);
+        let mut grounds = self.grounds_for(&dir, from > 0, grounds);
         let listed = self.list(cx, &dir, (&mut open, listing.want), &mut grounds, take);
         marks::was_read(&dir);
         let (end, at) = listed?;
@@ -111,12 +122,18 @@ impl LocalBackend {
     }
 
     /// The grounds to be gathered, with the directory's own entries as the first; none where they are not asked for, or
-    /// nothing may be kept.
-    fn grounds_for<'g>(&self, dir: &Object, grounds: Option<&'g mut Grounds>) -> Option<&'g mut Grounds> {
+    /// nothing may be kept. `is_long` when the listing goes on where another call ended.
+    fn grounds_for<'g>(
+        &self,
+        dir: &Arc<Object>,
+        is_long: bool,
+        grounds: Option<&'g mut Grounds>,
+    ) -> Option<&'g mut Grounds> {
         let grounds = grounds?;
-        match marks::of_entries(dir.ino).filter(|_| self.keeps_pages(dir)) {
-            Some(mark) => {
-                grounds.rest_on(mark);
+        match self.marks_for(dir, is_long) {
+            Some((entries, watch)) => {
+                grounds.rest_on(entries);
+                watch.into_iter().for_each(|watch| grounds.rest_on(watch));
                 Some(grounds)
             }
             None => {
@@ -124,6 +141,18 @@ impl LocalBackend {
                 None
             }
         }
+    }
+
+    /// Marks of a directory's entries, and of the watch on local processes where there may be any.
+    fn marks_for(&self, dir: &Arc<Object>, is_long: bool) -> Option<(Mark, Option<Mark>)> {
+        if !self.keeps_pages(dir) {
+            return None;
+        }
+        let watch = match self.options.is_sole_writer {
+            true => None,
+            false => Some(listed::watch(dir, is_long, (self.identity, &self.proc_fd))?),
+        };
+        Some((marks::of_entries(dir.ino)?, watch))
     }
 
     fn open_listing(&self, cx: &Cx<'_>, dir: &Object, cookie: Cookie) -> FsResult<Open> {
@@ -172,7 +201,8 @@ impl LocalBackend {
                         other => other,
                     };
                     if let Some(grounds) = grounds {
-                        rest_on(grounds, mark.filter(|_| by_number), &node);
+                        let mark = mark.filter(|_| by_number && self.may_rest_on(&node));
+                        rest_on(grounds, mark, &node);
                     }
                     Some(node)
                 }
@@ -183,6 +213,12 @@ impl LocalBackend {
             }
         }
         Ok((ListEnd::Eof, last))
+    }
+
+    /// Whether all changes of what an entry shows are counted: those that local processes make in a directory below the
+    /// one that is watched are not told of.
+    fn may_rest_on(&self, node: &FsResult<Node>) -> bool {
+        self.options.is_sole_writer || node.is_ok_and(|node| node.attrs.kind != FileKind::Directory)
     }
 
     /// Whether the numbers of this directory's entries are as good as a lookup of their names: each means one

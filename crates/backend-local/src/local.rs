@@ -19,6 +19,7 @@ use crate::dirty::Dirty;
 use crate::errors::{OpenError, fs_error};
 use crate::filesystem::{FileSystem, HandleKind, LOOK, dev_of, root_tag};
 use crate::handles::{self, Inner};
+use crate::lend::Lending;
 use crate::listing::Listings;
 use crate::marks;
 use crate::mounts::Mounts;
@@ -55,6 +56,7 @@ pub struct LocalBackend {
     pub(crate) bindings: Bindings,
     pub(crate) pages: Pages,
     pub(crate) watch: Watch,
+    pub(crate) lending: Lending,
     pub(crate) verifier_bumps: AtomicU64,
     pub(crate) stripes: Box<[Mutex<()>]>,
     /// Never thrown out.
@@ -69,7 +71,7 @@ impl LocalBackend {
     /// [`OpenError`], naming the path and the way out.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, OpenError> {
         rustix::process::umask(Mode::empty());
-        if options.is_sole_writer {
+        if Pages::seconds_under(&options).is_some() {
             marks::begin_to_count();
         }
         make_state_dir(&options.state_dir)?;
@@ -106,7 +108,8 @@ impl LocalBackend {
             listings: Listings::default(),
             bindings: Bindings::default(),
             pages: Pages::default(),
-            watch: Watch::new(&options, (path, identity), options.pledges_max.min(allowed)),
+            watch: Watch::new(&options, (path, identity), options.leases_max.min(allowed)),
+            lending: Lending::default(),
             verifier_bumps: AtomicU64::new(0),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             root,

@@ -15,12 +15,15 @@ use crate::object::Object;
 const ATTRIBUTE_PLACES: usize = 1 << 16;
 /// Counts of directories' entries.
 const ENTRY_PLACES: usize = 1 << 12;
+/// Counts of the ends of watches (`watch/listed.rs`).
+const WATCH_PLACES: usize = 1 << 8;
 
 /// A change under way, in the upper bits of a count. The lower 48 last nine years at a million changes a second.
 const UNDER_WAY: u64 = 1 << 48;
 
-static COUNTS: [AtomicU64; ATTRIBUTE_PLACES + ENTRY_PLACES] =
-    [const { AtomicU64::new(0) }; ATTRIBUTE_PLACES + ENTRY_PLACES];
+const PLACES: usize = ATTRIBUTE_PLACES + ENTRY_PLACES + WATCH_PLACES;
+
+static COUNTS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
 /// Whether any backend of this process remembers anything by these counts.
 static IS_USED: AtomicBool = AtomicBool::new(false);
@@ -42,6 +45,10 @@ const fn entries(ino: u64) -> usize {
     ATTRIBUTE_PLACES + (ino as usize) % ENTRY_PLACES
 }
 
+const fn watch(ino: u64) -> usize {
+    ATTRIBUTE_PLACES + ENTRY_PLACES + (ino as usize) % WATCH_PLACES
+}
+
 fn mark_at(place: usize) -> Option<Mark> {
     let count = COUNTS[place].load(Ordering::SeqCst);
     (count < UNDER_WAY).then_some(Mark { place: place as u32, count })
@@ -55,6 +62,24 @@ pub(crate) fn of_attributes(ino: u64) -> Option<Mark> {
 /// The same of a directory's entries.
 pub(crate) fn of_entries(ino: u64) -> Option<Mark> {
     mark_at(entries(ino))
+}
+
+/// How often the watch on a directory has ended: what local processes do in it is told of while this stands.
+pub(crate) fn of_watch(ino: u64) -> Option<Mark> {
+    mark_at(watch(ino))
+}
+
+/// What local processes do in this directory is told of no more, or something was missed.
+pub(crate) fn watch_ended(ino: u64) {
+    COUNTS[watch(ino)].fetch_add(1, Ordering::SeqCst);
+}
+
+/// A local process has changed this object, or the entries of it.
+pub(crate) fn changed_elsewhere(ino: u64, has_other_entries: bool) {
+    COUNTS[attributes(ino)].fetch_add(1, Ordering::SeqCst);
+    if has_other_entries {
+        COUNTS[entries(ino)].fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// Whether nothing has changed since a mark was taken, nor is about to.

@@ -106,6 +106,7 @@ impl LocalBackend {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
         self.may_wait(cx, &dir)?;
+        Self::begin_unnamed();
         let before = self.before(&dir)?;
         let acting = self.identity.act_as(cx.caller)?;
         let name = name.as_bytes();
@@ -182,6 +183,7 @@ impl LocalBackend {
             return Err(FsError::IsDir);
         }
         self.may_wait(cx, &dir)?;
+        Self::begin_unnamed();
         let _changing = Changing::of(&object);
         let before = self.before(&dir)?;
         {
@@ -215,10 +217,15 @@ impl LocalBackend {
         to_dir.must_be_dir()?;
         self.may_wait(cx, &from_dir)?;
         let (old, new) = (from.1.as_bytes(), to.1.as_bytes());
-        let (before_from, before_to) = self.before_both(&from_dir, &to_dir)?;
+        let (before_from, before_to) = if from_dir.handle == to_dir.handle {
+            (self.before(&from_dir)?, None)
+        } else {
+            let (from, to) = self.before_both(&from_dir, &to_dir)?;
+            (from, Some(to))
+        };
         {
             let _acting = self.identity.act_as(cx.caller)?;
-            let replaced = (flags == RenameFlags::Replace).then(|| self.cached_child(&to_dir, new)).flatten();
+            let replaced = (flags == RenameFlags::Replace).then(|| self.held_child(&to_dir, new)).flatten();
             let how = match flags {
                 RenameFlags::Replace => rustix::fs::RenameFlags::empty(),
                 RenameFlags::NoReplace => rustix::fs::RenameFlags::NOREPLACE,
@@ -233,7 +240,8 @@ impl LocalBackend {
             self.table.renamed((&from_dir, old), (&to_dir, new), flags)?;
         }
         let from_change = self.after(before_from)?;
-        Ok((from_change, self.after(before_to)?))
+        let to_change = before_to.map_or(Ok(from_change), |before| self.after(before))?;
+        Ok((from_change, to_change))
     }
 
     pub(crate) fn do_remove(
@@ -250,7 +258,7 @@ impl LocalBackend {
         {
             let _acting = self.identity.act_as(cx.caller)?;
             let name = name.as_bytes();
-            let victim = self.cached_child(&dir, name);
+            let victim = self.held_child(&dir, name);
             let unlink = |flags| rustix::fs::unlinkat(dir.fd(), name, flags);
             let done = match kind {
                 RemoveKind::NonDirectory => unlink(AtFlags::empty()),
@@ -271,7 +279,7 @@ impl LocalBackend {
     }
 
     /// The object of a name when we hold a descriptor of it.
-    fn cached_child(&self, dir: &Object, name: &[u8]) -> Option<Arc<Object>> {
+    pub(crate) fn cached_child(&self, dir: &Object, name: &[u8]) -> Option<Arc<Object>> {
         match dir.fs.handles {
             HandleKind::Kernel => {
                 let kernel =

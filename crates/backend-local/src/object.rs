@@ -64,12 +64,32 @@ pub(crate) struct Object {
 }
 
 /// A judgement of the kernel that holds as long as the object's ctime stays: mode, owner and ACL cannot change
-/// without it, where every change after a look gets a time of its own.
+/// without it, where every change after a look gets a time of its own. Of the owner and the superuser it holds as long
+/// as its basis stays, whatever else is done to the object, so that who writes to his own file is judged once.
 struct Granted {
     ctime: (i64, u32),
+    basis: Basis,
     caller: Caller,
     /// `R_OK | W_OK | X_OK`.
     rights: i32,
+}
+
+/// What the owner's and the superuser's rights rest on. An ACL is not among it: its entry for the owner is the mode's
+/// (acl(5)), and the superuser passes it by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Basis {
+    mode: u16,
+    uid: u32,
+    gid: u32,
+    /// Immutable, append-only.
+    attributes: u64,
+}
+
+impl Basis {
+    const fn of(st: &Statx) -> Self {
+        let attributes = st.stx_attributes.bits();
+        Self { mode: st.stx_mode, uid: st.stx_uid, gid: st.stx_gid, attributes }
+    }
 }
 
 /// The ctime of a look, to compare.
@@ -115,11 +135,20 @@ impl Object {
         statx(&self.fd, "", AtFlags::EMPTY_PATH, LOOK).map_err(fs_error)
     }
 
-    /// Whether the kernel granted the caller these rights to the object as it looks now.
-    pub(crate) fn was_granted(&self, caller: &Caller, rights: i32, st: &Statx) -> bool {
+    /// Whether the kernel granted the caller these rights to the object as it looks now. `are_told_apart` unless all
+    /// callers are judged as the user who runs the server.
+    pub(crate) fn was_granted(
+        &self,
+        caller: &Caller,
+        (rights, are_told_apart): (i32, bool),
+        st: &Statx,
+    ) -> bool {
+        let stands_out = are_told_apart && (caller.uid == 0 || caller.uid == st.stx_uid);
         self.fs.is_multigrain
             && self.granted.lock().as_ref().is_some_and(|g| {
-                g.rights & rights == rights && g.ctime == ctime_of(st) && g.caller == *caller
+                g.rights & rights == rights
+                    && (g.ctime == ctime_of(st) || (stands_out && g.basis == Basis::of(st)))
+                    && g.caller == *caller
             })
     }
 
@@ -132,7 +161,10 @@ impl Object {
         let mut granted = self.granted.lock();
         match &mut *granted {
             Some(g) if g.ctime == ctime_of(st) && g.caller == *caller => g.rights |= rights,
-            other => *other = Some(Granted { ctime: ctime_of(st), caller: caller.clone(), rights }),
+            other => {
+                let (ctime, basis) = (ctime_of(st), Basis::of(st));
+                *other = Some(Granted { ctime, basis, caller: caller.clone(), rights });
+            }
         }
     }
 

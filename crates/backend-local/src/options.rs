@@ -37,9 +37,10 @@ pub struct LocalOptions {
     pub is_sole_writer: bool,
     /// How local processes use it. [`LocalOptions::is_sole_writer`] implies [`LocalUse::None`].
     pub local: LocalUse,
-    /// Objects guarded against local processes at once; each costs a descriptor. Cut to a quarter of
-    /// `RLIMIT_NOFILE`.
+    /// Objects guarded against local processes at once.
     pub pledges_max: usize,
+    /// Of those, how many may keep a file open for a lease; no more than a quarter of what the process may open.
+    pub leases_max: usize,
     /// What the write verifier is made from: another number at every start of the server.
     pub verifier_seed: u64,
 }
@@ -57,6 +58,7 @@ impl LocalOptions {
             is_sole_writer: false,
             local: LocalUse::default(),
             pledges_max: LOCAL_PLEDGES_MAX,
+            leases_max: LOCAL_PLEDGES_MAX,
             verifier_seed: crate::change::wall_nanos(),
         }
     }

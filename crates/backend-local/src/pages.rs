@@ -1,13 +1,15 @@
 //! Parts of listings that are kept as they were written to a client, and given again as long as nothing in them has
-//! changed. Only where all changes pass through this process (`LocalOptions::is_sole_writer`): what a local process
-//! changes would not be counted. `docs/design/hot-path.md` has the argument and the figures.
+//! changed. Changes that pass through this process are counted (`marks.rs`), those of local processes are told by the
+//! kernel (`watch/listed.rs`). `docs/design/hot-path.md` has the argument and the figures.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast_base::limits::{LISTING_PAGE_SECONDS_MAX, LISTING_PAGES_BYTES_MAX};
+use holdfast_base::limits::{
+    LISTING_PAGE_LAZY_SECONDS_MAX, LISTING_PAGE_SECONDS_MAX, LISTING_PAGES_BYTES_MAX,
+};
 use holdfast_vfs::{Cx, Grounds, Handle, Mark, Page, PageKey, Wait};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -16,6 +18,8 @@ use crate::filesystem::HandleKind;
 use crate::local::LocalBackend;
 use crate::marks;
 use crate::object::Object;
+use crate::options::{LocalOptions, LocalUse};
+use crate::watch::listed;
 
 /// Bytes of the pages of all backends of this process.
 static HELD_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -38,8 +42,8 @@ impl Kept {
             + 64
     }
 
-    fn holds(&self) -> bool {
-        self.written.elapsed() < Duration::from_secs(LISTING_PAGE_SECONDS_MAX)
+    fn holds(&self, seconds_max: u64) -> bool {
+        self.written.elapsed() < Duration::from_secs(seconds_max)
             && self.marks.iter().all(|mark| marks::holds(*mark))
     }
 }
@@ -62,6 +66,15 @@ struct Table {
 pub(crate) struct Pages(Mutex<Table>);
 
 impl Pages {
+    /// For how many seconds a page may be shown; `None` where none may be kept.
+    pub(crate) const fn seconds_under(options: &LocalOptions) -> Option<u64> {
+        match (options.is_sole_writer, options.local) {
+            (true, _) => Some(LISTING_PAGE_SECONDS_MAX),
+            (false, LocalUse::Lazy) => Some(LISTING_PAGE_LAZY_SECONDS_MAX),
+            (false, LocalUse::None | LocalUse::Strict) => None,
+        }
+    }
+
     fn find(&self, key: &Key) -> Option<Arc<Kept>> {
         self.0.lock().by_key.get(key).cloned()
     }
@@ -93,7 +106,7 @@ impl LocalBackend {
     /// Whether pages may be kept at all of what lies on the file system of `dir`: its numbers tell objects apart, and
     /// what a page shows beside them is the kernel's own word.
     pub(crate) fn keeps_pages(&self, dir: &Object) -> bool {
-        self.options.is_sole_writer
+        Pages::seconds_under(&self.options).is_some()
             && dir.fs.is_multigrain
             && dir.fs.handles == HandleKind::Kernel
             && dir.fs.nature.kind.numbers_are_unique()
@@ -101,16 +114,17 @@ impl LocalBackend {
 
     /// See [`holdfast_vfs::Backend::kept_page`].
     pub(crate) fn find_page(&self, cx: &Cx<'_>, dir: &Handle, key: &PageKey) -> Option<Arc<Page>> {
-        if !self.options.is_sole_writer {
-            return None;
-        }
+        let seconds_max = Pages::seconds_under(&self.options)?;
         let kept = self.pages.find(&(*dir, *key))?;
         let dir = self.resolve(Wait::No, dir).ok()?;
         let may_list = self.keeps_pages(&dir) && self.mounts.is_bare(dir.mount_id) && {
             let seen = dir.look().ok().filter(|st| st.stx_nlink > 0)?;
             self.may(cx, &dir, libc::R_OK | libc::X_OK, &seen).ok()?
         };
-        (may_list && kept.holds()).then(|| Arc::clone(&kept.page))
+        if may_list && !self.options.is_sole_writer {
+            listed::catch_up();
+        }
+        (may_list && kept.holds(seconds_max)).then(|| Arc::clone(&kept.page))
     }
 
     /// See [`holdfast_vfs::Backend::keep_page`].

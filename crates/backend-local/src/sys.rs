@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
@@ -182,6 +182,13 @@ pub(crate) fn drop_capabilities(caps: &[Capability]) -> Result<()> {
     set_capabilities(data)
 }
 
+/// Puts one back into this thread's effective set, if the process was permitted it.
+pub(crate) fn raise_capability(cap: Capability) -> Result<()> {
+    let mut data = capabilities()?;
+    data[0].effective |= data[0].permitted & 1 << cap as u32;
+    set_capabilities(data)
+}
+
 /// Gives this thread the capabilities to pass by permissions, as far as the process was permitted them, or takes
 /// them away.
 pub(crate) fn use_file_capabilities(are_used: bool) -> Result<()> {
@@ -343,4 +350,43 @@ pub(crate) fn ofd_test(file: impl AsFd, kind: c_int, first: i64, len: i64) -> Re
         is_open_files: lock.l_pid == -1,
     };
     Ok((found.kind != libc::F_UNLCK).then_some(found))
+}
+
+/// A mount of our own that lies nowhere: nobody finds it, and what is opened through it cannot be written.
+pub(crate) struct ReadOnlyMount {
+    /// Its directory, really open, as `open_by_handle_at` wants it.
+    top: OwnedFd,
+    /// Keeps the mount from being taken apart.
+    _tree: OwnedFd,
+}
+
+impl ReadOnlyMount {
+    /// To open by handle below.
+    pub(crate) fn top(&self) -> BorrowedFd<'_> {
+        self.top.as_fd()
+    }
+}
+
+/// Mounts what lies below a directory once more, read-only and nowhere. Needs `CAP_SYS_ADMIN`, and Linux 5.12.
+pub(crate) fn mount_read_only(dir: impl AsFd) -> Result<ReadOnlyMount> {
+    use rustix::fs::{Mode, OFlags, openat};
+    use rustix::mount::{OpenTreeFlags, open_tree};
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(dir, "", flags)?;
+    let set =
+        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the path is NUL-terminated; the kernel reads one mount_attr of the size that it is told.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const set,
+            size_of::<libc::mount_attr>(),
+        )
+    })?;
+    let top = openat(&tree, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(ReadOnlyMount { top, _tree: tree })
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod disk;
+#[path = "local_processes/fresh.rs"]
+mod fresh;
 #[path = "local_processes/listeners.rs"]
 mod listeners;
 #[path = "local_processes/overlap.rs"]
@@ -23,8 +25,8 @@ use disk::{Disk, must_be_root};
 use holdfast_backend_local::{LocalBackend, LocalOptions, LocalUse};
 use holdfast_base::{ByteRange, FileKey, Length, Offset};
 use holdfast_vfs::{
-    AttrMask, Backend, Caller, Cx, File, FileObject, FsError, Handle, HeldPledge, LocalDeed, LocalListener,
-    LockKind, Name, OpenMode, Pledge, SetAttrs, Stability, Touched, Wait, WriteAt,
+    AttrMask, Backend, Caller, CreateHow, CreateMode, Cx, File, FileObject, FsError, Handle, HeldPledge,
+    LocalDeed, LocalListener, LockKind, Name, OpenMode, Pledge, SetAttrs, Stability, Touched, Wait, WriteAt,
 };
 
 const READ: OpenMode = OpenMode { read: true, write: false, nfs_exceptions: false };
@@ -68,9 +70,14 @@ struct World {
 }
 
 fn world(top: PathBuf, local: LocalUse) -> World {
+    world_with(top, local, |_| ())
+}
+
+fn world_with(top: PathBuf, local: LocalUse, set: impl FnOnce(&mut LocalOptions)) -> World {
     let state = tempfile::tempdir().unwrap();
     let mut options = LocalOptions::new(state.path().to_owned());
     options.local = local;
+    set(&mut options);
     let backend = LocalBackend::open(&top, options).unwrap();
     let ear = Arc::new(Ear::default());
     let listener: Arc<dyn LocalListener> = Arc::<Ear>::clone(&ear);

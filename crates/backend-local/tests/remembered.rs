@@ -11,7 +11,8 @@ use disk::{Disk, run};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_base::Cookie;
 use holdfast_vfs::{
-    AttrMask, Backend, Caller, Cx, DirListing, File, Flow, FsError, FsResult, Handle, Name, Wait,
+    AttrMask, Backend, Caller, Cx, DirListing, File, Flow, FsError, FsResult, Handle, Name, Stability, Wait,
+    WriteAt,
 };
 
 fn lookup(b: &LocalBackend, caller: &Caller, dir: &Handle, name: &[u8]) -> FsResult<u64> {
@@ -122,6 +123,47 @@ fn rights_that_were_granted_end_when_the_mode_changes_and_are_nobody_elses() {
             assert!(lookup(b, &Caller::root(), &dir_handle, b"file").is_ok());
             assert_eq!(lookup(b, &a, &dir_handle, b"file"), Err(FsError::Access));
             set(&dir, 0o755);
+        }
+    });
+}
+
+#[test]
+fn the_owners_rights_outlast_his_own_writes_and_end_with_what_they_rest_on() {
+    on_each_disk(|disk, b, root| {
+        let (dir, file) = (disk.mount.join("dir"), disk.mount.join("dir/file"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&file, "content").unwrap();
+        for path in [&dir, &file] {
+            std::os::unix::fs::chown(path, Some(1000), Some(1000)).unwrap();
+        }
+        for (path, mode) in [(&disk.mount, 0o755), (&dir, 0o755), (&file, 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let owner = Caller { uid: 1000, gid: 1000, groups: Arc::from([]) };
+        let cx = Cx::new(&owner, Wait::Yes);
+        let dir_handle = b.lookup(&cx, root, Name::new(b"dir").unwrap(), AttrMask::ALL).unwrap().handle;
+        let name = Name::new(b"file").unwrap();
+        let handle = b.lookup(&cx, &dir_handle, name, AttrMask::ALL).unwrap().handle;
+        let at = WriteAt { offset: 0, stability: Stability::Unstable, want_change: true };
+        let write = || b.write(&cx, File::Stateless(&handle), at, b"x").map(|written| written.bytes);
+        let chattr = |flag| run("chattr", &[flag, file.to_str().unwrap()]);
+        for _ in 0..3 {
+            assert_eq!((write(), write(), write()), (Ok(1), Ok(1), Ok(1)));
+            chattr("+i");
+            assert_eq!(write(), Err(FsError::Perm), "immutable");
+            chattr("-i");
+            assert_eq!(write(), Ok(1));
+            std::os::unix::fs::chown(&file, Some(1001), None).unwrap();
+            assert_eq!(write(), Err(FsError::Access), "another's");
+            std::os::unix::fs::chown(&file, Some(1000), None).unwrap();
+            // Makes the directory another time, and leaves its mode.
+            assert!(lookup(b, &owner, &dir_handle, b"file").is_ok());
+            fs::write(dir.join("more"), "").unwrap();
+            fs::remove_file(dir.join("more")).unwrap();
+            assert!(lookup(b, &owner, &dir_handle, b"file").is_ok());
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o600)).unwrap();
+            assert_eq!(lookup(b, &owner, &dir_handle, b"file"), Err(FsError::Access));
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         }
     });
 }

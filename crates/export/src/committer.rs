@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub struct Committer {
     with: Option<Arc<dyn Force>>,
     /// Without threads: those that have something to commit, in the order in which they came to have it.
     pumped: Option<Mutex<Pumped>>,
+    groups: AtomicU64,
 }
 
 /// A backend by its address, and its number for a file system.
@@ -59,14 +61,14 @@ impl Committer {
     /// A committer that forces `with` along with every group.
     #[must_use]
     pub fn new(with: Option<Arc<dyn Force>>) -> Arc<Self> {
-        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped: None })
+        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped: None, groups: AtomicU64::new(0) })
     }
 
     /// A committer without threads: what is submitted waits for [`Committer::pump`]. For simulation and tests.
     #[must_use]
     pub fn pumped(with: Option<Arc<dyn Force>>) -> Arc<Self> {
         let pumped = Some(Mutex::default());
-        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped })
+        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped, groups: AtomicU64::new(0) })
     }
 
     /// Commits what was submitted to a committer without threads, on this thread, one group a file system; nothing
@@ -78,9 +80,20 @@ impl Committer {
             self.domains.lock().remove(&key);
             let batch = std::mem::take(&mut domain.waiting.lock().batch);
             waited += batch.len();
-            commit(domain.backend.as_ref(), self.with.as_deref(), batch);
+            self.commit(domain.backend.as_ref(), batch);
         }
         waited
+    }
+
+    /// How many groups were forced so far, each with one force of the journal and one commit of one file system.
+    #[must_use]
+    pub fn groups(&self) -> u64 {
+        self.groups.load(Ordering::Relaxed)
+    }
+
+    fn commit(&self, backend: &dyn Backend, batch: Vec<(Vec<Touched>, Committed)>) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        commit(backend, self.with.as_deref(), batch);
     }
 
     /// Calls `done` once all completed changes of `touched` are durable; at once and on this thread when there
@@ -177,7 +190,7 @@ impl Committer {
                 std::mem::take(&mut waiting.batch)
             };
             if !batch.is_empty() {
-                commit(domain.backend.as_ref(), self.with.as_deref(), batch);
+                self.commit(domain.backend.as_ref(), batch);
                 continue;
             }
             // The order of locks is the same as in `enqueue`: nothing can arrive between the look and the end.

@@ -48,14 +48,34 @@ impl Mutation<'_> {
     ///
     /// # Errors
     /// The backend's, and those of [`Undertaking`].
-    pub fn create(mut self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+    pub fn create(self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        self.create_at(dir, name, how, false)
+    }
+
+    /// As [`Mutation::create`], of a name of which the caller knows that no client can have made anything under it: it is
+    /// not looked at before. Should a local process have made something, the request fails as it would; only after a
+    /// crash in that very moment would it be taken for the request's own, if it is as young.
+    ///
+    /// # Errors
+    /// As [`Mutation::create`].
+    pub fn create_free(self, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        self.create_at(dir, name, how, true)
+    }
+
+    fn create_at(
+        mut self,
+        dir: &Handle,
+        name: Name<'_>,
+        how: &CreateHow<'_>,
+        is_free: bool,
+    ) -> FsResult<Created> {
         // What was made in exclusive mode is known by its verifier.
         let is_known_again = matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist);
         if !is_known_again {
             if self.standing()? == Standing::Done {
                 return self.created_before(dir, name, how);
             }
-            if self.record.is_some() && self.named(dir, name)? == Named::Free {
+            if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
                 self.about_to_make(dir, name, NodeKind::Regular)?;
             }
         }
@@ -248,9 +268,9 @@ impl Mutation<'_> {
     }
 
     fn named(&self, dir: &Handle, name: Name<'_>) -> FsResult<Named> {
-        match self.backend.lookup(&self.cx, dir, name, AttrMask::NONE) {
-            Ok(node) => Ok(Named::Taken(node.handle)),
-            Err(FsError::NotFound) => Ok(Named::Free),
+        match self.backend.named(&self.cx, dir, name) {
+            Ok(Some(there)) => Ok(Named::Taken(there)),
+            Ok(None) => Ok(Named::Free),
             Err(error) if is_passing(error) => Err(error),
             Err(_) => Ok(Named::Refused),
         }

@@ -29,7 +29,7 @@ struct Ending {
     /// Of a call that must not run twice. Dropped, the call counts as never having come.
     token: Option<Token>,
     /// Its record in the journal.
-    undertaking: Option<Undertaking>,
+    undertaking: Option<Box<Undertaking>>,
     observation: Observation,
 }
 
@@ -72,38 +72,38 @@ impl Nfs3 {
             touched: Vec::new(),
             file: None,
             ends_with_verifier: false,
-            undertaking: token.as_ref().and_then(|token| self.undertaking(token)),
+            undertaking: token.as_ref().filter(|_| P::DESC.records).and_then(|token| self.undertaking(token)),
         };
-        let (on, result) = match self.objects(P::DESC, args.handles(), call.auth, peer) {
-            Ok(on) => {
-                let result = P::run(&mut op, &on, &args, reply);
-                (Some(on), result)
-            }
-            Err(failure) => (None, Err(failure)),
+        // Stays where it is made: it is larger than what most calls do with it.
+        let objects = self.objects(P::DESC, args.handles(), call.auth, peer);
+        let (on, result) = match &objects {
+            Ok(on) => (Some(on), P::run(&mut op, on, &args, reply)),
+            Err(failure) => (None, Err(*failure)),
         };
         let undertaking = op.undertaking.take();
-        observation.export = on.as_ref().and_then(export_of);
+        observation.export = on.and_then(export_of);
         let mut ending =
             Ending { desc: P::DESC, status: NfsStat3::Ok, start, token, undertaking, observation };
         if let Err(failure) = result {
             reply.truncate(start);
-            ending.status = match self.fail(P::DESC, failure, on.as_ref(), &op, reply) {
+            ending.status = match self.fail(P::DESC, failure, on, &op, reply) {
                 Ok(status) => status,
                 Err(WouldBlock) => return Outcome::Offload,
             };
             op.touched.clear();
         }
-        self.end(ending, on.as_ref(), op, reply)
+        self.end(ending, on, &mut op, reply)
     }
 
-    fn undertaking(&self, token: &Token) -> Option<Undertaking> {
+    fn undertaking(&self, token: &Token) -> Option<Box<Undertaking>> {
         let ledger = self.parts.ledger.as_ref()?;
-        let mut key = Writer::new();
+        let mut key = Writer::from_vec(Vec::with_capacity(64));
         token.key().encode(&mut key);
-        Some(Undertaking::of_call(ledger, key.as_slice(), token.key().xid))
+        Some(Box::new(Undertaking::of_call(ledger, key.as_slice(), token.key().xid)))
     }
 
     /// The objects that the arguments name, when the caller may come near them.
+    #[inline]
     fn objects(
         &self,
         desc: Desc,
@@ -116,6 +116,7 @@ impl Nfs3 {
         Ok(On { first, second })
     }
 
+    #[inline]
     fn target(&self, desc: Desc, fh: Fh3<'_>, auth: &Auth, peer: SocketAddr) -> Result<Target, Failure> {
         let (export, handle) = match self.parts.namespace.open(fh.0)? {
             Object::Pseudo(_) if desc.mutates => return Err(NfsStat3::Rofs.into()),
@@ -170,8 +171,8 @@ impl Nfs3 {
     }
 
     /// Sends the reply, or has it wait for its commit.
-    fn end(&self, ending: Ending, on: Option<&On>, op: Op<'_>, reply: &mut Writer) -> Outcome {
-        if let Some(file) = op.file {
+    fn end(&self, ending: Ending, on: Option<&On>, op: &mut Op<'_>, reply: &mut Writer) -> Outcome {
+        if let Some(file) = op.file.take() {
             self.note(&ending, reply.len() + file.bytes);
             return Outcome::ReplyFile(file);
         }
@@ -182,7 +183,7 @@ impl Nfs3 {
             return Outcome::Reply;
         };
         let (this, backend) = (self.clone(), Arc::clone(&site.export.backend));
-        let (touched, ends_with_verifier) = (op.touched, op.ends_with_verifier);
+        let (touched, ends_with_verifier) = (std::mem::take(&mut op.touched), op.ends_with_verifier);
         Outcome::Park(Box::new(move |mut pending: PendingReply| {
             pending.waits_for_no_peer();
             let committer = Arc::clone(&this.parts.committer);

@@ -43,18 +43,20 @@ pub(crate) struct Desc {
     pub(crate) waits: bool,
     /// Whether a duplicate must be answered with the first reply and not done again.
     pub(crate) replays: bool,
+    /// Whether what it is about to do is recorded first, so that it is not done again after a crash.
+    pub(crate) records: bool,
     pub(crate) fail: FailBody,
 }
 
 impl Desc {
     /// A procedure that only looks.
     pub(crate) const fn looks(procedure: Proc3, fail: FailBody) -> Self {
-        Self { procedure, mutates: false, waits: false, replays: false, fail }
+        Self { procedure, mutates: false, waits: false, replays: false, records: false, fail }
     }
 
     /// A procedure that changes names or attributes.
     pub(crate) const fn changes(procedure: Proc3, fail: FailBody) -> Self {
-        Self { procedure, mutates: true, waits: true, replays: true, fail }
+        Self { procedure, mutates: true, waits: true, replays: true, records: true, fail }
     }
 }
 
@@ -149,8 +151,9 @@ pub(crate) struct Op<'a> {
     pub(crate) file: Option<FileBody>,
     /// The reply ends with the write verifier, which is to be that of after the commit.
     pub(crate) ends_with_verifier: bool,
-    /// The call's record in the journal, of a call that must not run twice.
-    pub(crate) undertaking: Option<Undertaking>,
+    /// The call's record in the journal, of a call that must not run twice. Boxed: most calls have none, and all would
+    /// carry its room about.
+    pub(crate) undertaking: Option<Box<Undertaking>>,
 }
 
 impl Op<'_> {
@@ -160,7 +163,7 @@ impl Op<'_> {
             backend: site.backend(),
             cx: site.cx(self.wait),
             export: site.export.id,
-            record: self.undertaking.as_mut(),
+            record: self.undertaking.as_deref_mut(),
         }
     }
 

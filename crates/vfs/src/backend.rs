@@ -138,6 +138,18 @@ pub trait Backend: Send + Sync {
     /// [`FsError::Access`].
     fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node>;
 
+    /// What a name stands for, for who is about to change it and wants no more than the handle; `None` where it is free.
+    ///
+    /// # Errors
+    /// Those of [`Backend::lookup`] but [`FsError::NotFound`].
+    fn named(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>) -> FsResult<Option<Handle>> {
+        match self.lookup(cx, dir, name, AttrMask::NONE) {
+            Ok(node) => Ok(Some(node.handle)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The directory above. Of the exported directory itself: [`FsError::NotFound`], so that nobody climbs out.
     ///
     /// # Errors
@@ -396,7 +408,8 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::BadHandle`]; [`FsError::IsDir`], [`FsError::NotDir`] and
-    /// [`FsError::WrongKind`] when the object is not of the kind that the pledge is for.
+    /// [`FsError::WrongKind`] when the object is not of the kind that the pledge is for. ([`Pledge::ReadFile`] is for all but
+    /// directories: of a link or a device it holds what is told by looking, for nothing else can change.)
     fn pledge(
         &self,
         object: &Handle,
@@ -428,6 +441,19 @@ pub trait Backend: Send + Sync {
     fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
         let _ = (file, arrived);
         Err(FsError::NotSupported)
+    }
+
+    /// A descriptor of a regular file, to be used by another process of this host. The caller is judged as by [`Backend::open`]. What is lent for reading cannot be made writable by whoever
+    /// has it, not by opening it anew through `/proc` either. `None` where there are no descriptors, or where that cannot
+    /// be kept; nothing is lost by it, for [`Backend::read`] and [`Backend::write`] are there. Waits like an open.
+    ///
+    /// Nobody can take it back: who lends sees to it that the borrower has what it takes to use it.
+    ///
+    /// # Errors
+    /// Those of [`Backend::open`].
+    fn lend(&self, cx: &Cx<'_>, file: &Handle, what: Lend) -> FsResult<Option<OwnedFd>> {
+        let _ = (cx, file, what);
+        Ok(None)
     }
 
     /// Space and objects of the file system that `object` lies on.
@@ -470,6 +496,19 @@ pub struct CreateHow<'a> {
     pub open: Option<OpenMode>,
     /// Attributes wanted of the file.
     pub want: AttrMask,
+}
+
+/// What a descriptor that is lent can do ([`Backend::lend`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lend {
+    /// Read.
+    Read,
+    /// Read and write.
+    Write,
+    /// Nothing but be opened anew, for reading and writing: an `O_PATH` descriptor.
+    Path,
+    /// The same for reading alone.
+    PathToRead,
 }
 
 /// Where to write, and what the caller wants to know.

@@ -22,7 +22,7 @@ pub use attrs::{
     SetAttrs, SetTime,
 };
 pub use backend::{
-    Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, ListEnd, NewNode, Touched, WriteAt,
+    Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, Lend, ListEnd, NewNode, Touched, WriteAt,
 };
 pub use caller::{Caller, Cx, Wait};
 pub use error::{FsError, FsResult};

@@ -1,10 +1,12 @@
 //! Client ids, sessions and opens: what precedes a load.
 
-use super::{COMPOUND, Compound, Nfs41Load, first_result, open_args, skip_empty_results};
+use super::{COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args, skip_empty_results};
 use crate::client::call::{Caller, reserve_xids};
 use crate::client::target::{Handle, Target};
 use crate::plan::{Op, Shape};
-use crate::volume::{CHANGING, EXPORT_NAME, LISTED, READ_FILE, SMALL, SMALL_FILES, WRITE_FILE, small_name};
+use crate::volume::{
+    CHANGING, DATA_BYTES, EXPORT_NAME, LISTED, READ_FILE, SMALL, SMALL_FILES, WRITE_FILE, small_name,
+};
 use anyhow::{Context, Result, ensure};
 use holdfast_base::{ClientId, Cookie, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
@@ -68,6 +70,11 @@ impl Fleet {
         }
         Nfs41Load::new(op, &mut self.sessions, &self.target)
     }
+
+    /// Opens or locks that stay, numbered from `first`.
+    pub(crate) fn hold(&mut self, what: Held, first: u64) -> HoldLoad<'_> {
+        HoldLoad::new(what, &mut self.sessions, &self.target, first)
+    }
 }
 
 /// A session's first steps, one call at a time on slot 0.
@@ -124,6 +131,7 @@ impl Setup {
             listed: self.handle(&[EXPORT_NAME, LISTED])?,
             read_file: self.handle(&[EXPORT_NAME, READ_FILE])?,
             write_file: self.handle(&[EXPORT_NAME, WRITE_FILE])?,
+            data_bytes: DATA_BYTES,
         })
     }
 

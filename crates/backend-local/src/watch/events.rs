@@ -17,7 +17,9 @@ pub(super) const MOVE_SELF: u64 = 0x800;
 pub(super) const OVERFLOW: u64 = 0x4000;
 const ON_DIRECTORY: u64 = 0x4000_0000;
 
-const ENTRIES: u64 = MOVED_FROM | MOVED_TO | CREATE | DELETE;
+const ON_CHILDREN: u64 = 0x0800_0000;
+
+pub(super) const ENTRIES: u64 = MOVED_FROM | MOVED_TO | CREATE | DELETE;
 
 /// What no lease tells of a file. `ATTRIB` comes for a link made or removed as well.
 pub(super) const FILE: u64 = ATTRIB | MOVE_SELF | DELETE_SELF;
@@ -26,6 +28,9 @@ pub(super) const FILE: u64 = ATTRIB | MOVE_SELF | DELETE_SELF;
 pub(super) const INSTEAD_OF_LEASE: u64 = MODIFY | OPEN;
 
 pub(super) const DIRECTORY: u64 = FILE | ENTRIES | ON_DIRECTORY;
+
+/// What changes a listing with attributes: of a directory, and of what lies in it.
+pub(super) const LISTING: u64 = ATTRIB | DELETE_SELF | ENTRIES | ON_DIRECTORY | MODIFY | ON_CHILDREN;
 
 /// The deeds of an event. Whether an open is for reading is not told, so it counts as one for writing: who has the
 /// file open for writing may change it through a mapping without any event.
@@ -57,6 +62,16 @@ impl Fid {
         bytes.extend_from_slice(&handle.kind.to_ne_bytes());
         bytes.extend_from_slice(handle.as_bytes());
         Some(Self(bytes.into()))
+    }
+
+    /// The object's number, from a handle as ext4 and XFS make them: 32 bits and a generation, or 64 of them.
+    pub(super) fn number(&self) -> Option<u64> {
+        let kind = i32::from_ne_bytes(self.0.get(8..12)?.try_into().ok()?);
+        match kind {
+            1 | 2 => Some(u32::from_ne_bytes(self.0.get(12..16)?.try_into().ok()?).into()),
+            0x81 | 0x82 => Some(u64::from_ne_bytes(self.0.get(12..20)?.try_into().ok()?)),
+            _ => None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! thread a backend reads what the kernel tells; it starts with the first pledge.
 
 mod events;
+pub(crate) mod listed;
 mod overlap;
 mod pledging;
 mod thread;
@@ -21,9 +22,12 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::credentials::Identity;
+use crate::filesystem::FileSystem;
+use crate::handles::{self, Inner};
 use crate::locks::Lockers;
 use crate::object::Object;
 use crate::options::{LocalOptions, LocalUse};
+use crate::sys;
 use crate::sys_notify::{self, LeaseKind};
 use events::Fid;
 use thread::{Listening, going_on};
@@ -37,6 +41,8 @@ pub(crate) struct Shared {
     /// The exported directory, where it was when it was opened.
     root: PathBuf,
     pledges_max: usize,
+    /// Of those, how many may have a descriptor.
+    descriptors_max: usize,
     /// Guarded by itself; nothing is called under it but the kernel.
     table: Mutex<Table>,
     /// Objects with a lease of ours: 0 lets every open pass without a look at the table.
@@ -66,6 +72,8 @@ struct Table {
     /// One inode has several handles where a file system is mounted twice below the export, and one mark.
     by_fid: FxHashMap<Fid, Vec<Handle>>,
     by_lease: FxHashMap<RawFd, Handle>,
+    /// How many of those held have a descriptor.
+    descriptors: usize,
     last: u64,
 }
 
@@ -74,8 +82,10 @@ struct Held {
     pledges: Vec<Pledged>,
     /// Whether a deed has broken something: nothing more is pledged until all guards are gone.
     is_broken: bool,
-    /// Names the inode: the leased file, or the object itself.
-    fd: Arc<OwnedFd>,
+    /// Names the inode: the leased file, or the object itself. `None` where its handle is enough for what is left to be
+    /// done, so that what only marks guard costs no descriptor.
+    fd: Option<Arc<OwnedFd>>,
+    fs: Arc<FileSystem>,
     lease: Option<Lease>,
     fid: Fid,
     mask: u64,
@@ -108,6 +118,16 @@ impl Table {
 }
 
 impl Held {
+    /// A descriptor of the inode; `None` when it is gone, and its marks with it.
+    fn named(&self, handle: &Handle) -> Option<Arc<OwnedFd>> {
+        if let Some(fd) = &self.fd {
+            return Some(Arc::clone(fd));
+        }
+        let Ok((_, Inner::Kernel(kernel))) = handles::decode(handle) else { return None };
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        sys::open_by_handle(&self.fs.top, &kernel, flags).ok().map(Arc::new)
+    }
+
     /// A local process does this: breaks what it breaks.
     fn suffer(&mut self, deed: LocalDeed) {
         for pledged in self.pledges.iter().filter(|pledged| deed.breaks(pledged.what)) {
@@ -121,14 +141,15 @@ impl Watch {
     pub(crate) fn new(
         options: &LocalOptions,
         (root, identity): (PathBuf, Identity),
-        pledges_max: usize,
+        descriptors_max: usize,
     ) -> Self {
         let local = if options.is_sole_writer { LocalUse::None } else { options.local };
         let shared = Arc::new(Shared {
             local,
             identity,
             root,
-            pledges_max,
+            pledges_max: options.pledges_max,
+            descriptors_max,
             table: Mutex::default(),
             leases: AtomicUsize::new(0),
             listener: RwLock::new(None),
@@ -174,7 +195,7 @@ impl Watch {
         let table = self.0.table.lock();
         let held = table.held.get(handle)?;
         let lease = held.lease.as_ref().filter(|lease| lease.kind == LeaseKind::Write)?;
-        ((lease.can_read || !reads) && (lease.can_write || !writes)).then(|| Arc::clone(&held.fd))
+        held.fd.clone().filter(|_| (lease.can_read || !reads) && (lease.can_write || !writes))
     }
 
     /// Goes on with a lease that another process of this server took on an open file, and that somebody else is waiting
@@ -193,7 +214,9 @@ impl Watch {
         table.last += 1;
         let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(true)));
         let pledges = vec![Pledged { id, what, is_broken: Arc::clone(&is_broken) }];
-        let held = Held { pledges, is_broken: true, fd: Arc::clone(fd), lease, fid: fid.clone(), mask: 0 };
+        let (named, fs) = (Some(Arc::clone(fd)), Arc::clone(&object.fs));
+        let held = Held { pledges, is_broken: true, fd: named, fs, lease, fid: fid.clone(), mask: 0 };
+        table.descriptors += 1;
         table.held.insert(handle, held);
         table.by_fid.entry(fid).or_default().push(handle);
         table.by_lease.insert(fd.as_raw_fd(), handle);
@@ -220,10 +243,7 @@ impl Watch {
         if !goes_on {
             held.suffer(deed);
         }
-        let fd = Arc::clone(&held.fd);
-        self.0.let_file_go(held);
-        table.by_lease.remove(&fd.as_raw_fd());
-        self.0.drop_lease(&fd);
+        self.0.let_file_go(&mut table, handle);
         drop(table);
         if !goes_on {
             self.0.to_tell.lock().push((handle.key(), deed));
@@ -263,12 +283,17 @@ impl Shared {
             return self.sink(&mut table, handle);
         }
         let Some(held) = table.held.remove(handle) else { return };
-        if held.lease.is_some() {
-            table.by_lease.remove(&held.fd.as_raw_fd());
-            self.drop_lease(&held.fd);
+        table.descriptors -= usize::from(held.fd.is_some());
+        if let (true, Some(fd)) = (held.lease.is_some(), &held.fd) {
+            table.by_lease.remove(&fd.as_raw_fd());
+            self.drop_lease(fd);
         }
         let unused = table.leave_inode(&held.fid, handle, held.mask);
-        self.unmark(&held.fd, unused);
+        if unused != 0
+            && let Some(fd) = held.named(handle)
+        {
+            self.unmark(&fd, unused);
+        }
         drop(table);
         // Closed outside the lock: that may write back.
         drop(held);

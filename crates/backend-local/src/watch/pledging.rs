@@ -1,10 +1,12 @@
 //! Making a pledge: a mark for what only fanotify tells, then a lease for the data of a file.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_vfs::{FileObject, FsResult, Handle, HeldPledge, LocalDeed, NobodyThere, Pledge, Wait};
+use holdfast_vfs::{
+    FileKind, FileObject, FsError, FsResult, Handle, HeldPledge, LocalDeed, NobodyThere, Pledge, Wait,
+};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
@@ -12,6 +14,7 @@ use super::events::{self, Fid};
 use super::overlap;
 use super::{Guard, Held, Lease, Pledged, Shared, Table};
 use crate::errors::fs_error;
+use crate::filesystem::HandleKind;
 use crate::local::LocalBackend;
 use crate::marks::Changing;
 use crate::object::{For, Object};
@@ -24,6 +27,8 @@ use crate::sys_notify::{self, LeaseKind, Mark};
 struct Leasing {
     fd: Arc<OwnedFd>,
     lease: Lease,
+    /// The lease is not to stay: it shows that nobody else has the file open, and fanotify tells from then on.
+    is_proof: bool,
 }
 
 /// How it went.
@@ -50,7 +55,9 @@ impl LocalBackend {
         }
         match what {
             Pledge::Directory => object.must_be_dir()?,
-            Pledge::ReadFile | Pledge::WriteFile => object.must_be_file()?,
+            Pledge::ReadFile if object.kind == FileKind::Directory => return Err(FsError::IsDir),
+            Pledge::ReadFile => {}
+            Pledge::WriteFile => object.must_be_file()?,
         }
         if let Some(open) = open
             && let Some(guard) = local_file(open)?.breaking.lock().take()
@@ -72,8 +79,15 @@ impl LocalBackend {
             return Ok(None);
         }
         self.identity.as_server();
+        if what == Pledge::ReadFile
+            && let Some(joined) = shared.join_writer(handle)
+        {
+            return Ok(joined);
+        }
         let leasing = match what {
             Pledge::Directory => None,
+            // What a link says never changes, and of a device nothing but its attributes is promised: a mark tells of those.
+            Pledge::ReadFile if object.kind != FileKind::Regular => None,
             Pledge::ReadFile => match self.leasing_to_read(&object, open)? {
                 None => return Ok(None),
                 some => some,
@@ -101,13 +115,21 @@ impl LocalBackend {
         if let Some(open) = open {
             let open = local_file(open)?;
             if open.mode.read && !open.mode.write && !open.is_shared {
-                return Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease }));
+                return Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false }));
+            }
+            // A lease to read cannot be had beside what is written and not on disk yet.
+            if open.mode.write && !open.is_shared && self.watch.0.local == LocalUse::Lazy {
+                object.close_reader();
+                let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
+                return Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: true }));
             }
         }
+        // Each lease keeps a file open.
+        let is_proof = self.watch.0.local == LocalUse::Lazy && !self.watch.0.has_descriptors();
         match self.sparing(|| object.io(For::Reading, &self.proc_fd)) {
-            Ok(fd) => Ok(Some(Leasing { fd, lease })),
+            Ok(fd) => Ok(Some(Leasing { fd, lease, is_proof })),
             // A local process's lease, or an ordinary user's write-only file.
-            Err(holdfast_vfs::FsError::Delay | holdfast_vfs::FsError::Access) => Ok(None),
+            Err(FsError::Delay | FsError::Access) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -125,10 +147,34 @@ fn leasing_to_write(open: Option<&Arc<dyn FileObject>>) -> FsResult<Option<Leasi
         open.object.close_writer();
     }
     let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
-    Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease }))
+    Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false }))
 }
 
 impl Shared {
+    /// A reader's pledge beside a writer's, which guards against more; when that goes, [`Shared::sink`] sees to what is
+    /// left. The outer `None`: nobody has pledged to write. The inner one: not beside this.
+    fn join_writer(self: &Arc<Self>, handle: &Handle) -> Option<Option<HeldPledge>> {
+        let mut table = self.table.lock();
+        let held = table.held.get(handle)?;
+        if !held.pledges.iter().any(|pledged| pledged.what == Pledge::WriteFile) {
+            return None;
+        }
+        // What is left of a lease is told of too late for a strict export.
+        if held.is_broken || self.local != LocalUse::Lazy {
+            return Some(None);
+        }
+        Some(self.guard(&mut table, handle, Pledge::ReadFile))
+    }
+
+    /// One more pledge on an object that is guarded.
+    fn guard(self: &Arc<Self>, table: &mut Table, handle: &Handle, what: Pledge) -> Option<HeldPledge> {
+        table.last += 1;
+        let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(false)));
+        let held = table.held.get_mut(handle)?;
+        held.pledges.push(Pledged { id, what, is_broken: Arc::clone(&is_broken) });
+        Some(Box::new(Guard { shared: Arc::clone(self), handle: *handle, id, is_broken }))
+    }
+
     fn pledge(
         self: &Arc<Self>,
         object: &Object,
@@ -146,41 +192,70 @@ impl Shared {
             None if table.held.len() >= self.pledges_max => return None,
             None => {
                 let held = self.hold(&mut table, object, leasing)?;
+                table.descriptors += usize::from(held.fd.is_some());
                 table.held.insert(handle, held);
             }
         }
-        table.last += 1;
-        let (id, is_broken) = (table.last, Arc::new(AtomicBool::new(false)));
-        let held = table.held.get_mut(&handle)?;
-        held.pledges.push(Pledged { id, what, is_broken: Arc::clone(&is_broken) });
-        drop(table);
-        Some(Box::new(Guard { shared: Arc::clone(self), handle, id, is_broken }))
+        self.guard(&mut table, &handle, what)
     }
 
     /// Begins to guard an object: first the mark, so that nothing is missed before the lease stands.
     fn hold(&self, table: &mut Table, object: &Object, leasing: Option<Leasing>) -> Option<Held> {
+        let is_leased = leasing.as_ref().is_some_and(|leasing| !leasing.is_proof);
+        let has_handle = object.fs.handles == HandleKind::Kernel;
+        if (is_leased || !has_handle) && table.descriptors >= self.descriptors_max {
+            return None;
+        }
         let fd = match &leasing {
-            Some(leasing) => Arc::clone(&leasing.fd),
-            None => Arc::new(rustix::io::fcntl_dupfd_cloexec(object.fd(), 0).ok()?),
+            Some(leasing) if is_leased => Some(Arc::clone(&leasing.fd)),
+            _ if has_handle => None,
+            _ => Some(Arc::new(rustix::io::fcntl_dupfd_cloexec(object.fd(), 0).ok()?)),
         };
         let fid = Fid::of(object.fd())?;
-        let mask = if leasing.is_some() { events::FILE } else { events::DIRECTORY };
-        self.mark(&fd, Mark::Add, mask).ok()?;
+        let mask = match &leasing {
+            None if object.kind == FileKind::Directory => events::DIRECTORY,
+            None => events::FILE,
+            Some(leasing) if leasing.is_proof => events::FILE | events::INSTEAD_OF_LEASE,
+            Some(_) => events::FILE,
+        };
+        self.mark(object.fd(), Mark::Add, mask).ok()?;
+        let fs = Arc::clone(&object.fs);
         let mut held =
-            Held { pledges: Vec::new(), is_broken: false, fd, lease: None, fid: fid.clone(), mask };
+            Held { pledges: Vec::new(), is_broken: false, fd, fs, lease: None, fid: fid.clone(), mask };
         if let Some(leasing) = leasing {
-            match self.take_lease(table, &object.handle, &leasing) {
+            let leased = match leasing.is_proof {
+                true => self.prove(&leasing),
+                false => self.take_lease(table, &object.handle, &leasing),
+            };
+            match leased {
+                Leased::Yes if leasing.is_proof => {}
                 Leased::Yes => held.lease = Some(leasing.lease),
-                Leased::Unavailable if self.local == LocalUse::Lazy && self.watch_data(&mut held) => {}
+                Leased::Unavailable
+                    if self.local == LocalUse::Lazy && self.watch_data(&mut held, object.fd()) => {}
                 Leased::Busy | Leased::Unavailable => {
                     let unused = table.leave_inode(&fid, &object.handle, mask);
-                    self.unmark(&held.fd, unused);
+                    self.unmark(object.fd(), unused);
                     return None;
                 }
             }
         }
         table.by_fid.entry(fid).or_default().push(object.handle);
         Some(held)
+    }
+
+    /// That nobody has the file open in a way that forbids the lease. Whoever opens it from now on is told of by the mark
+    /// that stands.
+    fn prove(&self, Leasing { fd, lease, .. }: &Leasing) -> Leased {
+        let Some(Some(listening)) = self.listening.get() else { return Leased::Unavailable };
+        // A signal comes when it is broken in this moment, and the one that comes by default would end us.
+        if sys_notify::signal_thread(&**fd, listening.thread).is_err() {
+            return Leased::Unavailable;
+        }
+        let leased = leased(sys_notify::set_lease(&**fd, lease.kind));
+        if matches!(leased, Leased::Yes) {
+            let _ = sys_notify::set_lease(&**fd, LeaseKind::None);
+        }
+        leased
     }
 
     fn take_lease(&self, table: &mut Table, handle: &Handle, leasing: &Leasing) -> Leased {
@@ -196,41 +271,53 @@ impl Shared {
         } else {
             self.leases.fetch_sub(1, Ordering::SeqCst);
         }
-        match taken {
-            Ok(()) => Leased::Yes,
-            Err(Errno::AGAIN | Errno::NOMEM) => Leased::Busy,
-            Err(_) => Leased::Unavailable,
-        }
+        leased(taken)
     }
 
     /// From readers' pledges on a file, kept by fanotify since there is a writer of ours, to the writer's: then a lease
     /// can be had again, if what the readers' stood on is closed. If not, all stays as it is.
     fn rise(&self, table: &mut Table, handle: &Handle, leasing: Leasing) -> Option<()> {
-        let held = table.held.get_mut(handle)?;
-        held.fd = Arc::clone(&leasing.fd);
+        if table.descriptors >= self.descriptors_max {
+            return None;
+        }
         match self.take_lease(table, handle, &leasing) {
             Leased::Yes => {
                 let held = table.held.get_mut(handle)?;
                 held.lease = Some(leasing.lease);
+                let had_none = held.fd.replace(leasing.fd).is_none();
+                table.descriptors += usize::from(had_none);
                 // The mark stays as it is: it breaks nothing that the lease would not.
                 Some(())
             }
-            Leased::Busy | Leased::Unavailable => {
-                self.let_file_go(table.held.get_mut(handle)?);
-                None
-            }
+            Leased::Busy | Leased::Unavailable => None,
         }
     }
 
-    /// Names the inode by a descriptor that nobody has to reckon with, once there is no lease on the file.
-    pub(super) fn let_file_go(&self, held: &mut Held) {
-        let Some(Some(listening)) = self.listening.get() else { return };
-        let name = FdName::new(&*held.fd);
+    /// Whether a lease may be kept, which keeps a file open.
+    fn has_descriptors(&self) -> bool {
+        self.table.lock().descriptors < self.descriptors_max
+    }
+
+    /// Ends a lease whose place marks have taken: lets breakers go on, and the file be closed.
+    pub(super) fn let_file_go(&self, table: &mut Table, handle: &Handle) {
+        let Some(held) = table.held.get_mut(handle) else { return };
+        let Some(fd) = held.fd.take() else { return };
+        held.fd = match held.fs.handles {
+            HandleKind::Kernel => None,
+            HandleKind::Table => Some(self.path_of(&fd).unwrap_or_else(|| Arc::clone(&fd))),
+        };
+        table.descriptors -= usize::from(held.fd.is_none());
+        table.by_lease.remove(&fd.as_raw_fd());
+        self.drop_lease(&fd);
+    }
+
+    /// Names the inode by a descriptor that nobody has to reckon with. `None` where it cannot be had: then the file stays
+    /// open, which hinders later leases and nothing else.
+    fn path_of(&self, fd: &OwnedFd) -> Option<Arc<OwnedFd>> {
+        let listening = self.listening.get()?.as_ref()?;
+        let name = FdName::new(fd);
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        // Where it cannot be had the file stays open, which hinders later leases and nothing else.
-        if let Ok(fd) = openat(&listening.proc_fd, name.as_c_str(), flags, Mode::empty()) {
-            held.fd = Arc::new(fd);
-        }
+        openat(&listening.proc_fd, name.as_c_str(), flags, Mode::empty()).ok().map(Arc::new)
     }
 
     /// The way back, when the writer's pledge goes and readers' stay: whoever reads is not to wait for them.
@@ -246,15 +333,12 @@ impl Shared {
             self.wake();
         }
         held.lease = None;
-        let fd = Arc::clone(&held.fd);
-        self.let_file_go(held);
-        table.by_lease.remove(&fd.as_raw_fd());
-        self.drop_lease(&fd);
+        self.let_file_go(table, handle);
     }
 
     /// Marks a file for what its lease told.
-    fn watch_data(&self, held: &mut Held) -> bool {
-        let is_marked = self.mark(&held.fd, Mark::Add, events::INSTEAD_OF_LEASE).is_ok();
+    fn watch_data(&self, held: &mut Held, fd: impl AsFd) -> bool {
+        let is_marked = self.mark(fd, Mark::Add, events::INSTEAD_OF_LEASE).is_ok();
         if is_marked {
             held.mask |= events::INSTEAD_OF_LEASE;
         }
@@ -263,23 +347,31 @@ impl Shared {
 
     /// The same while the lease stands: false when it is being broken at this moment.
     pub(super) fn watch_instead(&self, held: &mut Held, kind: LeaseKind) -> bool {
-        self.watch_data(held) && sys_notify::lease_target(&*held.fd) == kind
+        let Some(fd) = held.fd.clone() else { return false };
+        self.watch_data(held, &*fd) && sys_notify::lease_target(&*fd) == kind
     }
 
-    fn mark(&self, fd: &OwnedFd, what: Mark, mask: u64) -> FsResult<()> {
-        let listening =
-            self.listening.get().and_then(Option::as_ref).ok_or(holdfast_vfs::FsError::NotSupported)?;
-        let group = listening.fanotify.as_ref().ok_or(holdfast_vfs::FsError::NotSupported)?;
+    fn mark(&self, fd: impl AsFd, what: Mark, mask: u64) -> FsResult<()> {
+        let listening = self.listening.get().and_then(Option::as_ref).ok_or(FsError::NotSupported)?;
+        let group = listening.fanotify.as_ref().ok_or(FsError::NotSupported)?;
         let name = FdName::new(fd);
         sys_notify::fanotify_mark(group, what, mask, (&listening.proc_fd, name.as_c_str())).map_err(fs_error)
     }
 
-    pub(super) fn unmark(&self, fd: &OwnedFd, mask: u64) {
+    pub(super) fn unmark(&self, fd: impl AsFd, mask: u64) {
         if mask == 0 {
             return;
         }
         // The kernel has taken it already when the inode is gone.
         let _ = self.mark(fd, Mark::Remove, mask);
+    }
+}
+
+fn leased(taken: Result<(), Errno>) -> Leased {
+    match taken {
+        Ok(()) => Leased::Yes,
+        Err(Errno::AGAIN | Errno::NOMEM) => Leased::Busy,
+        Err(_) => Leased::Unavailable,
     }
 }
 

@@ -16,6 +16,19 @@ use super::{Shared, Table};
 use crate::procfd::ProcFd;
 use crate::sys_notify::{self, LeaseKind, Signal};
 
+/// What the thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    UntilAnything,
+    /// What fanotify tells is let gather a little: a server that changes what it has marked is told of each of its own
+    /// deeds, and to wake for each costs more than the deed. Leases, whose breakers wait, are heard at once all the same.
+    PastOurOwn,
+}
+
+/// How much later a local process's deed may be noticed while the server itself is at work. Far from filling the kernel's
+/// queue of 16,384 events.
+const OUR_OWN_PAUSE: Duration = Duration::from_millis(1);
+
 /// What the thread and those who reach it share.
 pub(super) struct Listening {
     /// Its number, for the signals of leases.
@@ -76,31 +89,39 @@ impl Shared {
         // It began as whoever started it.
         self.identity.as_server();
         let mut buffer = vec![0; LOCAL_EVENT_BUFFER_BYTES];
+        let mut is_ours = false;
         while !self.is_over.load(Ordering::SeqCst) {
-            self.sleep(listening, signals);
-            going_on(|| self.turn(listening, signals, &mut buffer));
+            if is_ours {
+                self.sleep(listening, signals, Sleep::PastOurOwn);
+            }
+            self.sleep(listening, signals, Sleep::UntilAnything);
+            is_ours = false;
+            going_on(|| is_ours = self.turn(listening, signals, &mut buffer));
         }
     }
 
-    fn turn(&self, listening: &Listening, signals: &OwnedFd, buffer: &mut [u8]) {
+    /// Says whether all that was told were deeds of this server.
+    fn turn(&self, listening: &Listening, signals: &OwnedFd, buffer: &mut [u8]) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&listening.wake, &mut count);
         let told = std::mem::take(&mut *self.to_tell.lock());
         self.tell(told);
         self.read_signals(signals);
-        if let Some(group) = &listening.fanotify {
-            self.read_events(group, buffer);
-        }
+        let is_ours = listening.fanotify.as_ref().is_some_and(|group| self.read_events(group, buffer));
         self.look_at_unlocks();
+        is_ours
     }
 
     /// Until something comes, or a lock is to be looked at.
-    fn sleep(&self, listening: &Listening, signals: &OwnedFd) {
+    fn sleep(&self, listening: &Listening, signals: &OwnedFd, how: Sleep) {
         let pause = self.unlocks.lock().pause().unwrap_or(Duration::from_secs(3600));
+        let pause = if how == Sleep::PastOurOwn { pause.min(OUR_OWN_PAUSE) } else { pause };
         let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
         let wanted = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut asked = vec![wanted(listening.wake.as_fd()), wanted(signals.as_fd())];
-        asked.extend(listening.fanotify.as_ref().map(|group| wanted(group.as_fd())));
+        if how == Sleep::UntilAnything {
+            asked.extend(listening.fanotify.as_ref().map(|group| wanted(group.as_fd())));
+        }
         // An interruption is as good as an event.
         let _ = poll(&mut asked, Some(&pause));
     }
@@ -118,18 +139,22 @@ impl Shared {
         self.tell(deeds);
     }
 
-    fn read_events(&self, group: &OwnedFd, buffer: &mut [u8]) {
+    /// Says whether there were any events, and all of this server's own deeds.
+    fn read_events(&self, group: &OwnedFd, buffer: &mut [u8]) -> bool {
         // One buffer a turn, so that leases, whose breakers wait, come in between.
-        let Ok(bytes) = rustix::io::read(group, &mut *buffer) else { return };
+        let Ok(bytes) = rustix::io::read(group, &mut *buffer) else { return false };
         let ours = rustix::process::getpid().as_raw_nonzero().get();
         let mut deeds = Vec::new();
+        let mut is_ours = true;
         for event in events::parse(&buffer[..bytes]) {
             if event.pid == ours {
                 continue;
             }
+            is_ours = false;
             self.table.lock().event_seen(&event, &mut deeds);
         }
         self.tell(deeds);
+        is_ours
     }
 }
 
@@ -145,8 +170,8 @@ impl Table {
     fn lease_broken(&mut self, fd: std::os::fd::RawFd) -> Option<Deed> {
         let handle = self.by_lease.get(&fd)?;
         let held = self.held.get_mut(handle)?;
-        let lease = held.lease.as_ref()?;
-        let deed = match (sys_notify::lease_target(&*held.fd), lease.kind) {
+        let (lease, fd) = (held.lease.as_ref()?, held.fd.as_ref()?);
+        let deed = match (sys_notify::lease_target(&**fd), lease.kind) {
             (now, before) if now == before => return None,
             (LeaseKind::Read, _) => LocalDeed::OpenToRead,
             (LeaseKind::None | LeaseKind::Write, _) => LocalDeed::OpenToWrite,

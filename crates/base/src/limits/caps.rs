@@ -64,3 +64,28 @@ pub const CAPS_CONNECTIONS_MAX: usize = 16;
 
 /// Tickets of one client, and incarnations with transactions: one for each mount of it.
 pub const CAPS_TICKETS_PER_CLIENT_MAX: usize = 16;
+
+/// Bytes of the path of the socket at which client and server of one host meet: what the kernel takes for one.
+pub const SAME_HOST_PATH_BYTES_MAX: usize = 107;
+
+/// Mounts of this host that are connected to the server's socket, a thread each.
+pub const SAME_HOST_PEERS_MAX: usize = 64;
+
+/// Of those, how many may not have said yet who they are: anybody may connect.
+pub const SAME_HOST_STRANGERS_MAX: usize = 16;
+
+/// Descriptors and invitations that wait at the socket to be asked for. Each descriptor is one of the server's.
+pub const SAME_HOST_WAITING_MAX: usize = 256;
+
+/// Milliseconds until what was not asked for is closed again, and a stranger that says nothing is cut off.
+pub const SAME_HOST_WAIT_MS: u64 = 5_000;
+
+/// Descriptors of the server's files that a mount keeps.
+pub const SAME_HOST_HELD_MAX: usize = 512;
+
+/// Reads and writes of a file that go over the network before a descriptor is asked for: it costs two questions.
+pub const SAME_HOST_AFTER: u32 = 2;
+
+/// Milliseconds after its last use until a mount closes a descriptor: it keeps a removed file's space, and others from
+/// what the kernel grants only on files that nobody has open.
+pub const SAME_HOST_IDLE_MS: u64 = 2_000;

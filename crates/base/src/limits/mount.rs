@@ -142,3 +142,29 @@ pub const CLIENT_STATEIDS_TESTED_AT_ONCE: usize = 64;
 /// Milliseconds for which a mount believes the room it saw on the file system, when it has changed nothing since: a walk
 /// through a tree asks for it at every directory.
 pub const ROOM_FRESH_MS: u64 = 1_000;
+
+/// Delegations that a mount keeps where the server does not say how many: beyond it a quarter goes back, those unused for
+/// longest first.
+pub const DELEGATIONS_KEPT_MAX: usize = 16_384;
+
+/// Milliseconds after which the delegation of what is not open and that nobody has looked at goes back.
+pub const DELEGATION_UNUSED_MS: u64 = 600_000;
+
+/// Milliseconds between two looks at which delegations are unused.
+pub const DELEGATIONS_LOOK_MS: u64 = 10_000;
+
+/// Milliseconds after a recall, or after a delegation was refused, in which the same file's is not asked for again.
+pub const DELEGATION_REFUSED_MS: u64 = 5_000;
+
+/// Files remembered whose delegation is not to be asked for now.
+pub const DELEGATIONS_REFUSED_MAX: usize = 16_384;
+
+/// Bytes of small files that a mount keeps after they were sent or read, so that reading them asks nothing.
+pub const CLEAN_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes from which on a file is passed through to the server's own, where that was asked for: to begin costs three
+/// questions, and a small file is read at once.
+pub const PASSTHROUGH_BYTES_MIN: u64 = 64 << 10;
+
+/// Conflicts that a mount remembers: further ones are in its log alone.
+pub const CONFLICTS_MAX: usize = 10_000;

@@ -133,3 +133,14 @@ pub const LISTING_PAGES_BYTES_MAX: usize = 64 << 20;
 /// Seconds for which such a page is shown at most: file systems change the space that a file takes, and the time of last
 /// access, without a word.
 pub const LISTING_PAGE_SECONDS_MAX: u64 = 30;
+
+/// The same where local processes may change files: of stores through a mapping and asynchronous writes the kernel tells
+/// nothing. As long as Linux's clients keep attributes at least.
+pub const LISTING_PAGE_LAZY_SECONDS_MAX: u64 = 3;
+
+/// Directories that are watched for local processes because pages of their listings are kept. Each costs a mark in the
+/// kernel (which pins the inode, 1 KiB) and half a microsecond at every change in it.
+pub const LISTED_DIRECTORIES_MAX: usize = 256;
+
+/// Seconds after which a directory that nobody lists is watched no more.
+pub const LISTED_IDLE_SECONDS: u64 = 5;

@@ -76,7 +76,8 @@ fn read_span(
 pub(crate) struct Write;
 
 impl Procedure for Write {
-    const DESC: Desc = Desc { waits: false, ..Desc::changes(Proc3::Write, FailBody::Wcc) };
+    // Not recorded: done again after a crash, it gives the same.
+    const DESC: Desc = Desc { waits: false, records: false, ..Desc::changes(Proc3::Write, FailBody::Wcc) };
     type Args<'a> = Write3Args<'a>;
 
     fn run(op: &mut Op<'_>, on: &On, args: &Write3Args<'_>, w: &mut Writer) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ mod basics;
 mod client;
 mod datagrams;
 mod files;
+mod gathered;
 mod lanes;
 mod lifecycle;
 mod portmap;

@@ -62,7 +62,9 @@ fn check_kind(state: &State, ino: Ino, what: Pledge) -> FsResult<()> {
     match (&state.get(ino)?.body, what) {
         (Body::Directory(..), Pledge::Directory) => Ok(()),
         (_, Pledge::Directory) => Err(FsError::NotDir),
-        (_, Pledge::ReadFile | Pledge::WriteFile) => state.get(ino)?.blocks().map(drop),
+        (Body::Directory(..), Pledge::ReadFile) => Err(FsError::IsDir),
+        (_, Pledge::ReadFile) => Ok(()),
+        (_, Pledge::WriteFile) => state.get(ino)?.blocks().map(drop),
     }
 }
 
