@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use holdfast_base::limits::RECALL_WAIT_MS;
 use holdfast_base::{ClientId, FileKey, Instant};
 use holdfast_state::{CapGrant, CapOffer, CapRequest, CapSet, CapTicket, Contention, StateError};
-use holdfast_vfs::{Backend, Caller, Cx, FileKind, Handle, HeldPledge, OpenMode, Pledge, Wait};
+use holdfast_vfs::{Backend, Caller, Cx, FileKind, FileObject, Handle, HeldPledge, OpenMode, Pledge, Wait};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -23,6 +23,8 @@ pub struct CapsOn<'a> {
     pub handle: &'a Handle,
     /// What it is.
     pub kind: FileKind,
+    /// Open for writing, of a file that was made a moment ago: what it is guarded by can stand on that.
+    pub file: Option<&'a Arc<dyn FileObject>>,
 }
 
 /// All capabilities that are in force, beside what the index has.
@@ -73,30 +75,61 @@ impl Manager {
         if let Some(until) = until {
             self.clear_the_way(request, until);
         }
+        let (grant, is_guarded) = self.acquire_guarded(request, on)?;
+        if is_guarded || request.reclaim.is_some() || !request.want.contains(CapSet::FILE_X) {
+            return Ok(grant);
+        }
+        // What nobody may look at unseen cannot be had (a local process has it open, descriptors are short): less may.
+        let want = request.want.less_file_x();
+        self.acquire_guarded(&CapRequest { want, ..*request }, on).map(|(grant, _)| grant)
+    }
+
+    /// Says as well whether local processes were no obstacle.
+    fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, bool), StateError> {
         let offer = match self.step(|engine, now| engine.caps_prepare(request, now)) {
             Ok(offer) => offer?,
             // No record is written for capabilities.
-            Err(_) => return Ok(CapGrant::default()),
+            Err(_) => return Ok((CapGrant::default(), true)),
         };
         let ticket = match offer {
             CapOffer::Offered(ticket) => ticket,
-            CapOffer::Held(grant) => return Ok(grant),
+            CapOffer::Held(grant) => return Ok((grant, true)),
         };
         let key = (request.client, request.file);
         let mut offered = Offered { manager: self, key, ticket: Some(ticket) };
-        let held = || Ok(self.look(|engine| engine.caps_of(key.0, key.1)));
-        let Some(all) = offered.ticket.as_ref().map(CapTicket::all) else { return held() };
-        if !self.put_caps_in_force(key, all) || !self.pledge_caps(key, all, on) {
-            return held();
+        let held = || self.look(|engine| engine.caps_of(key.0, key.1));
+        let Some(all) = offered.ticket.as_ref().map(CapTicket::all) else { return Ok((held(), true)) };
+        if !self.put_caps_in_force(key, all) {
+            return Ok((held(), true));
         }
-        let Some(ticket) = offered.ticket.take() else { return held() };
+        if !self.pledge_caps(key, all, on) {
+            drop(offered);
+            return Ok((held(), false));
+        }
+        let Some(ticket) = offered.ticket.take() else { return Ok((held(), true)) };
         match self.step(|engine, _| engine.caps_commit(ticket)) {
-            Ok(Ok(grant)) => Ok(grant),
+            Ok(Ok(grant)) => Ok((grant, true)),
             Ok(Err(_)) | Err(_) => {
                 self.settle_caps(key);
-                held()
+                Ok((held(), true))
             }
         }
+    }
+
+    /// Puts into force against clients what one holds by a former process' engine. False when it cannot be: it is to be
+    /// recalled ([`Manager::recall`]) once clients can be called.
+    pub fn adopt_caps(&self, client: ClientId, file: FileKey) -> bool {
+        let all = self.look(|engine| engine.caps_in_force(client, file));
+        all.is_empty() || self.put_caps_in_force((client, file), all)
+    }
+
+    /// Guards it against local processes as well. Once clients can be called, for what keeps it from being guarded may be
+    /// told as a local deed and have it recalled. False when it cannot be: it is to be recalled.
+    pub fn guard_adopted_caps(&self, client: ClientId, file: FileKey, on: &CapsOn<'_>) -> bool {
+        let all = || self.look(|engine| engine.caps_in_force(client, file));
+        let held = all();
+        // Given back meanwhile, by a client that was quick, it needs none.
+        held.is_empty() || self.pledge_caps((client, file), held, on) || all().is_empty()
     }
 
     /// How long from now on a call may wait for what it has recalled, all together.
@@ -148,7 +181,7 @@ impl Manager {
         let had_one = former.is_some();
         // A reader's lease would stand in the way of a writer's.
         drop(former);
-        if let Some(guard) = pledge(key.0, (on.backend, on.handle), what) {
+        if let Some(guard) = pledge(key.0, (on.backend, on.handle, on.file), what) {
             let pledge = CapsPledge { guard, what, backend: Arc::clone(on.backend), handle: *on.handle };
             return self.keep_caps_pledge(key, pledge, true);
         }
@@ -193,9 +226,17 @@ impl Manager {
             self.names.release();
         }
         if let Some(CapsPledge { guard, backend, handle, .. }) = former {
+            // While the stronger one stands the weaker may stand on the same ground.
+            let less = || pledge(key.0, (&backend, &handle, None), Pledge::ReadFile);
+            let beside = if left.is_empty() { None } else { less() };
             drop(guard);
-            if !left.is_empty() {
-                self.pledge_less(key, (&backend, &handle));
+            match beside {
+                _ if left.is_empty() => {}
+                Some(guard) => {
+                    let pledge = CapsPledge { guard, what: Pledge::ReadFile, backend, handle };
+                    self.keep_caps_pledge(key, pledge, false);
+                }
+                None => self.pledge_less(key, (&backend, &handle)),
             }
         }
         self.recalls.end();
@@ -205,7 +246,7 @@ impl Manager {
     /// be, it is recalled.
     fn pledge_less(&self, key: (ClientId, FileKey), (backend, handle): (&Arc<dyn Backend>, &Handle)) {
         let what = Pledge::ReadFile;
-        match pledge(key.0, (backend, handle), what) {
+        match pledge(key.0, (backend, handle, None), what) {
             Some(guard) => {
                 let pledge = CapsPledge { guard, what, backend: Arc::clone(backend), handle: *handle };
                 self.keep_caps_pledge(key, pledge, false);
@@ -249,17 +290,21 @@ const fn pledge_of(kind: FileKind, all: CapSet) -> Pledge {
     }
 }
 
-fn pledge(client: ClientId, on: (&Arc<dyn Backend>, &Handle), what: Pledge) -> Option<HeldPledge> {
-    let (backend, handle) = on;
-    let open = match what {
-        Pledge::WriteFile => {
+fn pledge(
+    client: ClientId,
+    (backend, handle, file): (&Arc<dyn Backend>, &Handle, Option<&Arc<dyn FileObject>>),
+    what: Pledge,
+) -> Option<HeldPledge> {
+    let opened = match what {
+        Pledge::WriteFile if file.is_none() => {
             // The backend takes its lease on an open file. What is promised to the client is not in its own way.
             let root = Caller::root();
             let cx = Cx::new(&root, Wait::Yes).by(Some(client));
             let mode = OpenMode { read: true, write: true, nfs_exceptions: true };
             Some(backend.open(&cx, handle, mode).ok()?)
         }
-        Pledge::ReadFile | Pledge::Directory => None,
+        Pledge::WriteFile | Pledge::ReadFile | Pledge::Directory => None,
     };
-    backend.pledge(handle, what, open.as_ref()).ok()?.filter(|guard| !guard.is_broken())
+    let open = file.or(opened.as_ref());
+    backend.pledge(handle, what, open).ok()?.filter(|guard| !guard.is_broken())
 }

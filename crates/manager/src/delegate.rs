@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{ByteRange, ClientId, FileKey};
+use holdfast_base::{ByteRange, ChangeId, ClientId, FileKey};
 use holdfast_state::{Deed, Delegated, DelegationKind, DelegationRequest, DelegationTicket, DelegationToken};
 use holdfast_state::{Offer, StateError, WhyNone};
-use holdfast_vfs::{Backend, FileObject, Handle, HeldPledge, LocalDeed, LocalListener, Pledge};
+use holdfast_vfs::{Backend, FileObject, FsResult, Handle, HeldPledge, LocalDeed, LocalListener, Pledge};
 
 use crate::index::Promised;
 use crate::manager::Manager;
@@ -20,6 +20,9 @@ pub struct PledgeOn<'a> {
     pub handle: &'a Handle,
     /// The client's open file, for a write delegation: open for writing.
     pub open: Option<&'a Arc<dyn FileObject>>,
+    /// Looks at the object's change attribute, as the client: its own offer is not in its way. Needed where an OPEN brings
+    /// the delegation.
+    pub change: Option<&'a dyn Fn() -> FsResult<ChangeId>>,
 }
 
 /// What came of asking for a delegation.
@@ -47,6 +50,7 @@ impl Manager {
             Err(_) => return Ok(Granted::Declined(WhyNone::Resource)),
         };
         let (token, kind, is_upgrade) = (ticket.token(), ticket.kind(), ticket.is_upgrade());
+        let if_change_is = ticket.if_change_is();
         let mut offered =
             Offered { manager: self, ticket: Some(ticket), file: request.file, is_entered: false };
         let declined = Ok(Granted::Declined(WhyNone::Contention));
@@ -59,6 +63,10 @@ impl Manager {
             // It cannot be held, or did not hold until now.
             Ok(_) | Err(_) => return declined,
         };
+        // Nobody changes it unnoticed from here on.
+        if if_change_is.is_some_and(|change| on.change.is_none_or(|look| look() != Ok(change))) {
+            return Ok(Granted::Declined(WhyNone::OpenBefore));
+        }
         let former = self.pledges.lock().insert(token, guard);
         let Some(ticket) = offered.ticket.take() else { return declined };
         match self.step(|engine, now| engine.delegation_commit(ticket, now)) {
@@ -202,7 +210,12 @@ impl LocalListener for Manager {
     fn local_deed(&self, file: FileKey, deed: LocalDeed) {
         // The local process waits in the kernel, or has been there already: nobody waits here. Recalls touch no
         // client's record.
-        let _ = self.step(|engine, now| engine.contend(file, deed_of(deed), None, now));
+        let _ = self.step(|engine, now| match deed {
+            // It breaks what guards a file that may be changed unseen; the guard against writers that follows is
+            // whole.
+            LocalDeed::OpenToRead => drop(engine.contend(file, Deed::OpenRead, None, now)),
+            _ => engine.contend_outside(file, deed_of(deed), now),
+        });
         if deed == LocalDeed::ChangedEntries && self.tells_entries() {
             // Which, nobody could tell.
             let _ = self.step(|engine, now| engine.contend(file, Deed::ChangeName, None, now));

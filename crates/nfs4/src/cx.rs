@@ -360,7 +360,9 @@ impl Cx<'_> {
                 }
                 return Ok(true);
             }
-            Grounds::Open | Grounds::Want => self.state(|engine, now| Ok(engine.admits_new(client, now)))?,
+            Grounds::Open(_) | Grounds::Want => {
+                self.state(|engine, now| Ok(engine.admits_new(client, now)))?
+            }
         };
         if may {
             self.will_hold_state(client)?;

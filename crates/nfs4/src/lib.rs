@@ -29,6 +29,7 @@ mod slot;
 mod table;
 
 pub use attr::ids::{Id, IdNames, NumericIds, parse_number};
+pub use callback::{CallOut, CalledOut, CallsOut};
 pub use config::{ClientRecords, Config, Identity, NoRecords, Options, SessionRecords};
 pub use desc::Minor;
 pub use handover::{Image, NotFrozen, Thawed};

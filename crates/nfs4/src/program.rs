@@ -10,6 +10,7 @@ use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
 use holdfast_xdr::{Reader, Writer};
 
+use crate::callback::CallsOut;
 use crate::compound::{Begun, Compound};
 use crate::config::{Config, Options};
 use crate::engine::Stopped;
@@ -33,6 +34,12 @@ impl Nfs4 {
     #[must_use]
     pub fn with(config: Config, options: Options) -> Arc<Self> {
         Arc::new(Self { service: Service::new(config, options) })
+    }
+
+    /// Has clients of 4.0 called by `calls`, and not over connections of our own: for who has no sockets. Before the first
+    /// request.
+    pub fn call_by(&self, calls: Arc<dyn CallsOut>) {
+        self.service.callbacks.call_by(calls);
     }
 
     /// Expires leases that have run out. To be called about once a second.

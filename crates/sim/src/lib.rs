@@ -9,6 +9,7 @@ pub mod exec;
 pub mod life;
 pub mod machine;
 pub mod oracle;
+mod peers;
 pub mod rng;
 pub mod run;
 pub mod store;

@@ -15,16 +15,18 @@ use holdfast_ledger::{Ledger, Now, Remembered};
 use holdfast_manager::{Guarded, Manager, Parts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
 use holdfast_nfs4::{ClientRecords, Config, Nfs4, NumericIds};
+use holdfast_nlm::{Lockd, Nlm4, Nsm, Parts as LockParts, Start};
 use holdfast_recovery::{Boot, Identity};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
 use holdfast_server::durable::Durable;
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
-use holdfast_store::Store;
+use holdfast_store::{MemoryStore, Store};
 use holdfast_vfs::Backend;
 
 use crate::machine::Machine;
+use crate::peers::{Outbox, ToCarry};
 use crate::store::SimStore;
 
 /// The lease, and so the grace period, of every server.
@@ -47,13 +49,19 @@ pub enum Plant {
     StaleReads,
     /// From the middle on, replies to one client are lost inside the server.
     SwallowReplies,
-    /// Recalls of delegations are not sent.
+    /// Recalls of delegations are not sent to clients of 4.1 and later.
     DropRecalls,
+    /// They are not sent to those of 4.0.
+    DropRecallsOf40,
+    /// Hosts with locks of NFSv3 are not on record.
+    ForgetHosts,
+    /// Nobody asks whether what is done stands against what was promised, but the state engine.
+    Unguarded,
 }
 
 impl Plant {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         ("answer-before-commit", Self::AnswerBeforeCommit),
         ("forget-records", Self::ForgetRecords),
         ("anyone-reclaims", Self::AnyoneReclaims),
@@ -62,6 +70,9 @@ impl Plant {
         ("stale-reads", Self::StaleReads),
         ("swallow-replies", Self::SwallowReplies),
         ("drop-recalls", Self::DropRecalls),
+        ("drop-recalls-of-4.0", Self::DropRecallsOf40),
+        ("forget-hosts", Self::ForgetHosts),
+        ("unguarded", Self::Unguarded),
     ];
 }
 
@@ -72,6 +83,8 @@ pub struct Life {
     /// The service.
     pub nfs4: Arc<Nfs4>,
     durable: Arc<Durable>,
+    lockd: Arc<Lockd>,
+    outbox: Arc<Outbox>,
     committer: Arc<Committer>,
     /// Where connections come from.
     pub(crate) base: Detached,
@@ -136,11 +149,13 @@ impl ClientRecords for Defective {
     }
 }
 
-fn export(machine: &Machine, number: u64, manager: &Arc<Manager>) -> Arc<Export> {
+fn export(machine: &Machine, number: u64, manager: &Arc<Manager>, plant: Option<Plant>) -> Arc<Export> {
+    let backend: Arc<dyn Backend> = Arc::new(machine.disk.backend(number));
+    let is_guarded = plant != Some(Plant::Unguarded);
     Arc::new(Export {
         id: ExportId(7),
         path: vec![b"export".to_vec()],
-        backend: Guarded::new(Arc::new(machine.disk.backend(number)), manager),
+        backend: if is_guarded { Guarded::new(backend, manager) } else { backend },
         options: ExportOptions {
             squash: Squash::None,
             clients: vec![ClientRule::All],
@@ -165,6 +180,72 @@ fn ledger(
     let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 4096 };
     let on: (_, Now) = (machine.boot(), Arc::new(move || wall.now()));
     Ledger::open_on_machine(&machine.journal(), &size, exports, on).context("journal")
+}
+
+/// What the programs of a life stand on.
+struct Ground {
+    namespace: Arc<Namespace>,
+    manager: Arc<Manager>,
+    committer: Arc<Committer>,
+    replies: Arc<ReplyCache>,
+    durable: Arc<Durable>,
+}
+
+impl Ground {
+    fn nfs3(&self) -> Nfs3 {
+        Nfs3::new(Nfs3Parts {
+            namespace: Arc::clone(&self.namespace),
+            manager: Arc::clone(&self.manager),
+            committer: Arc::clone(&self.committer),
+            replies: Arc::clone(&self.replies),
+            ledger: Some(self.durable.ledger().clone()),
+            groups: Arc::new(NoGroups),
+            observer: None,
+        })
+    }
+
+    fn nfs4(&self, identity: &Identity, plant: Option<Plant>) -> Arc<Nfs4> {
+        let records: Arc<dyn ClientRecords> = match plant {
+            Some(plant) => Arc::new(Defective { inner: Arc::clone(&self.durable), plant }),
+            None => self.durable.clone(),
+        };
+        Nfs4::new(Config {
+            namespace: Arc::clone(&self.namespace),
+            groups: Arc::new(NoGroups),
+            ids: Arc::new(NumericIds),
+            committer: Arc::clone(&self.committer),
+            replies: Arc::clone(&self.replies),
+            manager: Arc::clone(&self.manager),
+            records,
+            sessions: Some(self.durable.clone()),
+            ledger: Some(self.durable.ledger().clone()),
+            identity: holdfast_nfs4::Identity {
+                major_id: identity.owner.to_vec(),
+                minor_id: 0,
+                scope: identity.scope.to_vec(),
+            },
+            minor_max: 2,
+            observer: None,
+        })
+    }
+
+    fn lockd(&self, store: Arc<dyn Store>, outbox: &Arc<Outbox>, epoch: u64) -> Result<Arc<Lockd>> {
+        let is_over = self.durable.is_grace_over();
+        let lockd = Lockd::new(LockParts {
+            namespace: Arc::clone(&self.namespace),
+            manager: Arc::clone(&self.manager),
+            groups: Arc::new(NoGroups),
+            replies: Arc::clone(&self.replies),
+            store,
+            peers: outbox.clone(),
+            name: b"server".to_vec(),
+            epoch,
+            start: if is_over { Start::Fresh } else { Start::InGrace },
+        })
+        .context("records of hosts with locks")?;
+        self.durable.serves_locks(&lockd);
+        Ok(lockd)
+    }
 }
 
 impl Life {
@@ -194,58 +275,61 @@ impl Life {
             // There is one thread: nothing may wait on it.
             pool_threads: 0,
         });
-        let exports = vec![export(machine, number, &manager)];
+        let exports = vec![export(machine, number, &manager, plant)];
         let opened = ledger(machine, plant, &exports)?;
-        let (durable, former) = Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?;
+        let (durable, former) = Durable::with(Arc::clone(&store), opened, (&boot, lease_ms), clock.as_ref())?;
         manager.quiet(|engine, _| engine.set_grace(durable.grace()));
         let forces = Forces::of(durable.ledger());
         let namespace =
             Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, machine.wall.now())?);
         let committer = Committer::pumped(Some(forces.clone()));
-        let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
-        let nfs3 = Nfs3::new(Nfs3Parts {
-            namespace: Arc::clone(&namespace),
-            manager: Arc::clone(&manager),
-            committer: Arc::clone(&committer),
-            replies: Arc::clone(&replies),
-            ledger: Some(durable.ledger().clone()),
-            groups: Arc::new(NoGroups),
-            observer: None,
-        });
-        let records: Arc<dyn ClientRecords> = match plant {
-            Some(plant) => Arc::new(Defective { inner: Arc::clone(&durable), plant }),
-            None => durable.clone(),
-        };
-        let nfs4 = Nfs4::new(Config {
-            namespace: Arc::clone(&namespace),
-            groups: Arc::new(NoGroups),
-            ids: Arc::new(NumericIds),
-            committer: Arc::clone(&committer),
-            replies: Arc::clone(&replies),
-            manager,
-            records,
-            sessions: Some(durable.clone()),
-            ledger: Some(durable.ledger().clone()),
-            identity: holdfast_nfs4::Identity {
-                major_id: identity.owner.to_vec(),
-                minor_id: 0,
-                scope: identity.scope.to_vec(),
-            },
-            minor_max: 2,
-            observer: None,
-        });
+        let replies = ReplyCache::new(ReplyCacheLimits::default(), clock);
+        let ground = Ground { namespace, manager, committer, replies, durable };
+        let outbox = Arc::new(Outbox::default());
+        let hosts = if plant == Some(Plant::ForgetHosts) { Arc::new(MemoryStore::default()) } else { store };
+        let lockd = ground.lockd(hosts, &outbox, boot.epoch)?;
+        let (nfs3, nfs4) = (ground.nfs3(), ground.nfs4(&identity, plant));
+        nfs4.call_by(outbox.clone());
         nfs4.restore(&former.snapshot);
-        replies.restore(former.replies);
-        durable.serves(&nfs4);
-        let programs: Vec<Arc<dyn Program>> =
-            vec![Arc::new(nfs3), Arc::new(Mount3::new(namespace)), nfs4.clone()];
+        ground.replies.restore(former.replies);
+        ground.durable.serves(&nfs4);
+        let Ground { namespace, committer, durable, .. } = ground;
+        let mut programs: Vec<Arc<dyn Program>> = vec![Arc::new(nfs3), Arc::new(Mount3::new(namespace))];
+        programs.push(nfs4.clone());
+        programs.push(Arc::new(Nlm4(Arc::clone(&lockd))));
+        programs.push(Arc::new(Nsm(Arc::clone(&lockd))));
         let base = Detached::new(programs, Limits::default())?;
-        let life =
-            Self { number, nfs4, durable, committer, base, forces, store: own_store, is_power_cut_to_come };
+        let store = own_store;
         if is_power_cut_to_come {
             machine.journal_forced();
         }
-        Ok(life)
+        Ok(Self {
+            number,
+            nfs4,
+            durable,
+            lockd,
+            outbox,
+            committer,
+            base,
+            forces,
+            store,
+            is_power_cut_to_come,
+        })
+    }
+
+    /// What the lock manager's worker does.
+    pub(crate) fn work(&self) {
+        self.lockd.run_due();
+    }
+
+    /// Whether anybody has, or waits for, a lock of NFSv3.
+    pub(crate) fn has_locks(&self) -> bool {
+        self.lockd.counts() != (0, 0)
+    }
+
+    /// What the server wants told to clients on ways of its own.
+    pub(crate) fn calls(&self) -> Vec<ToCarry> {
+        self.outbox.take()
     }
 
     /// Commits what waits for it.

@@ -87,7 +87,8 @@ impl Oracles {
         self.once.borrow_mut().power_cut();
     }
 
-    pub(crate) fn server_died(&self, _now_ms: u64) {
+    pub(crate) fn server_died(&self, now: u64) {
         self.reclaims.borrow_mut().server_died();
+        self.grants.borrow_mut().server_died(now);
     }
 }

@@ -135,7 +135,7 @@ fn people(world: &Rc<World>, hosts: usize, rng: &mut Rng) {
         let steps = rng.between(3, 9);
         match rng.below(10) {
             0..5 => client4(world, host, 1 + rng.below(2) as u32, steps, rng),
-            5..8 => client4(world, host, 0, steps, rng),
+            5..7 => client4(world, host, 0, steps, rng),
             _ => {
                 let client = Client3::new(world, host, rng.fork());
                 world.exec.spawn(client.run(steps));

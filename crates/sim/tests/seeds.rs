@@ -110,4 +110,16 @@ fn replies_that_never_come_are_noticed() {
 #[test]
 fn recalls_that_are_not_sent_are_noticed() {
     assert_noticed(Plant::DropRecalls, "conflicting grants: ");
+    assert_noticed(Plant::DropRecallsOf40, "conflicting grants: ");
+}
+
+#[test]
+fn directories_that_change_under_a_delegation_are_noticed() {
+    assert_noticed(Plant::Unguarded, "conflicting grants: a delegated directory was changed");
+    assert_noticed(Plant::DropRecalls, "conflicting grants: a delegated directory was changed");
+}
+
+#[test]
+fn locks_of_nfsv3_that_a_restart_forgets_are_noticed() {
+    assert_noticed(Plant::ForgetHosts, "conflicting grants: at ");
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant as Wall;
 
-use holdfast_base::{ClientId, FileKey, Instant, SeededEntropy};
+use holdfast_base::{ChangeId, ClientId, FileKey, Instant, SeededEntropy};
 use holdfast_state::*;
 
 const CLIENTS: u128 = 10_000;
@@ -47,18 +47,19 @@ fn client(engine: &mut Engine, n: u128) -> ClientId {
     exchanged.client
 }
 
-fn open(engine: &mut Engine, client: ClientId, file: FileKey, id: u64) {
+fn open(engine: &mut Engine, client: ClientId, file: FileKey, id: u64) -> StateId {
     let share = Share { access: Access::READ, deny: Access::NONE };
     let request = OpenRequest { client, owner: b"o", file, share, claim: Claim::New };
     let opened = engine.open(&request, NOW).unwrap();
     if let Backing::Needed(access) = opened.backing {
         engine.attach(&opened.ticket, OpenId(id), access).unwrap();
     }
-    engine.open_commit(opened.ticket).unwrap();
+    engine.open_commit(opened.ticket).unwrap()
 }
 
-fn delegate(engine: &mut Engine, client: ClientId, file: FileKey) -> Option<Delegated> {
-    let (kind, grounds, delegates_timestamps, seen) = (DelegationKind::Read, Grounds::Open, false, None);
+fn delegate(engine: &mut Engine, client: ClientId, file: FileKey, open: StateId) -> Option<Delegated> {
+    let (kind, grounds, delegates_timestamps) = (DelegationKind::Read, Grounds::Open(open), false);
+    let seen = Some(Seen { change: ChangeId(1), size: 0 });
     let request = DelegationRequest { client, file, kind, grounds, delegates_timestamps, seen };
     match engine.delegation_prepare(&request, NOW).unwrap() {
         Offer::Offered(ticket) => Some(engine.delegation_commit(ticket, NOW).unwrap()),
@@ -79,15 +80,21 @@ fn main() {
     let files = |n: u128| (0..FILES_EACH).map(move |m| FileKey(n * FILES_EACH + m));
     let all = || clients.iter().zip(0..).flat_map(|(client, n)| files(n).map(move |file| (*client, file)));
     let total = CLIENTS * FILES_EACH;
-    each("open, own file", total, || all().for_each(|(c, f)| open(&mut engine, c, f, f.0 as u64)));
-    each("delegate", total, || all().for_each(|(c, f)| assert!(delegate(&mut engine, c, f).is_some())));
+    let mut opens = Vec::new();
+    each("open, own file", total, || {
+        opens.extend(all().map(|(c, f)| open(&mut engine, c, f, f.0 as u64)));
+    });
+    each("delegate", total, || {
+        let asked = all().zip(&opens);
+        asked.for_each(|((c, f), open)| assert!(delegate(&mut engine, c, f, *open).is_some()));
+    });
     let shared = FileKey(u128::MAX);
     each("open, one file for all", CLIENTS, || {
-        clients.iter().for_each(|c| open(&mut engine, *c, shared, u64::MAX));
+        opens = clients.iter().map(|c| open(&mut engine, *c, shared, u64::MAX)).collect();
     });
     each("delegate, one file for all", CLIENTS, || {
-        clients.iter().for_each(|c| {
-            delegate(&mut engine, *c, shared);
+        clients.iter().zip(&opens).for_each(|(c, open)| {
+            delegate(&mut engine, *c, shared, *open);
         });
     });
     each("contend, nothing in the way", total, || {

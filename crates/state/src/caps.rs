@@ -107,6 +107,11 @@ impl Caps {
         self.clients.get(&client).map_or(0, |of| of.files.len())
     }
 
+    /// How many of those are being recalled.
+    pub(crate) fn recalled_of(&self, client: ClientId) -> usize {
+        self.recalls.range((client, FileKey(0))..=(client, FileKey(u128::MAX))).count()
+    }
+
     /// Forgets a hold that stands for nothing.
     fn drop_if_empty(&mut self, client: ClientId, file: FileKey) {
         let Some(holds) = self.by_file.get_mut(&file) else { return };
@@ -314,6 +319,14 @@ impl Engine {
         let left = hold.held.and(keep);
         self.caps_leave(client, file, left, now);
         CapRelease::Released(self.caps_of(client, file))
+    }
+
+    /// The last name of an object is gone, by its holder's own doing. Unless somebody has it open, nothing is left to hold.
+    pub fn caps_removed(&mut self, client: ClientId, file: FileKey, now: Instant) {
+        let Some(hold) = self.caps.hold_mut(client, file) else { return };
+        if hold.offered.is_none() && self.files.get(&file).is_none_or(|used| used.opens.is_empty()) {
+            self.caps_leave(client, file, CapSet::NONE, now);
+        }
     }
 
     /// A client goes for good: it gives everything back.

@@ -30,6 +30,15 @@ impl Engine {
         earliest.map_or(Contention::Clear, |since| Contention::Recalling { since })
     }
 
+    /// Has recalled what stands in the way of a deed that nobody can hold up, or that has been done already. Of
+    /// capabilities that is everything, and not only what the deed is in conflict with: what guards them against such
+    /// deeds is one guard, and has broken; what would be left nothing guards, and whoever waits for that guard to go,
+    /// in the kernel, would wait as long as anything were left.
+    pub fn contend_outside(&mut self, file: FileKey, deed: Deed, now: Instant) {
+        self.contend_with_delegations(file, deed, None, now);
+        self.contend_with_caps(file, Forbidden::ALL, None, now);
+    }
+
     /// Whether others hold what stands in the way of a deed; begins nothing.
     pub(crate) fn is_contended_by_caps(&self, file: FileKey, deed: Deed, by: Option<ClientId>) -> bool {
         let holds = self.caps.by_file.get(&file).map(Vec::as_slice).unwrap_or_default();
@@ -121,6 +130,14 @@ impl Engine {
         let Some(hold) = self.caps.hold_mut(client, file).filter(|hold| hold.seq == seq) else { return };
         let Some(recall) = &mut hold.recall else { return };
         recall.retry_at = (answer != RecallAnswer::Accepted).then(|| now.after_ms(RECALL_RETRY_MS));
+    }
+
+    /// A client can be called from now on, and so be given something; what could not be recalled waits for
+    /// [`Engine::caps_path`].
+    pub fn caps_reachable(&mut self, client: ClientId) {
+        if let Some(of) = self.caps.clients.get_mut(&client) {
+            of.is_reachable = true;
+        }
     }
 
     /// Whether a client can be called. What could not be recalled is recalled now.

@@ -80,6 +80,12 @@ impl CapSet {
         Self(self.0 & SHARED)
     }
 
+    /// What is left when data or entries may not be changed unseen.
+    #[must_use]
+    pub const fn less_file_x(self) -> Self {
+        Self(self.0 & !FILE)
+    }
+
     /// Whether anything in it is exclusive.
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
@@ -146,6 +152,9 @@ impl Deed {
 }
 
 impl Forbidden {
+    /// Everything.
+    pub(crate) const ALL: Self = Self(all_of(AUTH | LINK | XATTR | FILE));
+
     /// Whether any of it is in a set.
     #[must_use]
     pub const fn touches(self, held: CapSet) -> bool {

@@ -10,6 +10,7 @@ use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::grace::{Claim, Recorded};
+use crate::looked::Kept;
 use crate::names::{Dialect, Mount};
 use crate::stateid::StateId;
 
@@ -30,8 +31,9 @@ pub struct Seen {
 /// On what grounds a delegation is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
-    /// With an OPEN, which has been committed: the client must have the file open in a way that fits.
-    Open,
+    /// With this OPEN, which has been committed and not yet answered: the client must have the file open in a way that
+    /// fits. To be asked at most once an OPEN.
+    Open(StateId),
     /// By itself: WANT_DELEGATION, GET_DIR_DELEGATION, CB_PUSH_DELEG.
     Want,
     /// It was held before the restart (CLAIM_PREVIOUS).
@@ -51,7 +53,7 @@ pub struct DelegationRequest {
     pub grounds: Grounds,
     /// The holder would keep the times too (RFC 9754).
     pub delegates_timestamps: bool,
-    /// The file as its holder will first see it; for write delegations.
+    /// The file as its holder will first see it: looked at after the OPEN, if it comes with one.
     pub seen: Option<Seen>,
 }
 
@@ -84,6 +86,7 @@ pub struct DelegationTicket {
     number: u64,
     kind: DelegationKind,
     is_upgrade: bool,
+    if_change_is: Option<ChangeId>,
 }
 
 impl DelegationTicket {
@@ -103,6 +106,14 @@ impl DelegationTicket {
     #[must_use]
     pub const fn is_upgrade(&self) -> bool {
         self.is_upgrade
+    }
+
+    /// What the file's change attribute must be for the delegation to be granted, looked at once nobody else can change
+    /// the file without taking the offer back: else the client, which had it open before, may keep data that another
+    /// has overwritten. `None`: whatever it is.
+    #[must_use]
+    pub const fn if_change_is(&self) -> Option<ChangeId> {
+        self.if_change_is
     }
 }
 
@@ -226,6 +237,9 @@ impl Engine {
     ) -> Result<Offer, StateError> {
         let dialect = self.dialect_of(request.client).ok_or(StateError::StaleClientid)?;
         let done = self.clients.confirmed(request.client, dialect)?.is_reclaim_done();
+        if let (Grounds::Open(open), Some(seen)) = (request.grounds, request.seen) {
+            self.note_look(open, request.file, seen.change);
+        }
         let why = self.why_no_delegation(request, done, now);
         if let Grounds::Reclaim(recorded) = request.grounds {
             Claim::Reclaim(recorded).admit(request.file, self.grace, now, done)?;
@@ -245,6 +259,10 @@ impl Engine {
         } else if let Some(why) = why {
             return Ok(Offer::Declined(why));
         }
+        let if_change_is = match (request.grounds, self.kept_data(request.client, request.file)) {
+            (Grounds::Open(_), Kept::If(change)) => Some(change),
+            _ => None,
+        };
         self.tickets += 1;
         let number = self.tickets;
         let own = self.delegation_on(request.client, request.file);
@@ -255,12 +273,13 @@ impl Engine {
         delegation.offered = Some((request.kind, number));
         delegation.is_unwelcome = is_unwelcome;
         delegation.delegates_timestamps |= request.delegates_timestamps;
-        if let Some(seen) = request.seen {
+        if let Some(seen) = request.seen.filter(|_| request.kind == DelegationKind::Write) {
             delegation.attributes =
                 HeldAttributes { change: seen.change, shown: seen.change, is_modified: false };
         }
         let is_upgrade = own.is_some();
-        Ok(Offer::Offered(DelegationTicket { state: key, number, kind: request.kind, is_upgrade }))
+        let kind = request.kind;
+        Ok(Offer::Offered(DelegationTicket { state: key, number, kind, is_upgrade, if_change_is }))
     }
 
     fn add_delegation(

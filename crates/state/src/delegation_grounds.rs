@@ -3,16 +3,14 @@
 use holdfast_base::limits::{
     DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX,
 };
-use holdfast_base::{ClientId, FileKey, Instant, Seqid};
+use holdfast_base::{ClientId, FileKey, Instant};
 
 use crate::deed::DelegationKind;
 use crate::delegation::{DelegationRequest, Grounds, WhyNone};
 use crate::engine::{Engine, Kind, StateKey};
 use crate::file::{File, Holder};
+use crate::looked::Kept;
 use crate::share::{Access, Share};
-
-/// The number of an open's state id while it stands for a single OPEN.
-const FIRST_OPEN: Seqid = Seqid(1);
 
 impl Engine {
     /// Why a delegation is not to be granted; `done`: whether the client said RECLAIM_COMPLETE. The reasons that a
@@ -55,13 +53,13 @@ impl Engine {
         if self.grace.is_on(now) || done == Some(false) {
             return Some(WhyNone::Grace);
         }
-        if grounds != Grounds::Open {
+        if !matches!(grounds, Grounds::Open(_)) {
             return None;
         }
         if !self.has_open_for(client, file, kind) {
             return Some(WhyNone::NotOpen);
         }
-        (!self.keeps_current_data(client, file, kind)).then_some(WhyNone::OpenBefore)
+        (self.kept_data(client, file) == Kept::Unknown).then_some(WhyNone::OpenBefore)
     }
 
     /// Why a client that has a delegation gets no other: only a read delegation that nobody wants back becomes one
@@ -141,24 +139,6 @@ impl Engine {
         let mut its = opens.iter().filter(|key| is_its(key));
         its.any(|key| self.open_of(*key).is_ok_and(|open| open.share.access.contains(Access::WRITE)))
             || self.holds_delegation(client, file) == Some(DelegationKind::Write)
-    }
-
-    /// Whether the data that a client keeps of a file is surely current when an OPEN brings it a delegation: where that is
-    /// its first of the file, or it only reads, or has had a delegation all along. Linux takes any change of a file that it has open to write, or is about
-    /// to, for its own, so the change attribute shows it nothing, and relies on locks to drop what it keeps; but under a
-    /// delegation locks drop nothing.
-    fn keeps_current_data(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
-        let opens = self.files.get(&file).map(|of| of.opens.as_slice()).unwrap_or_default();
-        let (mut count, mut is_first, mut writes) = (0, true, kind == DelegationKind::Write);
-        for state in opens.iter().filter_map(|key| self.states.get(key.0)) {
-            let Kind::Open(open) = &state.kind else { continue };
-            if state.client == client {
-                count += 1;
-                is_first &= count == 1 && state.seqid == FIRST_OPEN;
-                writes |= open.share.access.contains(Access::WRITE);
-            }
-        }
-        is_first || !writes || self.holds_delegation(client, file).is_some()
     }
 
     fn has_open_for(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {

@@ -19,6 +19,7 @@ use crate::error::StateError;
 use crate::file::File;
 use crate::foreign::ForeignOwner;
 use crate::grace::Grace;
+use crate::looked::Looked;
 use crate::names::{Dialect, LockToken};
 use crate::owner::Owner;
 use crate::policy::Policy;
@@ -97,6 +98,9 @@ pub(crate) struct OpenOwnerFile {
     pub(crate) descriptors: Descriptors,
     /// Lock states made from this open: they end with it.
     pub(crate) locks: Vec<StateKey>,
+    /// How the file was after its OPENs.
+    #[serde(default = "Looked::unknown")]
+    pub(crate) looked: Looked,
 }
 
 impl OpenOwnerFile {

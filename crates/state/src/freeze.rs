@@ -4,6 +4,8 @@
 use holdfast_base::{ByteRange, ClientId, Entropy, FileKey, Instant, SessionId};
 use serde::{Deserialize, Serialize};
 
+use crate::caps::Caps;
+use crate::caps_freeze::FrozenCaps;
 use crate::census::Tally;
 use crate::client::{ClientIncarnation, Records};
 use crate::delegation_want::Want;
@@ -42,6 +44,8 @@ pub struct Frozen {
     recent_recalls: Vec<(FileKey, Instant)>,
     wants: Vec<FrozenWant>,
     foreign_busy: Vec<FrozenBusy>,
+    #[serde(default)]
+    caps: FrozenCaps,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,6 +123,7 @@ impl Engine {
         };
         let is_running = |owner: &Owner| owner.sequence.as_ref().is_some_and(|s| s.is_running());
         self.foreign_busy.is_empty()
+            && self.caps.is_quiet()
             && !self.states.iter().any(|(_, state)| state.standing == Standing::Good && is_busy(state))
             && !self.owners.iter().any(|(_, owner)| is_running(owner))
             && !self.sessions.iter().any(|(_, session)| session.slots.running() > 0)
@@ -158,6 +163,7 @@ impl Engine {
             foreign_busy: busy
                 .map(|((owner, file), number)| FrozenBusy { number: *number, owner: *owner, file: *file })
                 .collect(),
+            caps: self.caps.freeze(),
         }
     }
 
@@ -191,6 +197,7 @@ impl Engine {
         engine.wants.0 = wants.map(|frozen| ((frozen.client, frozen.file), frozen.want)).collect();
         let busy = frozen.foreign_busy.into_iter();
         engine.foreign_busy = busy.map(|frozen| ((frozen.owner, frozen.file), frozen.number)).collect();
+        engine.caps = Caps::thaw(frozen.caps);
         invariant::check(&engine).map_err(Unsound)?;
         Ok(engine)
     }

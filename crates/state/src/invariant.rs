@@ -134,6 +134,12 @@ fn states(engine: &Engine) -> Result<(), String> {
                 require(!granted.is_none() || !open.pending.is_empty(), || {
                     format!("open {key:?} stands for nothing")
                 })?;
+                require(open.looked.alike <= open.looked.granted, || {
+                    format!("open {key:?} was looked at more often than it was granted")
+                })?;
+                require(open.looked.granted > 0 || granted.is_none(), || {
+                    format!("open {key:?} has an OPEN that was not counted")
+                })?;
                 for lock in &open.locks {
                     let made_from = engine.states.get(lock.0).map(|lock| &lock.kind);
                     let is_its = matches!(made_from, Some(Kind::Lock(lock)) if lock.open == key);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod caps;
+mod caps_freeze;
 mod caps_recall;
 mod caps_set;
 mod census;
@@ -30,6 +31,7 @@ mod image;
 pub mod invariant;
 mod lock;
 mod lock_set;
+mod looked;
 mod names;
 mod open;
 mod owner;

@@ -221,7 +221,9 @@ impl Engine {
     pub fn open_commit(&mut self, ticket: OpenTicket) -> Result<StateId, StateError> {
         let OpenTicket { state, share } = ticket;
         self.end_open(state, share)?;
-        self.open_mut(state)?.obtained.add(share);
+        let open = self.open_mut(state)?;
+        open.obtained.add(share);
+        open.looked.granted();
         self.bump(state)
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant};
 
+use crate::caps_set::CapSet;
 use crate::client::{Callback, ClientIncarnation};
 use crate::deed::DelegationKind;
 use crate::effect::Effect;
@@ -53,6 +54,8 @@ pub struct ClientReport {
     pub recalled: usize,
     /// Objects that it holds capabilities of.
     pub capabilities: usize,
+    /// Of those, how many it is to give something back of.
+    pub capabilities_recalled: usize,
     /// States revoked and not yet freed.
     pub revoked: usize,
 }
@@ -87,6 +90,13 @@ pub enum Held {
         /// Which.
         kind: DelegationKind,
         /// Since when it is being recalled, and when it will be revoked.
+        recalled: Option<(Instant, Instant)>,
+    },
+    /// Capabilities of a mount.
+    Capabilities {
+        /// Which.
+        held: CapSet,
+        /// Since when some are being recalled, and when all of the client's will be revoked.
         recalled: Option<(Instant, Instant)>,
     },
     /// Something that was revoked, and that its client has not freed yet.
@@ -136,6 +146,7 @@ impl Engine {
             delegations: 0,
             recalled: 0,
             capabilities: self.caps.count_of(id),
+            capabilities_recalled: self.caps.recalled_of(id),
             revoked: 0,
         };
         for state in client.states.iter().filter_map(|key| self.states.get(key.0)) {
@@ -199,6 +210,32 @@ impl Engine {
         let mut all: Vec<_> = self.files.keys().copied().collect();
         all.sort_unstable();
         all
+    }
+
+    /// Every object of which somebody holds capabilities, in order of their keys.
+    #[must_use]
+    pub fn report_caps_files(&self) -> Vec<FileKey> {
+        let mut all: Vec<_> = self.caps.by_file.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Capabilities of an object, by client.
+    #[must_use]
+    pub fn report_caps(&self, file: FileKey) -> Vec<Holding> {
+        let holds = self.caps.by_file.get(&file).map(Vec::as_slice).unwrap_or_default();
+        let one = |hold: &crate::caps::CapHold| Holding {
+            holder: HolderReport::Nfs4 { client: hold.client, owner: None, stateid: None },
+            file,
+            held: Held::Capabilities {
+                held: hold.held,
+                recalled: hold.recall.map(|recall| (recall.since, recall.until)),
+            },
+            since: None,
+        };
+        let mut all: Vec<_> = holds.iter().filter(|hold| !hold.held.is_empty()).collect();
+        all.sort_unstable_by_key(|hold| hold.client);
+        all.into_iter().map(one).collect()
     }
 
     fn waiting_on(&self, file: FileKey) -> Vec<Holding> {

@@ -76,6 +76,53 @@ fn shared_ones_stand_beside_each_other_and_an_exclusive_one_beside_none_of_its_k
 }
 
 #[test]
+fn a_planned_restart_keeps_what_is_held_and_sends_again_what_is_being_recalled() {
+    let (mut world, a, b) = world_of_two();
+    let held = world.acquire(a, FILE, CapSet::ALL_X);
+    world.acquire(b, OTHER, CapSet::ALL_S);
+    let recalled = world.recalled_by(FILE, Deed::OpenRead, Some(b));
+    let (now, seq) = (world.now, recalled[0].2);
+    world.engine.caps_recall_answered(a, (FILE, seq), RecallAnswer::Accepted, now);
+    world.restart_as_planned();
+    assert_eq!(world.engine.caps_of(b, OTHER).held, CapSet::ALL_S);
+    assert_eq!(world.engine.caps_epoch(a), Some(0));
+    assert_eq!(world.engine.caps_held().len(), 2);
+    assert!(!world.is_clear(FILE, Deed::OpenRead, Some(b)), "it is being recalled as before");
+    // Nobody can be called, or given anything, before his connection is there.
+    assert_eq!(world.acquire(b, FileKey(3), CapSet::ALL_S).held, CapSet::NONE);
+    let now = world.now;
+    world.engine.caps_recall_again(now);
+    world.engine.caps_path(a, true);
+    let again = world.settle();
+    assert!(again.iter().any(|effect| matches!(effect, Effect::CapRecall { client, seq: again, .. }
+        if *client == a && *again > seq)));
+    let released = world.release(a, FILE, CapSet::NONE, u64::MAX);
+    assert!(matches!(released, CapRelease::Released(grant) if grant.held.is_empty()));
+    assert!(world.is_clear(FILE, Deed::OpenRead, Some(b)));
+    // Numbers go on: a grant is never taken for an older one.
+    world.engine.caps_path(b, true);
+    assert!(world.acquire(b, FileKey(3), CapSet::ALL_S).seq > held.seq);
+    world.engine.caps_end(now);
+    assert!(world.engine.caps_held().is_empty());
+    world.settle();
+}
+
+#[test]
+fn what_its_holder_removed_is_held_no_more_unless_somebody_has_it_open() {
+    let (mut world, a, b) = world_of_two();
+    world.acquire(a, FILE, CapSet::ALL_X);
+    let now = world.now;
+    world.engine.caps_removed(b, FILE, now);
+    assert_eq!(world.engine.caps_of(a, FILE).held, CapSet::ALL_X, "another's word ends nothing");
+    world.engine.caps_removed(a, FILE, now);
+    assert_eq!(world.engine.caps_of(a, FILE).held, CapSet::NONE);
+    let effects = world.settle();
+    assert!(
+        matches!(effects[..], [Effect::CapsLeft { client, file: FILE, held }] if client == a && held.is_empty())
+    );
+}
+
+#[test]
 fn a_look_leaves_what_is_shared_and_a_change_nothing_of_its_kind() {
     let (mut world, a, b) = world_of_two();
     let grant = world.acquire(a, FILE, CapSet::ALL_X);

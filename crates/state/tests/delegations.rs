@@ -100,33 +100,70 @@ fn nothing_is_delegated_beside_what_others_do_with_the_file() {
 fn with_an_open_the_delegation_fits_what_the_client_has_open() {
     let mut pair = Pair::new();
     let declined = |offer: Offer| matches!(offer, Offer::Declined(WhyNone::NotOpen));
-    assert!(declined(pair.world.offer(pair.a, 1, READ, Grounds::Open).unwrap()));
-    pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
-    assert!(declined(pair.world.offer(pair.a, 1, WRITE, Grounds::Open).unwrap()));
-    let Offer::Offered(ticket) = pair.world.offer(pair.a, 1, READ, Grounds::Open).unwrap() else {
+    let closed = pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
+    pair.close(pair.a, closed);
+    assert!(declined(pair.world.offer(pair.a, 1, READ, Grounds::Open(closed)).unwrap()));
+    let open = pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
+    assert!(declined(pair.world.offer(pair.a, 1, WRITE, Grounds::Open(open)).unwrap()));
+    let Offer::Offered(ticket) = pair.world.offer(pair.a, 1, READ, Grounds::Open(open)).unwrap() else {
         panic!("not offered")
     };
-    assert_eq!((ticket.kind(), ticket.is_upgrade()), (READ, false));
+    assert_eq!((ticket.kind(), ticket.is_upgrade(), ticket.if_change_is()), (READ, false, None));
     pair.world.engine.delegation_commit(ticket, pair.world.now).unwrap();
 }
 
-/// Linux takes changes of a file that it has open to write for its own, and drops what it keeps of it when it takes a lock,
-/// but not under a delegation: one that came with a later OPEN would have it go on with what another has overwritten.
+/// Linux takes changes of a file that it has open to write, or is about to, for its own, and drops what it keeps of it when
+/// it takes a lock, but not under a delegation: one that came with a later OPEN would have it go on with what another has
+/// overwritten.
 #[test]
-fn who_writes_is_given_a_delegation_with_its_first_open_of_a_file_or_not_at_all() {
-    // One owner, and two of one mount.
+fn a_later_open_of_a_file_that_changed_since_the_first_brings_no_delegation() {
+    // One owner, and two of one mount; writers and readers, for who only reads may be about to write.
+    for owners in [["o", "o"], ["open id:AAAA1", "open id:AAAA2"]] {
+        for access in [R, RW] {
+            let mut pair = Pair::new();
+            let a = pair.a;
+            let first = pair.world.open(a, owners[0], 1, share(access, NONE)).unwrap();
+            let Offer::Offered(ticket) = pair.world.offer(a, 1, READ, Grounds::Open(first)).unwrap() else {
+                panic!("not offered")
+            };
+            pair.world.engine.delegation_abort(ticket, pair.world.now);
+            pair.world.change += 1;
+            for _ in 0..2 {
+                let later = pair.world.open(a, owners[1], 1, share(access, NONE)).unwrap();
+                let offer = pair.world.offer(a, 1, READ, Grounds::Open(later)).unwrap();
+                assert_eq!(offer, Offer::Declined(WhyNone::OpenBefore), "{owners:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_later_open_brings_a_delegation_if_the_file_is_and_stays_as_it_was_after_the_first() {
     for owners in [["o", "o"], ["open id:AAAA1", "open id:AAAA2"]] {
         let mut pair = Pair::new();
         let (a, b) = (pair.a, pair.b);
         let theirs = pair.world.open(b, "o", 1, share(RW, NONE)).unwrap();
-        pair.world.open(a, owners[0], 1, share(RW, NONE)).unwrap();
-        assert_eq!(pair.world.why_none(a, 1, WRITE), Some(WhyNone::Contention));
+        let first = pair.world.open(a, owners[0], 1, share(R, NONE)).unwrap();
+        let offer = pair.world.offer(a, 1, READ, Grounds::Open(first)).unwrap();
+        assert_eq!(offer, Offer::Declined(WhyNone::Contention));
         pair.close(b, theirs);
-        pair.world.open(a, owners[1], 1, share(RW, NONE)).unwrap();
-        for kind in [READ, WRITE] {
-            let offer = pair.world.offer(a, 1, kind, Grounds::Open).unwrap();
-            assert_eq!(offer, Offer::Declined(WhyNone::OpenBefore), "{owners:?}");
-        }
+        let later = pair.world.open(a, owners[1], 1, share(RW, NONE)).unwrap();
+        let Offer::Offered(ticket) = pair.world.offer(a, 1, WRITE, Grounds::Open(later)).unwrap() else {
+            panic!("not offered")
+        };
+        assert_eq!(ticket.if_change_is(), Some(ChangeId(100)), "it may have changed since it was looked at");
+        pair.world.engine.delegation_abort(ticket, pair.world.now);
+    }
+}
+
+#[test]
+fn where_one_open_was_answered_without_a_look_no_later_one_brings_a_delegation() {
+    let mut pair = Pair::new();
+    pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
+    for _ in 0..2 {
+        let later = pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
+        let offer = pair.world.offer(pair.a, 1, READ, Grounds::Open(later)).unwrap();
+        assert_eq!(offer, Offer::Declined(WhyNone::OpenBefore));
     }
 }
 
@@ -135,27 +172,27 @@ fn who_closes_a_file_and_opens_it_again_has_a_first_open_again() {
     let mut pair = Pair::new();
     for _ in 0..2 {
         let open = pair.world.open(pair.a, "o", 1, share(RW, NONE)).unwrap();
-        let offer = pair.world.offer(pair.a, 1, WRITE, Grounds::Open).unwrap();
+        let offer = pair.world.offer(pair.a, 1, WRITE, Grounds::Open(open)).unwrap();
         let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
         pair.world.engine.delegation_abort(ticket, pair.world.now);
         pair.close(pair.a, open);
+        pair.world.change += 1;
     }
 }
 
 #[test]
-fn who_only_reads_is_given_a_delegation_with_a_later_open_and_then_one_for_writing() {
+fn a_read_delegation_becomes_one_for_writing_with_a_later_open_whatever_its_holder_changed() {
     let mut pair = Pair::new();
-    for _ in 0..2 {
-        pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
-    }
-    let offer = pair.world.offer(pair.a, 1, READ, Grounds::Open).unwrap();
+    let open = pair.world.open(pair.a, "o", 1, share(R, NONE)).unwrap();
+    let offer = pair.world.offer(pair.a, 1, READ, Grounds::Open(open)).unwrap();
     let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
     pair.world.engine.delegation_commit(ticket, pair.world.now).unwrap();
-    pair.world.open(pair.a, "o", 1, share(RW, NONE)).unwrap();
-    let Offer::Offered(ticket) = pair.world.offer(pair.a, 1, WRITE, Grounds::Open).unwrap() else {
+    pair.world.change += 1;
+    let open = pair.world.open(pair.a, "o", 1, share(RW, NONE)).unwrap();
+    let Offer::Offered(ticket) = pair.world.offer(pair.a, 1, WRITE, Grounds::Open(open)).unwrap() else {
         panic!("not offered: nobody else has written since the first delegation came")
     };
-    assert!(ticket.is_upgrade());
+    assert!(ticket.is_upgrade() && ticket.if_change_is().is_none());
 }
 
 #[test]

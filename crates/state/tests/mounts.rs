@@ -29,8 +29,10 @@ fn recalls(world: &mut World) -> usize {
 fn delegated() -> (World, ClientId) {
     let mut world = World::new();
     let (client, _) = world.client("a", 1);
-    world.open(client, &owner(1, 1), 1, BOTH).unwrap();
-    let Ok(Offer::Offered(ticket)) = world.offer(client, 1, WRITE, Grounds::Open) else { panic!("none") };
+    let open = world.open(client, &owner(1, 1), 1, BOTH).unwrap();
+    let Ok(Offer::Offered(ticket)) = world.offer(client, 1, WRITE, Grounds::Open(open)) else {
+        panic!("none")
+    };
     world.engine.delegation_commit(ticket, world.now).unwrap();
     world.settle();
     (world, client)

@@ -9,6 +9,7 @@ mod race;
 pub(crate) mod tests;
 mod told;
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -18,8 +19,8 @@ use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge,
-    ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge, Read,
-    Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
+    Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge,
+    Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
 };
 
 use crate::contend::Met;
@@ -111,8 +112,12 @@ impl Backend for Guarded {
     }
 
     fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs> {
-        let attrs = self.inner.getattr(cx, object, want)?;
-        self.as_held(cx, object, (attrs, want))
+        let attrs = self.inner.getattr(cx, object, want);
+        // Asked after the look. What is returned as it came is not copied.
+        if !self.manager.has_promises() {
+            return attrs;
+        }
+        self.as_held(cx, object, (attrs?, want))
     }
 
     fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
@@ -126,9 +131,18 @@ impl Backend for Guarded {
 
     fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
         self.look(cx, dir, Deed::LookEntries)?;
-        let node = self.inner.lookup(cx, dir, name, want)?;
+        let node = self.inner.lookup(cx, dir, name, want);
+        if !self.manager.has_promises() {
+            return node;
+        }
+        let node = node?;
         let attrs = self.as_held(cx, &node.handle, (node.attrs, want))?;
         Ok(Node { attrs, ..node })
+    }
+
+    fn named(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>) -> FsResult<Option<Handle>> {
+        self.look(cx, dir, Deed::LookEntries)?;
+        self.inner.named(cx, dir, name)
     }
 
     fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
@@ -370,6 +384,13 @@ impl Backend for Guarded {
 
     fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
         self.inner.import_file(file, arrived)
+    }
+
+    fn lend(&self, cx: &Cx<'_>, file: &Handle, what: Lend) -> FsResult<Option<OwnedFd>> {
+        // What is opened by its path later is judged then, as a local process's deed.
+        let mode = OpenMode { read: true, write: what == Lend::Write, nfs_exceptions: false };
+        self.look(cx, file, deed_of_open(mode))?;
+        self.inner.lend(cx, file, what)
     }
 
     fn usage(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<FsUsage> {

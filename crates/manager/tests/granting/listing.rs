@@ -43,7 +43,7 @@ fn world(files: usize, pause: Option<Duration>) -> (World, Arc<Slow>) {
             delegates_timestamps: false,
             seen: Some(Seen { change: attrs.change, size: attrs.size }),
         };
-        let on = PledgeOn { backend: &*world.guarded, handle: &file, open: None };
+        let on = PledgeOn { backend: &*world.guarded, handle: &file, open: None, change: None };
         let granted = world.manager.delegate(&request, &on).unwrap();
         assert!(matches!(granted, Granted::Delegated(_)), "{granted:?}");
     }

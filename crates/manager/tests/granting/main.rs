@@ -72,6 +72,36 @@ fn a_read_delegation_becomes_one_for_writing_and_goes_as_one() {
 }
 
 #[test]
+fn with_a_later_open_nothing_is_granted_if_the_file_changed_at_any_time_since_the_first() {
+    let w = World::new(0);
+    let a = w.client("a");
+    w.open(a, Access::READ);
+    w.fs.refuse_pledges(true);
+    assert_eq!(w.delegate(a, DelegationKind::Read), Granted::Declined(WhyNone::Contention));
+    w.fs.refuse_pledges(false);
+    w.open(a, Access::READ);
+    let before = w.seen();
+    w.write(None).unwrap();
+    let declined = Granted::Declined(WhyNone::OpenBefore);
+    assert_eq!(w.delegate_seen(a, DelegationKind::Read, before), declined, "changed since that look");
+    assert!(w.manager.promises().is_empty() && w.fs.pledges_held(&w.file).is_empty());
+    w.open(a, Access::READ);
+    assert_eq!(w.delegate(a, DelegationKind::Read), declined, "changed since the first");
+}
+
+#[test]
+fn with_a_later_open_of_an_unchanged_file_a_delegation_is_granted() {
+    let w = World::new(0);
+    let a = w.client("a");
+    w.open(a, Access::READ);
+    w.fs.refuse_pledges(true);
+    assert_eq!(w.delegate(a, DelegationKind::Read), Granted::Declined(WhyNone::Contention));
+    w.fs.refuse_pledges(false);
+    w.open(a, Access::BOTH);
+    assert!(matches!(w.delegate(a, DelegationKind::Write), Granted::Delegated(_)));
+}
+
+#[test]
 fn an_upgrade_that_the_backend_refuses_leaves_the_read_delegation() {
     let w = World::new(0);
     let a = w.client("a");

@@ -48,7 +48,7 @@ impl Game {
             delegates_timestamps: false,
             seen: Some(Seen { change: holdfast_base::ChangeId(before.0), size: before.1 }),
         };
-        let on = PledgeOn { backend: &*w.guarded, handle: file, open: None };
+        let on = PledgeOn { backend: &*w.guarded, handle: file, open: None, change: None };
         let Granted::Delegated(delegated) = w.manager.delegate(&request, &on).unwrap() else {
             self.declined.fetch_add(1, Ordering::Relaxed);
             return;

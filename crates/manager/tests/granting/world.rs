@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_base::{ClientId, Clock, FileKey, SeededEntropy, SystemClock};
+use holdfast_base::{ChangeId, ClientId, Clock, FileKey, SeededEntropy, SystemClock};
 use holdfast_manager::{Agent, Granted, Guarded, Manager, NotKept, Parts, PledgeOn};
 use holdfast_state::{
     Access, Backing, BootInstance, Caller as StateCaller, ChannelAttrs, Claim, Config, ConnId, CreateSession,
@@ -39,6 +39,7 @@ pub(crate) struct World {
     ears: Arc<Ears>,
     caller: Caller,
     opens: AtomicU64,
+    last_open: Mutex<Option<StateId>>,
 }
 
 const ATTRS: ChannelAttrs = ChannelAttrs {
@@ -70,7 +71,17 @@ impl World {
         let root = guarded.root().unwrap();
         let created = guarded.create(&cx, &root, Name::new(b"f").unwrap(), &how).unwrap();
         let (file, open) = (created.node.handle, created.file.unwrap());
-        Self { manager, fs, guarded, file, open, ears, caller, opens: AtomicU64::new(1) }
+        Self {
+            manager,
+            fs,
+            guarded,
+            file,
+            open,
+            ears,
+            caller,
+            opens: AtomicU64::new(1),
+            last_open: Mutex::new(None),
+        }
     }
 
     pub(crate) fn cx(&self, by: Option<ClientId>) -> Cx<'_> {
@@ -128,20 +139,33 @@ impl World {
             }
             engine.open_commit(opened.ticket).unwrap()
         });
-        opened.unwrap();
+        *self.last_open.lock() = Some(opened.unwrap());
     }
 
     pub(crate) fn delegate(&self, client: ClientId, kind: DelegationKind) -> Granted {
+        let seen = self.seen();
+        self.delegate_seen(client, kind, seen)
+    }
+
+    /// The file as it is.
+    pub(crate) fn seen(&self) -> Seen {
         let attrs = self.fs.getattr(&self.cx(None), &self.file, AttrMask::ALL).unwrap();
+        Seen { change: attrs.change, size: attrs.size }
+    }
+
+    /// Asks for what the last OPEN may bring, after which the file was as `seen`.
+    pub(crate) fn delegate_seen(&self, client: ClientId, kind: DelegationKind, seen: Seen) -> Granted {
         let request = DelegationRequest {
             client,
             file: self.key(),
             kind,
-            grounds: Grounds::Open,
+            grounds: Grounds::Open(self.last_open.lock().unwrap()),
             delegates_timestamps: false,
-            seen: Some(Seen { change: attrs.change, size: attrs.size }),
+            seen: Some(seen),
         };
-        let on = PledgeOn { backend: &*self.guarded, handle: &self.file, open: Some(&self.open) };
+        let look = || Ok(self.guarded.getattr(&self.cx(Some(client)), &self.file, AttrMask::CHANGE)?.change);
+        let (open, change) = (Some(&self.open), Some(&look as &dyn Fn() -> FsResult<ChangeId>));
+        let on = PledgeOn { backend: &*self.guarded, handle: &self.file, open, change };
         self.manager.delegate(&request, &on).unwrap()
     }
 

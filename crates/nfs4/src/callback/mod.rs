@@ -21,6 +21,7 @@ pub(crate) use answer::Answer;
 pub(crate) use session::{ChannelImage, credential};
 
 use self::path::Paths;
+pub use self::path::{CallOut, CalledOut, CallsOut};
 use self::session::{Channels, ToCall};
 
 /// How long a client may take to answer a callback before it counts as not answering.
@@ -120,6 +121,11 @@ impl Callbacks {
         tried: Box<dyn FnOnce(bool) + Send>,
     ) {
         self.paths.open(client, callback, tried);
+    }
+
+    /// Has clients of 4.0 called by somebody else than our own thread.
+    pub(crate) fn call_by(&self, calls: Arc<dyn CallsOut>) {
+        self.paths.call_by(calls);
     }
 
     /// Whether a client of 4.0 answers where it said, as far as is known.

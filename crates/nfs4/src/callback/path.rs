@@ -3,8 +3,8 @@
 //! answer holds up only itself. The thread begins with the first such client.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use holdfast_base::ClientId;
@@ -34,6 +34,30 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(super) struct Paths {
     inner: Mutex<Inner>,
+    /// Makes the calls instead of the thread.
+    elsewhere: OnceLock<Arc<dyn CallsOut>>,
+}
+
+/// A call to a client of 4.0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallOut {
+    /// The address that the client gave.
+    pub to: SocketAddr,
+    /// The program that it gave.
+    pub program: u32,
+    /// CB_NULL or CB_COMPOUND.
+    pub procedure: u32,
+    /// The encoded arguments.
+    pub args: Vec<u8>,
+}
+
+/// Told the encoded results of a call, or why there are none.
+pub type CalledOut = Box<dyn FnOnce(Result<&[u8], CallError>) + Send>;
+
+/// Makes the calls to clients of 4.0 where there are no sockets to make them over.
+pub trait CallsOut: Send + Sync {
+    /// Calls, without waiting for it; `done` is told what came of it: once, on any thread, and not before this returns.
+    fn call(&self, call: CallOut, done: CalledOut);
 }
 
 #[derive(Default)]
@@ -52,19 +76,56 @@ struct Path {
     ident: u32,
     /// What came of the last call.
     is_up: Arc<AtomicBool>,
-    calls: mpsc::Sender<Job>,
+    calls: Calls,
+}
+
+/// Who makes the calls.
+enum Calls {
+    /// A task on the thread.
+    Task(mpsc::Sender<Job>),
+    Elsewhere {
+        calls: Arc<dyn CallsOut>,
+        to: SocketAddr,
+        program: u32,
+    },
 }
 
 /// A call to be made.
 struct Job {
     procedure: u32,
     args: Vec<u8>,
-    done: Done,
+    done: CalledOut,
 }
 
-type Done = Box<dyn FnOnce(Result<&[u8], CallError>) + Send>;
+impl Path {
+    fn send(&self, job: Job) -> Result<(), Box<(Job, CallError)>> {
+        match &self.calls {
+            Calls::Task(calls) => calls.try_send(job).map_err(|failed| match failed {
+                mpsc::error::TrySendError::Full(job) => Box::new((job, CallError::Busy)),
+                mpsc::error::TrySendError::Closed(job) => Box::new((job, CallError::Closed)),
+            }),
+            Calls::Elsewhere { calls, to, program } => {
+                let Job { procedure, args, done } = job;
+                let is_up = Arc::clone(&self.is_up);
+                let call = CallOut { to: *to, program: *program, procedure, args };
+                let noted = move |answer: Result<&[u8], CallError>| {
+                    is_up.store(answer.is_ok(), Ordering::Relaxed);
+                    done(answer);
+                };
+                calls.call(call, Box::new(noted));
+                Ok(())
+            }
+        }
+    }
+}
 
 impl Paths {
+    /// Has calls made elsewhere, from the next way that is opened.
+    pub(super) fn call_by(&self, calls: Arc<dyn CallsOut>) {
+        // Once; a second time would be for other clients.
+        let _ = self.elsewhere.set(calls);
+    }
+
     /// Opens a way, in place of the client's last one, and tries it. `tried` is told at once where there is none.
     pub(super) fn open(&self, client: ClientId, callback: &Callback, tried: Box<dyn FnOnce(bool) + Send>) {
         let mut inner = self.inner.lock();
@@ -76,17 +137,26 @@ impl Paths {
             drop(inner);
             return tried(false);
         };
-        let Some(runtime) = inner.runtime() else {
-            drop(inner);
-            return tried(false);
-        };
-        let (calls, waiting) = mpsc::channel(CALLS_BACK_MAX);
-        let is_up = Arc::clone(&task.is_up);
+        let (ident, is_up) = (callback.ident, Arc::clone(&task.is_up));
         let probe =
             Job { procedure: CB_NULL, args: Vec::new(), done: Box::new(move |answer| tried(answer.is_ok())) };
+        if let Some(calls) = self.elsewhere.get() {
+            let calls = Calls::Elsewhere { calls: Arc::clone(calls), to: task.to, program: task.program };
+            let path = Path { ident, is_up, calls };
+            // Nobody refuses it there.
+            let _ = path.send(probe);
+            inner.paths.insert(client, path);
+            return;
+        }
+        let Some(runtime) = inner.runtime() else {
+            drop(inner);
+            return (probe.done)(Err(CallError::Closed));
+        };
+        let (calls, waiting) = mpsc::channel(CALLS_BACK_MAX);
+        let path = Path { ident, is_up, calls: Calls::Task(calls) };
         // There is room: the queue is new.
-        let _ = calls.try_send(probe);
-        inner.paths.insert(client, Path { ident: callback.ident, is_up, calls });
+        let _ = path.send(probe);
+        inner.paths.insert(client, path);
         drop(inner);
         runtime.spawn(task.serve(waiting));
     }
@@ -105,15 +175,14 @@ impl Paths {
         let Some(path) = inner.paths.get(&client) else { return Err(done) };
         let mut args = Writer::new();
         encode_cb_compound(&mut args, 0, path.ident, std::slice::from_ref(op));
-        let done: Done = Box::new(move |result| {
+        let done: CalledOut = Box::new(move |result| {
             done(result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, false)));
         });
-        let sent = path.calls.try_send(Job { procedure: CB_COMPOUND, args: args.into_vec(), done });
+        let sent = path.send(Job { procedure: CB_COMPOUND, args: args.into_vec(), done });
         drop(inner);
-        match sent {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(job)) => (job.done)(Err(CallError::Busy)),
-            Err(mpsc::error::TrySendError::Closed(job)) => (job.done)(Err(CallError::Closed)),
+        if let Err(failed) = sent {
+            let (job, why) = *failed;
+            (job.done)(Err(why));
         }
         Ok(())
     }

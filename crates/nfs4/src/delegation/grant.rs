@@ -66,16 +66,11 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
     let expecting = service.delegations.expect((client, file), fh, refers, notifying.is_some());
     let seen = Seen { change: attrs.change, size: attrs.size };
-    let request = DelegationRequest {
-        client,
-        file,
-        kind,
-        grounds,
-        delegates_timestamps: has_times,
-        seen: (kind == DelegationKind::Write).then_some(seen),
-    };
-    let on =
-        PledgeOn { backend: at.backend(), handle: &at.handle, open: open.as_ref().map(|open| &open.file) };
+    let request =
+        DelegationRequest { client, file, kind, grounds, delegates_timestamps: has_times, seen: Some(seen) };
+    let change = || Ok(at.backend().getattr(&at.cx(), &at.handle, AttrMask::CHANGE)?.change);
+    let open_file = open.as_ref().map(|open| &open.file);
+    let on = PledgeOn { backend: at.backend(), handle: &at.handle, open: open_file, change: Some(&change) };
     let delegated = match service.config.manager.delegate(&request, &on) {
         Ok(Decided::Delegated(delegated)) => delegated,
         Ok(Decided::Declined(why)) => return Err(why),

@@ -191,7 +191,8 @@ impl Service {
         let Ok(Object::Export(export, handle)) = self.config.namespace.open(one.fh.as_bytes()) else {
             return false;
         };
-        let on = PledgeOn { backend: export.backend.as_ref(), handle: &handle, open: one.open.as_ref() };
+        let (backend, open) = (export.backend.as_ref(), one.open.as_ref());
+        let on = PledgeOn { backend, handle: &handle, open, change: None };
         // The look comes after: what changes once the guard is there is told.
         self.config.manager.guard_adopted(one.token, &on)
             && one.seen.is_some()

@@ -126,6 +126,9 @@ fn nothing_is_given_to_whom_cannot_be_called_back_or_does_not_want() {
     assert_eq!(why, OpenDelegation4::NoneExt(OpenNoneDelegation4::NotWanted));
     let why = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_CANCEL).delegation;
     assert_eq!(why, OpenDelegation4::NoneExt(OpenNoneDelegation4::Cancelled));
+    let unseen = open(&mut a, READ);
+    assert_eq!(unseen.delegation, OpenDelegation4::None, "the file was not looked at after the others");
+    close(&mut a, unseen.stateid);
     assert!(matches!(open(&mut a, READ).delegation, OpenDelegation4::Read(_)));
     world.check();
 }
@@ -453,7 +456,10 @@ fn an_owner_that_has_the_file_open_keeps_its_open_beside_the_delegation() {
     );
     close(&mut b, more.stateid);
     give_back(&mut b, name(&more));
-    let first = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let writer = open(&mut b, BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let first = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION);
+    assert_eq!(first.delegation, OpenDelegation4::None);
+    close(&mut b, writer.stateid);
     let again = open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION);
     assert_eq!(again.stateid, Stateid4 { seqid: Seqid(2), ..first.stateid });
     assert_eq!(again.rflags & OPEN4_RESULT_NO_OPEN_STATEID, 0);

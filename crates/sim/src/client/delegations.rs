@@ -7,6 +7,7 @@ use std::rc::Rc;
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Encode, Writer};
 
+use super::app::FILES;
 use super::v4::Client4;
 use crate::oracle::data::Mark;
 use crate::oracle::grants::{GrantId, What};
@@ -57,17 +58,35 @@ impl Client4 {
             grant = grants.delegated(now, self.host, (file, What::Delegation { is_write }), stateid.other)?;
             Ok(())
         });
-        let delegation = Delegation {
-            stateid,
-            handle: handle.to_vec(),
-            grant,
-            change: seen.0,
-            size: seen.1,
-            cache: BTreeMap::new(),
-            writes: 0,
-            writing: 0,
-            asked: 0,
-        };
+        self.keep((file, handle.to_vec()), (stateid, grant), seen);
+    }
+
+    /// Keeps a delegation of a client's directory.
+    pub(crate) fn directory_delegated(&self, host: usize, handle: Vec<u8>, stateid: Stateid4) {
+        if !self.kind.answers_callbacks {
+            return self
+                .world
+                .tell(|| format!("{}: is deaf, and has directory {host} delegated", self.name()));
+        }
+        self.world.tell(|| format!("{}: has directory {host} delegated", self.name()));
+        let (now, mut grant) = (self.world.now(), 0);
+        self.world.oracles.grants(|grants| {
+            let what = (FILES + host, What::Directory { of: host });
+            grant = grants.delegated(now, self.host, what, stateid.other)?;
+            Ok(())
+        });
+        self.keep((FILES + host, handle), (stateid, grant), (0, 0));
+    }
+
+    fn keep(
+        &self,
+        (file, handle): (usize, Vec<u8>),
+        (stateid, grant): (Stateid4, GrantId),
+        (change, size): (u64, u64),
+    ) {
+        let cache = BTreeMap::new();
+        let delegation =
+            Delegation { stateid, handle, grant, change, size, cache, writes: 0, writing: 0, asked: 0 };
         // The server gives one file's delegation again under the stateid that it has: the new one counts.
         let old = self.delegations.borrow_mut().insert(file, delegation);
         if let Some(old) = old {
@@ -109,14 +128,22 @@ impl Client4 {
         self.world.exec.spawn(async move {
             client.world.exec.sleep(ms).await;
             client.disbelieve(delegation.grant);
-            let make = || {
-                let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
-                let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
-                // After a recovery it is no more.
-                (client.epoch.get() == epoch).then(|| Ops::new(&[put, ArgOp::DelegReturn(back)]))
-            };
-            if let Some(acted) = client.act(make).await {
-                client.world.tell(|| format!("{}: DELEGRETURN: {:?}", client.name(), acted.reply.status));
+            let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
+            let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
+            let ops = Ops::new(&[put, ArgOp::DelegReturn(back)]);
+            loop {
+                client.ready().await;
+                if client.epoch.get() != epoch {
+                    // After a recovery it is no more.
+                    return;
+                }
+                let Ok((reply, _)) = client.once(&ops).await else { continue };
+                client.world.tell(|| format!("{}: DELEGRETURN: {:?}", client.name(), reply.status));
+                // Whatever else is answered is of this delegation: in 4.0, EXPIRED is that it was revoked.
+                if !matches!(reply.status, NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource) {
+                    return;
+                }
+                client.world.exec.sleep(300).await;
             }
         });
     }

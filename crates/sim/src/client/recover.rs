@@ -126,13 +126,15 @@ impl Client4 {
         }
     }
 
-    async fn set_client_id(&self) -> Option<ClientId> {
+    pub(super) async fn set_client_id(&self) -> Option<ClientId> {
         let id = self.owner_id();
+        // The address of its host, and any port that a client may have.
+        let at = format!("192.0.2.{}.8.1", self.host + 1);
         let set = SetClientId4Args {
             client: NfsClientId4 { verifier: self.verifier(), id: &id },
             callback: CbClient4 {
                 cb_program: NFS4_CALLBACK_PROGRAM,
-                cb_location: NetAddr4 { netid: b"", addr: b"" },
+                cb_location: NetAddr4 { netid: b"tcp", addr: at.as_bytes() },
             },
             callback_ident: 1,
         };

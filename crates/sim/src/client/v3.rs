@@ -9,12 +9,16 @@ use holdfast_wire::mount3::{DirPath, MOUNT_PROGRAM, MOUNT_V3, MOUNTPROC3_MNT, Mo
 use holdfast_wire::nfs3::*;
 use holdfast_xdr::{Decode, Encode, Reader, to_bytes};
 
+use self::locks::Locks;
 use super::app::{BLOCK, BLOCKS, FILES, directory_name, file_name};
 use super::conn::Conn;
 use crate::oracle::data::Mark;
 use crate::oracle::once::{Deed, End};
 use crate::rng::Rng;
 use crate::world::World;
+use crate::world::calls::Callee;
+
+mod locks;
 
 /// Attributes that nothing is said about.
 const NO_ATTRIBUTES: Sattr3 = Sattr3 {
@@ -40,6 +44,7 @@ pub(crate) struct Client3 {
     names: Cell<u64>,
     /// Written unstable, not committed.
     uncommitted: RefCell<Vec<Uncommitted>>,
+    locks: RefCell<Locks>,
 }
 
 /// An answer, and whether the call was sent more than once.
@@ -50,14 +55,14 @@ struct Answered {
 
 impl Client3 {
     /// A client on a host.
-    pub(crate) fn new(world: &Rc<World>, host: usize, rng: Rng) -> Self {
+    pub(crate) fn new(world: &Rc<World>, host: usize, rng: Rng) -> Rc<Self> {
         let auth = Auth::Sys(AuthSys {
             uid: 0,
             gid: 0,
             groups: Vec::new(),
             machine: format!("host{host}").into_bytes(),
         });
-        Self {
+        let client = Rc::new(Self {
             world: Rc::clone(world),
             conn: Conn::new(world, host, auth),
             host,
@@ -66,7 +71,11 @@ impl Client3 {
             marks: Cell::new(0),
             names: Cell::new(0),
             uncommitted: RefCell::default(),
-        }
+            locks: RefCell::default(),
+        });
+        let manager: Rc<dyn Callee> = client.clone();
+        world.listen(host, Rc::downgrade(&manager));
+        client
     }
 
     fn below(&self, n: u64) -> u64 {
@@ -135,7 +144,7 @@ impl Client3 {
     }
 
     /// Runs to its end.
-    pub(crate) async fn run(self, steps: u64) {
+    pub(crate) async fn run(self: Rc<Self>, steps: u64) {
         self.doing("mounts");
         let world = Rc::clone(&self.world);
         if self.steps(steps).await.is_none() {
@@ -154,10 +163,11 @@ impl Client3 {
         }
         for _ in 0..steps * 2 {
             let file = self.below(FILES as u64) as usize;
-            match self.below(10) {
-                0..3 => self.read(file, &files[file]).await,
-                3..6 => self.write(file, &files[file]).await,
-                6 => self.commit(&files).await,
+            match self.below(12) {
+                0..2 => self.read(file, &files[file]).await,
+                2..4 => self.write(file, &files[file]).await,
+                4 => self.commit(&files).await,
+                5..9 => self.lock_and_use(&files).await,
                 _ => self.change_names(&directory).await,
             }
             let ms = self.below(1_000);
@@ -277,7 +287,7 @@ impl Client3 {
             _ => Deed::Make(fresh),
         };
         self.doing(format!("{deed:?}"));
-        let mut sent = None;
+        let (mut sent, begun) = (None, self.world.now());
         self.world.oracles.once(|once| {
             sent = Some(once.begin(self.host, &deed));
             Ok(())
@@ -306,6 +316,10 @@ impl Client3 {
         };
         if let Some(sent) = sent {
             self.world.oracles.once(|once| once.end(self.host, &deed, sent, (end, false)));
+        }
+        if end == End::Done {
+            let now = self.world.now();
+            self.world.oracles.grants(|grants| grants.entries_changed(now, self.host, begun));
         }
     }
 }

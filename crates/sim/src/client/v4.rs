@@ -7,22 +7,23 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_base::{ClientId, Seqid};
 use holdfast_rpc::{Auth, AuthSys};
 use holdfast_wire::nfs4::*;
-use holdfast_xdr::{Decode, Reader, Writer};
 
 use super::conn::Conn;
 use super::delegations::Delegation;
+use super::slots::Session;
 use crate::exec::Turn;
 use crate::life::LEASE_MS;
 use crate::oracle::grants::GrantId;
 use crate::rng::Rng;
 use crate::wire::{Ops, Reply};
 use crate::world::World;
+use crate::world::calls::Callee;
 
 /// Slots that a client asks for.
-const SLOTS: u32 = 4;
+pub(super) const SLOTS: u32 = 4;
 
 /// What a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +32,6 @@ pub struct Kind {
     pub minor: u32,
     /// Whether it answers callbacks.
     pub answers_callbacks: bool,
-}
-
-/// One slot.
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    seqid: Seqid,
-    is_taken: bool,
-}
-
-pub(crate) struct Session {
-    pub(crate) id: SessionId,
-    slots: Vec<Slot>,
 }
 
 /// A file that the client has open.
@@ -149,12 +138,17 @@ impl Client4 {
         });
         let weak = Rc::downgrade(&client);
         let on_lost = Weak::clone(&weak);
-        client.conn.on_call(Rc::new(move |procedure, args| weak.upgrade()?.called(procedure, args)));
+        client.conn.on_call(Rc::new(move |procedure, args| weak.upgrade()?.call_answered(procedure, args)));
         client.conn.on_lost(Rc::new(move || {
-            if let Some(client) = on_lost.upgrade() {
+            // Of 4.0 it is called on another way.
+            if let Some(client) = on_lost.upgrade().filter(|client| client.sessions()) {
                 client.give_up_delegations();
             }
         }));
+        if kind.minor == 0 {
+            let callee: Rc<dyn Callee> = client.clone();
+            world.listen(host, Rc::downgrade(&callee));
+        }
         client
     }
 
@@ -193,6 +187,11 @@ impl Client4 {
         let open = Rc::new(open);
         self.opens.borrow_mut().insert(self.last_open.get(), Rc::clone(&open));
         (self.last_open.get(), open)
+    }
+
+    /// Whether the server lives, in the same life as then.
+    pub(crate) fn is_of(&self, life: u64) -> bool {
+        self.world.is_up() && self.world.lives() == life
     }
 
     fn sessions(&self) -> bool {
@@ -276,7 +275,7 @@ impl Client4 {
     }
 
     /// Waits until the client may send: not while it recovers, nor once it is dead.
-    async fn ready(&self) {
+    pub(super) async fn ready(&self) {
         if self.is_dead.get() {
             std::future::pending::<()>().await;
         }
@@ -293,7 +292,7 @@ impl Client4 {
     }
 
     /// One compound, sent until it is answered; whether it was sent more than once.
-    async fn once(&self, ops: &Ops) -> Result<(Reply, bool), Missed> {
+    pub(super) async fn once(&self, ops: &Ops) -> Result<(Reply, bool), Missed> {
         if self.sessions() { self.on_slot(ops, false).await } else { Ok(self.without_session(ops).await) }
     }
 
@@ -312,7 +311,7 @@ impl Client4 {
         }
     }
 
-    async fn send(&self, xid: u32, args: &[u8]) -> Result<Vec<u8>, super::conn::Lost> {
+    pub(super) async fn send(&self, xid: u32, args: &[u8]) -> Result<Vec<u8>, super::conn::Lost> {
         self.conn.call(xid, (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND), args).await
     }
 
@@ -324,113 +323,8 @@ impl Client4 {
         reply
     }
 
-    async fn take_slot(&self) -> Option<(SessionId, usize, Sequence4Args)> {
-        loop {
-            {
-                let mut session = self.session.borrow_mut();
-                let session = session.as_mut()?;
-                let highest = session.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
-                if let Some(n) = session.slots.iter().position(|slot| !slot.is_taken) {
-                    let slot = &mut session.slots[n];
-                    slot.is_taken = true;
-                    slot.seqid = slot.seqid.next();
-                    let sequence = Sequence4Args {
-                        sessionid: session.id,
-                        sequenceid: slot.seqid,
-                        slotid: SlotId(n as u32),
-                        highest_slotid: SlotId(highest.max(n) as u32),
-                        cachethis: true,
-                    };
-                    return Some((session.id, n, sequence));
-                }
-            }
-            self.world.exec.sleep(5).await;
-        }
-    }
-
-    /// Ends the use of a slot. `counted` says whether the server counted the request.
-    fn free_slot(&self, id: SessionId, n: usize, counted: bool) {
-        if let Some(session) = self.session.borrow_mut().as_mut().filter(|session| session.id == id) {
-            let slot = &mut session.slots[n];
-            slot.is_taken = false;
-            if !counted {
-                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
-            }
-        }
-    }
-
-    /// One compound on a slot, sent until it is answered. While recovering, a restart is known of already.
-    pub(crate) async fn on_slot(&self, ops: &Ops, is_recovering: bool) -> Result<(Reply, bool), Missed> {
-        let Some((id, slot, sequence)) = self.take_slot().await else { return Err(Missed) };
-        let args = ops.compound(self.kind.minor, Some(sequence));
-        let (epoch, mut times) = (self.epoch.get(), 0);
-        loop {
-            if self.session.borrow().as_ref().is_none_or(|session| session.id != id) {
-                return Err(Missed);
-            }
-            times += 1;
-            let (xid, sent, life) = (self.conn.next_xid(), self.world.now(), self.world.lives());
-            let Ok(results) = self.send(xid, &args).await else {
-                self.world.exec.sleep(10).await;
-                continue;
-            };
-            let Some(mut reply) = self.read(&results) else { continue };
-            if let Some(ok) = reply.next::<Sequence4Ok>(OpNum4::Sequence) {
-                self.retry_late((id, life), &args, &results).await;
-                self.free_slot(id, slot, true);
-                self.world.tell(|| {
-                    let Sequence4Args { slotid, sequenceid, .. } = sequence;
-                    let (flags, status) = (ok.status_flags, reply.status);
-                    format!(
-                        "{}: slot {}:{} {status:?} (flags {flags:x})",
-                        self.name(),
-                        slotid.0,
-                        sequenceid.0
-                    )
-                });
-                if self.epoch.get() == epoch {
-                    let known = if is_recovering { SEQ4_STATUS_RESTART_RECLAIM_NEEDED } else { 0 };
-                    self.heed(ok.status_flags & !known, sent);
-                }
-                return Ok((reply, times > 1));
-            }
-            match reply.status {
-                NfsStat4::Delay => self.world.exec.sleep(100).await,
-                NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId => {
-                    self.world.tell(|| format!("{}: {:?} for its session", self.name(), reply.status));
-                    if self.session.borrow().as_ref().is_some_and(|session| session.id == id) {
-                        *self.session.borrow_mut() = None;
-                        self.in_doubt();
-                    }
-                    return Err(Missed);
-                }
-                other => {
-                    let what = format!("{}: SEQUENCE of slot {slot} answered {other:?}", self.name());
-                    self.world.oracles.violated(what);
-                    self.free_slot(id, slot, true);
-                    return Ok((reply, times > 1));
-                }
-            }
-        }
-    }
-
-    /// Now and then sends what was answered once more, much later: the answer must be the same, to the last byte.
-    async fn retry_late(&self, (id, life): (SessionId, u64), args: &[u8], results: &[u8]) {
-        if !self.rng.borrow_mut().percent(3) {
-            return;
-        }
-        let ms = self.rng.borrow_mut().below(LEASE_MS / 8);
-        self.world.exec.sleep(ms).await;
-        let Ok(again) = self.send(self.conn.next_xid(), args).await else { return };
-        let is_known = self.session.borrow().as_ref().is_some_and(|session| session.id == id);
-        if is_known && self.world.lives() == life && again != results {
-            let what = format!("{}: a retry was not answered as the first time", self.name());
-            self.world.oracles.violated(what);
-        }
-    }
-
     /// Heeds what SEQUENCE's answer says beside the point.
-    fn heed(&self, flags: u32, sent: u64) {
+    pub(super) fn heed(&self, flags: u32, sent: u64) {
         if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
             self.in_doubt();
             self.must_reclaim.set(true);
@@ -490,98 +384,17 @@ impl Client4 {
                     })
                 })
                 .await;
-            if let Some(acted) = acted.filter(|_| !self.sessions())
-                && acted.reply.status == NfsStat4::Ok
-                && !acted.is_repeated
-            {
+            let Some(acted) = acted.filter(|_| !self.sessions()) else { continue };
+            let is_path_down = acted.reply.status == NfsStat4::CbPathDown;
+            if (is_path_down || acted.reply.status == NfsStat4::Ok) && !acted.is_repeated {
                 self.renewed(sent);
             }
-        }
-    }
-
-    /// Has the back channel use the connection of now (RFC 8881 section 18.34).
-    async fn bind(&self) {
-        let is_bound = self.bound.get() == self.conn.connects() && !self.is_path_down.get();
-        let Some(sessionid) = self.session.borrow().as_ref().map(|session| session.id).filter(|_| !is_bound)
-        else {
-            return;
-        };
-        let connects = self.conn.connects();
-        let args = BindConnToSession4Args {
-            sessionid,
-            dir: ChannelDirFromClient4::ForeOrBoth,
-            use_conn_in_rdma_mode: false,
-        };
-        let (reply, _) = self.without_session(&Ops::new(&[ArgOp::BindConnToSession(args)])).await;
-        if reply.status == NfsStat4::Ok && connects == self.conn.connects() {
-            self.bound.set(connects);
-        }
-    }
-
-    /// Answers a callback.
-    fn called(self: &Rc<Self>, procedure: u32, args: &[u8]) -> Option<Vec<u8>> {
-        if !self.kind.answers_callbacks || self.is_dead.get() {
-            return None;
-        }
-        if procedure != CB_COMPOUND {
-            return Some(Vec::new());
-        }
-        let mut r = Reader::new(args);
-        let header = CbCompoundArgsHeader::decode(&mut r).ok()?;
-        let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
-        while count < header.ops && status == NfsStat4::Ok {
-            count += 1;
-            status = self.run_callback(&CbArgOp::decode(&mut r).ok()?, &mut results);
-        }
-        let mut w = Writer::new();
-        w.u32(status.as_u32());
-        w.opaque(b"");
-        w.u32(count);
-        w.put(results.as_slice());
-        Some(w.into_vec())
-    }
-
-    /// One operation of a callback.
-    fn run_callback(self: &Rc<Self>, op: &CbArgOp<'_>, results: &mut Writer) -> NfsStat4 {
-        let (number, status) = match op {
-            CbArgOp::Sequence(sequence) => {
-                results.u32(CbOpNum4::Sequence as u32);
-                results.u32(NfsStat4::Ok.as_u32());
-                let highest = SlotId(SLOTS - 1);
-                let ok = CbSequence4Ok {
-                    sessionid: sequence.sessionid,
-                    sequenceid: sequence.sequenceid,
-                    slotid: sequence.slotid,
-                    highest_slotid: highest,
-                    target_highest_slotid: highest,
-                };
-                holdfast_xdr::Encode::encode(&ok, results);
-                return NfsStat4::Ok;
+            if is_path_down {
+                // It may be recalled without hearing of it (RFC 7530 section 16.28.4). The server tries the way again.
+                self.give_up_delegations();
+                let _ = self.set_client_id().await;
             }
-            CbArgOp::NotifyLock(_) => {
-                self.is_notified.set(true);
-                (CbOpNum4::NotifyLock, NfsStat4::Ok)
-            }
-            CbArgOp::GetAttr(asked) => {
-                let status = self.attributes(asked.fh, asked.attr_request, results);
-                if status == NfsStat4::Ok {
-                    return status;
-                }
-                (CbOpNum4::GetAttr, status)
-            }
-            CbArgOp::Recall(recall) => (CbOpNum4::Recall, self.recalled(&recall.stateid)),
-            CbArgOp::RecallAny(_) => (CbOpNum4::RecallAny, NfsStat4::Ok),
-            CbArgOp::RecallSlot(_) => (CbOpNum4::RecallSlot, NfsStat4::Ok),
-            CbArgOp::RecallableObjAvail(_) => (CbOpNum4::RecallableObjAvail, NfsStat4::Ok),
-            other => {
-                let what = format!("{}: an unexpected callback {other:?}", self.name());
-                self.world.oracles.violated(what);
-                (CbOpNum4::Illegal, NfsStat4::OpIllegal)
-            }
-        };
-        results.u32(number as u32);
-        results.u32(status.as_u32());
-        status
+        }
     }
 
     /// In 4.0, the next number of an owner.
@@ -615,16 +428,6 @@ impl Client4 {
             let next = self.seqid(owner).next();
             self.seqids.borrow_mut().insert(owner.to_vec(), next);
         }
-    }
-
-    /// Whether something is under way on the session.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.session.borrow().as_ref().is_some_and(|session| session.slots.iter().any(|slot| slot.is_taken))
-    }
-
-    pub(crate) fn new_session(&self, id: SessionId, slots: u32) {
-        let slots = vec![Slot::default(); slots.clamp(1, SLOTS) as usize];
-        *self.session.borrow_mut() = Some(Session { id, slots });
     }
 }
 

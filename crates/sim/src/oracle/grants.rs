@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Verdict;
+use crate::life::LEASE_MS;
 
 /// Names a grant.
 pub type GrantId = u64;
@@ -35,6 +36,11 @@ pub enum What {
         /// Whether it is one for writing.
         is_write: bool,
     },
+    /// A delegation of the directory that one client changes.
+    Directory {
+        /// That client.
+        of: usize,
+    },
 }
 
 /// A grant as its client knows it.
@@ -45,6 +51,8 @@ struct Grant {
     owner: u64,
     file: usize,
     what: What,
+    /// When its client heard of it.
+    begun: u64,
     /// Renewals count only up to here.
     cap: u64,
     /// Somebody else was given what conflicts with it after it lapsed.
@@ -61,6 +69,8 @@ pub struct Grants {
     /// Delegations by their stateids, and until when one that was recalled is believed in.
     delegations: BTreeMap<[u8; 12], GrantId>,
     recalled: BTreeMap<[u8; 12], u64>,
+    /// When the server died last.
+    died_at: u64,
 }
 
 fn conflict(a: &Grant, b: &Grant) -> bool {
@@ -82,7 +92,9 @@ fn conflict(a: &Grant, b: &Grant) -> bool {
         | (What::Open { access, .. }, What::Delegation { is_write }) => {
             a.client != b.client && (is_write || access & 2 != 0)
         }
-        (What::Lock { .. }, _) | (_, What::Lock { .. }) => false,
+        (What::Lock { .. } | What::Directory { .. }, _) | (_, What::Lock { .. } | What::Directory { .. }) => {
+            false
+        }
     }
 }
 
@@ -112,9 +124,29 @@ impl Grants {
         cap: Option<u64>,
     ) -> Verdict {
         self.last += 1;
-        let grant = Grant { client, owner, file, what, cap: cap.unwrap_or(u64::MAX), is_stolen: false };
+        let cap = cap.unwrap_or(u64::MAX);
+        let grant = Grant { client, owner, file, what, begun: now, cap, is_stolen: false };
         self.grants.insert(self.last, grant);
         self.check(now, self.last)
+    }
+
+    /// A client of a protocol without leases hears of a grant: it believes in it until the server dies, and then for as
+    /// long as a server holds the locks of clients that may reclaim, a lease. `is_of_this_life`: the server has not died
+    /// since it granted it.
+    ///
+    /// # Errors
+    /// Those of [`Grants::begin`].
+    pub fn begin_without_lease(
+        &mut self,
+        now: u64,
+        (client, owner): (usize, u64),
+        (file, what): (usize, What),
+        is_of_this_life: bool,
+    ) -> Result<GrantId, String> {
+        self.leases.insert(client, u64::MAX);
+        let cap = if is_of_this_life { None } else { Some(self.died_at + LEASE_MS) };
+        let id = self.last + 1;
+        self.begin_until(now, (client, owner), (file, what), cap).map(|()| id)
     }
 
     /// A client hears of a delegation.
@@ -137,7 +169,7 @@ impl Grants {
 
     /// The client believes in no delegation any more, nor in one that it is about to give back.
     pub fn end_delegations(&mut self, client: usize) {
-        let is_one = |grant: &Grant| matches!(grant.what, What::Delegation { .. });
+        let is_one = |grant: &Grant| matches!(grant.what, What::Delegation { .. } | What::Directory { .. });
         self.grants.retain(|_, grant| grant.client != client || !is_one(grant));
     }
 
@@ -185,6 +217,32 @@ impl Grants {
             }
         }
         Ok(())
+    }
+
+    /// A client hears that its directory's entries were changed, as it asked then.
+    ///
+    /// # Errors
+    /// When another believed all the while that nobody would.
+    pub fn entries_changed(&self, now: u64, by: usize, sent: u64) -> Verdict {
+        let is_of = |grant: &&Grant| grant.what == What::Directory { of: by } && grant.client != by;
+        let mut holders = self.grants.values().filter(is_of);
+        match holders.find(|grant| grant.begun <= sent && self.until(grant) > now) {
+            Some(holder) => Err(format!(
+                "a delegated directory was changed: at {now} ms client {by}'s, which client {} holds since {} ms",
+                holder.client, holder.begun
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The server died: nobody reclaims delegations of directories (RFC 8881 section 10.9.5), and who has no lease may
+    /// count on the next grace period alone until it has reclaimed.
+    pub fn server_died(&mut self, now: u64) {
+        self.died_at = now;
+        self.grants.retain(|_, grant| !matches!(grant.what, What::Directory { .. }));
+        let leases = &self.leases;
+        let without = |grant: &&mut Grant| leases.get(&grant.client) == Some(&u64::MAX);
+        self.grants.values_mut().filter(without).for_each(|grant| grant.cap = grant.cap.min(now + LEASE_MS));
     }
 
     /// The client gives it back (told when that is sent), or heard that it is gone.
@@ -305,6 +363,30 @@ mod tests {
             let mut grants = two();
             grants.begin(1, (1, 1), (0, a)).unwrap();
             assert_eq!(grants.begin(2, (2, 1), (0, b)).is_err(), conflicts, "{a:?} and {b:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_changes_under_a_delegation_is_noticed() {
+        let mut grants = two();
+        let of = grants.begin(10, (1, 1), (9, What::Directory { of: 2 })).unwrap();
+        assert!(grants.entries_changed(12, 2, 5).is_ok(), "it may have been changed before");
+        assert!(grants.entries_changed(12, 3, 11).is_ok(), "another directory");
+        assert!(grants.entries_changed(12, 2, 11).is_err());
+        assert!(grants.entries_changed(101, 2, 11).is_ok(), "the lease has run out");
+        grants.end(of);
+        assert!(grants.entries_changed(12, 2, 11).is_ok());
+    }
+
+    #[test]
+    fn without_a_lease_a_lock_counts_until_a_grace_period_after_the_servers_death() {
+        for waits in [LEASE_MS - 1, LEASE_MS] {
+            let mut grants = two();
+            grants.renewed(0, 2, u64::MAX - 1).unwrap();
+            grants.begin_without_lease(1, (1, 1), (0, EXCLUSIVE), true).unwrap();
+            grants.server_died(1_000_000);
+            let second = grants.begin(1_000_000 + waits, (2, 1), (0, EXCLUSIVE));
+            assert_eq!(second.is_ok(), waits == LEASE_MS, "{second:?}");
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) now: Instant,
     pub(crate) next_open: u64,
+    /// The change attribute of every file.
+    pub(crate) change: u64,
 }
 
 pub(crate) fn config(boot: u64, grace: Grace) -> Config {
@@ -52,7 +54,7 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let engine = Engine::new(config, Box::new(SeededEntropy(7)));
-        Self { engine, now: Instant(1000), next_open: 1 }
+        Self { engine, now: Instant(1000), next_open: 1, change: 100 }
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
@@ -216,7 +218,7 @@ impl World {
         kind: DelegationKind,
         grounds: Grounds,
     ) -> Result<Offer, StateError> {
-        let seen = Some(Seen { change: ChangeId(100), size: 10 });
+        let seen = Some(Seen { change: ChangeId(self.change), size: 10 });
         let request = DelegationRequest {
             client,
             file: FileKey(file),

@@ -33,7 +33,7 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
     let Opened { args, client, found, share, .. } = *opened;
     let mut wish = wish(args.share_access, cx.minor());
     let (kind, grounds) = match args.claim {
-        OpenClaim4::Null(_) | OpenClaim4::Fh => (wish.kind(share.access), Grounds::Open),
+        OpenClaim4::Null(_) | OpenClaim4::Fh => (wish.kind(share.access), Grounds::Open(opened.open)),
         OpenClaim4::Previous(held) => {
             let held = reclaimed(held);
             wish.has_times = held.is_some_and(|(_, has_times)| has_times);

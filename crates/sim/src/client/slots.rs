@@ -1,0 +1,137 @@
+//! A session's slots: one request each, sent again as it was until it is answered.
+
+use holdfast_base::{Seqid, SessionId, SlotId};
+use holdfast_wire::nfs4::*;
+
+use super::v4::{Client4, Missed, SLOTS};
+use crate::life::LEASE_MS;
+use crate::wire::{Ops, Reply};
+
+/// One slot.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    seqid: Seqid,
+    is_taken: bool,
+}
+
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    slots: Vec<Slot>,
+}
+
+impl Client4 {
+    async fn take_slot(&self) -> Option<(SessionId, usize, Sequence4Args)> {
+        loop {
+            {
+                let mut session = self.session.borrow_mut();
+                let session = session.as_mut()?;
+                let highest = session.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
+                if let Some(n) = session.slots.iter().position(|slot| !slot.is_taken) {
+                    let slot = &mut session.slots[n];
+                    slot.is_taken = true;
+                    slot.seqid = slot.seqid.next();
+                    let sequence = Sequence4Args {
+                        sessionid: session.id,
+                        sequenceid: slot.seqid,
+                        slotid: SlotId(n as u32),
+                        highest_slotid: SlotId(highest.max(n) as u32),
+                        cachethis: true,
+                    };
+                    return Some((session.id, n, sequence));
+                }
+            }
+            self.world.exec.sleep(5).await;
+        }
+    }
+
+    /// Ends the use of a slot. `counted` says whether the server counted the request.
+    fn free_slot(&self, id: SessionId, n: usize, counted: bool) {
+        if let Some(session) = self.session.borrow_mut().as_mut().filter(|session| session.id == id) {
+            let slot = &mut session.slots[n];
+            slot.is_taken = false;
+            if !counted {
+                slot.seqid = Seqid(slot.seqid.0.wrapping_sub(1));
+            }
+        }
+    }
+
+    /// One compound on a slot, sent until it is answered. While recovering, a restart is known of already.
+    pub(crate) async fn on_slot(&self, ops: &Ops, is_recovering: bool) -> Result<(Reply, bool), Missed> {
+        let Some((id, slot, sequence)) = self.take_slot().await else { return Err(Missed) };
+        let args = ops.compound(self.kind.minor, Some(sequence));
+        let (epoch, mut times) = (self.epoch.get(), 0);
+        loop {
+            if self.session.borrow().as_ref().is_none_or(|session| session.id != id) {
+                return Err(Missed);
+            }
+            times += 1;
+            let (xid, sent, life) = (self.conn.next_xid(), self.world.now(), self.world.lives());
+            let Ok(results) = self.send(xid, &args).await else {
+                self.world.exec.sleep(10).await;
+                continue;
+            };
+            let Some(mut reply) = self.read(&results) else { continue };
+            if let Some(ok) = reply.next::<Sequence4Ok>(OpNum4::Sequence) {
+                self.retry_late((id, life), &args, &results).await;
+                self.free_slot(id, slot, true);
+                self.world.tell(|| {
+                    let Sequence4Args { slotid, sequenceid, .. } = sequence;
+                    let (flags, status) = (ok.status_flags, reply.status);
+                    format!(
+                        "{}: slot {}:{} {status:?} (flags {flags:x})",
+                        self.name(),
+                        slotid.0,
+                        sequenceid.0
+                    )
+                });
+                if self.epoch.get() == epoch {
+                    let known = if is_recovering { SEQ4_STATUS_RESTART_RECLAIM_NEEDED } else { 0 };
+                    self.heed(ok.status_flags & !known, sent);
+                }
+                return Ok((reply, times > 1));
+            }
+            match reply.status {
+                NfsStat4::Delay => self.world.exec.sleep(100).await,
+                NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId => {
+                    self.world.tell(|| format!("{}: {:?} for its session", self.name(), reply.status));
+                    if self.session.borrow().as_ref().is_some_and(|session| session.id == id) {
+                        *self.session.borrow_mut() = None;
+                        self.in_doubt();
+                    }
+                    return Err(Missed);
+                }
+                other => {
+                    let what = format!("{}: SEQUENCE of slot {slot} answered {other:?}", self.name());
+                    self.world.oracles.violated(what);
+                    self.free_slot(id, slot, true);
+                    return Ok((reply, times > 1));
+                }
+            }
+        }
+    }
+
+    /// Now and then sends what was answered once more, much later: the answer must be the same, to the last byte.
+    async fn retry_late(&self, (id, life): (SessionId, u64), args: &[u8], results: &[u8]) {
+        if !self.rng.borrow_mut().percent(3) {
+            return;
+        }
+        let ms = self.rng.borrow_mut().below(LEASE_MS / 8);
+        self.world.exec.sleep(ms).await;
+        let Ok(again) = self.send(self.conn.next_xid(), args).await else { return };
+        let is_known = self.session.borrow().as_ref().is_some_and(|session| session.id == id);
+        if is_known && self.world.lives() == life && again != results {
+            let what = format!("{}: a retry was not answered as the first time", self.name());
+            self.world.oracles.violated(what);
+        }
+    }
+
+    /// Whether something is under way on the session.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.session.borrow().as_ref().is_some_and(|session| session.slots.iter().any(|slot| slot.is_taken))
+    }
+
+    pub(crate) fn new_session(&self, id: SessionId, slots: u32) {
+        let slots = vec![Slot::default(); slots.clamp(1, SLOTS) as usize];
+        *self.session.borrow_mut() = Some(Session { id, slots });
+    }
+}
