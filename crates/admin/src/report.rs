@@ -181,6 +181,12 @@ pub struct Client {
     pub delegations: u64,
     /// Delegations that it was asked to give back and has not yet.
     pub recalled: u64,
+    /// Objects that it, a Holdfast mount, holds capabilities of.
+    #[serde(default)]
+    pub capabilities: u64,
+    /// Of those, how many it was asked to give something back of and has not yet.
+    #[serde(default)]
+    pub capabilities_recalled: u64,
     /// What was taken from it and it has not taken note of.
     pub revoked: u64,
 }
@@ -199,6 +205,8 @@ pub enum HoldingKind {
     Share,
     /// A request that waits for a lock.
     Waiting,
+    /// Capabilities of a Holdfast mount. Listed only when they are asked for: there may be one for every file.
+    Capability,
 }
 
 impl HoldingKind {
@@ -211,6 +219,7 @@ impl HoldingKind {
             Self::Delegation => "delegation",
             Self::Share => "share",
             Self::Waiting => "waiting",
+            Self::Capability => "capability",
         }
     }
 }
@@ -255,13 +264,14 @@ pub struct Holding {
     pub owner: Option<String>,
     /// When it was granted, or began to wait.
     pub since_unix_ms: Option<u64>,
-    /// Of opens, shares and delegations: `read`, `write`, `both`; `directory` for directory delegations.
+    /// Of opens, shares and delegations: `read`, `write`, `both`; `directory` for directory delegations. Of capabilities:
+    /// what they cover, `s` for shared and `x` for exclusive ones, as in `auth=s link=x xattr=s file=x`.
     pub access: Option<String>,
     /// Of opens and shares, what is denied to others: `none`, `read`, `write`, `both`.
     pub deny: Option<String>,
     /// Of locks: where.
     pub ranges: Vec<Range>,
-    /// Of delegations: since when the client has been asked to give it back.
+    /// Of delegations and capabilities: since when the client has been asked to give it back.
     pub recalled_unix_ms: Option<u64>,
     /// It was taken from the client, which has not taken note yet.
     pub is_revoked: bool,

@@ -96,7 +96,7 @@ pub struct Which {
     /// On this export, by its path for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Of these kinds; none given: all for a list, locks and shares for a release.
+    /// Of these kinds; none given: all but capabilities for a list, locks and shares for a release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<HoldingKind>,
 }

@@ -1,6 +1,7 @@
-//! What a batch costs the server: `cargo run --release -p holdfast-caps --example cost -- DIR`. Creates in batches of 100 with
-//! 10 bytes each, in a directory below DIR that the client holds exclusively, on an export that is synchronous (each
-//! tenth batch asks to be stable) and on one that is not. CPU of the whole process, which is nothing but the server.
+//! What batches cost the server: `cargo run --release -p holdfast-caps --example cost -- DIR [WANT]`. Creates with 10 bytes
+//! each, in a directory below DIR that the client holds exclusively; what it takes to unlink them is acquired; they are
+//! unlinked, and what was held is released. On exports that are synchronous (each tenth batch asks to be stable) and not,
+//! with local processes and without. CPU of the whole process, which is nothing but the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "an example")]
 
 use std::path::Path;
@@ -22,8 +23,8 @@ use holdfast_vfs::Backend;
 use holdfast_wire::caps::{CapSet as Wire, *};
 use holdfast_xdr::{Encode, from_bytes, to_bytes};
 
-const FILES: u64 = 100;
-const BATCHES: u64 = 100;
+const FILES: u64 = 250;
+const BATCHES: u64 = 40;
 
 struct Anybody;
 
@@ -148,70 +149,179 @@ fn serve((files, state): (&Path, &Path), is_sync: bool, local: LocalUse) -> (Arc
     (caps, session, root)
 }
 
-fn run(dir: &Path, is_sync: bool, local: LocalUse) -> (f64, f64, f64) {
-    let (files, state) = (tempfile::tempdir_in(dir).unwrap(), tempfile::tempdir_in(dir).unwrap());
-    let (caps, session, root) = serve((files.path(), state.path()), is_sync, local);
-    let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));
-    let wire = Detached::new(vec![program], Limits::default()).unwrap();
-    let auth = Auth::Sys(AuthSys { uid: 0, gid: 0, groups: Vec::new(), machine: Vec::new() });
-    let mut client = Wired { wire, xid: 0, auth };
-    let args =
-        HelloArgs { session, incarnation: [1; 16], features: Features::default(), done_through: TxnId(0) };
-    let results = client.call(CapsProc::Hello, &args);
-    let ticket = from_bytes::<Res<HelloOk>>(&results).unwrap().into_result().unwrap().ticket;
-    let handle = Handle(&root);
-    let items = vec![AcquireItem { handle, want: Wire::ALL_X }];
-    let results = client.call(CapsProc::Acquire, &AcquireArgs { ticket, items });
-    let held = from_bytes::<Res<AcquireOk>>(&results).unwrap().into_result().unwrap().items[0];
-    assert!(held.into_result().unwrap().grant.held.contains(Wire::FILE_X));
-    let (began, cpu_began) = (Instant::now(), cpu());
-    let mut done_through = TxnId(0);
-    let names: Vec<String> = (0..FILES * BATCHES).map(|n| format!("file-{n:06}")).collect();
-    for txn in 1..=BATCHES {
-        let at = ((txn - 1) * FILES) as usize;
-        let dir = || Ref::Handle(Handle(&root));
-        let set = SetAttrs { mode: Some(0o644), ..SetAttrs::default() };
-        let (if_taken, want) = (IfTaken::Fail, Wire::NONE);
-        let ops = names[at..at + FILES as usize].iter();
-        let ops = ops.map(|name| {
-            let name = name.as_bytes();
-            BatchOp::Create { dir: dir(), name, if_taken, set, want, data: b"ten bytes!" }
-        });
-        let ops = ops.collect();
-        let args = BatchArgs { ticket, txn: TxnId(txn), is_resent: false, done_through, ops };
+/// One client with the root held exclusively.
+struct Mounted {
+    client: Wired,
+    ticket: Ticket,
+    root: Vec<u8>,
+    txn: u64,
+    done_through: TxnId,
+}
+
+impl Mounted {
+    fn new(caps: &Arc<Caps>, session: SessionId, root: Vec<u8>) -> Self {
+        let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(caps)));
+        let wire = Detached::new(vec![program], Limits::default()).unwrap();
+        let auth = Auth::Sys(AuthSys { uid: 0, gid: 0, groups: Vec::new(), machine: Vec::new() });
+        let mut client = Wired { wire, xid: 0, auth };
+        let args = HelloArgs {
+            session,
+            incarnation: [1; 16],
+            features: Features::default(),
+            done_through: TxnId(0),
+        };
+        let results = client.call(CapsProc::Hello, &args);
+        let ticket = from_bytes::<Res<HelloOk>>(&results).unwrap().into_result().unwrap().ticket;
+        let mut this = Self { client, ticket, root, txn: 0, done_through: TxnId(0) };
+        let root = this.root.clone();
+        assert!(this.acquire(&[root], Wire::ALL_X)[0].contains(Wire::FILE_X));
+        this
+    }
+
+    /// What is held of each now.
+    fn acquire(&mut self, handles: &[Vec<u8>], want: Wire) -> Vec<Wire> {
+        let items = handles.iter().map(|handle| AcquireItem { handle: Handle(handle), want }).collect();
+        let args = AcquireArgs { ticket: self.ticket, items };
+        let results = self.client.call(CapsProc::Acquire, &args);
+        let told = from_bytes::<Res<AcquireOk>>(&results).unwrap().into_result().unwrap();
+        told.items.iter().map(|item| item.into_result().unwrap().grant.held).collect()
+    }
+
+    fn release(&mut self, handles: &[(Vec<u8>, u64)], keep: Wire) {
+        let items =
+            handles.iter().map(|(handle, seq)| ReleaseItem { handle: Handle(handle), keep, seq: *seq });
+        let args = ReleaseArgs { ticket: self.ticket, items: items.collect() };
+        let results = self.client.call(CapsProc::Release, &args);
+        drop(from_bytes::<Res<ReleaseOk>>(&results).unwrap().into_result().unwrap());
+    }
+
+    /// What each of its operations made: handle, what is held of it, and the grant's number.
+    fn batch(&mut self, ops: &[BatchOp<'_>]) -> Vec<(Vec<u8>, Wire, u64)> {
+        self.txn += 1;
+        let (ticket, txn, done_through) = (self.ticket, TxnId(self.txn), self.done_through);
+        let args = BatchArgs { ticket, txn, is_resent: false, done_through, ops: ops.to_vec() };
         loop {
-            let results = client.call(CapsProc::Batch, &args);
+            let results = self.client.call(CapsProc::Batch, &args);
             match from_bytes::<Res<BatchOk<'_>>>(&results).unwrap().into_result() {
-                Ok(ok) => break assert!(ok.results.iter().all(|result| matches!(result, Res::Ok(_)))),
+                Ok(ok) => {
+                    let made = |result: &Res<OpResult<'_>>| match result {
+                        Res::Ok(OpResult::Made(made)) => {
+                            Some((made.handle.0.to_vec(), made.grant.held, made.grant.seq))
+                        }
+                        Res::Ok(_) => None,
+                        Res::Failed(stat) => panic!("{stat}"),
+                    };
+                    return ok.results.iter().filter_map(made).collect();
+                }
                 // Descriptors of files not committed yet are short: the same again goes on from there.
                 Err(CapsStat::Delay) => std::thread::sleep(Duration::from_millis(1)),
                 Err(stat) => panic!("{stat}"),
             }
         }
-        if txn % 10 == 0 {
-            let args = StableArgs { ticket, through: TxnId(txn), done_through };
-            let results = client.call(CapsProc::Stable, &args);
-            done_through =
-                from_bytes::<Res<StableOk>>(&results).unwrap().into_result().unwrap().stable_through;
+    }
+
+    fn stable(&mut self) {
+        let args =
+            StableArgs { ticket: self.ticket, through: TxnId(self.txn), done_through: self.done_through };
+        let results = self.client.call(CapsProc::Stable, &args);
+        self.done_through =
+            from_bytes::<Res<StableOk>>(&results).unwrap().into_result().unwrap().stable_through;
+    }
+}
+
+/// CPU of the process and time for each file, in us.
+struct Meter(Duration, Instant);
+
+impl Meter {
+    fn start() -> Self {
+        Self(cpu(), Instant::now())
+    }
+
+    fn per_file(self) -> String {
+        let per = |spent: Duration| spent.as_secs_f64() * 1e6 / (FILES * BATCHES) as f64;
+        format!("{:6.1} ({:6.1})", per(cpu() - self.0), per(self.1.elapsed()))
+    }
+}
+
+fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Wire)) {
+    let (files, state) = (tempfile::tempdir_in(dir).unwrap(), tempfile::tempdir_in(dir).unwrap());
+    let (caps, session, root) = serve((files.path(), state.path()), is_sync, local);
+    let mut of = Mounted::new(&caps, session, root);
+    let names: Vec<String> = (0..FILES * BATCHES).map(|n| format!("file-{n:06}")).collect();
+    let root = of.root.clone();
+    let dir = || Ref::Handle(Handle(&root));
+    let at = Some(SetTime::At(Time { seconds: 1_000_000_000, nanos: 5 }));
+    let set = SetAttrs { mode: Some(0o644), atime: at, mtime: at, ..SetAttrs::default() };
+    let if_taken = IfTaken::KeepBoth;
+    let meter = Meter::start();
+    let mut made = Vec::new();
+    for (n, names) in names.chunks(FILES as usize).enumerate() {
+        let ops: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let name = name.as_bytes();
+                BatchOp::Create { dir: dir(), name, if_taken, set, want, data: b"ten bytes!" }
+            })
+            .collect();
+        made.extend(of.batch(&ops));
+        if n % 10 == 9 {
+            of.stable();
         }
     }
-    let count = (FILES * BATCHES) as f64;
-    let per = |spent: Duration| spent.as_secs_f64() * 1e6 / count;
-    let created = (per(cpu() - cpu_began), per(began.elapsed()));
-    // The same files made straight through the system, for comparison: nothing of ours.
-    let plain = tempfile::tempdir_in(dir).unwrap();
-    let cpu_began = cpu();
-    for name in &names {
-        std::fs::write(plain.path().join(name), b"ten bytes!").unwrap();
+    let created = meter.per_file();
+    let held = made.iter().filter(|(_, held, _)| held.contains(Wire::FILE_S)).count();
+    let meter = Meter::start();
+    let handles: Vec<Vec<u8>> = made.iter().map(|(handle, ..)| handle.clone()).collect();
+    for handles in handles.chunks(FILES as usize) {
+        of.acquire(handles, Wire::LINK_X.union(Wire::ALL_S));
     }
-    (created.0, created.1, per(cpu() - cpu_began))
+    let acquired = meter.per_file();
+    let meter = Meter::start();
+    for (n, (names, handles)) in names.chunks(FILES as usize).zip(handles.chunks(FILES as usize)).enumerate()
+    {
+        let one = |(name, handle): (&'_ String, &'_ Vec<u8>)| (name.clone(), handle.clone());
+        let pairs: Vec<_> = names.iter().zip(handles).map(one).collect();
+        let ops: Vec<_> = pairs
+            .iter()
+            .map(|(name, handle)| BatchOp::Unlink {
+                dir: dir(),
+                name: name.as_bytes(),
+                victim: Some(Ref::Handle(Handle(handle))),
+            })
+            .collect();
+        of.batch(&ops);
+        if n % 10 == 9 {
+            of.stable();
+        }
+    }
+    let unlinked = meter.per_file();
+    let meter = Meter::start();
+    let gone: Vec<_> = handles.into_iter().map(|handle| (handle, u64::MAX)).collect();
+    for gone in gone.chunks(FILES as usize) {
+        of.release(gone, Wire::NONE);
+    }
+    let released = meter.per_file();
+    println!(
+        "sync {is_sync:5} local {local:?} want {label}: create {created} of which {held} with grants; acquire {acquired}; \
+         unlink {unlinked}; release {released}"
+    );
 }
 
 fn main() {
     let dir = std::env::args().nth(1).expect("a directory");
-    println!("per create, us: CPU, time, CPU of a plain open, write and close");
+    let only = std::env::args().nth(2);
+    println!("us of CPU (and of time) for each file, in batches of {FILES}, each tenth made stable");
+    let plain = tempfile::tempdir_in(&dir).unwrap();
+    let meter = Meter::start();
+    for n in 0..FILES * BATCHES {
+        std::fs::write(plain.path().join(format!("file-{n:06}")), b"ten bytes!").unwrap();
+    }
+    println!("a plain open, write, close: {}", meter.per_file());
     for (is_sync, local) in [(true, LocalUse::Lazy), (false, LocalUse::Lazy), (true, LocalUse::None)] {
-        let (cpu, time, plain) = run(Path::new(&dir), is_sync, local);
-        println!("sync {is_sync}, local {local:?}: {cpu:.1} {time:.1} {plain:.1}");
+        for (label, want) in [("nothing", Wire::NONE), ("ALL_S", Wire::ALL_S), ("ALL_X", Wire::ALL_X)] {
+            if only.as_deref().is_none_or(|only| only == label) {
+                run(Path::new(&dir), (is_sync, local), (label, want));
+            }
+        }
     }
 }

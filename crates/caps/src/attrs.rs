@@ -20,6 +20,18 @@ pub(crate) const fn kind(kind: vfs::FileKind) -> caps::NodeKind {
     }
 }
 
+pub(crate) const fn kind_of(kind: caps::NodeKind) -> vfs::FileKind {
+    match kind {
+        caps::NodeKind::Regular => vfs::FileKind::Regular,
+        caps::NodeKind::Directory => vfs::FileKind::Directory,
+        caps::NodeKind::Block => vfs::FileKind::Block,
+        caps::NodeKind::Char => vfs::FileKind::Char,
+        caps::NodeKind::Symlink => vfs::FileKind::Symlink,
+        caps::NodeKind::Socket => vfs::FileKind::Socket,
+        caps::NodeKind::Fifo => vfs::FileKind::Fifo,
+    }
+}
+
 const fn time(at: Timestamp) -> caps::Time {
     caps::Time { seconds: at.seconds, nanos: at.nanos }
 }

@@ -8,14 +8,15 @@ use holdfast_base::limits::CAPS_BATCHES_MAX;
 use holdfast_export::WireHandle;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
-use holdfast_vfs::Caller;
+use holdfast_state::Deed;
+use holdfast_vfs::{Caller, FileKind, FsError};
 use holdfast_wire::caps::{
     self, BatchArgs, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TreeRemoved, TxnId,
 };
 use holdfast_xdr::{Decode, Encode, Reader, from_bytes};
 
 use crate::lane::{Lane, Txn, Waiting};
-use crate::ops::Run;
+use crate::ops::{Done, Run};
 use crate::outcome::Outcome;
 use crate::program::refuse;
 use crate::site::{Actor, Site};
@@ -115,7 +116,7 @@ impl Caps {
             return refuse(pending, CapsStat::Mixed);
         }
         (this.fingerprint, this.ops) = (Some(fingerprint), batch.ops.len());
-        let dirs = Run { caps: self, lane, actor: &actor, txn, this: &mut this }.all(&batch.ops);
+        let done = Run { caps: self, lane, actor: &actor, txn, this: &mut this }.all(&batch.ops);
         let is_whole = this.outcomes.len() == batch.ops.len();
         let outcomes = this.outcomes.clone();
         let (executed_through, stable_through) = {
@@ -132,14 +133,14 @@ impl Caps {
         }
         self.after_batch(lane, txn);
         failpoint::pass(Point::BeforeSend);
-        self.answer(&actor, (&batch.ops, &outcomes, &dirs), (executed_through, stable_through), &mut pending);
+        self.answer(&actor, (&batch.ops, &outcomes, &done), (executed_through, stable_through), &mut pending);
         pending.send();
     }
 
     fn answer(
         &self,
         actor: &Actor,
-        (ops, outcomes, dirs): (&[BatchOp<'_>], &[Outcome], &[Site]),
+        (ops, outcomes, done): (&[BatchOp<'_>], &[Outcome], &Done),
         (executed_through, stable_through): (TxnId, TxnId),
         pending: &mut PendingReply,
     ) {
@@ -150,12 +151,16 @@ impl Caps {
         let made: Vec<Option<(caps::Attrs, caps::Grant)>> = outcomes
             .iter()
             .zip(ops)
-            .map(|(outcome, op)| {
+            .zip(0u32..)
+            .map(|((outcome, op), place)| {
                 let handle = outcome.made()?;
                 let site = self.site(actor, handle.as_bytes()).ok()?;
-                let kind = self.look(actor, &site)?.kind;
-                let grant =
-                    self.grant(actor.client, &site, (kind, want_of(op), None), None).unwrap_or_default();
+                let (kind, want) = making_of(op)?;
+                let grant = match done.grants.get(&place) {
+                    Some(grant) => *grant,
+                    None => self.grant(actor.client, &site, (kind, want, None), None).unwrap_or_default(),
+                };
+                // Looked at after it is granted: what is granted covers what is told.
                 Some((attrs::attrs(&self.look(actor, &site)?), grant))
             })
             .collect();
@@ -174,7 +179,7 @@ impl Caps {
             })),
         });
         let results = results.collect();
-        let sealed: Vec<_> = dirs.iter().map(|dir| (self.seal(dir), self.look(actor, dir))).collect();
+        let sealed: Vec<_> = done.dirs.values().map(|dir| (self.seal(dir), self.look(actor, dir))).collect();
         let state = |(handle, seen): &'_ (WireHandle, Option<holdfast_vfs::Attrs>)| {
             seen.as_ref().map(|seen| (*handle, attrs::attrs(seen)))
         };
@@ -189,18 +194,28 @@ impl Caps {
     /// An object as it is now, for its changer; `None` when it is gone, or others hold what makes it uncertain.
     fn look(&self, actor: &Actor, site: &Site) -> Option<holdfast_vfs::Attrs> {
         let root = Caller::root();
-        let cx = holdfast_vfs::Cx { wait: holdfast_vfs::Wait::No, ..actor.cx(&root) };
-        site.export.backend.getattr(&cx, &site.handle, attrs::ALL).ok()
+        let patient = actor.cx(&root);
+        let impatient = holdfast_vfs::Cx { wait: holdfast_vfs::Wait::No, ..patient };
+        match site.export.backend.getattr(&impatient, &site.handle, attrs::ALL) {
+            // A disk may be waited for, a client not.
+            Err(FsError::WouldBlock) => {
+                let manager = &self.parts.manager;
+                manager.contend_if_promised(&site.handle, Deed::LookAttrs, &impatient).ok()?;
+                site.export.backend.getattr(&patient, &site.handle, attrs::ALL).ok()
+            }
+            other => other.ok(),
+        }
     }
 }
 
-const fn want_of(op: &BatchOp<'_>) -> u32 {
+/// What an operation makes, and what is asked for of it.
+const fn making_of(op: &BatchOp<'_>) -> Option<(FileKind, u32)> {
     match op {
-        BatchOp::Create { want, .. }
-        | BatchOp::Mkdir { want, .. }
-        | BatchOp::Symlink { want, .. }
-        | BatchOp::Mknod { want, .. } => want.0,
-        _ => 0,
+        BatchOp::Create { want, .. } => Some((FileKind::Regular, want.0)),
+        BatchOp::Mkdir { want, .. } => Some((FileKind::Directory, want.0)),
+        BatchOp::Symlink { want, .. } => Some((FileKind::Symlink, want.0)),
+        BatchOp::Mknod { want, kind, .. } => Some((attrs::kind_of(*kind), want.0)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! HELLO, ACQUIRE, RELEASE, RECLAIM, WHOAMI, BYE: who holds what.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_base::limits::{
     CAPS_BATCH_OPS_MAX, CAPS_BATCHES_MAX, CAPS_ITEMS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
@@ -10,7 +11,7 @@ use holdfast_base::{ClientId, Instant};
 use holdfast_manager::CapsOn;
 use holdfast_rpc::Connection;
 use holdfast_state::{CapGrant, CapRelease, CapRequest, CapSet, Recorded, StateError};
-use holdfast_vfs::{Attrs, Caller, Cx, FileKind, FsError, Wait};
+use holdfast_vfs::{Attrs, Caller, Cx, FileKind, FileObject, FsError, Wait};
 use holdfast_wire::caps::{
     AcquireItem, AcquireOk, Acquired, CapsStat, Features, Grant, GrantFlags, HelloArgs, HelloOk, Limits,
     ReclaimItem, ReleaseItem, ReleaseOk, Res, Ticket, WhoAmIOk,
@@ -23,13 +24,11 @@ use crate::{Caps, attrs, status};
 /// An access list that what is made in a directory inherits.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// What this server can do beyond the first version.
-const FEATURES: Features = Features::REMOVE_TREE;
-
 impl Caps {
-    /// A client's epoch as it is told: another after a restart, too, planned or not.
-    pub(crate) const fn epoch(&self, of_client: u64) -> u64 {
-        self.run << 32 | of_client & 0xffff_ffff
+    /// A client's epoch as it is told: another after a loss, after a restart that was not planned, and for a mount that comes
+    /// back as another client, whose losses are counted from the beginning.
+    pub(crate) fn epoch(&self, client: ClientId, losses: u64) -> u64 {
+        epoch(self.run.load(Ordering::Relaxed), client, losses)
     }
 
     pub(crate) fn hello(
@@ -41,7 +40,10 @@ impl Caps {
         let said = manager.step(|engine, now| {
             let client = engine.sessions().get(args.session).map(holdfast_state::Session::client);
             let client = client.ok_or(StateError::BadSession)?;
-            Ok((client, engine.caps_hello(client)?, engine.grace().is_on(now)))
+            let epoch = engine.caps_hello(client)?;
+            // Before it is told: what it asks for with its next call is to be had.
+            engine.caps_reachable(client);
+            Ok((client, epoch, engine.grace().is_on(now)))
         });
         let (client, epoch, in_grace) = said.map_err(|_| CapsStat::ServerFault)?.map_err(status::of_state)?;
         let member = Member { client, incarnation: args.incarnation, epoch };
@@ -50,8 +52,8 @@ impl Caps {
         let lane = self.open_lane(args.incarnation, client, args.done_through);
         let ok = HelloOk {
             ticket,
-            epoch: self.epoch(epoch),
-            features: Features(args.features.0 & FEATURES.0),
+            epoch: self.epoch(client, epoch),
+            features: Features(args.features.0 & self.features().0),
             lease_seconds: u32::try_from(manager.lease_ms() / 1000).unwrap_or(u32::MAX),
             in_grace,
             is_known: lane.is_known,
@@ -60,6 +62,12 @@ impl Caps {
             stable_through: lane.stable_through,
         };
         Ok((ok, client))
+    }
+
+    /// What this server can do beyond the first version.
+    fn features(&self) -> Features {
+        let same_host = if self.neighbours.get().is_some() { Features::SAME_HOST.0 } else { 0 };
+        Features(Features::REMOVE_TREE.0 | same_host)
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.
@@ -119,7 +127,7 @@ impl Caps {
     }
 
     /// An object's kind, whatever anybody holds of it.
-    fn kind_of(&self, client: ClientId, site: &Site) -> Result<FileKind, CapsStat> {
+    pub(crate) fn kind_of(&self, client: ClientId, site: &Site) -> Result<FileKind, CapsStat> {
         let root = Caller::root();
         let cx = Cx::new(&root, Wait::Yes).by(Some(client));
         let seen: Result<Attrs, FsError> =
@@ -132,12 +140,36 @@ impl Caps {
         &self,
         client: ClientId,
         site: &Site,
+        wish: (FileKind, u32, Option<Recorded>),
+        until: Option<Instant>,
+    ) -> Result<Grant, CapsStat> {
+        self.grant_on((client, site), wish, until, None)
+    }
+
+    /// The same of a file that the client has made a moment ago, and that is still open for it.
+    pub(crate) fn grant_made(
+        &self,
+        (client, site): (ClientId, &Site),
+        want: u32,
+        file: Option<&Arc<dyn FileObject>>,
+    ) -> Result<Grant, CapsStat> {
+        self.grant_on((client, site), (FileKind::Regular, want, None), None, file)
+    }
+
+    fn grant_on(
+        &self,
+        (client, site): (ClientId, &Site),
         (kind, want, reclaim): (FileKind, u32, Option<Recorded>),
         until: Option<Instant>,
+        open: Option<&Arc<dyn FileObject>>,
     ) -> Result<Grant, CapsStat> {
         let file = site.key();
         let manager = &self.parts.manager;
         let mut want = CapSet::from_wire(want);
+        if !matches!(kind, FileKind::Regular | FileKind::Directory) {
+            // What a link says, or a device stands for, never changes: there is nothing to be changed unseen.
+            want = want.less_file_x();
+        }
         if site.export.options.is_read_only {
             want = want.shared();
         }
@@ -148,7 +180,7 @@ impl Caps {
         self.will_hold(client)?;
         // Before it is granted: it may be recalled at once.
         self.members.knows(client, file, self.seal(site));
-        let on = CapsOn { backend: &site.export.backend, handle: &site.handle, kind };
+        let on = CapsOn { backend: &site.export.backend, handle: &site.handle, kind, file: open };
         let request = CapRequest { client, file, want, reclaim };
         let granted = manager.acquire_caps(&request, &on, until);
         if manager.look(|engine| engine.caps_in_force(client, file)).is_empty() {
@@ -218,6 +250,12 @@ impl Caps {
     }
 }
 
+/// The low half tells clients and their losses apart, but for one chance in four thousand million.
+fn epoch(run: u64, client: ClientId, losses: u64) -> u64 {
+    let mixed = (client.0 ^ losses.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    run << 32 | mixed >> 32
+}
+
 /// Whether what is made in a directory is as its maker asks.
 fn is_plain(client: ClientId, site: &Site) -> bool {
     let root = Caller::root();
@@ -235,5 +273,18 @@ const fn limits() -> Limits {
         txns_kept: CAPS_TXNS_KEPT_MAX as u32,
         items: CAPS_ITEMS_MAX as u32,
         objects: CAPS_OBJECTS_PER_CLIENT_MAX as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_comes_back_as_another_client_is_in_another_epoch() {
+        let epochs = [(1, 1, 0), (1, 2, 0), (1, 1 << 32 | 1, 0), (1, 1, 1), (2, 1, 0)];
+        let told: std::collections::BTreeSet<_> =
+            epochs.map(|(run, client, losses)| epoch(run, ClientId(client), losses)).into();
+        assert_eq!(told.len(), epochs.len());
     }
 }

@@ -73,8 +73,12 @@ pub(crate) struct State {
     /// Who waits for what to be durable.
     pub(crate) awaiting: Vec<(TxnId, PendingReply)>,
     pub(crate) is_committing: bool,
+    /// Through which the client has heard, by STABLE or a hint, that all is durable.
+    pub(crate) told_through: TxnId,
+    /// A hint is under way.
+    pub(crate) is_hinting: bool,
     restored: Restored,
-    used_at: Instant,
+    pub(crate) used_at: Instant,
 }
 
 /// The transactions of one incarnation.
@@ -94,7 +98,7 @@ pub(crate) struct LaneView {
 pub(crate) type Lanes = Mutex<FxHashMap<[u8; 16], Arc<Lane>>>;
 
 impl Lane {
-    fn new(incarnation: [u8; 16], client: ClientId, now: Instant) -> Self {
+    pub(crate) fn new(incarnation: [u8; 16], client: ClientId, now: Instant) -> Self {
         let state = State {
             client,
             is_running: false,
@@ -106,6 +110,8 @@ impl Lane {
             failed: Vec::new(),
             awaiting: Vec::new(),
             is_committing: false,
+            told_through: TxnId(0),
+            is_hinting: false,
             restored: Restored::default(),
             used_at: now,
         };
@@ -203,9 +209,6 @@ impl Caps {
         let mut state = lane.state.lock();
         state.client = client;
         state.used_at = now;
-        // A lane that begins, or was brought back by a restart, begins after what its client is done with.
-        state.executed_through = state.executed_through.max(state.done_through);
-        state.stable_through = state.stable_through.max(state.done_through);
         let (executed_through, stable_through) = (state.executed_through, state.stable_through);
         LaneView { is_known, executed_through, stable_through }
     }
@@ -244,6 +247,9 @@ impl Caps {
             return;
         }
         state.done_through = done;
+        // A lane that begins, or was brought back by a restart, goes on after what its client is done with.
+        state.executed_through = state.executed_through.max(done);
+        state.stable_through = state.stable_through.max(done);
         let kept = state.txns.split_off(&done.next());
         let forgotten = std::mem::replace(&mut state.txns, kept);
         let restored = state.restored.outcomes.split_off(&(done.0 + 1, 0));

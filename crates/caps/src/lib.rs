@@ -5,6 +5,7 @@
 mod attrs;
 mod batch;
 mod grants;
+mod handover;
 mod lane;
 mod make;
 mod members;
@@ -14,19 +15,26 @@ mod outcome;
 mod parts;
 mod program;
 mod recall;
+mod same_host;
 mod site;
 mod stable;
 mod status;
 mod tree;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, Weak};
 
+use holdfast_base::{ClientId, FileKey};
+use holdfast_export::WireHandle;
 use holdfast_manager::Agent;
 use holdfast_wire::caps::CapsStat;
+use parking_lot::Mutex;
 
+pub use handover::{Image, Stuck, Thawed};
 pub use parts::{Holders, Parts};
 pub use program::CapsProgram;
+pub use same_host::Neighbours;
 
 use crate::lane::Lanes;
 use crate::members::Members;
@@ -38,8 +46,12 @@ pub struct Caps {
     pub(crate) members: Members,
     pub(crate) lanes: Lanes,
     pub(crate) recalls: Recalls,
+    /// Where clients of this host come for descriptors, if they may.
+    pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
     /// This run's part of epochs.
-    pub(crate) run: u64,
+    pub(crate) run: AtomicU64,
+    /// Connections of a former process that are about to go on, by their numbers, and whom recalls reach over them.
+    pub(crate) arriving: Mutex<Vec<(u64, ClientId)>>,
     pub(crate) this: Weak<Self>,
 }
 
@@ -64,12 +76,26 @@ impl Caps {
             members: Members::new(entropy),
             lanes: Lanes::default(),
             recalls: Recalls::default(),
-            run,
+            neighbours: OnceLock::new(),
+            run: AtomicU64::new(run),
+            arriving: Mutex::default(),
             this: Weak::clone(this),
         });
         let agent: Arc<dyn Agent> = Arc::clone(&this) as Arc<dyn Agent>;
         this.parts.manager.register(Arc::downgrade(&agent));
         this
+    }
+
+    /// From now on clients of this host may come there for descriptors. To be called once, before the first client comes.
+    pub fn meet(&self, neighbours: Arc<dyn Neighbours>) {
+        // A second place would be one that nobody was told of.
+        let _ = self.neighbours.set(neighbours);
+    }
+
+    /// Everything that clients hold capabilities of, and under which handle they know it: for reports.
+    #[must_use]
+    pub fn held(&self) -> Vec<(FileKey, WireHandle)> {
+        self.members.handles()
     }
 
     /// Has everybody who waits for another's transaction come again.

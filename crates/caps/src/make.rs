@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use holdfast_base::Civil;
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_ledger::Standing;
+use holdfast_state::CapSet;
 use holdfast_vfs::{
     AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Handle, Name, NewNode, OpenMode,
     SetAttrs as VfsSetAttrs, Stability, WriteAt,
@@ -25,6 +26,8 @@ pub(crate) struct Making<'m> {
     pub(crate) name: &'m [u8],
     pub(crate) if_taken: IfTaken,
     pub(crate) set: &'m SetAttrs,
+    /// Capabilities asked for.
+    pub(crate) want: u32,
 }
 
 /// Names to be tried, one after the other.
@@ -94,21 +97,39 @@ impl Doing<'_> {
             self.write(&site, &caller, (File::Stateless(&handle), 0), data)?;
             return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
         }
-        let open = (!data.is_empty()).then_some(OpenMode { read: false, write: true, nfs_exceptions: true });
+        // To be written through, and for what guards capabilities of it to stand on.
+        let is_opened = !data.is_empty() || making.want != 0;
+        let open = is_opened.then_some(OpenMode { read: true, write: true, nfs_exceptions: true });
+        // Writing changes the times: they are set once, after it.
+        let times = if data.is_empty() { (set.atime, set.mtime) } else { (None, None) };
+        let first = VfsSetAttrs { atime: times.0, mtime: times.1, ..set };
+        let (client, key) = (self.actor.client, dir.key());
+        let is_own =
+            self.caps.parts.manager.look(|engine| engine.caps_of(client, key).held.contains(CapSet::FILE_X));
         let mut names = self.names(making);
         while let Some(name) = names.next(making.if_taken) {
-            let how = CreateHow { mode: CreateMode::Guarded, set: &set, open, want: AttrMask::NONE };
-            let created = self.mutation(&dir, &caller).create(&dir.handle, Name::new(&name)?, &how);
+            let how = CreateHow { mode: CreateMode::Guarded, set: &first, open, want: AttrMask::NONE };
+            let (mutation, name_of) = (self.mutation(&dir, &caller), Name::new(&name)?);
+            let created = match is_own {
+                true => mutation.create_free(&dir.handle, name_of, &how),
+                false => mutation.create(&dir.handle, name_of, &how),
+            };
             let created = match created {
                 Err(FsError::Exists) => continue,
                 other => other?,
             };
             let site = dir.beside(created.node.handle);
             self.this.partial = Some(Partial { op: self.op, handle: Some(site.handle), name: name.clone() });
-            if let Some(file) = &created.file {
+            if let Some(file) = created.file.as_ref().filter(|_| !data.is_empty()) {
                 self.write(&site, &caller, (File::Open(&site.handle, file), 0), data)?;
             }
-            return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
+            let made = self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()))?;
+            if making.want != 0 {
+                // What cannot be given is no error.
+                let grant = self.caps.grant_made((client, &site), making.want, created.file.as_ref());
+                self.grants.insert(self.op, grant.unwrap_or_default());
+            }
+            return Ok(made);
         }
         Err(Stop::Refused(CapsStat::Exist))
     }

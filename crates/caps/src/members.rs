@@ -127,6 +127,12 @@ impl Members {
         self.table.lock().clients.get(&client)?.handles.get(&file).cloned()
     }
 
+    /// Under which handles clients know what they hold.
+    pub(crate) fn handles(&self) -> Vec<(FileKey, WireHandle)> {
+        let table = self.table.lock();
+        table.clients.values().flat_map(|of| of.handles.iter().map(|(file, fh)| (*file, *fh))).collect()
+    }
+
     /// A client holds nothing of an object any more.
     pub(crate) fn forgets(&self, client: ClientId, file: FileKey) {
         if let Some(of) = self.table.lock().clients.get_mut(&client) {
@@ -141,6 +147,26 @@ impl Members {
         if let Some(of) = table.clients.get_mut(&client) {
             of.handles.clear();
         }
+    }
+
+    /// Tickets, and what they stand for.
+    pub(crate) fn tickets(&self) -> Vec<(Ticket, Member)> {
+        self.table.lock().by_ticket.iter().map(|(ticket, member)| (*ticket, *member)).collect()
+    }
+
+    /// The numbers of connections that clients can be called over, the one bound last last.
+    pub(crate) fn bound(&self) -> Vec<(ClientId, u64)> {
+        let table = self.table.lock();
+        let of = |(id, client): (&ClientId, &Client)| {
+            let connections = client.connections.iter().filter_map(Weak::upgrade);
+            connections.map(|connection| (*id, connection.id())).collect::<Vec<_>>()
+        };
+        table.clients.iter().flat_map(of).collect()
+    }
+
+    /// Goes on with a ticket of a former process.
+    pub(crate) fn adopt(&self, ticket: Ticket, member: Member) {
+        self.table.lock().by_ticket.insert(ticket, member);
     }
 
     /// A ticket is given up.

@@ -8,11 +8,11 @@ use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
 use holdfast_state::Deed;
 use holdfast_vfs::{
-    AttrMask, Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched,
-    XattrMode,
+    AttrMask, Caller, Device, File, FileKind, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags,
+    Touched, XattrMode,
 };
 use holdfast_wire::caps::{
-    BatchOp, CapsStat, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
+    BatchOp, CapsStat, Grant, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
 };
 use rustc_hash::FxHashMap;
 
@@ -42,6 +42,17 @@ impl From<CapsStat> for Stop {
     }
 }
 
+/// What was granted of what operations made, by their places: asked for before anybody else can find it.
+pub(crate) type Grants = FxHashMap<u32, Grant>;
+
+/// What is left of a transaction's execution besides the outcomes.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// Directories whose entries it changed.
+    pub(crate) dirs: FxHashMap<Handle, Site>,
+    pub(crate) grants: Grants,
+}
+
 /// One transaction being executed.
 pub(crate) struct Run<'r> {
     pub(crate) caps: &'r Caps,
@@ -60,30 +71,25 @@ pub(crate) struct Doing<'d> {
     /// Of the object concerned, once that is known.
     pub(crate) export: &'d mut Option<ExportId>,
     pub(crate) dirs: &'d mut FxHashMap<Handle, Site>,
+    pub(crate) grants: &'d mut Grants,
     lane: &'d Lane,
     txn: TxnId,
     pub(crate) op: u32,
 }
 
 impl Run<'_> {
-    /// Executes what is left of the transaction, as far as that goes now. Returns the directories whose entries it
-    /// changed.
-    pub(crate) fn all(mut self, ops: &[BatchOp<'_>]) -> Vec<Site> {
-        let mut dirs = FxHashMap::default();
+    /// Executes what is left of the transaction, as far as that goes now.
+    pub(crate) fn all(mut self, ops: &[BatchOp<'_>]) -> Done {
+        let mut done = Done::default();
         for (op, place) in ops.iter().zip(0u32..).skip(self.this.outcomes.len()) {
-            let Ok(outcome) = self.one(op, place, &mut dirs) else { break };
+            let Ok(outcome) = self.one(op, place, &mut done) else { break };
             self.this.outcomes.push(outcome);
             self.this.partial = None;
         }
-        dirs.into_values().collect()
+        done
     }
 
-    fn one(
-        &mut self,
-        op: &BatchOp<'_>,
-        place: u32,
-        dirs: &mut FxHashMap<Handle, Site>,
-    ) -> Result<Outcome, Stop> {
+    fn one(&mut self, op: &BatchOp<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {
         let incarnation = &self.lane.incarnation;
         let former = self.lane.restored(self.txn, place);
         if let Some(known) = former.as_ref().and_then(|bytes| Outcome::from_bytes(bytes.as_deref()?)) {
@@ -92,6 +98,7 @@ impl Run<'_> {
         let ledger = self.caps.parts.ledger.as_ref();
         let mut record = ledger.map(|ledger| Undertaking::of_batch(ledger, incarnation, self.txn.0, place));
         let mut export = None;
+        let Done { dirs, grants } = done;
         let done = Doing {
             caps: self.caps,
             actor: self.actor,
@@ -99,6 +106,7 @@ impl Run<'_> {
             record: record.as_mut(),
             export: &mut export,
             dirs,
+            grants,
             lane: self.lane,
             txn: self.txn,
             op: place,
@@ -149,8 +157,8 @@ const fn is_repeatable(op: &BatchOp<'_>) -> bool {
 impl Doing<'_> {
     fn run(mut self, op: &BatchOp<'_>) -> Result<Outcome, Stop> {
         match op {
-            BatchOp::Create { dir, name, if_taken, set, data, .. } => {
-                let making = Making { name, if_taken: *if_taken, set };
+            BatchOp::Create { dir, name, if_taken, set, want, data } => {
+                let making = Making { name, if_taken: *if_taken, set, want: want.0 };
                 self.make_file(dir, &making, data)
             }
             BatchOp::Mkdir { dir, name, if_taken, set, .. } => {
@@ -188,7 +196,8 @@ impl Doing<'_> {
         (name, if_taken, set): (&[u8], IfTaken, &SetAttrs),
         node: &NewNode<'_>,
     ) -> Result<Outcome, Stop> {
-        self.make(dir, &Making { name, if_taken, set }, node)
+        // Of what is no file capabilities are asked for with the answer.
+        self.make(dir, &Making { name, if_taken, set, want: 0 }, node)
     }
 
     /// The object that is meant, and the right to change it.
@@ -249,15 +258,25 @@ impl Doing<'_> {
     }
 
     /// That a name stands for what its remover has seen; what was done before a crash need not any more.
-    fn check_victim(&mut self, dir: &Site, name: Name<'_>, victim: Option<&Ref<'_>>) -> Result<(), Stop> {
-        let Some(victim) = victim else { return Ok(()) };
+    /// Gives the victim back when this is its last name, or it is a directory.
+    fn check_victim(
+        &mut self,
+        dir: &Site,
+        name: Name<'_>,
+        victim: Option<&Ref<'_>>,
+    ) -> Result<Option<Handle>, Stop> {
+        let Some(victim) = victim else { return Ok(None) };
         if self.standing(dir)? == Standing::Done {
-            return Ok(());
+            return Ok(None);
         }
         let victim = self.site(victim)?;
         let caller = self.caller(dir)?;
-        let found = dir.export.backend.lookup(&self.actor.cx(&caller), &dir.handle, name, AttrMask::NONE)?;
-        if found.handle == victim.handle { Ok(()) } else { Err(Stop::Refused(CapsStat::Changed)) }
+        let found = dir.export.backend.lookup(&self.actor.cx(&caller), &dir.handle, name, AttrMask::STAT)?;
+        if found.handle != victim.handle {
+            return Err(Stop::Refused(CapsStat::Changed));
+        }
+        let is_last = found.attrs.nlink == 1 || found.attrs.kind == FileKind::Directory;
+        Ok(is_last.then_some(victim.handle))
     }
 
     /// That an object is as its changer saw it.
@@ -350,8 +369,13 @@ impl Doing<'_> {
         let (dir, name) = (self.site(dir)?, Name::new(name)?);
         let caller = self.caller(&dir)?;
         self.will_change(&dir, &caller)?;
-        self.check_victim(&dir, name, victim)?;
+        let gone = self.check_victim(&dir, name, victim)?;
         self.mutation(&dir, &caller).remove(&dir.handle, name, kind)?;
+        if let Some(gone) = gone {
+            // Its remover need not say so: of a tree that would be as many words as it has files.
+            let (client, file) = (self.actor.client, gone.key());
+            let _ = self.caps.parts.manager.step(|engine, now| engine.caps_removed(client, file, now));
+        }
         self.touch_dir(&dir);
         Ok(Outcome::Done)
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
-    AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, HelloArgs, ListArgs,
-    LookupArgs, ReclaimArgs, ReleaseArgs, Res, StableArgs, Ticket, WhoAmIArgs,
+    AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs, HelloArgs,
+    ListArgs, LookupArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs, Ticket, WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -75,6 +75,10 @@ impl Program for CapsProgram {
     fn quiesce(&self) {
         self.0.put_off_all();
     }
+
+    fn connection_adopted(&self, connection: &Arc<Connection>) {
+        self.0.connection_adopted(connection);
+    }
 }
 
 impl CapsProgram {
@@ -114,6 +118,18 @@ impl CapsProgram {
                 let args = from_bytes::<WhoAmIArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::Always);
                 let said = actor.and_then(|actor| caps.who_am_i(&actor, args.handle.0));
+                said.map(|ok| Res::Ok(ok).encode(reply))
+            }
+            CapsProc::SameHost => {
+                let args = from_bytes::<SameHostArgs>(args)?;
+                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
+                let said = actor.and_then(|actor| caps.same_host(&actor));
+                said.map(|ok| Res::Ok(ok).encode(reply))
+            }
+            CapsProc::Descriptor => {
+                let args = from_bytes::<DescriptorArgs<'_>>(args)?;
+                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
+                let said = actor.and_then(|actor| caps.descriptor(&actor, &args));
                 said.map(|ok| Res::Ok(ok).encode(reply))
             }
             CapsProc::Pool => Err(CapsStat::NotSupp),

@@ -55,8 +55,12 @@ impl Agent for Caps {
             Effect::CapsLeft { client, file, held } if held.is_empty() => {
                 self.members.forgets(*client, *file);
             }
-            Effect::CapsLost { client } => self.members.revoke(*client),
+            Effect::CapsLost { client } => {
+                self.members.revoke(*client);
+                self.forget_neighbour(*client);
+            }
             Effect::ForgetClient(client) => {
+                self.forget_neighbour(*client);
                 self.members.remove(*client);
                 self.recalls.0.lock().remove(client);
                 self.forget_lanes_of(*client);
@@ -68,6 +72,12 @@ impl Agent for Caps {
 }
 
 impl Caps {
+    fn forget_neighbour(&self, client: ClientId) {
+        if let Some(neighbours) = self.neighbours.get() {
+            neighbours.forget(client);
+        }
+    }
+
     fn recall(&self, client: ClientId, (file, keep, seq): (FileKey, CapSet, u64)) {
         let Some(handle) = self.members.handle(client, file) else {
             // It was granted this moment, and its handle is about to be noted.
@@ -100,7 +110,8 @@ impl Caps {
             queue.due.drain(..count).collect()
         };
         let numbers: Vec<_> = due.iter().map(|due| (due.file, due.seq)).collect();
-        let epoch = self.epoch(self.parts.manager.look(|engine| engine.caps_epoch(client)).unwrap_or(0));
+        let losses = self.parts.manager.look(|engine| engine.caps_epoch(client)).unwrap_or(0);
+        let epoch = self.epoch(client, losses);
         let items = due.iter().map(Due::item).collect();
         let args = to_bytes(&RecallArgs { epoch, items });
         let this = self.this.clone();

@@ -1,14 +1,18 @@
 //! Durability: what was executed is committed in groups, by STABLE or by itself within a second.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast_base::limits::CAPS_STABLE_WAITERS_MAX;
+use holdfast_base::limits::{CAPS_RECALL_ANSWER_MS, CAPS_STABLE_WAITERS_MAX};
 use holdfast_export::Export;
 use holdfast_ledger::failpoint::{self, Point};
-use holdfast_rpc::PendingReply;
+use holdfast_rpc::{Auth, CallError, OutgoingCall, PendingReply};
 use holdfast_vfs::{FsError, FsResult, Touched};
-use holdfast_wire::caps::{CapsStat, FailedOp, Res, StableArgs, StableOk, TxnId};
-use holdfast_xdr::Encode;
+use holdfast_wire::caps::{
+    CAPS_CALLBACK_PROGRAM, CAPS_CALLBACK_V1, CapsCallbackProc, CapsStat, FailedOp, Res, StableArgs,
+    StableHint, StableOk, TxnId,
+};
+use holdfast_xdr::{Encode, to_bytes};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -125,6 +129,7 @@ impl Caps {
             }
         }
         self.tell_stable(lane);
+        self.hint(lane);
         // Somebody waits for what was executed meanwhile.
         let is_awaited = {
             let state = lane.state.lock();
@@ -146,10 +151,51 @@ impl Caps {
             state.awaiting = waiting;
             (due, stable, state.failed.clone())
         };
+        if !due.is_empty() {
+            let mut state = lane.state.lock();
+            state.told_through = state.told_through.max(stable_through);
+        }
         for (_, mut pending) in due {
             Res::Ok(StableOk { stable_through, failed: failed.clone() }).encode(pending.writer());
             pending.send();
         }
+    }
+
+    /// Tells a client what is durable without its having asked, so that it need not ask. One call at a time; what comes
+    /// meanwhile goes with the next. That it is not heard is no harm.
+    fn hint(&self, lane: &Arc<Lane>) {
+        let (client, through) = {
+            let mut state = lane.state.lock();
+            // What could not be written back is told by STABLE alone: its client must ask.
+            if state.is_hinting || state.stable_through <= state.told_through || !state.failed.is_empty() {
+                return;
+            }
+            (state.is_hinting, state.told_through) = (true, state.stable_through);
+            (state.client, state.stable_through)
+        };
+        let epoch = self.parts.manager.look(|engine| engine.caps_epoch(client));
+        let connection = self.members.connection(client);
+        let (Some(epoch), Some(connection)) = (epoch, connection) else {
+            lane.state.lock().is_hinting = false;
+            return;
+        };
+        let args = to_bytes(&StableHint { epoch: self.epoch(client, epoch), through });
+        let call = OutgoingCall {
+            program: CAPS_CALLBACK_PROGRAM,
+            version: CAPS_CALLBACK_V1,
+            procedure: CapsCallbackProc::Stable.as_u32(),
+            auth: &Auth::None,
+            args: &args,
+        };
+        let (this, lane) = (self.this.clone(), Arc::clone(lane));
+        let answered = move |heard: Result<&[u8], CallError>| {
+            lane.state.lock().is_hinting = false;
+            // Who does not answer is not told more until the next group.
+            if let (Ok(_), Some(this)) = (heard, this.upgrade()) {
+                this.hint(&lane);
+            }
+        };
+        connection.call_back(&call, Duration::from_millis(CAPS_RECALL_ANSWER_MS), answered);
     }
 
     /// Commits what nobody asked for, and forgets whom nobody heard of. About once a second.
@@ -157,6 +203,9 @@ impl Caps {
         let lanes: Vec<_> = self.lanes.lock().values().cloned().collect();
         lanes.iter().for_each(|lane| self.commit(lane));
         self.forget_lost_lanes();
+        if let Some(neighbours) = self.neighbours.get() {
+            neighbours.tidy();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The caps program, wired to what it stands on.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -13,6 +14,7 @@ use holdfast_state::{ClientImage, Recorded};
 
 use crate::config::Config;
 use crate::durable::Durable;
+use crate::same_host::Neighbourhood;
 
 /// What it stands on.
 pub(crate) struct Foundation<'a> {
@@ -24,11 +26,11 @@ pub(crate) struct Foundation<'a> {
 }
 
 /// Starts the service, unless it is switched off.
-pub(crate) fn start(config: &Config, on: &Foundation<'_>) -> Result<Option<Arc<Caps>>> {
+pub(crate) fn start(config: &Config, state_dir: &Path, on: &Foundation<'_>) -> Result<Option<Arc<Caps>>> {
     if config.caps == Some(false) {
         return Ok(None);
     }
-    Ok(Some(Caps::new(Parts {
+    let caps = Caps::new(Parts {
         namespace: Arc::clone(on.namespace),
         manager: Arc::clone(on.manager),
         committer: Arc::clone(on.committer),
@@ -36,7 +38,15 @@ pub(crate) fn start(config: &Config, on: &Foundation<'_>) -> Result<Option<Arc<C
         groups: Arc::clone(on.groups),
         holders: Arc::clone(on.durable) as Arc<dyn Holders>,
         entropy: Box::new(SystemEntropy::new().context("/dev/urandom")?),
-    })))
+    });
+    if config.same_host != Some(false) {
+        match Neighbourhood::open(state_dir) {
+            Ok(neighbourhood) => caps.meet(neighbourhood),
+            // Everything goes over the network then, as from other hosts.
+            Err(error) => tracing::warn!(%error, "mounts of this host are served as those of others"),
+        }
+    }
+    Ok(Some(caps))
 }
 
 /// What caps clients hold is state of their NFSv4.1 client, on the same record.

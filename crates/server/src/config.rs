@@ -36,6 +36,8 @@ pub struct Config {
     pub directory_notifications: bool,
     /// Whether Holdfast mounts may use the caps program: capabilities and batches. They may unless this is false.
     pub caps: Option<bool>,
+    /// Whether Holdfast mounts of this host are handed descriptors. They are unless this is false.
+    pub same_host: Option<bool>,
     /// Metrics over HTTP.
     #[serde(default)]
     pub metrics: MetricsConfig,
@@ -134,6 +136,7 @@ impl Config {
             ("lease", self.lease.is_some() && self.lease != served.lease),
             ("domain", self.domain != served.domain),
             ("caps", self.caps != served.caps),
+            ("same_host", self.same_host != served.same_host),
             ("directory_notifications", self.directory_notifications != served.directory_notifications),
             ("metrics.listen", self.metrics != served.metrics),
             ("rpcbind", self.rpcbind.is_some() && self.rpcbind != served.rpcbind),

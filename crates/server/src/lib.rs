@@ -15,6 +15,7 @@ mod process;
 mod programs;
 mod ready;
 mod reload;
+mod same_host;
 mod source;
 mod state_dir;
 mod supervised;

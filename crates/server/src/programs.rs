@@ -62,6 +62,7 @@ pub(crate) struct Programs {
     is_stopped: AtomicBool,
     /// After a handover: what had to wait for connections.
     thawed: Mutex<Thawed>,
+    thawed_caps: Mutex<holdfast_caps::Thawed>,
 }
 
 /// What all programs stand on.
@@ -144,9 +145,10 @@ struct Ground {
 }
 
 impl Ground {
-    fn caps(&self, config: &Config) -> Result<Option<Arc<Caps>>> {
+    fn caps(&self, config: &Config, state_dir: &Path) -> Result<Option<Arc<Caps>>> {
         caps::start(
             config,
+            state_dir,
             &caps::Foundation {
                 namespace: &self.namespace,
                 manager: &self.manager,
@@ -222,7 +224,7 @@ impl Programs {
         let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
         let tally = Tally::new();
         let ground = Ground { namespace, manager, groups, committer, replies, durable, tally };
-        let caps = ground.caps(config)?;
+        let caps = ground.caps(config, state_dir)?;
         let nfs3 = ground.nfs3();
         let lockd = ground.lockd(&records, boot.epoch, inheritance.is_some())?;
         let nfs4 = ground.nfs4(config, &identity)?;
@@ -254,6 +256,7 @@ impl Programs {
             ticking: Mutex::new(()),
             is_stopped: AtomicBool::new(false),
             thawed: Mutex::default(),
+            thawed_caps: Mutex::default(),
         };
         if let (Some(inheritance), Some(engine)) = (inheritance, engine) {
             programs.thaw(inheritance, engine);

@@ -1,7 +1,7 @@
 //! Capabilities over the wire: grants, recalls, releases that cross, loss; and what NFS clients see of it.
 
 use holdfast_state::Grace;
-use holdfast_vfs::{AttrMask, FsError, Name};
+use holdfast_vfs::{AttrMask, FsError, LocalDeed, Name, Pledge};
 use holdfast_wire::caps::{CapSet, *};
 
 use crate::world::*;
@@ -127,6 +127,43 @@ fn a_recall_that_finds_no_connection_goes_over_the_next() {
     a.hello(TxnId(0)).unwrap();
     a.give_back();
     b.list(&root).unwrap();
+}
+
+/// Else a local process that opens a file to write waits in the kernel for a lease that stays as long as anything is
+/// held, and after any deed nothing more is ever granted, for the broken guard stays as well.
+#[test]
+fn a_local_process_takes_all_of_an_object_and_all_of_it_can_be_had_again() {
+    let server = Server::new();
+    let (mut a, root) = (Client::new(&server, "a"), server.root_handle());
+    let made_by = a.batch(1, vec![create(at(&root), "x", b"12345")]).unwrap();
+    let file = made(&made_by.results[0]).handle.0.to_vec();
+    let (dir, object) = (server.root(), object(&server, &file));
+    let deeds = [
+        (&object, &file, LocalDeed::OpenToWrite, Pledge::ReadFile),
+        (&object, &file, LocalDeed::ChangedAttrs, Pledge::ReadFile),
+        (&object, &file, LocalDeed::ChangedName, Pledge::ReadFile),
+        (&object, &file, LocalDeed::Unknown, Pledge::ReadFile),
+        (&dir, &root, LocalDeed::ChangedEntries, Pledge::Directory),
+        (&dir, &root, LocalDeed::ChangedAttrs, Pledge::Directory),
+    ];
+    for (object, handle, deed, pledge) in deeds {
+        assert_eq!(a.acquire(handle, CapSet::ALL_S).unwrap().grant.held, CapSet::ALL_S, "{deed:?}");
+        assert_eq!(server.pledges_held(object), [pledge]);
+        server.deed_outside(object, deed);
+        a.look();
+        let keeps: Vec<_> = a.recalls.iter().map(|(_, keep, _)| *keep).collect();
+        assert_eq!(keeps, [CapSet::NONE], "{deed:?}");
+        assert_eq!(server.pledges_held(object), [pledge], "until it is released");
+        a.give_back();
+        assert_eq!(server.pledges_held(object), [], "{deed:?}");
+        server.pass(3_000);
+    }
+    // Who reads a file that a client may change unseen is let go on when that is over; the rest stays.
+    assert_eq!(a.acquire(&file, CapSet::ALL_X).unwrap().grant.held, CapSet::ALL_X);
+    server.deed_outside(&object, LocalDeed::OpenToRead);
+    a.give_back();
+    assert_eq!(server.pledges_held(&object), [Pledge::ReadFile]);
+    assert!(a.acquire(&file, CapSet::NONE).unwrap().grant.held.contains(CapSet::FILE_S));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod batches;
 mod capabilities;
+mod groups;
 mod hostile;
 mod restart;
 mod world;

@@ -52,6 +52,7 @@ pub(crate) struct Running {
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) manager: Arc<Manager>,
     pub(crate) committer: Arc<Committer>,
+    pub(crate) caps: Arc<Caps>,
     wire: Detached,
 }
 
@@ -99,6 +100,16 @@ impl Server {
     pub(crate) fn as_nfs<R>(&self, act: impl FnOnce(&dyn Backend, &Cx<'_>) -> R) -> R {
         let root = Caller::root();
         act(self.running.export.backend.as_ref(), &Cx::new(&root, Wait::Yes))
+    }
+
+    /// A process on the server's own host does this to an object.
+    pub(crate) fn deed_outside(&self, object: &FsHandle, deed: holdfast_vfs::LocalDeed) {
+        self.fs.deed_outside(object, deed);
+    }
+
+    /// What guards an object against such processes.
+    pub(crate) fn pledges_held(&self, object: &FsHandle) -> Vec<holdfast_vfs::Pledge> {
+        self.fs.pledges_held(object)
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -161,7 +172,7 @@ fn start(
     caps.restore(remembered);
     let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));
     let wire = Detached::new(vec![program], Limits::default()).unwrap();
-    Running { export, namespace, manager, committer, wire }
+    Running { export, namespace, manager, committer, caps, wire }
 }
 
 /// A Holdfast mount, as far as the wire shows it.
@@ -175,6 +186,8 @@ pub(crate) struct Client {
     pub(crate) epoch: u64,
     /// Calls of the server's that were answered.
     pub(crate) recalls: Vec<(Vec<u8>, Wire, u64)>,
+    /// What it was told to be durable without asking.
+    pub(crate) hints: Vec<TxnId>,
     replies: Vec<(u32, Vec<u8>)>,
 }
 
@@ -258,6 +271,7 @@ impl Client {
             ticket: Ticket(0),
             epoch: 0,
             recalls: Vec::new(),
+            hints: Vec::new(),
             replies: Vec::new(),
         }
     }
@@ -279,6 +293,7 @@ impl Client {
             ticket: Ticket(0),
             epoch: 0,
             recalls: Vec::new(),
+            hints: Vec::new(),
             replies: Vec::new(),
         }
     }
@@ -324,15 +339,23 @@ impl Client {
                 self.replies.push((word(0), record));
                 continue;
             }
+            let answer: Vec<u8> = [word(0), 1, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+            assert_eq!(word(12), CAPS_CALLBACK_PROGRAM);
             // A call without credentials: its arguments stand behind ten words.
+            if word(20) == CapsCallbackProc::Stable.as_u32() {
+                let hint = from_bytes::<StableHint>(&record[40..]).unwrap();
+                assert_eq!(hint.epoch, self.epoch);
+                self.hints.push(hint.through);
+                self.wire.deliver(&answer);
+                continue;
+            }
             let args = from_bytes::<RecallArgs<'_>>(&record[40..]).unwrap();
-            assert_eq!((word(12), word(20)), (CAPS_CALLBACK_PROGRAM, CapsCallbackProc::Recall.as_u32()));
+            assert_eq!(word(20), CapsCallbackProc::Recall.as_u32());
             // Before HELLO was looked at it is not known yet.
             assert!(self.epoch == 0 || args.epoch == self.epoch);
             for item in args.items {
                 self.recalls.push((item.handle.0.to_vec(), item.keep, item.seq));
             }
-            let answer: Vec<u8> = [word(0), 1, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
             self.wire.deliver(&answer);
         }
     }

@@ -171,6 +171,8 @@ enum KindArg {
     Delegation,
     Share,
     Waiting,
+    /// Of Holdfast mounts; shown only when asked for.
+    Capability,
 }
 
 impl From<KindArg> for HoldingKind {
@@ -180,6 +182,7 @@ impl From<KindArg> for HoldingKind {
             KindArg::Lock => Self::Lock,
             KindArg::Delegation => Self::Delegation,
             KindArg::Share => Self::Share,
+            KindArg::Capability => Self::Capability,
             KindArg::Waiting => Self::Waiting,
         }
     }

@@ -34,6 +34,7 @@ impl Display for People {
             "#OPENS",
             "#LOCKS",
             "#DELEGATIONS",
+            "#CAPABILITIES",
             "SILENT FOR",
         ]);
         for client in &self.0 {
@@ -46,7 +47,8 @@ impl Display for People {
                 client.back_channel.clone(),
                 number(client.opens),
                 number(client.locks),
-                delegations(client),
+                with_recalled(client.delegations, client.recalled),
+                with_recalled(client.capabilities, client.capabilities_recalled),
                 client.idle_ms.map(duration).unwrap_or_default(),
             ]);
         }
@@ -64,10 +66,10 @@ fn lease(client: &Client) -> String {
     client.lease_left_ms.map(|ms| format!("{} left", duration(ms))).unwrap_or_default()
 }
 
-fn delegations(client: &Client) -> String {
-    match client.recalled {
-        0 => number(client.delegations),
-        recalled => format!("{} ({} recalled)", number(client.delegations), number(recalled)),
+fn with_recalled(held: u64, recalled: u64) -> String {
+    match recalled {
+        0 => number(held),
+        recalled => format!("{} ({} recalled)", number(held), number(recalled)),
     }
 }
 

@@ -70,6 +70,8 @@ fn some_clients() -> Vec<Client> {
         locks: 3,
         delegations: 5,
         recalled: 2,
+        capabilities: 23_456,
+        capabilities_recalled: 1,
         ..Client::default()
     };
     let dead = Client {
@@ -81,6 +83,8 @@ fn some_clients() -> Vec<Client> {
         lease_left_ms: None,
         back_channel: "down".into(),
         recalled: 0,
+        capabilities: 0,
+        capabilities_recalled: 0,
         ..client.clone()
     };
     let host = Client {

@@ -31,7 +31,9 @@ Options, separated by commas:
   timeo=TENTHS, retrans=N      tenths of a second, and how often again [default: 600, 2]
   nconnect=N                   connections to the server, 1 to 16 [default: 1]
   server=HOST[:PORT]           another server of the same export, tried when the first is away; may be repeated
+  offline, offline=FILE        keep cache and changes on this host's disk, and work while the server is away
   cache=none, noac             ask the server everything, and change nothing later than told
+  cache=delegations            of a Holdfast server use NFSv4 delegations only, as of any other
   sec=sys                      the only one there is
 What init systems and mount(8) use (defaults, _netdev, noauto, user, x-*) is understood.";
 

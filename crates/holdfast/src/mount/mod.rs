@@ -9,8 +9,8 @@ mod umount;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use holdfast_mount::control::{Controller, Request, ServerLine};
-use holdfast_mount::{MountOptions, MountRequest, Source, daemon, mountinfo};
+use holdfast_mount::control::{ConflictLine, Controller, Request, ServerLine};
+use holdfast_mount::{MountOptions, MountRequest, Source, daemon, guard, mountinfo};
 
 use args::{MountArgs, MountCommand, ServersCommand};
 use progress::ProgressBar;
@@ -34,6 +34,9 @@ fn mount(args: &MountArgs, source: &Source, mountpoint: &Path) -> Result<()> {
         return Ok(());
     }
     let request = MountRequest { source: source.clone(), mountpoint, options };
+    if guard::is_guard() {
+        return guard::watch(&request.mountpoint);
+    }
     if daemon::is_daemon() {
         let mounted = holdfast_mount::run(&request, || Ok(daemon::report_mounted()?));
         return mounted.inspect_err(|error| daemon::report_failure(&format!("{error:#}")));
@@ -59,8 +62,11 @@ fn ask(command: &MountCommand) -> Result<()> {
         }
         MountCommand::Servers { command } => servers(command),
         MountCommand::Conflicts { mountpoint } => {
-            let paths: Vec<String> = Controller::connect(mountpoint)?.ask(&Request::Conflicts)?;
-            paths.iter().for_each(|path| println!("{path}"));
+            let found: Vec<ConflictLine> = Controller::connect(mountpoint)?.ask(&Request::Conflicts)?;
+            for ConflictLine { path, kept_as, what } in found {
+                let kept_as = kept_as.map(|name| format!("; ours is {name}")).unwrap_or_default();
+                println!("{path}: {what}{kept_as}");
+            }
             Ok(())
         }
     }

@@ -9,14 +9,14 @@ use holdfast_base::FileKey;
 use holdfast_base::limits::ADMIN_ROWS_MAX;
 use holdfast_export::{Export, Object};
 use holdfast_nlm::OwnerFileReport;
-use holdfast_state::{ForeignOwner, Held, HolderReport, StateId};
+use holdfast_state::{Engine, ForeignOwner, Held, HolderReport, StateId};
 use holdfast_vfs::{FileObject, Handle};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 use super::Admin;
 use super::who::{Chosen, nlm};
-use super::words::{Calendar, access, client_id, delegated, path, range, text};
+use super::words::{Calendar, access, capabilities, client_id, delegated, path, range, text};
 
 /// Files looked at under the engine's lock at a time: some tens of microseconds.
 const FILES_AT_ONCE: usize = 64;
@@ -82,15 +82,20 @@ impl Admin {
         {
             return Err(Refusal::new(Code::NotFound, format!("there is no export {export}")));
         }
-        let scene = self.scene();
+        let with_caps = which.kinds.contains(&HoldingKind::Capability);
+        let scene = self.scene(with_caps);
         let chosen = which.client.as_deref().map(Chosen::of);
-        let mut files = self.programs.manager().look(holdfast_state::Engine::report_files);
+        let mut files = self.programs.manager().look(Engine::report_files);
+        if with_caps {
+            files.extend(self.programs.manager().look(Engine::report_caps_files));
+            files.sort_unstable();
+            files.dedup();
+        }
         files.retain(|file| *file >= from.file);
         for files in files.chunks(FILES_AT_ONCE) {
-            let reports: Vec<_> = self
-                .programs
-                .manager()
-                .look(|engine| files.iter().map(|file| (*file, engine.report_file(*file))).collect());
+            let reports: Vec<_> = self.programs.manager().look(|engine| {
+                files.iter().map(|file| (*file, report_of(engine, *file, with_caps))).collect()
+            });
             for (file, held) in reports {
                 let first = if file == from.file { from.row } else { 0 };
                 let mut place = None;
@@ -107,11 +112,11 @@ impl Admin {
         Ok(())
     }
 
-    fn scene(&self) -> Scene<'_> {
+    fn scene(&self, with_caps: bool) -> Scene<'_> {
         self.calendar.look(self.programs.manager().clock());
         let clients = self.all_clients().into_iter().map(|client| (client.id.clone(), client)).collect();
         let nlm = self.programs.lockd().report();
-        let mut names = self.names();
+        let mut names = self.names(with_caps);
         for held in &nlm {
             names.entry(held.file).or_insert_with(|| Named::Handle(Arc::clone(&held.export), held.handle));
         }
@@ -120,7 +125,7 @@ impl Admin {
     }
 
     /// Where the files are that clients of NFSv4 hold something of.
-    fn names(&self) -> FxHashMap<FileKey, Named> {
+    fn names(&self, with_caps: bool) -> FxHashMap<FileKey, Named> {
         let exports = self.programs.namespace().exports();
         let roots: Vec<_> = exports.iter().filter_map(|e| Some((e.backend.root().ok()?, e))).collect();
         let held = self.programs.nfs4().held_files();
@@ -131,13 +136,23 @@ impl Admin {
             let open = || Named::Open(Arc::clone(export), Arc::clone(file));
             names.entry(handed.handle.key()).or_insert_with(open);
         }
-        for (file, fh) in &held.named {
+        let of_mounts = if with_caps { self.programs.held_by_mounts() } else { Vec::new() };
+        for (file, fh) in held.named.iter().chain(&of_mounts) {
             if let Ok(Object::Export(export, handle)) = self.programs.namespace().open(fh.as_bytes()) {
                 names.entry(*file).or_insert(Named::Handle(export, handle));
             }
         }
         names
     }
+}
+
+/// What is held of a file, capabilities last.
+fn report_of(engine: &Engine, file: FileKey, with_caps: bool) -> Vec<holdfast_state::Holding> {
+    let mut held = engine.report_file(file);
+    if with_caps {
+        held.extend(engine.report_caps(file));
+    }
+    held
 }
 
 /// Where an open file is at the moment.
@@ -206,6 +221,11 @@ impl Scene<'_> {
             Held::Delegation { kind, recalled } => {
                 row.kind = HoldingKind::Delegation;
                 row.access = Some(delegated(*kind));
+                row.recalled_unix_ms = recalled.map(|(since, _)| self.calendar.unix_ms(since));
+            }
+            Held::Capabilities { held, recalled } => {
+                row.kind = HoldingKind::Capability;
+                row.access = Some(capabilities(*held));
                 row.recalled_unix_ms = recalled.map(|(since, _)| self.calendar.unix_ms(since));
             }
             Held::Revoked => row.is_revoked = true,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_base::ExportId;
+use holdfast_base::{ExportId, FileKey};
+use holdfast_export::WireHandle;
 use holdfast_manager::Manager;
 use holdfast_nfs4::Nfs4;
 use holdfast_rpc::reply_cache::ReplyCache;
@@ -19,6 +20,11 @@ impl Programs {
 
     pub(crate) const fn nfs4(&self) -> &Arc<Nfs4> {
         &self.nfs4
+    }
+
+    /// Everything that mounts hold capabilities of, and under which handle they know it.
+    pub(crate) fn held_by_mounts(&self) -> Vec<(FileKey, WireHandle)> {
+        self.caps.as_ref().map(|caps| caps.held()).unwrap_or_default()
     }
 
     pub(crate) const fn durable(&self) -> &Arc<Durable> {

@@ -108,6 +108,8 @@ fn nfs4(report: &ClientReport, addresses: &[IpAddr]) -> Client {
         locks: report.locks as u64,
         delegations: report.delegations as u64,
         recalled: report.recalled as u64,
+        capabilities: report.capabilities as u64,
+        capabilities_recalled: report.capabilities_recalled as u64,
         revoked: report.revoked as u64,
         ..Client::default()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::{ByteRange, ClientId, Clock, Instant};
-use holdfast_state::{Access, DelegationKind, Dialect, LockKind};
+use holdfast_state::{Access, CapSet, DelegationKind, Dialect, LockKind};
 
 /// Bytes that clients chose, as one line of text: what is none is escaped.
 pub(super) fn text(bytes: &[u8]) -> String {
@@ -46,6 +46,22 @@ pub(super) fn delegated(kind: DelegationKind) -> String {
         DelegationKind::NotifiedDirectory => "directory, notified",
     }
     .to_owned()
+}
+
+/// Capabilities, kind by kind.
+pub(super) fn capabilities(held: CapSet) -> String {
+    let kinds = [
+        ("auth", CapSet::AUTH_S, CapSet::AUTH_X),
+        ("link", CapSet::LINK_S, CapSet::LINK_X),
+        ("xattr", CapSet::XATTR_S, CapSet::XATTR_X),
+        ("file", CapSet::FILE_S, CapSet::FILE_X),
+    ];
+    let word = |(kind, shared, exclusive)| match (held.contains(shared), held.contains(exclusive)) {
+        (_, true) => Some(format!("{kind}=x")),
+        (true, _) => Some(format!("{kind}=s")),
+        _ => None,
+    };
+    kinds.into_iter().filter_map(word).collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn range((range, kind): (ByteRange, LockKind)) -> holdfast_admin::report::Range {

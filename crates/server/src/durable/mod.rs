@@ -208,7 +208,7 @@ impl Durable {
     }
 
     /// Names the lock manager that is to hear of it first.
-    pub(crate) fn serves_locks(&self, lockd: &Arc<Lockd>) {
+    pub fn serves_locks(&self, lockd: &Arc<Lockd>) {
         // Set once, at the start.
         let _ = self.lockd.set(Arc::downgrade(lockd));
     }

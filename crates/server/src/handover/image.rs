@@ -45,6 +45,8 @@ pub(crate) struct Image {
     pub(crate) nfs4: holdfast_nfs4::Image,
     #[serde(default)]
     pub(crate) nlm: holdfast_nlm::handover::Image,
+    #[serde(default)]
+    pub(crate) caps: holdfast_caps::Image,
 }
 
 /// One connection.

@@ -65,6 +65,7 @@ impl Programs {
         let (listeners, connections, lost) = pack(handed, &mut outgoing);
         let nfs4 = self.nfs4.freeze(&mut outgoing)?;
         let nlm = self.lockd.freeze(&mut outgoing)?;
+        let caps = self.caps.as_ref().map(|caps| caps.freeze()).transpose()?.unwrap_or_default();
         let verifier = |export: &Arc<_>| {
             let export: &holdfast_export::Export = export;
             (u32::from(export.id.0), export.backend.write_verifier())
@@ -84,6 +85,7 @@ impl Programs {
             engine: Some(self.manager.look(holdfast_state::Engine::freeze)),
             nfs4,
             nlm,
+            caps,
         };
         Ok((image, outgoing))
     }
@@ -92,6 +94,10 @@ impl Programs {
     pub(crate) fn after_handover(&self) {
         let thawed = std::mem::take(&mut *self.thawed.lock());
         self.nfs4.go_on(thawed);
+        let thawed = std::mem::take(&mut *self.thawed_caps.lock());
+        if let Some(caps) = &self.caps {
+            caps.go_on(thawed);
+        }
         holdfast_backend_local::release_thread();
     }
 
@@ -108,6 +114,12 @@ impl Programs {
             tracing::warn!(lost, "open files of exports that are not served any more were closed");
         }
         *self.thawed.lock() = thawed;
+        let caps = std::mem::take(&mut image.caps);
+        match &self.caps {
+            Some(served) => *self.thawed_caps.lock() = served.thaw(caps),
+            // Nobody could call their holders.
+            None => drop(self.manager.step(holdfast_state::Engine::caps_end)),
+        }
         let known = |(key, results): (serde_bytes::ByteBuf, serde_bytes::ByteBuf)| {
             let key = Key::decode(&mut Reader::new(&key)).ok()?;
             Some((key, results.into_vec().into()))

@@ -6,6 +6,9 @@
 mod client;
 mod clients;
 mod locks;
+#[path = "../handover/mount.rs"]
+#[allow(dead_code, reason = "another suite uses all of it")]
+mod mount;
 #[path = "../handover/nfs4.rs"]
 #[allow(dead_code, reason = "another suite uses all of it")]
 mod nfs4;

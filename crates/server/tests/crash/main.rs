@@ -9,6 +9,7 @@ mod nfs3;
 mod nfs4;
 mod restart;
 mod server;
+mod tree;
 mod wire;
 
 use holdfast_ledger::failpoint::Point;
@@ -26,6 +27,11 @@ macro_rules! matrix {
             #[test]
             fn batches_are_exact() {
                 caps::run(Point::$point, $is_sync);
+            }
+
+            #[test]
+            fn a_tree_goes_once() {
+                tree::run(Point::$point, $is_sync);
             }
 
             #[test]

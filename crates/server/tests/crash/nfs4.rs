@@ -338,6 +338,21 @@ impl Client {
         assert_eq!(self.try_complete_reclaims(), NfsStat4::Ok, "RECLAIM_COMPLETE");
     }
 
+    /// Opens a file of the exported directory for reading and writing.
+    pub(crate) fn try_open(&mut self, name: &'static [u8]) -> NfsStat4 {
+        let open = ArgOp::Open(Open4Args {
+            seqid: Seqid(0),
+            share_access: OPEN4_SHARE_ACCESS_BOTH,
+            share_deny: OPEN4_SHARE_DENY_NONE,
+            owner: StateOwner4 { clientid: self.id, owner: b"owner" },
+            openhow: OpenFlag4::NoCreate,
+            claim: OpenClaim4::Null(name),
+        });
+        let call = self.sequenced(0, &[ArgOp::PutRootFh, lookup(b"export"), open]);
+        let results = self.world.exchange(&call);
+        status(&results)
+    }
+
     pub(crate) fn try_complete_reclaims(&mut self) -> NfsStat4 {
         let complete = ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
         let call = self.sequenced(1, &[complete]);

@@ -121,6 +121,19 @@ impl World {
         results
     }
 
+    /// Where the server is to be found now.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address.get()
+    }
+
+    /// Does something over which the server dies at its point, which it must say, and starts it anew.
+    pub(crate) fn kill_over(&self, act: impl FnOnce() -> bool) {
+        fs::write(self.armed(), b"").unwrap();
+        assert!(act(), "the server dies");
+        fs::remove_file(self.armed()).unwrap();
+        self.restart();
+    }
+
     /// Kills the server wherever it is, and starts it anew.
     pub(crate) fn kill(&self) {
         self.server.borrow_mut().as_mut().unwrap().kill().unwrap();

@@ -103,6 +103,11 @@ impl Nfs4 {
         assert_eq!(status(&self.ask(&[complete])), NfsStat4::Ok);
     }
 
+    /// The session's name.
+    pub(crate) const fn session(&self) -> SessionId {
+        self.session
+    }
+
     /// A compound of one operation outside a session; what follows the head of its result.
     fn alone(&mut self, op: ArgOp<'_>) -> Vec<u8> {
         let results = self.compound(&[op]);

@@ -1,12 +1,14 @@
 //! Arguments and results of all procedures but BATCH.
 
 use holdfast_base::limits::{
-    CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, DIRECTORY_ENTRIES_MAX, WIRE_NAME_BYTES_MAX,
+    CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, DIRECTORY_ENTRIES_MAX, SAME_HOST_PATH_BYTES_MAX,
+    WIRE_NAME_BYTES_MAX,
 };
 use holdfast_base::{Cookie, SessionId};
 use holdfast_xdr::{Decode, Encode};
 
 use super::types::{Attrs, CapSet, Features, Grant, Handle, Limits, Res, Ticket, TxnId};
+use crate::number::numbered;
 
 /// HELLO: who calls, on every new connection and after BADTICKET. Binds the connection for recalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -282,6 +284,50 @@ pub struct WhoAmIOk {
 pub struct ByeArgs {
     /// Whose.
     pub ticket: Ticket,
+}
+
+/// SAMEHOST: where client and server may meet, if they share a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct SameHostArgs {
+    /// Whose.
+    pub ticket: Ticket,
+}
+
+/// What SAMEHOST gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct SameHostOk<'a> {
+    /// The server's socket, as its own host names it.
+    #[xdr(max = SAME_HOST_PATH_BYTES_MAX)]
+    pub path: &'a [u8],
+    /// To be said there, once: who knows it is the client that asked.
+    pub nonce: [u8; 16],
+}
+
+numbered! {
+    /// What a descriptor is for.
+    LendHow {
+        Read = 0, "READ", "To read by, while the client holds `FILE_S`.";
+        Write = 1, "WRITE", "To read and write by, while the client holds `FILE_X`.";
+        Path = 2, "PATH", "To be opened anew, as a process of the host opens a file: an `O_PATH` descriptor.";
+    }
+}
+
+/// DESCRIPTOR: a descriptor of a regular file, which then waits at the server's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct DescriptorArgs<'a> {
+    /// Whose.
+    pub ticket: Ticket,
+    /// Of which file.
+    pub handle: Handle<'a>,
+    /// For what.
+    pub how: LendHow,
+}
+
+/// What DESCRIPTOR gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct DescriptorOk {
+    /// To be said at the socket, once, by the client that asked.
+    pub token: [u8; 16],
 }
 
 /// The callback RECALL: asks capabilities back. Answered at once; a RELEASE of each item follows.

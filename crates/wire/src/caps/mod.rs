@@ -11,9 +11,10 @@ pub use batch::{
     SetXattrHow, TreeRemoved,
 };
 pub use calls::{
-    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, FailedOp, HelloArgs, HelloOk, ListArgs,
-    ListEntry, ListOk, Looked, LookupArgs, LookupOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs,
-    ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
+    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp,
+    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NodeAt,
+    RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs,
+    SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
 };
 pub use status::CapsStat;
 pub use types::{
@@ -49,6 +50,8 @@ numbered! {
         WhoAmI = 9, "WHOAMI", "`WhoAmIArgs` to `WhoAmIOk`.";
         Pool = 10, "POOL", "Delegated inodes; not in this version.";
         Bye = 11, "BYE", "`ByeArgs` to nothing: everything is given back.";
+        SameHost = 12, "SAMEHOST", "`SameHostArgs` to `SameHostOk`.";
+        Descriptor = 13, "DESCRIPTOR", "`DescriptorArgs` to `DescriptorOk`.";
     }
 }
 

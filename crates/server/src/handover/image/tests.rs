@@ -34,6 +34,7 @@ fn image() -> Image {
         engine: Some(engine().freeze()),
         nfs4: holdfast_nfs4::Image::default(),
         nlm: Default::default(),
+        caps: Default::default(),
     }
 }
 

@@ -1,0 +1,130 @@
+//! What is held, put into force again. What guards it against local processes does not come along: it is made anew, and
+//! where that fails, or a local process changed the object meanwhile, it is recalled.
+
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast_base::{ClientId, FileKey, Timestamp};
+use holdfast_export::{Object, WireHandle};
+use holdfast_manager::CapsOn;
+use holdfast_state::Engine;
+use holdfast_vfs::{AttrMask, Attrs, Caller, Cx, FileKind, Wait};
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use crate::Caps;
+
+/// One object that one client holds something of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HeldImage {
+    client: u64,
+    file: (u64, u64),
+    handle: Vec<u8>,
+    /// What it looked like; none when a further change might look the same.
+    seen: Option<Look>,
+}
+
+/// What any change of an object by a local process changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Look {
+    ctime: (i64, u32),
+    size: u64,
+}
+
+/// Two changes within this time may have one ctime, where the file system's clock ticks slowly.
+const TICK_MS: i128 = 20;
+
+impl Look {
+    const fn of(attrs: &Attrs) -> Self {
+        Self { ctime: (attrs.ctime.seconds, attrs.ctime.nanos), size: attrs.size }
+    }
+
+    /// Whether a change from now on will show.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ctime = Timestamp { seconds: self.ctime.0, nanos: self.ctime.1 };
+        let ctime_ms = i128::from(ctime.seconds) * 1000 + i128::from(ctime.nanos / 1_000_000);
+        i128::try_from(now.as_millis()).unwrap_or(i128::MAX) - ctime_ms > TICK_MS
+    }
+}
+
+impl HeldImage {
+    fn file(&self) -> FileKey {
+        FileKey(u128::from(self.file.0) << 64 | u128::from(self.file.1))
+    }
+}
+
+impl Caps {
+    /// `None` when a file system does not answer in time: the thread that waits for it holds nothing, but a process with
+    /// such a thread cannot become another program.
+    pub(super) fn freeze_held(&self, patience: Duration) -> Option<Vec<HeldImage>> {
+        let held = self.parts.manager.look(Engine::caps_held);
+        let image = |(client, file, _): (ClientId, FileKey, _)| {
+            // Of what was granted this moment and is not noted yet nothing can be recalled either: it does not come along.
+            let handle = self.members.handle(client, file)?;
+            let file = ((file.0 >> 64) as u64, file.0 as u64);
+            Some(HeldImage { client: client.0, file, handle: handle.as_bytes().to_vec(), seen: None })
+        };
+        let mut all: Vec<_> = held.into_iter().filter_map(image).collect();
+        if all.is_empty() {
+            return Some(all);
+        }
+        let (told, looked) = mpsc::channel();
+        let this = self.this.upgrade()?;
+        let look = move || {
+            for held in &mut all {
+                held.seen = this.look_at_held(held).map(|(_, look)| look).filter(Look::is_settled);
+            }
+            // Nobody hears it who has given up.
+            let _ = told.send(all);
+        };
+        std::thread::Builder::new().name("look".into()).spawn(look).ok()?;
+        looked.recv_timeout(patience).ok()
+    }
+
+    /// The object as its holder sees it, so that nobody is asked about it.
+    fn look_at_held(&self, held: &HeldImage) -> Option<(FileKind, Look)> {
+        let Ok(Object::Export(export, handle)) = self.parts.namespace.open(&held.handle) else { return None };
+        let caller = Caller::root();
+        let cx = Cx::new(&caller, Wait::Yes).by(Some(ClientId(held.client)));
+        let attrs = export.backend.getattr(&cx, &handle, AttrMask::STAT).ok()?;
+        Some((attrs.kind, Look::of(&attrs)))
+    }
+
+    /// In force against clients from now on.
+    pub(super) fn thaw_held(&self, all: &[HeldImage]) {
+        for held in all {
+            let client = ClientId(held.client);
+            if let Some(handle) = WireHandle::new(&held.handle) {
+                self.members.knows(client, held.file(), handle);
+            }
+            self.parts.manager.adopt_caps(client, held.file());
+        }
+        // What did not come along cannot be recalled: its holder is told that it has lost all.
+        let come: FxHashSet<_> = all.iter().map(|held| (held.client, held.file())).collect();
+        let held = self.parts.manager.look(Engine::caps_held);
+        for (client, _, _) in held.iter().filter(|(client, file, _)| !come.contains(&(client.0, *file))) {
+            let _ = self.parts.manager.step(|engine, now| engine.caps_revoke(*client, now));
+        }
+    }
+
+    pub(super) fn guard(&self, all: Vec<HeldImage>) {
+        for held in all {
+            if !self.is_guarded(&held) {
+                self.parts.manager.recall(held.file());
+            }
+        }
+    }
+
+    fn is_guarded(&self, held: &HeldImage) -> bool {
+        let Some((kind, _)) = self.look_at_held(held) else { return false };
+        let Ok(Object::Export(export, handle)) = self.parts.namespace.open(&held.handle) else {
+            return false;
+        };
+        let on = CapsOn { backend: &export.backend, handle: &handle, kind, file: None };
+        // The look comes after: what changes once the guard is there is told.
+        self.parts.manager.guard_adopted_caps(ClientId(held.client), held.file(), &on)
+            && held.seen.is_some()
+            && self.look_at_held(held).map(|(_, look)| look) == held.seen
+    }
+}
