@@ -21,6 +21,7 @@ impl Machine {
     pub fn absorb(&mut self, turn: &mut Turn, ask: Ask, answer: Result<Answer, Errno>, now: Now) {
         self.progress += 1;
         let Ask { at, caller: _, question } = ask;
+        turn.asked_at = at;
         if answer.is_err() {
             self.end_change(&question, at, None);
         }
@@ -79,7 +80,8 @@ impl Machine {
             (Question::List { dir, cookie, verifier: _, .. }, listed @ Answer::Listed { .. }) => {
                 Ok(self.absorb_listed(dir, *cookie, listed, at, now.mono))
             }
-            (Question::Read { offset, .. }, Answer::Read { data, eof }) => {
+            (Question::Read { object, offset, .. }, Answer::Read { data, eof }) => {
+                self.keep_read(object, *offset, &data, at);
                 Ok(Fresh::Read(*offset, data, eof))
             }
             (Question::ReadLink { object }, Answer::Text { text }) => {
@@ -88,14 +90,22 @@ impl Machine {
                 }
                 Ok(Fresh::Text(text))
             }
-            (Question::Open { object, .. }, Answer::Opened { open, attrs, grant }) => {
+            (Question::Open { object, access, .. }, Answer::Opened { open, attrs, grant }) => {
                 self.absorb_attrs_after(question, object, &attrs, grant, at);
+                self.admit(object, &turn.caller, *access, at);
                 Ok(Fresh::Opened(open))
             }
             (
                 Question::Create { .. } | Question::Make { .. } | Question::Link { .. },
                 Answer::Created { object, open, made, dir, dir_attrs },
-            ) => Ok(self.absorb_created(question, &object, open, made, (dir, dir_attrs), at, now.mono)),
+            ) => {
+                let created =
+                    self.absorb_created(question, &object, open, made, (dir, dir_attrs), at, now.mono);
+                if let Question::Create { access, .. } = question {
+                    self.admit(&object.handle, &turn.caller, *access, at);
+                }
+                Ok(created)
+            }
             (Question::Remove { dir, .. }, Answer::Gone { dir: grant, dir_attrs })
             | (Question::Rename { to_dir: dir, .. }, Answer::Gone { dir: grant, dir_attrs }) => {
                 let dir = dir.clone();
@@ -160,7 +170,7 @@ impl Machine {
     ) -> Attrs {
         let Some(id) = self.handles.get(handle).copied() else { return *attrs };
         if let Some(grant) = grant {
-            self.take_grant(id, grant);
+            self.take_grant(id, grant, at);
         }
         self.learn(id, attrs, at)
     }
@@ -176,7 +186,7 @@ impl Machine {
     ) -> Attrs {
         let Some(id) = self.handles.get(handle).copied() else { return *attrs };
         if let Some(grant) = grant {
-            self.take_grant(id, grant);
+            self.take_grant(id, grant, at);
         }
         let shown = if question.is_mutation() {
             self.end_change(question, at, Some(None));
@@ -193,7 +203,7 @@ impl Machine {
     fn absorb_dir(&mut self, dir: &Handle, grant: Option<Grant>, attrs: Option<Attrs>, at: Generation) {
         let Some(id) = self.handles.get(dir).copied() else { return };
         if let Some(grant) = grant {
-            self.take_grant(id, grant);
+            self.take_grant(id, grant, at);
         }
         if let Some(attrs) = attrs {
             self.learn_after(id, &attrs, at);
@@ -204,7 +214,7 @@ impl Machine {
     pub(crate) fn absorb_object(&mut self, object: &Object, at: Generation, now: Instant) -> (NodeId, Attrs) {
         let known = self.handles.get(&object.handle).copied();
         let id = known.unwrap_or_else(|| self.add_node(Some(object.handle.clone()), object.attrs, now));
-        if let Some(grant) = object.grant {
+        if let Some(grant) = object.grant.filter(|_| at >= self.epoch) {
             if known.is_none() && at < self.forgot_holder && !grant.caps.is_none() {
                 // It may be older than the release of what was held before: not to be relied on, and given back.
                 self.releases.push(Release {
@@ -216,7 +226,7 @@ impl Machine {
                     node.seq = grant.seq;
                 }
             } else {
-                self.take_grant(id, grant);
+                self.take_grant(id, grant, at);
             }
         }
         (id, self.learn(id, &object.attrs, at))
@@ -232,7 +242,7 @@ impl Machine {
     ) -> Fresh {
         let dir = self.handles.get(dir).copied();
         if let (Some(dir), Some(grant)) = (dir, grant) {
-            self.take_grant(dir, grant);
+            self.take_grant(dir, grant, at);
         }
         let unbound = dir.and_then(|d| self.unbound(d, name));
         let found = found.map(|object| match unbound {
@@ -315,7 +325,7 @@ impl Machine {
         };
         let dir = self.handles.get(handle).copied();
         if let (Some(dir), Some(grant)) = (dir, grant) {
-            self.take_grant(dir, grant);
+            self.take_grant(dir, grant, at);
         }
         if let (Some(dir), Some(attrs)) = (dir, dir_attrs) {
             self.learn(dir, &attrs, at);

@@ -7,6 +7,7 @@ use holdfast_base::limits::{
 
 use crate::ask::Generation;
 use crate::attrs::Changes;
+use crate::caps::CapSet;
 use crate::extent::Progress;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::Machine;
@@ -25,6 +26,7 @@ impl Machine {
             if let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) {
                 node.pending += 1;
                 node.last_serial = serial;
+                node.is_theirs = false;
                 if i == 0 {
                     node.unsent.push(serial);
                 }
@@ -69,13 +71,17 @@ impl Machine {
     /// A batch to be sent now, if there is one: again, after it was lost; or because somebody waits, because there is
     /// enough for one, or because what is in it grew old.
     pub fn take_batch(&mut self, now: Now) -> Option<Batch> {
+        if self.stream.is_held {
+            return None;
+        }
         self.settle_old(now);
         if let Some(place) = self.stream.kept.iter().position(|k| k.stage == Stage::Waiting) {
             let kept = &mut self.stream.kept[place];
             kept.stage = Stage::Sent;
             kept.sent_at = now.mono;
+            kept.asked = self.generation;
             self.stats.batches_resent += 1;
-            return Some(self.encode(place));
+            return self.encode(place);
         }
         let window = self.stream.window.size(self.settings.batches_in_flight_max);
         if self.stream.in_flight() >= window || self.stream.kept.len() >= UNSETTLED_BATCHES_MAX {
@@ -131,6 +137,7 @@ impl Machine {
                 continue;
             }
             self.load(&mut queued);
+            self.wish(&mut queued);
             if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
                 node.unsent.retain(|s| *s != queued.serial);
                 if let Op::Make { .. } = queued.op {
@@ -144,9 +151,10 @@ impl Machine {
         let caller = ops.first()?.caller.clone();
         self.stream.last_txn = txn;
         self.stats.batches_sent += 1;
-        let kept = Kept { txn, caller, ops, stage: Stage::Sent, sent_at: now.mono, is_repeated: false };
+        let (stage, sent_at, asked) = (Stage::Sent, now.mono, self.generation);
+        let kept = Kept { txn, caller, ops, stage, sent_at, asked, is_repeated: false, names_since: None };
         self.stream.kept.push_back(kept);
-        Some(self.encode(self.stream.kept.len() - 1))
+        self.encode(self.stream.kept.len() - 1)
     }
 
     /// Whether a mutation should not go yet: a young file that is still being written, so that its data can go with
@@ -169,6 +177,21 @@ impl Machine {
                     .is_some_and(|n| n.dead.is_none() && !behind(n) && n.data.extents.any(unwritten))
             }
             _ => false,
+        }
+    }
+
+    /// Decides what is wished for on what is made. Of a file that is whole, and not open to be written, others may know
+    /// as well: it is not held exclusively from now on, so that nothing has to be recalled when somebody looks at it.
+    fn wish(&mut self, queued: &mut Queued) {
+        let Op::Make { node, thing, want, .. } = &mut queued.op else { return };
+        let Some(made) = self.nodes.get(node) else { return };
+        let is_whole = !made.data.extents.any(|p, _| p == Progress::Dirty) && !self.has_writers(made);
+        if matches!(thing, Thing::Dir) || !is_whole {
+            return;
+        }
+        *want = CapSet::ALL.without(CapSet::FILE_X) | CapSet::FILE_S;
+        if let Some(made) = self.nodes.get_mut(node) {
+            made.held = made.held & *want;
         }
     }
 
@@ -226,10 +249,13 @@ impl Machine {
         }
     }
 
-    fn encode(&self, place: usize) -> Batch {
-        let kept = &self.stream.kept[place];
-        let ops = kept.ops.iter().map(|q| self.encode_op(&q.op)).collect();
-        Batch { txn: kept.txn, caller: kept.caller.clone(), ops }
+    fn encode(&mut self, place: usize) -> Option<Batch> {
+        let kept = self.stream.kept.get(place)?;
+        let (txn, caller) = (kept.txn, kept.caller.clone());
+        let ops: Vec<_> = kept.ops.iter().map(|q| self.encode_op(&q.op)).collect();
+        let names_since = ops.iter().flat_map(Mutation::made_by).filter(|by| (1..txn).contains(by)).min();
+        self.stream.kept.get_mut(place)?.names_since = names_since;
+        Some(Batch { txn, done_through: self.stream.done_through(), caller, ops })
     }
 
     fn encode_op(&self, op: &Op) -> Mutation {
@@ -238,14 +264,15 @@ impl Machine {
             Op::Void => {
                 Mutation::SetAttr { object: Target::Made { txn: 0, op: 0 }, changes: Changes::default() }
             }
-            Op::Make { dir, name, thing, attrs, load, .. } => {
+            Op::Make { dir, name, thing, attrs, load, want, .. } => {
                 let object = match thing {
                     Thing::File => NewObject::File { data: load.data.clone(), size: load.size },
                     Thing::Dir => NewObject::Dir,
                     Thing::Symlink(text) => NewObject::Symlink(text.clone()),
                     Thing::Node(kind, device) => NewObject::Node(*kind, *device),
                 };
-                Mutation::Make { dir: self.target(*dir), name: name.clone(), object, attrs: *attrs }
+                let (dir, name) = (self.target(*dir), name.clone());
+                Mutation::Make { dir, name, object, attrs: *attrs, want: *want }
             }
             Op::Link { node, dir, name } => {
                 Mutation::Link { object: self.target(*node), dir: self.target(*dir), name: name.clone() }

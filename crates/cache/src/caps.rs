@@ -52,6 +52,12 @@ impl CapSet {
         Self(self.0 | (self.0 & 0xaa) >> 1)
     }
 
+    /// Whether anything is exclusive.
+    #[must_use]
+    pub const fn is_exclusive(self) -> bool {
+        self.0 & 0xaa != 0
+    }
+
     /// The shared capabilities of it alone.
     #[must_use]
     pub const fn shared(self) -> Self {

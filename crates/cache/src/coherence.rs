@@ -10,8 +10,12 @@ use crate::node::Recalling;
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
 
 impl Machine {
-    /// Takes over what a reply says is held. One that is older than what was seen is passed over.
-    pub(crate) fn take_grant(&mut self, id: NodeId, grant: Grant) {
+    /// Takes over what a reply says is held. One that is older than what was seen is passed over, and so is one to a
+    /// question asked before everything was lost.
+    pub(crate) fn take_grant(&mut self, id: NodeId, grant: Grant, at: Generation) {
+        if at < self.epoch {
+            return;
+        }
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if grant.seq <= node.seq {
@@ -38,8 +42,11 @@ impl Machine {
         let merged = node.merged(theirs);
         let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
         let ours_is_there = node.pending == 0 && node.data.extents.weights().unsent == 0;
-        if undisturbed && ours_is_there && node.changing == 0 {
-            node.attrs = merged;
+        // What of ours was done since then the answer may not know.
+        let knows_ours = node.data.moved <= at || node.is_sure();
+        if undisturbed && ours_is_there && knows_ours && node.changing == 0 {
+            node.is_theirs = true;
+            node.attrs = Attrs { change: theirs.change, ..merged };
             node.sure |= node.held.shared();
         }
         merged
@@ -55,17 +62,18 @@ impl Machine {
         let at = self.tick();
         if let Some(node) = self.nodes.get_mut(&id) {
             node.disturbed = at;
-            node.sure = node.sure.without(kinds);
+            node.doubt(kinds, at);
         }
     }
 
     /// A change is being asked for: until its reply has come, what it changes is uncertain.
     pub(crate) fn begin_change(&mut self, question: &Question) {
-        let touched = question.touched();
+        let (touched, at) = (question.touched(), self.generation);
         for (handle, kinds) in &touched.objects {
             if let Some(node) = self.by_handle(handle) {
                 node.changing += 1;
-                node.sure = node.sure.without(*kinds);
+                node.is_theirs = false;
+                node.doubt(*kinds, at);
             }
         }
         for (handle, name) in &touched.names {
@@ -90,7 +98,7 @@ impl Machine {
                 let alone = node.disturbed <= at && node.changing <= 1;
                 node.changing = node.changing.saturating_sub(1);
                 node.disturbed = tick;
-                node.sure = node.sure.without(*kinds);
+                node.doubt(*kinds, tick);
                 node.clean_for = alone.then_some(at);
                 if kinds.has(CapSet::XATTR_S) {
                     node.xattrs.clear();
@@ -170,10 +178,13 @@ impl Machine {
             return;
         }
         node.disturbed = tick;
-        node.sure = node.sure.without(kinds);
+        node.doubt(kinds, tick);
         let tell_data =
             kinds.has(CapSet::FILE_S) && node.dir.is_none() && std::mem::take(&mut node.told_data);
         let tell_attrs = std::mem::take(&mut node.told_attrs);
+        if kinds.has(CapSet::AUTH_S) {
+            node.admitted.clear();
+        }
         if kinds.has(CapSet::XATTR_S) || kinds.has(CapSet::AUTH_S) {
             node.xattrs.clear();
             node.no_xattrs = false;
@@ -237,10 +248,13 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let keep = node.held & keep.closed();
         if seq <= node.seq {
-            // Told again, as the release was lost or is still to come: one that is under way will answer it.
+            // Told again, as the release was lost; or a reply has told of it before, by what it left. One that is being
+            // answered already will be.
             if node.recall.is_none() {
-                let seq = node.seq;
-                self.releases.push(Release { handle: handle.clone(), keep: self.nodes[&id].held, seq });
+                let keep = node.held;
+                node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+                self.recalling.push(id);
+                self.hurry_recall(id, !keep, now);
             }
             return;
         }
@@ -248,6 +262,11 @@ impl Machine {
         node.seq = seq;
         node.held = keep;
         node.recalled_at = Some(now.mono);
+        if lost.has(CapSet(128))
+            && let Some(dir) = &node.dir
+        {
+            node.yields.extend(dir.entries(0).map(|(.., id)| id));
+        }
         let through = node.last_serial;
         let is_new = node.recall.is_none();
         node.recall = Some(Recalling { keep, invalidation: 0, through });
@@ -255,7 +274,8 @@ impl Machine {
         if is_new {
             self.recalling.push(id);
         }
-        self.hurry_recall(id, lost, now);
+        // Also what was lost before, in whatever way, nothing covers any more.
+        self.hurry_recall(id, !keep, now);
     }
 
     /// Recalls that came before the results they may be about.
@@ -334,6 +354,10 @@ impl Machine {
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
         node.recall = None;
+        for child in std::mem::take(&mut node.yields) {
+            self.yield_exclusive(child);
+        }
+        let Some(node) = self.nodes.get_mut(&id) else { return true };
         if let Some(handle) = node.handle.clone() {
             let (keep, seq) = (node.held & recall.keep, node.seq);
             self.releases.push(Release { handle, keep, seq });
@@ -341,56 +365,89 @@ impl Machine {
         true
     }
 
+    /// Gives back what is held exclusively of a file that somebody else is about to look at, unasked: with its
+    /// neighbours it takes one message, asked for it would take one each. What is being changed is kept.
+    fn yield_exclusive(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        let at_rest = node.pending == 0
+            && node.changing == 0
+            && node.recall.is_none()
+            && node.dir.is_none()
+            && !node.data.mtime_owed
+            && !node.has_unsent(Generation(u64::MAX))
+            && !self.has_writers(node);
+        if !at_rest || !node.held.is_exclusive() {
+            return;
+        }
+        let (Some(handle), keep, seq) = (node.handle.clone(), node.held.shared(), node.seq) else { return };
+        self.releases.push(Release { handle, keep, seq });
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.held = keep;
+        }
+    }
+
     /// Everything held is lost: the server restarted, or took it all back. What is queued is sent all the same.
     pub fn caps_lost(&mut self, now: Now) {
-        let _ = now;
-        self.progress += 1;
-        self.early.clear();
-        self.deferred.clear();
-        self.releases.clear();
-        self.recalling.clear();
-        for id in self.ids() {
-            let Some(node) = self.nodes.get_mut(&id) else { continue };
-            let held = std::mem::take(&mut node.held);
-            node.seq = 0;
-            node.recall = None;
-            self.lose(id, held);
-        }
+        self.reclaimed(Vec::new(), now);
     }
 
     /// What is held, to be claimed from a server that restarted.
     #[must_use]
     pub fn reclaim_list(&self) -> Vec<Reclaim> {
-        let held = self.nodes.values().filter(|n| !n.held.is_none());
+        let held = self.nodes.values().filter(|n| !n.held.is_none() && !n.is_over);
         let claim = |n: &crate::node::Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
         held.filter_map(|n| claim(n)).collect()
     }
 
-    /// What came of claiming: what was not given back is lost, and so is everything not claimed with success.
+    /// What came of claiming: what was not given back is lost, and so is everything not claimed with success. What is
+    /// known of an object goes on being known if its change attribute is what it was when the server last told it and
+    /// nothing was changed here since; else somebody may have been there while nobody watched.
     pub fn reclaimed(&mut self, results: Vec<Reclaimed>, now: Now) {
-        let mut kept = rustc_hash::FxHashMap::default();
+        self.progress += 1;
+        self.epoch = self.tick();
+        let mut given = rustc_hash::FxHashMap::default();
         for Reclaimed { handle, result } in results {
-            if let (Some(id), Ok(grant)) = (self.handles.get(&handle), result) {
-                kept.insert(*id, grant);
+            if let (Some(id), Ok(got)) = (self.handles.get(&handle), result) {
+                given.insert(*id, got);
             }
         }
         self.early.clear();
         self.deferred.clear();
+        // Of what was held before nothing is to be given back; what is asked back now still is.
         self.releases.clear();
         for id in self.ids() {
-            let Some(node) = self.nodes.get_mut(&id) else { continue };
-            let before = node.held;
-            let grant = kept.get(&id);
-            let after = grant.map_or(CapSet::NONE, |g| g.caps.closed() & before);
-            node.seq = grant.map_or(0, |g| g.seq);
-            node.held = after;
-            if node.recall.take().is_some() {
-                node.recalled_at = Some(now.mono);
-            }
-            self.lose(id, before.without(after));
+            self.renew(id, given.get(&id), now);
         }
-        self.recalling.clear();
-        self.progress += 1;
+    }
+
+    /// What is held of one object from now on.
+    fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let before = node.held;
+        let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.closed() & before);
+        let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);
+        let seq = given.map_or(0, |(_, grant)| grant.seq);
+        match node.recall {
+            // It may have been asked back again already, and is released as that says.
+            Some(recall) => {
+                node.seq = node.seq.max(seq);
+                node.recalled_at = Some(now.mono);
+                after = after & recall.keep;
+            }
+            None => node.seq = seq,
+        }
+        node.yields.clear();
+        self.lose(id, if is_same { before.without(after) } else { before });
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.held = after;
+            let at = self.generation;
+            node.doubt(!after.shared(), at);
+        }
+        if !after.has(CapSet::LINK_S) {
+            // Nobody asks any more before the name goes: the server has to know of what is open.
+            let unknown = self.opens_unknown(id);
+            self.wanted_opens.extend(unknown);
+        }
     }
 
     /// What the names say about a name, if they may be relied on.

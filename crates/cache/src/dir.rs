@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::Generation;
 use crate::fresh::Row;
@@ -42,6 +42,8 @@ pub(crate) struct Dir {
     pub(crate) misses: u32,
     /// Names that a mutation being asked for is about.
     busy: FxHashMap<Name, u32>,
+    /// Names that the journal may have otherwise; `None` while it has none of them, or there is no journal.
+    pub(crate) changed: Option<FxHashSet<Name>>,
 }
 
 /// A listing from the server that is to make the directory complete.
@@ -106,6 +108,7 @@ impl Dir {
         } else {
             0
         };
+        self.note(name);
         let old = self.names.insert(name.clone(), Slot { node, told: false, cookie });
         if let Some(old) = old {
             self.order.remove(&old.cookie);
@@ -116,11 +119,19 @@ impl Dir {
     /// Forgets what is known of a name; the directory is not complete any more. Returns whether the kernel was told.
     pub(crate) fn drop_name(&mut self, name: &[u8]) -> bool {
         self.complete = false;
-        let old = self.names.remove(name);
-        if let Some(old) = old {
+        let old = self.names.remove_entry(name);
+        if let Some((name, old)) = &old {
             self.order.remove(&old.cookie);
+            self.note(name);
         }
-        old.is_some_and(|s| s.told)
+        old.is_some_and(|(_, s)| s.told)
+    }
+
+    /// The journal may have this name otherwise.
+    fn note(&mut self, name: &Name) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(name.clone());
+        }
     }
 
     /// The kernel is told that what is known of this name stays so.
@@ -137,6 +148,9 @@ impl Dir {
         self.complete = false;
         self.filling = None;
         self.order.clear();
+        if let Some(changed) = &mut self.changed {
+            changed.extend(self.names.keys().cloned());
+        }
         self.names.drain().filter(|(_, s)| s.told).map(|(name, _)| name).collect()
     }
 

@@ -357,5 +357,6 @@ impl Extents {
     }
 }
 
+pub(crate) mod stored;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 use crate::node::{Node, Open};
+use crate::persist::{Conflict, Journal, Nodes};
 use crate::queue::Stream;
 use crate::step::{Outcome, Stop, Turn, Wait};
 use crate::tell::{Forget, Invalidation, Release, Report, Stats};
@@ -70,12 +71,14 @@ impl Settings {
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) settings: Settings,
-    pub(crate) nodes: FxHashMap<NodeId, Box<Node>>,
+    pub(crate) nodes: Nodes,
     pub(crate) handles: FxHashMap<Handle, NodeId>,
     pub(crate) opens: FxHashMap<Fh, Open>,
     pub(crate) last_node: u64,
     pub(crate) last_fh: u64,
     pub(crate) generation: Generation,
+    /// When everything held was last lost, or claimed anew: grants to older questions are void.
+    pub(crate) epoch: Generation,
     pub(crate) progress: u64,
     /// Numbers shown for objects that were made here, by the handles they have got.
     pub(crate) shown: FxHashMap<Handle, u64>,
@@ -94,6 +97,7 @@ pub struct Machine {
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
     pub(crate) wanted_opens: Vec<Fh>,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
+    pub(crate) clean: crate::clean::Clean,
     pub(crate) stream: Stream,
     pub(crate) flush: crate::writes::Flush,
     pub(crate) reports: VecDeque<Report>,
@@ -103,11 +107,16 @@ pub struct Machine {
     pub(crate) trimmed_at: usize,
     /// A node of which something was held was forgotten: answers to older questions may bring grants of it.
     pub(crate) forgot_holder: Generation,
+    /// What is kept on disk; only of mounts that work without the server.
+    pub(crate) journal: Option<Box<Journal>>,
+    pub(crate) conflicts: Vec<Conflict>,
+    /// Where directories were when the server was last compared with: for telling of conflicts.
+    pub(crate) paths: FxHashMap<NodeId, Vec<u8>>,
     pub(crate) stats: Stats,
 }
 
 /// Numbers shown for objects that the server has not numbered: far above what file systems give.
-const FIRST_SHOWN: u64 = 0x7f48_4600_0000_0000;
+pub(crate) const FIRST_SHOWN: u64 = 0x7f48_4600_0000_0000;
 
 impl Machine {
     /// A machine that knows the root of the mount.
@@ -115,12 +124,13 @@ impl Machine {
     pub fn new(root: &Object, settings: Settings) -> Self {
         let mut machine = Self {
             settings,
-            nodes: FxHashMap::default(),
+            nodes: Nodes::default(),
             handles: FxHashMap::default(),
             opens: FxHashMap::default(),
             last_node: 0,
             last_fh: 0,
             generation: Generation(1),
+            epoch: Generation(0),
             progress: 0,
             shown: FxHashMap::default(),
             last_shown: FIRST_SHOWN,
@@ -135,12 +145,16 @@ impl Machine {
             closes: Vec::new(),
             wanted_opens: Vec::new(),
             removals: Vec::new(),
+            clean: crate::clean::Clean::default(),
             stream: Stream::default(),
             flush: crate::writes::Flush::default(),
             reports: VecDeque::new(),
             error: None,
             trimmed_at: 0,
             forgot_holder: Generation(0),
+            journal: None,
+            conflicts: Vec::new(),
+            paths: FxHashMap::default(),
             stats: Stats::default(),
         };
         let at = machine.tick();
@@ -330,6 +344,12 @@ impl Machine {
         let opens = &self.nodes.get(&id)?.opens;
         let open = |fh: &Fh| self.opens.get(fh).filter(|o| o.access.write || !write);
         opens.iter().filter_map(open).find_map(|o| o.token)
+    }
+
+    /// The open that the server knows to do something through `fh` by: its own, for another's may be closed at any
+    /// moment, and what is under way with it then fails.
+    pub(crate) fn token_of(&self, fh: Fh, id: NodeId, write: bool) -> Option<OpenToken> {
+        self.opens.get(&fh).and_then(|open| open.token).or_else(|| self.token(id, write))
     }
 
     pub(crate) fn has_writers(&self, node: &Node) -> bool {

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::ask::{Object, RenameMode};
+use crate::ask::RenameMode;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
+use crate::caps::{CapSet, Grant};
 use crate::errno::Errno;
 use crate::ids::{Caller, Handle, Name, OpenToken};
 
@@ -44,8 +45,8 @@ pub enum NewObject {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
     /// Makes an object under a name that should be new. If it is taken after all, the server keeps both, and says under
-    /// which name it kept ours.
-    Make { dir: Target, name: Name, object: NewObject, attrs: NewAttrs },
+    /// which name it kept ours. `want` is wished for on it.
+    Make { dir: Target, name: Name, object: NewObject, attrs: NewAttrs, want: CapSet },
     /// Gives an object one more name, which must not exist.
     Link { object: Target, dir: Target, name: Name },
     /// Changes attributes.
@@ -62,25 +63,55 @@ pub enum Mutation {
     RemoveTree { dir: Target, name: Name, dirs: Vec<(Handle, u64)> },
 }
 
+impl Mutation {
+    /// The transactions by which it names things.
+    pub(crate) fn made_by(&self) -> impl Iterator<Item = u64> {
+        let named: [Option<&Target>; 3] = match self {
+            Self::Make { dir, .. } | Self::RemoveTree { dir, .. } => [Some(dir), None, None],
+            Self::SetAttr { object, .. } | Self::Write { object, .. } => [Some(object), None, None],
+            Self::Link { object, dir, .. } => [Some(object), Some(dir), None],
+            Self::Unlink { dir, victim, .. } | Self::Rmdir { dir, victim, .. } => {
+                [Some(dir), Some(victim), None]
+            }
+            Self::Rename { from_dir, to_dir, victim, .. } => [Some(from_dir), Some(to_dir), Some(victim)],
+        };
+        named.into_iter().flatten().filter_map(|target| match target {
+            Target::Made { txn, .. } => Some(*txn),
+            Target::Handle(_) => None,
+        })
+    }
+}
+
 /// Consecutive mutations of one caller, executed in order and exactly once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Transaction number; 1 is the first, none is left out.
     pub txn: u64,
+    /// The server may forget all up to this one: neither this batch nor any other that is on its way or will come
+    /// names anything by them.
+    pub done_through: u64,
     /// Whose credential it carries.
     pub caller: Caller,
     /// In order.
     pub ops: Vec<Mutation>,
 }
 
+/// What an operation of a batch made. How it looks is known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Born {
+    /// Its handle.
+    pub handle: Handle,
+    /// What is held on it.
+    pub grant: Option<Grant>,
+}
+
 /// What came of one operation of a batch.
-#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and live for a moment")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum MutationResult {
     /// Done; `Make` brings the object, others may bring its attributes.
     Done {
         /// What was made.
-        made: Option<Object>,
+        made: Option<Born>,
         /// The name it has got, when its own was taken.
         other_name: Option<Name>,
         /// The attributes of what was changed.
@@ -90,6 +121,16 @@ pub enum MutationResult {
     Failed(Errno),
     /// Not done, as an operation that it builds upon failed.
     Depends,
+}
+
+impl MutationResult {
+    /// The same, as if nothing had been granted.
+    pub(crate) fn without_grant(mut self) -> Self {
+        if let Self::Done { made: Some(born), .. } = &mut self {
+            born.grant = None;
+        }
+        self
+    }
 }
 
 /// Names one piece of data on its way.

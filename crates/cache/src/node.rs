@@ -23,6 +23,10 @@ pub(crate) struct Node {
     pub(crate) made: Option<(u64, u32)>,
     /// Attributes as last known, `fileid` as shown; guaranteed as far as `sure` says.
     pub(crate) attrs: Attrs,
+    /// The change attribute in them is the server's, and nothing was changed here since it was told.
+    pub(crate) is_theirs: bool,
+    /// The modification time that the server was last given here.
+    pub(crate) told_mtime: Option<holdfast_base::Timestamp>,
     /// Kinds (shared bits) whose attributes are guaranteed; always within `held`.
     pub(crate) sure: CapSet,
     pub(crate) held: CapSet,
@@ -31,6 +35,8 @@ pub(crate) struct Node {
     pub(crate) plain: bool,
     pub(crate) group_of_directory: bool,
     pub(crate) recall: Option<Recalling>,
+    /// Of a directory that is recalled: what was in it, for whoever asked for it will look at that next.
+    pub(crate) yields: Vec<NodeId>,
     pub(crate) recalled_at: Option<Instant>,
     /// The last event after which earlier answers about it must not be kept.
     pub(crate) disturbed: Generation,
@@ -43,6 +49,8 @@ pub(crate) struct Node {
     /// References the kernel has.
     pub(crate) lookups: u64,
     pub(crate) opens: Vec<Fh>,
+    /// Whom the server has let in since `AUTH_S` is held, and for what; of servers that promise by delegations.
+    pub(crate) admitted: Vec<(Caller, Access)>,
     /// The last queued mutation that concerns it.
     pub(crate) last_serial: u64,
     /// Mutations queued or on their way that name it.
@@ -57,6 +65,8 @@ pub(crate) struct Node {
     pub(crate) xattrs: FxHashMap<Name, Result<Bytes, Errno>>,
     /// The first failure that nobody was told yet.
     pub(crate) error: Option<Errno>,
+    /// It was removed at the server, which ends by itself what was held.
+    pub(crate) is_over: bool,
     /// It is not at the server, and will not be.
     pub(crate) dead: Option<Errno>,
     /// The kernel was told that attributes are valid.
@@ -92,6 +102,10 @@ pub(crate) struct FileData {
     pub(crate) readable_since: Generation,
     /// Data was last forgotten here at this moment, as the server has it.
     pub(crate) moved: Generation,
+    /// All of it is kept, under this number.
+    pub(crate) clean: Option<u64>,
+    /// When it last became, or may have become, something else than the server had.
+    pub(crate) differs_since: Generation,
     /// Truncations that the server has not executed: from where on its data is void, and the mutation's serial.
     pub(crate) truncations: Vec<(u64, u64)>,
     /// It is in the queue of files to be written.
@@ -122,6 +136,14 @@ pub(crate) struct Open {
     pub(crate) stream: Option<Box<crate::dir::Stream>>,
 }
 
+impl FileData {
+    /// It is not any more what it was before.
+    pub(crate) fn differs(&mut self, at: Generation) {
+        self.clean = None;
+        self.differs_since = at;
+    }
+}
+
 impl Node {
     pub(crate) fn new(id: NodeId, handle: Option<Handle>, attrs: Attrs, now: Instant) -> Self {
         Self {
@@ -130,12 +152,15 @@ impl Node {
             made: None,
             dir: (attrs.kind == Kind::Dir).then(Box::default),
             attrs,
+            is_theirs: false,
+            told_mtime: None,
             sure: CapSet::NONE,
             held: CapSet::NONE,
             seq: 0,
             plain: false,
             group_of_directory: false,
             recall: None,
+            yields: Vec::new(),
             recalled_at: None,
             disturbed: Generation(0),
             names_lost: Generation(0),
@@ -143,6 +168,7 @@ impl Node {
             changing: 0,
             lookups: 0,
             opens: Vec::new(),
+            admitted: Vec::new(),
             last_serial: 0,
             pending: 0,
             unsent: Vec::new(),
@@ -151,6 +177,7 @@ impl Node {
             no_xattrs: false,
             xattrs: FxHashMap::default(),
             error: None,
+            is_over: false,
             dead: None,
             told_attrs: false,
             told_data: false,

@@ -8,6 +8,7 @@ use holdfast_base::{Instant, Timestamp};
 
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
+use crate::caps::CapSet;
 use crate::ids::{Caller, Name, NodeId};
 
 /// What a mutation makes.
@@ -31,6 +32,8 @@ pub(crate) enum Op {
         thing: Thing,
         attrs: NewAttrs,
         load: Load,
+        /// What is wished for on it; decided when it is sent.
+        want: CapSet,
     },
     Link {
         node: NodeId,
@@ -52,6 +55,8 @@ pub(crate) enum Op {
         node: NodeId,
         mode: RenameMode,
         after: Option<Generation>,
+        /// What it replaces.
+        over: Option<NodeId>,
     },
     Unlink {
         dir: NodeId,
@@ -127,8 +132,13 @@ pub(crate) struct Kept {
     pub(crate) ops: Vec<Queued>,
     pub(crate) stage: Stage,
     pub(crate) sent_at: Instant,
+    /// When it was last sent, in the order of events.
+    pub(crate) asked: Generation,
     /// Its results were taken in before, and its effects then lost.
     pub(crate) is_repeated: bool,
+    /// The first transaction by which something is named in it as it was sent. Until its results are there that one is
+    /// kept, though it be on disk: the server must know it, and the batch must come out again as it was.
+    pub(crate) names_since: Option<u64>,
 }
 
 /// The stream.
@@ -140,9 +150,16 @@ pub(crate) struct Stream {
     pub(crate) last_txn: u64,
     /// Everything up to here is to be sent at once.
     pub(crate) hurried: u64,
+    /// All transactions up to this one are executed and on disk. Some may be kept all the same.
+    pub(crate) stable_txn: u64,
     /// Everything up to here is to be put on disk.
     pub(crate) wanted_stable: u64,
     pub(crate) is_asking_stable: bool,
+    /// Nothing goes out: the server is away, or is being compared with.
+    pub(crate) is_held: bool,
+    /// Serials of what was, or may have been, changed while it was not sent; only where there is a journal.
+    pub(crate) touched: Vec<u64>,
+    pub(crate) is_followed: bool,
     /// How many batches may be on their way.
     pub(crate) window: crate::pace::Window,
 }
@@ -158,8 +175,16 @@ impl Stream {
         self.last
     }
 
+    /// Goes on after this serial.
+    pub(crate) fn set_last_serial(&mut self, last: u64) {
+        self.last = last;
+    }
+
     /// A mutation that is not sent yet.
     pub(crate) fn unsent_mut(&mut self, serial: u64) -> Option<&mut Queued> {
+        if self.is_followed {
+            self.touched.push(serial);
+        }
         let first = self.unsent.front()?.serial;
         let index = usize::try_from(serial.checked_sub(first)?).ok()?;
         self.unsent.get_mut(index)
@@ -195,8 +220,29 @@ impl Stream {
 
     /// Every mutation up to this serial is on disk.
     pub(crate) fn stable(&self) -> u64 {
-        let kept = self.kept.front().and_then(|k| k.ops.first());
+        let kept = self.first_unstable().and_then(|k| k.ops.first());
         kept.map_or_else(|| self.first_unsent(), |q| q.serial) - 1
+    }
+
+    /// The first batch that is not known to be on disk.
+    pub(crate) fn first_unstable(&self) -> Option<&Kept> {
+        self.kept.iter().find(|k| k.txn > self.stable_txn)
+    }
+
+    /// Everything executed up to this transaction is on disk. What no batch under way names is kept no longer.
+    pub(crate) fn settle(&mut self, through: u64) {
+        self.stable_txn = self.stable_txn.max(through.min(self.executed_txn()));
+        let under_way = self.kept.iter().filter(|k| k.stage != Stage::Executed);
+        let named = under_way.filter_map(|k| k.names_since).min().unwrap_or(u64::MAX);
+        let last = self.stable_txn.min(named - 1);
+        while self.kept.front().is_some_and(|k| k.txn <= last && k.stage == Stage::Executed) {
+            self.kept.pop_front();
+        }
+    }
+
+    /// Nothing up to this transaction will be sent again or named.
+    pub(crate) fn done_through(&self) -> u64 {
+        self.kept.front().map_or(self.last_txn, |k| k.txn - 1)
     }
 
     /// Whether objects are being made by batches under way.

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::mutation::MutationResult;
+use crate::mutation::{Born, MutationResult};
 use crate::queue::{Load, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 
@@ -25,10 +25,13 @@ impl Machine {
         kept.stage = Stage::Executed;
         let (took, repeated) = (now.mono.ms_since(kept.sent_at), kept.is_repeated);
         self.stream.window.took(took, now.mono, max);
+        // What it says is held may be lost since.
+        let is_void = self.stream.kept[place].asked < self.epoch;
         let ops = std::mem::take(&mut self.stream.kept[place].ops);
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
         for (queued, result) in ops.iter().zip(results) {
+            let result = if is_void { result.without_grant() } else { result };
             self.op_done(queued, result, repeated, now);
         }
         if let Some(kept) = self.stream.kept.get_mut(place) {
@@ -48,6 +51,12 @@ impl Machine {
 
     fn op_done(&mut self, queued: &Queued, result: MutationResult, repeated: bool, now: Now) {
         self.release_nodes(&queued.op);
+        let at = self.tick();
+        if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
+            // Answers to questions asked before may not know of it.
+            node.data.moved = at;
+            node.told_by(&queued.op);
+        }
         match result {
             MutationResult::Done { made, attrs: _, other_name } => {
                 self.op_succeeded(queued, made, now);
@@ -60,16 +69,23 @@ impl Machine {
         }
     }
 
-    fn op_succeeded(&mut self, queued: &Queued, made: Option<crate::ask::Object>, now: Now) {
+    fn op_succeeded(&mut self, queued: &Queued, made: Option<Born>, now: Now) {
         match &queued.op {
             Op::Make { node, .. } => {
-                if let Some(object) = made {
-                    self.bind(*node, &object, now);
+                match made {
+                    Some(born) => self.bind(*node, &born, now),
+                    None => self.lose_sight(queued),
                 }
                 self.loaded(*node, queued.serial);
             }
             Op::Write { node, .. } => self.loaded(*node, queued.serial),
-            Op::Unlink { node, .. } | Op::Rmdir { node, .. } => self.drop_if_gone(*node),
+            Op::Unlink { node, .. } | Op::Rmdir { node, .. } => {
+                let nameless = |n: &&mut Box<crate::node::Node>| n.attrs.nlink == 0 && n.opens.is_empty();
+                if let Some(gone) = self.nodes.get_mut(node).filter(nameless) {
+                    gone.is_over = true;
+                }
+                self.drop_if_gone(*node);
+            }
             _ => {}
         }
     }
@@ -78,13 +94,16 @@ impl Machine {
     fn loaded(&mut self, id: NodeId, serial: u64) {
         let carried = Progress::Stream(serial);
         let at = self.tick();
-        self.with_data(id, |data| data.moved = at);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.data.moved = at;
+        let is_all = !node.data.extents.any(|p, _| p != carried);
+        let all = if is_all { node.data.extents.read(0, u64::MAX, Generation(0)) } else { Vec::new() };
         self.with_data(id, |data| data.extents.turn(|p, _| (p != carried).then_some(p)));
+        self.keep_sent(id, &all);
     }
 
     /// A node that was made here has got its handle, and what is held on it.
-    fn bind(&mut self, id: NodeId, object: &crate::ask::Object, now: Now) {
-        let _ = now;
+    fn bind(&mut self, id: NodeId, object: &Born, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if let Some(old) = node.handle.take() {
             self.handles.remove(&old);
@@ -100,30 +119,45 @@ impl Machine {
             self.shown.insert(object.handle.clone(), shown);
         }
         match object.grant {
-            Some(grant) => self.bind_grant(id, grant),
-            None => self.drop_assumed(id, CapSet::ALL),
+            Some(grant) => self.bind_grant(id, grant, now),
+            None => self.drop_assumed(id, CapSet::ALL, now),
+        }
+    }
+
+    /// Something was made, and the server does not say by which handle: whoever wants it finds it by its name.
+    fn lose_sight(&mut self, queued: &Queued) {
+        let Op::Make { dir, name, node, .. } = &queued.op else { return };
+        if self.nodes.get(node).is_some_and(|n| n.handle.is_none()) {
+            self.unknow(*dir, name);
+            self.kill(*node, Errno::ESTALE);
         }
     }
 
     /// What was assumed to be held on something made here is compared with what the server gave.
-    fn bind_grant(&mut self, id: NodeId, grant: crate::caps::Grant) {
+    fn bind_grant(&mut self, id: NodeId, grant: crate::caps::Grant, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if grant.seq <= node.seq {
             // A recall has overtaken it.
-            self.drop_assumed(id, CapSet::ALL);
+            self.drop_assumed(id, CapSet::ALL, now);
             return;
         }
         node.seq = grant.seq;
         node.plain = grant.plain;
         node.group_of_directory = grant.group_of_directory;
         let lost = node.held.without(grant.caps.closed());
-        self.drop_assumed(id, lost);
+        self.drop_assumed(id, lost, now);
     }
 
-    fn drop_assumed(&mut self, id: NodeId, lost: CapSet) {
+    fn drop_assumed(&mut self, id: NodeId, lost: CapSet, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let lost = node.held & lost;
         node.held = node.held.without(lost);
+        let through = node.last_serial;
+        if lost.is_exclusive() {
+            // What was changed under it nothing covers: it goes at once.
+            self.settle(id, true, now);
+            self.stream.hurry(through);
+        }
         if !lost.is_none() {
             self.lose(id, lost);
         }
@@ -132,6 +166,7 @@ impl Machine {
     /// Another's object had taken the name: both are there, ours under another name.
     fn kept_both(&mut self, dir: NodeId, name: &Name, node: NodeId, other: &Name) {
         self.unknow(dir, name);
+        self.conflict_kept(dir, name, other);
         self.note_error(node, Errno::EEXIST);
         self.note_error(dir, Errno::EEXIST);
         let what = format!("create {:?}", String::from_utf8_lossy(name.as_bytes()));
@@ -146,7 +181,7 @@ impl Machine {
     }
 
     /// Nothing is known of a name any more.
-    fn unknow(&mut self, id: NodeId, name: &Name) {
+    pub(crate) fn unknow(&mut self, id: NodeId, name: &Name) {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.names_lost = tick;
@@ -199,6 +234,7 @@ impl Machine {
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
         let expected = repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST);
         if !expected {
+            self.conflict_failed(queued, errno);
             self.note_error(node, errno);
             self.report(Report { what, node: Some(node), errno, kept_as: None });
         }
@@ -239,11 +275,15 @@ impl Machine {
         self.invalidate(Forget::Data(id));
     }
 
+    /// Nothing up to this transaction will be sent again or named: the server may forget it.
+    #[must_use]
+    pub fn done_through(&self) -> u64 {
+        self.stream.done_through()
+    }
+
     /// What the server says is on disk needs not be kept.
     fn stable_through(&mut self, txn: u64) {
-        while self.stream.kept.front().is_some_and(|k| k.txn <= txn && k.stage == Stage::Executed) {
-            self.stream.kept.pop_front();
-        }
+        self.stream.settle(txn);
     }
 
     /// The transaction up to which the server shall put everything on disk, if it should now: because somebody waits,
@@ -252,13 +292,14 @@ impl Machine {
         let stream = &self.stream;
         let wanted = stream.wanted_stable > stream.stable();
         let many = stream.kept.len() >= holdfast_base::limits::UNSETTLED_BATCHES_MAX / 2;
-        let old = stream.kept.front().is_some_and(|k| {
+        let first = stream.first_unstable();
+        let old = first.is_some_and(|k| {
             k.stage == Stage::Executed
                 && now.mono.ms_since(k.sent_at) >= holdfast_base::limits::UNSYNCED_AGE_MS
         });
         let through = stream.executed_txn();
-        let something = stream.kept.front().is_some_and(|k| k.txn <= through);
-        if stream.is_asking_stable || !something || !(wanted || many || old) {
+        let something = first.is_some_and(|k| k.txn <= through);
+        if stream.is_held || stream.is_asking_stable || !something || !(wanted || many || old) {
             return None;
         }
         self.stream.is_asking_stable = true;

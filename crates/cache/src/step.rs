@@ -70,6 +70,8 @@ pub struct Turn {
     pub(crate) read_at: Generation,
     /// When it was first called.
     pub(crate) begun: Option<Generation>,
+    /// When the question was asked that was answered last.
+    pub(crate) asked_at: Generation,
 }
 
 impl Turn {
@@ -95,6 +97,7 @@ impl Turn {
             reads_unsure: false,
             read_at: Generation(0),
             begun: None,
+            asked_at: Generation(0),
         }
     }
 }

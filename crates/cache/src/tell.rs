@@ -1,5 +1,6 @@
 //! What others are told: the kernel (invalidations), the server (releases), people (statistics, reports).
 
+use crate::attrs::Attrs;
 use crate::caps::{CapSet, Grant};
 use crate::errno::Errno;
 use crate::ids::{Handle, Name, NodeId};
@@ -50,8 +51,8 @@ pub struct Reclaim {
 pub struct Reclaimed {
     /// Of which object.
     pub handle: Handle,
-    /// What it says.
-    pub result: Result<Grant, Errno>,
+    /// What it says, and how the object looks now.
+    pub result: Result<(Attrs, Grant), Errno>,
 }
 
 /// A mutation that had already returned to its application and then failed.

@@ -67,6 +67,7 @@ impl Machine {
 
     fn forget_node(&mut self, id: NodeId) {
         let Some(node) = self.nodes.remove(&id) else { return };
+        self.clean.remove(id);
         let at = self.tick();
         // Of what has no name nothing is granted any more.
         if node.seq > 0 && node.attrs.nlink > 0 {
@@ -76,7 +77,7 @@ impl Machine {
             if self.handles.get(handle) == Some(&id) {
                 self.handles.remove(handle);
             }
-            if !node.held.is_none() {
+            if !node.held.is_none() && !node.is_over {
                 let keep = CapSet::NONE;
                 self.releases.push(Release { handle: handle.clone(), keep, seq: node.seq });
             }
@@ -90,7 +91,7 @@ impl Machine {
             self.stream_due().filter(|_| self.stream.in_flight() == 0 || self.stream.unsent.is_empty());
         let aging = self.flush.aging.front().map(|(due, _)| *due);
         let commits = self.flush.commits.front().map(|(due, _)| *due);
-        let settle = self.stream.kept.front().filter(|k| k.stage == crate::queue::Stage::Executed);
+        let settle = self.stream.first_unstable().filter(|k| k.stage == crate::queue::Stage::Executed);
         let settle = settle.map(|k| k.sent_at.after_ms(holdfast_base::limits::UNSYNCED_AGE_MS));
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
@@ -116,7 +117,8 @@ impl Machine {
     /// What has still to reach the server's disk.
     #[must_use]
     pub fn pending(&self) -> Pending {
-        let kept: usize = self.stream.kept.iter().map(|k| k.ops.len()).sum();
+        let unstable = self.stream.kept.iter().filter(|k| k.txn > self.stream.stable_txn);
+        let kept: usize = unstable.map(|k| k.ops.len()).sum();
         Pending {
             mutations: (kept + self.stream.unsent.len()) as u64,
             bytes: self.flush.unsent + self.flush.unstable,

@@ -57,6 +57,10 @@ impl Machine {
     /// Takes over what an application wrote under `FILE_X`.
     pub(crate) fn keep_dirty(&mut self, id: NodeId, offset: u64, bytes: &[u8], caller: &Caller, now: Now) {
         let born = self.tick();
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.is_theirs = false;
+            node.data.differs(born);
+        }
         let aging = self.with_data(id, |data| {
             data.extents.write(offset, bytes, born);
             if data.writer.as_ref() != Some(caller) {
@@ -159,6 +163,9 @@ impl Machine {
 
     /// Data to be written now, if there is any and not too much is under way.
     pub fn take_write(&mut self, now: Now) -> Option<WriteOut> {
+        if self.stream.is_held {
+            return None;
+        }
         self.settle_aged(now);
         if self.flush.on_the_way.len() >= self.settings.writes_in_flight_max {
             return None;
@@ -318,6 +325,9 @@ impl Machine {
 
     /// A COMMIT to be sent now: because somebody waits, because data grew old, or because there is much of it.
     pub fn take_commit(&mut self, now: Now) -> Option<CommitOut> {
+        if self.stream.is_held {
+            return None;
+        }
         let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
         let ready = |m: &Self, due: Instant, id: NodeId| {
             (pressed || due <= now.mono) && m.nodes.get(&id).is_none_or(|n| n.data.committing.is_none())

@@ -92,9 +92,8 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
         machine.settings_mut().batches_in_flight_max = usize::MAX;
         while let Some(batch) = machine.take_batch(Now { mono: holdfast_base::Instant(10_000), ..now }) {
             let ops = batch.ops.len();
-            let made = |i: usize| Object {
+            let made = |i: usize| Born {
                 handle: Handle::new(format!("{}-{i}", batch.txn).as_bytes()),
-                attrs: Attrs { fileid: batch.txn * 1000 + i as u64, ..attrs() },
                 grant: Some(Grant {
                     caps: CapSet::ALL,
                     seq: batch.txn * 1000 + i as u64 + 10_000_000,
@@ -114,23 +113,4 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
             done(machine.unlink(&mut fresh(), dir, name.as_bytes(), now));
         }
     });
-}
-
-fn attrs() -> Attrs {
-    Attrs {
-        kind: Kind::File,
-        mode: 0o644,
-        nlink: 1,
-        uid: 7,
-        gid: 0,
-        size: 10,
-        allocated: 0,
-        device: Device::default(),
-        atime: Default::default(),
-        mtime: Default::default(),
-        ctime: Default::default(),
-        btime: None,
-        change: 1,
-        fileid: 0,
-    }
 }

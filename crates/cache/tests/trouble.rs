@@ -121,7 +121,7 @@ fn a_name_that_was_taken_keeps_both() {
     let there = world.server.fs.look(1, b"d").unwrap().unwrap();
     world.server.fs.make(there, b"f", Kind::File, 0o600, 0).unwrap();
     let ours = world.server.fs.make(there, b"f-20260102T030405Z", Kind::File, 0o644, 7).unwrap();
-    let object = world.server.object(0, ours, CapSet::ALL).unwrap();
+    let object = world.server.born(0, ours, CapSet::ALL);
     world.server.lanes.entry(0).or_default().executed = sent.txn;
     let result = MutationResult::Done {
         made: Some(object),
@@ -138,6 +138,157 @@ fn a_name_that_was_taken_keeps_both() {
     assert_eq!(theirs.attrs.mode, 0o600);
     let reports = world.clients[0].machine.take_reports();
     assert_eq!(reports[0].kept_as, Some(Name::new(b"f-20260102T030405Z")));
+}
+
+/// Else the server hears of one call that it may forget what it is to find out in the next one, or in this very one.
+#[test]
+fn nothing_is_done_with_that_a_batch_under_way_names() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let sub = world.run(0, |m, t, now| m.mkdir(t, dir, b"sub", 0o755, now)).unwrap().node;
+    hurry(&mut world);
+    let first = batch(&mut world);
+    let results = world.server.batch(0, &first);
+    let now = world.now();
+    world.clients[0].machine.batch_done(first.txn, results, 0, now);
+    let (_, fh) = create(&mut world, sub, "f", b"x");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let second = batch(&mut world);
+    assert!(second.done_through < first.txn);
+    let machine = &mut world.clients[0].machine;
+    machine.stable_done(first.txn, &[], now);
+    assert!(machine.done_through() < first.txn, "it is on disk, and named");
+    machine.batch_lost(second.txn);
+    assert_eq!(machine.take_batch(now), Some(second.clone()), "as it was");
+    let results = world.server.batch(0, &second);
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(second.txn, results, 0, now);
+    assert_eq!(machine.done_through(), first.txn);
+    machine.stable_done(second.txn, &[], now);
+    assert_eq!(machine.done_through(), second.txn);
+    assert_eq!(machine.pending().mutations, 0);
+}
+
+/// Else what is under way is refused when the other one is closed.
+#[test]
+fn what_is_done_through_an_open_names_that_open_and_no_other() {
+    let mut world = World::new(1, false, 1);
+    let (file, first) = create(&mut world, NodeId::ROOT, "f", b"x");
+    let second = world.run(0, |m, t, now| m.open(t, file, flags(), now)).unwrap().fh;
+    let mut named = |fh| {
+        let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+        let machine = &mut world.clients[0].machine;
+        let step = machine.write(&mut turn, fh, 0, &bytes::Bytes::from_static(b"y"), now);
+        let Step::Ask(ask) = step else { panic!("{step:?}") };
+        let Question::Write { open: Some(open), .. } = ask.question else { panic!("{ask:?}") };
+        machine.absorb(&mut turn, *ask, Err(Errno::EIO), now);
+        open
+    };
+    let (one, two) = (named(first), named(second));
+    assert_ne!(one, two);
+    let now = world.now();
+    world.clients[0].machine.release(first, now);
+    assert_eq!(world.clients[0].machine.take_closes().into_iter().map(|(t, _)| t).collect::<Vec<_>>(), [one]);
+}
+
+#[test]
+fn what_was_made_and_not_named_is_found_by_its_name() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let sent = batch(&mut world);
+    world.server.batch(0, &sent);
+    let results = vec![MutationResult::Done { made: None, other_name: None, attrs: None }];
+    let now = world.now();
+    world.clients[0].machine.batch_done(sent.txn, results, sent.txn, now);
+    world.check(0);
+    assert_eq!(world.run(0, |m, t, now| m.getattr(t, file, now)), Err(Errno::ESTALE), "nobody waits for it");
+    let found = world.run(0, |m, t, now| m.lookup(t, dir, b"f", now)).unwrap();
+    assert!(matches!(found, Lookup::Found(entry) if entry.node != file && entry.attrs.size == 1));
+}
+
+#[test]
+fn a_small_file_is_read_without_a_question_until_somebody_else_may_have_changed_it() {
+    let (mut world, dir) = settled();
+    *world.clients[0].machine.settings_mut() = Settings::full();
+    let (file, fh) = create(&mut world, dir, "f", b"0123456789");
+    close(&mut world, fh).unwrap();
+    world.drain();
+    let read = |world: &mut World, expected: &[u8]| {
+        let flags = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+        let fh = world.run(0, |m, t, now| m.open(t, file, flags, now)).unwrap().fh;
+        let before = world.clients[0].asks;
+        let data = world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap().concat();
+        assert_eq!(data, expected);
+        let asks = world.clients[0].asks - before;
+        close(world, fh).unwrap();
+        asks
+    };
+    assert_eq!(read(&mut world, b"0123456789"), 0, "written here");
+    let ino = world.server.fs.inodes.iter().find(|(_, i)| i.data == b"0123456789").map(|(i, _)| *i).unwrap();
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.server.restart();
+    world.server.fs.write(ino, 0, b"somebody else").unwrap();
+    assert!(read(&mut world, b"somebody else") > 0, "nothing covered it");
+    read(&mut world, b"somebody else");
+    assert_eq!(read(&mut world, b"somebody else"), 0, "read under a promise");
+    let changes = Changes { size: Some(4), ..Changes::default() };
+    world.run(0, |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+    read(&mut world, b"some");
+}
+
+#[test]
+fn where_data_is_in_a_file_that_is_known_here_needs_no_question() {
+    let (mut world, dir) = settled();
+    *world.clients[0].machine.settings_mut() = Settings::full();
+    world.drain();
+    let (_, fh) = create(&mut world, dir, "f", b"0123456789");
+    let more = bytes::Bytes::from_static(b"behind a hole");
+    world.run(0, |m, t, now| m.write(t, fh, 100, &more, now)).unwrap();
+    let seek = |world: &mut World, offset, kind| world.run(0, |m, t, now| m.seek(t, fh, offset, kind, now));
+    let asks = world.clients[0].asks;
+    assert_eq!(seek(&mut world, 4, SeekKind::Data), Ok(4));
+    assert_eq!(seek(&mut world, 4, SeekKind::Hole), Ok(10));
+    assert_eq!(seek(&mut world, 50, SeekKind::Data), Ok(100));
+    assert_eq!(seek(&mut world, 50, SeekKind::Hole), Ok(50));
+    assert_eq!(seek(&mut world, 100, SeekKind::Hole), Ok(113));
+    assert_eq!(seek(&mut world, 113, SeekKind::Data), Err(Errno::ENXIO));
+    world.drain();
+    assert_eq!(seek(&mut world, 113, SeekKind::Data), Err(Errno::ENXIO));
+    let (_, whole) = create(&mut world, dir, "g", b"0123456789");
+    world.drain();
+    assert_eq!(world.run(0, |m, t, now| m.seek(t, whole, 3, SeekKind::Hole, now)), Ok(10));
+    assert_eq!(world.clients[0].asks, asks);
+}
+
+#[test]
+fn what_is_held_of_what_was_removed_needs_not_be_given_back() {
+    let (mut world, dir) = settled();
+    *world.clients[0].machine.settings_mut() = Settings::full();
+    let mut files = Vec::new();
+    for i in 0..50 {
+        let (file, fh) = create(&mut world, dir, &format!("f{i}"), b"x");
+        close(&mut world, fh).unwrap();
+        files.push(file);
+    }
+    world.drain();
+    let before = world.clients[0].machine.stats();
+    for i in 0..50 {
+        let name = format!("f{i}");
+        world.run(0, |m, t, now| m.unlink(t, dir, name.as_bytes(), now)).unwrap();
+    }
+    world.drain();
+    for file in files {
+        world.clients[0].machine.forget(file, 1000);
+    }
+    world.drain();
+    let after = world.clients[0].machine.stats();
+    assert_eq!(after.releases, before.releases);
+    assert!(after.nodes <= before.nodes - 50, "and they are forgotten: {after:?}");
 }
 
 #[test]
@@ -180,7 +331,124 @@ fn a_recall_waits_for_the_kernel_and_for_the_flush() {
     let machine = &mut world.clients[0].machine;
     machine.batch_done(sent.txn, results, 0, now);
     let released = machine.take_releases(now);
-    assert_eq!(released, vec![Release { handle, keep: CapSet::NONE, seq: u64::MAX / 2 }]);
+    let (last, before) = released.split_last().expect("released");
+    assert_eq!(*last, Release { handle, keep: CapSet::NONE, seq: u64::MAX / 2 });
+    assert!(
+        before.iter().all(|r| r.keep == CapSet::SHARED),
+        "what is in it is given back with it: {before:?}"
+    );
+}
+
+#[test]
+fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
+    let (mut world, dir) = settled();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    world.drain();
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.server.restart();
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let Step::Ask(ask) = world.clients[0].machine.lookup(&mut turn, dir, b"f", now) else { panic!("known") };
+    let fh = world.run(0, |m, t, now| m.open(t, file, flags(), now)).unwrap().fh;
+    let data = bytes::Bytes::from_static(b"changed");
+    world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+    assert!(world.clients[0].machine.stats().dirty_bytes > 0);
+    let handle = world.clients[0].machine.handle_of(file).unwrap();
+    let Ok(Ok(Answer::Looked { found: Some(mut found), .. })) = world.server.answer(0, &ask) else {
+        panic!()
+    };
+    let seq = 1 << 40;
+    found.grant = Some(Grant { caps: CapSet::SHARED, seq, plain: false, group_of_directory: false });
+    let answer = Answer::Looked { found: Some(found), dir: None };
+    let machine = &mut world.clients[0].machine;
+    machine.absorb(&mut turn, *ask, Ok(answer), now);
+    machine.recalled(&handle, CapSet::SHARED, seq, now);
+    assert_eq!(machine.take_releases(now), [], "not flushed");
+    world.drain();
+    assert!(world.server.fs.inodes.values().any(|i| i.data == b"changed"));
+    assert_eq!(world.clients[0].machine.stats().dirty_bytes, 0);
+}
+
+#[test]
+fn what_was_reclaimed_and_is_recalled_before_its_client_knows_is_released() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let claims = world.clients[0].machine.reclaim_list();
+    let handle = world.clients[0].machine.handle_of(dir).unwrap();
+    world.server.restart();
+    let told: Vec<_> = claims.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.recalled(&handle, CapSet::NONE, 1 << 40, now);
+    machine.reclaimed(told, now);
+    world.check(0);
+    world.invalidate(0);
+    let released = world.clients[0].machine.take_releases(now);
+    assert!(released.contains(&Release { handle, keep: CapSet::NONE, seq: 1 << 40 }), "{released:?}");
+}
+
+#[test]
+fn what_is_reclaimed_is_known_only_if_nobody_was_there_meanwhile() {
+    let (mut world, dir) = settled();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    let (other, fh) = create(&mut world, dir, "g", b"x");
+    close(&mut world, fh).unwrap();
+    world.drain();
+    // Everything is looked at anew, so that the server's change attributes are known.
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.server.restart();
+    for file in [file, other] {
+        world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap();
+    }
+    let ino = world.server.fs.inodes.iter().find(|(_, i)| i.data == b"x").map(|(i, _)| *i).unwrap();
+    let claims = world.clients[0].machine.reclaim_list();
+    world.server.restart();
+    world.server.fs.write(ino, 0, b"longer").unwrap();
+    let told: Vec<_> = claims.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+    world.clients[0].machine.reclaimed(told, now);
+    let asks = world.clients[0].asks;
+    assert_eq!(world.run(0, |m, t, now| m.getattr(t, other, now)).unwrap().attrs.size, 1);
+    assert_eq!(world.clients[0].asks, asks, "nobody was there");
+    assert_eq!(world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().attrs.size, 6);
+}
+
+#[test]
+fn who_looks_into_a_directory_that_was_filled_next_door_has_its_files_not_recalled_one_by_one() {
+    let mut world = World::new(2, true, 5);
+    for client in &mut world.clients {
+        *client.machine.settings_mut() = Settings::full();
+    }
+    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
+    for name in [b"x", b"y", b"z", b"v"] {
+        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    }
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    let files: Vec<_> = (0..100).map(|i| create(&mut world, dir, &format!("f{i}"), b"0123456789")).collect();
+    for (file, fh) in &files {
+        close(&mut world, *fh).unwrap();
+        if file.0 % 4 == 0 {
+            // Held exclusively once more, and at rest.
+            let flags = OpenFlags { access: AB, ..OpenFlags::default() };
+            let fh = world.run(0, |m, t, now| m.open(t, *file, flags, now)).unwrap().fh;
+            close(&mut world, fh).unwrap();
+        }
+    }
+    world.drain();
+    let before = world.server.recalled;
+    let Lookup::Found(d) = world.run(1, |m, t, now| m.lookup(t, NodeId::ROOT, b"d", now)).unwrap() else {
+        panic!()
+    };
+    let listed = world.list(1, d.node, true).unwrap();
+    assert_eq!(listed.len(), 100);
+    for name in &listed {
+        let found = world.run(1, |m, t, now| m.lookup(t, d.node, name, now)).unwrap();
+        assert!(matches!(found, Lookup::Found(e) if e.attrs.size == 10), "{found:?}");
+    }
+    let recalls = world.server.recalled - before;
+    assert!(recalls <= 4, "{recalls} recalls for 100 files");
 }
 
 #[test]

@@ -51,11 +51,14 @@ fn leaves_paths(op: &Op) -> bool {
     !matches!(op, Op::Rename { .. } | Op::Rmdir { .. } | Op::Pause { .. } | Op::Sync)
 }
 
-fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, loses: bool, generous: u8) {
+fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (bool, bool), generous: u8) {
     let mut world = World::new(2, true, seed);
-    world.loses = loses;
+    (world.loses, world.restarts) = (loses, restarts);
     let mut candidates = Candidates(vec![Model::default()]);
     for (c, op, beside) in steps {
+        if restarts && world.dice.roll(10) == 0 {
+            world.restart();
+        }
         world.server.generous = generous > 0 && world.dice.roll(u64::from(generous)) != 0;
         let other = 1 - *c;
         // Where no capability can be had an append is two calls, as over NFS ever: not one moment.
@@ -92,13 +95,20 @@ proptest! {
     fn taking_turns_each_sees_what_the_other_did(
         steps in prop::collection::vec(step(false), 1..80), seed in any::<u64>(), generous in 0..4_u8
     ) {
-        linearizes(&steps, seed, false, generous);
+        linearizes(&steps, seed, (false, false), generous);
     }
 
     #[test]
     fn operations_beside_each_other_have_an_order(
         steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), generous in 0..4_u8
     ) {
-        linearizes(&steps, seed, true, generous);
+        linearizes(&steps, seed, (true, false), generous);
+    }
+
+    #[test]
+    fn that_order_holds_though_the_server_begins_anew(
+        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), generous in 0..4_u8
+    ) {
+        linearizes(&steps, seed, (true, true), generous);
     }
 }

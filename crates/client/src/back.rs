@@ -18,7 +18,7 @@ use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use parking_lot::{Condvar, Mutex};
 
 use crate::client::Inner;
-use crate::{Handle, HeldAttributes};
+use crate::{Handle, HeldAttributes, Recall};
 
 /// How long a callback waits for the answers that it refers to.
 const REFERRED_PATIENCE: Duration = Duration::from_secs(2);
@@ -296,16 +296,15 @@ impl Inner {
 
     fn recalled(&self, file: &[u8], stateid: &holdfast_wire::nfs4::Stateid4, truncate: bool) -> NfsStat4 {
         let file = Handle::new(file);
-        let found = self.files.look(&file, |held| {
-            held.delegation.as_ref().map(|delegation| (delegation.stateid.other, delegation.kind))
+        let recalled = self.files.find(&file).and_then(|state| {
+            let mut held = state.held.lock();
+            let known = held.delegation.as_mut().filter(|known| known.stateid.other == stateid.other)?;
+            known.is_recalled = true;
+            Some(Recall { kind: known.kind, truncate, number: self.files.next_number() })
         });
-        match found.flatten() {
-            Some((other, kind)) if other == stateid.other => {
-                self.callbacks.recall(&file, kind, truncate);
-                NfsStat4::Ok
-            }
-            _ => NfsStat4::BadStateid,
-        }
+        let Some(recall) = recalled else { return NfsStat4::BadStateid };
+        self.callbacks.recall(&file, recall);
+        NfsStat4::Ok
     }
 
     fn recalled_any(&self, asked: &CbRecallAny4Args) {

@@ -19,7 +19,7 @@ use crate::offload::Offloads;
 use crate::program::{CallbackProgram, Hook};
 use crate::recover::Todo;
 use crate::state::{Files, Open};
-use crate::{Callbacks, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
+use crate::{Callbacks, Delegated, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
 
 /// How long a shutdown waits for a server that is being connected to.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(3);
@@ -104,6 +104,16 @@ impl Client {
     /// [`Error::Unreachable`] with the last server's reason when [`Options::patience`] is over, [`Error::Cancelled`].
     pub fn connect(options: Options, callbacks: Arc<dyn Callbacks>, cancel: &Cancel) -> Result<Self> {
         let patience = options.patience;
+        let client = Self::begin(options, callbacks)?;
+        client.ready(patience, cancel)?;
+        Ok(client)
+    }
+
+    /// Begins to connect, and does not wait for it: operations do.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when there is no thread to be had.
+    pub fn begin(options: Options, callbacks: Arc<dyn Callbacks>) -> Result<Self> {
         let inner = Inner::new(options, callbacks);
         let spawn = |name: &str, run: fn(&Inner)| {
             let inner = Arc::clone(&inner);
@@ -119,12 +129,20 @@ impl Client {
         ];
         let client = Self(Arc::new(Running { inner: Arc::clone(&inner), threads: Mutex::new(threads) }));
         inner.todo.wake();
+        Ok(client)
+    }
+
+    /// Waits until there is a session, and learns what the server can do.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn ready(&self, patience: Duration, cancel: &Cancel) -> Result<()> {
+        let inner = self.inner();
         inner.gate.ready(cancel, Some(Instant::now() + patience)).map_err(|e| match e {
             Error::TimedOut => inner.gate.why_not(),
             other => other,
         })?;
-        inner.learn_facts(cancel)?;
-        Ok(client)
+        inner.learn_facts(cancel)
     }
 
     /// Closes what is open, ends the session, and waits for the threads. Operations under way answer
@@ -169,6 +187,53 @@ impl Client {
     #[must_use]
     pub fn delegation(&self, file: &Handle) -> Option<DelegationKind> {
         self.inner().files.use_delegation(file)
+    }
+
+    /// A held delegation that may be relied on: nobody wants it back, and it is not being returned.
+    #[must_use]
+    pub fn delegated(&self, file: &Handle) -> Option<Delegated> {
+        let delegated = |held: &crate::state::Held| {
+            let known = held.delegation.as_ref().filter(|known| !known.is_recalled && !known.is_returning)?;
+            Some(Delegated { kind: known.kind, number: known.number })
+        };
+        self.inner().files.look(file, delegated).flatten()
+    }
+
+    /// Whether the return of a held delegation can tell times (RFC 9754).
+    #[must_use]
+    pub fn has_delegated_times(&self, file: &Handle) -> bool {
+        let look = |held: &crate::state::Held| held.delegation.as_ref().is_some_and(|known| known.has_times);
+        self.inner().files.look(file, look).unwrap_or(false)
+    }
+
+    /// The place of a held delegation in the order of grants and recalls.
+    #[must_use]
+    pub fn delegation_number(&self, file: &Handle) -> Option<u64> {
+        let held = self.inner().files.look(file, |held| held.delegation.as_ref().map(|known| known.number));
+        held.flatten()
+    }
+
+    /// Whether the server wants a held delegation back: an open that lives on it is claimed with its return.
+    #[must_use]
+    pub fn is_recalled(&self, file: &Handle) -> bool {
+        let look =
+            |held: &crate::state::Held| held.delegation.as_ref().is_some_and(|known| known.is_recalled);
+        self.inner().files.look(file, look).unwrap_or(false)
+    }
+
+    /// How long the lease still holds without another word with the server; zero when it may have run out, so that others
+    /// may have got what is delegated here.
+    #[must_use]
+    pub fn lease_left(&self) -> Duration {
+        let inner = self.inner();
+        let lease = inner.facts.read().lease;
+        inner.todo.renewed_at().map_or(Duration::ZERO, |renewed| lease.saturating_sub(renewed.elapsed()))
+    }
+
+    /// A number higher than those of all grants and recalls so far: for what the user gives back by itself.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.inner().files.next_number()
     }
 
     /// All delegations held, the one unused for longest first.

@@ -13,7 +13,7 @@ use crate::attributes::Time;
 use crate::client::Inner;
 use crate::run::Manner;
 use crate::state::{Delegation, Open, OpenStatus};
-use crate::{Client, Cred, Cx, DelegationKind, Error, Handle, OpenFile, Result};
+use crate::{Client, Cred, Cx, DelegationKind, Error, Handle, OpenFile, Recall, Result};
 
 /// What a delegation that is gone is returned with.
 const GONE: Error = Error::Nfs(NfsStat4::BadStateid);
@@ -29,6 +29,15 @@ pub(crate) struct Granted {
     has_times: bool,
     /// It is wanted back already.
     is_recalled: bool,
+}
+
+/// A delegation as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// What it allows.
+    pub kind: DelegationKind,
+    /// Its place in the order of grants and recalls of this client.
+    pub number: u64,
 }
 
 /// Reads what an OPEN says about delegations.
@@ -51,7 +60,27 @@ impl Client {
     #[must_use]
     pub fn open_local(&self, cx: Cx<'_>, file: &Handle, access: u32) -> Option<OpenFile> {
         let inner = self.inner();
-        inner.files.open_local(file, access, cx.cred).map(|open| OpenFile::new(open, inner))
+        inner.files.open_local(file, access, (cx.cred, false)).map(|open| OpenFile::new(open, inner))
+    }
+
+    /// Opens a file under a delegation that the server wants back, and has the server know of it (CLAIM_DELEG_CUR_FH):
+    /// any other open it may put off until the delegation is returned. Nothing where there is none that covers it, or the
+    /// return was faster.
+    ///
+    /// # Errors
+    /// Those of every operation; ACCESS where the server does not let this user in.
+    pub fn open_recalled(&self, cx: Cx<'_>, file: &Handle, access: u32) -> Result<Option<OpenFile>> {
+        let inner = self.inner();
+        if !self.is_recalled(file) {
+            return Ok(None);
+        }
+        let Some(open) = inner.files.open_local(file, access, (cx.cred, true)) else { return Ok(None) };
+        let file = OpenFile::new(Arc::clone(&open), inner);
+        match inner.make_known(cx, &open) {
+            Ok(()) => Ok(Some(file)),
+            Err(Error::Nfs(status)) if !matches!(status, NfsStat4::Access | NfsStat4::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives a delegation back; opens that live on it become known to the server first. What it covers must have been
@@ -79,24 +108,87 @@ impl Client {
 }
 
 impl Inner {
-    /// Notes a delegation that came.
-    pub(crate) fn note_delegation(&self, file: &Handle, cred: &Cred, granted: Option<Granted>) {
-        let Some(granted) = granted else { return };
-        self.files.change(file, |held| {
-            let last_use = held.delegation.as_ref().map_or(0, |delegation| delegation.last_use);
+    /// Notes what an OPEN for `access` brought, and says what is held now: the delegation that came, or the one that was
+    /// there already.
+    pub(crate) fn note_delegation(
+        &self,
+        file: &Handle,
+        (cred, access): (&Cred, u32),
+        granted: Option<Granted>,
+    ) -> Option<Delegated> {
+        let delegated = self.files.change(file, |held| {
+            if let Some(known) = held.delegation.as_mut().filter(|known| known.cred == *cred) {
+                known.admitted |= access;
+            }
+            let granted = granted?;
+            // The same told again has its place in the order already.
+            let same = held
+                .delegation
+                .as_ref()
+                .filter(|known| known.stateid.other == granted.stateid.other && known.kind == granted.kind);
+            let (number, is_returning) = match same {
+                Some(known) => (known.number, known.is_returning),
+                None => (self.files.next_number(), false),
+            };
+            let before = held.delegation.as_ref().filter(|known| known.cred == *cred);
             held.delegation = Some(Delegation {
                 stateid: granted.stateid,
                 kind: granted.kind,
                 has_times: granted.has_times,
-                is_returning: false,
+                is_returning,
+                is_recalled: granted.is_recalled || same.is_some_and(|known| known.is_recalled),
                 cred: cred.clone(),
-                last_use,
+                admitted: access | before.map_or(0, |known| known.admitted),
+                last_use: self.files.next_use(),
+                number,
             });
+            Some(Delegated { kind: granted.kind, number })
         });
-        if granted.is_recalled {
-            let file = file.clone();
-            self.chores.add(Box::new(move |inner| inner.callbacks.recall(&file, granted.kind, false)));
+        if let Some(granted) = granted.filter(|granted| granted.is_recalled) {
+            self.recall_later(file, granted.kind);
         }
+        delegated
+    }
+
+    /// Notes a delegation that was reclaimed: what its holder knows of it stays as it was. Another kind than before is
+    /// of no use to it and goes back.
+    pub(crate) fn note_reclaimed(&self, file: &Handle, granted: &Granted) {
+        let is_same = self.files.change(file, |held| {
+            let Some(known) = held.delegation.as_mut() else { return true };
+            known.stateid = granted.stateid;
+            known.has_times = granted.has_times;
+            std::mem::replace(&mut known.kind, granted.kind) == granted.kind
+        });
+        if granted.is_recalled || !is_same {
+            self.recall_later(file, granted.kind);
+        }
+    }
+
+    /// Tells the user to give a delegation back, from a thread that may be waited for.
+    pub(crate) fn recall_later(&self, file: &Handle, kind: DelegationKind) {
+        let (file, number) = (file.clone(), self.files.next_number());
+        let recall = Recall { kind, truncate: false, number };
+        self.chores.add(Box::new(move |inner| inner.callbacks.recall(&file, recall)));
+    }
+
+    /// Notes the delegation of a directory.
+    pub(crate) fn note_directory(&self, dir: &Handle, cred: &Cred, stateid: Stateid4) -> Delegated {
+        let kind = DelegationKind::Directory;
+        self.files.change(dir, |held| {
+            let number = self.files.next_number();
+            held.delegation = Some(Delegation {
+                stateid,
+                kind,
+                has_times: false,
+                is_returning: false,
+                is_recalled: false,
+                cred: cred.clone(),
+                admitted: 0,
+                last_use: self.files.next_use(),
+                number,
+            });
+            Delegated { kind, number }
+        })
     }
 
     fn return_delegation(
@@ -114,13 +206,24 @@ impl Inner {
             })
         });
         let Some((delegation, opens)) = found else { return Ok(()) };
-        let claimed = opens
-            .iter()
-            .filter(|open| *open.status.lock() == OpenStatus::Local)
-            .try_for_each(|open| self.claim_local(cx, open));
+        let claimed =
+            opens.iter().filter(|open| *open.status.lock() == OpenStatus::Local).try_for_each(|open| {
+                match self.claim_local(cx, open) {
+                    // The file is gone, or closed to its user: one open less, and others go on waiting for the return.
+                    Err(Error::Nfs(status)) => {
+                        tracing::warn!(?status, "an open file is lost with its delegation");
+                        open.set(OpenStatus::Lost);
+                        Ok(())
+                    }
+                    other => other,
+                }
+            });
         let returned = claimed.and_then(|()| self.send_back(cx, file, &delegation, times));
         self.files.change(file, |held| {
-            let Some(current) = held.delegation.as_mut() else { return };
+            // Another one may have come meanwhile, with an OPEN that the server has seen after the return.
+            let Some(current) = held.delegation.as_mut().filter(|current| current.is_returning) else {
+                return;
+            };
             match &returned {
                 Ok(()) => held.delegation = None,
                 Err(_) => current.is_returning = false,

@@ -33,6 +33,7 @@ mod types;
 
 pub use attributes::{Attributes, FsStat, SetAttributes, Time};
 pub use client::Client;
+pub use delegation::Delegated;
 pub use error::{Error, Result, errno_of};
 pub use holdfast_rpc::link::{Cancel, Target};
 pub use op::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_wire::nfs4::{NfsTime4, Verifier4};
 
-use crate::{Cred, DelegationKind, Handle};
+use crate::{Cred, Handle, Recall};
 
 /// How a client is set up.
 #[derive(Clone, Debug)]
@@ -90,8 +90,7 @@ pub enum Event {
 /// taken shortly, but no operation of the client may be waited for.
 pub trait Callbacks: Send + Sync {
     /// A delegation must go back: flush what it covers, then [`crate::Client::return_delegation`], on another thread.
-    /// With `truncate` the data needs no flushing, for it is about to be cut off.
-    fn recall(&self, file: &Handle, kind: DelegationKind, truncate: bool);
+    fn recall(&self, file: &Handle, recall: Recall);
 
     /// What the holder of a write delegation knows; nothing when it knows nothing.
     fn held_attributes(&self, file: &Handle) -> Option<HeldAttributes>;
@@ -101,9 +100,10 @@ pub trait Callbacks: Send + Sync {
         let _ = (keep, read, write);
     }
 
-    /// A delegation is gone without having been returned: nothing was flushed under it, nobody was asked.
-    fn delegation_gone(&self, file: &Handle) {
-        let _ = file;
+    /// A delegation is gone without having been returned: nothing was flushed under it, nobody was asked. `number` is
+    /// its place in the order of grants and recalls.
+    fn delegation_gone(&self, file: &Handle, number: u64) {
+        let _ = (file, number);
     }
 
     /// Locks of an owner are gone: others may have had them meanwhile. I/O of that owner answers

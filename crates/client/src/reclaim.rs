@@ -73,7 +73,14 @@ impl Inner {
             delegation.as_ref().map_or(OpenDelegationType4::None, |delegation| match delegation.kind {
                 DelegationKind::Read => OpenDelegationType4::Read,
                 DelegationKind::Write => OpenDelegationType4::Write,
+                // RFC 8881 section 10.9.5: those of directories cannot be reclaimed.
+                DelegationKind::Directory => OpenDelegationType4::None,
             });
+        if delegation.as_ref().is_some_and(|delegation| delegation.kind == DelegationKind::Directory) {
+            self.lose_delegation(&file.handle);
+            return Ok(true);
+        }
+        let mut is_delegated = delegation.is_none();
         let known: Vec<_> = opens.iter().filter(|open| open.stateid().is_some()).collect();
         if known.is_empty()
             && let Some(delegation) = &delegation
@@ -83,11 +90,21 @@ impl Inner {
         }
         for open in known {
             match self.claim(session, open, Claim::Previous(wanted)) {
-                Ok(stateid) => self.settle(session, open, stateid)?,
+                Ok((stateid, has_delegation)) => {
+                    is_delegated |= has_delegation;
+                    self.settle(session, open, stateid)?;
+                }
                 Err(Setback::Because(Error::Nfs(_))) => return Ok(false),
                 Err(e) => return Err(e),
             }
             wanted = OpenDelegationType4::None;
+        }
+        if !is_delegated {
+            // The open was given back, the delegation was not.
+            self.lose_delegation(&file.handle);
+            for open in opens.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
+                self.open_one_anew(session, open)?;
+            }
         }
         for lock in locks.iter().filter(|lock| !lock.is_lost) {
             match self.reclaim_locks(session, file, lock) {
@@ -112,17 +129,17 @@ impl Inner {
         let claimed = self.claim(session, &open, Claim::Previous(wanted));
         self.files.free_owner(owner);
         match claimed {
-            Ok(stateid) => {
+            Ok((stateid, has_delegation)) => {
                 self.close_on(session, &open, stateid)?;
-                Ok(true)
+                Ok(has_delegation)
             }
             Err(Setback::Because(Error::Nfs(_))) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// OPEN without a name, for an open that we know of.
-    fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<Stateid4, Setback> {
+    /// OPEN without a name, for an open that we know of; and whether a delegation came with it.
+    fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<(Stateid4, bool), Setback> {
         let (want, claim4) = match claim {
             Claim::Previous(kind) => (0, OpenClaim4::Previous(kind)),
             Claim::Anew => (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Fh),
@@ -141,8 +158,16 @@ impl Inner {
             answer.put()?;
             let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
             let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
-            self.note_delegation(&open.handle, &open.cred, delegation);
-            Ok(stateid)
+            match (claim, delegation) {
+                (Claim::Previous(_), Some(granted)) => self.note_reclaimed(&open.handle, &granted),
+                (Claim::Anew, Some(granted)) => {
+                    // Not asked for, and nobody is there to be told what it covers.
+                    self.note_delegation(&open.handle, (&open.cred, 0), Some(granted));
+                    self.recall_later(&open.handle, granted.kind);
+                }
+                (_, None) => {}
+            }
+            Ok((stateid, delegation.is_some()))
         })
     }
 
@@ -206,7 +231,7 @@ impl Inner {
             (held.opens.clone(), held.locks.clone(), held.delegation.take().is_some())
         };
         if had_delegation {
-            self.callbacks.delegation_gone(&file.handle);
+            self.callbacks.delegation_gone(&file.handle, self.files.next_number());
         }
         for lock in locks.iter().filter(|lock| !lock.is_lost) {
             self.lose_locks(&file.handle, &lock.owner);
@@ -221,7 +246,7 @@ impl Inner {
 
     fn open_one_anew(&self, session: &Arc<Session>, open: &Open) -> Result<(), Setback> {
         match self.claim(session, open, Claim::Anew) {
-            Ok(stateid) => self.settle(session, open, stateid)?,
+            Ok((stateid, _)) => self.settle(session, open, stateid)?,
             Err(Setback::Because(Error::Nfs(status))) => {
                 tracing::warn!(?status, "an open file is lost");
                 open.set(OpenStatus::Lost);
@@ -229,6 +254,11 @@ impl Inner {
             Err(e) => return Err(e),
         }
         Ok(())
+    }
+
+    fn lose_delegation(&self, file: &Handle) {
+        self.files.change(file, |held| held.delegation = None);
+        self.callbacks.delegation_gone(file, self.files.next_number());
     }
 
     fn lose_locks(&self, file: &Handle, owner: &[u8]) {
@@ -330,7 +360,7 @@ impl Inner {
             self.lose_locks(file, &owner);
         }
         if had_delegation {
-            self.callbacks.delegation_gone(file);
+            self.callbacks.delegation_gone(file, self.files.next_number());
             let local: Vec<_> = state.held.lock().opens.clone();
             for open in local.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
                 self.open_one_anew(session, open)?;

@@ -75,6 +75,11 @@ impl Todo {
         }
     }
 
+    /// When the request was sent that renewed the lease last.
+    pub(crate) fn renewed_at(&self) -> Option<Instant> {
+        self.work.lock().renewed
+    }
+
     fn change(&self, change: impl FnOnce(&mut Work)) {
         change(&mut self.work.lock());
         self.is_filled.notify_one();

@@ -34,6 +34,8 @@ pub(crate) struct Files {
     table: Mutex<FxHashMap<Handle, Arc<FileState>>>,
     owners: Mutex<Owners>,
     uses: AtomicU64,
+    /// Of grants and recalls, in the order in which the server made them.
+    numbers: AtomicU64,
 }
 
 /// What is held of one file.
@@ -70,8 +72,15 @@ pub(crate) struct Delegation {
     /// Times may be told with its return (RFC 9754).
     pub(crate) has_times: bool,
     pub(crate) is_returning: bool,
+    /// The server wants it back.
+    pub(crate) is_recalled: bool,
     pub(crate) cred: Cred,
+    /// For what the server has let this credential in (`OPEN4_SHARE_ACCESS_*`): RFC 8881 section 10.4 has every user
+    /// judged by the server.
+    pub(crate) admitted: u32,
     pub(crate) last_use: u64,
+    /// Its place in the order of grants and recalls.
+    pub(crate) number: u64,
 }
 
 /// An open, as the server knows it.
@@ -176,6 +185,12 @@ impl OpenFile {
         self.0.open.access()
     }
 
+    /// Whether somebody else has it as well: a clone of it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Whether the server has lost it for good: every use of it answers [`Error::Lost`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -256,7 +271,12 @@ impl Files {
                 return Err(Error::Lost);
             }
             let delegation = held.delegation.as_ref().filter(|delegation| {
-                !delegation.is_returning && (!writes || delegation.kind == DelegationKind::Write)
+                let covers = match delegation.kind {
+                    DelegationKind::Write => true,
+                    DelegationKind::Read => !writes,
+                    DelegationKind::Directory => false,
+                };
+                !delegation.is_returning && covers
             });
             match (lock, status, delegation) {
                 (Some(lock), _, _) => Ok(Some(newest(lock.stateid))),
@@ -273,24 +293,46 @@ impl Files {
         let state = self.find(file)?;
         let mut held = state.held.lock();
         let delegation = held.delegation.as_mut().filter(|delegation| !delegation.is_returning)?;
-        delegation.last_use = self.uses.fetch_add(1, Ordering::Relaxed);
+        delegation.last_use = self.next_use();
         Some(delegation.kind)
     }
 
-    /// Makes an open that lives on a delegation.
-    pub(crate) fn open_local(&self, file: &Handle, access: u32, cred: &Cred) -> Option<Arc<Open>> {
+    /// Makes an open that lives on a delegation. With `is_claimed` the server judges it, as it is claimed at once; else
+    /// it must have let this credential in before.
+    pub(crate) fn open_local(
+        &self,
+        file: &Handle,
+        access: u32,
+        (cred, is_claimed): (&Cred, bool),
+    ) -> Option<Arc<Open>> {
         let state = self.find(file)?;
         let mut held = state.held.lock();
         let delegation = held.delegation.as_mut().filter(|delegation| !delegation.is_returning)?;
+        let access = access & OPEN4_SHARE_ACCESS_BOTH;
         let writes = access & OPEN4_SHARE_ACCESS_WRITE != 0;
-        if (writes && delegation.kind != DelegationKind::Write) || delegation.cred != *cred {
+        let covers = match delegation.kind {
+            DelegationKind::Write => true,
+            DelegationKind::Read => !writes,
+            DelegationKind::Directory => false,
+        };
+        let is_let_in = is_claimed || (delegation.cred == *cred && access & !delegation.admitted == 0);
+        if !covers || !is_let_in {
             return None;
         }
-        delegation.last_use = self.uses.fetch_add(1, Ordering::Relaxed);
-        let access = access & OPEN4_SHARE_ACCESS_BOTH;
+        delegation.last_use = self.next_use();
         let open = Arc::new(Open::new((file.clone(), self.take_owner()), cred.clone(), (access, 0)));
         held.opens.push(Arc::clone(&open));
         Some(open)
+    }
+
+    /// Counts uses of delegations.
+    pub(crate) fn next_use(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next number in the order of grants and recalls.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Delegations, the one unused for longest first.

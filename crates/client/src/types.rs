@@ -253,4 +253,17 @@ pub enum DelegationKind {
     Read,
     /// Nobody else reads or writes.
     Write,
+    /// Of a directory: nobody else changes names in it, or its attributes.
+    Directory,
+}
+
+/// A delegation that the server wants back, or that it has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// What it allows.
+    pub kind: DelegationKind,
+    /// The file is about to be cut off at 0: its data needs no flushing.
+    pub truncate: bool,
+    /// Its place in the order of grants and recalls of this client: higher than that of every grant it is about.
+    pub number: u64,
 }

@@ -23,15 +23,21 @@ impl Mount {
     ///
     /// Errors with what the command said, and with its log.
     pub fn new(port: u16, export: &str, options: &str) -> Result<Self> {
+        Self::of(&format!("127.0.0.1:{port}:{export}"), options)
+    }
+
+    /// Mounts what has this name, on whatever host.
+    ///
+    /// Errors as [`Mount::new`].
+    pub fn of(source: &str, options: &str) -> Result<Self> {
         let scratch = Scratch::new("mount")?;
         std::fs::create_dir(scratch.path().join("mnt"))?;
         let mut mount = Self { scratch, daemon: 0 };
-        let source = format!("127.0.0.1:{port}:{export}");
         let options = if options.is_empty() { "rw" } else { options };
         let path = mount.path();
         let level = std::env::var("HOLDFAST_LOG").unwrap_or_else(|_| "info".to_owned());
         let output =
-            mount.command()?.args(["--log", &level, "mount", &source, "-o", options]).arg(path).output()?;
+            mount.command()?.args(["--log", &level, "mount", source, "-o", options]).arg(path).output()?;
         mount.expect(&output, "mount")?;
         mount.daemon = mount.find_daemon()?;
         Ok(mount)

@@ -1,15 +1,15 @@
 //! From a source and options to a volume.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use holdfast_base::{Entropy as _, SystemEntropy};
-use holdfast_client::{Callbacks, Client, DelegationKind, Event, Handle, HeldAttributes, Options};
+use holdfast_client::{Callbacks, Client, Event, Handle, HeldAttributes, Options, Recall};
 use holdfast_volume::cache::{Caller, Object, Settings};
-use holdfast_volume::{Cancel, CapsServer, NfsServer, Volume, VolumeOptions};
+use holdfast_volume::{AwaySignal, Cancel, CapsServer, Delegations, NfsServer, Volume, VolumeOptions};
 
-use crate::options::{CacheMode, MountOptions, Patience};
+use crate::options::{CacheMode, MountOptions, Offline, Patience};
 use crate::source::{PORT_DEFAULT, ServerName, Source};
 
 /// A volume, and what it stands on.
@@ -24,7 +24,7 @@ pub(crate) struct Connected {
 
 /// Calls of the background under way at once: all the batches and writes that the machine lets be, and always some more,
 /// for what is sent may have to wait until this client has given back what others wait for.
-const FLUSHERS: usize = 32;
+pub(crate) const FLUSHERS: usize = 32;
 
 /// How long the first connection may take, even where operations wait for ever afterwards.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -50,8 +50,13 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         wanted.soft = true;
         wanted.patience = patience;
     }
+    if let Offline::In(file) = &options.offline {
+        return crate::offline::connect(source, options, wanted, file.as_deref());
+    }
     let cancel = Cancel::new();
-    let client = Client::connect(wanted, Arc::new(Heard), &cancel)
+    let delegations = Delegations::new();
+    let heard = Heard { delegations: Arc::clone(&delegations), away: Arc::default() };
+    let client = Client::connect(wanted, Arc::new(heard), &cancel)
         .with_context(|| format!("no session with {}", source.server))?;
     let server = Arc::new(NfsServer::new(client));
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -59,8 +64,15 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         server.root(&source.export, &Caller::new(uid, gid), &cancel).with_context(|| source.to_string())?;
     let caps = match options.cache {
         CacheMode::All => greet(&server, &root).with_context(|| source.to_string())?,
-        CacheMode::None => None,
+        CacheMode::Delegations | CacheMode::None => None,
     };
+    let delegations = Some(delegations).filter(|_| caps.is_none() && options.cache != CacheMode::None);
+    if let Some(delegations) = &delegations {
+        server.use_delegations(Arc::clone(delegations));
+    }
+    if let Some(caps) = &caps {
+        caps.use_same_host(options.same_host.clone());
+    }
     let settings = settings(options, &server, caps.as_deref());
     let serving: Arc<dyn holdfast_volume::Server> = match &caps {
         Some(caps) => Arc::clone(caps) as _,
@@ -69,6 +81,12 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
     let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS })?;
     if let Some(caps) = &caps {
         caps.serve(&volume);
+    }
+    if caps.is_none() {
+        server.serve(&volume);
+    }
+    if let Some(delegations) = &delegations {
+        delegations.serve(&volume, &server)?;
     }
     Ok(Connected { volume, server, caps, root_name: source.to_string() })
 }
@@ -82,16 +100,16 @@ fn greet(server: &Arc<NfsServer>, root: &Object) -> Result<Option<Arc<CapsServer
         Some(_) => {
             tracing::info!("the server makes promises: what is known is used, and changes are put off");
         }
-        None => tracing::info!("the server makes no promises: everything is asked"),
+        None => tracing::info!("the server has no capabilities: what it delegates is used"),
     }
     Ok(caps.map(Arc::new))
 }
 
-fn settings(options: &MountOptions, server: &NfsServer, caps: Option<&CapsServer>) -> Settings {
+pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<&CapsServer>) -> Settings {
     let limits = server.client().limits();
     let io_bytes = limits.max_read.min(limits.max_write);
     let Some(caps) = caps else {
-        let write_back = options.cache == CacheMode::All;
+        let write_back = options.cache != CacheMode::None;
         return Settings { io_bytes, write_back, ..Settings::default() };
     };
     let taken = caps.limits();
@@ -106,17 +124,35 @@ fn settings(options: &MountOptions, server: &NfsServer, caps: Option<&CapsServer
     }
 }
 
-/// What the client tells by itself, for the log.
-struct Heard;
+/// What the client tells by itself: for those who use what is delegated, and for the log.
+pub(crate) struct Heard {
+    delegations: Arc<Delegations>,
+    /// Of a volume that works without the server.
+    away: Arc<OnceLock<AwaySignal>>,
+}
+
+impl Heard {
+    /// Where there are capabilities nothing is delegated.
+    pub(crate) fn without_delegations(away: Arc<OnceLock<AwaySignal>>) -> Self {
+        Self { delegations: Delegations::new(), away }
+    }
+}
 
 impl Callbacks for Heard {
-    fn recall(&self, file: &Handle, kind: DelegationKind, _: bool) {
-        // None are asked for; the client returns what was given all the same when it is told that nothing depends on it.
-        tracing::debug!(?file, ?kind, "a delegation is recalled");
+    fn recall(&self, file: &Handle, recall: Recall) {
+        self.delegations.recall(file, recall);
     }
 
-    fn held_attributes(&self, _: &Handle) -> Option<HeldAttributes> {
-        None
+    fn held_attributes(&self, file: &Handle) -> Option<HeldAttributes> {
+        self.delegations.held_attributes(file)
+    }
+
+    fn recall_any(&self, keep: u32, read: bool, write: bool) {
+        self.delegations.recall_any(keep, read, write);
+    }
+
+    fn delegation_gone(&self, file: &Handle, number: u64) {
+        self.delegations.delegation_gone(file, number);
     }
 
     fn locks_lost(&self, file: &Handle, _: &[u8]) {
@@ -126,7 +162,12 @@ impl Callbacks for Heard {
     fn happened(&self, event: &Event) {
         match event {
             Event::Connected(server) => tracing::info!(server, "connected"),
-            Event::Disconnected(reason) => tracing::warn!(reason, "no server answers; trying again"),
+            Event::Disconnected(reason) => {
+                tracing::warn!(reason, "no server answers; trying again");
+                if let Some(away) = self.away.get() {
+                    away.went_away();
+                }
+            }
             Event::Restarted => tracing::info!("the server has restarted"),
             Event::StateLost => {
                 tracing::warn!("the server has forgotten what was open here; asking for it again");

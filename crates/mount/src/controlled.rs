@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use holdfast_fuse::Session;
-use holdfast_volume::{CapsServer, NfsServer, Volume};
+use holdfast_volume::cache::{Conflict, Pending};
+use holdfast_volume::{CapsServer, NfsServer, Standing, Volume};
 use serde_json::{Value, json};
 
 use crate::connecting::address_of;
-use crate::control::{Controlled, Identity, Progress, ServerLine};
+use crate::control::{ConflictLine, Controlled, Identity, Progress, ServerLine};
 use crate::life::MountRequest;
 use crate::source::ServerName;
 
@@ -52,9 +53,18 @@ impl Mounted {
 
     /// Gives all promises back, unless nothing is to be waited for any more.
     pub(crate) fn say_bye(&self) {
-        if let Some(caps) = &self.caps {
-            caps.bye(self.volume.given_up());
+        match &self.caps {
+            Some(caps) if self.owes_nothing() => caps.bye(self.volume.given_up()),
+            // It comes again, and is to be known then.
+            Some(_) => {}
+            None => self.server.pay_all_times(self.volume.given_up()),
         }
+    }
+
+    /// Whether a later life of this mount has nothing to send.
+    fn owes_nothing(&self) -> bool {
+        let is_met = self.volume.standing().is_none_or(|standing| standing == Standing::Online);
+        is_met && (self.volume.standing().is_none() || self.volume.pending() == Pending::default())
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -89,6 +99,12 @@ impl Controlled for Mounted {
             "mountpoint": self.request.mountpoint.display().to_string(),
             "server": current,
             "promises": self.caps.is_some(),
+            "standing": self.volume.standing().map(|standing| match standing {
+                Standing::Online => "online",
+                Standing::Away => "away",
+                Standing::Merging => "merging",
+            }),
+            "same_host": self.caps.as_ref().map(|caps| caps.same_host_stats()),
             "nfs_version": format!("4.{}", limits.minor),
             "seconds_mounted": self.since.elapsed().as_secs(),
         });
@@ -115,6 +131,16 @@ impl Controlled for Mounted {
         let left = self.volume.abandon();
         self.is_abandoned.store(true, Ordering::SeqCst);
         Progress { changes: left.mutations, bytes: left.bytes }
+    }
+
+    fn conflicts(&self) -> Vec<ConflictLine> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let line = |of: Conflict| ConflictLine {
+            path: text(&of.path),
+            kept_as: of.kept_as.map(|name| text(name.as_bytes())),
+            what: of.what,
+        };
+        self.volume.conflicts().into_iter().map(line).collect()
     }
 
     fn servers(&self) -> Vec<ServerLine> {

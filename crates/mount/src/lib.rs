@@ -7,11 +7,14 @@ pub mod control;
 mod controlled;
 pub mod daemon;
 mod fs;
+pub mod guard;
 mod kernel_side;
 mod life;
 mod logfile;
 pub mod mountinfo;
+mod offline;
 pub mod options;
+mod privileges;
 mod signals;
 pub mod source;
 

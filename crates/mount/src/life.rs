@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use holdfast_fuse::{Config, End, Session, Unmount};
+use holdfast_fuse::{Config, End, InitFlags, Session, Unmount};
 use holdfast_volume::Volume;
 use holdfast_volume::cache::Pending;
 
@@ -16,10 +16,12 @@ use crate::connecting::{self, Connected};
 use crate::control::{Endpoint, Place, runtime_dir};
 use crate::controlled::Mounted;
 use crate::fs::Translation;
+use crate::guard::Guard;
 use crate::kernel_side::KernelSide;
 use crate::logfile;
 use crate::mountinfo;
 use crate::options::MountOptions;
+use crate::privileges;
 use crate::signals::{Signal, Signals};
 use crate::source::Source;
 
@@ -65,6 +67,9 @@ pub fn run(request: &MountRequest, report: impl FnOnce() -> Result<()>) -> Resul
     let (heard, waiting) = (Arc::clone(&wishes), std::thread::current());
     std::thread::Builder::new().name("signals".into()).spawn(move || hear(&signals, &heard, &waiting))?;
 
+    if request.options.same_host != holdfast_volume::SameHost::Never {
+        privileges::give_up();
+    }
     let mounted = mount(request)?;
     let endpoint = control(&mounted, request);
     report().inspect_err(|_| {
@@ -75,7 +80,9 @@ pub fn run(request: &MountRequest, report: impl FnOnce() -> Result<()>) -> Resul
     tracing::info!(source = %request.source, mountpoint = %request.mountpoint.display(), "mounted");
 
     let log = logfile::path_for(&runtime_dir(), &request.mountpoint);
+    let guard = guard(request);
     serve(&mounted, &wishes, &log);
+    drop(guard);
     let drained = drain(&mounted, &wishes);
     drop(endpoint);
     goodbye(&mounted);
@@ -116,12 +123,24 @@ fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
         no_atime: kernel.is_noatime,
         ..holdfast_fuse::MountOptions::new(root_name)
     };
-    let files = Arc::new(Translation::new(volume.clone()));
-    let session =
-        Session::mount(files, &request.mountpoint, &options, &Config::default()).inspect_err(|_| {
+    let files = Arc::new(Translation::new(volume.clone(), request.options.passes_through));
+    let mut config = Config::default();
+    if request.options.passes_through {
+        config.flags |= InitFlags::PASSTHROUGH;
+    }
+    let session = Session::mount(Arc::clone(&files) as _, &request.mountpoint, &options, &config)
+        .inspect_err(|_| {
             volume.close();
             server.client().shutdown();
         })?;
+    if request.options.passes_through {
+        let kernel = session.passthrough();
+        if kernel.is_offered() {
+            files.pass_through(kernel);
+        } else {
+            tracing::warn!("this kernel passes nothing through (Linux 6.9 does)");
+        }
+    }
     // Ordinary users cannot have more than the system's default.
     if let Err(error) = session.set_readahead(READ_AHEAD_BYTES) {
         tracing::debug!(%error, "read-ahead stays as it is");
@@ -143,6 +162,16 @@ fn control(mounted: &Arc<Mounted>, request: &MountRequest) -> Option<Endpoint> {
         Ok(Endpoint::start(place, Arc::downgrade(&controlled))?)
     };
     start().inspect_err(|error| tracing::warn!("no control socket: {error:#}")).ok()
+}
+
+/// Without its guard the mount works all the same.
+fn guard(request: &MountRequest) -> Option<Guard> {
+    let start = || -> Result<Guard> {
+        let info =
+            mountinfo::topmost(&request.mountpoint)?.context("the mount is not in the table of mounts")?;
+        Ok(Guard::start(&info.device)?)
+    };
+    start().inspect_err(|error| tracing::warn!("nobody watches over the mount: {error:#}")).ok()
 }
 
 /// Until the mount is gone.

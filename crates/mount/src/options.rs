@@ -1,6 +1,9 @@
 //! Mount options, as `-o`, `/etc/fstab` and `mount -t fuse.holdfast` give them.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use holdfast_volume::SameHost;
 
 use crate::source::ServerName;
 
@@ -25,6 +28,9 @@ pub enum CacheMode {
     /// What the server's promises cover, changes of data and of names included.
     #[default]
     All,
+    /// What NFSv4 delegations cover, as with servers that are not Holdfast's: changes of data are put off, those of
+    /// names are not.
+    Delegations,
     /// Nothing: every operation asks the server, every change is on the server when it returns.
     None,
 }
@@ -57,8 +63,24 @@ pub struct MountOptions {
     pub connections: u32,
     /// `cache=`.
     pub cache: CacheMode,
+    /// `nolocal` and `local=`: whether a server on this host is used by its descriptors.
+    pub same_host: SameHost,
+    /// `passthrough`: the kernel reads and writes a server's files on this host by itself.
+    pub passes_through: bool,
+    /// `offline` and `offline=FILE`.
+    pub offline: Offline,
     /// `server=`, in order: tried in turn after the source's own.
     pub more_servers: Vec<ServerName>,
+}
+
+/// Whether the mount works without the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Offline {
+    /// It waits for it.
+    #[default]
+    No,
+    /// It does, with a journal in this file, or in one of the source's own.
+    In(Option<PathBuf>),
 }
 
 /// Connections at most: as Linux's client.
@@ -88,6 +110,9 @@ impl Default for MountOptions {
             call_timeout: TIMEO_DEFAULT,
             connections: 1,
             cache: CacheMode::All,
+            same_host: SameHost::AsTold,
+            passes_through: false,
+            offline: Offline::No,
             more_servers: Vec::new(),
         }
     }
@@ -122,6 +147,11 @@ impl MountOptions {
         }
         let timeo = pending.timeo.unwrap_or(TIMEO_DEFAULT);
         options.call_timeout = timeo;
+        if options.offline != Offline::No && options.cache != CacheMode::All {
+            return Err(
+                "offline: what is not cached cannot be used without the server: it needs cache=all".into()
+            );
+        }
         if pending.is_soft {
             options.patience = Patience::Soft(timeo * (pending.retrans.unwrap_or(RETRANS_DEFAULT) + 1));
         }
@@ -153,6 +183,14 @@ impl MountOptions {
             ("soft", None) => pending.is_soft = true,
             ("hard", None) => pending.is_soft = false,
             ("noac", None) => self.cache = CacheMode::None,
+            ("local", None) => self.same_host = SameHost::AsTold,
+            ("passthrough", None) => self.passes_through = true,
+            ("nopassthrough", None) => self.passes_through = false,
+            ("nolocal", None) => self.same_host = SameHost::Never,
+            ("local", Some(dir)) if dir.starts_with('/') => self.same_host = SameHost::In(dir.into()),
+            ("local", Some(dir)) => {
+                return Err(format!("local={dir}: the whole path of a directory is wanted"));
+            }
             ("port", Some(port)) => self.port = Some(number(name, port, 1, 65535)?),
             ("vers" | "nfsvers" | "minorversion", Some(version)) => {
                 self.minor_version = minor_version(name, version)?;
@@ -168,12 +206,16 @@ impl MountOptions {
             ("nconnect", Some(count)) => self.connections = number(name, count, 1, CONNECTIONS_MAX)?,
             ("cache", Some("none")) => self.cache = CacheMode::None,
             ("cache", Some("all")) => self.cache = CacheMode::All,
-            ("cache", Some(other)) => return Err(format!("cache={other}: write cache=all or cache=none")),
+            ("cache", Some("delegations")) => self.cache = CacheMode::Delegations,
+            ("cache", Some(other)) => {
+                return Err(format!("cache={other}: write cache=all, cache=delegations or cache=none"));
+            }
             ("server", Some(server)) => self.more_servers.push(server.parse()?),
-            ("offline", _) => {
-                return Err(
-                    "offline: working without the server is not built yet; mount without this option".into(),
-                );
+            ("offline", None) => self.offline = Offline::In(None),
+            ("nooffline", None) => self.offline = Offline::No,
+            ("offline", Some(file)) if file.starts_with('/') => self.offline = Offline::In(Some(file.into())),
+            ("offline", Some(file)) => {
+                return Err(format!("offline={file}: the whole path of a file is wanted"));
             }
             _ => return Ok(false),
         }
@@ -274,11 +316,28 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_with_a_sentence() {
-        assert!(refused("offline").contains("not built yet"));
+        assert!(refused("offline,cache=none").contains("needs cache=all"));
+        assert!(refused("offline=here").contains("whole path"));
         assert!(refused("sec=krb5").contains("only sec=sys"));
         assert!(refused("nconnect=17").contains("from 1 to 16"));
         assert!(refused("cash=none").contains("no such option"));
         assert!(MountOptions::parse(&["cash=none"], true).is_ok(), "mount -s");
+    }
+
+    #[test]
+    fn a_server_on_this_host_is_used_unless_that_is_switched_off() {
+        assert_eq!(parsed("").same_host, SameHost::AsTold);
+        assert_eq!(parsed("local=/run/x,nolocal").same_host, SameHost::Never);
+        assert_eq!(parsed("nolocal,local=/run/x").same_host, SameHost::In("/run/x".into()));
+        assert!(refused("local=x").contains("whole path"));
+    }
+
+    #[test]
+    fn a_mount_works_without_the_server_where_that_is_asked_for() {
+        assert_eq!(parsed("").offline, Offline::No);
+        assert_eq!(parsed("offline").offline, Offline::In(None));
+        assert_eq!(parsed("offline=/x/y").offline, Offline::In(Some("/x/y".into())));
+        assert_eq!(parsed("offline,nooffline").offline, Offline::No);
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub(crate) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
 }
 
 fn perform(shared: &Shared, job: Job) {
+    if matches!(job, Job::Batch(_) | Job::Write(_) | Job::Releases(_)) {
+        // What goes out must come out again as it was, if this process dies; and what was given back must not.
+        let _ = shared.keep();
+    }
     match job {
         Job::Releases(releases) => release(shared, releases),
         Job::Opens(opens) => opens.into_iter().for_each(|(fh, object, access, caller)| {

@@ -138,7 +138,7 @@ impl Volume {
 
     /// A `close`: tells errors noted on the file.
     pub fn flush(&self, who: &dyn Waiting, fh: Fh) -> Result<()> {
-        self.run_for(who, |machine, turn, now| machine.flush(turn, fh, now))
+        self.or_kept(self.run_for(who, |machine, turn, now| machine.flush(turn, fh, now)))
     }
 
     /// The last close.
@@ -150,12 +150,12 @@ impl Volume {
 
     /// Waits until an object is on the server's disk, and tells errors noted on it.
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now))
+        self.or_kept(self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now)))
     }
 
     /// The same of a directory's names.
     pub fn fsyncdir(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now))
+        self.or_kept(self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now)))
     }
 
     /// Opens a directory.
@@ -225,6 +225,10 @@ impl Volume {
     /// An open at the server, which locks belong to.
     fn at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<(Handle, Option<OpenToken>)> {
         self.open_for(who, |machine, turn, now| machine.server_open(turn, fh, now))
+    }
+
+    pub(crate) fn open_at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<Handle> {
+        self.at_server(who, fh).map(|(object, _)| object)
     }
 
     /// Takes a lock of a node's file.

@@ -25,19 +25,34 @@ impl Promises for Shared {
     }
 
     fn to_reclaim(&self) -> Vec<Reclaim> {
-        self.machine.lock().reclaim_list()
+        let machine = self.machine.lock();
+        if self.offline.is_some() { machine.claims() } else { machine.reclaim_list() }
     }
 
     fn renewed(&self, reclaimed: Vec<Reclaimed>) {
+        if self.offline.is_some() {
+            return self.promises_renewed(reclaimed);
+        }
         let mut machine = self.machine.lock();
-        machine.caps_lost(self.now());
         machine.reclaimed(reclaimed, self.now());
         self.look_for_work(machine);
+    }
+
+    fn done_through(&self) -> u64 {
+        let done = self.machine.lock().done_through();
+        // What the server is told to forget must not be sent again by a later life.
+        let _ = self.keep();
+        done
+    }
+
+    fn must_renew(&self) -> bool {
+        self.offline.as_ref().is_some_and(|offline| offline.must_merge())
     }
 
     fn resume(&self, executed_through: u64, stable_through: u64) {
         let mut machine = self.machine.lock();
         machine.resume(executed_through, stable_through, self.now());
         self.look_for_work(machine);
+        self.came_back();
     }
 }

@@ -96,13 +96,18 @@ impl Volume {
                     shared.look_for_work(machine);
                     return Err(errno);
                 }
+                Step::Ask(ask) if shared.is_away() => return shared.unanswered(machine, *ask),
                 Step::Ask(ask) => {
                     drop(machine);
                     machine = self.asked(*ask, &mut turn, waiting)?;
                 }
                 Step::Wait(_) => {
                     // What is waited for was made urgent.
+                    let is_away = shared.is_away();
                     shared.look_for_work(machine);
+                    if is_away {
+                        return Err(crate::offline::AWAY);
+                    }
                     machine = self.waited(seen, &waiting.cancel())?;
                 }
             }

@@ -1,6 +1,10 @@
 //! The seam between the machine and whatever answers it.
 
-use holdfast_cache::{Answer, Ask, Batch, CommitOut, Errno, Handle, MutationResult, Release, WriteOut};
+use std::os::fd::OwnedFd;
+
+use holdfast_cache::{
+    Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, Release, WriteOut,
+};
 use holdfast_client::Cancel;
 
 use crate::locks::{LockConflict, LockRequest};
@@ -112,6 +116,12 @@ pub trait Server: Send + Sync + 'static {
     /// # Errors
     /// What the application is told.
     fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno>;
+
+    /// The file behind an object, for a caller who may write it, where the server is on this host and lends it.
+    fn path_behind(&self, object: &Handle, caller: &Caller, cancel: &Cancel) -> Option<OwnedFd> {
+        let _ = (object, caller, cancel);
+        None
+    }
 
     /// Whether an owner may hold locks on a file.
     fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool;

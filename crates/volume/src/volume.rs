@@ -13,6 +13,7 @@ use crate::alarm::Alarm;
 use crate::crowd::Crowd;
 use crate::flusher::{self, Job};
 use crate::invalidator::{self, Forgets, Invalidate};
+use crate::offline::{Kept, Offline};
 use crate::room::RoomSeen;
 use crate::server::Server;
 use crate::stats::{Counters, Stats};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) given_up: Cancel,
     pub(crate) counters: Counters,
     pub(crate) room: RoomSeen,
+    /// Of a volume that works without the server.
+    pub(crate) offline: Option<Offline>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -53,8 +56,53 @@ impl Volume {
     /// # Errors
     /// When a thread cannot be started.
     pub fn start(root: &Object, server: Arc<dyn Server>, options: &VolumeOptions) -> std::io::Result<Self> {
+        Self::start_with((Machine::new(root, options.settings), None), server, options)
+    }
+
+    /// A volume that works without the server while that is away. With what a former life has left it begins as that
+    /// ended, and counts the server as away until it is greeted; `root` is needed in its first life alone.
+    ///
+    /// # Errors
+    /// When a thread cannot be started, the journal cannot be written, what it has is damaged, or is of another root.
+    pub fn start_kept(
+        root: Option<&Object>,
+        kept: Kept,
+        source: &str,
+        server: Arc<dyn Server>,
+        options: &VolumeOptions,
+    ) -> std::io::Result<Self> {
+        let now = Now { mono: SystemClock::default().now(), wall: wall_time() };
+        let path = kept.journal.path().display().to_string();
+        let wrong = |what: String| std::io::Error::other(format!("{path}: {what}"));
+        let mut machine = match (kept.has_past(), root) {
+            (true, _) => kept.restore(options.settings, now).map_err(|e| wrong(e.to_string()))?,
+            (false, Some(root)) => Machine::new(root, options.settings),
+            (false, None) => return Err(wrong("nothing was kept there".into())),
+        };
+        if root.is_some_and(|root| machine.handle_of(NodeId::ROOT).as_ref() != Some(&root.handle)) {
+            return Err(wrong(
+                "it is of what the server exported there before; remove it to begin anew".into(),
+            ));
+        }
+        let offline = Offline::begin(kept, &mut machine, source).map_err(|e| wrong(e.to_string()))?;
+        let volume = Self::start_with((machine, Some(offline)), server, options)?;
+        let shared = Arc::clone(&volume.0);
+        let thread = std::thread::Builder::new().name("keep".into());
+        volume.0.threads.lock().push(thread.spawn(move || crate::offline::keep_on(&shared))?);
+        let shared = Arc::clone(&volume.0);
+        let thread = std::thread::Builder::new().name("probe".into());
+        volume.0.threads.lock().push(thread.spawn(move || crate::offline::probe(&shared))?);
+        Ok(volume)
+    }
+
+    fn start_with(
+        (machine, offline): (Machine, Option<Offline>),
+        server: Arc<dyn Server>,
+        options: &VolumeOptions,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            machine: Mutex::new(Machine::new(root, options.settings)),
+            machine: Mutex::new(machine),
+            offline,
             server,
             clock: SystemClock::default(),
             progressed: Crowd::default(),
@@ -66,6 +114,9 @@ impl Volume {
             room: RoomSeen::new(options.settings.caps),
             threads: Mutex::default(),
         });
+        if let Some(offline) = &shared.offline {
+            offline.belongs_to(&shared);
+        }
         for number in 0..options.flushers.max(1) {
             let flushing = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(format!("flush-{number}"));
@@ -118,7 +169,7 @@ impl Volume {
     /// The first error since the last time, of anything that had returned before it was done; `EINTR`.
     pub fn sync(&self, cancel: &Cancel) -> Result<(), holdfast_cache::Errno> {
         let caller = Caller::new(0, 0);
-        self.run(caller, cancel, |machine, turn, now| machine.sync(turn, now))
+        self.or_kept(self.run(caller, cancel, |machine, turn, now| machine.sync(turn, now)))
     }
 
     /// Fails everything that waits, now and later, and gives up what was not sent; says how much that was.

@@ -53,7 +53,10 @@ impl Machine {
             Some(Fresh::Attrs(attrs)) if attrs.fileid == shown => return Ok(*attrs),
             // What is on its way of ours the server may not have known when it answered.
             Some(Fresh::Looked(Some((found, attrs))))
-                if *found == id && node.pending == 0 && node.data.extents.weights().unsent == 0 =>
+                if *found == id
+                    && node.data.moved <= turn.asked_at
+                    && node.pending == 0
+                    && node.data.extents.weights().unsent == 0 =>
             {
                 return Ok(*attrs);
             }
@@ -168,7 +171,11 @@ impl Machine {
     /// mutation of its own.
     fn size_set_here(&mut self, turn: &Turn, id: NodeId, changes: &mut Changes, now: Now) {
         let Some(size) = changes.size else { return };
-        self.with_data(id, |data| data.extents.cut(size, u64::MAX));
+        let at = self.tick();
+        self.with_data(id, |data| {
+            data.differs(at);
+            data.extents.cut(size, u64::MAX);
+        });
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let carrier = node.data.carrier;
         let making = node.handle.is_none() && node.made.is_none();

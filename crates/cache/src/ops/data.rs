@@ -39,7 +39,7 @@ impl Machine {
         let node = self.node_mut(id)?;
         if !node.sure.has(CapSet::FILE_S) {
             node.pages_covered = false;
-            return self.read_unsure(turn, id, (offset, length), now);
+            return self.read_unsure(turn, (fh, id), (offset, length), now);
         }
         node.told_data = true;
         if node.data.moved > turn.read_at {
@@ -52,6 +52,12 @@ impl Machine {
             turn.end_seen = None;
         }
         let end = offset.saturating_add(u64::from(length)).min(node.attrs.size).max(offset);
+        if let Some(whole) = self.clean(id) {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
+            let to = usize::try_from(end).unwrap_or(usize::MAX).min(whole.len());
+            return Ok(vec![whole.slice(from..to.max(from))]);
+        }
+        let node = self.node_mut(id)?;
         let mut known = node.data.extents.read(offset, end, node.data.readable_since);
         // Where nothing is kept here, the server's data counts: but not what is cut off by a mutation on its way.
         let void_from = if node.handle.is_none() { 0 } else { void_from(node, executed) };
@@ -63,7 +69,7 @@ impl Machine {
                 let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
                     let length =
                         (piece.offset.min(void_from) - at).min(u64::from(self.settings.io_bytes)) as u32;
-                    let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+                    let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
                     turn.read_at = self.generation;
                     return self.ask(turn, Question::Read { object, open, offset: at, length });
                 };
@@ -80,7 +86,7 @@ impl Machine {
     fn read_unsure(
         &mut self,
         turn: &mut Turn,
-        id: NodeId,
+        (fh, id): (Fh, NodeId),
         (offset, length): (u64, u32),
         now: Now,
     ) -> Outcome<Vec<Bytes>> {
@@ -105,7 +111,7 @@ impl Machine {
         }
         let done = if follows { done } else { 0 };
         self.told_server(turn, id, CapSet::FILE_S, now)?;
-        let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+        let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
         let rest = (u64::from(length) - done).min(u64::from(self.settings.io_bytes)) as u32;
         self.ask(turn, Question::Read { object, open, offset: offset + done, length: rest })
     }
@@ -154,7 +160,7 @@ impl Machine {
         if at != offset {
             self.invalidate(Forget::Data(id));
         }
-        let (object, open) = (self.handle(turn, id)?, self.token(id, true));
+        let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
         let most = data.len().min(self.settings.io_bytes as usize);
         let question = Question::Write { object, open, offset: at, data: data.slice(..most), stable: false };
         self.ask(turn, question)
@@ -175,6 +181,7 @@ impl Machine {
             self.settle(id, true, now);
             return self.wait(Wait::Room);
         }
+        self.keep_whole(id);
         self.keep_dirty(id, at, data, &turn.caller, now);
         let node = self.node_mut(id)?;
         node.attrs.size = node.attrs.size.max(end);
@@ -221,11 +228,11 @@ impl Machine {
         }
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
-        let (object, open) = (self.handle(turn, id)?, self.token(id, true));
+        let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
         self.ask(turn, Question::Allocate { object, open, mode, offset, length })
     }
 
-    /// Finds the next data or hole; always at the server. ENXIO behind the end.
+    /// Finds the next data or hole; at the server where not all of the file is known here. ENXIO behind the end.
     pub fn seek(&mut self, turn: &mut Turn, fh: Fh, offset: u64, kind: SeekKind, now: Now) -> Step<u64> {
         self.stats.operations += 1;
         self.try_seek(turn, fh, offset, kind, now).into()
@@ -237,9 +244,39 @@ impl Machine {
         if let Some(Fresh::Sought(offset)) = turn.take()? {
             return Ok(offset);
         }
+        if let Some(found) = self.seek_here(id, offset, kind) {
+            return found.map_err(Into::into);
+        }
         self.settled(turn, id, now)?;
-        let (object, open) = (self.handle(turn, id)?, self.token(id, false));
+        let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
         self.ask(turn, Question::Seek { object, open, offset, kind })
+    }
+
+    /// Where data or a hole is in a file that the server does not know yet, or of which all is kept here: that is data
+    /// throughout, as any file may be said to be.
+    fn seek_here(&self, id: NodeId, offset: u64, kind: SeekKind) -> Option<Result<u64, Errno>> {
+        let node = self.nodes.get(&id).filter(|n| n.sure.has(CapSet::FILE_S))?;
+        let size = node.attrs.size;
+        if offset >= size {
+            return Some(Err(Errno::ENXIO));
+        }
+        let is_unmade = node.handle.is_none() && node.made.is_none();
+        if !is_unmade {
+            self.clean(id)?;
+            return Some(Ok(if kind == SeekKind::Data { offset } else { size }));
+        }
+        let pieces = node.data.extents.read(offset, size, node.data.readable_since);
+        if kind == SeekKind::Data {
+            return Some(pieces.first().map(|p| p.offset).ok_or(Errno::ENXIO));
+        }
+        let mut end = offset;
+        for piece in &pieces {
+            if piece.offset > end {
+                break;
+            }
+            end = piece.end();
+        }
+        Some(Ok(end))
     }
 
     /// Copies between two files on the server. Returns how much was copied.
@@ -276,10 +313,10 @@ impl Machine {
         self.data_sent(turn, target, now)?;
         let question = Question::Copy {
             from: self.handle(turn, source)?,
-            from_open: self.token(source, false),
+            from_open: self.token_of(from, source, false),
             from_offset,
             to: self.handle(turn, target)?,
-            to_open: self.token(target, true),
+            to_open: self.token_of(to, target, true),
             to_offset,
             length,
         };

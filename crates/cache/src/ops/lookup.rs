@@ -69,7 +69,8 @@ impl Machine {
         if node.is_sure() {
             return Ok(node.attrs);
         }
-        if node.pending == 0 && node.data.extents.weights().unsent == 0 {
+        let is_ours_told = node.data.moved <= turn.asked_at;
+        if is_ours_told && node.pending == 0 && node.data.extents.weights().unsent == 0 {
             return Ok(attrs);
         }
         turn.looked = Some((id, attrs));

@@ -256,7 +256,8 @@ impl Machine {
         let attrs =
             NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
         let is_file = matches!(thing, Thing::File);
-        let op = Op::Make { dir: parent, name, node: id, thing, attrs, load: Load::default() };
+        let (load, want) = (Load::default(), CapSet::ALL);
+        let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want };
         let serial = self.queue(op, &turn.caller, now);
         if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_file) {
             node.data.carrier = Some(serial);

@@ -213,7 +213,7 @@ impl Machine {
             dir.tell(to.1.as_bytes());
         }
         let after = victim.map(|_| self.generation);
-        self.queue(Op::Rename { from, to, node: id, mode, after }, &turn.caller, now);
+        self.queue(Op::Rename { from, to, node: id, mode, after, over: victim }, &turn.caller, now);
         Ok(true)
     }
 

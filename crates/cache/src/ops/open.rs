@@ -58,7 +58,7 @@ impl Machine {
             return Ok(false);
         }
         if node.held.has(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
-            return Ok(true);
+            return Ok(self.settings.caps || node.admits(&turn.caller, flags.access));
         }
         if !self.settings.caps || turn.acquired {
             return Ok(false);
@@ -137,8 +137,12 @@ impl Machine {
         node.opens.retain(|o| *o != fh);
         let rest = node.opens.clone();
         if let Some(token) = open.token {
-            // An open that the server does not know may depend on this one: it takes it over.
-            let heir = rest.iter().find(|o| self.opens.get(o).is_some_and(|o| o.token.is_none()));
+            // An open that the server does not know may depend on this one: it takes it over, if it is good for all
+            // that it may do.
+            let access = open.access;
+            let fits = |o: &Open| (access.read || !o.access.read) && (access.write || !o.access.write);
+            let is_heir = |o: &Open| o.token.is_none() && fits(o);
+            let heir = rest.iter().find(|o| self.opens.get(o).is_some_and(is_heir));
             match heir.copied().and_then(|o| self.opens.get_mut(&o)) {
                 Some(heir) => (heir.token, heir.at_server) = (Some(token), true),
                 None => self.closes.push((token, open.caller, id)),

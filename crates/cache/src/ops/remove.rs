@@ -212,7 +212,13 @@ impl Machine {
         now: Now,
     ) -> Outcome<bool> {
         let handle = self.handle(turn, id)?;
-        let mut items = vec![(handle, self.want(Some(id), CapSet::ALL, now))];
+        // Of files no more than that: their data matters to nobody who removes them.
+        let wish = |n: &crate::node::Node| match n.dir {
+            Some(_) => CapSet::ALL,
+            None => CapSet::SHARED | CapSet::LINK_X,
+        };
+        let first = wish(self.node(id)?);
+        let mut items = vec![(handle, self.want(Some(id), first, now))];
         let behind = self.nodes.get(&parent).and_then(|n| n.dir.as_ref()).map(|dir| {
             let from = dir.slot(name).map_or(0, |s| s.cookie);
             dir.entries(from).take(4 * ACQUIRE_ITEMS_MAX).map(|(_, _, id)| id).collect::<Vec<_>>()
@@ -220,7 +226,8 @@ impl Machine {
         for id in behind.unwrap_or_default() {
             let lacking = self.nodes.get(&id).filter(|n| !n.held.has(CapSet::LINK_X) && n.recall.is_none());
             if let Some(handle) = lacking.and_then(|n| n.handle.clone()) {
-                items.push((handle, self.want(Some(id), CapSet::ALL, now)));
+                let want = self.nodes.get(&id).map_or(CapSet::NONE, |n| wish(n));
+                items.push((handle, self.want(Some(id), want, now)));
             }
             if items.len() >= ACQUIRE_ITEMS_MAX {
                 break;

@@ -8,6 +8,8 @@ pub mod fs;
 pub mod ops;
 pub mod server;
 
+use std::collections::BTreeMap;
+
 use client::{Client, Kernel};
 use holdfast_base::{Instant, Timestamp};
 use holdfast_cache::*;
@@ -40,6 +42,10 @@ pub struct World {
     pub disk: Option<Server>,
     /// Replies to batches and writes are lost now and then.
     pub loses: bool,
+    /// The server is killed now and then, and begins anew.
+    pub restarts: bool,
+    /// What the first mount keeps on its disk, where it does.
+    pub kept: Option<BTreeMap<Vec<u8>, bytes::Bytes>>,
 }
 
 pub fn settings(caps: bool) -> Settings {
@@ -62,7 +68,18 @@ impl World {
         };
         let clients = (0..clients).map(client).collect();
         let dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        Self { server, clients, dice, ms: 1, interject: None, interjected: None, disk: None, loses: false }
+        Self {
+            server,
+            clients,
+            dice,
+            ms: 1,
+            interject: None,
+            interjected: None,
+            disk: None,
+            loses: false,
+            restarts: false,
+            kept: None,
+        }
     }
 
     pub fn now(&self) -> Now {
@@ -114,7 +131,8 @@ impl World {
                 Err(Blocked) => self.unblock(),
             }
         }
-        panic!("client {c} waits for ever for {ask:?}: {:?}", self.server.held);
+        let others: Vec<_> = self.clients.iter().map(|c| (&c.machine, c.replies.len())).collect();
+        panic!("client {c} waits for ever for {ask:?}: {:?}\n{others:?}", self.server.held);
     }
 
     /// What happens while an answer is under way.
@@ -123,10 +141,48 @@ impl World {
             assert_ne!(c, other);
             self.interjected = Some(self.apply(other, &op));
         }
+        if self.restarts && self.dice.roll(24) == 0 {
+            self.restart();
+        }
         if self.dice.roll(3) == 0 {
             self.deliver();
             let any = usize::try_from(self.dice.roll(self.clients.len() as u64)).unwrap();
             self.pump(any);
+        }
+    }
+
+    /// The server is killed and begins anew; all it had executed is there. What its clients held it gives back, but now
+    /// and then not all, and where nothing is queued perhaps nothing (what is queued without a promise others miss).
+    pub fn restart(&mut self) {
+        let idle = |c: &Client| c.machine.pending() == Pending::default() && c.replies.is_empty();
+        let is_idle = self.clients.iter().all(idle);
+        let claims: Vec<_> = self.clients.iter().map(|c| c.machine.reclaim_list()).collect();
+        self.server.restart();
+        let gives = if is_idle { self.dice.roll(4) } else { 3 };
+        let now = self.now();
+        for (c, claims) in claims.iter().enumerate() {
+            let mut told = Vec::new();
+            for claim in claims {
+                if gives == 3 || self.dice.roll(4) < gives {
+                    told.push(self.server.reclaim(c, claim));
+                } else if self.dice.roll(2) == 0 {
+                    told.push(Reclaimed { handle: claim.handle.clone(), result: Err(Errno::EAGAIN) });
+                }
+            }
+            let machine = &mut self.clients[c].machine;
+            if gives == 0 {
+                machine.caps_lost(now);
+            } else {
+                machine.reclaimed(told, now);
+            }
+            let executed = self.server.lanes.get(&c).map_or(0, |l| l.executed);
+            self.clients[c].machine.resume(executed, 0, now);
+            self.check(c);
+        }
+        // Grace is longer than these take.
+        for c in 0..self.clients.len() {
+            self.invalidate(c);
+            self.pump_small(c, now);
         }
     }
 
@@ -161,6 +217,7 @@ impl World {
         self.pump_batches(c, now);
         self.check(c);
         while let Some(out) = self.clients[c].machine.take_write(now) {
+            self.keep(c);
             let result = loop {
                 match self.server.write(c, &out) {
                     Ok(result) => break result,
@@ -195,6 +252,18 @@ impl World {
         self.check(c);
     }
 
+    /// Brings what the first mount keeps on its disk up to date.
+    pub fn keep(&mut self, c: usize) {
+        let Some(kept) = self.kept.as_mut().filter(|_| c == 0) else { return };
+        for change in self.clients[0].machine.take_changes() {
+            match change {
+                Change::Put(key, value) => drop(kept.insert(key, value)),
+                Change::Remove(key) => drop(kept.remove(&key)),
+                Change::RemoveAll(prefix) => kept.retain(|key, _| !key.starts_with(&prefix)),
+            }
+        }
+    }
+
     pub fn put_on_disk(&mut self) {
         if self.disk.is_some() {
             self.disk = Some(self.server.clone());
@@ -218,6 +287,7 @@ impl World {
 
     fn pump_batches(&mut self, c: usize, now: Now) {
         while let Some(batch) = self.clients[c].machine.take_batch(now) {
+            self.keep(c);
             let before = self.clients[c].replies.iter().position(|(t, _)| *t == batch.txn);
             let results = self.server.batch(c, &batch);
             if let Some(place) = before {
@@ -256,7 +326,9 @@ impl World {
             };
             self.clients[c].machine.opened(fh, token);
         }
-        for release in self.clients[c].machine.take_releases(now) {
+        let releases = self.clients[c].machine.take_releases(now);
+        self.keep(c);
+        for release in releases {
             if !self.server.release(c, &release) {
                 self.clients[c].machine.release_crossed(&release.handle);
             }

@@ -360,7 +360,7 @@ impl World {
         Ok(Out::Stat(a.kind, a.mode, a.uid, a.nlink, size))
     }
 
-    fn list(&mut self, c: usize, node: NodeId, plus: bool) -> Res<BTreeSet<Vec<u8>>> {
+    pub fn list(&mut self, c: usize, node: NodeId, plus: bool) -> Res<BTreeSet<Vec<u8>>> {
         let fh = self.run(c, |m, t, now| m.opendir(t, node, now))?;
         let mut names = BTreeSet::new();
         let mut offset = 0;

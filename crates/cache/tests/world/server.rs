@@ -37,6 +37,10 @@ pub struct Lane {
     pub executed: u64,
     pub results: BTreeMap<u64, Vec<MutationResult>>,
     pub made: BTreeMap<(u64, u32), u64>,
+    /// As they came, to tell one that is sent again from another under its number.
+    pub sent: BTreeMap<u64, Vec<Mutation>>,
+    /// What the client has said that it will neither send again nor name.
+    pub done: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +57,8 @@ pub struct Server {
     /// Whether wishes for exclusive capabilities are granted; switched by tests.
     pub generous: bool,
     pub rpcs: u64,
+    /// Recalls sent.
+    pub recalled: u64,
     /// A question changed something since this was last cleared.
     pub synchronous: bool,
 }
@@ -94,6 +100,7 @@ impl Server {
             recalls: Vec::new(),
             generous: true,
             rpcs: 0,
+            recalled: 0,
             synchronous: false,
         }
     }
@@ -123,6 +130,10 @@ impl Server {
         Ok(Object { handle: handle(ino), attrs: self.attrs(ino)?, grant })
     }
 
+    pub fn born(&mut self, client: usize, ino: u64, want: CapSet) -> Born {
+        Born { handle: handle(ino), grant: self.grant(client, ino, want) }
+    }
+
     /// Recalls what others must not keep; `Blocked` while they do.
     fn clear(&mut self, client: usize, ino: u64, mask: u32) -> Result<(), Blocked> {
         let mut blocked = false;
@@ -146,6 +157,7 @@ impl Server {
                 held.seq = self.last_seq;
                 held.recalling = Some(keep.0);
                 let recall = Recall { handle: handle(ino), keep, seq: held.seq };
+                self.recalled += 1;
                 self.recalls.push((key.1, recall));
             }
         }
@@ -182,6 +194,24 @@ impl Server {
         let (caps, seq) = (CapSet(entry.caps), entry.seq);
         let caps = entry.recalling.map_or(caps, |k| CapSet(caps.0 & k));
         Some(Grant { caps, seq, plain: true, group_of_directory: false })
+    }
+
+    /// Begins anew: nobody holds anything, what was to be recalled is forgotten.
+    pub fn restart(&mut self) {
+        self.held.clear();
+        self.recalls.clear();
+    }
+
+    /// Gives back what was held before.
+    pub fn reclaim(&mut self, client: usize, claim: &Reclaim) -> Reclaimed {
+        let i = ino(&claim.handle);
+        let result = self.attrs(i).map(|attrs| {
+            self.last_seq += 1;
+            let (caps, seq) = (claim.caps.0, self.last_seq);
+            self.held.insert((i, client), Held { caps, seq, last_grant: seq, recalling: None });
+            (attrs, Grant { caps: claim.caps, seq, plain: true, group_of_directory: false })
+        });
+        Reclaimed { handle: claim.handle.clone(), result }
     }
 
     /// False: crossed.
@@ -448,8 +478,21 @@ impl Server {
     pub fn batch(&mut self, c: usize, batch: &Batch) -> Vec<MutationResult> {
         self.rpcs += 1;
         let lane = self.lanes.entry(c).or_default();
+        assert!(batch.txn > lane.done, "done with {}, and sent again", batch.txn);
+        lane.done = lane.done.max(batch.done_through);
+        lane.made.retain(|(txn, _), _| *txn > lane.done);
+        lane.results.retain(|txn, _| *txn > lane.done);
+        let before = lane.sent.insert(batch.txn, batch.ops.clone());
+        assert!(before.is_none_or(|before| before == batch.ops), "another batch under the same number");
         if let Some(results) = lane.results.get(&batch.txn) {
-            return results.clone();
+            // What was granted then is told as it is now.
+            let mut results = results.clone();
+            for result in &mut results {
+                if let MutationResult::Done { made: Some(born), .. } = result {
+                    born.grant = self.grant(c, ino(&born.handle), CapSet::NONE);
+                }
+            }
+            return results;
         }
         assert_eq!(batch.txn, lane.executed + 1, "in order");
         let mut results = Vec::new();
@@ -472,17 +515,19 @@ impl Server {
         match target {
             Target::Handle(h) => Ok(ino(h)),
             Target::Made { txn, op } => {
+                let done = self.lanes.get(&c).map_or(0, |lane| lane.done);
+                assert!(*txn > done, "named by transaction {txn}, though done with it");
                 self.lanes.get(&c).and_then(|l| l.made.get(&(*txn, *op))).copied().ok_or(Errno::ENXIO)
             }
         }
     }
 
-    fn mutate(&mut self, c: usize, mutation: &Mutation, uid: u32, made: (u64, u32)) -> Res<Option<Object>> {
+    fn mutate(&mut self, c: usize, mutation: &Mutation, uid: u32, made: (u64, u32)) -> Res<Option<Born>> {
         let free = |s: &mut Self, i: u64, mask: u32| {
             assert!(s.clear(c, i, mask).is_ok(), "a batch meets what another client holds: {mutation:?}");
         };
         match mutation {
-            Mutation::Make { dir, name, object, attrs } => {
+            Mutation::Make { dir, name, object, attrs, want } => {
                 let d = self.target(c, dir)?;
                 free(self, d, FILE);
                 let kind = match object {
@@ -506,7 +551,7 @@ impl Server {
                 }
                 self.lanes.entry(c).or_default().made.insert(made, i);
                 let generous = std::mem::replace(&mut self.generous, true);
-                let object = self.object(c, i, CapSet::ALL)?;
+                let object = self.born(c, i, *want);
                 self.generous = generous;
                 return Ok(Some(object));
             }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use holdfast_base::Seqid;
 use holdfast_wire::nfs4::{
     ArgOp, Bitmap4, ChangeInfo4, Close4Args, CreateHow4, CreateVerfAttr, Fattr4, NfsStat4,
-    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpNum4, Open4Args, Open4Ok, OpenClaim4, OpenDowngrade4Args,
-    OpenDowngrade4Ok, OpenFlag4, StateOwner4, Stateid4, Verifier4,
+    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpNum4, Open4Args, Open4Ok,
+    OpenClaim4, OpenDowngrade4Args, OpenDowngrade4Ok, OpenFlag4, StateOwner4, Stateid4, Verifier4,
 };
 
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
-use crate::delegation::{Granted, granted};
+use crate::delegation::{Delegated, Granted, granted};
 use crate::exchange::Late;
 use crate::run::Manner;
 use crate::state::{Open, OpenStatus, newest, owner_name};
@@ -98,6 +98,10 @@ pub struct Opened {
     pub dir: ChangeInfo4,
     /// What the delegation that came with it allows.
     pub delegation: Option<DelegationKind>,
+    /// Its place in the order of grants and recalls; 0 where none came.
+    pub number: u64,
+    /// The file goes on existing for who has it open when its last name is removed.
+    pub preserves_unlinked: bool,
 }
 
 /// What OPEN's answer says, read while the slot is held.
@@ -105,9 +109,10 @@ struct Read {
     stateid: Option<Stateid4>,
     granted: Option<Granted>,
     dir: ChangeInfo4,
-    open: Option<Arc<Open>>,
+    open: Option<(Arc<Open>, Option<Delegated>)>,
     attributes: Option<Attributes>,
     attrset: Bitmap4,
+    preserves_unlinked: bool,
 }
 
 /// An open on its way.
@@ -152,8 +157,8 @@ impl Client {
                 return Err(e);
             }
         };
-        let (open, attributes) = match (read.open, args.target) {
-            (Some(open), _) => (open, read.attributes),
+        let ((open, delegated), attributes) = match (read.open, args.target) {
+            (Some(noted), _) => (noted, read.attributes),
             (None, OpenTarget::Name(dir, name)) => {
                 // It was opened, but what it is was put off.
                 let node = self.lookup(cx, dir, name, args.want)?;
@@ -168,8 +173,9 @@ impl Client {
             (None, Some(attributes)) => attributes,
             (None, None) => self.getattr(cx, &handle, args.want)?,
         };
-        let delegation = read.granted.map(|granted| granted.kind);
-        Ok(Opened { file, attributes, dir: read.dir, delegation })
+        let (delegation, number) = delegated.map_or((None, 0), |d| (Some(d.kind), d.number));
+        let preserves_unlinked = read.preserves_unlinked;
+        Ok(Opened { file, attributes, dir: read.dir, delegation, number, preserves_unlinked })
     }
 
     /// Gives up a part of an open's access.
@@ -286,23 +292,30 @@ impl<'a> Opening<'a> {
         let granted = granted(&ok.delegation);
         let is_known = ok.rflags & OPEN4_RESULT_NO_OPEN_STATEID == 0 || granted.is_none();
         let (stateid, dir, attrset) = (is_known.then_some(ok.stateid), ok.cinfo, ok.attrset);
+        let preserves_unlinked = ok.rflags & OPEN4_RESULT_PRESERVE_UNLINKED != 0;
         let handle = answer.handle().ok().or(match self.args.target {
             OpenTarget::File(file) => Some(file.clone()),
             OpenTarget::Name(..) => None,
         });
         let open = handle.map(|handle| self.note(&handle, stateid, granted));
-        Ok(Read { stateid, granted, dir, open, attributes: answer.attributes().ok(), attrset })
+        let attributes = answer.attributes().ok();
+        Ok(Read { stateid, granted, dir, open, attributes, attrset, preserves_unlinked })
     }
 
     /// Notes what was opened, while the slot is held: a recall that refers to the answer waits for that.
-    fn note(&self, handle: &Handle, stateid: Option<Stateid4>, granted: Option<Granted>) -> Arc<Open> {
+    fn note(
+        &self,
+        handle: &Handle,
+        stateid: Option<Stateid4>,
+        granted: Option<Granted>,
+    ) -> (Arc<Open>, Option<Delegated>) {
         let access = self.args.access & OPEN4_SHARE_ACCESS_BOTH;
         let open = Open::new((handle.clone(), self.owner), self.cred.clone(), (access, self.args.deny));
         open.set(stateid.map_or(OpenStatus::Local, OpenStatus::Known));
         let open = Arc::new(open);
         self.inner.files.change(handle, |held| held.opens.push(Arc::clone(&open)));
-        self.inner.note_delegation(handle, self.cred, granted);
-        open
+        let delegated = self.inner.note_delegation(handle, (self.cred, access), granted);
+        (open, delegated)
     }
 
     /// What of the attributes an exclusive create did not set.
@@ -322,17 +335,17 @@ impl Inner {
             let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
             let (stateid, delegation) = (ok.stateid, granted(&ok.delegation));
             let handle = answer.handle().ok().or(by_handle.cloned()).ok_or(Error::Lost)?;
-            self.note_delegation(&handle, cred, delegation);
-            Ok((handle, stateid, delegation.is_some()))
+            self.note_delegation(&handle, (cred, 0), delegation);
+            Ok((handle, stateid, delegation.map(|granted| granted.kind)))
         };
         let read = read();
         drop(answer);
-        if let Ok((handle, stateid, is_delegated)) = read {
+        if let Ok((handle, stateid, delegated)) = read {
             let open = Open::new((handle.clone(), owner), cred.clone(), (0, 0));
             open.set(OpenStatus::Known(stateid));
             self.close_quietly(&Arc::new(open));
-            if is_delegated {
-                self.callbacks.recall(&handle, DelegationKind::Read, false);
+            if let Some(kind) = delegated {
+                self.recall_later(&handle, kind);
             }
         } else {
             self.files.free_owner(owner);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_client::{
-    Attributes, Callbacks, Cancel, Client, Create, CreateMode, Cred, Cx, DelegationKind, Event, Handle,
-    HeldAttributes, OpenArgs, OpenFile, OpenTarget, Opened, Options, SetAttributes, WantDelegation,
+    Attributes, Callbacks, Cancel, Client, Create, CreateMode, Cred, Cx, Event, Handle, HeldAttributes,
+    OpenArgs, OpenFile, OpenTarget, Opened, Options, Recall, SetAttributes, WantDelegation,
 };
 use holdfast_lab::{ServerBuilder, ServerUnderTest};
 use parking_lot::{Condvar, Mutex};
@@ -79,8 +79,8 @@ pub(crate) struct Heard {
 
 #[derive(Default, Clone, Debug)]
 pub(crate) struct Said {
-    pub(crate) recalls: Vec<(Handle, DelegationKind)>,
-    pub(crate) gone: Vec<Handle>,
+    pub(crate) recalls: Vec<(Handle, Recall)>,
+    pub(crate) gone: Vec<(Handle, u64)>,
     pub(crate) lost: Vec<(Handle, Vec<u8>)>,
     pub(crate) events: Vec<Event>,
     pub(crate) held: Option<HeldAttributes>,
@@ -104,16 +104,16 @@ impl Heard {
 }
 
 impl Callbacks for Heard {
-    fn recall(&self, file: &Handle, kind: DelegationKind, _: bool) {
-        self.note(|said| said.recalls.push((file.clone(), kind)));
+    fn recall(&self, file: &Handle, recall: Recall) {
+        self.note(|said| said.recalls.push((file.clone(), recall)));
     }
 
     fn held_attributes(&self, _: &Handle) -> Option<HeldAttributes> {
         self.state.lock().held
     }
 
-    fn delegation_gone(&self, file: &Handle) {
-        self.note(|said| said.gone.push(file.clone()));
+    fn delegation_gone(&self, file: &Handle, number: u64) {
+        self.note(|said| said.gone.push((file.clone(), number)));
     }
 
     fn locks_lost(&self, file: &Handle, owner: &[u8]) {

@@ -135,6 +135,17 @@ pub fn unmount(at: &Path, how: Unmount) -> Result<(), MountError> {
     }
 }
 
+/// Ends the connection of what is mounted at a path, by whomever it is served: every process that waits in it gets an
+/// error, and so does every later use. Where there is no `/sys/fs/fuse/connections` a mount that nobody uses may be
+/// unmounted by it.
+///
+/// # Errors
+/// [`MountError::Abort`] where neither that nor a forced unmount can be used.
+pub fn abort_at(at: &Path) -> Result<(), MountError> {
+    let at = real_path(at)?;
+    abort(connection_number(&at), Some(&at))
+}
+
 /// Frees those who wait in the mount, then takes it out of the tree. To abort may unmount it already.
 pub(crate) fn force(number: Option<u32>, at: &Path, by: MountHow) -> Result<(), MountError> {
     let aborted = abort(number, Some(at));

@@ -5,10 +5,11 @@ use anyhow::{Result, ensure};
 use holdfast_lab::server::Target;
 use holdfast_lab::{FsType, Trial};
 
-/// The cases: each over Holdfast, over Holdfast with nothing cached, and over somebody else's server.
+/// The cases: each over Holdfast, over Holdfast with NFSv4 delegations alone, with nothing cached, and over somebody else's server.
 pub(crate) fn trials() -> Vec<Trial> {
     let ways = [
         ("holdfast", Target::Holdfast, ""),
+        ("holdfast-delegated", Target::Holdfast, "cache=delegations"),
         ("holdfast-uncached", Target::Holdfast, "cache=none"),
         ("ganesha", Target::Ganesha, ""),
     ];
@@ -38,7 +39,7 @@ fn over(target: Target, options: &str, script: &str) -> Result<()> {
     again.unmount(&[])
 }
 
-const NAMES: &str = "
+pub(crate) const NAMES: &str = "
 mkdir -p a/b/c; echo one >a/b/c/f; ln a/b/c/f a/hard; ln -s b/c/f a/soft
 [ \"$(cat a/soft)\" = one ]; [ \"$(stat -c %h a/hard)\" = 2 ]
 mv a/b/c/f a/b/g; [ ! -e a/soft ]; [ \"$(cat a/hard)\" = one ]
@@ -52,7 +53,7 @@ exec 3<a/b/g; rm a/b/g a/hard; [ \"$(cat <&3)\" = one ]; exec 3<&-
 df . >/dev/null; stat -f . >/dev/null
 ";
 
-const GIT: &str = "
+pub(crate) const GIT: &str = "
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@a
 git init -q first; cd first; mkdir -p d/e
 for i in $(seq 1 40); do echo $i >d/e/$i; done
@@ -61,7 +62,7 @@ cd ..; git clone -q first second; cd second; [ -z \"$(git status --porcelain)\" 
 [ \"$(ls f | wc -l)\" = 40 ]; git checkout -q HEAD~1; [ -f d/e/40 ]
 ";
 
-const MAKE: &str = "
+pub(crate) const MAKE: &str = "
 printf 'int two(void) { return 2; }\\n' >two.c
 printf '#include <stdio.h>\\nint two(void);\\nint main(void) { printf(\"%%d\\\\n\", two()); return 0; }\\n' >main.c
 printf 'all: main\\nmain: main.o two.o\\n\\t$(CC) -o $@ $^\\nclean:\\n\\trm -f main *.o\\n' >Makefile
@@ -69,7 +70,7 @@ make -s -j2; [ \"$(./main)\" = 2 ]; make -s clean; [ ! -e main ]; make -s; [ \"$
 make -q
 ";
 
-const SQLITE: &str = "
+pub(crate) const SQLITE: &str = "
 python3 - <<'E'
 import sqlite3
 a = sqlite3.connect('db', timeout=30); b = sqlite3.connect('db', timeout=30)
@@ -81,7 +82,7 @@ assert a.execute('pragma integrity_check').fetchone() == ('ok',)
 E
 ";
 
-const DATA: &str = "
+pub(crate) const DATA: &str = "
 head -c 20000000 /dev/urandom >/tmp/holdfast-data-$$; trap 'rm -f /tmp/holdfast-data-$$' EXIT
 cp /tmp/holdfast-data-$$ big; cmp /tmp/holdfast-data-$$ big; dd if=big of=copy bs=1M status=none; cmp big copy
 truncate -s 100M sparse; [ \"$(stat -c %s sparse)\" = 104857600 ]; echo end >>sparse

@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Files, directories, renames and appends, each checked; ends with a listing that must be whole.
-const LOAD: &str = "
+pub(crate) const LOAD: &str = "
 for i in $(seq 1 $1); do
     mkdir d$i; echo one $i >d$i/a; mv d$i/a d$i/b; echo two >>d$i/b; cp d$i/b d$i/c; ln d$i/c d$i/e; rm d$i/c
     [ \"$(cat d$i/b d$i/e | wc -l)\" = 4 ]; sync d$i/b
@@ -28,7 +28,7 @@ done
 [ \"$(find . -type f | wc -l)\" = $((2 * $1)) ]
 ";
 
-fn killed(options: &str) -> Result<()> {
+pub(crate) fn killed(options: &str) -> Result<()> {
     let mut served = Served::new()?;
     let mount = served.mount(options)?;
     let rounds = Scale::from_env().pick(60, 600);
@@ -55,7 +55,7 @@ fn killed(options: &str) -> Result<()> {
         .map(drop)
 }
 
-fn bash(directory: &Path, script: &str, arguments: &[&str]) -> Result<Child> {
+pub(crate) fn bash(directory: &Path, script: &str, arguments: &[&str]) -> Result<Child> {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", script, "script"]).args(arguments).current_dir(directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -3,26 +3,42 @@
 //!
 //! `cargo test -p holdfast-lab --test mount -- NAME` runs the cases whose names contain NAME; see `docs/testing.md`.
 
+mod delegated;
 mod everyday;
 mod failing;
+mod failover;
 mod fixture;
 mod fsx;
+mod history;
 mod life;
+mod linux;
 mod locks;
+mod model;
+mod offline;
 mod pjdfstest;
+mod same_host;
 mod two;
+mod unprivileged;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cases = [
+        delegated::trials(),
         everyday::trials(),
         failing::trials(),
+        failover::trials(),
         fsx::trials(),
+        history::trials(),
         life::trials(),
+        linux::trials(),
         locks::trials(),
+        model::trials(),
+        offline::trials(),
         pjdfstest::trials(),
+        same_host::trials(),
         two::trials(),
+        unprivileged::trials(),
     ];
     holdfast_lab::trial::run(cases.into_iter().flatten().collect())
 }

@@ -15,7 +15,7 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nutime_now = {}\nutimensa
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    let ways = [("cached", ""), ("uncached", "cache=none")];
+    let ways = [("cached", ""), ("delegated", "cache=delegations"), ("uncached", "cache=none")];
     let trial = |(way, options): (&'static str, &'static str)| {
         Trial::new(format!("mount_pjdfstest::{way}"), move || no_worse_than_below(way, options))
     };

@@ -24,7 +24,7 @@ fn both(script: &str) -> Result<()> {
     other.check_alive()
 }
 
-const SEEN: &str = "
+pub(crate) const SEEN: &str = "
 import os, sys
 one, two = sys.argv[1:]
 for n in range(100):
@@ -44,7 +44,7 @@ for n in range(100):
     os.unlink(here + name + 'x'); assert os.listdir(there) == []
 ";
 
-const BYTES: &str = "
+pub(crate) const BYTES: &str = "
 import os, sys
 one, two = [os.open(mount + '/f', os.O_RDWR | os.O_CREAT) for mount in sys.argv[1:]]
 os.ftruncate(one, 4096)

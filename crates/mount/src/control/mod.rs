@@ -39,7 +39,7 @@ pub enum Request {
         /// As it was named.
         server: String,
     },
-    /// Conflicts that merging found: a list of paths.
+    /// What was changed on both sides while the server was away: a list of [`ConflictLine`].
     Conflicts,
 }
 
@@ -65,6 +65,17 @@ pub struct Progress {
     pub changes: u64,
     /// Bytes of file data among it.
     pub bytes: u64,
+}
+
+/// One object that was changed on both sides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictLine {
+    /// Its path from the mount point.
+    pub path: String,
+    /// The name beside it under which ours was kept, where it was.
+    pub kept_as: Option<String>,
+    /// What happened.
+    pub what: String,
 }
 
 /// One server of a mount.

@@ -12,7 +12,7 @@ use holdfast_base::limits::{CONTROL_CONNECTIONS_MAX, CONTROL_REQUEST_BYTES_MAX};
 use serde_json::Value;
 
 use super::socket::Place;
-use super::{Answer, Identity, Progress, Request, ServerLine};
+use super::{Answer, ConflictLine, Identity, Progress, Request, ServerLine};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -35,6 +35,8 @@ pub trait Controlled: Send + Sync + 'static {
     fn sync(&self) -> Result<(), String>;
     /// Gives up what was not sent, and fails everything that waits.
     fn abandon(&self) -> Progress;
+    /// What was changed on both sides while the server was away.
+    fn conflicts(&self) -> Vec<ConflictLine>;
     /// The servers, in order.
     fn servers(&self) -> Vec<ServerLine>;
     /// One more server.
@@ -141,7 +143,7 @@ fn answer(stream: &UnixStream, mount: &Arc<dyn Controlled>, request: Request) ->
         Request::Servers => shown(&mount.servers()),
         Request::AddServer { server } => mount.add_server(&server).map(|()| Value::Null),
         Request::RemoveServer { server } => mount.remove_server(&server).map(|()| Value::Null),
-        Request::Conflicts => Ok(Value::Array(Vec::new())),
+        Request::Conflicts => shown(&mount.conflicts()),
     };
     say(stream, &done.map_or_else(Answer::Error, Answer::Ok))
 }

@@ -4,6 +4,7 @@ mod call;
 mod convert;
 mod listing;
 mod locking;
+mod passing;
 
 use bytes::Bytes;
 use holdfast_fuse::{
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 
 use call::{Call, Ends};
 use convert::{attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, validity};
+use passing::Passing;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -28,6 +30,7 @@ pub(crate) struct Translation {
     volume: Volume,
     /// Who opened files for writing: pages of a mapping come back in nobody's name.
     writers: Mutex<FxHashMap<FileHandle, Caller>>,
+    passing: Passing,
 }
 
 /// Somebody who is not there to be asked any more: who opened a file of which the kernel writes pages back.
@@ -55,8 +58,13 @@ fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
 }
 
 impl Translation {
-    pub(crate) fn new(volume: Volume) -> Self {
-        Self { volume, writers: Mutex::default() }
+    pub(crate) fn new(volume: Volume, passes_through: bool) -> Self {
+        Self { volume, writers: Mutex::default(), passing: Passing::new(passes_through) }
+    }
+
+    /// Has the kernel read and write by itself what the server lends, from now on.
+    pub(crate) fn pass_through(&self, kernel: holdfast_fuse::Passthrough) {
+        self.passing.by(kernel);
     }
 
     fn note_writer(&self, call: &Call<'_>, file: FileHandle, flags: OpenFlags) {
@@ -164,7 +172,9 @@ impl Filesystem for Translation {
     fn open(&self, request: &Request<'_>, at: NodeId, open: &Open) -> Result<Opened> {
         let call = Call::new(request);
         let done = self.volume.open(&call, node(at), open_flags(open.flags)).map_err(errno)?;
-        let done = opened(&done);
+        let passed = self.passing.opened(&self.volume, &call, (at, done.fh), open.flags);
+        let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
+        let done = Opened { backing: passed, ..opened(&done) };
         self.note_writer(&call, done.file, open.flags);
         Ok(done)
     }
@@ -173,9 +183,12 @@ impl Filesystem for Translation {
         let call = Call::new(request);
         let flags = open_flags(create.flags);
         let (made, done) = self.volume.create(&call, at(name), create.mode & 0o7777, flags).map_err(errno)?;
-        let done = opened(&done);
+        let entry = entry(&made);
+        let passed = self.passing.made_or_opened(&self.volume, &call, (entry.node, done.fh), create.flags);
+        let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
+        let done = Opened { backing: passed, ..opened(&done) };
         self.note_writer(&call, done.file, create.flags);
-        Ok((entry(&made), done))
+        Ok((entry, done))
     }
 
     fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {
@@ -206,9 +219,11 @@ impl Filesystem for Translation {
         self.drop_locks_of_open(request, at, release);
         self.writers.lock().remove(&release.file);
         self.volume.release(fh(release.file));
+        self.passing.closed(at);
     }
 
     fn fsync(&self, request: &Request<'_>, at: NodeId, _: FileHandle, _: SyncWhat) -> Result<()> {
+        self.passing.synced(at)?;
         self.volume.fsync(&Call::new(request), node(at)).map_err(errno)
     }
 

@@ -4,17 +4,17 @@
 //! machine's batch and in the program's differ. The ledger remembers which is which for as long as a later batch may
 //! name what an earlier one made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use holdfast_base::{ChangeId, Timestamp};
 use holdfast_cache::{
-    Batch, Changes, Handle, Mutation, MutationResult, Name, NewAttrs, NewObject, Object, RenameMode, SetTime,
-    Target as Aim,
+    Batch, Born, CapSet, Changes, Handle, Mutation, MutationResult, Name, NewAttrs, NewObject, RenameMode,
+    SetTime, Target as Aim,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{
-    BatchArgs, BatchOk, BatchOp, CapSet, CapsProc, CapsStat, DirSeen, IfTaken, OpResult, Ref, RenameHow, Res,
+    BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, DirSeen, IfTaken, OpResult, Ref, RenameHow, Res,
     SetAttrs, TxnId,
 };
 
@@ -27,31 +27,22 @@ use crate::server::{BatchDone, Undone};
 pub(super) struct Ledger {
     /// Where each mutation's operations begin, by transaction.
     places: BTreeMap<u64, Vec<u32>>,
-    /// Transactions that have their results, beyond the first that has not.
-    answered: BTreeSet<u64>,
-    answered_through: u64,
-    stable_through: u64,
+    /// What will not be sent again nor named, as the machine said with its last batch.
+    done_through: u64,
     sent_through: u64,
 }
 
 impl Ledger {
-    /// Through which everything has its results and is known to be on disk.
+    /// What the server may forget.
     pub(super) fn done_through(&self) -> TxnId {
-        TxnId(self.answered_through.min(self.stable_through))
+        TxnId(self.done_through)
     }
 
-    pub(super) fn stable(&mut self, through: u64) {
-        self.stable_through = self.stable_through.max(through);
-    }
-
-    fn answered(&mut self, txn: u64) {
-        self.answered.insert(txn);
-        while self.answered.remove(&(self.answered_through + 1)) {
-            self.answered_through += 1;
-        }
-        // What is on disk is named by its handle.
-        let done = self.done_through().0;
-        self.places = self.places.split_off(&done);
+    /// The machine says what it will neither send again nor name. It alone can: what was put into a batch and is not
+    /// answered yet names what the server must still know.
+    pub(super) fn done(&mut self, through: u64) {
+        self.done_through = self.done_through.max(through);
+        self.places = self.places.split_off(&(self.done_through + 1));
     }
 
     /// The mutation of which an operation was a part.
@@ -76,6 +67,7 @@ impl Inner {
             let mut ledger = self.ledger.lock();
             let is_resent = batch.txn <= ledger.sent_through;
             ledger.sent_through = ledger.sent_through.max(batch.txn);
+            ledger.done(batch.done_through);
             (ledger.places.clone(), is_resent)
         };
         let sheet = Sheet::of(batch, &earlier);
@@ -93,9 +85,6 @@ impl Inner {
             executed_through: told.executed_through.0,
             stable_through: told.stable_through.0,
         };
-        let mut ledger = self.ledger.lock();
-        ledger.stable(done.stable_through);
-        ledger.answered(batch.txn);
         Ok(done)
     }
 }
@@ -127,7 +116,9 @@ impl<'a> Sheet<'a> {
 
     fn add(&mut self, mutation: &'a Mutation) {
         let op = match mutation {
-            Mutation::Make { dir, name, object, attrs } => return self.make(dir, name, object, attrs),
+            Mutation::Make { dir, name, object, attrs, want } => {
+                return self.make((dir, name), object, (attrs, *want));
+            }
             Mutation::Write { object, data, mtime } => {
                 let object = self.aim(object);
                 return self.write(object, data, Some(*mtime));
@@ -171,9 +162,14 @@ impl<'a> Sheet<'a> {
         self.ops.push(op);
     }
 
-    fn make(&mut self, dir: &'a Aim, name: &'a Name, object: &'a NewObject, attrs: &'a NewAttrs) {
+    fn make(
+        &mut self,
+        (dir, name): (&'a Aim, &'a Name),
+        object: &'a NewObject,
+        (attrs, want): (&'a NewAttrs, CapSet),
+    ) {
         let (dir, name, if_taken) = (self.aim(dir), name.as_bytes(), IfTaken::KeepBoth);
-        let (set, want) = (convert::new_attrs(attrs), CapSet::ALL_X);
+        let (set, want) = (convert::new_attrs(attrs), convert::caps(want));
         match object {
             NewObject::File { data, size } => {
                 let made = Ref::Made { txn: TxnId(self.txn), op: self.next() };
@@ -233,11 +229,9 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
             Res::Failed(status) => return MutationResult::Failed(convert::errno_of(*status)),
             Res::Ok(OpResult::Made(told)) => {
                 other_name = (!told.other_name.is_empty()).then(|| Name::new(told.other_name));
-                made = told.attrs.as_ref().map(|now| Object {
-                    handle: Handle::new(told.handle.0),
-                    attrs: convert::attrs(now),
-                    grant: Some(convert::grant(told.grant)),
-                });
+                // Whether or not it says how the object looks.
+                let grant = Some(convert::grant(told.grant));
+                made = Some(Born { handle: Handle::new(told.handle.0), grant });
             }
             Res::Ok(OpResult::Changed(now)) => attrs = now.as_ref().map(convert::attrs).or(attrs),
             Res::Ok(OpResult::Tree(tree)) if tree.left != 0 => {
@@ -262,6 +256,7 @@ mod tests {
             name: Name::new(name.as_bytes()),
             object: NewObject::File { data, size: None },
             attrs,
+            want: CapSet::ALL,
         }
     }
 
@@ -275,7 +270,7 @@ mod tests {
             Mutation::SetAttr { object: Aim::Made { txn: 3, op: 1 }, changes: Changes::default() },
             Mutation::SetAttr { object: Aim::Made { txn: 2, op: 1 }, changes: Changes::default() },
         ];
-        let batch = Batch { txn: 3, caller: Caller::new(0, 0), ops };
+        let batch = Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops };
         let earlier = BTreeMap::from([(2, vec![0, 5])]);
         let sheet = Sheet::of(&batch, &earlier);
         // The first file: made, its second piece, its time.
@@ -287,6 +282,17 @@ mod tests {
         assert_eq!(named(2), Ref::Made { txn: TxnId(3), op: 0 });
         assert_eq!(named(4), Ref::Made { txn: TxnId(3), op: 3 });
         assert_eq!(named(5), Ref::Made { txn: TxnId(2), op: 5 });
+    }
+
+    #[test]
+    fn what_was_made_is_known_though_nobody_says_how_it_looks() {
+        let handle = holdfast_wire::caps::Handle(b"made");
+        let grant = holdfast_wire::caps::Grant::default();
+        let made = holdfast_wire::caps::Made { handle, attrs: None, grant, other_name: b"" };
+        let MutationResult::Done { made: Some(born), .. } = result(&[Res::Ok(OpResult::Made(made))]) else {
+            panic!("nothing made")
+        };
+        assert_eq!(born.handle, Handle::new(b"made"));
     }
 
     #[test]
@@ -303,12 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn done_is_what_is_answered_without_a_gap_and_on_disk() {
+    fn places_are_known_until_the_machine_is_done_with_them() {
         let mut ledger = Ledger::default();
-        ledger.stable(9);
-        ledger.answered(2);
-        assert_eq!(ledger.done_through(), TxnId(0));
-        ledger.answered(1);
-        assert_eq!(ledger.done_through(), TxnId(2));
+        ledger.places.extend([(1, vec![0]), (2, vec![0, 3]), (3, vec![0])]);
+        ledger.done(1);
+        assert_eq!((ledger.done_through(), ledger.place_of(2, 3)), (TxnId(1), 1));
+        // A batch that was made before, and goes out later.
+        ledger.done(0);
+        assert_eq!(ledger.done_through(), TxnId(1));
+        ledger.done(3);
+        assert!(ledger.places.is_empty());
     }
 }

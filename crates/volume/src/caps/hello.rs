@@ -20,6 +20,7 @@ use super::{Failure, Inner, convert};
 pub(super) struct Greeting {
     pub(super) ticket: Ticket,
     pub(super) epoch: u64,
+    pub(super) features: Features,
     pub(super) limits: Limits,
 }
 
@@ -64,19 +65,30 @@ impl Inner {
     }
 
     fn hello(&self, session: holdfast_base::SessionId, send: Sender<'_>) -> Result<Greeting, Failure> {
+        if let Some(promises) = self.promises() {
+            // Asked for before the ledger is locked.
+            let done = promises.done_through();
+            self.ledger.lock().done(done);
+        }
         let args = HelloArgs {
             session,
             incarnation: self.incarnation,
-            features: Features::REMOVE_TREE,
+            features: Features(Features::REMOVE_TREE.0 | Features::SAME_HOST.0),
             done_through: self.ledger.lock().done_through(),
         };
         let reply = send(CapsProc::Hello, encoded(&args))?;
         let told: HelloOk = checked(&reply)?;
         let before = *self.greeting.read();
-        let greeting = Greeting { ticket: told.ticket, epoch: told.epoch, limits: told.limits };
+        let greeting =
+            Greeting { ticket: told.ticket, epoch: told.epoch, features: told.features, limits: told.limits };
         *self.greeting.write() = Some(greeting);
+        if before.is_none_or(|before| before.epoch != told.epoch)
+            && let Some(neighbour) = self.neighbour.get()
+        {
+            neighbour.lose_all();
+        }
         let Some(promises) = self.promises() else { return Ok(greeting) };
-        if before.is_some_and(|before| before.epoch != told.epoch) {
+        if before.is_some_and(|before| before.epoch != told.epoch) || promises.must_renew() {
             tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
             let held = promises.to_reclaim();
             let reclaimed = if told.in_grace { reclaim(told.ticket, &held, send) } else { Vec::new() };
@@ -114,7 +126,7 @@ fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed>
                         handle: claim.handle.clone(),
                         result: told
                             .into_result()
-                            .map(|got| convert::grant(got.grant))
+                            .map(|got| (convert::attrs(&got.attrs), convert::grant(got.grant)))
                             .map_err(|stat| convert::errno_of(stat.as_u32())),
                     }
                 }));

@@ -4,14 +4,16 @@ mod batches;
 mod calling;
 mod convert;
 mod hello;
+mod lending;
 mod questions;
 mod recalls;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_cache::{
-    Answer, Ask, Batch, CapSet, CommitOut, Errno, Handle, Reclaim, Reclaimed, Release, WriteOut,
+    Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, Reclaim, Reclaimed, Release, WriteOut,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{self as wire, Limits};
@@ -19,11 +21,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::locks::{LockConflict, LockRequest};
 use crate::nfs::NfsServer;
+use crate::same_host::{Neighbour, SameHost, SameHostStats};
 use crate::server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
 
 use batches::Ledger;
 use calling::Failure;
 use hello::Greeting;
+use lending::Verifier;
 
 /// Who is told what the server asks for by itself: the volume.
 pub(crate) trait Promises: Send + Sync {
@@ -37,6 +41,10 @@ pub(crate) trait Promises: Send + Sync {
     fn to_reclaim(&self) -> Vec<Reclaim>;
     /// Everything held is lost, but for what was claimed again.
     fn renewed(&self, reclaimed: Vec<Reclaimed>);
+    /// Through which transaction nothing will be sent again, nor named.
+    fn done_through(&self) -> u64;
+    /// What is held is of a former life, and void, whatever the server says of the epoch.
+    fn must_renew(&self) -> bool;
     /// The server knows of these transactions.
     fn resume(&self, executed_through: u64, stable_through: u64);
 }
@@ -54,6 +62,9 @@ pub(crate) struct Inner {
     renewing: Mutex<()>,
     ledger: Mutex<Ledger>,
     promises: RwLock<Option<Weak<dyn Promises>>>,
+    /// Where the server is on this host, and may be used so.
+    neighbour: OnceLock<Arc<Neighbour>>,
+    verifier: Mutex<Verifier>,
 }
 
 impl CapsServer {
@@ -67,6 +78,17 @@ impl CapsServer {
         incarnation: [u8; 16],
         cancel: &Cancel,
     ) -> Result<Option<Self>, Errno> {
+        let Self(inner) = Self::unmet(nfs, root, incarnation);
+        match inner.renewed(None, cancel) {
+            Ok(_) => Ok(Some(Self(inner))),
+            Err(Errno::EOPNOTSUPP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// A server that is not there yet: HELLO is said over the first session.
+    #[must_use]
+    pub fn unmet(nfs: &Arc<NfsServer>, root: &Handle, incarnation: [u8; 16]) -> Self {
         let inner = Arc::new(Inner {
             nfs: Arc::clone(nfs),
             root: root.clone(),
@@ -75,14 +97,21 @@ impl CapsServer {
             renewing: Mutex::default(),
             ledger: Mutex::default(),
             promises: RwLock::default(),
+            neighbour: OnceLock::new(),
+            verifier: Mutex::default(),
         });
         recalls::listen(&inner);
         hello::follow_sessions(&inner);
-        match inner.renewed(None, cancel) {
-            Ok(_) => Ok(Some(Self(inner))),
-            Err(Errno::EOPNOTSUPP) => Ok(None),
-            Err(errno) => Err(errno),
-        }
+        Self(inner)
+    }
+
+    /// Says HELLO once more, now that somebody keeps the promises.
+    ///
+    /// # Errors
+    /// What kept it from answering.
+    pub fn introduce(&self, cancel: &Cancel) -> Result<(), Errno> {
+        let ticket = self.0.greeting.read().map(|greeting| greeting.ticket);
+        self.0.renewed(ticket, cancel).map(drop)
     }
 
     /// How much the server takes at once.
@@ -95,6 +124,19 @@ impl CapsServer {
     pub fn serve(&self, volume: &crate::Volume) {
         let shared: Arc<dyn Promises> = Arc::clone(&volume.0) as _;
         *self.0.promises.write() = Some(Arc::downgrade(&shared));
+    }
+
+    /// From now on files are read and written by the server's own descriptors, where it is on this host. To be called
+    /// once, before anything is asked.
+    pub fn use_same_host(&self, how: SameHost) {
+        // A second word comes too late.
+        let _ = self.0.neighbour.set(Neighbour::new(how));
+    }
+
+    /// What did not go over the network.
+    #[must_use]
+    pub fn same_host_stats(&self) -> SameHostStats {
+        self.0.neighbour.get().map(|neighbour| neighbour.stats()).unwrap_or_default()
     }
 
     /// Gives everything back. Nothing is to be asked afterwards.
@@ -131,7 +173,6 @@ impl Server for CapsServer {
             self.0.call(wire::CapsProc::Stable, &cred, cancel, |ticket, w| calling::put(&args(ticket), w));
         let reply = reply.map_err(|failure| failure.undone())?;
         let told: wire::StableOk = calling::decode(&reply).map_err(|failure| failure.undone())?;
-        self.0.ledger.lock().stable(told.stable_through.0);
         let failed = told.failed.iter().map(|failed| FailedLater {
             txn: failed.txn.0,
             place: self.0.ledger.lock().place_of(failed.txn.0, failed.op),
@@ -141,11 +182,11 @@ impl Server for CapsServer {
     }
 
     fn write(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone> {
-        self.0.nfs.write(write, cancel)
+        self.0.write_here(write, cancel)
     }
 
     fn commit(&self, commit: &CommitOut, cancel: &Cancel) -> Result<u64, Undone> {
-        self.0.nfs.commit(commit, cancel)
+        self.0.commit_here(commit, cancel)
     }
 
     fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
@@ -162,6 +203,10 @@ impl Server for CapsServer {
 
     fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno> {
         self.0.nfs.lock_test(lock, cancel)
+    }
+
+    fn path_behind(&self, object: &Handle, caller: &Caller, cancel: &Cancel) -> Option<OwnedFd> {
+        self.0.path_here(object, caller, cancel)
     }
 
     fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool {

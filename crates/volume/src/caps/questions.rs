@@ -34,6 +34,7 @@ impl Inner {
     }
 
     fn answer_with(&self, ask: &Ask, cred: &Cred, cancel: &Cancel) -> Result<Answer, Errno> {
+        self.make_way(&ask.question);
         match &ask.question {
             Question::Lookup { dir, name, want, want_dir } => {
                 self.look_up((dir, name), (*want, *want_dir), cred, cancel).map_err(Failure::errno)
@@ -50,8 +51,13 @@ impl Inner {
                 Ok(Answer::Attrs { attrs, grant: Some(grant) })
             }
             Question::WhoAmI => self.who_am_i(&ask.caller, cred, cancel).map_err(Failure::errno),
+            Question::Commit { .. } => self.commit_asked(ask, cancel),
             _ => {
-                let answer = self.nfs.perform(ask, cancel)?;
+                if let Some(answer) = self.read_here(ask, cancel) {
+                    return Ok(answer);
+                }
+                let mut answer = self.nfs.perform(ask, cancel)?;
+                self.answered_by_wire(&ask.question, &mut answer);
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))
             }
         }
@@ -218,6 +224,9 @@ impl Inner {
             let item =
                 |release: &'_ Release| (release.handle.clone(), convert::caps(release.keep), release.seq);
             let given: Vec<_> = some.iter().map(item).collect();
+            if let Some(neighbour) = self.neighbour.get() {
+                some.iter().for_each(|release| neighbour.keep(&release.handle, release.keep));
+            }
             let reply = self.call(CapsProc::Release, &Cred::own(), cancel, |ticket, w| {
                 let items = given.iter().map(|(handle, keep, seq)| ReleaseItem {
                     handle: of_wire(handle),

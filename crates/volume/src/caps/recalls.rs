@@ -52,7 +52,6 @@ impl CallbackProgram for Listener {
             CapsCallbackProc::Stable => {
                 let hint: StableHint = decoded(args)?;
                 if let Some(promises) = inner.promises().filter(|_| is_current(hint.epoch)) {
-                    inner.ledger.lock().stable(hint.through.0);
                     promises.stable(hint.through.0);
                 }
             }

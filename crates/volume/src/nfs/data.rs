@@ -34,14 +34,19 @@ fn read_all(
     }
 }
 
+/// How often a server may lose its memory in the middle of one write.
+const VERIFIERS_MAX: u32 = 16;
+
 fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'a> {
     Io { file, open, owner: None }
 }
 
 impl NfsServer {
     pub(super) fn get_attributes(&self, object: &Handle, cx: Cx<'_>) -> Result<Answer, Error> {
+        // What is held before the question covers the answer.
+        let grant = self.granted(object, false);
         let attributes = self.client.getattr(cx, &wire(object), WANTED)?;
-        Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant: None })
+        Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant })
     }
 
     pub(super) fn set_attributes(
@@ -90,8 +95,8 @@ impl NfsServer {
         self.write_all(place, &write.data, StableHow4::Unstable, cx).map(|(done, _)| done)
     }
 
-    /// Writes until all is written; a verifier that changes meanwhile is passed on as one that nobody has seen, so that
-    /// everything is written again.
+    /// Writes until all is written. A server that has lost its memory meanwhile, as its verifier says, is given all of
+    /// it again; one that does so without end is not believed.
     fn write_all(
         &self,
         (object, open, offset): Place<'_>,
@@ -102,14 +107,19 @@ impl NfsServer {
         let (file, open) = (wire(object), self.opens.get(open));
         let most = self.client.limits().max_write.max(1) as usize;
         let mut whole = WriteDone { count: 0, stable: true, verifier: 0 };
-        let mut done = 0;
+        let (mut done, mut restarts) = (0, 0);
         loop {
             let piece = data.slice(done..data.len().min(done + most));
             let written =
                 self.client.write(cx, io(&file, open.as_ref()), offset + done as u64, piece, how)?;
             let verifier = u64::from_be_bytes(written.verifier);
             if done > 0 && verifier != whole.verifier {
-                return Err(Error::Disconnected);
+                restarts += 1;
+                if restarts > VERIFIERS_MAX {
+                    return Err(Error::Protocol("another write verifier each time"));
+                }
+                (done, whole) = (0, WriteDone { count: 0, stable: true, verifier });
+                continue;
             }
             whole.verifier = verifier;
             self.write_verifier.store(verifier, Ordering::Relaxed);

@@ -3,12 +3,14 @@
 mod attributes;
 mod creds;
 mod data;
+mod delegations;
 mod locking;
 mod names;
 mod opens;
 mod xattrs;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_cache::{
     Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
@@ -17,9 +19,12 @@ use holdfast_client::{Cancel, Client, Cred, Cx, Error};
 
 use crate::locks::{LockConflict, LockRequest};
 use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
+use crate::volume::Volume;
 
 pub(crate) use attributes::{WANTED, attrs_of};
 use creds::Creds;
+pub use delegations::Delegations;
+use delegations::holder::Holder;
 use opens::Opens;
 
 /// The server behind an NFSv4.1 client.
@@ -30,19 +35,41 @@ pub struct NfsServer {
     opens: Opens,
     /// Of the last WRITE: the server's, not a file's.
     write_verifier: AtomicU64,
+    /// Where the server promises nothing else.
+    delegations: OnceLock<Arc<Delegations>>,
+    /// Whom it is asked for.
+    holder: OnceLock<Weak<dyn Holder>>,
+    /// What was open before went on existing after its last name was removed, when that was last told.
+    preserves_unlinked: AtomicBool,
 }
 
 impl NfsServer {
     /// Over this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, creds: Creds::default(), opens: Opens::default(), write_verifier: AtomicU64::new(0) }
+        Self {
+            client,
+            creds: Creds::default(),
+            opens: Opens::default(),
+            write_verifier: AtomicU64::new(0),
+            delegations: OnceLock::new(),
+            holder: OnceLock::new(),
+            preserves_unlinked: AtomicBool::new(false),
+        }
     }
 
     /// The client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Asks for this volume, without anything between them. To be called once, before anything is asked.
+    pub fn serve(&self, volume: &Volume) {
+        let shared: Arc<dyn Holder> = Arc::clone(&volume.0) as _;
+        if self.holder.set(Arc::downgrade(&shared)).is_err() {
+            tracing::error!("there is a volume already");
+        }
     }
 
     /// The object at a path from the server's root.
@@ -53,6 +80,7 @@ impl NfsServer {
         let cred = self.creds.of(caller);
         let cx = Cx::new(&cred, cancel);
         let node = self.client.root(cx, path.as_bytes())?;
+        self.client.adopt_root(cx, &node.handle)?;
         let handle = Handle::new(node.handle.as_bytes());
         let attributes = self.client.getattr(cx, &node.handle, WANTED)?;
         Ok(Object { handle, attrs: attrs_of(&attributes)?, grant: None })
@@ -62,6 +90,14 @@ impl NfsServer {
 impl NfsServer {
     pub(crate) fn cred(&self, caller: &Caller) -> Cred {
         self.creds.of(caller)
+    }
+}
+
+impl Drop for NfsServer {
+    fn drop(&mut self) {
+        if let Some(delegations) = self.delegations.get() {
+            delegations.end();
+        }
     }
 }
 
@@ -99,6 +135,7 @@ impl Server for NfsServer {
 
     fn write(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone> {
         let cred = self.creds.of(&write.caller);
+        self.note_written(&write.object, &write.caller);
         self.write_out(write, Cx::new(&cred, cancel)).map_err(|error| undone(&error))
     }
 
@@ -107,8 +144,8 @@ impl Server for NfsServer {
         self.commit_out(&commit.object, Cx::new(&cred, cancel)).map_err(|error| undone(&error))
     }
 
-    fn release(&self, _: &[Release], _: &Cancel) -> Result<(), Undone> {
-        Ok(())
+    fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
+        self.give_back(releases, cancel)
     }
 
     fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno> {

@@ -19,12 +19,13 @@ fn object(node: &Node) -> Result<Object, Error> {
 
 impl NfsServer {
     pub(super) fn look_up(&self, dir: &Handle, name: &Name, cx: Cx<'_>) -> Result<Answer, Error> {
+        let (held, _) = self.watch(dir, cx);
         let found = match self.client.lookup(cx, &wire(dir), name.as_bytes(), WANTED) {
             Ok(node) => Some(object(&node)?),
             Err(Error::Nfs(NfsStat4::NoEnt)) => None,
             Err(error) => return Err(error),
         };
-        Ok(Answer::Looked { found, dir: None })
+        Ok(Answer::Looked { found, dir: held })
     }
 
     /// Capabilities are not to be had by NFS alone; the attributes are.
@@ -47,6 +48,7 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let want = Attributes::ENTRY;
+        let (held, dir_attrs) = if cookie == 0 { self.watch(dir, cx) } else { (None, None) };
         let listing =
             self.client.readdir(cx, &wire(dir), (cookie, verifier.to_be_bytes()), bytes_max, want)?;
         let entries = listing.entries.iter().map(|entry| {
@@ -68,8 +70,8 @@ impl NfsServer {
             entries: entries.collect(),
             eof: listing.eof,
             verifier: u64::from_be_bytes(listing.verifier),
-            dir: None,
-            dir_attrs: None,
+            dir: held,
+            dir_attrs,
         })
     }
 

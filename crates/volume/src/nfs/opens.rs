@@ -1,5 +1,6 @@
 //! Opens that the server knows of, and the numbers under which the machine knows them.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_cache::{Access, Answer, Changes, Handle, Name, NewAttrs, Object, OpenToken};
@@ -64,27 +65,39 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let handle = wire(object);
-        let opened = self.open_target(OpenTarget::File(&handle), access, None, cx)?;
+        // The return of what is recalled may wait for this very open.
+        if !truncate && let Some(file) = self.client.open_recalled(cx, &handle, share(access))? {
+            let attributes = self.client.getattr(cx, &handle, WANTED)?;
+            let open = Some(self.opens.add(file));
+            return Ok(Answer::Opened { open, attrs: attrs_of(&attributes)?, grant: None });
+        }
+        let wanted = self.wanted(Some(object), access);
+        let opened = self.open_target((OpenTarget::File(&handle), wanted), access, None, cx)?;
+        let grant = self.granted(object, opened.delegation.is_some());
         let attrs = self.emptied(&opened, truncate, cx)?;
-        Ok(Answer::Opened { open: Some(self.opens.add(opened.file)), attrs, grant: None })
+        Ok(Answer::Opened { open: Some(self.opens.add(opened.file)), attrs, grant })
     }
 
     fn open_target(
         &self,
-        target: OpenTarget<'_>,
+        (target, delegation): (OpenTarget<'_>, WantDelegation),
         access: Access,
         create: Option<Create<'_>>,
         cx: Cx<'_>,
     ) -> Result<Opened, Error> {
-        let args = OpenArgs {
-            target,
-            access: share(access),
-            deny: 0,
-            create,
-            delegation: WantDelegation::No,
-            want: WANTED,
-        };
-        self.client.open(cx, &args)
+        let args = OpenArgs { target, access: share(access), deny: 0, create, delegation, want: WANTED };
+        let opened = self.client.open(cx, &args)?;
+        self.note_unlinked(opened.preserves_unlinked);
+        Ok(opened)
+    }
+
+    /// Names of what is open need no hiding where the server says so with opens (RFC 8881 section 18.16.3).
+    fn note_unlinked(&self, does: bool) {
+        if self.preserves_unlinked.swap(does, Ordering::Relaxed) != does
+            && let Some(holder) = self.holder.get().and_then(Weak::upgrade)
+        {
+            holder.preserves_unlinked(does);
+        }
     }
 
     /// The attributes after an open, the file emptied where that was asked for.
@@ -105,7 +118,8 @@ impl NfsServer {
 
     pub(super) fn close(&self, token: OpenToken, cx: Cx<'_>) -> Result<Answer, Error> {
         let file = self.opens.by_token.lock().remove(&token);
-        if let Some(file) = file {
+        // What is under way with it would be refused: whoever lets go last has it closed, in the background.
+        if let Some(file) = file.filter(|file| !file.is_shared()) {
             self.client.close(cx, &file)?;
         }
         Ok(Answer::Done)
@@ -121,6 +135,7 @@ impl NfsServer {
     ) -> Result<Answer, Error> {
         let dir = wire(dir);
         let (target, set) = (OpenTarget::Name(&dir, name.as_bytes()), new_attributes(attrs));
+        let target = (target, self.wanted(None, access));
         for _ in 0..TURNS_MAX {
             // Whether it was made here has to be known, and only a guarded create tells.
             let create = Create { mode: CreateMode::Guarded, set: &set };
@@ -139,8 +154,10 @@ impl NfsServer {
     }
 
     fn created(&self, opened: Opened, made: bool, truncate: bool, cx: Cx<'_>) -> Result<Answer, Error> {
+        let handle = Handle::new(opened.file.handle().as_bytes());
+        let grant = self.granted(&handle, opened.delegation.is_some());
         let attrs = self.emptied(&opened, truncate, cx)?;
-        let object = Object { handle: Handle::new(opened.file.handle().as_bytes()), attrs, grant: None };
+        let object = Object { handle, attrs, grant };
         let open = Some(self.opens.add(opened.file));
         Ok(Answer::Created { object, open, made, dir: None, dir_attrs: None })
     }

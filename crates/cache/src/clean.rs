@@ -1,0 +1,155 @@
+//! Small files whole, as the server has them: what was written here and has gone out, and what was read. While a promise
+//! covers a file it is read from here without a question. The kernel keeps pages too, but not the last one of a file that
+//! was written through it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use holdfast_base::limits::{CLEAN_BYTES_MAX, SMALL_FILE_BYTES};
+use rustc_hash::FxHashMap;
+
+use crate::ask::Generation;
+use crate::caps::CapSet;
+use crate::extent::Piece;
+use crate::ids::{Handle, NodeId};
+use crate::machine::Machine;
+use crate::node::Node;
+
+/// What a file weighs beside its bytes.
+const OVERHEAD: usize = 200;
+
+/// Files kept, the oldest of which goes first when there are too many.
+#[derive(Debug, Default)]
+pub(crate) struct Clean {
+    files: FxHashMap<NodeId, (u64, Bytes)>,
+    order: VecDeque<(u64, NodeId)>,
+    weight: usize,
+    last: u64,
+}
+
+impl Clean {
+    fn put(&mut self, id: NodeId, data: Bytes) -> u64 {
+        self.remove(id);
+        self.last += 1;
+        self.weight += data.len() + OVERHEAD;
+        self.files.insert(id, (self.last, data));
+        self.order.push_back((self.last, id));
+        while self.weight > CLEAN_BYTES_MAX {
+            let Some((number, id)) = self.order.pop_front() else { break };
+            if self.files.get(&id).is_some_and(|(n, _)| *n == number) {
+                self.remove(id);
+            }
+        }
+        if self.order.len() > 2 * self.files.len() + 1024 {
+            let files = &self.files;
+            self.order.retain(|(number, id)| files.get(id).is_some_and(|(n, _)| n == number));
+        }
+        self.last
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        if let Some((_, data)) = self.files.remove(&id) {
+            self.weight -= data.len() + OVERHEAD;
+        }
+    }
+
+    fn get(&self, id: NodeId, number: u64) -> Option<&Bytes> {
+        self.files.get(&id).filter(|(n, _)| *n == number).map(|(_, data)| data)
+    }
+}
+
+impl Node {
+    /// These kinds are not guaranteed any more, and data that is asked for at this moment or was before may not be what
+    /// the file holds later.
+    pub(crate) fn doubt(&mut self, kinds: CapSet, at: Generation) {
+        self.sure = self.sure.without(kinds);
+        if kinds.has(CapSet::FILE_S) {
+            self.data.differs(at);
+        }
+    }
+
+    /// Whether the server's data may be kept as the file's.
+    fn may_keep(&self, size: usize) -> bool {
+        self.sure.has(CapSet::FILE_S)
+            && self.changing == 0
+            && size as u64 == self.attrs.size
+            && size > 0
+            && self.attrs.size <= SMALL_FILE_BYTES
+    }
+}
+
+impl Machine {
+    /// Keeps the data of a file that has just been sent with a mutation, if that was all of it.
+    pub(crate) fn keep_sent(&mut self, id: NodeId, carried: &[Piece]) {
+        let (first, rest) = match carried.split_first() {
+            Some((first, rest)) if first.offset == 0 => (first, rest),
+            _ => return,
+        };
+        let mut end = first.end();
+        for piece in rest {
+            if piece.offset != end {
+                return;
+            }
+            end = piece.end();
+        }
+        let Some(node) = self.nodes.get(&id) else { return };
+        if !node.may_keep(usize::try_from(end).unwrap_or(usize::MAX)) || !node.data.extents.is_empty() {
+            return;
+        }
+        let whole = if rest.is_empty() {
+            first.data.clone()
+        } else {
+            carried.iter().flat_map(|p| p.data.iter().copied()).collect()
+        };
+        self.keep_clean(id, whole);
+    }
+
+    /// Keeps what was read of a file, if that was all of it, and was covered from the question to the answer.
+    pub(crate) fn keep_read(&mut self, handle: &Handle, offset: u64, data: &Bytes, at: Generation) {
+        let Some(id) = self.handles.get(handle).copied() else { return };
+        let Some(node) = self.nodes.get(&id) else { return };
+        let is_covered =
+            node.data.readable_since < at && node.data.differs_since < at && node.data.moved < at;
+        let is_theirs = node.pending == 0 && node.data.extents.is_empty();
+        if offset == 0 && is_covered && is_theirs && node.may_keep(data.len()) {
+            // Out of the reply, which may be larger.
+            self.keep_clean(id, Bytes::copy_from_slice(data));
+        }
+    }
+
+    pub(crate) fn keep_clean(&mut self, id: NodeId, data: Bytes) {
+        let number = self.clean.put(id, data);
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.data.clean = Some(number);
+        }
+    }
+
+    /// All of a file, if it is kept and nothing is known that the server does not know.
+    pub(crate) fn clean(&self, id: NodeId) -> Option<&Bytes> {
+        let node = self.nodes.get(&id)?;
+        let data = self.clean.get(id, node.data.clean?)?;
+        let is_whole = node.data.extents.is_empty() && data.len() as u64 == node.attrs.size;
+        is_whole.then_some(data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_when_there_is_too_much_and_the_sum_stays_right() {
+        let mut clean = Clean::default();
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        let numbers: Vec<u64> = (0..100).map(|i| clean.put(NodeId(i), piece.clone())).collect();
+        assert!(clean.weight <= CLEAN_BYTES_MAX);
+        assert!(clean.get(NodeId(0), numbers[0]).is_none(), "the oldest");
+        assert!(clean.get(NodeId(99), numbers[99]).is_some());
+        for _ in 0..10_000 {
+            clean.put(NodeId(99), Bytes::from_static(b"x"));
+        }
+        assert!(clean.order.len() < 2_000, "what was replaced is not remembered for ever");
+        let weight: usize = clean.files.values().map(|(_, data)| data.len() + OVERHEAD).sum();
+        assert_eq!(weight, clean.weight);
+    }
+}

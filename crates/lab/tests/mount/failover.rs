@@ -1,0 +1,162 @@
+//! Servers that take each other's place: over the same directory and state, at other addresses.
+
+use crate::failing::{LOAD, bash};
+use crate::fixture::{Served, run_in};
+use anyhow::{Result, ensure};
+use holdfast_lab::{FsType, LoopFs, Mount, Scale, ServerUnderTest, Trial};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let ways = [("all", ""), ("delegations", ",cache=delegations"), ("none", ",cache=none")];
+    let mut trials: Vec<_> = ways
+        .into_iter()
+        .map(|(way, options)| {
+            Trial::new(format!("failover::a_peer_takes_over_under_load::{way}"), move || taken_over(options))
+        })
+        .collect();
+    trials.extend([
+        Trial::new("failover::a_server_named_while_all_are_away_is_gone_to", named_late),
+        Trial::new("failover::what_was_fsynced_before_both_died_is_there", both_die),
+        Trial::new("failover::servers_are_added_shown_and_removed", administered),
+    ]);
+    trials
+}
+
+/// A directory, the state of whoever serves it, and two who may: never both at a time.
+struct Peers {
+    first: ServerUnderTest,
+    second: ServerUnderTest,
+    state: PathBuf,
+    filesystem: LoopFs,
+}
+
+impl Peers {
+    /// The first one runs.
+    fn new() -> Result<Self> {
+        let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
+        let (share, state) = (filesystem.path().join("share"), filesystem.path().join("state"));
+        std::fs::create_dir(&share)?;
+        let builder = ServerUnderTest::builder(&share).state_dir(&state);
+        // Started once, so that it has a port; what it found there was nobody's.
+        let mut second = builder.clone().start()?;
+        second.kill()?;
+        let first = builder.start()?;
+        Ok(Self { first, second, state, filesystem })
+    }
+
+    fn mount(&self, options: &str) -> Result<Mount> {
+        let second = self.second.port();
+        Mount::new(self.first.port(), "/share", &format!("server=127.0.0.1:{second}{options}"))
+    }
+
+    fn share(&self) -> PathBuf {
+        self.filesystem.path().join("share")
+    }
+
+    /// The one that runs is killed, and after a while the other one starts.
+    fn take_over(&mut self, from_first: bool) -> Result<()> {
+        let (old, new) = match from_first {
+            true => (&mut self.first, &mut self.second),
+            false => (&mut self.second, &mut self.first),
+        };
+        old.kill()?;
+        std::thread::sleep(Duration::from_millis(200));
+        new.restart()
+    }
+}
+
+fn taken_over(options: &str) -> Result<()> {
+    let mut peers = Peers::new()?;
+    let mount = peers.mount(options)?;
+    let rounds = Scale::from_env().pick(60, 600);
+    let mut load = bash(&mount.path(), LOAD, &[&rounds.to_string()])?;
+    let mut taken = 0_u32;
+    while load.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(if taken == 0 { 300 } else { 1500 }));
+        if load.try_wait()?.is_some() {
+            break;
+        }
+        peers.take_over(taken.is_multiple_of(2))?;
+        taken += 1;
+        ensure!(taken < 200, "the load does not end: {}", mount.log());
+    }
+    let output = load.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "after {taken} times: {said}\n{}", mount.log());
+    ensure!(taken > 0, "the load was over before the first server was killed");
+    mount.check_alive()?;
+    mount.unmount(&[])?;
+    run_in(&peers.share(), "[ \"$(cat d*/b d*/e | wc -l)\" = $((4 * $1)) ]", &[&rounds.to_string()]).map(drop)
+}
+
+/// Nothing queued is lost while the client lives, however long nobody serves: the server that is named then gets it.
+fn named_late() -> Result<()> {
+    let mut peers = Peers::new()?;
+    let mount = Mount::new(peers.first.port(), "/share", "")?;
+    run_in(&mount.path(), "for i in $(seq 1 300); do echo $i >f$i; done", &[])?;
+    peers.first.kill()?;
+    // These return before anybody has heard of them, as long as promises are held.
+    let mut working = bash(&mount.path(), "for i in $(seq 301 600); do echo $i >f$i; done; sync f600", &[])?;
+    peers.second.restart()?;
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(working.try_wait()?.is_none(), "it was done without a server");
+    let name = format!("127.0.0.1:{}", peers.second.port());
+    let started = Instant::now();
+    let added = mount.command()?.args(["mount", "servers", "add", &name]).arg(mount.path()).output()?;
+    ensure!(added.status.success(), "{added:?}");
+    let output = working.wait_with_output()?;
+    ensure!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), mount.log());
+    ensure!(started.elapsed() < Duration::from_secs(30), "it took {:?} to be found", started.elapsed());
+    mount.unmount(&[])?;
+    let left = run_in(&peers.share(), "cat f* | sort -n | uniq | wc -l", &[])?;
+    ensure!(left.trim() == "600", "{left} files\n{}", mount.log());
+    Ok(())
+}
+
+/// The client dies with the server: what it was told to be on disk is.
+fn both_die() -> Result<()> {
+    let mut peers = Peers::new()?;
+    let mount = peers.mount("")?;
+    let work = "for i in $(seq 1 50); do echo $i >f$i; sync f$i; done; sync .; for i in $(seq 1 50); do echo $i >g$i; done";
+    run_in(&mount.path(), work, &[])?;
+    peers.first.kill()?;
+    run_in(&peers.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
+    mount.wait_end()?;
+    peers.second.restart()?;
+    let whole = "for i in $(seq 1 50); do [ \"$(cat f$i)\" = $i ]; if [ -e g$i ]; then [ \"$(cat g$i)\" = $i ]; fi; done";
+    let again = Mount::new(peers.second.port(), "/share", "")?;
+    run_in(&again.path(), whole, &[])?;
+    ensure!(peers.state.exists(), "the state lies elsewhere");
+    Ok(())
+}
+
+fn administered() -> Result<()> {
+    let served = Served::new()?;
+    let mount = served.mount("")?;
+    let servers = |arguments: &[&str]| -> Result<(bool, String)> {
+        let output =
+            mount.command()?.args(["mount", "servers"]).args(arguments).arg(mount.path()).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    };
+    let own = format!("127.0.0.1:{}", served.server.port());
+    let (done, said) = servers(&["remove", &own])?;
+    ensure!(!done && said.contains("only server"), "{said}");
+    ensure!(servers(&["add", "127.0.0.1:1"])?.0, "not added");
+    let (done, said) = servers(&["add", "127.0.0.1:1"])?;
+    ensure!(!done && said.contains("already"), "{said}");
+    let (_, said) = servers(&["show"])?;
+    let lines: Vec<_> = said.lines().collect();
+    ensure!(lines.iter().any(|line| line.contains(&own) && line.contains("in use")), "{said}");
+    ensure!(lines.iter().any(|line| line.contains("127.0.0.1:1") && !line.contains("in use")), "{said}");
+    std::fs::write(mount.path().join("file"), "content")?;
+    // The one in use goes: what is left is tried, and does not answer; the way back is to name the first again.
+    ensure!(servers(&["remove", &own])?.0, "not removed");
+    ensure!(servers(&["add", &own])?.0, "not added again");
+    mount.sync()?;
+    ensure!(std::fs::read(served.share().join("file"))? == b"content", "not on the server");
+    ensure!(servers(&["remove", "127.0.0.1:1"])?.0, "the other not removed");
+    mount.check_alive()
+}

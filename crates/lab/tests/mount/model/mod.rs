@@ -1,0 +1,312 @@
+//! Random operations on two mounts of one export, each against a file system in memory: in turns, where every result is
+//! the model's, and two at once, where one order or the other explains both.
+//!
+//! The seed is told; `HOLDFAST_SEED=N` begins with the same operations again.
+
+mod by_name;
+pub(crate) mod chance;
+mod memory;
+mod op;
+mod real;
+
+use crate::fixture::Served;
+use anyhow::{Context as _, Result, bail, ensure};
+use chance::Chance;
+use holdfast_lab::{Mount, Scale, Trial};
+use memory::Memory;
+use op::{Op, Told};
+use real::Real;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Operations in one directory, before it is compared whole and another one is begun.
+const EPISODE: usize = 250;
+/// How long one call may take before it counts as hanging: a recall's time is well below.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Operations that are told when something is not as it should be.
+const TOLD: usize = 60;
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let ways = [
+        ("two_mounts_taking_turns", ["", ""], 0),
+        ("two_mounts_at_once", ["", ""], 2),
+        ("a_mount_beside_one_that_caches_nothing", ["", "cache=none"], 4),
+        ("two_mounts_with_delegations", ["cache=delegations", "cache=delegations"], 4),
+        ("delegations_beside_capabilities", ["cache=delegations", ""], 4),
+    ];
+    let trial = |(name, options, overlaps): (&'static str, [&'static str; 2], usize)| {
+        Trial::new(format!("model::{name}"), move || run(options, overlaps))
+    };
+    ways.into_iter().map(trial).collect()
+}
+
+/// One mount, and the thread that calls: should a call hang, the others find out.
+struct Hand {
+    mount: Mount,
+    calls: Sender<Call>,
+    told: Receiver<Told>,
+}
+
+enum Call {
+    Begin(std::path::PathBuf),
+    Do(Op),
+    Look,
+}
+
+impl Hand {
+    fn new(mount: Mount) -> Self {
+        let (calls, to_do) = channel::<Call>();
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            let mut real = Real::new("/nowhere".into());
+            while let Ok(call) = to_do.recv() {
+                let answer = match call {
+                    Call::Begin(place) => {
+                        real = Real::new(place);
+                        Told::Done
+                    }
+                    Call::Do(op) => real.apply(&op),
+                    Call::Look => real.tree(),
+                };
+                if tell.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { mount, calls, told }
+    }
+
+    fn begin(&self, name: &str) -> Result<()> {
+        self.calls.send(Call::Begin(self.mount.path().join(name)))?;
+        self.told.recv_timeout(PATIENCE).map(drop).context("closing what was open")
+    }
+
+    fn tree(&self) -> Result<BTreeMap<String, String>> {
+        self.calls.send(Call::Look)?;
+        match self.told.recv_timeout(PATIENCE).context("looking at everything hangs")? {
+            Told::Tree(tree) => Ok(tree),
+            other => bail!("looking at everything: {other:?}"),
+        }
+    }
+
+    fn start(&self, op: &Op) -> Result<()> {
+        Ok(self.calls.send(Call::Do(op.clone()))?)
+    }
+
+    fn end(&self, op: &Op) -> Result<Told> {
+        self.told.recv_timeout(PATIENCE).map_err(|_| {
+            let stats = self.mount.stats().map_or_else(|e| e.to_string(), |stats| stats.to_string());
+            anyhow::anyhow!("{op:?} hangs; {stats}")
+        })
+    }
+}
+
+/// A run: the mounts, the model, and what was done last.
+struct Run {
+    hands: [Hand; 2],
+    chance: Chance,
+    memory: Memory,
+    past: VecDeque<String>,
+    /// Mounts that give a file a hidden name when it is removed while they have it open.
+    hiding: [bool; 2],
+    operations: usize,
+}
+
+fn run(options: [&str; 2], overlaps: usize) -> Result<()> {
+    let seed = Chance::seed();
+    println!("     HOLDFAST_SEED={seed}");
+    let served = Served::new()?;
+    let [one, two] = options.map(|options| served.mount(options));
+    let mut run = Run {
+        hands: [Hand::new(one?), Hand::new(two?)],
+        chance: Chance::new(seed),
+        memory: Memory::new(),
+        past: VecDeque::new(),
+        hiding: options.map(|options| options.contains("cache=")),
+        operations: 0,
+    };
+    let until = Instant::now() + Duration::from_secs(Scale::from_env().pick(30, 900));
+    let mut episode = 0;
+    while Instant::now() < until {
+        episode += 1;
+        run.episode(&served, &format!("episode-{episode}"), overlaps).map_err(|error| {
+            let past = run.past.iter().fold(String::new(), |mut all, line| {
+                let _ = writeln!(all, "{line}");
+                all
+            });
+            let kept = run.hands.iter().enumerate().map(|(number, hand)| {
+                let path = std::env::temp_dir().join(format!("holdfast-model-{seed}-{number}.log"));
+                std::fs::write(&path, hand.mount.log())
+                    .map_or_else(|e| e.to_string(), |()| path.display().to_string())
+            });
+            let kept = kept.collect::<Vec<_>>().join(", ");
+            error.context(format!("HOLDFAST_SEED={seed}, episode {episode}; logs: {kept}\n{past}"))
+        })?;
+    }
+    println!("     {} operations in {episode} directories", run.operations);
+    for hand in run.hands {
+        hand.mount.check_alive()?;
+        drop(hand.calls);
+        hand.mount.unmount(&[])?;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn episode(&mut self, served: &Served, name: &str, overlaps: usize) -> Result<()> {
+        self.memory = Memory::new();
+        self.past.clear();
+        let first = self.chance.below(2);
+        std::fs::create_dir(self.hands[first].mount.path().join(name))?;
+        for hand in &self.hands {
+            hand.begin(name)?;
+        }
+        for number in 0..EPISODE {
+            if overlaps > 0 && self.chance.once_in(overlaps) {
+                self.both()?;
+            } else {
+                let mount = self.chance.below(2);
+                let op = self.op(mount, false);
+                let told = self.one(mount, &op)?;
+                let model = self.memory.apply(mount, &op);
+                self.note(&format!("{number} mount {mount}: {op:?} -> {told:?}"));
+                ensure!(told.is_as(&model), "{op:?} gave {}, and not {}", brief(&told), brief(&model));
+            }
+        }
+        self.compare(served, name)
+    }
+
+    /// A call that is not for nothing: of a descriptor that is open, or none.
+    fn op(&mut self, mount: usize, is_small: bool) -> Op {
+        loop {
+            let op = Op::any(&mut self.chance, is_small);
+            if self.hiding[mount] && self.memory.hides(mount, &op) {
+                continue;
+            }
+            let slot = match &op {
+                Op::Open { slot, .. } if self.memory.is_open(mount, *slot) => {
+                    return Op::Close { slot: *slot };
+                }
+                Op::Close { slot }
+                | Op::Write { slot, .. }
+                | Op::Read { slot, .. }
+                | Op::Cut { slot, .. }
+                | Op::StatOpen { slot }
+                | Op::Fsync { slot } => *slot,
+                _ => return op,
+            };
+            if self.memory.is_open(mount, slot) {
+                return op;
+            }
+        }
+    }
+
+    fn one(&mut self, mount: usize, op: &Op) -> Result<Told> {
+        self.operations += 1;
+        self.hands[mount].start(op)?;
+        self.hands[mount].end(op)
+    }
+
+    /// A call of each mount, at the same time.
+    fn both(&mut self) -> Result<()> {
+        let (one, two) = loop {
+            let pair = (self.op(0, true), self.op(1, true));
+            if self.may_meet(&pair.0, &pair.1) {
+                break pair;
+            }
+        };
+        self.operations += 2;
+        self.hands[0].start(&one)?;
+        self.hands[1].start(&two)?;
+        let told = [self.hands[0].end(&one)?, self.hands[1].end(&two)?];
+        self.note(&format!(
+            "at once, mount 0: {one:?} -> {:?}\n         mount 1: {two:?} -> {:?}",
+            told[0], told[1]
+        ));
+        for first in [0, 1] {
+            let mut memory = self.memory.clone();
+            let mut model = [Told::Done, Told::Done];
+            for mount in [first, 1 - first] {
+                model[mount] = memory.apply(mount, if mount == 0 { &one } else { &two });
+            }
+            if told.iter().zip(&model).all(|(told, model)| told.is_as(model)) {
+                // Both orders may explain it and leave different things: what is there decides.
+                return self.decide(memory, (&one, &two), first);
+            }
+        }
+        bail!("no order of {one:?} and {two:?} gives {} and {}", brief(&told[0]), brief(&told[1]))
+    }
+
+    /// Whether one order or the other must explain two calls at once. The walk of a path is many steps, and an append of
+    /// a mount without capabilities is two.
+    fn may_meet(&self, one: &Op, two: &Op) -> bool {
+        let below =
+            |name: &str, path: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        let walks =
+            |a: &Op, b: &Op| a.renamed().iter().any(|name| b.paths().iter().any(|path| below(name, path)));
+        let (of_one, of_two) = (self.memory.file_of(0, one), self.memory.file_of(1, two));
+        let is_hidden = match (of_one, of_two) {
+            (Some((a, appends)), Some((b, also))) => {
+                a == b && (appends || also || self.memory.is_nameless(a))
+            }
+            _ => one.is_hidden() || two.is_hidden(),
+        };
+        !walks(one, two) && !walks(two, one) && !is_hidden
+    }
+
+    /// Takes the state that is there when two orders gave the same results.
+    fn decide(&mut self, memory: Memory, (one, two): (&Op, &Op), first: usize) -> Result<()> {
+        let mut other = self.memory.clone();
+        let (a, b) = if first == 0 { ((1, two), (0, one)) } else { ((0, one), (1, two)) };
+        other.apply(a.0, a.1);
+        other.apply(b.0, b.1);
+        self.memory = memory;
+        if other.tree() != self.memory.tree() {
+            let there = self.hands[0].tree()?;
+            if there == other.tree() {
+                self.memory = other;
+            }
+            ensure!(
+                there == self.memory.tree(),
+                "{one:?} and {two:?} left\n{there:?}\nand not\n{:?}",
+                self.memory.tree()
+            );
+        }
+        Ok(())
+    }
+
+    /// Both mounts show the model, and so does the server after a sync.
+    fn compare(&mut self, served: &Served, name: &str) -> Result<()> {
+        let model = self.memory.tree();
+        for (number, hand) in self.hands.iter().enumerate() {
+            let shown = hand.tree()?;
+            ensure!(shown == model, "mount {number} shows\n{shown:?}\nand not\n{model:?}");
+        }
+        for hand in &self.hands {
+            hand.begin("nowhere")?;
+            hand.mount.sync()?;
+        }
+        let there = real::tree(&served.share().join(name))?;
+        ensure!(there == model, "on the server is\n{there:?}\nand not\n{model:?}");
+        Ok(())
+    }
+
+    fn note(&mut self, line: &str) {
+        if self.past.len() == TOLD {
+            self.past.pop_front();
+        }
+        let end = line.char_indices().nth(400).map_or(line.len(), |(at, _)| at);
+        self.past.push_back(line[..end].to_owned());
+    }
+}
+
+fn brief(told: &Told) -> String {
+    let text = match told {
+        Told::Bytes(bytes) => format!("{} {:?}", real::digest(bytes), &bytes[..bytes.len().min(24)]),
+        other => format!("{other:?}"),
+    };
+    text.chars().take(300).collect()
+}

@@ -1,0 +1,127 @@
+//! Mounts that work while the server is away, and come back to it.
+
+use crate::fixture::{Served, run_in};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::scratch::Scratch;
+use holdfast_lab::{Mount, Trial};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::new(
+            "offline::what_was_changed_without_the_server_survives_the_daemon_and_goes_out_once",
+            survives,
+        ),
+        Trial::new("offline::what_was_made_and_changed_on_both_sides_is_kept_twice_and_listed", conflicts),
+    ]
+}
+
+/// A mount that keeps its journal in this directory.
+fn mount(served: &Served, disk: &Path) -> Result<Mount> {
+    served.mount(&format!("offline={}", disk.join("journal").display()))
+}
+
+/// Waits until the mount stands so with its server.
+fn wait_standing(mount: &Mount, wanted: &str) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let standing = mount.stats()?["standing"].as_str().context("no standing")?.to_owned();
+        if standing == wanted {
+            return Ok(());
+        }
+        ensure!(
+            started.elapsed() < Duration::from_secs(90),
+            "it is {standing}, not {wanted}\n{}",
+            mount.log()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn killed(mount: &Mount) -> Result<()> {
+    run_in(Path::new("/"), "kill -KILL $1", &[&mount.daemon().to_string()])?;
+    mount.wait_end()
+}
+
+/// In a directory that is known as a whole.
+const BEFORE: &str = "mkdir d; for i in 1 2 3 4; do echo old $i >d/f$i; done; ls -l d; cat d/*; sync d";
+
+/// Each of these is done without the server, and at once.
+const AWAY: &str = "
+cat d/f1; echo new >d/n1; mkdir d/sub; echo deep >d/sub/n2; ln -s n1 d/link; mv d/n1 d/m1; echo more >>d/f2
+rm d/f3; chmod 600 d/f4; sync d/m1 d/sub/n2 d/f2; ls d
+! timeout 10 cat nobody-ever-asked-for-this
+";
+
+const AFTER: &str = "
+[ \"$(ls d | tr '\\n' ' ')\" = 'f1 f2 f4 link m1 sub ' ]
+[ \"$(cat d/m1)\" = new ]; [ \"$(cat d/sub/n2)\" = deep ]; [ \"$(readlink d/link)\" = n1 ]
+[ \"$(cat d/f2)\" = $'old 2\\nmore' ]; [ \"$(stat -c %a d/f4)\" = 600 ]
+";
+
+fn survives() -> Result<()> {
+    let mut served = Served::new()?;
+    let disk = Scratch::new("offline")?;
+    let first = mount(&served, disk.path())?;
+    run_in(&first.path(), BEFORE, &[])?;
+    first.sync()?;
+    served.server.kill()?;
+    wait_standing(&first, "away")?;
+    let started = Instant::now();
+    run_in(&first.path(), AWAY, &[]).with_context(|| first.log())?;
+    ensure!(started.elapsed() < Duration::from_secs(20), "it took {:?}", started.elapsed());
+    killed(&first)?;
+
+    // Another life, the server still away; and one more.
+    let second = mount(&served, disk.path())?;
+    run_in(&second.path(), AFTER, &[]).with_context(|| second.log())?;
+    run_in(&second.path(), "echo later >d/late; sync d/late", &[])?;
+    killed(&second)?;
+    let third = mount(&served, disk.path())?;
+    ensure!(!served.share().join("d/late").exists(), "nobody was there to take it");
+    served.server.restart()?;
+    wait_standing(&third, "online")?;
+    third.sync().with_context(|| third.log())?;
+    run_in(&served.share(), "[ \"$(cat d/late)\" = later ]; rm d/late", &[])?;
+    run_in(&served.share(), AFTER, &[]).with_context(|| third.log())?;
+    third.check_alive()?;
+    third.unmount(&[])
+}
+
+fn conflicts() -> Result<()> {
+    let mut served = Served::new()?;
+    let disk = Scratch::new("offline")?;
+    let first = mount(&served, disk.path())?;
+    run_in(&first.path(), BEFORE, &[])?;
+    first.sync()?;
+    served.server.kill()?;
+    wait_standing(&first, "away")?;
+    run_in(
+        &first.path(),
+        "echo ours >d/both; echo ours >d/f1; rm d/f3; echo ours >d/f4; sync d/both d/f1 d/f4",
+        &[],
+    )?;
+    let theirs = "echo theirs >d/both; echo theirs >d/f1; echo theirs >d/f3; echo theirs >d/new";
+    run_in(&served.share(), theirs, &[])?;
+    served.server.restart()?;
+    wait_standing(&first, "online")?;
+    // What could not be done as it was asked for is told here as well.
+    let _ = first.sync();
+    let whole = "
+        [ \"$(cat d/both d/f1 d/f3 d/new | sort | uniq -c | tr -s ' ')\" = ' 4 theirs' ]; [ \"$(cat d/f4)\" = ours ]
+        [ \"$(cat d/both-*Z)\" = ours ]; [ \"$(cat d/f1-*Z)\" = ours ]; ls d | wc -l";
+    let said = run_in(&served.share(), whole, &[]).with_context(|| first.log())?;
+    ensure!(said.trim() == "8", "there are {said}");
+    let output = first.command()?.args(["mount", "conflicts"]).arg(first.path()).output()?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    for (path, ours) in [("d/both:", "both-"), ("d/f1:", "f1-"), ("d/f3:", "theirs is kept")] {
+        let line = listed.lines().find(|line| line.starts_with(path));
+        ensure!(line.is_some_and(|line| line.contains(ours)), "{path} is not in\n{listed}\n{}", first.log());
+    }
+    ensure!(listed.lines().count() == 3, "{listed}");
+    // Whoever closes what has got another name is told so, once.
+    run_in(&first.path(), "cat d/* >/dev/null || true; cat d/* | sort", &[])?;
+    first.unmount(&[])
+}

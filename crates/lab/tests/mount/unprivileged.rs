@@ -1,0 +1,201 @@
+//! Mounts as `/etc/fstab`, `mount(8)` and ordinary users make them.
+
+use crate::fixture::{Served, run_in};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::server::holdfast_binary;
+use holdfast_lab::{Trial, missing};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::new("unprivileged::mount_and_umount_by_their_own_names", by_type),
+        Trial::new("unprivileged::a_line_of_fstab", by_fstab),
+        Trial::new("unprivileged::nobody_mounts_by_fusermount", by_nobody),
+    ]
+}
+
+/// A user that every Debian has, and who is nobody here.
+const NOBODY: u32 = 65534;
+
+/// A directory of files for the way `mount(8)` looks for helpers, where everybody may look.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let root = tempfile::tempdir_in("/tmp")?;
+        std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))?;
+        for name in ["mnt", "run", "bin"] {
+            std::fs::create_dir(root.path().join(name))?;
+        }
+        let binary = root.path().join("bin/holdfast");
+        std::fs::copy(holdfast_binary()?, &binary)?;
+        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755))?;
+        Ok(Self { root })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Runs a script in a mount namespace of its own, in which the helpers have their names in `/sbin`.
+    fn in_namespace(&self, script: &str, arguments: &[&str]) -> Result<Output> {
+        let prepared = format!(
+            "set -eu\nmount --make-rprivate /\nmkdir $HERE/sbin $HERE/work\n\
+             mount -t overlay overlay -o lowerdir=$(readlink -f /sbin),upperdir=$HERE/sbin,workdir=$HERE/work $(readlink -f /sbin)\n\
+             ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/mount.fuse.holdfast\n\
+             ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/umount.fuse.holdfast\n{script}"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "bash", "-c", &prepared, "script"]).args(arguments);
+        command.env("HERE", self.root.path()).env("HOLDFAST_RUNTIME_DIR", self.path("run"));
+        command.output().context("unshare")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test that failed half-way; the namespaces of those that did not are gone with what was in them.
+        let _ = Command::new("umount").args(["-l"]).arg(self.path("mnt")).output();
+    }
+}
+
+fn said(output: &Output) -> String {
+    let both = [output.stdout.clone(), output.stderr.clone()].concat();
+    format!("{}: {}", output.status, String::from_utf8_lossy(&both))
+}
+
+fn by_type() -> Result<()> {
+    let served = Served::new()?;
+    let place = Place::new()?;
+    let source = format!("127.0.0.1:{}:/share", served.server.port());
+    let script = "
+mount -t fuse.holdfast -o rw,_netdev,noatime $1 $HERE/mnt
+findmnt -n -o FSTYPE,SOURCE,OPTIONS $HERE/mnt
+echo content >$HERE/mnt/file
+umount $HERE/mnt
+if findmnt $HERE/mnt; then exit 3; fi
+if mount -t fuse.holdfast -o cash=none $1 $HERE/mnt; then exit 4; fi
+mount -t fuse.holdfast -s -o cash=none $1 $HERE/mnt
+umount -f $HERE/mnt
+";
+    let output = place.in_namespace(script, &[&source])?;
+    let told = said(&output);
+    ensure!(output.status.success(), "{told}");
+    ensure!(told.contains("fuse.holdfast") && told.contains(&source) && told.contains("noatime"), "{told}");
+    ensure!(told.contains("no such option"), "{told}");
+    ensure!(std::fs::read_to_string(served.share().join("file"))? == "content\n", "not on the server");
+    Ok(())
+}
+
+fn by_fstab() -> Result<()> {
+    let served = Served::new()?;
+    let place = Place::new()?;
+    let mountpoint = place.path("mnt");
+    let line = format!(
+        "127.0.0.1:/share  {}  fuse.holdfast  _netdev,nofail,x-systemd.automount,port={},ro  0 0\n",
+        mountpoint.display(),
+        served.server.port()
+    );
+    std::fs::write(place.path("fstab"), line)?;
+    std::fs::write(served.share().join("file"), "content")?;
+    let script = "
+mount -T $HERE/fstab $HERE/mnt
+[ \"$(cat $HERE/mnt/file)\" = content ]
+if touch $HERE/mnt/new; then exit 3; fi
+umount $HERE/mnt
+mount -T $HERE/fstab -a -t fuse.holdfast
+[ \"$(cat $HERE/mnt/file)\" = content ]
+umount -l $HERE/mnt
+";
+    let output = place.in_namespace(script, &[])?;
+    ensure!(output.status.success(), "{}", said(&output));
+    Ok(())
+}
+
+/// What `/dev/fuse` allows while an ordinary user is to use it.
+struct OpenDevice(u32);
+
+impl OpenDevice {
+    fn new() -> Result<Self> {
+        let mode = std::fs::metadata("/dev/fuse")?.mode() & 0o777;
+        std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(0o666))?;
+        Ok(Self(mode))
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        let _ = std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(self.0));
+    }
+}
+
+/// A place that is nobody's, and the device open to all while it lives.
+struct Nobody {
+    place: Place,
+    _device: OpenDevice,
+}
+
+impl Nobody {
+    fn new() -> Result<Self> {
+        missing::program("fusermount3", "fuse3")?;
+        let place = Place::new()?;
+        for name in ["mnt", "run"] {
+            std::os::unix::fs::chown(place.path(name), Some(NOBODY), Some(NOBODY))?;
+        }
+        Ok(Self { place, _device: OpenDevice::new()? })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).args(arguments);
+        command.env("HOLDFAST_RUNTIME_DIR", self.place.path("run")).env("HOME", "/nonexistent");
+        command.current_dir("/");
+        command
+    }
+
+    fn runs(&self, arguments: &[&str]) -> Result<Output> {
+        self.command(arguments).output().context("setpriv")
+    }
+
+    /// `holdfast` with these arguments and the mount point.
+    fn holdfast(&self, arguments: &[&str]) -> Result<Output> {
+        let (binary, mountpoint) = (self.place.path("bin/holdfast"), self.place.path("mnt"));
+        self.runs(&[&[text(&binary)?], arguments, &[text(&mountpoint)?]].concat())
+    }
+}
+
+fn by_nobody() -> Result<()> {
+    let served = Served::new()?;
+    std::fs::set_permissions(served.share(), std::fs::Permissions::from_mode(0o777))?;
+    std::fs::write(served.share().join("secret"), "of root")?;
+    std::fs::set_permissions(served.share().join("secret"), std::fs::Permissions::from_mode(0o600))?;
+    let nobody = Nobody::new()?;
+    let mountpoint = nobody.place.path("mnt");
+    let mounted = nobody.holdfast(&["mount", &format!("127.0.0.1:{}:/share", served.server.port())])?;
+    ensure!(mounted.status.success(), "{}", said(&mounted));
+    let use_it = "cd $0; echo mine >file; cat file; if cat secret; then exit 3; fi";
+    let used = nobody.runs(&["bash", "-ec", use_it, text(&mountpoint)?])?;
+    ensure!(used.status.success(), "{}", said(&used));
+    // Without allow_other root itself is kept out.
+    let error = std::fs::read_dir(&mountpoint).err().and_then(|error| error.raw_os_error());
+    ensure!(error == Some(EACCES), "root was let in: {error:?}");
+    let stats = nobody.holdfast(&["mount", "stats"])?;
+    ensure!(stats.status.success(), "{}", said(&stats));
+    let unmounted = nobody.holdfast(&["umount"])?;
+    ensure!(unmounted.status.success(), "{}", said(&unmounted));
+    let made = std::fs::metadata(served.share().join("file"))?;
+    ensure!(made.uid() == NOBODY, "made as {}", made.uid());
+    run_in(&served.share(), "[ \"$(cat file)\" = mine ]", &[]).map(drop)
+}
+
+/// As every Linux numbers it.
+const EACCES: i32 = 13;
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is no text")
+}

@@ -1,0 +1,169 @@
+//! Mounts that work without the server: where their journal lies, and how they begin when the server is not there.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use holdfast_base::{Entropy as _, SystemEntropy};
+use holdfast_client::{Client, Options};
+use holdfast_volume::cache::{Caller, Handle, Object, Settings};
+use holdfast_volume::{AwaySignal, Cancel, CapsServer, Kept, NfsServer, Volume, VolumeOptions};
+
+use crate::connecting::{Connected, FLUSHERS, Heard, settings};
+use crate::options::{MountOptions, Patience};
+use crate::source::Source;
+
+/// How long an operation waits for a server that does not answer, where `soft` says nothing else.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long the server is waited for at first, when there is something to begin without it.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of a source's name that are kept in its journal's.
+const NAME_BYTES_MAX: usize = 180;
+
+/// The journal of a source, where none was named.
+fn default_file(source: &Source) -> Result<PathBuf> {
+    let name: String = source.to_string().chars().map(|c| if c == '/' { '-' } else { c }).collect();
+    let start = name.len().saturating_sub(NAME_BYTES_MAX);
+    let start = (start..name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(name.len());
+    Ok(state_dir()?.join(format!("{}.journal", &name[start..])))
+}
+
+fn state_dir() -> Result<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Ok("/var/lib/holdfast/mounts".into());
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
+    Ok(state
+        .context("offline: neither XDG_STATE_HOME nor HOME is set: say offline=FILE")?
+        .join("holdfast/mounts"))
+}
+
+/// Connects; or begins with what was kept, when nobody answers.
+///
+/// # Errors
+/// Why it can do neither.
+pub(crate) fn connect(
+    source: &Source,
+    options: &MountOptions,
+    mut wanted: Options,
+    file: Option<&Path>,
+) -> Result<Connected> {
+    let file = file.map_or_else(|| default_file(source), |file| Ok(file.to_owned()))?;
+    let mut chance = [0; 16];
+    SystemEntropy::new()?.fill(&mut chance);
+    let kept = Kept::open(&file, &source.to_string(), chance)?;
+    wanted.soft = true;
+    if options.patience == Patience::Hard {
+        wanted.patience = PATIENCE;
+    }
+    let away = Arc::new(OnceLock::new());
+    let patience = if kept.has_past() { FIRST_PATIENCE } else { wanted.patience };
+    let client = Client::begin(wanted, Arc::new(Heard::without_delegations(Arc::clone(&away))))?;
+    let server = Arc::new(NfsServer::new(client));
+    let begun = Beginning { source, options, kept, away: &away };
+    match server.client().ready(patience, &Cancel::new()) {
+        Ok(()) => begun.with(server),
+        Err(error) if begun.kept.has_past() => {
+            tracing::warn!(%error, "the server does not answer: beginning with what was kept");
+            begun.without(server)
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("no session with {}, and nothing was kept in {} yet", source.server, file.display())
+        }),
+    }
+}
+
+/// What a mount begins with.
+struct Beginning<'a> {
+    source: &'a Source,
+    options: &'a MountOptions,
+    kept: Kept,
+    away: &'a OnceLock<AwaySignal>,
+}
+
+impl Beginning<'_> {
+    /// The server answers.
+    fn with(self, server: Arc<NfsServer>) -> Result<Connected> {
+        let cancel = Cancel::new();
+        let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let root =
+            server.root(&self.source.export, &own, &cancel).with_context(|| self.source.to_string())?;
+        let caps = CapsServer::greet(&server, &root.handle, self.kept.incarnation, &cancel);
+        let Some(caps) = caps.with_context(|| self.source.to_string())? else {
+            bail!("{}: offline: the server has no capabilities; mount without this option", self.source)
+        };
+        let settings = settings(self.options, &server, Some(&caps));
+        let connected = self.start(server, caps, Some(&root), settings)?;
+        if let Some(caps) = &connected.caps {
+            // With what was kept the server is to be compared first.
+            caps.introduce(&cancel)?;
+        }
+        Ok(connected)
+    }
+
+    /// It does not.
+    fn without(self, server: Arc<NfsServer>) -> Result<Connected> {
+        let root = self.kept.root().context("what was kept has no root")?;
+        let caps = CapsServer::unmet(&server, &root, self.kept.incarnation);
+        let waiting = Arc::clone(&server);
+        let connected = self.start(server, caps, None, Settings::full())?;
+        std::thread::Builder::new().name("first-meeting".into()).spawn(move || meet(&waiting, &root))?;
+        Ok(connected)
+    }
+
+    fn start(
+        self,
+        server: Arc<NfsServer>,
+        caps: CapsServer,
+        root: Option<&Object>,
+        settings: Settings,
+    ) -> Result<Connected> {
+        let caps = Arc::new(caps);
+        caps.use_same_host(self.options.same_host.clone());
+        let source = self.source.to_string();
+        let serving = Arc::clone(&caps) as _;
+        let options = VolumeOptions { settings, flushers: FLUSHERS };
+        let volume = Volume::start_kept(root, self.kept, &source, serving, &options)?;
+        // Nothing has come before this that it would have to be told.
+        let _ = self.away.set(volume.away_signal());
+        caps.serve(&volume);
+        Ok(Connected { volume, server, caps: Some(caps), root_name: source })
+    }
+}
+
+/// Learns what the server can do, once it is there.
+fn meet(server: &NfsServer, root: &Handle) {
+    let (cancel, cred) = (Cancel::new(), holdfast_client::Cred::own());
+    loop {
+        let met = server.client().ready(Duration::from_secs(3600), &cancel);
+        let met = met.and_then(|()| {
+            let root = holdfast_client::Handle::new(root.as_bytes());
+            server.client().adopt_root(holdfast_client::Cx::new(&cred, &cancel), &root)
+        });
+        match met {
+            Ok(()) | Err(holdfast_client::Error::Closed) => return,
+            Err(error) => {
+                tracing::debug!(%error, "not met yet");
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_source_has_a_journal_of_its_own_by_name() {
+        let file = |source: &str| default_file(&source.parse().unwrap()).unwrap();
+        assert_eq!(file("host:/data").file_name(), Some("host:-data.journal".as_ref()));
+        assert_ne!(file("host:/data"), file("other:/data"));
+        let long = format!("host:/{}", "x/".repeat(400));
+        assert!(file(&long).file_name().unwrap().len() < 200);
+    }
+}

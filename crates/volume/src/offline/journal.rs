@@ -1,0 +1,207 @@
+//! The records on this host's disk: one table in one file (redb), changed by whole deltas, each forced to the disk before
+//! it counts.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use holdfast_cache::Change;
+use redb::{Database, DatabaseError, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+/// What is not the machine's: who this mount is to the server, and what is mounted.
+const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
+
+/// Bytes of pages kept in memory: everything is read once, at the beginning.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// Why there is no journal.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another mount uses it.
+    #[error("{}: in use: the same is mounted there already, or its daemon still sends what is left", .0.display())]
+    InUse(PathBuf),
+    /// It cannot be read or written.
+    #[error("{}: {reason}", path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The file.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    db: Database,
+}
+
+impl Journal {
+    /// Opens the journal in this file, making it (and its directory, for its user alone) where there is none. It stays
+    /// locked until it is dropped.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let fail = |reason: String| JournalError::Failed { path: path.to_path_buf(), reason };
+        if let Some(dir) = path.parent() {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.map_err(|e| fail(e.to_string()))?;
+        }
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = file.map_err(|e| fail(e.to_string()))?;
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
+        let db = db.map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => JournalError::InUse(path.to_path_buf()),
+            error => fail(error.to_string()),
+        })?;
+        Ok(Self { path: path.to_path_buf(), db })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fail(&self, error: &dyn std::fmt::Display) -> JournalError {
+        JournalError::Failed { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    /// A fact noted before.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, JournalError> {
+        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
+            match self.db.begin_read()?.open_table(FACTS) {
+                Ok(table) => Ok(table.get(name)?.map(|value| value.value().to_vec())),
+                Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        };
+        read().map_err(|error| self.fail(&error))
+    }
+
+    /// All records.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn records(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, JournalError> {
+        let read = || -> Result<BTreeMap<Vec<u8>, Bytes>, redb::Error> {
+            let table = match self.db.begin_read()?.open_table(RECORDS) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+                Err(error) => return Err(error.into()),
+            };
+            let mut all = BTreeMap::new();
+            for entry in table.iter()? {
+                let (key, value) = entry?;
+                all.insert(key.value().to_vec(), Bytes::copy_from_slice(value.value()));
+            }
+            Ok(all)
+        };
+        read().map_err(|error| self.fail(&error))
+    }
+
+    /// Begins anew with these facts and records, in place of all that is there.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`]: nothing was changed.
+    pub fn begin(&self, facts: &[(&str, &[u8])], records: &[Change]) -> Result<(), JournalError> {
+        self.change(true, facts, records)
+    }
+
+    /// Applies a delta, whole, and forces it to the disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`]: nothing was changed.
+    pub fn apply(&self, changes: &[Change]) -> Result<(), JournalError> {
+        self.change(false, &[], changes)
+    }
+
+    fn change(&self, anew: bool, facts: &[(&str, &[u8])], changes: &[Change]) -> Result<(), JournalError> {
+        let write = || -> Result<(), redb::Error> {
+            let mut txn = self.db.begin_write()?;
+            txn.set_durability(Durability::Immediate)?;
+            if anew {
+                txn.delete_table(RECORDS)?;
+                txn.delete_table(FACTS)?;
+            }
+            {
+                let mut table = txn.open_table(FACTS)?;
+                for (name, value) in facts {
+                    table.insert(*name, *value)?;
+                }
+                let mut table = txn.open_table(RECORDS)?;
+                for change in changes {
+                    match change {
+                        Change::Put(key, value) => drop(table.insert(key.as_slice(), value.as_ref())?),
+                        Change::Remove(key) => drop(table.remove(key.as_slice())?),
+                        Change::RemoveAll(prefix) => {
+                            let behind = successor(prefix);
+                            let range = prefix.as_slice()..behind.as_slice();
+                            table.retain_in(range, |_, _| false)?;
+                        }
+                    }
+                }
+            }
+            txn.commit()?;
+            Ok(())
+        };
+        write().map_err(|error| self.fail(&error))
+    }
+}
+
+/// The first key behind all that begin with a prefix. Prefixes of ours begin with a letter, so that there is one.
+fn successor(prefix: &[u8]) -> Vec<u8> {
+    let mut behind = prefix.to_vec();
+    while let Some(last) = behind.pop() {
+        if last < u8::MAX {
+            behind.push(last + 1);
+            break;
+        }
+    }
+    behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, value: &'static str) -> Change {
+        Change::Put(key.into(), Bytes::from_static(value.as_bytes()))
+    }
+
+    #[test]
+    fn what_was_applied_is_there_after_it_was_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/journal");
+        let journal = Journal::open(&path).unwrap();
+        assert!(journal.records().unwrap().is_empty());
+        assert_eq!(journal.fact("who").unwrap(), None);
+        journal.begin(&[("who", b"me")], &[put("Na", "1"), put("Nab", "2"), put("O", "3")]).unwrap();
+        journal
+            .apply(&[put("Nb", "4"), Change::Remove(b"O".to_vec()), Change::RemoveAll(b"Na".to_vec())])
+            .unwrap();
+        assert!(matches!(Journal::open(&path), Err(JournalError::InUse(_))), "one mount at a time");
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        let all: Vec<_> = journal.records().unwrap().into_keys().collect();
+        assert_eq!(all, [b"Nb".to_vec()]);
+        assert_eq!(journal.fact("who").unwrap(), Some(b"me".to_vec()));
+        journal.begin(&[("who", b"you")], &[]).unwrap();
+        assert!(journal.records().unwrap().is_empty());
+    }
+
+    #[test]
+    fn behind_a_prefix_comes_what_does_not_begin_with_it() {
+        assert_eq!(successor(b"Na"), b"Nb");
+        assert_eq!(successor(&[b'N', 0xff, 0xff]), b"O");
+    }
+}
