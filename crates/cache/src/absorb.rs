@@ -124,7 +124,7 @@ impl Machine {
                     self.absorb_attrs(&object, &attrs, None, at);
                 }
                 if !stable {
-                    self.keep_unstable(&object, (offset, data), verifier, turn.caller.clone(), now);
+                    self.keep_unstable(&object, (offset, data), verifier, (turn.caller.clone(), at), now);
                 }
                 Ok(Fresh::Written(count))
             }

@@ -7,6 +7,7 @@ use crate::dir::{Known, Source};
 use crate::ids::{Handle, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Recalling;
+use crate::step::{Step, Turn, Wait};
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
 
 impl Machine {
@@ -391,6 +392,14 @@ impl Machine {
         self.reclaimed(Vec::new(), now);
     }
 
+    /// The server was not heard of for so long that it may have given up on this client: nothing held is relied on. It may
+    /// also be waiting still for what was asked back, which goes to it.
+    pub fn lapsed(&mut self, now: Now) {
+        let releases = std::mem::take(&mut self.releases);
+        self.caps_lost(now);
+        self.releases = releases;
+    }
+
     /// What is held, to be claimed from a server that restarted.
     #[must_use]
     pub fn reclaim_list(&self) -> Vec<Reclaim> {
@@ -459,11 +468,21 @@ impl Machine {
         }
     }
 
-    /// A lock was granted: data that no capability covers must be read anew, for its holder before may have changed it.
-    pub fn lock_taken(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        if !node.held.has(CapSet::FILE_S) {
+    /// A lock was granted: what the kernel keeps of the file's data is dropped unless a capability has covered all of it
+    /// since it was read, for the lock's holder before may have changed it. Done once the kernel has dropped it: it asks
+    /// nobody for what it has.
+    pub fn lock_taken(&mut self, turn: &mut Turn, id: NodeId) -> Step<()> {
+        if turn.forgets.is_none() {
+            let Some(node) = self.nodes.get(&id) else { return Step::Done(()) };
+            if node.held.has(CapSet::FILE_S) && node.pages_covered {
+                return Step::Done(());
+            }
             self.invalidate(Forget::Data(id));
+            turn.forgets = Some(self.last_invalidation);
+        }
+        match turn.forgets {
+            Some(number) if number > self.invalidated => Step::Wait(Wait::Forgotten),
+            _ => Step::Done(()),
         }
     }
 }

@@ -203,7 +203,7 @@ impl Extents {
     /// What is known here of the range, in order: of what the server has already only what it has got since then, as
     /// others may have overwritten the rest.
     pub(crate) fn read(&self, start: u64, end: u64, unstable_since: Generation) -> Vec<Piece> {
-        let passed = |p| matches!(p, Progress::Unstable { since, .. } if since < unstable_since);
+        let passed = |e: &Extent| matches!(e.progress, Progress::Unstable { .. }) && e.born < unstable_since;
         if start >= end {
             return Vec::new();
         }
@@ -211,7 +211,7 @@ impl Extents {
         let mut found = Vec::new();
         for (&at, extent) in self.map.range(first..end) {
             let len = extent.body.len() as u64;
-            if at + len <= start || passed(extent.progress) {
+            if at + len <= start || passed(extent) {
                 continue;
             }
             let from = start.max(at) - at;

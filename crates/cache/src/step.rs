@@ -30,6 +30,8 @@ pub enum Wait {
     Written,
     /// Room in the queue or for dirty data.
     Room,
+    /// The kernel is to have forgotten.
+    Forgotten,
 }
 
 /// One application operation on its way: keep it from the first call to the last, and give it to
@@ -72,6 +74,8 @@ pub struct Turn {
     pub(crate) begun: Option<Generation>,
     /// When the question was asked that was answered last.
     pub(crate) asked_at: Generation,
+    /// The invalidation that is waited for.
+    pub(crate) forgets: Option<u64>,
 }
 
 impl Turn {
@@ -98,6 +102,7 @@ impl Turn {
             read_at: Generation(0),
             begun: None,
             asked_at: Generation(0),
+            forgets: None,
         }
     }
 }

@@ -84,14 +84,14 @@ impl Machine {
         handle: &Handle,
         (offset, bytes): (u64, Bytes),
         verifier: u64,
-        caller: Caller,
+        (caller, asked): (Caller, Generation),
         now: Now,
     ) {
         let Some(id) = self.handles.get(handle).copied() else { return };
         let since = self.tick();
         self.with_data(id, |data| {
             data.extents.cut(offset, offset + bytes.len() as u64);
-            data.extents.put_below(offset, &bytes, Progress::Unstable { verifier, since }, since);
+            data.extents.put_below(offset, &bytes, Progress::Unstable { verifier, since }, asked);
             data.writer = Some(caller);
         });
         self.compare_verifiers(id, verifier, now);

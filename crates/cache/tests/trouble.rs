@@ -549,3 +549,82 @@ proptest! {
         server_loses(&ops, seed);
     }
 }
+
+/// A reply that tells of a file's attributes, and grants everything shared.
+fn granted(world: &mut World, file: NodeId, seq: u64) {
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let Step::Ask(ask) = world.clients[0].machine.getattr(&mut turn, file, now) else { panic!("known") };
+    let Ok(Ok(Answer::Attrs { attrs, .. })) = world.server.answer(0, &ask) else { panic!() };
+    let grant = Some(Grant { caps: CapSet::SHARED, seq, plain: false, group_of_directory: false });
+    world.clients[0].machine.absorb(&mut turn, *ask, Ok(Answer::Attrs { attrs, grant }), now);
+}
+
+#[test]
+fn a_lock_is_taken_when_the_kernel_has_dropped_what_nothing_covered() {
+    let (mut world, dir) = settled();
+    let (file, _) = create(&mut world, dir, "f", b"x");
+    world.drain();
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let step = world.clients[0].machine.lock_taken(&mut turn, file);
+    assert!(matches!(step, Step::Done(())), "covered since it was made");
+    // What the kernel reads between a recall and the next grant may be old by then.
+    let now = world.now();
+    let handle = world.clients[0].machine.handle_of(file).unwrap();
+    world.clients[0].machine.recalled(&handle, CapSet::NONE, 1 << 40, now);
+    world.invalidate(0);
+    world.clients[0].machine.take_releases(now);
+    granted(&mut world, file, (1 << 40) + 1);
+    let step = world.clients[0].machine.lock_taken(&mut turn, file);
+    assert!(matches!(step, Step::Wait(Wait::Forgotten)), "{step:?}");
+    let told = world.clients[0].machine.take_invalidations();
+    assert!(told.iter().any(|i| i.what == Forget::Data(file)));
+    let step = world.clients[0].machine.lock_taken(&mut turn, file);
+    assert!(matches!(step, Step::Wait(_)), "it was told, and has not done it");
+    told.iter().for_each(|i| world.clients[0].machine.invalidated(i.number));
+    let step = world.clients[0].machine.lock_taken(&mut turn, file);
+    assert!(matches!(step, Step::Done(())));
+}
+
+#[test]
+fn what_was_written_before_a_promise_came_is_not_read_from_here_however_late_its_reply() {
+    let mut world = World::new(1, false, 1);
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags(), now)).unwrap();
+    let (file, fh) = (made.0.node, made.1.fh);
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let ours = bytes::Bytes::from_static(b"ours");
+    let Step::Ask(ask) = world.clients[0].machine.write(&mut turn, fh, 0, &ours, now) else { panic!() };
+    let Ok(answer) = world.server.answer(0, &ask) else { panic!() };
+    // Others overwrite it, and only then the file is promised.
+    for inode in world.server.fs.inodes.values_mut().filter(|i| i.data == b"ours") {
+        inode.data = b"them".to_vec();
+    }
+    granted(&mut world, file, 1);
+    world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    let step = world.clients[0].machine.write(&mut turn, fh, 0, &ours, now);
+    assert!(matches!(step, Step::Done(4)), "{step:?}");
+    granted(&mut world, file, 2);
+    let read = world.run(0, |m, t, now| m.read(t, fh, 0, 4, now)).unwrap();
+    assert_eq!(read.concat(), b"them");
+}
+
+#[test]
+fn who_has_had_no_word_for_a_lease_asks_again_and_still_gives_back_what_was_asked_for() {
+    let (mut world, dir) = settled();
+    let (file, fh) = create(&mut world, dir, "f", b"x");
+    close(&mut world, fh).unwrap();
+    world.drain();
+    let now = world.now();
+    let handle = world.clients[0].machine.handle_of(file).unwrap();
+    world.clients[0].machine.recalled(&handle, CapSet::SHARED, 1 << 40, now);
+    world.invalidate(0);
+    let machine = &mut world.clients[0].machine;
+    machine.lapsed(now);
+    world.invalidate(0);
+    let machine = &mut world.clients[0].machine;
+    let released = machine.take_releases(now);
+    assert!(released.iter().any(|r| r.handle == handle && r.seq == 1 << 40), "{released:?}");
+    let step = machine.getattr(&mut Turn::new(Caller::new(7, 0)), file, now);
+    assert!(matches!(step, Step::Ask(_)), "{step:?}");
+    let step = machine.lookup(&mut Turn::new(Caller::new(7, 0)), dir, b"absent", now);
+    assert!(matches!(step, Step::Ask(_)), "{step:?}");
+}

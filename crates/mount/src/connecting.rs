@@ -80,7 +80,7 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
     };
     let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS })?;
     if let Some(caps) = &caps {
-        caps.serve(&volume);
+        caps.serve(&volume)?;
     }
     if caps.is_none() {
         server.serve(&volume);

@@ -130,7 +130,7 @@ impl Beginning<'_> {
         let volume = Volume::start_kept(root, self.kept, &source, serving, &options)?;
         // Nothing has come before this that it would have to be told.
         let _ = self.away.set(volume.away_signal());
-        caps.serve(&volume);
+        caps.serve(&volume)?;
         Ok(Connected { volume, server, caps: Some(caps), root_name: source })
     }
 }

@@ -8,6 +8,8 @@ use holdfast_cache::{
     NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
 };
 
+use holdfast_client::Cancel;
+
 use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::running::Waiting;
 use crate::volume::Volume;
@@ -241,11 +243,9 @@ impl Volume {
         let LockWanted { owner, range, exclusive, .. } = *wanted;
         let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
         self.0.server.lock(&request, wait, &who.cancel())?;
-        // What others wrote under the lock before is to be seen now.
-        let mut machine = self.0.machine.lock();
-        machine.lock_taken(node);
-        self.0.look_for_work(machine);
-        Ok(())
+        // What others wrote under the lock before is to be seen now. Nobody gives up any more: the lock is there, and
+        // this is a matter of this host alone.
+        self.run(caller.clone(), &Cancel::new(), |machine, turn, _| machine.lock_taken(turn, node))
     }
 
     /// Gives a lock back, once what was written under it has reached the server.

@@ -38,6 +38,16 @@ impl Promises for Shared {
         self.look_for_work(machine);
     }
 
+    fn lapsed(&self) {
+        // Who works without the server relies on what it last knew, and compares when it is back.
+        if self.offline.is_some() {
+            return;
+        }
+        let mut machine = self.machine.lock();
+        machine.lapsed(self.now());
+        self.look_for_work(machine);
+    }
+
     fn done_through(&self) -> u64 {
         let done = self.machine.lock().done_through();
         // What the server is told to forget must not be sent again by a later life.

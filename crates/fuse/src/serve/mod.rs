@@ -139,6 +139,7 @@ impl Lane<'_> {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, End> {
+        let mut was_aborted = false;
         loop {
             let before = Instant::now();
             match rustix::io::read(&*self.core.device, &mut *buffer) {
@@ -150,6 +151,9 @@ impl Lane<'_> {
                 // A request was taken back before it was read, or a signal came.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::NODEV) => return Err(End::Unmounted),
+                // Also said of a request that was being read when the last user of an unmounted file system went: how the
+                // connection ended tells the next read.
+                Err(Errno::CONNABORTED) if !was_aborted => was_aborted = true,
                 Err(Errno::CONNABORTED) => return Err(End::Aborted),
                 Err(errno) => {
                     tracing::error!(%errno, "reading requests failed");

@@ -36,9 +36,11 @@ fn an_ordinary_user_mounts_uses_and_unmounts() {
     fs::create_dir(&at).unwrap();
     std::os::unix::fs::chown(&at, Some(USER), Some(USER)).unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    // The test's program lies where only root may look.
+    // The test's program lies where only root may look. Copied by another process: one that a neighbour starts meanwhile
+    // would keep the copy open to write for a moment, and nobody may run it then.
     let program = folder.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     let device = std::os::unix::fs::MetadataExt::mode(&fs::metadata("/dev/fuse").unwrap()) & 0o777;
     fs::set_permissions("/dev/fuse", std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let output = Command::new(&program)

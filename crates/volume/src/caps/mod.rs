@@ -4,6 +4,7 @@ mod batches;
 mod calling;
 mod convert;
 mod hello;
+mod lease;
 mod lending;
 mod questions;
 mod recalls;
@@ -41,6 +42,8 @@ pub(crate) trait Promises: Send + Sync {
     fn to_reclaim(&self) -> Vec<Reclaim>;
     /// Everything held is lost, but for what was claimed again.
     fn renewed(&self, reclaimed: Vec<Reclaimed>);
+    /// Nothing held is to be relied on: the lease may be over.
+    fn lapsed(&self);
     /// Through which transaction nothing will be sent again, nor named.
     fn done_through(&self) -> u64;
     /// What is held is of a former life, and void, whatever the server says of the epoch.
@@ -121,9 +124,13 @@ impl CapsServer {
     }
 
     /// The server's promises are kept by this volume. To be called once, before anything is asked.
-    pub fn serve(&self, volume: &crate::Volume) {
+    ///
+    /// # Errors
+    /// When the thread that watches the lease cannot be started.
+    pub fn serve(&self, volume: &crate::Volume) -> std::io::Result<()> {
         let shared: Arc<dyn Promises> = Arc::clone(&volume.0) as _;
         *self.0.promises.write() = Some(Arc::downgrade(&shared));
+        lease::watch(&self.0)
     }
 
     /// From now on files are read and written by the server's own descriptors, where it is on this host. To be called
