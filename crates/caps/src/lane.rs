@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_base::limits::{
-    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_TICKETS_PER_CLIENT_MAX,
-    CAPS_TXNS_KEPT_MAX,
+    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_OPS_LEFT_MAX,
+    CAPS_TICKETS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
 };
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, WireHandle};
@@ -173,6 +173,11 @@ impl State {
         Ok(())
     }
 
+    /// How many operations are remembered.
+    fn ops_kept(&self) -> usize {
+        self.txns.values().map(|txn| txn.ops).sum::<usize>() + self.restored.outcomes.len()
+    }
+
     /// All that is durable without a gap.
     pub(crate) fn advance_stable(&mut self) {
         while let Some(txn) = self.txns.get(&self.stable_through.next())
@@ -297,15 +302,46 @@ impl Caps {
         }
     }
 
-    /// A client is gone, and its transactions with it.
-    pub(crate) fn forget_lanes_of(&self, client: ClientId) {
-        let is_its = |lane: &Arc<Lane>| lane.state.lock().client == client;
-        let its: Vec<_> =
-            self.lanes.lock().values().filter(|lane| is_its(lane)).map(|lane| lane.incarnation).collect();
-        its.iter().for_each(|incarnation| self.forget_lane(incarnation));
+    /// A client is gone. Its mounts may only have been cut off, and come back as another client: what they may send again
+    /// is remembered as that of a former life is, the last to go the longest.
+    pub(crate) fn leave_lanes_of(&self, client: ClientId) {
+        let now = self.parts.manager.clock().now();
+        let mut left = Vec::new();
+        let mut waiting = Vec::new();
+        let mut settled = Vec::new();
+        for lane in self.lanes.lock().values() {
+            let mut state = lane.state.lock();
+            if state.client == client {
+                (state.client, state.used_at) = (ClientId(0), now);
+                waiting.extend(std::mem::take(&mut state.waiting).into_values());
+            }
+            let ops = state.ops_kept();
+            if state.client != ClientId(0) {
+                continue;
+            }
+            if ops == 0 && !state.is_running {
+                settled.push(lane.incarnation);
+            } else {
+                left.push((state.used_at, lane.incarnation, ops));
+            }
+        }
+        for Waiting { pending, .. } in waiting {
+            crate::program::refuse(pending, CapsStat::BadTicket);
+        }
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        let mut room = CAPS_OPS_LEFT_MAX;
+        let surplus = left.into_iter().filter_map(|(_, incarnation, ops)| match room.checked_sub(ops) {
+            Some(rest) => {
+                room = rest;
+                None
+            }
+            None => Some(incarnation),
+        });
+        settled.extend(surplus);
+        settled.iter().for_each(|incarnation| self.forget_lane(incarnation));
     }
 
-    /// Forgets what clients of a former life did not come back for.
+    /// Forgets what clients of a former life, and those given up, did not come back for.
     pub(crate) fn forget_lost_lanes(&self) {
         let now = self.parts.manager.clock().now();
         let is_lost = |lane: &Arc<Lane>| {

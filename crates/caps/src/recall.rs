@@ -63,7 +63,7 @@ impl Agent for Caps {
                 self.forget_neighbour(*client);
                 self.members.remove(*client);
                 self.recalls.0.lock().remove(client);
-                self.forget_lanes_of(*client);
+                self.leave_lanes_of(*client);
             }
             _ => {}
         }

@@ -37,11 +37,14 @@ pub const CAPS_TXNS_KEPT_MAX: usize = 1024;
 /// Operations of those transactions, in all: each is an entry of the journal, which has room for a dozen such clients.
 pub const CAPS_OPS_KEPT_MAX: usize = 8192;
 
+/// Operations remembered of all clients that were given up and may come back.
+pub const CAPS_OPS_LEFT_MAX: usize = 2 * CAPS_OPS_KEPT_MAX;
+
 /// Calls that wait for one client's transactions to be durable.
 pub const CAPS_STABLE_WAITERS_MAX: usize = 64;
 
-/// Milliseconds after which the transactions of a client of the server's former life are forgotten if it has not come
-/// back: an hour, in which whoever lost the network has it again.
+/// Milliseconds after which the transactions of a client of the server's former life, or of one that was given up, are
+/// forgotten if it has not come back: an hour, in which whoever lost the network has it again.
 pub const CAPS_LANE_IDLE_MS: u64 = 3_600_000;
 
 /// Bytes of a LIST's answer, whatever the client takes.

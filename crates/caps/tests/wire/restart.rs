@@ -75,3 +75,26 @@ fn what_was_done_with_is_forgotten_and_what_was_not_is_known() {
     assert!(refused(&again.results[0]).is_none(), "not EXIST: it is its own");
     assert_eq!(client.batch(1, vec![create(at(&root), "a", b"")]), Err(CapsStat::Forgotten));
 }
+
+#[test]
+fn who_was_given_up_while_it_was_cut_off_is_answered_as_before_when_it_is_back() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let ops = || {
+        let own = Ref::Made { txn: TxnId(1), op: 0 };
+        vec![create(at(&root), "a", b"x"), create(at(&root), "b", b""), unlink(at(&root), "a", Some(own))]
+    };
+    let before = client.batch(1, ops()).unwrap();
+    let mount = client.unplug();
+    let all = server.running.manager.step(|engine, now| {
+        let all: Vec<_> = engine.report_clients(now).iter().map(|client| client.id).collect();
+        all.iter().all(|id| engine.revoke_client(*id, now))
+    });
+    assert!(all.unwrap(), "given up");
+    let mut client = mount.again(&server, "a");
+    let hello = client.hello(TxnId(0)).unwrap();
+    assert_eq!((hello.is_known, hello.executed_through), (true, TxnId(1)));
+    assert_eq!(client.batch(1, ops()).unwrap().results, before.results);
+    assert_eq!(server.names(), ["b"], "done once");
+    assert!(refused(&client.batch(2, vec![create(at(&root), "c", b"")]).unwrap().results[0]).is_none());
+}
