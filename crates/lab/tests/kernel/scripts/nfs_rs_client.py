@@ -10,12 +10,13 @@ ENTRIES = 300
 
 def main(port, export, version):
     url = f"nfs://127.0.0.1{export}?version={version}&noresvport=true&nfsport={port}&mountport={port}"
-    with Client.connect(url, uid=0, gid=0, connect_timeout=PATIENCE_S, operation_timeout=PATIENCE_S) as client:
-        assert client.version.value == version, client.version
-        data(client)
-        names(client)
-        attributes(client)
-        directories(client)
+    # A session each: nfs-rs 0.8.7 reads ahead, gives up on what turns out to lie behind the end of the file, and then uses
+    # the slots of those calls again as if they had never been sent. When it comes round to them it hears SEQ_FALSE_RETRY,
+    # and rightly so (RFC 8881 section 18.46.3).
+    for part in (data, names, attributes, directories):
+        with Client.connect(url, uid=0, gid=0, connect_timeout=PATIENCE_S, operation_timeout=PATIENCE_S) as client:
+            assert client.version.value == version, client.version
+            part(client)
     print("all is well")
 
 
