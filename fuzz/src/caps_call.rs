@@ -171,9 +171,14 @@ impl Mount {
                 }
                 continue;
             }
-            let recall = from_bytes::<RecallArgs<'_>>(&record[40..]).expect("the server's own call");
-            self.recalls
-                .extend(recall.items.iter().map(|item| (item.handle.0.to_vec(), item.keep, item.seq)));
+            let body = &record[40..];
+            if word(20) == Some(CapsCallbackProc::Stable.as_u32()) {
+                from_bytes::<StableHint>(body).expect("the server's own call");
+            } else {
+                let recall = from_bytes::<RecallArgs<'_>>(body).expect("the server's own call");
+                let items = recall.items.iter();
+                self.recalls.extend(items.map(|item| (item.handle.0.to_vec(), item.keep, item.seq)));
+            }
             let xid = word(0).unwrap_or_default();
             let answer: Vec<u8> = [xid, 1, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
             self.wire.deliver(&answer);
