@@ -54,9 +54,9 @@ fn refused() -> Result<()> {
     let wrong = Mount::new(served.server.port(), "/nowhere", "");
     let error = wrong.err().map(|error| error.to_string()).unwrap_or_default();
     ensure!(error.contains("/nowhere"), "{error}");
-    let wrong = Mount::new(served.server.port(), &served.server.export(), "offline");
+    let wrong = Mount::new(served.server.port(), &served.server.export(), "no-such-word");
     let error = wrong.err().map(|error| error.to_string()).unwrap_or_default();
-    ensure!(error.contains("not built yet"), "{error}");
+    ensure!(error.contains("no-such-word"), "{error}");
     Ok(())
 }
 
