@@ -11,7 +11,7 @@ use crate::caps::{CapSet, Grant};
 use crate::dir::Filling;
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
-use crate::ids::{Handle, Name, NodeId, Now, OpenToken};
+use crate::ids::{Caller, Handle, Name, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::step::Turn;
 use crate::tell::Release;
@@ -113,23 +113,33 @@ impl Machine {
                 self.absorb_dir(&dir, grant, dir_attrs, at);
                 Ok(Fresh::Gone)
             }
-            (
-                Question::Write { object, offset, data, .. },
-                Answer::Written { count, stable, verifier, attrs },
-            ) => {
-                let (object, offset, count) = (object.clone(), *offset, count.min(data.len() as u32));
-                let data = data.slice(..count as usize);
-                self.end_change(question, at, None);
-                if let Some(attrs) = attrs {
-                    self.absorb_attrs(&object, &attrs, None, at);
-                }
-                if !stable {
-                    self.keep_unstable(&object, (offset, data), verifier, (turn.caller.clone(), at), now);
-                }
-                Ok(Fresh::Written(count))
+            (Question::Write { .. }, Answer::Written { count, stable, verifier, attrs }) => {
+                let unstable = (!stable).then_some(verifier);
+                Ok(self.absorb_written(question, (count, unstable, attrs), (&turn.caller, at), now))
             }
             (_, answer) => self.absorb_plain(question, answer, at),
         }
+    }
+
+    /// What the server took of a WRITE; `unstable`: it may lose it, after which its verifier is another.
+    fn absorb_written(
+        &mut self,
+        question: &Question,
+        (count, unstable, attrs): (u32, Option<u64>, Option<Attrs>),
+        (caller, at): (&Caller, Generation),
+        now: Now,
+    ) -> Fresh {
+        let Question::Write { object, offset, data, .. } = question else { return Fresh::Done };
+        let taken = data.slice(..data.len().min(count as usize));
+        let count = taken.len() as u32;
+        self.end_change(question, at, None);
+        if let Some(attrs) = attrs {
+            self.absorb_attrs(object, &attrs, None, at);
+        }
+        if let Some(verifier) = unstable {
+            self.keep_unstable(object, (*offset, taken), verifier, (caller.clone(), at), now);
+        }
+        Fresh::Written(count)
     }
 
     /// Answers of which nothing is kept but that a change has come to its end.

@@ -10,6 +10,7 @@ mod caps;
 mod crowd;
 mod flusher;
 mod invalidator;
+mod lease;
 mod locks;
 mod nfs;
 mod offline;

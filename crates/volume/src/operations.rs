@@ -8,8 +8,6 @@ use holdfast_cache::{
     NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
 };
 
-use holdfast_client::Cancel;
-
 use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::running::Waiting;
 use crate::volume::Volume;
@@ -243,9 +241,10 @@ impl Volume {
         let LockWanted { owner, range, exclusive, .. } = *wanted;
         let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
         self.0.server.lock(&request, wait, &who.cancel())?;
-        // What others wrote under the lock before is to be seen now. Nobody gives up any more: the lock is there, and
-        // this is a matter of this host alone.
-        self.run(caller.clone(), &Cancel::new(), |machine, turn, _| machine.lock_taken(turn, node))
+        // What others wrote under the lock before is to be seen now. The kernel may have to wait for another's read that
+        // waits for the server: whoever gives up meanwhile has the lock until he gives it back or closes the file, which
+        // holds others off longer than need be, and never too short.
+        self.run_for(who, |machine, turn, _| machine.lock_taken(turn, node))
     }
 
     /// Gives a lock back, once what was written under it has reached the server.

@@ -4,7 +4,6 @@ mod batches;
 mod calling;
 mod convert;
 mod hello;
-mod lease;
 mod lending;
 mod questions;
 mod recalls;
@@ -130,7 +129,7 @@ impl CapsServer {
     pub fn serve(&self, volume: &crate::Volume) -> std::io::Result<()> {
         let shared: Arc<dyn Promises> = Arc::clone(&volume.0) as _;
         *self.0.promises.write() = Some(Arc::downgrade(&shared));
-        lease::watch(&self.0)
+        crate::lease::watch(&self.0.nfs, &self.0, Inner::lease_over)
     }
 
     /// From now on files are read and written by the server's own descriptors, where it is on this host. To be called
@@ -157,6 +156,15 @@ impl CapsServer {
 impl Inner {
     fn promises(&self) -> Option<Arc<dyn Promises>> {
         self.promises.read().as_ref()?.upgrade()
+    }
+
+    fn lease_over(&self) {
+        if let Some(neighbour) = self.neighbour.get() {
+            neighbour.lose_all();
+        }
+        if let Some(promises) = self.promises() {
+            promises.lapsed();
+        }
     }
 }
 

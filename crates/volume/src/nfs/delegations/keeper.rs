@@ -11,27 +11,19 @@ use super::Delegations;
 
 /// Starts it.
 pub(super) fn start(delegations: &Arc<Delegations>, server: &Arc<NfsServer>) -> std::io::Result<()> {
+    let of = Arc::downgrade(server);
+    crate::lease::watch(server, delegations, move |delegations| lease_over(delegations, &of))?;
     let (delegations, server) = (Arc::clone(delegations), Arc::downgrade(server));
     let thread = std::thread::Builder::new().name("delegations".into());
     thread.spawn(move || run(&delegations, &server)).map(drop)
 }
 
-/// Behind the end of the lease it is looked at again.
-const MOMENT: Duration = Duration::from_millis(5);
-
 const LOOK_EVERY: Duration = Duration::from_millis(DELEGATIONS_LOOK_MS);
 
 fn run(delegations: &Delegations, server: &Weak<NfsServer>) {
-    let (mut is_lost, mut looked) = (false, Instant::now());
+    let mut looked = Instant::now();
     loop {
-        let left = server.upgrade().map_or(Duration::ZERO, |server| server.client().lease_left());
-        if !std::mem::replace(&mut is_lost, left.is_zero()) && is_lost {
-            lease_over(delegations, server);
-        }
-        let mut next = LOOK_EVERY.saturating_sub(looked.elapsed());
-        if !is_lost {
-            next = next.min(left + MOMENT);
-        }
+        let next = LOOK_EVERY.saturating_sub(looked.elapsed());
         let Some((is_wished, keep)) = delegations.wait(next) else { return };
         if is_wished || looked.elapsed() >= LOOK_EVERY {
             let Some(server) = server.upgrade() else { return };
@@ -63,7 +55,6 @@ impl Delegations {
 /// it has not. What the server wants back it has taken by now, or is told so once it can be.
 fn lease_over(delegations: &Delegations, server: &Weak<NfsServer>) {
     let (Some(holder), Some(server)) = (delegations.holder(), server.upgrade()) else { return };
-    tracing::warn!("no word with the server for a lease: nothing it has delegated is relied on");
     holder.lost();
     let client = server.client();
     for (file, _) in client.delegations() {
