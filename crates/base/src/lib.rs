@@ -8,7 +8,6 @@ pub mod entropy;
 pub mod ids;
 pub mod limits;
 pub mod range;
-pub mod waiting;
 
 pub use calendar::Civil;
 pub use clock::{Clock, Instant, ManualClock, SystemClock, Timestamp};

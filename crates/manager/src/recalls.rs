@@ -46,7 +46,6 @@ impl Recalls {
     /// thread may not wait.
     pub(crate) fn wait(&self, seen: u64, ms: u64) -> bool {
         let Some(_seat) = self.seat() else { return false };
-        holdfast_base::waiting::about_to_wait();
         let mut ended = self.ended.lock();
         let is_waiting = |ended: &mut u64| *ended == seen && !self.is_held.load(Ordering::SeqCst);
         self.changed.wait_while_for(&mut ended, is_waiting, Duration::from_millis(ms));

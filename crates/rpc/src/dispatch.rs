@@ -12,7 +12,6 @@ use tokio::runtime::Handle;
 
 use crate::auth::{Auth, AuthCache};
 use crate::connection::{Connection, Ticket};
-use crate::gathering;
 use crate::message::{self, CallHeader, Failure, HeaderError, Message};
 use crate::pending::PendingReply;
 use crate::pool::{Job, Pool};
@@ -329,12 +328,7 @@ fn settle(connection: &Arc<Connection>, xid: u32, reply: &mut Writer, outcome: O
 /// Ends a call away from its connection's worker.
 pub(crate) fn finish(ticket: &Ticket, xid: u32, reply: &mut Writer, outcome: Outcome) {
     let connection = ticket.connection();
-    let step = settle(connection, xid, reply, outcome, ticket.bytes());
-    conclude(connection, reply, step);
-}
-
-fn conclude(connection: &Connection, reply: &Writer, step: Step) {
-    match step {
+    match settle(connection, xid, reply, outcome, ticket.bytes()) {
         Step::Reply => connection.send(reply.as_slice(), None),
         Step::ReplyFile(file) => connection.send(reply.as_slice(), Some(file)),
         Step::Nothing | Step::Stalled(_) => {}
@@ -363,20 +357,7 @@ pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
     while let Outcome::Resume(resume) = outcome {
         outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply));
     }
-    let connection = ticket.connection();
-    let ticket = match settle(connection, xid, &mut reply, outcome, ticket.bytes()) {
-        Step::Reply => match gathering::keep(reply.as_slice(), ticket) {
-            Some(ticket) => {
-                ticket.connection().send(reply.as_slice(), None);
-                ticket
-            }
-            None => return,
-        },
-        other => {
-            conclude(connection, &reply, other);
-            ticket
-        }
-    };
+    finish(&ticket, xid, &mut reply, outcome);
     // Only now: the reply counts as output before the call stops to count as in flight.
     drop(ticket);
 }

@@ -13,7 +13,6 @@ pub mod datagram;
 pub mod detached;
 mod dispatch;
 mod driver;
-mod gathering;
 pub mod handover;
 mod kick;
 pub mod link;

@@ -12,7 +12,6 @@ use rustc_hash::FxHashMap;
 
 use crate::connection::{Connection, Ticket};
 use crate::dispatch::{self, Work};
-use crate::gathering;
 use crate::service::Lane;
 
 /// Something for the pool to do.
@@ -27,13 +26,6 @@ impl Job {
     fn lane(&self) -> Option<Lane> {
         match self {
             Self::Call { work, .. } => work.lane(),
-            Self::Run(_) => None,
-        }
-    }
-
-    fn connection(&self) -> Option<&Arc<Connection>> {
-        match self {
-            Self::Call { ticket, .. } => Some(ticket.connection()),
             Self::Run(_) => None,
         }
     }
@@ -225,7 +217,6 @@ impl Pool {
     }
 
     fn work(&self) {
-        gathering::begin();
         let mut state = self.state.lock();
         loop {
             let lane_threads = if state.is_closed { usize::MAX } else { self.lane_threads };
@@ -240,15 +231,9 @@ impl Pool {
                     connection.waits_for_pool.store(false, Ordering::Release);
                     connection.kick.kick();
                 }
-                gathering::make_way_for(job.connection());
                 run(job);
-                gathering::look_at_clock();
                 state = self.state.lock();
                 state.finish(lane);
-            } else if gathering::is_any_kept() {
-                drop(state);
-                gathering::flush();
-                state = self.state.lock();
             } else if state.is_closed {
                 return;
             } else {

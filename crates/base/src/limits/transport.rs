@@ -74,9 +74,6 @@ pub const REPLY_CACHE_BYTES_MAX: usize = 32 << 20;
 /// Bytes of one cached reply; a longer one is not of an operation that needs the cache.
 pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 4096;
 
-/// Bytes of replies that one thread of the pool keeps, to send them together: a hundred of changed names.
-pub const REPLIES_GATHERED_BYTES_MAX: usize = 32 << 10;
-
 /// Seconds after which an entry is of no more use: Linux retries over TCP after 60, and after each reconnect.
 pub const REPLY_CACHE_SECONDS: u64 = 300;
 

@@ -7,7 +7,6 @@ mod basics;
 mod client;
 mod datagrams;
 mod files;
-mod gathered;
 mod lanes;
 mod lifecycle;
 mod portmap;
