@@ -116,9 +116,12 @@ impl Inner {
                 let count = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
                 return Ok(WriteDone { count, stable: false, verifier: self.verifier.lock().changes });
             }
+        }
+        let done = self.nfs.write(write, cancel);
+        if let Some(neighbour) = self.neighbour() {
             neighbour.wrote_by_wire(&write.object);
         }
-        let done = self.nfs.write(write, cancel)?;
+        let done = done?;
         Ok(WriteDone { verifier: self.verifier.lock().seen(done.verifier), ..done })
     }
 

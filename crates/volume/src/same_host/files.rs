@@ -1,31 +1,13 @@
 //! Which descriptors are held of which files, and when one is asked for. Pure: descriptors are `D`, moments are handed in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use holdfast_base::limits::{SAME_HOST_AFTER, SAME_HOST_HELD_MAX, SAME_HOST_IDLE_MS};
 use holdfast_cache::{Caller, CapSet, Handle};
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// A descriptor of the server's.
-#[derive(Debug)]
-pub(super) struct Lent<D> {
-    pub(super) descriptor: D,
-    pub(super) writes: bool,
-    /// Something was written through it and is not known to be on disk.
-    pub(super) unsynced: AtomicBool,
-    /// It could not be put there: the error number, to be told once.
-    pub(super) failed: Mutex<Option<i32>>,
-}
-
-impl<D> Lent<D> {
-    /// Whether somebody still has to hear of it.
-    fn is_owing(&self) -> bool {
-        self.unsynced.load(Ordering::SeqCst) || self.failed.lock().is_some()
-    }
-}
+use super::lent::Lent;
 
 /// What to do about a read or write.
 #[derive(Debug)]
@@ -197,8 +179,7 @@ impl<D> Files<D> {
         if entry.voids != asking.voids || epoch != asking.epoch {
             return None;
         }
-        let (unsynced, failed) = (AtomicBool::new(false), Mutex::new(None));
-        let lent = Arc::new(Lent { descriptor, writes: asking.writes, unsynced, failed });
+        let lent = Arc::new(Lent::new(descriptor, asking.writes));
         entry.slots.push(Slot { caller: asking.caller.clone(), lent: Arc::clone(&lent), used: now });
         self.held += 1;
         Some(lent)
@@ -234,7 +215,17 @@ impl<D> Files<D> {
         for entry in self.entries.values_mut() {
             entry.retire(|_| true);
             entry.not_before = None;
+            // The next server may lend nothing, and then nobody counts what goes over the network.
+            entry.by_wire = true;
         }
+    }
+
+    /// Whether what is written through this will be put on disk through it: it is in use, or kept for that alone.
+    pub(super) fn keeps(&self, object: &Handle, lent: &Arc<Lent<D>>) -> bool {
+        self.entries.get(object).is_some_and(|entry| {
+            let mut kept = entry.slots.iter().map(|slot| &slot.lent).chain(&entry.retired);
+            kept.any(|kept| Arc::ptr_eq(kept, lent))
+        })
     }
 
     /// Data went over the network.
@@ -270,7 +261,7 @@ impl<D> Files<D> {
             };
             entry.slots.retain(|slot| !is_due(slot));
             held += entry.slots.len();
-            let is_due = |lent: &&Arc<Lent<D>>| lent.unsynced.load(Ordering::SeqCst);
+            let is_due = |lent: &&Arc<Lent<D>>| lent.is_unsynced();
             retired
                 .extend(entry.retired.iter().filter(is_due).map(|lent| (object.clone(), Arc::clone(lent))));
             !entry.is_idle(now)

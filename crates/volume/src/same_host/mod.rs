@@ -2,6 +2,7 @@
 //! `docs/design/same-host.md` says when that is the same as asking the server.
 
 mod files;
+mod lent;
 mod link;
 mod passing;
 
@@ -18,7 +19,8 @@ use holdfast_wire::caps::LendHow;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-use files::{Files, Lent, Way};
+use files::{Files, Way};
+use lent::Lent;
 use link::Link;
 
 /// How a mount meets a server of its own host.
@@ -167,18 +169,13 @@ impl Neighbour {
         (offset, data): (u64, &[u8]),
     ) -> bool {
         let Some(lent) = self.lent(lender, (object, caller), true) else { return false };
-        lent.unsynced.store(true, Ordering::SeqCst);
-        let mut done = 0;
-        while done < data.len() {
-            match rustix::io::pwrite(&lent.descriptor, &data[done..], offset + done as u64) {
-                Ok(0) => return false,
-                Ok(count) => done += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return false,
-            }
-        }
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        true
+        lent.writing();
+        let is_whole = write_all(&lent.descriptor, offset, data);
+        lent.writing();
+        // Taken back meanwhile with nothing to be put on disk yet, it would be forgotten what came after.
+        let is_done = is_whole && self.files.lock().keeps(object, &lent);
+        self.writes.fetch_add(u64::from(is_done), Ordering::Relaxed);
+        is_done
     }
 
     /// A descriptor to be opened anew, as a local process opens a file.
@@ -194,7 +191,7 @@ impl Neighbour {
         })?
     }
 
-    /// Data of a file went, or is about to go, over the network.
+    /// Data of a file went over the network. To be called once it has: a COMMIT before that does not cover it.
     pub(crate) fn wrote_by_wire(&self, object: &Handle) {
         if self.is_on() {
             self.files.lock().wrote_by_wire(object, Instant::now());
@@ -215,7 +212,7 @@ impl Neighbour {
         let mut failed = None;
         for lent in lent {
             sync(&lent);
-            failed = failed.or(lent.failed.lock().take());
+            failed = failed.or(lent.take_failure());
         }
         self.files.lock().committed(object);
         let Some(errno) = failed else { return Ok(by_server) };
@@ -368,13 +365,22 @@ impl Neighbour {
     }
 }
 
-/// An error is noted; whoever commits next is told.
-fn sync(lent: &Lent<OwnedFd>) {
-    // Before: what is written while it goes on may not be on disk after it.
-    lent.unsynced.store(false, Ordering::SeqCst);
-    if let Err(errno) = rustix::fs::fdatasync(&lent.descriptor) {
-        *lent.failed.lock() = Some(errno.raw_os_error());
+fn write_all(file: &OwnedFd, offset: u64, data: &[u8]) -> bool {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(file, &data[done..], offset + done as u64) {
+            // The server tells it in its own words.
+            Ok(0) => return false,
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
     }
+    true
+}
+
+fn sync(lent: &Lent<OwnedFd>) {
+    lent.sync(|file| rustix::fs::fdatasync(file).map_err(rustix::io::Errno::raw_os_error));
 }
 
 fn sweep(neighbour: &Weak<Neighbour>) {

@@ -98,12 +98,12 @@ fn who_wants_to_write_gives_readers_up_first() {
 fn what_was_written_is_put_on_disk_through_what_it_was_written_by() {
     let (mut files, now) = (Files::default(), Instant::now());
     let lent = with(&mut files, 1, true, now);
-    lent.unsynced.store(true, Ordering::SeqCst);
+    lent.writing();
     files.keep(&handle(1), CapSet::NONE);
     let (to_commit, by_server) = files.uncommitted(&handle(1));
     assert_eq!((to_commit.len(), by_server), (1, true), "what went over the network before counts as well");
     assert!(!files.uncommitted(&handle(1)).1, "once");
-    lent.unsynced.store(false, Ordering::SeqCst);
+    lent.sync(|_| Ok(()));
     files.committed(&handle(1));
     assert!(files.uncommitted(&handle(1)).0.is_empty());
     files.wrote_by_wire(&handle(1), now);
@@ -115,11 +115,12 @@ fn what_was_written_is_put_on_disk_through_what_it_was_written_by() {
 fn an_error_stays_until_somebody_was_told() {
     let (mut files, now) = (Files::default(), Instant::now());
     let lent = with(&mut files, 1, true, now);
-    *lent.failed.lock() = Some(5);
+    lent.writing();
+    lent.sync(|_| Err(5));
     files.keep(&handle(1), CapSet::NONE);
     assert!(files.tidy(now).is_empty(), "to put it on disk once more would forget the error");
     files.committed(&handle(1));
-    assert_eq!(files.uncommitted(&handle(1)).0[0].failed.lock().take(), Some(5));
+    assert_eq!(files.uncommitted(&handle(1)).0[0].take_failure(), Some(5));
     files.committed(&handle(1));
     assert!(files.uncommitted(&handle(1)).0.is_empty());
 }
@@ -129,7 +130,7 @@ fn what_is_not_used_is_closed_unless_it_has_something_to_put_on_disk() {
     let (mut files, now) = (Files::default(), Instant::now());
     let lent = with(&mut files, 1, true, now);
     with(&mut files, 2, false, now);
-    lent.unsynced.store(true, Ordering::SeqCst);
+    lent.writing();
     assert!(files.tidy(now + IDLE / 2).is_empty());
     assert_eq!(files.held(), 2);
     let later = now + IDLE;
@@ -137,8 +138,19 @@ fn what_is_not_used_is_closed_unless_it_has_something_to_put_on_disk() {
     assert_eq!(files.held(), 1);
     files.keep(&handle(1), CapSet::NONE);
     assert_eq!(files.tidy(later).len(), 1, "retired, and still to be put on disk");
-    lent.unsynced.store(false, Ordering::SeqCst);
+    lent.sync(|_| Ok(()));
     files.committed(&handle(1));
     files.tidy(later);
     assert!(files.is_empty());
+}
+
+#[test]
+fn what_was_taken_back_with_nothing_owing_is_not_kept_for_what_is_written_after() {
+    let (mut files, now) = (Files::default(), Instant::now());
+    let (idle, busy) = (with(&mut files, 1, true, now), with(&mut files, 2, true, now));
+    assert!(files.keeps(&handle(1), &idle) && !files.keeps(&handle(2), &idle));
+    busy.writing();
+    files.lose_all();
+    assert!(!files.keeps(&handle(1), &idle));
+    assert!(files.keeps(&handle(2), &busy), "it has something to put on disk");
 }
