@@ -247,12 +247,14 @@ impl Inner {
             cb_program: NFS4_CALLBACK_PROGRAM,
             sec_parms: vec![CallbackSecParms4::None],
         }));
+        // The server counts the lease from when it was asked, at the earliest.
+        let asked_at = Instant::now();
         let mut answer = self.bare(link, identity.minor, &compound)?;
         let ok: CreateSession4Ok = answer.next(OpNum4::CreateSession)?;
         let next = Identity { create: ok.sequence.next(), address: link.address(), ..identity.clone() };
         self.gate.set_identity(Some(next));
         self.back.new_session(ok.sessionid);
-        self.todo.renewed(Instant::now());
+        self.todo.renewed(asked_at);
         let is_persistent = ok.flags & CREATE_SESSION4_FLAG_PERSIST != 0;
         let names = (ok.sessionid, identity.client, identity.minor);
         Ok(Session::new(names, ok.fore_chan_attrs, is_persistent, self.options.slots.max(2)))

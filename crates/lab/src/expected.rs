@@ -62,6 +62,9 @@ pub struct Expectation {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
+    /// How many cases the suite has, at least: one that stops half-way does not pass.
+    #[serde(default)]
+    cases: usize,
     #[serde(default)]
     case: Vec<Expectation>,
 }
@@ -69,11 +72,12 @@ struct Document {
 /// A list of cases that do not pass.
 #[derive(Debug, Clone, Default)]
 pub struct Expectations {
+    cases: usize,
     entries: Vec<Expectation>,
 }
 
 impl Expectations {
-    /// Reads a TOML list of `[[case]]` tables.
+    /// Reads a TOML list of `[[case]]` tables, and before them how many `cases` the suite has.
     ///
     /// Errors when it cannot be read, and when an entry lacks its reason or its `since`.
     pub fn load(path: &Path) -> Result<Self> {
@@ -92,17 +96,20 @@ impl Expectations {
                 bail!("the entry for {} expects a pass, which needs no entry", entry.code);
             }
         }
-        Ok(Self { entries: document.case })
+        Ok(Self { cases: document.cases, entries: document.case })
     }
 
     /// Compares a run with the list; `normal` says how a case that is not listed is to end (a pass, or what the
     /// file system below shows).
     ///
     /// Errors with every difference: new failures, new passes, entries that the run never saw, and a run
-    /// without any case.
+    /// without any case, or with fewer than the suite has.
     pub fn judge(&self, scope: &str, seen: &[Observation], normal: impl Fn(&str) -> Outcome) -> Result<()> {
         if seen.is_empty() {
             bail!("{scope}: the suite reported no case at all");
+        }
+        if seen.len() < self.cases {
+            bail!("{scope}: the suite reported {} cases of {}", seen.len(), self.cases);
         }
         let mut listed: BTreeMap<&str, &Expectation> = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| entry.holds_in(scope)) {
@@ -190,7 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_cases_fails() {
+    fn a_run_without_cases_or_with_fewer_than_the_suite_has_fails() {
         assert!(judged("v4.1", &[]).is_err());
+        let list = Expectations::parse(&format!("cases = 3\n{LIST}")).unwrap();
+        let judged = |count: usize| {
+            let cases = &[("a", Outcome::Fail), ("b", Outcome::Pass), ("c", Outcome::Pass)][..count];
+            list.judge("v3", &seen(cases), |_| Outcome::Pass)
+        };
+        judged(3).unwrap();
+        assert!(judged(2).unwrap_err().to_string().contains("2 cases of 3"));
     }
 }

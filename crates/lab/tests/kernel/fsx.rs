@@ -6,7 +6,7 @@ use holdfast_lab::{FsType, Kernel, Scale, Trial, suites};
 use std::time::Duration;
 
 const OPERATIONS: &str = "20000";
-const OPERATIONS_SOAK: &str = "100000";
+const OPERATIONS_SOAK: &str = "300000";
 /// A fixed seed: a failure can be run again.
 const SEED: &str = "4209";
 

@@ -44,6 +44,8 @@ fn no_worse_than_below(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let report = run_in(guest(kernel, "512M", Duration::from_secs(300)), &mut served, script, &env)?;
     let seen = suites::read_pjdfstest(&report);
     keep(kernel, version, &seen)?;
+    let missing = below.keys().filter(|code| !seen.iter().any(|case| case.code == **code)).count();
+    anyhow::ensure!(missing == 0, "{missing} of {} cases did not run over the mount", below.len());
     let normal = |code: &str| below.get(code).copied().unwrap_or(SuiteOutcome::Pass);
     expectations.judge(&format!("{version}-{}", kernel.label()), &seen, normal)
 }

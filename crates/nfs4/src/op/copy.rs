@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_base::Length;
+use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, CopySpan};
 use holdfast_wire::nfs4::{
@@ -56,7 +57,9 @@ impl Op for Copy4Args<'_> {
         {
             return Ok(answer((0, verifier), Some(in_background(cx, pair, span, &offload)?)));
         }
+        failpoint::pass(Point::BeforeMutation);
         let copied = pair.copy(span, |copied, begun| copied > 0 && begun.elapsed() >= COPY_TIME_MAX)?;
+        failpoint::pass(Point::AfterMutation);
         Ok(answer((copied, verifier), None))
     }
 }

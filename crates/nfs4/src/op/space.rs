@@ -2,6 +2,7 @@
 //! IO_ADVISE (15.5).
 
 use holdfast_base::Offset;
+use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, FsError, Region, Seek};
 use holdfast_wire::nfs4::{
@@ -40,7 +41,9 @@ fn region(cx: &mut Cx<'_>, stateid: Stateid4, (offset, bytes): (u64, u64), what:
     if bytes == 0 || offset.checked_add(bytes).is_none() {
         return Err(NfsStat4::Inval.into());
     }
+    failpoint::pass(Point::BeforeMutation);
     at.backend().region(&at.cx(), file.of(&at.handle), offset, bytes, what)?;
+    failpoint::pass(Point::AfterMutation);
     cx.touched(&at, at.handle);
     Ok(())
 }

@@ -29,8 +29,9 @@ const SIGKILL: i32 = 9;
 /// Serves the world named by the environment, if any is.
 pub(crate) fn serve_if_told() {
     let Some(world) = env::var_os(WORLD_VARIABLE).map(PathBuf::from) else { return };
-    let rules =
-        ExportOptions { squash: Squash::None, clients: vec![ClientRule::All], ..ExportOptions::default() };
+    let is_sync = env::var(SYNC_VARIABLE).as_deref() != Ok("0");
+    let (squash, clients) = (Squash::None, vec![ClientRule::All]);
+    let rules = ExportOptions { squash, clients, is_sync, ..ExportOptions::default() };
     let share = format!("{}:/export", world.join("files").display()).parse().unwrap();
     let config = Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
