@@ -30,6 +30,7 @@ bench:
 	cargo run --release -p holdfast-bench -- $(BENCH)
 	cargo run --release -p holdfast-bench -- state
 	cargo run --release -p holdfast-bench -- growth
+	cargo run --release -p holdfast-bench -- limits
 
 # The newest guest kernel, into target/kernels.
 kernel:

@@ -7,6 +7,7 @@ mod client;
 mod cpu;
 mod growth;
 mod histogram;
+mod limits;
 mod measure;
 mod mount;
 mod perf;
@@ -55,6 +56,8 @@ enum Role {
     },
     /// How costs grow: with connections, clients, opens, locks, directories and files
     Growth(growth::GrowthArguments),
+    /// What the machine can do: an echo server, iperf3, a local program, a slow disk beside
+    Limits(limits::LimitsArguments),
     /// Loads of names and data on `holdfast mount`, over a link with an added round trip.
     Mount(mount::MountArguments),
     /// Random reads and writes by a mount that shares a host with its server.
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
         Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
         Some(Role::Growth(arguments)) => growth::run(&arguments).map(|()| true),
+        Some(Role::Limits(arguments)) => limits::run(&arguments).map(|()| true),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),

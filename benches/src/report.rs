@@ -24,7 +24,7 @@ pub(crate) struct Figure {
 
 impl Figure {
     /// Of some values; `None` of none.
-    fn of(mut values: Vec<f64>) -> Option<Self> {
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;

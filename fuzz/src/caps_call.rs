@@ -320,9 +320,10 @@ fn batch(world: &mut World, which: usize, (handle, want): (&[u8], Wire), input: 
             6 => BatchOp::Rmdir { dir, name, victim },
             7 => {
                 let how = RenameHow::ALL[input.below(3)];
-                BatchOp::Rename { from: dir, from_name: name, to: dir, to_name: other, how, victim }
+                let over = input.one_in(2).then_some(Ref::Made { txn, op: place });
+                BatchOp::Rename { from: dir, from_name: name, to: dir, to_name: other, how, victim, over }
             }
-            _ => BatchOp::Data { object: dir, offset: u64::from(input.u8()), guard: None, data: b"more" },
+            _ => BatchOp::Data { object: dir, offset: u64::from(input.u8()), data: b"more" },
         });
     }
     let done_through = TxnId(0);

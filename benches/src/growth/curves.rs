@@ -184,7 +184,10 @@ fn rate(burst: &Burst) -> f64 {
     burst.units as f64 / burst.elapsed.as_secs_f64()
 }
 
-fn fill(dir: &Path, entries: u64) -> Result<()> {
+/// A new directory of so many empty files.
+///
+/// Errors when they cannot be made.
+pub(crate) fn fill(dir: &Path, entries: u64) -> Result<()> {
     fs::create_dir(dir).with_context(|| dir.display().to_string())?;
     for number in 0..entries {
         File::create(dir.join(format!("entry-{number:07}")))?;
@@ -205,7 +208,9 @@ fn make_file(path: &Path, bytes: u64) -> Result<()> {
 }
 
 /// Lists a directory once, from its beginning to its end: entries, and how long it took.
-fn list(port: u16, dir: &Handle) -> Result<(u64, Duration)> {
+///
+/// Errors when a call fails.
+pub(crate) fn list(port: u16, dir: &Handle) -> Result<(u64, Duration)> {
     let mut caller = Caller::connect(port)?;
     let (mut cookie, mut cookieverf): (Cookie, Verifier3) = (Cookie(0), [0; 8]);
     let (started, mut entries) = (Instant::now(), 0);

@@ -4,6 +4,8 @@
 mod curves;
 mod plot;
 
+pub(crate) use curves::{fill, list};
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::Status;
+use crate::report::{MemoryStatus, Status};
 use crate::stats::{BUCKETS, Class, GroupSums, OpSums, Operation, bucket_end};
 
 /// A text under way: families of metrics, each with its help once.
@@ -76,12 +76,26 @@ pub fn status(text: &mut Text, status: &Status) {
             text.value(name, &[("of", &fill.name)], pick(fill) as f64);
         }
     }
+    if let Some(memory) = &status.memory {
+        memory_there_is(text, memory);
+    }
     let process = &status.process;
     for (name, kind, help, value) in [
         ("resident_bytes", "gauge", "Memory in use.", process.resident_bytes as f64),
         ("descriptors", "gauge", "Descriptors open.", process.descriptors as f64),
         ("threads", "gauge", "Threads.", process.threads as f64),
         ("cpu_seconds_total", "counter", "Processor time used.", process.cpu_ms as f64 / 1000.0),
+    ] {
+        text.single((name, kind), help, value);
+    }
+}
+
+fn memory_there_is(text: &mut Text, memory: &MemoryStatus) {
+    for (name, kind, help, value) in [
+        ("memory_bytes", "gauge", "Memory there is for the server in all.", memory.total_bytes as f64),
+        ("memory_available_bytes", "gauge", "What can still be had of it.", memory.available_bytes as f64),
+        ("memory_short", "gauge", "1 while memory is short.", u8::from(memory.is_short).into()),
+        ("memory_shortages_total", "counter", "How often memory ran short.", memory.shortages as f64),
     ] {
         text.single((name, kind), help, value);
     }

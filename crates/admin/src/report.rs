@@ -46,6 +46,9 @@ pub struct Status {
     pub events: Vec<Count>,
     /// How full caches and pools are.
     pub fills: Vec<Fill>,
+    /// The memory there is for it; absent where nothing tells.
+    #[serde(default)]
+    pub memory: Option<MemoryStatus>,
     /// Memory and descriptors of the process.
     pub process: ProcessStatus,
 }
@@ -130,6 +133,23 @@ pub struct Fill {
     pub used: u64,
     /// The bound.
     pub max: u64,
+}
+
+/// The memory there is for the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// All: the machine's, or what a control group allows.
+    pub total_bytes: u64,
+    /// What can still be had of it, as of the last second.
+    pub available_bytes: u64,
+    /// With fewer bytes available memory is short.
+    pub short_below_bytes: u64,
+    /// Whether it is: clients are asked to give back delegations and slots, and caches shrink.
+    pub is_short: bool,
+    /// Who bounds it, in words: the machine, or a control group.
+    pub bound: String,
+    /// How often it ran short since the start.
+    pub shortages: u64,
 }
 
 /// The process.

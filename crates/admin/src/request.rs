@@ -47,6 +47,8 @@ pub enum Request {
     Upgrade,
     /// Drops what can be read again from caches; `null`.
     DropCaches,
+    /// Ends the grace period: who has not reclaimed loses what it had; `null`.
+    EndGrace,
     /// Tells, and sets when given, what is logged: [`crate::report::LogLevels`].
     Log {
         /// Levels as `--log` takes them.
@@ -208,6 +210,7 @@ mod tests {
             (r#"{"ask":"reload"}"#, Request::Reload),
             (r#"{"ask":"log","levels":"debug"}"#, Request::Log { levels: Some("debug".into()) }),
             (r#"{"ask":"drop_caches"}"#, Request::DropCaches),
+            (r#"{"ask":"end_grace"}"#, Request::EndGrace),
         ] {
             assert_eq!(decode(text.as_bytes()).unwrap(), request, "{text}");
             let again = serde_json::to_vec(&Call { version: VERSION, request: request.clone() }).unwrap();

@@ -63,6 +63,12 @@ pub trait Administered: Send + Sync {
     /// Drops what can be read again from caches.
     fn drop_caches(&self);
 
+    /// Ends the grace period. Waits until it is on record who may not reclaim any more.
+    ///
+    /// # Errors
+    /// [`Code::NotFound`] when there is none; [`Code::Failed`] when that cannot be recorded, which goes on being tried.
+    fn end_grace(&self) -> Result<(), Refusal>;
+
     /// Tells what is logged, after setting it when `levels` are given.
     ///
     /// # Errors
@@ -216,6 +222,7 @@ fn run(server: &dyn Administered, request: Request) -> Result<Value, Refusal> {
             server.drop_caches();
             Ok(Value::Null)
         }
+        Request::EndGrace => value(server.end_grace()?),
         Request::Log { levels } => value(server.log(levels.as_deref())?),
         Request::Counters => value(server.counters()),
         Request::Metrics => Ok(Value::String(server.metrics())),

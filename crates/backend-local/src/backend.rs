@@ -9,8 +9,8 @@ use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds, Handle,
     HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
-    PageKey, Pledge, Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait, WriteAt,
-    Written, XattrMode,
+    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait,
+    WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -108,6 +108,17 @@ impl Backend for LocalBackend {
 
     fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
         self.do_remove(cx, dir, name, kind)
+    }
+
+    fn remove_seen(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        self.do_remove_seen(cx, (dir, name), kind, victim)
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {

@@ -54,6 +54,7 @@ impl Default for Bindings {
 }
 
 impl Bindings {
+    /// By a quick hash that anybody can aim at a place: all he gets is that another name is looked up by a walk.
     fn slot(&self, place: &Place) -> &Mutex<Option<Binding>> {
         &self.slots[(FxBuildHasher.hash_one(place) >> 20) as usize % self.slots.len()]
     }

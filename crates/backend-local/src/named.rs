@@ -2,11 +2,10 @@
 //! descriptor cache.
 
 use std::cell::RefCell;
-use std::hash::BuildHasher as _;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use holdfast_vfs::{AttrMask, Cx, FsError, FsResult, Handle, Name};
-use rustc_hash::FxBuildHasher;
 use rustix::io::Errno;
 
 use crate::errors::fs_error;
@@ -29,8 +28,11 @@ thread_local! {
     static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
 }
 
+/// Stands for the name: callers, who choose names, must not find two that have the same one. So it is by a secret of the
+/// process.
 fn hash(name: &[u8]) -> u64 {
-    FxBuildHasher.hash_one(name)
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    SECRET.hash_one(name)
 }
 
 impl LocalBackend {

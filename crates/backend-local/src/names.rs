@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_vfs::{
     AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node,
-    RemoveKind, RenameFlags, SetAttrs, Wait,
+    RemoveKind, Removed, RenameFlags, SetAttrs, Wait,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, openat, openat2};
 use rustix::io::Errno;
@@ -251,10 +251,44 @@ impl LocalBackend {
         name: Name<'_>,
         kind: RemoveKind,
     ) -> FsResult<Change> {
+        self.remove_name(cx, dir, name, kind).map(|(change, _)| change)
+    }
+
+    /// See [`holdfast_vfs::Backend::remove_seen`].
+    pub(crate) fn do_remove_seen(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Handle, Name<'_>),
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        match self.do_named(cx, dir, name)? {
+            None => return Err(FsError::NotFound),
+            Some(there) if there != *victim => return Ok(None),
+            Some(_) => {}
+        }
+        let (dir, is_gone) = self.remove_name(cx, dir, name, kind)?;
+        // Of what we hold no descriptor of, the file system says whether it is still there.
+        let is_gone = is_gone.unwrap_or_else(|| match self.resolve(cx.wait, victim) {
+            Ok(left) => left.look().is_ok_and(|st| st.stx_nlink == 0),
+            Err(error) => error == FsError::Stale,
+        });
+        Ok(Some(Removed { dir, is_gone }))
+    }
+
+    /// Removes a name; says as well whether that was the object's last, where we hold a descriptor of it.
+    fn remove_name(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        kind: RemoveKind,
+    ) -> FsResult<(Change, Option<bool>)> {
         let dir = self.resolve(cx.wait, dir)?;
         dir.must_be_dir()?;
         self.may_wait(cx, &dir)?;
         let before = self.before(&dir)?;
+        let is_gone;
         {
             let _acting = self.identity.act_as(cx.caller)?;
             let name = name.as_bytes();
@@ -273,9 +307,9 @@ impl LocalBackend {
                 Errno::EXIST => FsError::NotEmpty,
                 e => fs_error(e),
             })?;
-            self.let_go(victim);
+            is_gone = self.let_go(victim);
         }
-        self.after(before)
+        Ok((self.after(before)?, is_gone))
     }
 
     /// The object of a name when we hold a descriptor of it.
@@ -290,16 +324,18 @@ impl LocalBackend {
         }
     }
 
-    /// After an object lost a name: when that was the last one, our idle descriptor must not keep its space.
-    fn let_go(&self, object: Option<Arc<Object>>) {
-        let Some(object) = object else { return };
-        let Ok(st) = object.look() else { return };
-        if st.stx_nlink == 0 {
+    /// After an object lost a name: when that was the last one, our idle descriptor must not keep its space. Says whether
+    /// it was; `None` where that is not known.
+    fn let_go(&self, object: Option<Arc<Object>>) -> Option<bool> {
+        let object = object?;
+        let is_gone = object.look().ok()?.stx_nlink == 0;
+        if is_gone {
             self.table.removed(&object);
             self.forget(&object);
         } else {
             self.note_change(&object);
         }
+        Some(is_gone)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The disk cut: the image of a mounted file system is copied at the moment a commit returns, mounted, and holds
 //! everything the commit acknowledged. Without the commit, something is missing: else the test would prove nothing.
+//! What is in the image need not have been on the medium, had there been one: so each commit is seen to flush the
+//! device's cache, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod disk;
@@ -66,6 +68,13 @@ impl World {
         let mut results: Vec<FsResult<()>> = vec![Err(FsError::Io); touched.len()];
         self.backend.commit(&touched, &mut results);
         assert_eq!(results, vec![Ok(()); touched.len()]);
+    }
+
+    /// As [`Self::commit`], and the device is told to put its cache on the medium before it returns.
+    fn commit_to_the_medium(&mut self, disk: &Disk) {
+        let flushes = disk.flushes();
+        self.commit();
+        assert!(disk.flushes() > flushes, "the commit left what it acknowledged in the device's cache");
     }
 }
 
@@ -152,7 +161,7 @@ fn survives_a_cut(kind: &str, mkfs: &[&str], cut_options: &str) {
     let (old, new) = prepare(&mut w);
     mutate(&mut w, &old, &new);
     let before = Disk::cut(&disk, cut_options);
-    w.commit();
+    w.commit_to_the_medium(&disk);
     let after = Disk::cut(&disk, cut_options);
     assert_eq!(missing(&root), [] as [String; 0], "{kind}: the test itself");
     assert_eq!(missing(&after.mount.join(&below)), [] as [String; 0], "{kind}: acknowledged and lost");
@@ -185,7 +194,7 @@ fn data_survives_a_cut(kind: &str, mkfs: &[&str], cut_options: &str) {
             .region(&w.cx(), File::Open(&file, &open), 4096 * u64::from(round), 4096, Region::Punch)
             .unwrap();
         w.touch(file, true);
-        w.commit();
+        w.commit_to_the_medium(&disk);
         let cut = Disk::cut(&disk, cut_options);
         let (now, then) = (
             std::fs::read(root.join("file")).unwrap(),
@@ -235,7 +244,7 @@ fn btrfs_cut() {
     let (old, new) = prepare(&mut w);
     mutate(&mut w, &old, &new);
     let before = disk.copy_image();
-    w.commit();
+    w.commit_to_the_medium(&disk);
     let after = disk.copy_image();
     drop(w);
     drop(disk);

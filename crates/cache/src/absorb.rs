@@ -276,6 +276,10 @@ impl Machine {
 
     /// Notes a name as the server told it, where that is guaranteed and not known better.
     fn note_name(&mut self, id: NodeId, name: &Name, node: Option<NodeId>, at: Generation) {
+        if let Some(node) = node.and_then(|node| self.nodes.get_mut(&node)).filter(|node| node.dir.is_some())
+        {
+            node.above = Some(id);
+        }
         let Some(holder) = self.nodes.get_mut(&id) else { return };
         let guaranteed = holder.held.has(CapSet::FILE_S) && holder.names_lost <= at;
         let Some(dir) = holder.dir.as_mut() else { return };

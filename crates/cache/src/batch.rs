@@ -129,6 +129,7 @@ impl Machine {
             let urgent = front.serial <= self.stream.hurried;
             if ops.first().is_some_and(|q: &Queued| q.caller != front.caller)
                 || self.holds_back(front, urgent, now)
+                || self.may_be_all_that_is_left(front, &ops)
             {
                 break;
             }
@@ -152,7 +153,8 @@ impl Machine {
         self.stream.last_txn = txn;
         self.stats.batches_sent += 1;
         let (stage, sent_at, asked) = (Stage::Sent, now.mono, self.generation);
-        let kept = Kept { txn, caller, ops, stage, sent_at, asked, is_repeated: false, names_since: None };
+        let (is_repeated, names_since, was) = (false, None, Vec::new());
+        let kept = Kept { txn, caller, ops, stage, sent_at, asked, is_repeated, names_since, was };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)
     }
@@ -214,7 +216,9 @@ impl Machine {
             node.data.carrier = None;
         }
         let fits = is_small(&node.data) && node.attrs.size <= SMALL_FILE_BYTES;
-        let (size, mtime, atime) = (node.attrs.size, node.attrs.mtime, node.attrs.atime);
+        let (mtime, atime) = (node.attrs.mtime, node.attrs.atime);
+        let is_nameless = node.attrs.nlink == 0;
+        let size = node.attrs.size;
         let end_before = node.data.extents.end().unwrap_or(0);
         let data = if fits {
             self.with_data(id, |d| d.extents.take_for_stream(serial)).unwrap_or_default()
@@ -229,7 +233,8 @@ impl Machine {
         match &mut queued.op {
             Op::Make { load, attrs, .. } => {
                 (attrs.mtime, attrs.atime) = (Some(mtime), Some(atime));
-                *load = Load { data, size: (size != end_before).then_some(size) };
+                // Of what has no name any more the data was dropped.
+                *load = Load { data, size: (size != end_before && !is_nameless).then_some(size) };
             }
             Op::Write { load, mtime: at, .. } => {
                 *at = mtime;
@@ -240,7 +245,7 @@ impl Machine {
     }
 
     /// How the server is told which object is meant.
-    fn target(&self, id: NodeId) -> Target {
+    pub(crate) fn target(&self, id: NodeId) -> Target {
         let Some(node) = self.nodes.get(&id) else { return Target::Made { txn: 0, op: 0 } };
         match (&node.handle, node.made) {
             (_, Some((txn, op))) if self.stream.keeps(txn) => Target::Made { txn, op },
@@ -252,50 +257,54 @@ impl Machine {
     fn encode(&mut self, place: usize) -> Option<Batch> {
         let kept = self.stream.kept.get(place)?;
         let (txn, caller) = (kept.txn, kept.caller.clone());
-        let ops: Vec<_> = kept.ops.iter().map(|q| self.encode_op(&q.op)).collect();
+        let ops: Vec<_> = kept.ops.iter().map(|q| self.encode_op(&q.op, &kept.was)).collect();
         let names_since = ops.iter().flat_map(Mutation::made_by).filter(|by| (1..txn).contains(by)).min();
         self.stream.kept.get_mut(place)?.names_since = names_since;
         Some(Batch { txn, done_through: self.stream.done_through(), caller, ops })
     }
 
-    fn encode_op(&self, op: &Op) -> Mutation {
+    fn encode_op(&self, op: &Op, was: &[(NodeId, Target)]) -> Mutation {
+        let target = |id: NodeId| {
+            let was = was.iter().find(|(named, _)| *named == id);
+            was.map_or_else(|| self.target(id), |(_, target)| target.clone())
+        };
         match op {
             // Dropped mutations never come into a batch.
             Op::Void => {
                 Mutation::SetAttr { object: Target::Made { txn: 0, op: 0 }, changes: Changes::default() }
             }
-            Op::Make { dir, name, thing, attrs, load, want, .. } => {
+            Op::Make { dir, name, thing, attrs, load, want, joins, .. } => {
                 let object = match thing {
                     Thing::File => NewObject::File { data: load.data.clone(), size: load.size },
                     Thing::Dir => NewObject::Dir,
                     Thing::Symlink(text) => NewObject::Symlink(text.clone()),
                     Thing::Node(kind, device) => NewObject::Node(*kind, *device),
                 };
-                let (dir, name) = (self.target(*dir), name.clone());
-                Mutation::Make { dir, name, object, attrs: *attrs, want: *want }
+                let (dir, name) = (target(*dir), name.clone());
+                Mutation::Make { dir, name, object, attrs: *attrs, want: *want, joins: *joins }
             }
             Op::Link { node, dir, name } => {
-                Mutation::Link { object: self.target(*node), dir: self.target(*dir), name: name.clone() }
+                Mutation::Link { object: target(*node), dir: target(*dir), name: name.clone() }
             }
-            Op::SetAttr { node, changes } => {
-                Mutation::SetAttr { object: self.target(*node), changes: *changes }
-            }
+            Op::SetAttr { node, changes } => Mutation::SetAttr { object: target(*node), changes: *changes },
             Op::Write { node, load, mtime } => {
-                Mutation::Write { object: self.target(*node), data: load.data.clone(), mtime: *mtime }
+                Mutation::Write { object: target(*node), data: load.data.clone(), mtime: *mtime }
             }
-            Op::Rename { from, to, node, mode, .. } => Mutation::Rename {
-                from_dir: self.target(from.0),
+            Op::Rename { from, to, node, mode, over, .. } => Mutation::Rename {
+                from_dir: target(from.0),
                 from: from.1.clone(),
-                to_dir: self.target(to.0),
+                to_dir: target(to.0),
                 to: to.1.clone(),
                 mode: *mode,
-                victim: self.target(*node),
+                victim: target(*node),
+                // Where all that was here is forgotten, so is what it was.
+                over: over.filter(|over| self.nodes.contains_key(over)).map(&target),
             },
             Op::Unlink { dir, name, node } => {
-                Mutation::Unlink { dir: self.target(*dir), name: name.clone(), victim: self.target(*node) }
+                Mutation::Unlink { dir: target(*dir), name: name.clone(), victim: target(*node) }
             }
             Op::Rmdir { dir, name, node } => {
-                Mutation::Rmdir { dir: self.target(*dir), name: name.clone(), victim: self.target(*node) }
+                Mutation::Rmdir { dir: target(*dir), name: name.clone(), victim: target(*node) }
             }
         }
     }

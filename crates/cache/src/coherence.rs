@@ -47,6 +47,9 @@ impl Machine {
         let knows_ours = node.data.moved <= at || node.is_sure();
         if undisturbed && ours_is_there && knows_ours && node.changing == 0 {
             node.is_theirs = true;
+            if self.journal.is_some() {
+                node.base = Some(Box::new(crate::persist::Base::of(theirs)));
+            }
             node.attrs = Attrs { change: theirs.change, ..merged };
             node.sure |= node.held.shared();
         }

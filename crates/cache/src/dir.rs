@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_base::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::Generation;
@@ -38,6 +39,8 @@ pub(crate) struct Dir {
     pub(crate) filling: Option<Filling>,
     /// It is too large to be filled.
     pub(crate) is_large: bool,
+    /// When a directory was last removed from it, or, where that was taken to go on below, from one above it.
+    pub(crate) cleared_at: Option<Instant>,
     /// Questions about names since it was last filled.
     pub(crate) misses: u32,
     /// Names that a mutation being asked for is about.

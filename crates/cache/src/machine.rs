@@ -264,6 +264,7 @@ impl Machine {
     }
 
     pub(crate) fn executed(&mut self, through: u64) -> Outcome<()> {
+        let through = self.stream.placed(through);
         if self.stream.executed() >= through {
             return Ok(());
         }

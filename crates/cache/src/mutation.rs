@@ -45,35 +45,38 @@ pub enum NewObject {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
     /// Makes an object under a name that should be new. If it is taken after all, the server keeps both, and says under
-    /// which name it kept ours. `want` is wished for on it.
-    Make { dir: Target, name: Name, object: NewObject, attrs: NewAttrs, want: CapSet },
+    /// which name it kept ours. `want` is wished for on it. `joins`, of directories: if a directory has the name, that is
+    /// taken for ours.
+    Make { dir: Target, name: Name, object: NewObject, attrs: NewAttrs, want: CapSet, joins: bool },
     /// Gives an object one more name, which must not exist.
     Link { object: Target, dir: Target, name: Name },
     /// Changes attributes.
     SetAttr { object: Target, changes: Changes },
     /// Writes a small file's data; the modification time is set to `mtime`.
     Write { object: Target, data: Vec<(u64, Bytes)>, mtime: holdfast_base::Timestamp },
-    /// Changes a name, which stands for `victim`. Never `Exchange`.
-    Rename { from_dir: Target, from: Name, to_dir: Target, to: Name, mode: RenameMode, victim: Target },
+    /// Changes a name, which stands for `victim`. Never `Exchange`. What is replaced is `over`; another that has the name
+    /// is not: `EEXIST`.
+    #[rustfmt::skip]
+    Rename { from_dir: Target, from: Name, to_dir: Target, to: Name, mode: RenameMode, victim: Target, over: Option<Target> },
     /// Removes the name of something that is no directory, and stands for `victim`.
     Unlink { dir: Target, name: Name, victim: Target },
     /// Removes an empty directory.
     Rmdir { dir: Target, name: Name, victim: Target },
-    /// Removes a directory with all that is in it, every directory of it named with the change value it was seen with.
-    RemoveTree { dir: Target, name: Name, dirs: Vec<(Handle, u64)> },
 }
 
 impl Mutation {
     /// The transactions by which it names things.
     pub(crate) fn made_by(&self) -> impl Iterator<Item = u64> {
-        let named: [Option<&Target>; 3] = match self {
-            Self::Make { dir, .. } | Self::RemoveTree { dir, .. } => [Some(dir), None, None],
-            Self::SetAttr { object, .. } | Self::Write { object, .. } => [Some(object), None, None],
-            Self::Link { object, dir, .. } => [Some(object), Some(dir), None],
+        let named: [Option<&Target>; 4] = match self {
+            Self::Make { dir, .. } => [Some(dir), None, None, None],
+            Self::SetAttr { object, .. } | Self::Write { object, .. } => [Some(object), None, None, None],
+            Self::Link { object, dir, .. } => [Some(object), Some(dir), None, None],
             Self::Unlink { dir, victim, .. } | Self::Rmdir { dir, victim, .. } => {
-                [Some(dir), Some(victim), None]
+                [Some(dir), Some(victim), None, None]
             }
-            Self::Rename { from_dir, to_dir, victim, .. } => [Some(from_dir), Some(to_dir), Some(victim)],
+            Self::Rename { from_dir, to_dir, victim, over, .. } => {
+                [Some(from_dir), Some(to_dir), Some(victim), over.as_ref()]
+            }
         };
         named.into_iter().flatten().filter_map(|target| match target {
             Target::Made { txn, .. } => Some(*txn),

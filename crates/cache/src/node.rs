@@ -1,7 +1,7 @@
 //! What is known of one object.
 
 use bytes::Bytes;
-use holdfast_base::Instant;
+use holdfast_base::{Instant, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::ask::{Access, Generation};
@@ -26,7 +26,9 @@ pub(crate) struct Node {
     /// The change attribute in them is the server's, and nothing was changed here since it was told.
     pub(crate) is_theirs: bool,
     /// The modification time that the server was last given here.
-    pub(crate) told_mtime: Option<holdfast_base::Timestamp>,
+    pub(crate) told_mtime: Option<Timestamp>,
+    /// What the server had, as it told or was told last; only where there is a journal.
+    pub(crate) base: Option<Box<crate::persist::Base>>,
     /// Kinds (shared bits) whose attributes are guaranteed; always within `held`.
     pub(crate) sure: CapSet,
     pub(crate) held: CapSet,
@@ -59,12 +61,16 @@ pub(crate) struct Node {
     pub(crate) unsent: Vec<u64>,
     pub(crate) data: FileData,
     pub(crate) dir: Option<Box<Dir>>,
+    /// Of a directory: the one that it was last found in. It may have been moved since.
+    pub(crate) above: Option<NodeId>,
     pub(crate) text: Option<Bytes>,
     /// It was made here, and nothing was set since: it has no extended attributes.
     pub(crate) no_xattrs: bool,
     pub(crate) xattrs: FxHashMap<Name, Result<Bytes, Errno>>,
     /// The first failure that nobody was told yet.
     pub(crate) error: Option<Errno>,
+    /// A name of it was removed here, or given to another: it may be gone.
+    pub(crate) has_lost_name: bool,
     /// It was removed at the server, which ends by itself what was held.
     pub(crate) is_over: bool,
     /// It is not at the server, and will not be.
@@ -121,6 +127,10 @@ pub(crate) struct FileData {
     pub(crate) writer: Option<Caller>,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
+    /// The server's modification time may be that of a WRITE of ours, which nobody told here.
+    pub(crate) has_written: bool,
+    /// It may also be this one, given by what was sent and not answered.
+    pub(crate) maybe: Option<Timestamp>,
 }
 
 /// One open.
@@ -130,6 +140,8 @@ pub(crate) struct Open {
     pub(crate) access: Access,
     pub(crate) append: bool,
     pub(crate) token: Option<OpenToken>,
+    /// What the server's open is good for, which may be more than this one: others depend on it as well.
+    pub(crate) covers: Access,
     /// The server was told of it, whether or not it keeps state of it.
     pub(crate) at_server: bool,
     pub(crate) caller: Caller,
@@ -154,6 +166,7 @@ impl Node {
             attrs,
             is_theirs: false,
             told_mtime: None,
+            base: None,
             sure: CapSet::NONE,
             held: CapSet::NONE,
             seq: 0,
@@ -173,10 +186,12 @@ impl Node {
             pending: 0,
             unsent: Vec::new(),
             data: FileData::default(),
+            above: None,
             text: None,
             no_xattrs: false,
             xattrs: FxHashMap::default(),
             error: None,
+            has_lost_name: false,
             is_over: false,
             dead: None,
             told_attrs: false,

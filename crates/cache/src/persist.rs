@@ -13,6 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
+use crate::errno::Errno;
 use crate::extent::stored::Kept;
 use crate::ids::{Name, NodeId};
 use crate::machine::Machine;
@@ -20,6 +21,8 @@ use crate::node::Node;
 use crate::queue::{Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
+pub(crate) use merge::Base;
+pub use merge::{Doubt, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;
 
@@ -67,6 +70,9 @@ struct Stored {
     uses: u32,
 }
 
+/// Bytes of extended attributes that are kept of one object, with their names.
+const XATTRS_KEPT_BYTES: usize = 4096;
+
 /// Where bytes lie in memory, and how many.
 type Place = (usize, usize);
 
@@ -106,6 +112,11 @@ pub(crate) struct Journal {
     last_data: u64,
     head: u64,
     conflicts: u64,
+    /// When the server was last compared with.
+    merged_at: Option<holdfast_base::Timestamp>,
+    late: Option<merge::Late>,
+    /// Transactions the records of which are not as they are.
+    rewritten: Vec<u64>,
 }
 
 impl Machine {
@@ -215,6 +226,8 @@ impl Machine {
         }
         for kept in &self.stream.kept {
             let is_executed = kept.stage == Stage::Executed;
+            let former =
+                journal.rewritten.contains(&kept.txn).then(|| journal.kept.remove(&kept.txn)).flatten();
             if let Some((known, _)) = journal.kept.get_mut(&kept.txn) {
                 if std::mem::replace(known, is_executed) != is_executed {
                     out.push(match is_executed {
@@ -227,6 +240,11 @@ impl Machine {
             let mut put = Put::default();
             put.caller(&kept.caller);
             put.option(kept.names_since, Put::u64);
+            put.count(kept.was.len());
+            for (id, target) in &kept.was {
+                put.node(*id);
+                put.target(target);
+            }
             put.count(kept.ops.len());
             let mut places = Vec::new();
             for queued in &kept.ops {
@@ -241,7 +259,11 @@ impl Machine {
                 out.push(Change::Put(key(family::EXECUTED, kept.txn), Bytes::new()));
             }
             journal.kept.insert(kept.txn, (is_executed, places));
+            if let Some((_, places)) = former {
+                journal.let_go(&places, out);
+            }
         }
+        journal.rewritten.clear();
     }
 
     fn put_conflicts(&self, journal: &mut Journal, out: &mut Vec<Change>) {
@@ -326,9 +348,11 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.attrs(&node.attrs);
     put.flag(node.is_theirs);
     put.option(node.told_mtime, Put::time);
+    put.option(node.base.as_deref(), Put::base);
     put.u32(node.sure.0);
     put.u32(node.held.0);
     [node.plain, node.group_of_directory, node.no_xattrs].into_iter().for_each(|is| put.flag(is));
+    put_xattrs(&mut put, node);
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
     [node.error, node.dead].into_iter().for_each(|e| put.option(e, |put, e| put.u32(e.0.cast_unsigned())));
     put.flag(node.dir.as_ref().is_some_and(|dir| dir.complete));
@@ -337,6 +361,7 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.option(data.carrier, Put::u64);
     put.option(data.writer.as_ref(), Put::caller);
     put.flag(data.mtime_owed);
+    put.flag(data.has_written);
     put.count(data.truncations.len());
     for (from, serial) in &data.truncations {
         put.u64(*from);
@@ -356,6 +381,26 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     }
     put.option(clean, |put, (len, part)| put_part(put, len, part));
     put.0
+}
+
+/// Extended attributes that are known; all of one object together are as small as makes no difference to its record.
+fn put_xattrs(put: &mut Put, node: &Node) {
+    let value = |value: &Result<Bytes, Errno>| value.as_ref().map_or(0, |v| v.len());
+    let mut room = XATTRS_KEPT_BYTES;
+    let mut kept: Vec<_> = node.xattrs.iter().collect();
+    // In the same order each time: a record that is as it was is not written.
+    kept.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
+    kept.retain(|(name, of)| {
+        let needs = name.as_bytes().len() + value(of);
+        let fits = needs <= room;
+        room -= if fits { needs } else { 0 };
+        fits
+    });
+    put.count(kept.len());
+    for (name, value) in kept {
+        put.bytes(name.as_bytes());
+        put.option(value.as_ref().ok(), |put, value| put.bytes(value));
+    }
 }
 
 fn put_part(put: &mut Put, len: usize, part: Part) {
@@ -385,7 +430,7 @@ fn put_queued(put: &mut Put, queued: &Queued, parts: &[Part]) {
     put.caller(&queued.caller);
     match &queued.op {
         Op::Void => put.u8(0),
-        Op::Make { dir, name, node, thing, attrs, load, want } => {
+        Op::Make { dir, name, node, thing, attrs, load, want, joins } => {
             put.u8(1);
             put.node(*dir);
             put.bytes(name.as_bytes());
@@ -393,6 +438,7 @@ fn put_queued(put: &mut Put, queued: &Queued, parts: &[Part]) {
             put_thing(put, thing);
             put.new_attrs(attrs);
             put.u32(want.0);
+            put.flag(*joins);
             put_load(put, load, parts);
         }
         Op::Link { node, dir, name } => put_named(put, 2, (*dir, name.as_bytes()), *node),

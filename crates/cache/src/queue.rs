@@ -10,6 +10,7 @@ use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
 use crate::caps::CapSet;
 use crate::ids::{Caller, Name, NodeId};
+use crate::mutation::Target;
 
 /// What a mutation makes.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(crate) enum Op {
         load: Load,
         /// What is wished for on it; decided when it is sent.
         want: CapSet,
+        /// It was made while nobody could be asked: a directory that has the name will do for ours.
+        joins: bool,
     },
     Link {
         node: NodeId,
@@ -78,17 +81,17 @@ pub(crate) struct Load {
 }
 
 impl Op {
-    /// The nodes it names: what it is about, and the directories it changes.
-    pub(crate) fn nodes(&self) -> [Option<NodeId>; 3] {
+    /// The nodes it names: what it is about, the directories it changes, and what it replaces.
+    pub(crate) fn nodes(&self) -> [Option<NodeId>; 4] {
         match self {
-            Self::Void => [None; 3],
+            Self::Void => [None; 4],
             Self::Make { dir, node, .. }
             | Self::Link { node, dir, .. }
             | Self::Unlink { dir, node, .. }
-            | Self::Rmdir { dir, node, .. } => [Some(*node), Some(*dir), None],
-            Self::SetAttr { node, .. } | Self::Write { node, .. } => [Some(*node), None, None],
-            Self::Rename { from, to, node, .. } => {
-                [Some(*node), Some(from.0), (from.0 != to.0).then_some(to.0)]
+            | Self::Rmdir { dir, node, .. } => [Some(*node), Some(*dir), None, None],
+            Self::SetAttr { node, .. } | Self::Write { node, .. } => [Some(*node), None, None, None],
+            Self::Rename { from, to, node, over, .. } => {
+                [Some(*node), Some(from.0), (from.0 != to.0).then_some(to.0), *over]
             }
         }
     }
@@ -139,6 +142,16 @@ pub(crate) struct Kept {
     /// The first transaction by which something is named in it as it was sent. Until its results are there that one is
     /// kept, though it be on disk: the server must know it, and the batch must come out again as it was.
     pub(crate) names_since: Option<u64>,
+    /// How it names what is named otherwise since.
+    pub(crate) was: Vec<(NodeId, Target)>,
+}
+
+/// Serials from one on, up to but without another, and what each has got more.
+pub(crate) type Moved = (u64, u64, u64);
+
+/// The serial that this one has become.
+pub(crate) fn placed(serial: u64, moved: &[Moved]) -> u64 {
+    moved.iter().fold(serial, |at, (from, to, by)| if (*from..*to).contains(&at) { at + by } else { at })
 }
 
 /// The stream.
@@ -160,6 +173,16 @@ pub(crate) struct Stream {
     /// Serials of what was, or may have been, changed while it was not sent; only where there is a journal.
     pub(crate) touched: Vec<u64>,
     pub(crate) is_followed: bool,
+    /// Serials that were given anew, as others came before.
+    moved: Vec<Moved>,
+    /// What was sent and failed, from and up to, and the last mutation of those that are to do in its place.
+    instead: Vec<(u64, u64, u64)>,
+    /// What is to be done in the place of what has failed just now.
+    pub(crate) asides: Vec<(u64, Op, Caller)>,
+    /// What waits for something among them may have been put before others already.
+    pub(crate) asides_first: bool,
+    /// The last mutation that was put before others.
+    pub(crate) ahead: u64,
     /// How many batches may be on their way.
     pub(crate) window: crate::pace::Window,
 }
@@ -173,6 +196,42 @@ impl Stream {
         self.last += 1;
         self.unsent.push_back(Queued { serial: self.last, at, caller, op });
         self.last
+    }
+
+    /// Puts mutations before all that are not sent; unless `is_first`, behind those that were put there so before. The serials
+    /// of what is not sent change; none is used twice, so that whoever waits for one finds out which it is now. Gives how.
+    pub(crate) fn put_before(&mut self, ops: Vec<(Op, Caller)>, is_first: bool, at: Instant) -> [Moved; 2] {
+        let (first, last, count) = (self.first_unsent(), self.last, ops.len() as u64);
+        let ahead = self.unsent.iter().take_while(|q| q.serial <= self.ahead).count();
+        let before = if is_first { 0 } else { ahead };
+        let behind = self.unsent.split_off(before);
+        let (middle, by) = (first + before as u64, last + 1 - first);
+        self.unsent.iter_mut().for_each(|q| q.serial += by);
+        self.last += before as u64;
+        for (op, caller) in ops {
+            self.push(op, caller, at);
+        }
+        self.ahead = self.last + (ahead - before) as u64;
+        self.unsent.extend(behind.into_iter().map(|q| Queued { serial: q.serial + by + count, ..q }));
+        self.last = last + by + count;
+        let moved = [(first, middle, by), (middle, last + 1, by + count)];
+        for through in [&mut self.hurried, &mut self.wanted_stable] {
+            *through = placed(*through, &moved);
+        }
+        self.moved.extend(moved);
+        moved
+    }
+
+    /// Who waits for this mutation, which was sent, or for a later one that was, waits for those put before others last.
+    pub(crate) fn stands_for(&mut self, serial: u64) {
+        let last = self.kept.iter().flat_map(|k| &k.ops).map(|q| q.serial).max().unwrap_or(0).max(serial);
+        self.instead.push((serial, last, self.ahead));
+    }
+
+    /// The serial that is to be waited for by who waits for this one.
+    pub(crate) fn placed(&self, serial: u64) -> u64 {
+        let instead = self.instead.iter().rev().find(|(from, to, _)| (*from..=*to).contains(&serial));
+        placed(instead.map_or(serial, |(.., now)| *now), &self.moved)
     }
 
     /// Goes on after this serial.
@@ -216,6 +275,14 @@ impl Stream {
     pub(crate) fn executed(&self) -> u64 {
         let kept = self.kept.iter().find(|k| k.stage != Stage::Executed);
         kept.and_then(|k| k.ops.first()).map_or_else(|| self.first_unsent(), |q| q.serial) - 1
+    }
+
+    /// Every mutation up to this serial, and every transaction up to this one, was executed, though a result may not have
+    /// come: what came of a later batch tells it of all before, for they are executed in order.
+    pub(crate) fn surely_executed(&self) -> (u64, u64) {
+        let last = self.kept.iter().rev().find(|k| k.stage == Stage::Executed);
+        let (serial, txn) = last.map_or((0, 0), |k| (k.ops.last().map_or(0, |q| q.serial), k.txn));
+        (serial.max(self.executed()), txn.max(self.executed_txn()))
     }
 
     /// Every mutation up to this serial is on disk.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ask::Generation;
+use crate::attrs::Changes;
 use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::Progress;
@@ -37,6 +38,8 @@ impl Machine {
         if let Some(kept) = self.stream.kept.get_mut(place) {
             kept.ops = ops;
         }
+        self.do_otherwise(now);
+        self.end_late();
         self.recall_deferred(now);
         self.stable_through(stable_through);
     }
@@ -51,11 +54,11 @@ impl Machine {
 
     fn op_done(&mut self, queued: &Queued, result: MutationResult, repeated: bool, now: Now) {
         self.release_nodes(&queued.op);
-        let at = self.tick();
+        let (at, follows) = (self.tick(), self.journal.is_some());
         if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
             // Answers to questions asked before may not know of it.
             node.data.moved = at;
-            node.told_by(&queued.op);
+            node.told_by(&queued.op, follows);
         }
         match result {
             MutationResult::Done { made, attrs: _, other_name } => {
@@ -64,7 +67,10 @@ impl Machine {
                     self.kept_both(*dir, name, *node, &other);
                 }
             }
+            MutationResult::Failed(Errno::EEXIST) if !repeated && self.put_aside(queued, now) => {}
+            MutationResult::Failed(errno) if !repeated && self.rescue(queued, errno, now) => {}
             MutationResult::Failed(errno) => self.op_failed(queued, errno, repeated),
+            MutationResult::Depends if self.do_again(queued, now) => {}
             MutationResult::Depends => self.op_failed(queued, Errno::EIO, repeated),
         }
     }
@@ -86,12 +92,13 @@ impl Machine {
                 }
                 self.drop_if_gone(*node);
             }
+            Op::Rename { over: Some(over), .. } => self.drop_if_gone(*over),
             _ => {}
         }
     }
 
     /// Data that went with a mutation is with the server, or gone.
-    fn loaded(&mut self, id: NodeId, serial: u64) {
+    pub(crate) fn loaded(&mut self, id: NodeId, serial: u64) {
         let carried = Progress::Stream(serial);
         let at = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -103,9 +110,9 @@ impl Machine {
     }
 
     /// A node that was made here has got its handle, and what is held on it.
-    fn bind(&mut self, id: NodeId, object: &Born, now: Now) {
+    pub(crate) fn bind(&mut self, id: NodeId, object: &Born, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if let Some(old) = node.handle.take() {
+        if let Some(old) = node.handle.take().filter(|old| self.handles.get(old) == Some(&id)) {
             self.handles.remove(&old);
         }
         node.handle = Some(object.handle.clone());
@@ -114,8 +121,10 @@ impl Machine {
             node.seq = node.seq.max(seq);
             node.held = CapSet::NONE;
         }
-        self.handles.insert(object.handle.clone(), id);
-        if self.shown.len() < holdfast_base::limits::SHOWN_NUMBERS_MAX {
+        // A directory that was there already may be known here by another name: then that one has the handle.
+        self.handles.entry(object.handle.clone()).or_insert(id);
+        let is_its_own = self.handles.get(&object.handle) == Some(&id);
+        if is_its_own && self.shown.len() < holdfast_base::limits::SHOWN_NUMBERS_MAX {
             self.shown.insert(object.handle.clone(), shown);
         }
         match object.grant {
@@ -174,7 +183,7 @@ impl Machine {
         self.report(Report { what, node: Some(node), errno: Errno::EEXIST, kept_as });
     }
 
-    fn note_error(&mut self, id: NodeId, errno: Errno) {
+    pub(crate) fn note_error(&mut self, id: NodeId, errno: Errno) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.error.get_or_insert(errno);
         }
@@ -196,6 +205,9 @@ impl Machine {
 
     /// A mutation that had returned has failed: what it made believe is forgotten, and what built upon it.
     fn op_failed(&mut self, queued: &Queued, errno: Errno, repeated: bool) {
+        if self.is_done_there(queued, errno) {
+            return;
+        }
         self.stats.mutations_failed += 1;
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
         let (what, node) = match &queued.op {
@@ -227,12 +239,15 @@ impl Machine {
             }
             Op::Write { node, .. } => {
                 self.loaded(*node, queued.serial);
-                self.data_failed(*node, errno);
+                self.data_refused(*node, errno);
                 ("write".to_string(), *node)
             }
         };
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
-        let expected = repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST);
+        // What was done to a file before its last name went is nobody's loss when the file has ended with the server.
+        let has_ended = errno == Errno::ESTALE
+            && self.nodes.get(&node).is_some_and(|n| n.opens.is_empty() && n.has_lost_name);
+        let expected = has_ended || (repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST));
         if !expected {
             self.conflict_failed(queued, errno);
             self.note_error(node, errno);
@@ -241,7 +256,7 @@ impl Machine {
     }
 
     /// What we believe of the object is not so.
-    fn distrust(&mut self, id: NodeId) {
+    pub(crate) fn distrust(&mut self, id: NodeId) {
         self.disturb(id, CapSet::SHARED);
         self.invalidate(Forget::Attrs(id));
     }
@@ -358,7 +373,11 @@ impl Machine {
     }
 
     /// Data that the server had and lost is read from here until it has it again.
-    fn unload(&mut self, op: &Op, serial: u64) {
+    pub(crate) fn unload(&mut self, op: &Op, serial: u64) {
+        if let Op::SetAttr { node, changes: Changes { size: Some(size), .. } } = op {
+            // What it cut off is back there until it is cut off again.
+            self.with_data(*node, |data| data.truncations.push((*size, serial)));
+        }
         let (Op::Make { node, load: Load { data, .. }, .. }
         | Op::Write { node, load: Load { data, .. }, .. }) = op
         else {

@@ -220,6 +220,7 @@ impl Machine {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
             node.data.mtime_owed |= node.held.has(CapSet::FILE_X) || node.recall.is_some();
+            node.data.has_written = true;
         }
         self.flush.on_the_way.insert(write, id);
         self.stats.bytes_written += piece.data.len() as u64;
@@ -256,7 +257,7 @@ impl Machine {
             Err(errno) => {
                 let sent = Progress::Sent(write);
                 self.with_data(id, |data| data.extents.turn(|p, _| (p != sent).then_some(p)));
-                self.data_failed(id, errno);
+                self.data_refused(id, errno);
             }
         }
         self.written_on(id, now);
@@ -284,6 +285,15 @@ impl Machine {
             data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
         });
         self.written_on(id, now);
+    }
+
+    /// The server refused data. It is nobody's loss when the file is gone, nobody has it open, and its name was removed
+    /// here, or that is being asked for: not all that was written before is on disk before, and may have to go again.
+    pub(crate) fn data_refused(&mut self, id: NodeId, errno: Errno) {
+        let is_removed = |n: &crate::node::Node| n.opens.is_empty() && (n.has_lost_name || n.changing > 0);
+        if errno != Errno::ESTALE || !self.nodes.get(&id).is_some_and(|n| is_removed(n)) {
+            self.data_failed(id, errno);
+        }
     }
 
     /// Data of a file could not be written: what was kept of it is void.
@@ -329,11 +339,11 @@ impl Machine {
             return None;
         }
         let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
-        let ready = |m: &Self, due: Instant, id: NodeId| {
-            (pressed || due <= now.mono) && m.nodes.get(&id).is_none_or(|n| n.data.committing.is_none())
-        };
+        let ready = |m: &Self, id: NodeId| m.nodes.get(&id).is_none_or(|n| n.data.committing.is_none());
         loop {
-            let place = self.flush.commits.iter().position(|(due, id)| ready(self, *due, *id))?;
+            // They are in the order in which they are due: what is not yet is not looked at, however much it is.
+            let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
+            let place = due.map(|(_, id)| *id).position(|id| ready(self, id))?;
             let (_, id) = self.flush.commits.remove(place)?;
             let at = self.tick();
             let open = self.token(id, true);
@@ -373,7 +383,7 @@ impl Machine {
             Err(errno) => {
                 let lost = |p| matches!(p, Progress::Unstable { since, .. } if covered(since));
                 self.with_data(id, |data| data.extents.turn(|p, _| (!lost(p)).then_some(p)));
-                self.data_failed(id, errno);
+                self.data_refused(id, errno);
             }
         }
         if self.nodes.get(&id).is_some_and(|n| n.data.extents.weights().unstable > 0) {

@@ -486,6 +486,16 @@ fn data_that_the_server_lost_is_sent_again() {
     assert_eq!(world.server.fs.inodes[&ino].data, vec![1; 100_000]);
 }
 
+/// Whether the server shows a state on the way, but for what has gone since: what was made and removed again before any of
+/// it was sent the server never hears of, while it has, or has not yet, what was done in between.
+fn is_without_what_has_gone(at_server: &str, states: &[String]) -> bool {
+    let lines = |state: &str| state.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let (shown, now) = (lines(at_server), lines(states.last().unwrap()));
+    states.iter().map(|state| lines(state)).any(|state| {
+        shown.is_subset(&state) && state.difference(&shown).all(|missing| !now.contains(missing))
+    })
+}
+
 /// Runs operations of one mount, remembering every state on the way; then the mount dies.
 fn dies(ops: &[Op], seed: u64) {
     let mut world = World::new(1, true, seed);
@@ -497,7 +507,11 @@ fn dies(ops: &[Op], seed: u64) {
         model.apply(0, op);
         states.push(names(&model.fs));
         let at_server = names(&world.server.fs);
-        assert!(states.contains(&at_server), "after {op:?} the server shows what never was:\n{at_server}");
+        let has_elided = world.clients[0].machine.stats().mutations_elided > 0;
+        assert!(
+            states.contains(&at_server) || (has_elided && is_without_what_has_gone(&at_server, &states)),
+            "after {op:?} the server shows what never was:\n{at_server}"
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use holdfast_rpc::{Outcome as CallOutcome, PendingReply};
 use holdfast_state::Deed;
 use holdfast_vfs::{Caller, FileKind, FsError};
 use holdfast_wire::caps::{
-    self, BatchArgs, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TreeRemoved, TxnId,
+    self, BatchArgs, BatchOk, BatchOp, CapsStat, DirState, Made, OpResult, Res, Ticket, TxnId,
 };
 use holdfast_xdr::{Decode, Encode, Reader, from_bytes};
 
@@ -167,9 +167,6 @@ impl Caps {
         let results = outcomes.iter().zip(&made).map(|(outcome, made)| match outcome {
             Outcome::Failed(stat) => Res::Failed(stat.as_u32()),
             Outcome::Done => Res::Ok(OpResult::Done),
-            Outcome::Tree { removed, left } => {
-                Res::Ok(OpResult::Tree(TreeRemoved { removed: *removed, left: *left }))
-            }
             Outcome::Changed(handle) => Res::Ok(OpResult::Changed(seen_of(handle))),
             Outcome::Made { handle, other_name } => Res::Ok(OpResult::Made(Made {
                 handle: caps::Handle(handle.as_bytes()),

@@ -66,8 +66,7 @@ impl Caps {
 
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
-        let same_host = if self.neighbours.get().is_some() { Features::SAME_HOST.0 } else { 0 };
-        Features(Features::REMOVE_TREE.0 | same_host)
+        if self.neighbours.get().is_some() { Features::SAME_HOST } else { Features::default() }
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.

@@ -130,6 +130,13 @@ impl Lane {
         self.state.lock().restored.outcomes.get(&(txn.0, op)).cloned()
     }
 
+    /// The next operation of the transaction of which a former life recorded something.
+    pub(crate) fn next_restored(&self, txn: TxnId, op: u32) -> Option<u32> {
+        let state = self.state.lock();
+        let of = state.restored.outcomes.range((txn.0, op.saturating_add(1))..=(txn.0, u32::MAX)).next();
+        of.map(|((_, op), _)| *op)
+    }
+
     /// Whether something after this operation was executed in a former life: then it was too.
     pub(crate) fn was_passed(&self, txn: TxnId, op: u32) -> bool {
         let state = self.state.lock();

@@ -15,11 +15,11 @@ mod outcome;
 mod parts;
 mod program;
 mod recall;
+mod removals;
 mod same_host;
 mod site;
 mod stable;
 mod status;
-mod tree;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;

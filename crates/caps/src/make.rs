@@ -4,10 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::Civil;
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
-use holdfast_ledger::Standing;
 use holdfast_state::CapSet;
 use holdfast_vfs::{
-    AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Handle, Name, NewNode, OpenMode,
+    AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Name, NewNode, OpenMode,
     SetAttrs as VfsSetAttrs, Stability, WriteAt,
 };
 use holdfast_wire::caps::{CapsStat, IfTaken, Ref, SetAttrs};
@@ -34,7 +33,8 @@ pub(crate) struct Making<'m> {
 struct Names {
     tried: u32,
     base: Vec<u8>,
-    stamp: String,
+    /// Made when it is needed, which is rarely.
+    stamp: Option<String>,
     /// Begun in a former life, or a moment ago.
     begun: Option<Vec<u8>>,
 }
@@ -46,13 +46,23 @@ impl Names {
         }
         let name = match self.tried {
             0 => self.base.clone(),
-            _ if if_taken != IfTaken::KeepBoth => return None,
-            1 => beside(&self.base, &self.stamp),
-            n if n <= CAPS_OTHER_NAMES_MAX => beside(&self.base, &format!("{}.{}", self.stamp, n - 1)),
+            _ if if_taken == IfTaken::Fail => return None,
+            n if n <= CAPS_OTHER_NAMES_MAX => {
+                let stamp = match n {
+                    1 => self.stamp().to_owned(),
+                    n => format!("{}.{}", self.stamp(), n - 1),
+                };
+                beside(&self.base, &stamp)
+            }
             _ => return None,
         };
         self.tried += 1;
         Some(name)
+    }
+
+    fn stamp(&mut self) -> &str {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.stamp.get_or_insert_with(|| stamp(now()))
     }
 }
 
@@ -73,11 +83,10 @@ fn stamp(seconds: u64) -> String {
 
 impl Doing<'_> {
     fn names(&mut self, making: &Making<'_>) -> Names {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let in_former_life = self.record.as_deref().and_then(|record| record.intended_name());
         let begun = self.this.partial.as_ref().filter(|partial| partial.op == self.op);
         let begun = begun.map(|partial| partial.name.clone()).or(in_former_life);
-        Names { tried: 0, base: making.name.to_vec(), stamp: stamp(now), begun }
+        Names { tried: 0, base: making.name.to_vec(), stamp: None, begun }
     }
 
     /// Makes a file and writes its first data. What was made stays made when the data has to wait.
@@ -150,10 +159,10 @@ impl Doing<'_> {
             let made = self.mutation(&dir, &caller).make(&dir.handle, Name::new(&name)?, *node, &set);
             let site = match made {
                 Ok((made, _)) => dir.beside(made.handle),
-                Err(FsError::Exists) if making.if_taken == IfTaken::Share => {
-                    return self.shared(&dir, &caller, &name);
-                }
-                Err(FsError::Exists) => continue,
+                Err(FsError::Exists) => match self.shared(&dir, &caller, (making, &name))? {
+                    Some(there) => return Ok(there),
+                    None => continue,
+                },
                 Err(error) => return Err(error.into()),
             };
             return self.made(&dir, &site, (making, &name), (&caller, &set, false));
@@ -161,14 +170,26 @@ impl Doing<'_> {
         Err(Stop::Refused(CapsStat::Exist))
     }
 
-    /// The directory that is there already will do.
-    fn shared(&mut self, dir: &Site, caller: &Caller, name: &[u8]) -> Result<Outcome, Stop> {
-        let cx = self.actor.cx(caller);
-        let found = dir.export.backend.lookup(&cx, &dir.handle, Name::new(name)?, AttrMask::NONE)?;
-        if found.attrs.kind != FileKind::Directory {
-            return Err(Stop::Refused(CapsStat::Exist));
+    /// The directory that is there already, where that will do. What is no directory has the name, as any other's.
+    fn shared(
+        &mut self,
+        dir: &Site,
+        caller: &Caller,
+        (making, name): (&Making<'_>, &[u8]),
+    ) -> Result<Option<Outcome>, Stop> {
+        if making.if_taken != IfTaken::Share {
+            return Ok(None);
         }
-        Ok(Outcome::Made { handle: self.caps.seal(&dir.beside(found.handle)), other_name: Vec::new() })
+        let cx = self.actor.cx(caller);
+        let found = match dir.export.backend.lookup(&cx, &dir.handle, Name::new(name)?, AttrMask::NONE) {
+            // It went a moment ago: another name is as good.
+            Err(FsError::NotFound) => return Ok(None),
+            other => other?,
+        };
+        let handle = self.caps.seal(&dir.beside(found.handle));
+        let other_name = if name == making.name { Vec::new() } else { name.to_vec() };
+        let is_dir = found.attrs.kind == FileKind::Directory;
+        Ok(is_dir.then_some(Outcome::Made { handle, other_name }))
     }
 
     /// Ends a making: what writing has changed again is set once more.
@@ -218,21 +239,6 @@ impl Doing<'_> {
         }
         Ok(())
     }
-
-    /// Whether an operation that is begun anew was begun before: by this process or a former one.
-    pub(crate) fn was_begun(&mut self, site: &Site) -> Result<bool, Stop> {
-        let is_partial = self.this.partial.as_ref().is_some_and(|partial| partial.op == self.op);
-        Ok(is_partial || self.standing(site)? != Standing::New)
-    }
-
-    /// From now on it counts as begun.
-    pub(crate) fn begin(&mut self, site: &Site) -> Result<(), Stop> {
-        self.this.partial = Some(Partial { op: self.op, handle: None::<Handle>, name: Vec::new() });
-        if let Some(record) = self.record.as_deref_mut() {
-            record.begin_repeatable(site.export.id)?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -259,7 +265,7 @@ mod tests {
 
     #[test]
     fn other_names_are_tried_only_where_both_are_to_be_kept_and_end() {
-        let names = || Names { tried: 0, base: b"n".to_vec(), stamp: "S".into(), begun: None };
+        let names = || Names { tried: 0, base: b"n".to_vec(), stamp: Some("S".into()), begun: None };
         let all = |if_taken| {
             let mut names = names();
             std::iter::from_fn(|| names.next(if_taken)).collect::<Vec<_>>()
@@ -268,5 +274,6 @@ mod tests {
         let both = all(IfTaken::KeepBoth);
         assert_eq!(both[..3], [&b"n"[..], b"n-S", b"n-S.1"].map(<[u8]>::to_vec));
         assert_eq!(both.len() as u32, CAPS_OTHER_NAMES_MAX + 1);
+        assert_eq!(all(IfTaken::Share), both);
     }
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{ChangeId, ExportId};
+use holdfast_base::ExportId;
 use holdfast_export::Export;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
 use holdfast_state::Deed;
 use holdfast_vfs::{
-    AttrMask, Caller, Device, File, FileKind, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags,
-    Touched, XattrMode,
+    Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched, XattrMode,
 };
 use holdfast_wire::caps::{
     BatchOp, CapsStat, Grant, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
@@ -20,7 +19,7 @@ use crate::lane::{Lane, Txn};
 use crate::make::Making;
 use crate::outcome::Outcome;
 use crate::site::{Actor, Site};
-use crate::{Caps, attrs, status};
+use crate::{Caps, attrs, removals, status};
 
 /// Why an operation is not done.
 pub(crate) enum Stop {
@@ -81,12 +80,31 @@ impl Run<'_> {
     /// Executes what is left of the transaction, as far as that goes now.
     pub(crate) fn all(mut self, ops: &[BatchOp<'_>]) -> Done {
         let mut done = Done::default();
-        for (op, place) in ops.iter().zip(0u32..).skip(self.this.outcomes.len()) {
-            let Ok(outcome) = self.one(op, place, &mut done) else { break };
-            self.this.outcomes.push(outcome);
+        loop {
+            let next = self.this.outcomes.len();
+            let (Some(op), Ok(place)) = (ops.get(next), u32::try_from(next)) else { break };
+            let step = match removals::together(&ops[next..]) {
+                0 => self.one(op, place, &mut done).map(|outcome| self.this.outcomes.push(outcome)),
+                many => self.removals(&ops[next..next + many], place, &mut done),
+            };
+            if step.is_err() {
+                break;
+            }
             self.this.partial = None;
         }
         done
+    }
+
+    /// The operation at a place, about to be executed.
+    pub(crate) fn doing<'d>(
+        &'d mut self,
+        record: Option<&'d mut Undertaking>,
+        export: &'d mut Option<ExportId>,
+        (op, done): (u32, &'d mut Done),
+    ) -> Doing<'d> {
+        let Done { dirs, grants } = done;
+        let Self { caps, lane, actor, txn, .. } = *self;
+        Doing { caps, actor, this: self.this, record, export, dirs, grants, lane, txn, op }
     }
 
     fn one(&mut self, op: &BatchOp<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {
@@ -98,20 +116,7 @@ impl Run<'_> {
         let ledger = self.caps.parts.ledger.as_ref();
         let mut record = ledger.map(|ledger| Undertaking::of_batch(ledger, incarnation, self.txn.0, place));
         let mut export = None;
-        let Done { dirs, grants } = done;
-        let done = Doing {
-            caps: self.caps,
-            actor: self.actor,
-            this: self.this,
-            record: record.as_mut(),
-            export: &mut export,
-            dirs,
-            grants,
-            lane: self.lane,
-            txn: self.txn,
-            op: place,
-        }
-        .run(op);
+        let done = self.doing(record.as_mut(), &mut export, (place, done)).run(op);
         let is_resumable = self.this.partial.is_some();
         let outcome = match done {
             Ok(outcome) => {
@@ -173,18 +178,14 @@ impl Doing<'_> {
                 self.make_node(dir, (name, *if_taken, set), &node)
             }
             BatchOp::Link { object, dir, name } => self.link(object, dir, name),
-            BatchOp::SetAttr { object, set, guard } => self.set_attr(object, set, *guard),
-            BatchOp::Data { object, offset, guard, data } => self.data(object, *offset, *guard, data),
-            BatchOp::Rename { from, from_name, to, to_name, how, victim } => {
-                self.rename((from, from_name), (to, to_name), (*how, victim.as_ref()))
+            BatchOp::SetAttr { object, set } => self.set_attr(object, set),
+            BatchOp::Data { object, offset, data } => self.data(object, *offset, data),
+            BatchOp::Rename { from, from_name, to, to_name, how, victim, over } => {
+                self.rename((from, from_name), (to, to_name), (*how, victim.as_ref(), over.as_ref()))
             }
-            BatchOp::Unlink { dir, name, victim } => {
-                self.remove(dir, name, (RemoveKind::NonDirectory, victim.as_ref()))
-            }
-            BatchOp::Rmdir { dir, name, victim } => {
-                self.remove(dir, name, (RemoveKind::Directory, victim.as_ref()))
-            }
-            BatchOp::RemoveTree { dir, name, dirs } => self.remove_tree(dir, name, dirs),
+            // With what it must stand for it goes by `removals`.
+            BatchOp::Unlink { dir, name, .. } => self.remove(dir, name, RemoveKind::NonDirectory),
+            BatchOp::Rmdir { dir, name, .. } => self.remove(dir, name, RemoveKind::Directory),
             BatchOp::SetXattr { object, how, name, value } => self.set_xattr(object, *how, (name, value)),
             BatchOp::RemoveXattr { object, name } => self.remove_xattr(object, name),
         }
@@ -257,38 +258,35 @@ impl Doing<'_> {
         Ok(self.record.as_deref_mut().map_or(Ok(Standing::New), |record| record.standing(backend))?)
     }
 
-    /// That a name stands for what its remover has seen; what was done before a crash need not any more.
-    /// Gives the victim back when this is its last name, or it is a directory.
-    fn check_victim(
-        &mut self,
-        dir: &Site,
-        name: Name<'_>,
-        victim: Option<&Ref<'_>>,
-    ) -> Result<Option<Handle>, Stop> {
-        let Some(victim) = victim else { return Ok(None) };
+    /// That a name stands for what its changer has seen; what was done before a crash need not any more.
+    fn check_victim(&mut self, dir: &Site, name: Name<'_>, victim: Option<&Ref<'_>>) -> Result<(), Stop> {
+        let Some(victim) = victim else { return Ok(()) };
         if self.standing(dir)? == Standing::Done {
-            return Ok(None);
+            return Ok(());
         }
         let victim = self.site(victim)?;
         let caller = self.caller(dir)?;
-        let found = dir.export.backend.lookup(&self.actor.cx(&caller), &dir.handle, name, AttrMask::STAT)?;
-        if found.handle != victim.handle {
-            return Err(Stop::Refused(CapsStat::Changed));
+        match dir.export.backend.named(&self.actor.cx(&caller), &dir.handle, name)? {
+            Some(there) if there == victim.handle => Ok(()),
+            Some(_) => Err(Stop::Refused(CapsStat::Changed)),
+            None => Err(Stop::Refused(CapsStat::NoEnt)),
         }
-        let is_last = found.attrs.nlink == 1 || found.attrs.kind == FileKind::Directory;
-        Ok(is_last.then_some(victim.handle))
     }
 
-    /// That an object is as its changer saw it.
-    fn check_guard(&mut self, site: &Site, guard: Option<ChangeId>) -> Result<(), Stop> {
-        let Some(guard) = guard else { return Ok(()) };
-        if self.standing(site)? != Standing::New {
+    /// That the name a rename goes to stands, if for anything, for what its changer has seen there.
+    fn check_replaced(&mut self, dir: &Site, name: Name<'_>, over: &Ref<'_>) -> Result<(), Stop> {
+        if self.standing(dir)? == Standing::Done {
             return Ok(());
         }
-        let caller = self.caller(site)?;
-        let cx = self.actor.cx(&caller);
-        let seen = site.export.backend.getattr(&cx, &site.handle, AttrMask::STAT | AttrMask::CHANGE)?;
-        if seen.change == guard { Ok(()) } else { Err(Stop::Refused(CapsStat::Changed)) }
+        let caller = self.caller(dir)?;
+        let Some(there) = dir.export.backend.named(&self.actor.cx(&caller), &dir.handle, name)? else {
+            return Ok(());
+        };
+        // Where what was seen is not there any more, what has its name is another.
+        match self.site(over) {
+            Ok(over) if over.handle == there => Ok(()),
+            _ => Err(Stop::Refused(CapsStat::Exist)),
+        }
     }
 
     fn link(&mut self, object: &Ref<'_>, dir: &Ref<'_>, name: &[u8]) -> Result<Outcome, Stop> {
@@ -304,14 +302,8 @@ impl Doing<'_> {
         Ok(self.changed(&object))
     }
 
-    fn set_attr(
-        &mut self,
-        object: &Ref<'_>,
-        set: &SetAttrs,
-        guard: Option<ChangeId>,
-    ) -> Result<Outcome, Stop> {
+    fn set_attr(&mut self, object: &Ref<'_>, set: &SetAttrs) -> Result<Outcome, Stop> {
         let site = self.site(object)?;
-        self.check_guard(&site, guard)?;
         let caller = self.caller(&site)?;
         let file = File::Stateless(&site.handle);
         self.mutation(&site, &caller).setattr(file, &attrs::set_attrs(set), None)?;
@@ -319,15 +311,8 @@ impl Doing<'_> {
         Ok(self.changed(&site))
     }
 
-    fn data(
-        &mut self,
-        object: &Ref<'_>,
-        offset: u64,
-        guard: Option<ChangeId>,
-        data: &[u8],
-    ) -> Result<Outcome, Stop> {
+    fn data(&mut self, object: &Ref<'_>, offset: u64, data: &[u8]) -> Result<Outcome, Stop> {
         let site = self.site(object)?;
-        self.check_guard(&site, guard)?;
         let caller = self.caller(&site)?;
         self.write(&site, &caller, (File::Stateless(&site.handle), offset), data)?;
         self.touch(&site.export, site.handle, true);
@@ -338,7 +323,7 @@ impl Doing<'_> {
         &mut self,
         (from, from_name): (&Ref<'_>, &[u8]),
         (to, to_name): (&Ref<'_>, &[u8]),
-        (how, victim): (RenameHow, Option<&Ref<'_>>),
+        (how, victim, over): (RenameHow, Option<&Ref<'_>>, Option<&Ref<'_>>),
     ) -> Result<Outcome, Stop> {
         let (from, to) = (self.site(from)?, self.site(to)?);
         let (from_name, to_name) = (Name::new(from_name)?, Name::new(to_name)?);
@@ -349,6 +334,9 @@ impl Doing<'_> {
         self.will_change(&from, &caller)?;
         self.will_change(&to, &caller)?;
         self.check_victim(&from, from_name, victim)?;
+        if let Some(over) = over.filter(|_| how == RenameHow::Replace) {
+            self.check_replaced(&to, to_name, over)?;
+        }
         let flags = match how {
             RenameHow::Replace => RenameFlags::Replace,
             RenameHow::NoReplace => RenameFlags::NoReplace,
@@ -360,22 +348,12 @@ impl Doing<'_> {
         Ok(Outcome::Done)
     }
 
-    fn remove(
-        &mut self,
-        dir: &Ref<'_>,
-        name: &[u8],
-        (kind, victim): (RemoveKind, Option<&Ref<'_>>),
-    ) -> Result<Outcome, Stop> {
+    /// Removes whatever is there.
+    fn remove(&mut self, dir: &Ref<'_>, name: &[u8], kind: RemoveKind) -> Result<Outcome, Stop> {
         let (dir, name) = (self.site(dir)?, Name::new(name)?);
         let caller = self.caller(&dir)?;
         self.will_change(&dir, &caller)?;
-        let gone = self.check_victim(&dir, name, victim)?;
         self.mutation(&dir, &caller).remove(&dir.handle, name, kind)?;
-        if let Some(gone) = gone {
-            // Its remover need not say so: of a tree that would be as many words as it has files.
-            let (client, file) = (self.actor.client, gone.key());
-            let _ = self.caps.parts.manager.step(|engine, now| engine.caps_removed(client, file, now));
-        }
         self.touch_dir(&dir);
         Ok(Outcome::Done)
     }

@@ -1,6 +1,8 @@
 //! What became of an operation of a batch, as it is remembered: what cannot be found out from the file system again.
 
-use holdfast_base::limits::{NAME_BYTES_MAX, WIRE_HANDLE4_BYTES_MAX};
+use holdfast_base::limits::{
+    CAPS_BATCH_OPS_MAX, CAPS_FAILED_REMOVALS_MAX, NAME_BYTES_MAX, WIRE_HANDLE4_BYTES_MAX,
+};
 use holdfast_export::WireHandle;
 use holdfast_wire::caps::CapsStat;
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
@@ -16,8 +18,6 @@ pub(crate) enum Outcome {
     Made { handle: WireHandle, other_name: Vec<u8> },
     /// It changed this.
     Changed(WireHandle),
-    /// It removed so many names of a tree; what was left says why.
-    Tree { removed: u64, left: u32 },
 }
 
 /// The form in which it is recorded.
@@ -36,8 +36,44 @@ enum Recorded<'a> {
     },
     #[xdr(case = 3)]
     Changed(#[xdr(max = WIRE_HANDLE4_BYTES_MAX)] &'a [u8]),
-    #[xdr(case = 4)]
-    Tree { removed: u64, left: u32 },
+    /// Removals that stood together: how many, and which of them were refused.
+    #[xdr(case = 5)]
+    Removals {
+        count: u32,
+        #[xdr(max = CAPS_FAILED_REMOVALS_MAX)]
+        failed: Vec<Refused>,
+    },
+}
+
+/// One of several that was refused.
+#[derive(Encode, Decode)]
+struct Refused {
+    /// Its place among them.
+    nth: u32,
+    status: u32,
+}
+
+/// The record of removals that stood together.
+pub(crate) fn of_removals(outcomes: &[Outcome]) -> Vec<u8> {
+    let refused = |(nth, outcome): (u32, &Outcome)| match outcome {
+        Outcome::Failed(stat) => Some(Refused { nth, status: stat.as_u32() }),
+        _ => None,
+    };
+    let failed = (0..).zip(outcomes).filter_map(refused).collect();
+    to_bytes(&Recorded::Removals { count: u32::try_from(outcomes.len()).unwrap_or(u32::MAX), failed })
+}
+
+/// The outcomes of the operations that a record stands for. `None` for what another version may have written.
+pub(crate) fn read(bytes: &[u8]) -> Option<Vec<Outcome>> {
+    let Recorded::Removals { count, failed } = from_bytes::<Recorded<'_>>(bytes).ok()? else {
+        return Outcome::from_bytes(bytes).map(|one| vec![one]);
+    };
+    let count = usize::try_from(count).ok().filter(|count| *count <= CAPS_BATCH_OPS_MAX)?;
+    let mut outcomes = vec![Outcome::Done; count];
+    for Refused { nth, status } in failed {
+        *outcomes.get_mut(nth as usize)? = Outcome::Failed(CapsStat::from_u32(status)?);
+    }
+    Some(outcomes)
 }
 
 impl Outcome {
@@ -47,11 +83,10 @@ impl Outcome {
             Self::Done => Recorded::Done,
             Self::Made { handle, other_name } => Recorded::Made { handle: handle.as_bytes(), other_name },
             Self::Changed(handle) => Recorded::Changed(handle.as_bytes()),
-            Self::Tree { removed, left } => Recorded::Tree { removed: *removed, left: *left },
         })
     }
 
-    /// `None` for what another version may have written.
+    /// `None` for what another version may have written, and for the record of several ([`read`]).
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(match from_bytes::<Recorded<'_>>(bytes).ok()? {
             Recorded::Failed(n) => Self::Failed(CapsStat::from_u32(n)?),
@@ -60,7 +95,7 @@ impl Outcome {
                 Self::Made { handle: WireHandle::new(handle)?, other_name: other_name.to_vec() }
             }
             Recorded::Changed(handle) => Self::Changed(WireHandle::new(handle)?),
-            Recorded::Tree { removed, left } => Self::Tree { removed, left },
+            Recorded::Removals { .. } => return None,
         })
     }
 

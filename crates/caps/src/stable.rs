@@ -94,7 +94,7 @@ impl Caps {
         }
         let group = Arc::new(Mutex::new(Some(group)));
         for (export, mut touched) in exports.into_values() {
-            touched.sort_unstable_by_key(|of| (of.handle.key(), of.data));
+            touched.sort_by_cached_key(|of| (of.handle.key(), of.data));
             touched.dedup();
             let (this, lane, group, of) =
                 (self.this.clone(), Arc::clone(lane), Arc::clone(&group), Arc::clone(&export));

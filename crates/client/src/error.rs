@@ -51,6 +51,14 @@ impl Error {
         }
     }
 
+    /// Why, for an error that says itself that no server is to be had.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Unreachable(why) => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// What an application is told.
     #[must_use]
     pub const fn errno(&self) -> Errno {

@@ -120,7 +120,7 @@ impl Inner {
                 }
                 Err(setback) => {
                     if let Setback::Because(why) = &setback {
-                        self.gate.not_yet(why.to_string());
+                        self.gate.not_yet(why.reason());
                         if !is_told {
                             self.tell(&Event::Disconnected(why.to_string()));
                         }

@@ -55,19 +55,17 @@ fn parse(status: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// Whether the thread is past the point where signals reach it (`PF_EXITING` of its flags in `/proc`).
+/// Whether the thread is past the point where signals reach it: it has given up its memory, and closes its files next.
+///
+/// Its flags are in `stat`, which the kernel does not show while the process is in the middle of an exec; and that waits,
+/// where files are closed by it, for the FLUSH on whose behalf this is asked. `status` is always shown.
 pub(crate) fn is_exiting(pid: u32) -> bool {
-    pid != 0 && std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| parse_exiting(&stat))
+    pid != 0 && std::fs::read(format!("/proc/{pid}/status")).is_ok_and(|status| parse_exiting(&status))
 }
 
-fn parse_exiting(stat: &[u8]) -> bool {
-    const PF_EXITING: u64 = 4;
-    // The name, in parentheses, may hold anything; the flags are the seventh field after it.
-    let Some(end) = stat.iter().rposition(|b| *b == b')') else { return false };
-    let flags =
-        stat.get(end + 1..).unwrap_or_default().split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(6);
-    let flags = flags.and_then(|f| std::str::from_utf8(f).ok()?.parse::<u64>().ok());
-    flags.is_some_and(|f| f & PF_EXITING != 0)
+fn parse_exiting(status: &[u8]) -> bool {
+    let mut lines = status.split(|b| *b == b'\n');
+    !status.is_empty() && !lines.any(|line| line.starts_with(b"VmSize:"))
 }
 
 #[cfg(test)]
@@ -83,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_found_behind_any_name() {
-        assert!(parse_exiting(b"7 (a) b) (c) S 1 7 7 0 -1 4194308 0 0"));
-        assert!(!parse_exiting(b"7 (a) b) (c) S 1 7 7 0 -1 4194304 0 0"));
+    fn who_has_no_memory_any_more_is_exiting() {
+        assert!(parse_exiting(b"Name:\tsh\nState:\tR (running)\nGroups:\t\nThreads:\t1\n"));
+        assert!(!parse_exiting(b"Name:\tsh\nVmPeak:\t4 kB\nVmSize:\t4 kB\n"));
         assert!(!parse_exiting(b""));
         assert!(!is_exiting(std::process::id()));
     }

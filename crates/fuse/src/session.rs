@@ -237,7 +237,9 @@ impl Session {
             return Err(MountError::NotOurs);
         };
         match how {
-            Unmount::Force => mount::force(self.number, at, self.how),
+            // Once the connection is gone its number may be another's, and so may what is mounted there.
+            Unmount::Force if !self.is_gone() => mount::force(self.number, at, self.how),
+            Unmount::Force => mount::unmount_as(at, Unmount::Lazy, self.how),
             Unmount::Plain | Unmount::Lazy => mount::unmount_as(at, how, self.how),
         }
     }
@@ -248,6 +250,9 @@ impl Session {
     /// # Errors
     /// [`MountError::Abort`] where neither `/sys/fs/fuse/connections` nor a forced unmount can be used.
     pub fn abort(&self) -> Result<(), MountError> {
+        if self.is_gone() {
+            return Ok(());
+        }
         mount::abort(self.number, self.at.as_deref())
     }
 

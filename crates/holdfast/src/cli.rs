@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_server::{ClientRule, LocalUse, Share, Squash};
 
-use crate::admin::args::{ClientsArgs, DropCachesArgs, LocksArgs, LogArgs, ReloadArgs, StatusArgs, TopArgs};
+use crate::admin::args::{
+    ClientsArgs, DropCachesArgs, GraceArgs, LocksArgs, LogArgs, ReloadArgs, StatusArgs, TopArgs,
+};
 use crate::mount::args::{MountArgs, UmountArgs};
 
 /// A network file system for Linux, in user space.
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     /// Tell or change what the running server logs.
     Log(LogArgs),
+    /// The time after a restart in which clients reclaim what they had, and nothing new is granted.
+    Grace(GraceArgs),
     /// Have the running server drop what it caches and can read again.
     DropCaches(DropCachesArgs),
     /// Write the manual pages into a directory.
@@ -63,14 +67,15 @@ Examples:
 /// The arguments of `holdfast serve`.
 #[derive(Args)]
 #[command(after_help = SERVE_EXAMPLES)]
+#[command(group = clap::ArgGroup::new("what to serve").args(["sources", "config"]).multiple(true).required(true))]
 pub(crate) struct ServeArgs {
     /// Directories to export; DIR:/PATH chooses the path clients see (default: / and DIR's last component).
     /// "mem:" exports memory, for trying things out.
-    #[arg(value_name = "SOURCE[:/EXPORT]", required_unless_present = "config")]
+    #[arg(value_name = "SOURCE[:/EXPORT]")]
     pub(crate) sources: Vec<Share>,
 
     /// Address to listen on, once or more [default: every address, port 2049, or 20490 when not root].
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = holdfast_server::parse_listen)]
     pub(crate) listen: Vec<SocketAddr>,
 
     /// Where records that must outlive the server are kept [default: /var/lib/holdfast, or below the home
@@ -85,6 +90,14 @@ pub(crate) struct ServeArgs {
     /// Which callers become the anonymous user.
     #[arg(long, value_enum, default_value_t = SquashArg::Root)]
     pub(crate) squash: SquashArg,
+
+    /// The anonymous user's id.
+    #[arg(long, value_name = "UID", default_value_t = holdfast_server::ANONYMOUS_ID)]
+    pub(crate) anonymous_uid: u32,
+
+    /// The anonymous user's group.
+    #[arg(long, value_name = "GID", default_value_t = holdfast_server::ANONYMOUS_ID)]
+    pub(crate) anonymous_gid: u32,
 
     /// Hosts and networks that may mount, separated by commas, or "all" [default: this host].
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]

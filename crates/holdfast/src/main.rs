@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         cli::Command::Locks(args) => admin::run(&Asked::Locks(args)),
         cli::Command::Reload(args) => admin::run(&Asked::Reload(args)),
         cli::Command::Log(args) => admin::run(&Asked::Log(args)),
+        cli::Command::Grace(args) => admin::run(&Asked::Grace(args)),
         cli::Command::DropCaches(args) => admin::run(&Asked::DropCaches(args)),
     };
     match outcome {

@@ -90,6 +90,7 @@ fn commands_answer_and_their_exit_codes_tell_how_it_went() {
         (&["clients", "revoke", "nobody"], 4),
         (&["locks", "release", "--path", "/nothing"], 4),
         (&["locks", "--export", "/nothing"], 4),
+        (&["grace", "end"], 4),
         (&["log", "loud"], 1),
         (&["log", "a=b=c"], 1),
         (&["locks", "release"], 2),
@@ -97,6 +98,43 @@ fn commands_answer_and_their_exit_codes_tell_how_it_went() {
         let output = server.run(args);
         assert_eq!(code(&output), expected, "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+#[test]
+fn what_cannot_be_served_is_told_with_the_file_and_the_export() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config");
+    let shown = file.display().to_string();
+    for name in ["a/d", "b/d"] {
+        std::fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    let source = |name: &str| dir.path().join(name).display().to_string();
+    let export = |name: &str, more: &str| format!("[[export]]\nsource = \"{}\"\n{more}\n", source(name));
+    let stands = |name: &str| format!("{shown}: the [[export]] with source = \"{}\"", source(name));
+    let twice = export("a/d", "") + &export("b/d", "");
+    let nested = export("a/d", "path = \"/x\"") + &export("b/d", "path = \"/x/y\"");
+    let same_id = export("a/d", "id = 7\npath = \"/x\"") + &export("b/d", "id = 7\npath = \"/y\"");
+    for (text, told) in [
+        (String::new(), vec![shown.clone(), "nothing to serve".to_owned()]),
+        (export("a/d", "") + &export("none", ""), vec![stands("none"), "No such file".to_owned()]),
+        (twice, vec![stands("a/d"), stands("b/d"), "two exports are named /d".to_owned()]),
+        (nested, vec![stands("a/d"), stands("b/d"), "lies below".to_owned()]),
+        (same_id, vec![stands("a/d"), stands("b/d"), "the same id 7".to_owned()]),
+        (
+            "listen = [\"localhost:2049\"]".to_owned(),
+            vec![shown.clone(), "no IP address and port".to_owned()],
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["check", &shown], &dir);
+        assert_eq!(code(&output), 1);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(told.iter().all(|part| said.contains(part.as_str())), "{said}");
+    }
+    let state = source("state");
+    let named = run(&["serve", "d:export", "--no-supervise", "--no-rpcbind", "--state-dir", &state], &dir);
+    let said = String::from_utf8(named.stderr).unwrap();
+    assert!(said.contains("d:export of the command line") && said.contains("write d:/export"), "{said}");
 }
 
 #[test]

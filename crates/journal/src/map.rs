@@ -1,5 +1,5 @@
-//! The mapped file: the only unsafe code of the crate. Every access is checked against the length; a place
-//! outside is a defect of ours and panics before it touches memory.
+//! The mapped file: with the call of an instruction in `crc.rs`, the only unsafe code of the crate. Every access is checked
+//! against the length; a place outside is a defect of ours and panics before it touches memory.
 //!
 //! The file is private (0600), locked, and all its blocks are reserved before it is mapped, so that a store never
 //! meets a full disk. Somebody with the server's own rights who truncates it makes the next store fail with

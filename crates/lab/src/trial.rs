@@ -2,7 +2,8 @@
 //!
 //! It takes the arguments that `cargo test` users know: name filters, `--exact`, `--skip`, `--list`,
 //! `--test-threads`. A case that is not run is printed with its reason and counted apart; with
-//! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out.
+//! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out. A filter that no case answers to is one, too:
+//! a misspelt one would pass for ever.
 
 use crate::scale::Scale;
 use anyhow::{Result, anyhow};
@@ -55,6 +56,11 @@ struct Tally {
 /// Runs the cases that the command line asks for, and gives the status for `main`.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     let options = Options::parse(std::env::args().skip(1));
+    let idle = options.filters_of_nothing(trials.iter().map(|trial| trial.name.as_str()));
+    if !idle.is_empty() {
+        println!("\ntest result: FAILED. No case has this in its name: {}\n", idle.join(", "));
+        return ExitCode::FAILURE;
+    }
     let mut chosen: Vec<Trial> = trials.into_iter().filter(|trial| options.wants(&trial.name)).collect();
     chosen.sort_by(|a, b| a.name.cmp(&b.name));
     if options.is_list {
@@ -181,9 +187,19 @@ impl Options {
         options
     }
 
+    /// The filters that none of these names answers to.
+    fn filters_of_nothing<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<&str> {
+        let names: Vec<&str> = names.collect();
+        let is_idle = |filter: &&String| !names.iter().any(|name| self.matches(filter, name));
+        self.filters.iter().filter(is_idle).map(String::as_str).collect()
+    }
+
+    fn matches(&self, filter: &str, name: &str) -> bool {
+        if self.is_exact { name == filter } else { name.contains(filter) }
+    }
+
     fn wants(&self, name: &str) -> bool {
-        let matches =
-            |filter: &String| if self.is_exact { name == filter } else { name.contains(filter.as_str()) };
+        let matches = |filter: &String| self.matches(filter, name);
         (self.filters.is_empty() || self.filters.iter().any(matches)) && !self.skips.iter().any(matches)
     }
 }
@@ -202,6 +218,14 @@ mod tests {
         assert!(!options(&["tree", "--exact"]).wants("tree::v3"));
         assert!(!options(&["tree", "--skip", "v3"]).wants("tree::v3"));
         assert_eq!(options(&["--test-threads=3"]).threads, Some(3));
+    }
+
+    #[test]
+    fn a_filter_that_no_case_answers_to_is_told() {
+        let names = || ["tree::v3", "fsx::v4.1"].into_iter();
+        assert_eq!(options(&["tree", "fxs"]).filters_of_nothing(names()), ["fxs"]);
+        assert_eq!(options(&["tree", "--exact"]).filters_of_nothing(names()), ["tree"]);
+        assert_eq!(options(&["tree", "--skip", "nothing"]).filters_of_nothing(names()), [""; 0]);
     }
 
     #[test]

@@ -158,13 +158,25 @@ impl Ledger {
     /// # Errors
     /// Those of [`Journal::open`].
     pub fn go_on(path: &Path, config: &Config) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
-        let (journal, recovered) = Journal::open(path, config)?;
+        Self::go_on_with(path, config, (BootId::current(), Arc::new(system_now)))
+    }
+
+    /// As [`Ledger::go_on`], saying which boot of the machine this is, with the clock that stamps files: for simulation.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn go_on_with(
+        path: &Path,
+        config: &Config,
+        (boot, now): (BootId, Now),
+    ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
         let batch = |entry: Recovered| {
             let (incarnation, txn, op) = intent::parse_batch_key(&entry.key)?;
             Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply })
         };
         let batches = recovered.into_iter().filter_map(batch).collect();
-        Ok((Arc::new(Self { journal, now: Arc::new(system_now), pasts: Mutex::default() }), batches))
+        Ok((Arc::new(Self { journal, now, pasts: Mutex::default() }), batches))
     }
 
     /// Now, by the clock that stamps files.

@@ -7,7 +7,7 @@ use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
 use holdfast_journal::{EntryId, JournalError, Keep};
 use holdfast_recovery::keys::slot_key;
 use holdfast_recovery::{Intent, Settled};
-use holdfast_vfs::{Backend, FsError, FsResult};
+use holdfast_vfs::{Backend, FsError, FsResult, Handle};
 use holdfast_xdr::Writer;
 
 use crate::intent;
@@ -99,13 +99,14 @@ impl Undertaking {
         self.past.as_ref()?.made_name()
     }
 
-    /// Records that something is about to be done which may be done again after a crash, but knowing that it is: its
-    /// standing is then [`Standing::Repeat`].
+    /// Records that names of this directory are about to be removed, each by what it stands for. A former life's may be
+    /// done in part: its standing is then [`Standing::Repeat`], as long as it has no outcome. With one, the directory is
+    /// what is made durable for it.
     ///
     /// # Errors
     /// As for any mutation: [`FsError::Delay`] when the journal has no room.
-    pub fn begin_repeatable(&mut self, export: ExportId) -> FsResult<()> {
-        self.about_to(export, Intent::Repeatable)
+    pub fn begin_removals(&mut self, export: ExportId, dir: &Handle) -> FsResult<()> {
+        self.about_to(export, Intent::Removals { dir: dir.as_bytes() })
     }
 
     /// Records an outcome of which nothing was recorded before: that of an operation that was refused, so that what comes

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::{RECALL_STRETCH_MAX, RECALL_WAITERS_SHARE};
 use holdfast_base::{Clock, Entropy, Instant};
-use holdfast_state::{BootInstance, Config, DelegationToken, Effect, Engine, Policy};
+use holdfast_state::{BootInstance, Config, DelegationToken, Effect, Engine, Memory, Policy};
 use holdfast_vfs::HeldPledge;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -149,6 +149,12 @@ impl Manager {
         look(&self.engine.lock())
     }
 
+    /// Keeps budgets within the memory there is: what is above one is asked back from the next [`Manager::tick`] on. About
+    /// once a second, and before anything is granted.
+    pub fn heed(&self, memory: Memory) {
+        self.quiet(|engine, _| engine.heed(memory));
+    }
+
     /// Expires what has run out. To be called about once a second.
     pub fn tick(&self) {
         // A failure could only be of a client record, and expiry persists none.
@@ -199,7 +205,8 @@ impl Manager {
     }
 
     /// Whether anything is promised to anybody, or about to be.
-    pub(crate) fn has_promises(&self) -> bool {
+    #[must_use]
+    pub fn has_promises(&self) -> bool {
         self.names.has_reasons()
     }
 

@@ -8,6 +8,7 @@ use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Callbacks, Client, Event, Handle, HeldAttributes, Options, Recall};
 use holdfast_volume::cache::{Caller, Object, Settings};
 use holdfast_volume::{AwaySignal, Cancel, CapsServer, Delegations, NfsServer, Volume, VolumeOptions};
+use rustix::io::Errno;
 
 use crate::options::{CacheMode, MountOptions, Offline, Patience};
 use crate::source::{PORT_DEFAULT, ServerName, Source};
@@ -35,6 +36,21 @@ pub(crate) fn address_of(server: &ServerName, options: &MountOptions) -> String 
     ServerName { host: server.host.clone(), port: Some(port) }.to_string()
 }
 
+/// The root of the export. A server hides exports from hosts that it does not admit, so that a wrong path and a wrong host
+/// look the same: the bare status would tell neither.
+///
+/// # Errors
+/// With the server and the export's path.
+pub(crate) fn root_of(server: &NfsServer, source: &Source, own: &Caller, cancel: &Cancel) -> Result<Object> {
+    server.root(&source.export, own, cancel).map_err(|error| match error.errno() {
+        Errno::NOENT => {
+            anyhow::anyhow!("{source}: the server has no such export, or none for this host")
+        }
+        Errno::ACCESS => anyhow::anyhow!("{source}: the server does not let this user look there"),
+        _ => anyhow::Error::from(error).context(source.to_string()),
+    })
+}
+
 /// Connects and looks up the export.
 ///
 /// # Errors
@@ -60,8 +76,7 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         .with_context(|| format!("no session with {}", source.server))?;
     let server = Arc::new(NfsServer::new(client));
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let root =
-        server.root(&source.export, &Caller::new(uid, gid), &cancel).with_context(|| source.to_string())?;
+    let root = root_of(&server, source, &Caller::new(uid, gid), &cancel)?;
     let caps = match options.cache {
         CacheMode::All => greet(&server, &root).with_context(|| source.to_string())?,
         CacheMode::Delegations | CacheMode::None => None,

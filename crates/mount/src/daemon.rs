@@ -3,8 +3,10 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -13,6 +15,9 @@ use crate::logfile;
 
 /// The variable that tells the program that it is the daemon.
 const MARK: &str = "HOLDFAST_MOUNT_DAEMON";
+
+/// Who waits is told of it after so long.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// What the daemon says when it has mounted.
 const MOUNTED: &str = "mounted";
@@ -38,10 +43,12 @@ pub fn start(arguments: &[OsString], mountpoint: &Path) -> Result<()> {
     std::os::unix::process::CommandExt::arg0(&mut command, name);
     command.args(arguments).env(MARK, "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut daemon = command.spawn().context("starting the daemon")?;
+    let answer = tell_of_a_long_wait(log_path.clone());
     let mut said = String::new();
     if let Some(pipe) = daemon.stdout.take() {
         BufReader::new(pipe).read_line(&mut said)?;
     }
+    drop(answer);
     match said.trim_end() {
         MOUNTED => Ok(()),
         "" => {
@@ -54,6 +61,18 @@ pub fn start(arguments: &[OsString], mountpoint: &Path) -> Result<()> {
             bail!("{reason}")
         }
     }
+}
+
+/// A server that does not answer is waited for, and half a minute of silence looks like a fault of ours. What is given back
+/// is dropped when the waiting is over.
+fn tell_of_a_long_wait(log_path: PathBuf) -> mpsc::Sender<()> {
+    let (sender, is_over) = mpsc::channel();
+    std::thread::spawn(move || {
+        if is_over.recv_timeout(QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("holdfast: still waiting for the server to answer (why: {})", log_path.display());
+        }
+    });
+    sender
 }
 
 /// Tells whoever waits that it is mounted, and leaves his terminal.

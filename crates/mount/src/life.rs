@@ -187,7 +187,10 @@ fn serve(mounted: &Mounted, wishes: &Wishes, log: &std::path::Path) {
             }
             return;
         }
-        if mounted.session().is_gone() && mounted.is_abandoned() {
+        if mounted.is_abandoned() {
+            // Whoever asked for that takes the mount away. Its users need not have gone: their calls fail, and so does
+            // every later one, for the connection ends with this process.
+            let _ = mounted.session().wait_for(LOOK_EVERY);
             return;
         }
         tell_reports(mounted.volume());

@@ -30,6 +30,17 @@ pub fn topmost(mountpoint: &Path) -> io::Result<Option<MountInfo>> {
     Ok(parse(&std::fs::read(TABLE)?).into_iter().rev().find(|mount| mount.mountpoint == mountpoint))
 }
 
+/// A process in whose mount namespace a mount of ours with this device number is, if there is any that can be looked at.
+#[must_use]
+pub fn in_other_namespace(device: &str) -> Option<u32> {
+    let has_it = |pid: &u32| {
+        let table = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        parse(&table).iter().any(|mount| mount.device == device && mount.fs_type == FS_TYPE)
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(has_it)
+}
+
 const TABLE: &str = "/proc/self/mountinfo";
 
 /// A path without symbolic links, found without looking at the last component itself.

@@ -10,7 +10,7 @@ use holdfast_client::{Client, Options};
 use holdfast_volume::cache::{Caller, Handle, Object, Settings};
 use holdfast_volume::{AwaySignal, Cancel, CapsServer, Kept, NfsServer, Volume, VolumeOptions};
 
-use crate::connecting::{Connected, FLUSHERS, Heard, settings};
+use crate::connecting::{Connected, FLUSHERS, Heard, root_of, settings};
 use crate::options::{MountOptions, Patience};
 use crate::source::Source;
 
@@ -90,8 +90,7 @@ impl Beginning<'_> {
     fn with(self, server: Arc<NfsServer>) -> Result<Connected> {
         let cancel = Cancel::new();
         let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let root =
-            server.root(&self.source.export, &own, &cancel).with_context(|| self.source.to_string())?;
+        let root = root_of(&server, self.source, &own, &cancel)?;
         let caps = CapsServer::greet(&server, &root.handle, self.kept.incarnation, &cancel);
         let Some(caps) = caps.with_context(|| self.source.to_string())? else {
             bail!("{}: offline: the server has no capabilities; mount without this option", self.source)

@@ -142,7 +142,7 @@ impl MountOptions {
                 || is_for_others(name)
                 || options.own_option(name, value, &mut pending)?;
             if !is_known && !is_sloppy {
-                return Err(format!("{option}: no such option (see `man holdfast-mount`)"));
+                return Err(format!("{option}: no such option (see `holdfast mount --help`)"));
             }
         }
         let timeo = pending.timeo.unwrap_or(TIMEO_DEFAULT);

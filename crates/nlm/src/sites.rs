@@ -1,9 +1,9 @@
 //! What the hosts of one site have between them: hosts name themselves, so a bound on each would bound nobody.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use holdfast_rpc::server::site_of;
-use rustc_hash::FxHashMap;
 
 /// What one site has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct Load {
 
 /// All sites that have something.
 #[derive(Default)]
-pub(crate) struct Sites(FxHashMap<IpAddr, Load>);
+pub(crate) struct Sites(BTreeMap<IpAddr, Load>);
 
 impl Sites {
     pub(crate) fn of(&self, ip: IpAddr) -> Load {

@@ -1,5 +1,6 @@
 //! Hosts, their lock-owners, and what these have open: who is who, and how many there may be.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ pub(crate) struct Host {
     /// The state of its monitor, as far as it told: a notice of the same state is one heard before.
     pub(crate) state: Option<i32>,
     active_at: Instant,
-    owners: FxHashMap<OwnerName, u64>,
+    /// Ordered, as clients choose the names: many of one hash would take long to tell apart.
+    owners: BTreeMap<OwnerName, u64>,
 }
 
 impl Host {
@@ -41,7 +43,7 @@ impl Host {
             has_reclaimed: false,
             state: None,
             active_at: now,
-            owners: FxHashMap::default(),
+            owners: BTreeMap::new(),
         }
     }
 
@@ -59,7 +61,8 @@ struct Owner {
 /// Everything by name. Its lock is held for lookups alone.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) hosts: FxHashMap<HostName, Host>,
+    /// Ordered for the same reason.
+    pub(crate) hosts: BTreeMap<HostName, Host>,
     owners: FxHashMap<u64, Owner>,
     /// Bounds each site's part of all.
     sites: Sites,

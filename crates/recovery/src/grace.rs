@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::Instant;
+use holdfast_base::limits::GRACE_STRETCH_MS;
 
 use crate::records::{ClientName, ClientRecord, RecordChange};
 
@@ -74,6 +75,10 @@ pub enum GraceEffect {
 pub struct Grace {
     phase: Phase,
     ends_at: Instant,
+    /// Until when reclaims that still come may stretch it.
+    latest_end: Instant,
+    /// Whether something was reclaimed since the last [`Grace::tick`].
+    is_reclaiming: bool,
     /// Whether some hold locks who can never say that they are done.
     has_untold: bool,
     members: BTreeMap<ClientName, Member>,
@@ -84,7 +89,8 @@ impl Grace {
     /// ([`crate::Boot::previous_lease_ms`]). `has_nlm_holders` says whether NLM clients are on record: nothing tells
     /// when they are done.
     ///
-    /// With nobody to wait for, grace is over at once.
+    /// With nobody to wait for, grace is over at once. While reclaims come it does not end, up to twice its length
+    /// ([`Grace::tick`]).
     #[must_use]
     pub fn start(now: Instant, length_ms: u64, records: &[ClientRecord], has_nlm_holders: bool) -> Self {
         let members: BTreeMap<_, _> = records
@@ -94,13 +100,22 @@ impl Grace {
             .collect();
         let has_untold = has_nlm_holders || members.keys().any(|name| !name.is_sessions);
         let phase = if members.is_empty() && !has_untold { Phase::Over } else { Phase::Open };
-        Self { phase, ends_at: now.after_ms(length_ms), has_untold, members }
+        let ends_at = now.after_ms(length_ms);
+        let latest_end = ends_at.after_ms(length_ms);
+        Self { phase, ends_at, latest_end, is_reclaiming: false, has_untold, members }
     }
 
     /// No grace: nothing was lost, for the process before handed over all it had.
     #[must_use]
     pub const fn over() -> Self {
-        Self { phase: Phase::Over, ends_at: Instant(0), has_untold: false, members: BTreeMap::new() }
+        Self {
+            phase: Phase::Over,
+            ends_at: Instant(0),
+            latest_end: Instant(0),
+            is_reclaiming: false,
+            has_untold: false,
+            members: BTreeMap::new(),
+        }
     }
 
     /// Whether new locks may be granted. A 4.1+ client must besides have said RECLAIM_COMPLETE itself, in grace or
@@ -110,7 +125,7 @@ impl Grace {
         self.phase == Phase::Over
     }
 
-    /// When [`Grace::tick`] has something to do; `None` when never again.
+    /// When grace ends if nothing more is reclaimed; `None` when nothing but others' doings ends it, or it is over.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         (self.phase == Phase::Open).then_some(self.ends_at)
@@ -141,6 +156,7 @@ impl Grace {
             Some(member) if member.progress == Progress::Complete => Reclaim::AlreadyComplete,
             Some(member) => {
                 member.progress = Progress::Reclaiming;
+                self.is_reclaiming = true;
                 Reclaim::Granted
             }
             None => Reclaim::NotEntitled,
@@ -180,9 +196,18 @@ impl Grace {
         self.end_if_all_are_done()
     }
 
-    /// Time has passed.
+    /// Time has passed. To be called about once a second.
+    ///
+    /// A client that came back late, and has much, would lose what it has not come to if grace ended on the second (RFC
+    /// 8881 section 8.4.2.1 names the least that grace lasts, and no most). So what was reclaimed since the last tick
+    /// keeps it open for [`GRACE_STRETCH_MS`] from now; but not for ever, as all others wait meanwhile, and nothing
+    /// bounds what a client may ask for.
     #[must_use]
     pub fn tick(&mut self, now: Instant) -> Vec<GraceEffect> {
+        if std::mem::take(&mut self.is_reclaiming) {
+            let stretched = now.after_ms(GRACE_STRETCH_MS).min(self.latest_end);
+            self.ends_at = self.ends_at.max(stretched);
+        }
         if self.phase == Phase::Open && now >= self.ends_at { self.close() } else { Vec::new() }
     }
 

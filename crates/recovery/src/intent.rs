@@ -118,6 +118,12 @@ pub enum Intent<'a> {
     /// What gives the same when done again: WRITE, COMMIT, ALLOCATE, DEALLOCATE, COPY, CLONE, exclusive creates,
     /// SETXATTR without a condition.
     Repeatable,
+    /// Removals of names of one directory, each by what it stands for: done again, a name that stands for something else
+    /// by then, or for nothing, is left alone.
+    Removals {
+        /// The directory.
+        dir: HandleBytes<'a>,
+    },
 }
 
 /// One look at the file system that settling needs.
@@ -145,7 +151,9 @@ impl<'a> Intent<'a> {
                 [Some(Look::Name(at)), None]
             }
             Self::Rename { from, to, .. } => [Some(Look::Name(from)), Some(Look::Name(to))],
-            Self::SetAttr { object, .. } => [Some(Look::Object(object)), None],
+            Self::SetAttr { object, .. } | Self::Removals { dir: object } => {
+                [Some(Look::Object(object)), None]
+            }
             Self::MakeXattr { object, name, .. } | Self::RemoveXattr { object, name, .. } => {
                 [Some(Look::Xattr { object, name }), None]
             }
@@ -330,6 +338,10 @@ impl Encode for Intent<'_> {
                 existed.encode(w);
             }
             Self::Repeatable => w.u32(7),
+            Self::Removals { dir } => {
+                w.u32(8);
+                w.opaque(dir);
+            }
         }
     }
 }
@@ -365,6 +377,7 @@ impl<'a> Decode<'a> for Intent<'a> {
                 existed: bool::decode(r)?,
             },
             7 => Self::Repeatable,
+            8 => Self::Removals { dir: handle(r)? },
             value => return Err(Error::BadEnum { name: "Intent", value }),
         })
     }

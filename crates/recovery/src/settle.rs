@@ -55,7 +55,7 @@ pub enum Settled {
 /// Settles an intent by what its [`Intent::looks`] found, in that order; looks it does not have are [`Seen::Absent`].
 #[must_use]
 pub fn settle(intent: &Intent<'_>, seen: [Seen<'_>; 2]) -> Settled {
-    if *intent == Intent::Repeatable {
+    if matches!(intent, Intent::Repeatable | Intent::Removals { .. }) {
         return Settled::Repeat;
     }
     if seen.contains(&Seen::Failed) {
@@ -73,7 +73,7 @@ pub fn settle(intent: &Intent<'_>, seen: [Seen<'_>; 2]) -> Settled {
         Intent::Rename { source, target, is_exchange, .. } => has_moved(source, *target, *is_exchange, seen),
         Intent::MakeXattr { existed, value_hash, .. } => !existed && seen[0] == Seen::Xattr(*value_hash),
         Intent::RemoveXattr { existed, .. } => *existed && seen[0] == Seen::Absent,
-        Intent::Repeatable => false,
+        Intent::Repeatable | Intent::Removals { .. } => false,
     };
     if happened { Settled::HappenedAlready } else { Settled::NotHappened }
 }

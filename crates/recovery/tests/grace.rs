@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_base::limits::GRACE_STRETCH_MS;
 use holdfast_base::{ClientId, Entropy, Instant, SeededEntropy};
 use holdfast_recovery::{ClientName, ClientRecord, Grace, GraceEffect, Reclaim, RecordChange};
 use proptest::prelude::*;
@@ -61,6 +62,7 @@ fn clients_of_4_0_and_nlm_keep_grace_open_for_its_time() {
     let mut grace = start(&[record(1, true), record(2, false)]);
     assert_eq!(grace.reclaim(&name(2, false), b"p"), Reclaim::Granted);
     assert_eq!(grace.reclaim_complete(&name(1, true)), []);
+    assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
     assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
     assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Ended], "who came back keeps his record");
@@ -68,6 +70,54 @@ fn clients_of_4_0_and_nlm_keep_grace_open_for_its_time() {
     let mut nlm = Grace::start(START, LEASE, &[], true);
     assert!(!nlm.is_over());
     assert_eq!(nlm.tick(START.after_ms(LEASE)), [GraceEffect::Ended]);
+}
+
+/// Reclaims every `every_ms` from five seconds before the end of grace, with a tick a second, and tells how long after its
+/// start grace ended.
+fn reclaims_late(who: &ClientName, every_ms: u64, for_ms: u64) -> u64 {
+    let mut grace = start(&[record(who.owner[0], who.is_sessions)]);
+    for at in (LEASE - 5000..).step_by(every_ms as usize) {
+        let now = START.after_ms(at);
+        if at < LEASE - 5000 + for_ms {
+            let said = grace.reclaim(who, b"p");
+            if said == Reclaim::Over {
+                return at;
+            }
+            assert_eq!(said, Reclaim::Granted);
+        }
+        if at % 1000 == 0 && !grace.tick(now).is_empty() {
+            return at;
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn grace_does_not_end_in_the_middle_of_a_clients_reclaims() {
+    for is_sessions in [true, false] {
+        let ended = reclaims_late(&name(1, is_sessions), 250, 15_000);
+        // The last one is counted by the tick after it.
+        assert_eq!(ended, LEASE - 5000 + 15_000 + GRACE_STRETCH_MS);
+    }
+}
+
+#[test]
+fn a_client_that_reclaims_for_ever_does_not_keep_grace_open_for_ever() {
+    assert_eq!(reclaims_late(&name(1, true), 250, u64::MAX / 2), 2 * LEASE);
+}
+
+#[test]
+fn what_was_reclaimed_long_ago_and_what_is_refused_keep_nothing_open() {
+    let mut grace = start(&[record(1, true), record(2, true)]);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Granted);
+    assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
+    assert_eq!(grace.reclaim(&name(9, true), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim_complete(&name(1, true)), []);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::AlreadyComplete);
+    assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
+    assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
+    let forgotten = RecordChange::ForgetClient(name(2, true));
+    assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![forgotten])]);
 }
 
 #[test]
@@ -105,6 +155,7 @@ fn nothing_new_is_granted_before_the_marks_are_stored() {
     let mut grace = start(&[record(1, true), record(2, true), record(3, true), record(4, false)]);
     assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Granted);
     assert_eq!(grace.reclaim_complete(&name(2, true)), []);
+    assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
     let effects = grace.tick(START.after_ms(LEASE));
     let marked = ClientRecord { missed_grace: true, ..record(1, true) };
     let changes = [

@@ -116,6 +116,7 @@ fn intents_have_the_bytes_of_version_1() {
             "01 00000006 00000001 6f000000 00000001 6e000000 00000001".to_owned(),
         ),
         (Intent::Repeatable, "01 00000007".to_owned()),
+        (Intent::Removals { dir: b"dir" }, "01 00000008 00000003 64697200".to_owned()),
     ] {
         let golden = unhex(&golden);
         assert_eq!(written(&intent), golden, "{intent:?}");

@@ -124,6 +124,10 @@ fn extended_attributes_are_told_by_existence_and_value() {
 fn what_gives_the_same_twice_is_repeated_without_looking() {
     assert_eq!(Intent::Repeatable.looks(), [None, None]);
     check(Intent::Repeatable, [Seen::Failed, Seen::Failed], Settled::Repeat);
+    // Where it has happened, it is the directory that is to be durable.
+    let removals = Intent::Removals { dir: b"d" };
+    assert_eq!(removals.looks(), [Some(holdfast_recovery::Look::Object(b"d")), None]);
+    check(removals, [Seen::Absent, Seen::Absent], Settled::Repeat);
 }
 
 #[test]

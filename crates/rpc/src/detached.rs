@@ -11,6 +11,7 @@ use crate::callback::OutgoingCall;
 use crate::connection::Connection;
 use crate::dispatch::{self, Core, Step};
 use crate::message;
+use crate::output::Output;
 use crate::pool::Pool;
 use crate::record::Record;
 use crate::server::Limits;
@@ -22,6 +23,22 @@ pub struct Detached {
     connection: Arc<Connection>,
     auths: AuthCache,
     reply: Writer,
+}
+
+/// A connection on its way to the programs of another process.
+#[derive(Clone, Copy, Debug)]
+pub struct HandedDetached {
+    id: u64,
+    peer: SocketAddr,
+    last_xid: u32,
+}
+
+impl HandedDetached {
+    /// The connection's number, which it keeps.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
 }
 
 impl Detached {
@@ -55,7 +72,7 @@ impl Detached {
     /// Hands a record (without its header) to the programs and returns the records they sent since the last
     /// time, without headers. Replies held back come with a later call, or with [`Detached::sent`].
     pub fn exchange(&mut self, record: &[u8]) -> Vec<Vec<u8>> {
-        self.hand_over(record);
+        self.give(record);
         self.connection.core.pool.run_queued();
         self.sent()
     }
@@ -64,13 +81,13 @@ impl Detached {
     pub fn post(&mut self, xid: u32, call: &OutgoingCall<'_>) {
         let mut w = Writer::new();
         message::write_call(&mut w, xid, call);
-        self.hand_over(&w.as_slice()[4..]);
+        self.give(&w.as_slice()[4..]);
     }
 
     /// Hands a record (without its header) to the programs and looks at nothing: what is offloaded waits for the next
     /// look at any of the connections.
     pub fn deliver(&mut self, record: &[u8]) {
-        self.hand_over(record);
+        self.give(record);
     }
 
     /// Hands a record (without its header) to the programs and gives the reply's bytes, likewise, from the buffer that it
@@ -83,7 +100,7 @@ impl Detached {
         }
     }
 
-    fn hand_over(&mut self, record: &[u8]) {
+    fn give(&mut self, record: &[u8]) {
         match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),
             Step::ReplyFile(file) => self.connection.send(self.reply.as_slice(), Some(file)),
@@ -119,6 +136,55 @@ impl Detached {
         for xid in self.connection.back.unanswered() {
             self.connection.back.time_out(xid);
         }
+    }
+
+    /// Holds still, as a server does that is to be handed over: calls that wait for a peer are put off, and what was
+    /// offloaded runs. On any of the connections, for all.
+    pub fn hold(&self) {
+        let core = &self.connection.core;
+        core.set_holding(true);
+        core.programs.iter().for_each(|program| program.quiesce());
+        core.pool.run_queued();
+    }
+
+    /// Goes on after [`Detached::hold`].
+    pub fn release(&self) {
+        let core = &self.connection.core;
+        core.set_holding(false);
+        core.programs.iter().for_each(|program| program.release());
+    }
+
+    /// Calls over this connection that have no answer yet: those being executed, and those that wait for a peer.
+    #[must_use]
+    pub fn unanswered(&self) -> (usize, usize) {
+        self.connection.unanswered()
+    }
+
+    /// What goes to the next process of a connection that holds still and whose replies were taken
+    /// ([`Detached::sent`]); `None` of one that is closed.
+    #[must_use]
+    pub fn hand_over(&self) -> Option<HandedDetached> {
+        let connection = &self.connection;
+        let (last_xid, _) = connection.back.progress();
+        let handed = HandedDetached { id: connection.id(), peer: connection.peer(), last_xid };
+        (!connection.is_closed()).then_some(handed)
+    }
+
+    /// A connection of the process before, to the same programs as this one.
+    #[must_use]
+    pub fn adopt(&self, handed: HandedDetached) -> Self {
+        let core = &self.connection.core;
+        core.pass_connection_id(handed.id);
+        let ends = (handed.peer, self.connection.local());
+        let connection = Connection::adopted((core, handed.id), ends, Output::new(None));
+        connection.back.go_on_after(handed.last_xid);
+        core.programs.iter().for_each(|program| program.connection_adopted(&connection));
+        Self { connection, auths: AuthCache::default(), reply: Writer::new() }
+    }
+
+    /// The same for one of them, by its transaction id.
+    pub fn time_out_call(&self, xid: u32) {
+        self.connection.back.time_out(xid);
     }
 
     /// The results in a reply record, when it is one of success.

@@ -19,7 +19,7 @@ pub const LEASE_SECONDS: std::ops::RangeInclusive<u32> = 1..=3600;
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Addresses to listen on for NFS.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "addresses")]
     pub listen: Vec<SocketAddr>,
     /// Where records that must outlive the server are kept.
     pub state_dir: Option<PathBuf>,
@@ -38,6 +38,10 @@ pub struct Config {
     pub caps: Option<bool>,
     /// Whether Holdfast mounts of this host are handed descriptors. They are unless this is false.
     pub same_host: Option<bool>,
+    /// Below which directory `proc` and `sys` tell how much memory there is; `/` unless a test says otherwise.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub memory_told_below: Option<PathBuf>,
     /// Metrics over HTTP.
     #[serde(default)]
     pub metrics: MetricsConfig,
@@ -51,6 +55,7 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct MetricsConfig {
     /// Where Prometheus finds them; nowhere when not set.
+    #[serde(default, deserialize_with = "address")]
     pub listen: Option<SocketAddr>,
 }
 
@@ -58,6 +63,9 @@ pub struct MetricsConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct ExportConfig {
+    /// The file that it stands in; none when it was named on the command line. For messages.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
     /// What is served.
     #[serde(deserialize_with = "parsed")]
     pub source: Source,
@@ -124,7 +132,10 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
-        toml::from_str(&text).map_err(|error| ConfigError::Parse { path: path.to_owned(), error })
+        let parsed = toml::from_str::<Self>(&text);
+        let mut config = parsed.map_err(|error| ConfigError::Parse { path: path.to_owned(), error })?;
+        config.exports.iter_mut().for_each(|export| export.file = Some(path.to_owned()));
+        Ok(config)
     }
 
     /// The keys of the server itself that this file sets otherwise than the one served now: they count from the next
@@ -150,6 +161,7 @@ impl ExportConfig {
     #[must_use]
     pub fn from_share(share: Share, options: &ExportOptions) -> Self {
         Self {
+            file: None,
             source: share.source,
             path: share.path,
             id: None,
@@ -182,6 +194,18 @@ impl ExportConfig {
     }
 }
 
+/// Reads an address and port to listen on.
+///
+/// # Errors
+/// What it should look like.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "{text:?} is no IP address and port: write for instance 127.0.0.1:2049, 0.0.0.0:2049 or [::]:2049"
+        )
+    })
+}
+
 const fn yes() -> bool {
     true
 }
@@ -194,6 +218,15 @@ fn parsed<'de, D: Deserializer<'de>, T: std::str::FromStr<Err: std::fmt::Display
     d: D,
 ) -> Result<T, D::Error> {
     String::deserialize(d)?.parse().map_err(D::Error::custom)
+}
+
+fn addresses<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<SocketAddr>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    texts.iter().map(|text| parse_listen(text)).collect::<Result<_, _>>().map_err(D::Error::custom)
+}
+
+fn address<'de, D: Deserializer<'de>>(d: D) -> Result<Option<SocketAddr>, D::Error> {
+    parse_listen(&String::deserialize(d)?).map(Some).map_err(D::Error::custom)
 }
 
 fn export_path<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Vec<u8>>>, D::Error> {

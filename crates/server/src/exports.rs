@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_base::{ExportId, Timestamp};
-use holdfast_export::{Export, Namespace, Sealer};
+use holdfast_export::{Export, Namespace, NamespaceError, Sealer};
 use holdfast_manager::{Guarded, Manager};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{Backend, FsId};
@@ -16,6 +16,8 @@ use crate::source::Source;
 
 /// An export with what it was opened from.
 pub(crate) struct Opened {
+    /// Where it is written, for messages.
+    stands: String,
     pub(crate) source: Source,
     pub(crate) export: Arc<Export>,
 }
@@ -49,12 +51,45 @@ pub(crate) fn open_all(
     (present, start): (&[Opened], Start<'_>),
 ) -> Result<Vec<Opened>> {
     if config.exports.is_empty() {
-        bail!("nothing to serve: name a directory, or an [[export]] in the configuration file");
+        bail!("nothing to serve: name a directory, or an [[export]] in the configuration file (--config)");
     }
-    config.exports.iter().map(|export| open(export, state_dir, (present, start))).collect()
+    let open =
+        |export: &ExportConfig| open_one(export, state_dir, (present, start)).with_context(|| stands(export));
+    config.exports.iter().map(open).collect()
 }
 
-fn open(config: &ExportConfig, state_dir: &Path, (present, start): (&[Opened], Start<'_>)) -> Result<Opened> {
+/// Where an export is written, and under which words it is found there.
+fn stands(config: &ExportConfig) -> String {
+    let source = &config.source;
+    match &config.file {
+        Some(file) => format!("{}: the [[export]] with source = \"{source}\"", file.display()),
+        None => format!("{source} of the command line"),
+    }
+}
+
+/// What hinders exports from being served together, with where each of them is written.
+///
+/// # Errors
+/// The one given, told so.
+pub(crate) fn together<T>(outcome: Result<T, NamespaceError>, opened: &[Opened]) -> Result<T> {
+    outcome.map_err(|error| {
+        let (one, other) = match &error {
+            NamespaceError::SamePath(path) => (path, path),
+            NamespaceError::Nested { outer, inner } => (outer, inner),
+            NamespaceError::SameId(one, other, _) => (one, other),
+        };
+        let is_meant = |of: &&Opened| [one, other].contains(&&of.export.path_display());
+        let places: Vec<_> = opened.iter().filter(is_meant).map(|of| of.stands.as_str()).collect();
+        let places = places.join("; ");
+        anyhow::Error::from(error).context(places)
+    })
+}
+
+fn open_one(
+    config: &ExportConfig,
+    state_dir: &Path,
+    (present, start): (&[Opened], Start<'_>),
+) -> Result<Opened> {
     let path = path_of(config)?;
     let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
     let kept = present.iter().find(|o| o.export.id == id && o.source == config.source);
@@ -70,7 +105,7 @@ fn open(config: &ExportConfig, state_dir: &Path, (present, start): (&[Opened], S
         None => backend_of(config, id, (state_dir, start))?,
     };
     let export = Arc::new(Export { id, path, backend, options: config.options() });
-    Ok(Opened { source: config.source.clone(), export })
+    Ok(Opened { stands: stands(config), source: config.source.clone(), export })
 }
 
 fn backend_of(
@@ -119,13 +154,25 @@ fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
     match &config.source {
         Source::Memory => Ok(vec![b"mem".to_vec()]),
         Source::Directory(dir) => {
-            let whole = dir.canonicalize().with_context(|| format!("cannot serve {}", dir.display()))?;
+            let whole = dir.canonicalize().with_context(|| cannot_serve(dir))?;
             let name = whole.file_name().with_context(|| {
                 format!("{} has no name to be exported under: write {}:/PATH", dir.display(), dir.display())
             })?;
             Ok(vec![std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec()])
         }
     }
+}
+
+/// A colon without a slash behind it is part of a name, which is seldom what is meant.
+fn cannot_serve(dir: &Path) -> String {
+    let shown = dir.display().to_string();
+    let hint = match shown.rsplit_once(':') {
+        Some((source, path)) if !path.contains('/') => {
+            format!(" (an export path begins with /: write {source}:/{path})")
+        }
+        _ => String::new(),
+    };
+    format!("cannot serve {shown}{hint}")
 }
 
 /// Tries a configuration without serving it, and tells in a line each what would be served.
@@ -135,14 +182,10 @@ fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
 pub fn check(config: &Config) -> Result<Vec<String>> {
     // New, of a name nobody could foresee, and gone at the end: checking is done as root, and leaves nothing behind.
     let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let exports: Vec<_> =
-        open_all(config, scratch.path(), (&[], Start { epoch: 0, verifiers: &[], manager: None }))?
-            .into_iter()
-            .map(|o| o.export)
-            .collect();
-    let lines = exports.iter().map(|export| describe(export)).collect();
-    Namespace::new(Sealer::new([0; 16]), exports, Timestamp::default())?;
-    Ok(lines)
+    let opened = open_all(config, scratch.path(), (&[], Start { epoch: 0, verifiers: &[], manager: None }))?;
+    let exports = opened.iter().map(|of| Arc::clone(&of.export)).collect();
+    together(Namespace::new(Sealer::new([0; 16]), exports, Timestamp::default()), &opened)?;
+    Ok(opened.iter().map(|of| describe(&of.export)).collect())
 }
 
 /// One line on an export, for people.

@@ -27,6 +27,7 @@ use crate::exports::{self, Opened, Start};
 use crate::handover::Inheritance;
 use crate::life::wall_clock;
 use crate::lockd;
+use crate::memory::MemoryWatch;
 use crate::nss::{NssGroups, NssNames};
 
 #[path = "admin/programs.rs"]
@@ -56,6 +57,7 @@ pub(crate) struct Programs {
     clock: Arc<dyn Clock>,
     epoch: u64,
     tally: Arc<Tally>,
+    memory: MemoryWatch,
     /// Held by the tick, so that it can be waited for.
     ticking: Mutex<()>,
     /// Ticks do nothing: everything is being handed over.
@@ -218,7 +220,8 @@ impl Programs {
         let base = Base::open(config, state_dir, inheritance)?;
         let Base { store: records, identity, boot, engine, clock, manager, opened, durable, former } = base;
         let exports = exports_of(&opened);
-        let namespace = Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock())?);
+        let namespace = Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock());
+        let namespace = Arc::new(exports::together(namespace, &opened)?);
         let groups: Arc<dyn GroupSource> = Arc::new(NssGroups::start()?);
         let committer = Committer::new(Some(durable.ledger().clone()));
         let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
@@ -253,6 +256,7 @@ impl Programs {
             clock,
             epoch: boot.epoch,
             tally,
+            memory: MemoryWatch::of(config.memory_told_below.as_deref().unwrap_or(Path::new("/"))),
             ticking: Mutex::new(()),
             is_stopped: AtomicBool::new(false),
             thawed: Mutex::default(),
@@ -261,6 +265,7 @@ impl Programs {
         if let (Some(inheritance), Some(engine)) = (inheritance, engine) {
             programs.thaw(inheritance, engine);
         }
+        programs.look_after_memory();
         Ok(programs)
     }
 
@@ -288,6 +293,7 @@ impl Programs {
         if self.is_stopped.load(Ordering::SeqCst) {
             return;
         }
+        self.look_after_memory();
         self.nfs4.tick();
         if let Some(caps) = &self.caps {
             caps.tick();
@@ -300,12 +306,16 @@ impl Programs {
         self.tally.stats.tick(std::time::Instant::now());
     }
 
+    fn look_after_memory(&self) {
+        self.memory.tick(&self.manager, || self.namespace.exports());
+    }
+
     /// Replaces the exports. Sources that stay keep their backend, and with it what clients have open there.
     pub(crate) fn reload_exports(&self, config: &Config, state_dir: &Path) -> Result<()> {
         let mut opened = self.exports.lock();
         let start = Start { epoch: self.epoch, verifiers: &[], manager: Some(&self.manager) };
         let fresh = exports::open_all(config, state_dir, (&opened, start))?;
-        self.namespace.replace(exports_of(&fresh), wall_clock())?;
+        exports::together(self.namespace.replace(exports_of(&fresh), wall_clock()), &fresh)?;
         *opened = fresh;
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 mod backend;
 mod log;
+mod opened;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
 pub(crate) use backend::START;
 pub use backend::SimBackend;
 use log::Entry;
+use opened::Descriptions;
 
 use crate::rng::Rng;
 
@@ -56,8 +58,10 @@ struct State {
     committed: BTreeMap<Vec<u8>, (usize, usize)>,
     /// Commits of data that are to fail.
     failures: u32,
-    /// The server's life that may use the disk: what a dead one still does changes nothing.
-    life: u64,
+    /// The process that may use the disk: what a dead one still does changes nothing.
+    process: u64,
+    /// How many there have been.
+    processes: u64,
     /// A defect: commits do nothing and say that they did.
     lies: bool,
     /// A defect: reads give what was there before the last write.
@@ -69,6 +73,7 @@ struct State {
 pub struct Disk {
     wall: Wall,
     state: Arc<Mutex<State>>,
+    opened: Descriptions,
 }
 
 /// A place in the disk's log: what a process killed now leaves behind.
@@ -84,22 +89,25 @@ impl Disk {
             log: Vec::new(),
             committed: BTreeMap::new(),
             failures: 0,
-            life: 0,
+            process: 0,
+            processes: 0,
             lies: false,
             is_stale: false,
         };
-        Self { wall: wall.clone(), state: Arc::new(Mutex::new(state)) }
+        Self { wall: wall.clone(), state: Arc::new(Mutex::new(state)), opened: Descriptions::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file system, to be served by a server's life of this number.
+    /// The file system, to be served by another process, in a server's life of this number.
     #[must_use]
     pub fn backend(&self, life: u64) -> SimBackend {
-        self.state().life = life;
-        SimBackend::new(self.clone(), self.state().fs.clone(), life)
+        let mut state = self.state();
+        state.processes += 1;
+        state.process = state.processes;
+        SimBackend::new(self.clone(), state.fs.clone(), (life, state.process))
     }
 
     /// The file system itself, to be looked at.
@@ -116,7 +124,7 @@ impl Disk {
 
     /// The process using it is dead: what is still done in its name changes nothing.
     pub fn cut_off(&self) {
-        self.state().life = u64::MAX;
+        self.state().process = u64::MAX;
     }
 
     /// The process using it was killed; what it did after `moment` was never done.
@@ -168,17 +176,17 @@ impl Disk {
         self.state().is_stale = true;
     }
 
-    fn record(&self, life: u64, mut entry: Entry) {
+    fn record(&self, process: u64, mut entry: Entry) {
         entry.at = self.wall.now();
         let mut state = self.state();
-        if state.life == life {
+        if state.process == process {
             state.log.push(entry);
         }
     }
 
-    fn commit(&self, (life, fs): (u64, &MemBackend), touched: Touched) -> Result<(), FsError> {
+    fn commit(&self, (process, fs): (u64, &MemBackend), touched: Touched) -> Result<(), FsError> {
         let mut state = self.state();
-        if state.lies || state.life != life {
+        if state.lies || state.process != process {
             return Ok(());
         }
         if touched.data && state.failures > 0 {

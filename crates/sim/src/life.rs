@@ -1,6 +1,7 @@
 //! One life of the server: the real programs, records, grace and journal, put together as `server` does, over a
 //! machine of the simulation.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,20 +15,23 @@ use holdfast_export::{
 use holdfast_ledger::{Ledger, Now, Remembered};
 use holdfast_manager::{Guarded, Manager, Parts};
 use holdfast_nfs3::{Mount3, Nfs3, Nfs3Parts};
-use holdfast_nfs4::{ClientRecords, Config, Nfs4, NumericIds};
-use holdfast_nlm::{Lockd, Nlm4, Nsm, Parts as LockParts, Start};
+use holdfast_nfs4::{ClientRecords, Config, Nfs4, NumericIds, Options, Thawed};
+use holdfast_nlm::{Lockd, Nlm4, Nsm, Parts as LockParts, Start as LocksStart};
 use holdfast_recovery::{Boot, Identity};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
-use holdfast_server::durable::Durable;
+use holdfast_server::durable::{Durable, Former};
 use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
 use holdfast_store::{MemoryStore, Store};
 use holdfast_vfs::Backend;
 
+use self::handover::Inherited;
 use crate::machine::Machine;
 use crate::peers::{Outbox, ToCarry};
 use crate::store::SimStore;
+
+mod handover;
 
 /// The lease, and so the grace period, of every server.
 pub const LEASE_MS: u64 = 10_000;
@@ -57,11 +61,19 @@ pub enum Plant {
     ForgetHosts,
     /// Nobody asks whether what is done stands against what was promised, but the state engine.
     Unguarded,
+    /// At a planned restart, the state engine is handed over as it was a while ago.
+    HandOverOldState,
+    /// After a planned restart, nobody asks whether what is done stands against what was promised before.
+    HandOverUnguarded,
+    /// A planned restart is not one: what was handed over is not gone on with, and clients reclaim.
+    GoOnAsAfterCrash,
+    /// Holders of directory delegations are not told of changed entries, and the server thinks that they were.
+    LoseNotices,
 }
 
 impl Plant {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 15] = [
         ("answer-before-commit", Self::AnswerBeforeCommit),
         ("forget-records", Self::ForgetRecords),
         ("anyone-reclaims", Self::AnyoneReclaims),
@@ -73,15 +85,41 @@ impl Plant {
         ("drop-recalls-of-4.0", Self::DropRecallsOf40),
         ("forget-hosts", Self::ForgetHosts),
         ("unguarded", Self::Unguarded),
+        ("hand-over-old-state", Self::HandOverOldState),
+        ("hand-over-unguarded", Self::HandOverUnguarded),
+        ("go-on-as-after-crash", Self::GoOnAsAfterCrash),
+        ("lose-notices", Self::LoseNotices),
     ];
+}
+
+/// How a process of the server is started.
+#[derive(Clone)]
+pub struct Start {
+    /// Where.
+    pub machine: Rc<Machine>,
+    /// The life's number, from 1.
+    pub number: u64,
+    /// The world's.
+    pub seed: u64,
+    /// A defect.
+    pub plant: Option<Plant>,
+    /// It is to keep what a power cut would leave of the journal.
+    pub is_power_cut_to_come: bool,
+    /// Holders of directory delegations are told of changed entries, when they ask for it.
+    pub notifies: bool,
 }
 
 /// A running server.
 pub struct Life {
-    /// Its number, from 1.
-    pub number: u64,
+    start: Start,
+    /// Which process of this life it is, from 0.
+    process: u64,
+    epoch: u64,
     /// The service.
     pub nfs4: Arc<Nfs4>,
+    namespace: Arc<Namespace>,
+    manager: Arc<Manager>,
+    replies: Arc<ReplyCache>,
     durable: Arc<Durable>,
     lockd: Arc<Lockd>,
     outbox: Arc<Outbox>,
@@ -90,7 +128,10 @@ pub struct Life {
     pub(crate) base: Detached,
     forces: Arc<Forces>,
     store: SimStore,
-    is_power_cut_to_come: bool,
+    /// The state engine as it was at the last tick, for a defect.
+    former: RefCell<Option<holdfast_state::Frozen>>,
+    /// What has to wait for connections, after a planned restart.
+    thawed: RefCell<Thawed>,
 }
 
 /// Counts forces of the journal, so that what was forced can be kept.
@@ -149,9 +190,13 @@ impl ClientRecords for Defective {
     }
 }
 
-fn export(machine: &Machine, number: u64, manager: &Arc<Manager>, plant: Option<Plant>) -> Arc<Export> {
-    let backend: Arc<dyn Backend> = Arc::new(machine.disk.backend(number));
-    let is_guarded = plant != Some(Plant::Unguarded);
+fn export(start: &Start, manager: &Arc<Manager>, is_handed_over: bool) -> Arc<Export> {
+    let backend: Arc<dyn Backend> = Arc::new(start.machine.disk.backend(start.number));
+    let is_guarded = match start.plant {
+        Some(Plant::Unguarded) => false,
+        Some(Plant::HandOverUnguarded) => !is_handed_over,
+        _ => true,
+    };
     Arc::new(Export {
         id: ExportId(7),
         path: vec![b"export".to_vec()],
@@ -171,6 +216,7 @@ fn ledger(
     machine: &Machine,
     plant: Option<Plant>,
     exports: &[Arc<Export>],
+    is_handed_over: bool,
 ) -> Result<(Arc<Ledger>, Vec<Remembered>)> {
     if plant == Some(Plant::NoJournal) {
         // A server that records nothing finds nothing.
@@ -179,7 +225,61 @@ fn ledger(
     let wall = machine.wall.clone();
     let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 4096 };
     let on: (_, Now) = (machine.boot(), Arc::new(move || wall.now()));
+    if is_handed_over {
+        return Ledger::go_on_with(&machine.journal(), &size, on).context("journal");
+    }
     Ledger::open_on_machine(&machine.journal(), &size, exports, on).context("journal")
+}
+
+/// What a process finds, or makes, before its programs.
+struct Base {
+    own_store: SimStore,
+    identity: Identity,
+    boot: Boot,
+    /// The state of another process, to be gone on with.
+    engine: Option<holdfast_state::Engine>,
+    manager: Arc<Manager>,
+    exports: Vec<Arc<Export>>,
+    durable: Arc<Durable>,
+    former: Former,
+}
+
+impl Base {
+    fn open(start: &Start, process: u64, inherited: &mut Option<Inherited>) -> Result<Self> {
+        let Start { machine, number, seed, plant, .. } = start;
+        let own_store = machine.store.handle();
+        let store: Arc<dyn Store> = Arc::new(own_store.clone());
+        let chance = seed ^ number.rotate_left(32) ^ process.rotate_left(48);
+        let mut entropy = SeededEntropy(chance);
+        let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
+        let lease_ms = if *plant == Some(Plant::ShortLease) { LEASE_MS / 4 } else { LEASE_MS };
+        let boot = match inherited {
+            Some(inherited) => inherited.boot(store.as_ref())?,
+            None => Boot::begin(store.as_ref(), lease_ms)?,
+        };
+        let clock: Arc<dyn Clock> = machine.clock.clone();
+        let boot_instance = BootInstance::from_counter(boot.epoch);
+        let config = holdfast_state::Config { boot: boot_instance, lease_ms, grace: Grace::Over };
+        let engine =
+            inherited.as_mut().map(|i| i.engine(config, Box::new(SeededEntropy(!chance)))).transpose()?;
+        let manager = Manager::new(Parts {
+            engine: config,
+            entropy: Box::new(entropy),
+            clock: Arc::clone(&clock),
+            // There is one thread: nothing may wait on it.
+            pool_threads: 0,
+        });
+        let is_handed_over = inherited.is_some();
+        let exports = vec![export(start, &manager, is_handed_over)];
+        let opened = ledger(machine, *plant, &exports, is_handed_over)?;
+        let (durable, former) = match is_handed_over {
+            true => Durable::go_on_with(store, opened, (&boot, lease_ms), clock.as_ref())?,
+            false => Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?,
+        };
+        manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+        manager.await_reclaims(durable.awaits_reclaims());
+        Ok(Self { own_store, identity, boot, engine, manager, exports, durable, former })
+    }
 }
 
 /// What the programs of a life stand on.
@@ -192,6 +292,14 @@ struct Ground {
 }
 
 impl Ground {
+    fn programs(&self, nfs4: &Arc<Nfs4>, lockd: &Arc<Lockd>) -> Vec<Arc<dyn Program>> {
+        let mount = Mount3::new(Arc::clone(&self.namespace));
+        let mut programs: Vec<Arc<dyn Program>> = vec![Arc::new(self.nfs3()), Arc::new(mount), nfs4.clone()];
+        programs.push(Arc::new(Nlm4(Arc::clone(lockd))));
+        programs.push(Arc::new(Nsm(Arc::clone(lockd))));
+        programs
+    }
+
     fn nfs3(&self) -> Nfs3 {
         Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&self.namespace),
@@ -204,12 +312,12 @@ impl Ground {
         })
     }
 
-    fn nfs4(&self, identity: &Identity, plant: Option<Plant>) -> Arc<Nfs4> {
+    fn nfs4(&self, identity: &Identity, (plant, notifies): (Option<Plant>, bool)) -> Arc<Nfs4> {
         let records: Arc<dyn ClientRecords> = match plant {
             Some(plant) => Arc::new(Defective { inner: Arc::clone(&self.durable), plant }),
             None => self.durable.clone(),
         };
-        Nfs4::new(Config {
+        let config = Config {
             namespace: Arc::clone(&self.namespace),
             groups: Arc::new(NoGroups),
             ids: Arc::new(NumericIds),
@@ -226,11 +334,21 @@ impl Ground {
             },
             minor_max: 2,
             observer: None,
-        })
+        };
+        Nfs4::with(config, Options { notifies, ..Options::default() })
     }
 
-    fn lockd(&self, store: Arc<dyn Store>, outbox: &Arc<Outbox>, epoch: u64) -> Result<Arc<Lockd>> {
-        let is_over = self.durable.is_grace_over();
+    fn lockd(
+        &self,
+        store: Arc<dyn Store>,
+        outbox: &Arc<Outbox>,
+        (epoch, is_handed_over): (u64, bool),
+    ) -> Result<Arc<Lockd>> {
+        let start = match self.durable.is_grace_over() {
+            _ if is_handed_over => LocksStart::HandedOver,
+            true => LocksStart::Fresh,
+            false => LocksStart::InGrace,
+        };
         let lockd = Lockd::new(LockParts {
             namespace: Arc::clone(&self.namespace),
             manager: Arc::clone(&self.manager),
@@ -240,7 +358,7 @@ impl Ground {
             peers: outbox.clone(),
             name: b"server".to_vec(),
             epoch,
-            start: if is_over { Start::Fresh } else { Start::InGrace },
+            start,
         })
         .context("records of hosts with locks")?;
         self.durable.serves_locks(&lockd);
@@ -249,72 +367,65 @@ impl Ground {
 }
 
 impl Life {
-    /// Starts a server. `is_power_cut_to_come` has it keep what a power cut would leave of the journal.
+    /// Starts a server.
     ///
     /// # Errors
     /// What a real server would not start with either.
-    pub fn start(
-        machine: &Rc<Machine>,
-        number: u64,
-        seed: u64,
-        plant: Option<Plant>,
-        is_power_cut_to_come: bool,
-    ) -> Result<Self> {
-        let own_store = machine.store.handle();
-        let store: Arc<dyn Store> = Arc::new(own_store.clone());
-        let mut entropy = SeededEntropy(seed ^ number.rotate_left(32));
-        let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
-        let lease_ms = if plant == Some(Plant::ShortLease) { LEASE_MS / 4 } else { LEASE_MS };
-        let boot = Boot::begin(store.as_ref(), lease_ms)?;
-        let clock: Arc<dyn Clock> = machine.clock.clone();
-        let boot_instance = BootInstance::from_counter(boot.epoch);
-        let manager = Manager::new(Parts {
-            engine: holdfast_state::Config { boot: boot_instance, lease_ms, grace: Grace::Over },
-            entropy: Box::new(entropy),
-            clock: Arc::clone(&clock),
-            // There is one thread: nothing may wait on it.
-            pool_threads: 0,
-        });
-        let exports = vec![export(machine, number, &manager, plant)];
-        let opened = ledger(machine, plant, &exports)?;
-        let (durable, former) = Durable::with(Arc::clone(&store), opened, (&boot, lease_ms), clock.as_ref())?;
-        manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+    pub fn start(start: Start) -> Result<Self> {
+        Self::begin(start, 0, None)
+    }
+
+    /// Starts a process of the server, as the first of its life or in another's place.
+    fn begin(start: Start, process: u64, mut inherited: Option<Inherited>) -> Result<Self> {
+        let Base { own_store, identity, boot, engine, manager, exports, durable, former } =
+            Base::open(&start, process, &mut inherited)?;
+        let Start { machine, plant, is_power_cut_to_come, notifies, .. } = start.clone();
         let forces = Forces::of(durable.ledger());
         let namespace =
             Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, machine.wall.now())?);
         let committer = Committer::pumped(Some(forces.clone()));
-        let replies = ReplyCache::new(ReplyCacheLimits::default(), clock);
+        let replies = ReplyCache::new(ReplyCacheLimits::default(), machine.clock.clone());
         let ground = Ground { namespace, manager, committer, replies, durable };
         let outbox = Arc::new(Outbox::default());
-        let hosts = if plant == Some(Plant::ForgetHosts) { Arc::new(MemoryStore::default()) } else { store };
-        let lockd = ground.lockd(hosts, &outbox, boot.epoch)?;
-        let (nfs3, nfs4) = (ground.nfs3(), ground.nfs4(&identity, plant));
+        let hosts: Arc<dyn Store> = match plant {
+            Some(Plant::ForgetHosts) => Arc::new(MemoryStore::default()),
+            _ => Arc::new(own_store.clone()),
+        };
+        let lockd = ground.lockd(hosts, &outbox, (boot.epoch, inherited.is_some()))?;
+        let nfs4 = ground.nfs4(&identity, (plant, notifies));
         nfs4.call_by(outbox.clone());
-        nfs4.restore(&former.snapshot);
-        ground.replies.restore(former.replies);
+        if inherited.is_none() {
+            nfs4.restore(&former.snapshot);
+            ground.replies.restore(former.replies);
+        }
         ground.durable.serves(&nfs4);
-        let Ground { namespace, committer, durable, .. } = ground;
-        let mut programs: Vec<Arc<dyn Program>> = vec![Arc::new(nfs3), Arc::new(Mount3::new(namespace))];
-        programs.push(nfs4.clone());
-        programs.push(Arc::new(Nlm4(Arc::clone(&lockd))));
-        programs.push(Arc::new(Nsm(Arc::clone(&lockd))));
-        let base = Detached::new(programs, Limits::default())?;
-        let store = own_store;
+        let base = Detached::new(ground.programs(&nfs4, &lockd), Limits::default())?;
         if is_power_cut_to_come {
             machine.journal_forced();
         }
-        Ok(Self {
-            number,
+        let Ground { namespace, manager, committer, replies, durable } = ground;
+        let life = Self {
+            start,
+            process,
+            epoch: boot.epoch,
             nfs4,
+            namespace,
+            manager,
+            replies,
             durable,
             lockd,
             outbox,
             committer,
             base,
             forces,
-            store,
-            is_power_cut_to_come,
-        })
+            store: own_store,
+            former: RefCell::default(),
+            thawed: RefCell::default(),
+        };
+        if let Some((inherited, engine)) = inherited.zip(engine) {
+            life.thaw(inherited, engine)?;
+        }
+        Ok(life)
     }
 
     /// What the lock manager's worker does.
@@ -362,14 +473,20 @@ impl Life {
     pub fn tick(&self, machine: &Machine, now: Instant) {
         self.nfs4.tick();
         self.durable.tick(now);
-        if self.is_power_cut_to_come {
+        if !self.durable.awaits_reclaims() {
+            self.manager.await_reclaims(false);
+        }
+        if self.start.is_power_cut_to_come {
             machine.journal_forced();
+        }
+        if self.start.plant == Some(Plant::HandOverOldState) {
+            *self.former.borrow_mut() = self.frozen_engine();
         }
     }
 
     fn keep_forced(&self, machine: &Machine) {
         let count = self.forces.count.load(Ordering::Relaxed);
-        if self.is_power_cut_to_come && self.forces.seen.swap(count, Ordering::Relaxed) != count {
+        if self.start.is_power_cut_to_come && self.forces.seen.swap(count, Ordering::Relaxed) != count {
             machine.journal_forced();
         }
     }

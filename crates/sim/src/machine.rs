@@ -121,6 +121,15 @@ impl Machine {
         self.next_journal(&image.journal)
     }
 
+    /// Another process of the same server goes on with the journal as it is. In a file of its own, as the one before has
+    /// the lock of the last.
+    ///
+    /// # Errors
+    /// When the journal's file cannot be written.
+    pub(crate) fn journal_goes_on(&self) -> io::Result<()> {
+        self.next_journal(&fs::read(self.journal()).unwrap_or_default())
+    }
+
     fn next_journal(&self, bytes: &[u8]) -> io::Result<()> {
         let last = self.journal();
         self.journals.set(self.journals.get() + 1);

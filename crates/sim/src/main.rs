@@ -53,8 +53,8 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
         Ok(outcome) => {
             outcome.lines.iter().for_each(|line| println!("{line}"));
             println!(
-                "seed {seed}: digest {:016x}, {} events, {} lives",
-                outcome.digest, outcome.events, outcome.lives
+                "seed {seed}: digest {:016x}, {} events, {} lives, {} planned restarts",
+                outcome.digest, outcome.events, outcome.lives, outcome.handovers
             );
             outcome.violations.iter().for_each(|violation| println!("{violation}"));
             if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -70,7 +70,8 @@ fn failed(error: &std::io::Error) -> ExitCode {
 fn many(arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
-    let (mut seed, mut bad, mut events, mut lives, mut steps) = (arguments.from, Vec::new(), 0, 0, 0);
+    let (mut seed, mut bad) = (arguments.from, Vec::new());
+    let (mut events, mut lives, mut handovers, mut steps) = (0, 0, 0, 0);
     loop {
         let is_over = until.map_or(seed - arguments.from >= arguments.seeds, |until| Instant::now() >= until);
         if is_over {
@@ -81,6 +82,7 @@ fn many(arguments: &Arguments) -> ExitCode {
             Err(error) => return failed(&error),
         };
         (events, lives, steps) = (events + outcome.events, lives + outcome.lives, steps + outcome.steps);
+        handovers += outcome.handovers;
         if !outcome.violations.is_empty() {
             show(&outcome, arguments);
             bad.push(seed);
@@ -94,7 +96,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{count} seeds from {} in {seconds:.1} s: {:.1} a second; {events} messages and faults, {steps} deeds, \
-         {lives} lives of the server",
+         {lives} lives of the server, {handovers} planned restarts",
         arguments.from,
         count as f64 / seconds
     );

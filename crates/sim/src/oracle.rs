@@ -3,6 +3,7 @@
 
 pub mod data;
 pub mod grants;
+pub mod listings;
 pub mod once;
 pub mod progress;
 pub mod reclaims;
@@ -11,6 +12,7 @@ use std::cell::RefCell;
 
 use data::Data;
 use grants::Grants;
+use listings::Listings;
 use once::Once;
 use progress::Progress;
 use reclaims::Reclaims;
@@ -22,6 +24,7 @@ pub type Verdict = Result<(), String>;
 #[derive(Default)]
 pub struct Oracles {
     grants: RefCell<Grants>,
+    listings: RefCell<Listings>,
     data: RefCell<Data>,
     once: RefCell<Once>,
     progress: RefCell<Progress>,
@@ -57,6 +60,12 @@ impl Oracles {
     pub fn grants(&self, tell: impl FnOnce(&mut Grants) -> Verdict) {
         let verdict = tell(&mut self.grants.borrow_mut());
         self.take("conflicting grants", verdict);
+    }
+
+    /// Directories as those keep them who are told of changes.
+    pub fn listings(&self, tell: impl FnOnce(&mut Listings) -> Verdict) {
+        let verdict = tell(&mut self.listings.borrow_mut());
+        self.take("notifications", verdict);
     }
 
     /// Close-to-open consistency, and lost writes.

@@ -20,6 +20,10 @@ const UNREST_MS: u64 = 60_000;
 /// How long everybody may take to end once nothing fails any more: many leases and grace periods.
 const PATIENCE_MS: u64 = 600_000;
 
+/// How long who is told of changes in a directory may take to hear of the last one: as long as anybody may be cut off, and
+/// more.
+const HEARING_MS: u64 = 60_000;
+
 /// How a world is run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -44,6 +48,8 @@ pub struct Outcome {
     pub events: u64,
     /// How often the server lived.
     pub lives: u64,
+    /// How often one process of it took another's place, as planned.
+    pub handovers: u64,
     /// Things that clients did.
     pub steps: u64,
     /// Servers that were dead and not wholly gone: a leak of this simulation, or of the server's end.
@@ -78,9 +84,47 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
         !watched.oracles.is_content() || watched.oracles.progress(|progress| progress.is_over())
     });
     if world.oracles.is_content() {
+        hear_the_last(&world);
+    }
+    if world.oracles.is_content() {
         finish(&world, hosts);
     }
     Ok(outcome(seed, &world))
+}
+
+/// Gives those time who are told of changes in directories, when nothing changes any more; then they must know.
+fn hear_the_last(world: &Rc<World>) {
+    let kept = |world: &World| {
+        let mut kept = Vec::new();
+        world.oracles.listings(|listings| {
+            kept.extend(listings.kept());
+            Ok(())
+        });
+        world.oracles.grants(|grants| {
+            kept.retain(|(grant, _)| grants.is_believed(world.now(), *grant));
+            Ok(())
+        });
+        kept
+    };
+    if kept(world).is_empty() {
+        return;
+    }
+    let watched = Rc::clone(world);
+    world.exec.run(world.now() + HEARING_MS, move || !watched.oracles.is_content());
+    for (grant, of) in kept(world) {
+        match names_in(world, &directory_name(of)) {
+            Ok(found) => world.oracles.listings(|listings| listings.compare(grant, &found)),
+            Err(error) => world.oracles.violated(format!("a directory cannot be looked at: {error:?}")),
+        }
+    }
+}
+
+/// The names in a directory of the root, as they are on the disk.
+fn names_in(world: &World, name: &str) -> FsResult<BTreeSet<String>> {
+    let (files, caller) = (world.machine.disk.files(), Caller::root());
+    let cx = Cx::new(&caller, Wait::Yes);
+    let dir = files.lookup(&cx, &files.root()?, Name::new(name.as_bytes())?, AttrMask::NONE)?.handle;
+    list(&files, &cx, &dir)
 }
 
 fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
@@ -99,6 +143,7 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
         lines: world.trace.lines(usize::MAX),
         events: world.trace.events(),
         lives: world.lives(),
+        handovers: world.handovers(),
         steps: world.oracles.progress(|progress| progress.steps()),
         left_over: world.left_over(),
         ms: world.now(),
@@ -197,7 +242,8 @@ fn gremlin(world: &Rc<World>, hosts: usize, mut rng: Rng) {
     exec.spawn(async move {
         while world.now() < until {
             world.exec.sleep(rng.between(200, 6_000)).await;
-            match rng.below(20) {
+            match rng.below(24) {
+                20..24 => world.replace_server(rng.between(20, 400)),
                 0..9 => world.cut(rng.number()),
                 9..12 => {
                     let ms =
@@ -259,9 +305,7 @@ fn finish(world: &Rc<World>, hosts: usize) {
             }
         }
         for host in 0..hosts {
-            let name = directory_name(host);
-            let handle = files.lookup(&cx, &root, Name::new(name.as_bytes())?, AttrMask::NONE)?.handle;
-            let found = list(&files, &cx, &handle)?;
+            let found = names_in(world, &directory_name(host))?;
             world.oracles.once(|once| once.found(host, &found));
         }
         Ok(())

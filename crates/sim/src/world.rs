@@ -1,7 +1,7 @@
 //! The world between the clients and the server: time, the network, and the server's lives and deaths.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use holdfast_base::Instant;
@@ -11,7 +11,7 @@ use holdfast_rpc::detached::Detached;
 use self::calls::Callee;
 use crate::disk::Loss;
 use crate::exec::Exec;
-use crate::life::{Life, Plant};
+use crate::life::{Life, Plant, Start};
 use crate::machine::{Image, Machine};
 use crate::oracle::Oracles;
 use crate::peers::Waiting;
@@ -19,6 +19,7 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 
 pub(crate) mod calls;
+mod handover;
 mod network;
 
 /// Names a connection.
@@ -55,6 +56,7 @@ pub(crate) enum Noted {
     Died,
     Fault,
     Oracle,
+    Replaced,
 }
 
 struct Link {
@@ -69,6 +71,8 @@ struct Link {
     is_open: bool,
     /// What would reach the server later than this is lost.
     deaf_after: u64,
+    /// Calls of the server's over it, and when each was made. They have no answer yet, or the server knows.
+    called: VecDeque<(u32, u64)>,
 }
 
 /// Everything of one seed.
@@ -99,6 +103,10 @@ pub struct World {
     death: Cell<Option<(Death, u64)>>,
     swallowed: Cell<u64>,
     left_over: Cell<u64>,
+    /// How often a server's process was replaced by another, as planned.
+    handovers: Cell<u64>,
+    /// Whether servers tell holders of directory delegations what changes.
+    notifies: bool,
     /// Whom the server calls, by host.
     callees: RefCell<BTreeMap<usize, Weak<dyn Callee>>>,
     /// Calls on ways of the server's own that are under way.
@@ -137,6 +145,8 @@ impl World {
             death: Cell::new(None),
             swallowed: Cell::new(0),
             left_over: Cell::new(0),
+            handovers: Cell::new(0),
+            notifies: Rng::new(seed ^ 0x6e6f_7469_6679).percent(60),
             callees: RefCell::default(),
             calls_out: RefCell::default(),
             last_call: Cell::new(0),
@@ -180,6 +190,21 @@ impl World {
         self.lives.get()
     }
 
+    /// How often one process of the server took another's place, as planned.
+    pub const fn handovers(&self) -> u64 {
+        self.handovers.get()
+    }
+
+    /// Whether servers tell holders of directory delegations what changes in the directory.
+    pub const fn notifies(&self) -> bool {
+        self.notifies
+    }
+
+    /// Whether this defect was planted.
+    pub fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
     /// Whether a server runs.
     pub fn is_up(&self) -> bool {
         self.life.borrow().is_some()
@@ -205,8 +230,15 @@ impl World {
         self.machine.store.heal();
         self.lives.set(self.lives.get() + 1);
         let number = self.lives.get();
-        let is_power_cut = matches!(death, Some((Death::PowerCut(_), _)));
-        let life = match Life::start(&self.machine, number, self.seed, self.plant, is_power_cut) {
+        let start = Start {
+            machine: Rc::clone(&self.machine),
+            number,
+            seed: self.seed,
+            plant: self.plant,
+            is_power_cut_to_come: matches!(death, Some((Death::PowerCut(_), _))),
+            notifies: self.notifies,
+        };
+        let life = match Life::start(start) {
             Ok(life) => life,
             Err(error) => return self.oracles.violated(format!("the server does not start: {error:#}")),
         };
@@ -226,6 +258,7 @@ impl World {
                 if world.is_awake() {
                     let machine = Rc::clone(&world.machine);
                     world.serve(|life, now| life.tick(&machine, now));
+                    world.give_up_calls();
                     world.work();
                     world.collect();
                 }

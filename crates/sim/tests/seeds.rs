@@ -64,6 +64,14 @@ fn a_seed_is_one_world() {
     assert_ne!(seed(1).digest, seed(2).digest);
 }
 
+/// Else what is said of them below would be said of nothing.
+#[test]
+fn worlds_have_planned_restarts_and_crashes() {
+    let (handovers, lives) =
+        (0..20).map(seed).fold((0, 0), |sum, of| (sum.0 + of.handovers, sum.1 + of.lives));
+    assert!(handovers >= 5 && lives >= 25, "{handovers} and {lives} in twenty seeds");
+}
+
 #[test]
 fn telling_what_happens_changes_nothing() {
     let told = run(3, Options { plant: None, is_told: true }).unwrap();
@@ -122,4 +130,24 @@ fn directories_that_change_under_a_delegation_are_noticed() {
 #[test]
 fn locks_of_nfsv3_that_a_restart_forgets_are_noticed() {
     assert_noticed(Plant::ForgetHosts, "conflicting grants: at ");
+}
+
+#[test]
+fn state_that_a_planned_restart_hands_over_too_old_is_noticed() {
+    assert_noticed(Plant::HandOverOldState, "conflicting grants: ");
+}
+
+#[test]
+fn promises_that_a_planned_restart_forgets_are_noticed() {
+    assert_noticed(Plant::HandOverUnguarded, "conflicting grants: ");
+}
+
+#[test]
+fn a_planned_restart_that_clients_are_told_of_is_noticed() {
+    assert_noticed(Plant::GoOnAsAfterCrash, "conflicting grants: at ");
+}
+
+#[test]
+fn changes_of_directories_that_nobody_is_told_are_noticed() {
+    assert_noticed(Plant::LoseNotices, "notifications: who is told");
 }

@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::limits::{
-    CAPS_HOLDERS_PER_OBJECT_MAX, CAPS_OBJECTS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_RECALLED_MS,
-};
+use holdfast_base::limits::{CAPS_HOLDERS_PER_OBJECT_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_RECALLED_MS};
 use holdfast_base::{ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
@@ -397,7 +395,7 @@ impl Engine {
     fn has_room_for_caps(&self, client: ClientId, file: FileKey) -> bool {
         self.caps.hold(client, file).is_some()
             || (self.caps.count_of(client) < CAPS_OBJECTS_PER_CLIENT_MAX
-                && self.caps.objects < CAPS_OBJECTS_MAX
+                && self.caps.objects < self.policy.capabilities_max
                 && self.caps.by_file.get(&file).map_or(0, Vec::len) < CAPS_HOLDERS_PER_OBJECT_MAX)
     }
 

@@ -58,7 +58,9 @@ impl Engine {
         let own = self.holder_of(party, file);
         let Some(of) = self.files.get(&file) else { return Vec::new() };
         let in_way = of.locks.conflicts(own, range, kind).take(DEADLOCK_STEPS_MAX);
-        in_way.filter_map(|(holder, _, _)| self.party_of(holder)).collect()
+        // One with several locks in the way counts once.
+        let holders: BTreeSet<Holder> = in_way.map(|(holder, _, _)| holder).collect();
+        holders.into_iter().filter_map(|holder| self.party_of(holder)).collect()
     }
 
     fn party_of(&self, holder: Holder) -> Option<Party> {

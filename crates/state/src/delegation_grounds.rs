@@ -1,8 +1,6 @@
 //! Whether a delegation may be granted, and would be worth it.
 
-use holdfast_base::limits::{
-    DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX,
-};
+use holdfast_base::limits::{DELEGATIONS_PER_CLIENT_MAX, DELEGATIONS_PER_FILE_MAX, STATEIDS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, FileKey, Instant};
 
 use crate::deed::DelegationKind;
@@ -124,7 +122,7 @@ impl Engine {
         let names = by_id.map_or(0, |client| client.states.len());
         let of_file = self.files.get(&file).map_or(0, |of| of.delegations.len());
         self.delegations < self.policy.delegations_max
-            && self.states.len() < STATEIDS_MAX
+            && self.states.len() < self.policy.stateids_max
             && names < STATEIDS_PER_CLIENT_MAX
             && of_client < DELEGATIONS_PER_CLIENT_MAX
             && of_file < DELEGATIONS_PER_FILE_MAX

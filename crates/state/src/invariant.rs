@@ -200,8 +200,8 @@ fn shares_agree(engine: &Engine, file: &File) -> Result<(), String> {
 }
 
 fn locks_agree(engine: &Engine, file: &File) -> Result<(), String> {
+    require(file.locks.is_sound(), || format!("locks out of form: {:?}", file.locks))?;
     for (holder, ranges) in file.locks.iter() {
-        require(ranges.is_canonical() && !ranges.is_empty(), || format!("{holder:?}: ranges out of form"))?;
         if let Holder::State(key) = holder {
             let state = engine.states.get(key.0);
             let is_lock =

@@ -1,9 +1,13 @@
 //! The byte-range locks of one file: who holds what, and who is in whose way. POSIX semantics: a holder's new lock
 //! replaces what it held of the range; readers share.
 
+use std::collections::BTreeMap;
+
 use holdfast_base::ByteRange;
+use holdfast_base::limits::LOCK_HOLDERS_LISTED;
 use serde::{Deserialize, Serialize};
 
+use crate::lock_index::LockIndex;
 use crate::range_map::RangeMap;
 
 /// Shared or exclusive.
@@ -23,21 +27,54 @@ impl LockKind {
     }
 }
 
+/// How many holders are kept in a list that is looked through, as of most files there are few. In a debug build next to
+/// none, so that every test has files with few holders and with many.
+const FEW: usize = if cfg!(debug_assertions) { 3 } else { LOCK_HOLDERS_LISTED };
+
 /// Locks of one file by holder.
 #[derive(Clone, Debug)]
 pub struct LockSet<H> {
-    /// Sorted by holder; nobody with nothing.
-    held: Vec<(H, RangeMap<LockKind>)>,
+    /// Sorted by holder; nobody with nothing. Empty when there are many.
+    few: Vec<(H, RangeMap<LockKind>)>,
+    many: Option<Box<Many<H>>>,
+}
+
+/// Locks of more holders than it would do to ask each.
+#[derive(Clone, Debug)]
+struct Many<H> {
+    held: BTreeMap<H, RangeMap<LockKind>>,
+    /// The same.
+    index: LockIndex<H>,
 }
 
 impl<H> Default for LockSet<H> {
     fn default() -> Self {
-        Self { held: Vec::new() }
+        Self { few: Vec::new(), many: None }
+    }
+}
+
+impl<H: Copy + Ord> Many<H> {
+    /// Changes what a holder has, at most within `range` and where it adjoins.
+    fn change(&mut self, holder: H, range: ByteRange, change: impl FnOnce(&mut RangeMap<LockKind>)) {
+        let (first, last) = (range.first().saturating_sub(1), range.last().saturating_add(1));
+        // Never empty: it contains `range`.
+        let around = ByteRange::from_bounds(first, last).unwrap_or(range);
+        let ranges = self.held.entry(holder).or_default();
+        for (had, _) in ranges.overlapping(around) {
+            self.index.remove(holder, had.first());
+        }
+        change(ranges);
+        for (has, kind) in ranges.overlapping(around) {
+            self.index.insert(holder, has, kind);
+        }
+        if ranges.is_empty() {
+            self.held.remove(&holder);
+        }
     }
 }
 
 impl<H: Copy + Ord> LockSet<H> {
-    /// The first lock in the way of `holder` (or of a newcomer) getting this one.
+    /// The first lock in the way of `holder` (or of a newcomer) getting this one: in order of first byte, then of holder.
     #[must_use]
     pub fn conflict(
         &self,
@@ -45,34 +82,43 @@ impl<H: Copy + Ord> LockSet<H> {
         range: ByteRange,
         kind: LockKind,
     ) -> Option<(H, ByteRange, LockKind)> {
-        self.conflicts(holder, range, kind).next()
+        if let Some(many) = &self.many {
+            return many.index.conflicts(holder, range, kind).next();
+        }
+        self.conflicts(holder, range, kind).min_by_key(|(other, at, _)| (at.first(), *other))
     }
 
-    /// Every lock in the way of `holder` getting this one, one of each other holder.
+    /// Locks in the way of `holder` getting this one: of every other holder that has any, at least the first.
     pub fn conflicts(
         &self,
         holder: Option<H>,
         range: ByteRange,
         kind: LockKind,
     ) -> impl Iterator<Item = (H, ByteRange, LockKind)> + '_ {
-        self.held.iter().filter(move |(other, _)| Some(*other) != holder).filter_map(
-            move |(other, ranges)| {
-                let mut over = ranges.overlapping(range);
-                over.find(|(_, theirs)| theirs.conflicts(kind)).map(|(at, theirs)| (*other, at, theirs))
-            },
-        )
+        let others = self.few.iter().filter(move |(other, _)| Some(*other) != holder);
+        let of_few = others.filter_map(move |(other, ranges)| {
+            let mut over = ranges.overlapping(range);
+            over.find(|(_, theirs)| theirs.conflicts(kind)).map(|(at, theirs)| (*other, at, theirs))
+        });
+        of_few.chain(self.many.iter().flat_map(move |many| many.index.conflicts(holder, range, kind)))
     }
 
     /// Gives the holder this lock, replacing what it held there. The caller has looked for conflicts.
     pub fn set(&mut self, holder: H, range: ByteRange, kind: LockKind) {
+        if let Some(many) = &mut self.many {
+            return many.change(holder, range, |ranges| ranges.set(range, kind));
+        }
         let at = match self.position(holder) {
             Ok(at) => at,
             Err(at) => {
-                self.held.insert(at, (holder, RangeMap::default()));
+                self.few.insert(at, (holder, RangeMap::default()));
                 at
             }
         };
-        self.held[at].1.set(range, kind);
+        self.few[at].1.set(range, kind);
+        if self.few.len() > FEW {
+            self.grow();
+        }
     }
 
     /// Makes the holder's lock at least this strong everywhere in the range: what is stronger stays.
@@ -87,59 +133,115 @@ impl<H: Copy + Ord> LockSet<H> {
 
     /// Takes the range from the holder.
     pub fn clear(&mut self, holder: H, range: ByteRange) {
+        if let Some(many) = &mut self.many {
+            many.change(holder, range, |ranges| ranges.clear(range));
+            return self.shrink();
+        }
         if let Ok(at) = self.position(holder) {
-            self.held[at].1.clear(range);
-            if self.held[at].1.is_empty() {
-                self.held.remove(at);
+            self.few[at].1.clear(range);
+            if self.few[at].1.is_empty() {
+                self.few.remove(at);
             }
         }
     }
 
     /// Takes everything from the holder; whether it had anything.
     pub fn remove(&mut self, holder: H) -> bool {
-        self.position(holder).map(|at| self.held.remove(at)).is_ok()
+        let Some(many) = &mut self.many else {
+            return self.position(holder).map(|at| self.few.remove(at)).is_ok();
+        };
+        let Some(ranges) = many.held.remove(&holder) else { return false };
+        for (had, _) in ranges.iter() {
+            many.index.remove(holder, had.first());
+        }
+        self.shrink();
+        true
     }
 
     /// What the holder has within a range, cut to it.
     #[must_use]
     pub fn within(&self, holder: H, range: ByteRange) -> Vec<(ByteRange, LockKind)> {
-        self.position(holder).map(|at| self.held[at].1.within(range)).unwrap_or_default()
+        self.of(holder).map(|ranges| ranges.within(range)).unwrap_or_default()
     }
 
     /// What the holder has, if anything.
     #[must_use]
     pub fn of(&self, holder: H) -> Option<&RangeMap<LockKind>> {
-        self.position(holder).ok().map(|at| &self.held[at].1)
+        match &self.many {
+            Some(many) => many.held.get(&holder),
+            None => self.position(holder).ok().map(|at| &self.few[at].1),
+        }
     }
 
     /// Every holder with its ranges, in order of holders.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (H, &RangeMap<LockKind>)> {
-        self.held.iter().map(|(holder, ranges)| (*holder, ranges))
+        let few = self.few.iter().map(|(holder, ranges)| (*holder, ranges));
+        let many = self.many.iter().flat_map(|many| &many.held);
+        few.chain(many.map(|(holder, ranges)| (*holder, ranges)))
     }
 
     /// Number of holders.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.many.as_ref().map_or(self.few.len(), |many| many.held.len())
     }
 
     /// Whether nobody holds anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.len() == 0
+    }
+
+    /// Whether what it knows twice agrees, everything is merged, and nobody is there with nothing.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_plain = self.iter().all(|(_, ranges)| !ranges.is_empty() && ranges.is_canonical());
+        let agrees = |many: &Many<H>| {
+            let of = |(holder, ranges): (&H, &RangeMap<LockKind>)| {
+                let holder = *holder;
+                ranges.iter().map(move |(range, kind)| (holder, range, kind)).collect::<Vec<_>>()
+            };
+            let mut all: Vec<_> = many.held.iter().flat_map(of).collect();
+            all.sort_unstable_by_key(|(holder, range, _)| (range.first(), *holder));
+            self.few.is_empty() && many.index.is_sound(all.into_iter())
+        };
+        is_plain && self.many.as_deref().is_none_or(agrees)
     }
 
     fn position(&self, holder: H) -> Result<usize, usize> {
-        self.held.binary_search_by_key(&holder, |(other, _)| *other)
+        self.few.binary_search_by_key(&holder, |(other, _)| *other)
+    }
+
+    /// There have come to be many.
+    fn grow(&mut self) {
+        let mut index = LockIndex::default();
+        for (holder, ranges) in &self.few {
+            ranges.iter().for_each(|(range, kind)| index.insert(*holder, range, kind));
+        }
+        let held = std::mem::take(&mut self.few).into_iter().collect();
+        self.many = Some(Box::new(Many { held, index }));
+    }
+
+    /// There may have come to be few again. Not at the bound, or a holder that comes and goes would cost all of it.
+    fn shrink(&mut self) {
+        if let Some(many) = self.many.take_if(|many| many.held.len() <= FEW / 2) {
+            self.few = many.held.into_iter().collect();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 
     const BYTES: u64 = 24;
+
+    /// More than twice as many as are few, so that histories go both ways.
+    const WHO: usize = 8;
+
+    const _: () = assert!(FEW < WHO / 2, "else no test has many");
 
     fn range(a: u64, b: u64) -> ByteRange {
         ByteRange::from_bounds(a.min(b), a.max(b)).unwrap()
@@ -167,22 +269,29 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         #[test]
         fn a_lock_set_agrees_with_one_lock_a_byte_and_holder(
-            steps in prop::collection::vec((0..3usize, 0..BYTES, 0..BYTES, step()), 1..60),
+            steps in prop::collection::vec((0..WHO, 0..BYTES, 0..BYTES, step()), 1..120),
         ) {
             let mut set = LockSet::default();
-            let mut model = [[None::<LockKind>; BYTES as usize]; 3];
+            let mut model = [[None::<LockKind>; BYTES as usize]; WHO];
             for (who, a, b, step) in steps {
                 let span = range(a, b);
                 let bytes = a.min(b) as usize..=a.max(b) as usize;
                 match step {
                     Step::Lock(kind) | Step::Strengthen(kind) => {
-                        let free = (0..3).filter(|other| *other != who).all(|other| {
-                            bytes.clone().all(|n| model[other][n].is_none_or(|held| !held.conflicts(kind)))
-                        });
+                        let stands = |other: usize, n: usize| {
+                            other != who && model[other][n].is_some_and(|held| held.conflicts(kind))
+                        };
+                        let in_way = |other: &usize| bytes.clone().any(|n| stands(*other, n));
+                        let others: BTreeSet<usize> = (0..WHO).filter(in_way).collect();
+                        let found = set.conflicts(Some(who), span, kind).map(|(other, ..)| other);
+                        prop_assert_eq!(found.collect::<BTreeSet<_>>(), others.clone());
                         let conflict = set.conflict(Some(who), span, kind);
-                        prop_assert_eq!(conflict.is_none(), free);
+                        prop_assert_eq!(conflict.is_none(), others.is_empty());
                         if let Some((other, at, theirs)) = conflict {
                             prop_assert!(at.overlaps(span) && theirs.conflicts(kind) && other != who);
+                            let is_first = |n: &usize| (0..WHO).any(|other| stands(other, *n));
+                            let first = bytes.clone().find(is_first).unwrap() as u64;
+                            prop_assert!(at.first() <= first && at.last() >= first);
                             continue;
                         }
                         let weakens = matches!(step, Step::Lock(_));
@@ -207,7 +316,9 @@ mod tests {
                         prop_assert_eq!(got.first().map(|(_, kind)| *kind), *kind);
                     }
                 }
-                prop_assert!(set.iter().all(|(_, ranges)| !ranges.is_empty() && ranges.is_canonical()));
+                prop_assert!(set.is_sound());
+                let holders = model.iter().filter(|held| held.iter().any(Option::is_some)).count();
+                prop_assert_eq!(set.len(), holders);
             }
         }
     }

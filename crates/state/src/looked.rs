@@ -46,7 +46,7 @@ pub(crate) enum Kept {
 
 impl Engine {
     /// Notes the file as it was after an OPEN was granted, before the OPEN's reply leaves. Once an OPEN.
-    pub(crate) fn note_look(&mut self, open: StateId, file: FileKey, change: ChangeId) {
+    pub fn note_look(&mut self, open: StateId, file: FileKey, change: ChangeId) {
         let key = StateKey(open.parts().1);
         if self.state(key).is_ok_and(|state| state.file == file)
             && let Ok(open) = self.open_mut(key)

@@ -1,6 +1,6 @@
 //! OPEN: share reservations. One owner's OPENs of one file are one state; its reservation is their union.
 
-use holdfast_base::limits::{STATEIDS_MAX, STATEIDS_PER_CLIENT_MAX};
+use holdfast_base::limits::STATEIDS_PER_CLIENT_MAX;
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
 use crate::check::Caller;
@@ -301,9 +301,9 @@ impl Engine {
 
     /// Whether a client may have one stateid more.
     pub(crate) fn check_room(&mut self, client: ClientId, now: Instant) -> Result<(), StateError> {
-        while self.states.len() >= STATEIDS_MAX && self.make_room(now) {}
+        while self.states.len() >= self.policy.stateids_max && self.make_room(now) {}
         let own = self.clients.by_id.get(&client).map_or(0, |client| client.states.len());
-        if self.states.len() >= STATEIDS_MAX || own >= STATEIDS_PER_CLIENT_MAX {
+        if self.states.len() >= self.policy.stateids_max || own >= STATEIDS_PER_CLIENT_MAX {
             return Err(StateError::Resource);
         }
         Ok(())

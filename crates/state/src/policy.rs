@@ -1,6 +1,8 @@
 //! What the engine may be told at any time: how patient it is, and what it may use.
 
-use holdfast_base::limits::{COURTESY_CLIENTS_MAX, COURTESY_MS, DELEGATIONS_MAX, SESSIONS_SLOTS_MAX};
+use holdfast_base::limits::{
+    CAPS_OBJECTS_MAX, COURTESY_CLIENTS_MAX, COURTESY_MS, DELEGATIONS_MAX, SESSIONS_SLOTS_MAX, STATEIDS_MAX,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -22,6 +24,10 @@ pub struct Policy {
     pub delegations_max: usize,
     /// How many slots of sessions there may be in use. Beyond it clients are asked to use fewer.
     pub slots_max: usize,
+    /// How many stateids there may be. At the bound courteous clients go, then opens and locks are refused.
+    pub stateids_max: usize,
+    /// Of how many objects there may be capabilities. At the bound no more are granted.
+    pub capabilities_max: usize,
 }
 
 impl Default for Policy {
@@ -33,6 +39,8 @@ impl Default for Policy {
             courtesy_clients_max: COURTESY_CLIENTS_MAX,
             delegations_max: DELEGATIONS_MAX,
             slots_max: SESSIONS_SLOTS_MAX,
+            stateids_max: STATEIDS_MAX,
+            capabilities_max: CAPS_OBJECTS_MAX,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Sessions and their table: everything a SEQUENCE needs, and nothing of opens and locks, so that it can stand
 //! behind a lock of its own.
 
-use holdfast_base::limits::{SESSION_CONNECTIONS_MAX, SESSIONS_SLOTS_MAX, SESSIONS_SLOTS_SHARE};
+use holdfast_base::limits::{
+    PRESSED_SLOTS_MIN, SESSION_CONNECTIONS_MAX, SESSIONS_SLOTS_MAX, SESSIONS_SLOTS_ROOM_SHARE,
+    SESSIONS_SLOTS_SHARE,
+};
 use holdfast_base::{ClientId, Instant, SessionId, SlotId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -412,14 +415,17 @@ impl Sessions {
     }
 
     /// How many of the slots asked for a new session gets: the fewer are left, the fewer, so that one host that makes
-    /// sessions without end does not keep others from making one.
-    pub(crate) fn grant_slots(&self, asked: u32) -> Result<u32, StateError> {
+    /// sessions without end does not keep others from making one. Beyond the `budget` it gets few: those who have many are
+    /// asked for theirs.
+    pub(crate) fn grant_slots(&self, asked: u32, budget: usize) -> Result<u32, StateError> {
         let left = SESSIONS_SLOTS_MAX.saturating_sub(self.slots);
         if left == 0 {
             return Err(StateError::Resource);
         }
         let share = u32::try_from(left / SESSIONS_SLOTS_SHARE).unwrap_or(u32::MAX);
-        Ok(asked.min(share.max(1)))
+        let room = budget.saturating_sub(self.slots) / SESSIONS_SLOTS_ROOM_SHARE;
+        let room = u32::try_from(room).unwrap_or(u32::MAX).max(PRESSED_SLOTS_MIN);
+        Ok(asked.min(share.max(1)).min(room))
     }
 
     /// Slots of all sessions.

@@ -13,7 +13,9 @@ use std::sync::{Arc, Weak};
 
 use holdfast_base::{ByteRange, Cookie};
 
-use crate::attrs::{AccessMask, AttrMask, Attrs, Change, Device, FsLimits, FsUsage, Rights, SetAttrs};
+use crate::attrs::{
+    AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsLimits, FsUsage, Rights, SetAttrs,
+};
 use crate::caller::Cx;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
@@ -21,7 +23,7 @@ use crate::handover::ArrivedFile;
 use crate::name::Name;
 use crate::open::{
     CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
-    Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
+    Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
@@ -256,6 +258,34 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::NotFound`], [`FsError::NotEmpty`], [`FsError::IsDir`], [`FsError::NotDir`], [`FsError::Busy`].
     fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change>;
+
+    /// Removes a name that has to stand for `victim`; where it stands for something else, `None`, and nothing was done.
+    /// That no other client gives the name away between the look and the removal is the guard's affair; a local process
+    /// may, for no file system removes a name by what it stands for.
+    ///
+    /// # Errors
+    /// Those of [`Backend::remove`].
+    fn remove_seen(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        match self.named(cx, dir, name)? {
+            None => return Err(FsError::NotFound),
+            Some(there) if there != *victim => return Ok(None),
+            Some(_) => {}
+        }
+        let dir = self.remove(cx, dir, name, kind)?;
+        let is_gone = match self.getattr(cx, victim, AttrMask::STAT) {
+            Ok(left) => left.nlink == 0 || left.kind == FileKind::Directory,
+            Err(FsError::Stale | FsError::NotFound) => true,
+            Err(_) => false,
+        };
+        Ok(Some(Removed { dir, is_gone }))
+    }
 
     /// Opens a regular file, checking permissions once for all I/O through it.
     ///

@@ -31,7 +31,7 @@ pub use mem::{MemBackend, MemOptions};
 pub use name::Name;
 pub use open::{
     CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy, Node,
-    OpenMode, Read, Region, RemoveKind, RenameFlags, Seek, Stability, Written, XattrMode,
+    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
 };
 pub use page::{Grounds, Mark, Page, PageKey};
 pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

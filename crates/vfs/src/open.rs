@@ -104,6 +104,15 @@ pub enum RemoveKind {
     Any,
 }
 
+/// A name that was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The directory's change.
+    pub dir: Change,
+    /// Nothing leads to the object any more: this was its last name, or it was a directory.
+    pub is_gone: bool,
+}
+
 /// How a rename treats the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameFlags {

@@ -131,7 +131,7 @@ fn release(shared: &Shared, releases: Vec<Release>) {
 
 fn send_batch(shared: &Shared, batch: &Batch) {
     let started = Instant::now();
-    let done = shared.server.batch(batch, &shared.given_up);
+    let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.batch(batch, &sending));
     shared.counters.batch(started.elapsed(), batch.ops.len());
     let now = shared.now();
     match done {
@@ -158,7 +158,7 @@ fn send_batch(shared: &Shared, batch: &Batch) {
 
 fn send_write(shared: &Shared, write: &WriteOut) {
     let started = Instant::now();
-    let done = shared.server.write(write, &shared.given_up);
+    let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.write(write, &sending));
     shared.counters.write(started.elapsed(), write.data.len());
     let done = match done {
         Ok(done) => Ok(Written { count: done.count, stable: done.stable, verifier: done.verifier }),

@@ -240,7 +240,8 @@ impl Volume {
         let caller = who.whole_caller();
         let LockWanted { owner, range, exclusive, .. } = *wanted;
         let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
-        self.0.server.lock(&request, wait, &who.cancel())?;
+        let taken = self.0.while_living(&who.cancel(), |cancel| self.0.server.lock(&request, wait, cancel));
+        taken.map_err(|errno| self.or_stopped(errno))?;
         // What others wrote under the lock before is to be seen now. The kernel may have to wait for another's read that
         // waits for the server: whoever gives up meanwhile has the lock until he gives it back or closes the file, which
         // holds others off longer than need be, and never too short.
@@ -261,7 +262,12 @@ impl Volume {
         let caller = who.whole_caller();
         let LockWanted { owner, range, .. } = *wanted;
         let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive: false };
-        self.0.server.unlock(&request, &who.cancel())
+        let done = self.0.while_living(&who.cancel(), |cancel| self.0.server.unlock(&request, cancel));
+        done.map_err(|errno| self.or_stopped(errno))
+    }
+
+    fn or_stopped(&self, errno: Errno) -> Errno {
+        if errno == Errno::EINTR { self.0.stopped() } else { errno }
     }
 
     /// Whether an owner may hold locks on a node's file.
@@ -279,6 +285,7 @@ impl Volume {
         let caller = who.whole_caller();
         let LockWanted { owner, range, exclusive, .. } = *wanted;
         let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
-        self.0.server.lock_test(&request, &who.cancel())
+        let told = self.0.while_living(&who.cancel(), |cancel| self.0.server.lock_test(&request, cancel));
+        told.map_err(|errno| self.or_stopped(errno))
     }
 }

@@ -59,9 +59,15 @@ impl Promises for Shared {
         self.offline.as_ref().is_some_and(|offline| offline.must_merge())
     }
 
-    fn resume(&self, executed_through: u64, stable_through: u64) {
+    fn resume(&self, executed_through: u64, stable_through: u64, is_known: bool) {
         let mut machine = self.machine.lock();
-        machine.resume(executed_through, stable_through, self.now());
+        match &self.offline {
+            Some(offline) if (!is_known || offline.must_sift()) && machine.has_sent() => {
+                offline.forgotten();
+                machine.hold(true);
+            }
+            _ => machine.resume(executed_through, stable_through, self.now()),
+        }
         self.look_for_work(machine);
         self.came_back();
     }

@@ -123,7 +123,7 @@ impl Volume {
         let shared = &*self.0;
         ask.caller = waiting.whole_caller();
         let started = Instant::now();
-        let answer = shared.server.perform(&ask, &waiting.cancel());
+        let answer = shared.while_living(&waiting.cancel(), |cancel| shared.server.perform(&ask, cancel));
         shared.counters.answered(started.elapsed());
         let mut machine = shared.machine.lock();
         if answer == Err(Errno::EINTR) {
@@ -133,7 +133,7 @@ impl Volume {
                 machine.absorb(&mut nobodys, ask, Err(Errno::EIO), shared.now());
             }
             shared.look_for_work(machine);
-            return Err(Errno::EINTR);
+            return Err(shared.stopped());
         }
         machine.absorb(turn, ask, answer, shared.now());
         Ok(machine)
@@ -156,6 +156,33 @@ impl Volume {
 }
 
 impl Shared {
+    /// Waits for the server under a token that is given also when the volume is abandoned.
+    pub(crate) fn while_living<T>(
+        &self,
+        cancel: &Cancel,
+        ask: impl FnOnce(&Cancel) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let number = {
+            let mut asking = self.asking.lock();
+            asking.0 += 1;
+            let number = asking.0;
+            asking.1.insert(number, cancel.clone());
+            number
+        };
+        // Noted first: whoever abandons the volume from now on finds it.
+        if self.given_up.is_cancelled() {
+            cancel.cancel();
+        }
+        let answer = ask(cancel);
+        self.asking.lock().1.remove(&number);
+        answer
+    }
+
+    /// What is told to those who stopped waiting: they gave up, or the volume was.
+    pub(crate) fn stopped(&self) -> Errno {
+        if self.given_up.is_cancelled() { Errno::EIO } else { Errno::EINTR }
+    }
+
     /// After the machine was touched: hands on what others are to forget, and has those who wait for it and those who
     /// work for it look again, where there is something to see.
     pub(crate) fn look_for_work(&self, mut machine: MutexGuard<'_, Machine>) {

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) forgets: Forgets,
     /// Given when everything that waits is to fail.
     pub(crate) given_up: Cancel,
+    /// The tokens of those who wait for the server's answers now, by number.
+    pub(crate) asking: Mutex<(u64, rustc_hash::FxHashMap<u64, Cancel>)>,
     pub(crate) counters: Counters,
     pub(crate) room: RoomSeen,
     /// Of a volume that works without the server.
@@ -110,6 +112,7 @@ impl Volume {
             alarm: Alarm::default(),
             forgets: Forgets::default(),
             given_up: Cancel::new(),
+            asking: Mutex::default(),
             counters: Counters::default(),
             room: RoomSeen::new(options.settings.caps),
             threads: Mutex::default(),
@@ -177,6 +180,7 @@ impl Volume {
     pub fn abandon(&self) -> Pending {
         let pending = self.pending();
         self.0.given_up.cancel();
+        self.0.asking.lock().1.values().for_each(Cancel::cancel);
         self.0.progressed.wake_all();
         pending
     }

@@ -105,6 +105,10 @@ impl Administered for Fake {
         self.done.lock().push("drop caches".into());
     }
 
+    fn end_grace(&self) -> Result<(), Refusal> {
+        Err(Refusal::new(Code::NotFound, "no grace"))
+    }
+
     fn log(&self, levels: Option<&str>) -> Result<LogLevels, Refusal> {
         Ok(LogLevels { levels: levels.unwrap_or("info").into() })
     }

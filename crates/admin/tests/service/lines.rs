@@ -39,6 +39,8 @@ fn a_connection_may_ask_again_and_again_and_errors_do_not_end_it() {
     assert_eq!(other["error"]["code"], "bad_version");
     let nobody = ask(&mut stream, "{\"ask\":\"revoke\",\"client\":\"x\"}\n");
     assert_eq!(nobody["error"]["code"], "not_found");
+    let grace = ask(&mut stream, "{\"ask\":\"end_grace\"}\n");
+    assert_eq!(grace["error"]["code"], "not_found");
     let caches = ask(&mut stream, "{\"v\":1,\"ask\":\"drop_caches\"}\n");
     assert!(caches["ok"].is_null() && caches.get("error").is_none());
     assert_eq!(*scene.server.done.lock(), ["drop caches"]);

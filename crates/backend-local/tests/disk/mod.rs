@@ -75,6 +75,18 @@ impl Disk {
         of.copy_image().mounted(options)
     }
 
+    /// How often the device below was told to put its cache on the medium (field 16 of Documentation/block/stat.rst).
+    pub(crate) fn flushes(&self) -> u64 {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut lines = mounts.lines().map(|line| line.split(' '));
+        let device = lines.find_map(|mut fields| {
+            let device = fields.next()?;
+            (fields.next()? == text(&self.mount)).then(|| device.trim_start_matches("/dev/"))
+        });
+        let stat = std::fs::read_to_string(format!("/sys/block/{}/stat", device.unwrap())).unwrap();
+        stat.split_whitespace().nth(15).expect("a kernel of 5.5 or later").parse().unwrap()
+    }
+
     pub(crate) fn tmpfs() -> Self {
         must_be_root();
         let disk = Self::at(tempfile::tempdir().unwrap());

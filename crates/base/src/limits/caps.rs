@@ -7,8 +7,9 @@ pub const CAPS_ITEMS_MAX: usize = 1024;
 /// Operations of one batch: their results fit a record, and one batch keeps others waiting for some ten milliseconds.
 pub const CAPS_BATCH_OPS_MAX: usize = 1024;
 
-/// Directories of one tree to be removed.
-pub const CAPS_TREE_DIRS_MAX: usize = 4096;
+/// Removals of one directory that fail before those behind them get a record of their own in the journal: what is
+/// recorded of them stays small.
+pub const CAPS_FAILED_REMOVALS_MAX: usize = 32;
 
 /// Operations whose write-back failed that are told of at once.
 pub const CAPS_FAILED_MAX: usize = 1024;

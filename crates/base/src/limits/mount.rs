@@ -110,6 +110,10 @@ pub const ACQUIRE_ITEMS_MAX: usize = 256;
 /// Milliseconds after a recall in which exclusive capabilities are not asked for again.
 pub const REACQUIRE_PAUSE_MS: u64 = 1_000;
 
+/// Milliseconds after the removal of a directory in which those beside it, and all below them, are taken to be about to go
+/// as well: what that needs is asked for with their listings.
+pub const CLEARING_MS: u64 = 2_000;
+
 /// Recalls remembered of objects that are not known yet, as the grant is still on its way.
 pub const EARLY_RECALLS_MAX: usize = 4_096;
 

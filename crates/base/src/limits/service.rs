@@ -69,3 +69,6 @@ pub const LISTENERS_KEPT_MAX: usize = 16;
 
 /// Deaths of a server within a minute after which it is not started again.
 pub const SUPERVISED_DEATHS_MAX: usize = 5;
+
+/// Milliseconds between two times that caches shrink while memory is short: in between it shows what came of it.
+pub const MEMORY_SHED_PAUSE_MS: u64 = 10_000;

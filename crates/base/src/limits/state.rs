@@ -50,8 +50,12 @@ pub const STATEIDS_MAX: usize = 1 << 20;
 /// Byte ranges one lock-owner holds on one file after merging; insertion moves those behind it, 24 bytes each.
 pub const LOCK_RANGES_PER_OWNER_FILE_MAX: usize = 16_384;
 
-/// Lock holders (lock-owners of any protocol) on one file: each conflict check asks every one of them.
+/// Lock holders (lock-owners of any protocol) on one file.
 pub const LOCK_HOLDERS_PER_FILE_MAX: usize = 16_384;
+
+/// Lock holders of one file up to which each is asked for what is in the way of a lock: a third of a microsecond. Of more
+/// there is an index, which costs 80 bytes a lock.
+pub const LOCK_HOLDERS_LISTED: usize = 32;
 
 /// Blocked lock requests remembered on one file; later ones are told to poll.
 pub const LOCK_WAITERS_PER_FILE_MAX: usize = 1024;
@@ -139,3 +143,24 @@ pub const FOREIGN_SHARES_PER_FILE_MAX: usize = 1024;
 
 /// Own opens looked at for a descriptor that can serve I/O under a delegation.
 pub const DELEGATED_OPENS_MAX: usize = 64;
+
+/// Milliseconds for which a reclaim keeps the grace period open, up to twice the period's length: a client reclaims one
+/// thing after another, and each takes a few round trips.
+pub const GRACE_STRETCH_MS: u64 = 2000;
+
+/// Bytes of memory from which on state may take what the bounds of this file allow: all of it in use is some 2 GiB, a
+/// quarter. With less memory there is proportionally less of it.
+pub const MEMORY_OF_WHOLE_BUDGETS: u64 = 8 << 30;
+
+/// The part of a bound that is allowed however little memory there is: a few clients can work with it.
+pub const BUDGET_PART_MIN: usize = 256;
+
+/// The part of the memory that is to be available: with less it is short, and clients and caches give back.
+pub const MEMORY_SPARE_PART: u64 = 8;
+
+/// Bytes available that are enough however much memory there is.
+pub const MEMORY_SPARE_BYTES_MAX: u64 = 1 << 30;
+
+/// The part of the slots there is memory for that one new session gets at most: what clients ask for (Linux: 64) from 1,024
+/// slots on.
+pub const SESSIONS_SLOTS_ROOM_SHARE: usize = 16;

@@ -35,7 +35,7 @@ impl Machine {
             }
             turn.pieces.push(Piece { offset: at, data });
         }
-        let executed = self.stream.executed();
+        let (executed, executed_txn) = self.stream.surely_executed();
         let node = self.node_mut(id)?;
         if !node.sure.has(CapSet::FILE_S) {
             node.pages_covered = false;
@@ -60,7 +60,9 @@ impl Machine {
         let node = self.node_mut(id)?;
         let mut known = node.data.extents.read(offset, end, node.data.readable_since);
         // Where nothing is kept here, the server's data counts: but not what is cut off by a mutation on its way.
-        let void_from = if node.handle.is_none() { 0 } else { void_from(node, executed) };
+        // What was made, and is not known by its handle yet for want of the result, may have data there all the same.
+        let is_there = node.handle.is_some() || node.made.is_some_and(|(txn, _)| txn <= executed_txn);
+        let void_from = if is_there { void_from(node, executed) } else { 0 };
         let mut parts = Vec::with_capacity(known.len() + 1);
         let mut at = offset;
         known.push(Piece { offset: end, data: Bytes::new() });

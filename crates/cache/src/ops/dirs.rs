@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::DirEntry;
-use crate::ask::Question;
+use crate::ask::{Access, Question};
 use crate::caps::CapSet;
 use crate::dir::{Source, Stream};
 use crate::errno::Errno;
@@ -30,9 +30,10 @@ impl Machine {
             let stream = Some(Box::<Stream>::default());
             let open = Open {
                 node: id,
-                access: Default::default(),
+                access: Access::default(),
                 append: false,
                 token: None,
+                covers: Access::default(),
                 at_server: true,
                 caller,
                 stream,
@@ -196,8 +197,7 @@ impl Machine {
         let dir = self.handle(turn, id)?;
         let verifier = if offset == 0 { 0 } else { stream_verifier(self, fh) };
         let bytes_max = self.settings.io_bytes.min(1 << 18);
-        let want = self.want(None, CapSet::SHARED, now);
-        let want_dir = self.want_names(id, now);
+        let (want, want_dir) = self.listing_wishes(id, now);
         self.ask(turn, Question::List { dir, cookie: offset, verifier, bytes_max, want, want_dir })
     }
 

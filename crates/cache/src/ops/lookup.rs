@@ -88,12 +88,13 @@ impl Machine {
         self.told_server(turn, parent, CapSet::FILE_S, now)?;
         self.stats.lookup_misses += 1;
         let handle = self.handle(turn, parent)?;
-        let (want, want_dir) = (self.want(None, CapSet::SHARED, now), self.want_names(parent, now));
         if let Some((cookie, verifier)) = self.fills(turn, parent) {
             let bytes_max = self.settings.io_bytes.min(1 << 18);
+            let (want, want_dir) = self.listing_wishes(parent, now);
             return self
                 .ask(turn, Question::List { dir: handle, cookie, verifier, bytes_max, want, want_dir });
         }
+        let (want, want_dir) = (self.want(None, CapSet::SHARED, now), self.want_names(parent, now));
         self.ask(turn, Question::Lookup { dir: handle, name: Name::new(name), want, want_dir })
     }
 

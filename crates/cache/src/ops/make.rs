@@ -257,7 +257,7 @@ impl Machine {
             NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
         let is_file = matches!(thing, Thing::File);
         let (load, want) = (Load::default(), CapSet::ALL);
-        let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want };
+        let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want, joins: false };
         let serial = self.queue(op, &turn.caller, now);
         if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_file) {
             node.data.carrier = Some(serial);

@@ -167,6 +167,7 @@ impl Machine {
         if let Some(id) = turn.target.flatten().filter(|t| turn.source.flatten() != Some(*t)) {
             self.drop_data_after_removal(turn, id);
             if let Some(node) = self.nodes.get_mut(&id) {
+                node.has_lost_name = true;
                 node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
             }
         }
@@ -196,6 +197,7 @@ impl Machine {
             let kind = node.attrs.kind;
             node.attrs.nlink = if node.dir.is_some() { 0 } else { node.attrs.nlink.saturating_sub(1) };
             node.attrs.ctime = now.wall;
+            node.has_lost_name = true;
             self.count_subdirectory(to.0, kind, -1);
             self.drop_data_of_nameless(victim);
         }
@@ -227,8 +229,10 @@ impl Machine {
     ) -> Outcome<bool> {
         let node = self.node(id)?;
         let is_dir = node.dir.is_some();
-        // Whether a directory would come to lie within itself only the server can tell.
-        if (is_dir && from.0 != to.0) || !node.may_change(CapSet::LINK_X) || node.hidden.is_some() {
+        // Whether a directory would come to lie within itself only the server can tell, where it can be asked.
+        let is_safe = !is_dir || from.0 == to.0 || self.may_move_alone(id, to.0)?;
+        let node = self.node(id)?;
+        if !is_safe || !node.may_change(CapSet::LINK_X) || node.hidden.is_some() {
             return Ok(false);
         }
         for dir in [from.0, to.0] {

@@ -114,10 +114,9 @@ impl Machine {
         self.last_fh += 1;
         let fh = Fh(self.last_fh);
         let (access, append) = (flags.access, flags.append);
-        self.opens.insert(
-            fh,
-            Open { node: id, access, append, token, at_server, caller: caller.clone(), stream: None },
-        );
+        let (covers, caller) = (access, caller.clone());
+        let open = Open { node: id, access, append, token, covers, at_server, caller, stream: None };
+        self.opens.insert(fh, open);
         let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false } };
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
@@ -139,12 +138,11 @@ impl Machine {
         if let Some(token) = open.token {
             // An open that the server does not know may depend on this one: it takes it over, if it is good for all
             // that it may do.
-            let access = open.access;
-            let fits = |o: &Open| (access.read || !o.access.read) && (access.write || !o.access.write);
-            let is_heir = |o: &Open| o.token.is_none() && fits(o);
+            let covers = open.covers;
+            let is_heir = |o: &Open| o.token.is_none() && covers.has(o.access);
             let heir = rest.iter().find(|o| self.opens.get(o).is_some_and(is_heir));
             match heir.copied().and_then(|o| self.opens.get_mut(&o)) {
-                Some(heir) => (heir.token, heir.at_server) = (Some(token), true),
+                Some(heir) => (heir.token, heir.covers, heir.at_server) = (Some(token), covers, true),
                 None => self.closes.push((token, open.caller, id)),
             }
         }

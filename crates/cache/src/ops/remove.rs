@@ -1,6 +1,6 @@
 //! Names removed.
 
-use holdfast_base::limits::ACQUIRE_ITEMS_MAX;
+use holdfast_base::limits::{ACQUIRE_ITEMS_MAX, CLEARING_MS};
 
 use super::lookup::check_name;
 use crate::ask::{Access, Question, RenameMode};
@@ -39,7 +39,7 @@ impl Machine {
         let fresh = turn.take()?;
         match fresh {
             Some(Fresh::Gone) => {
-                self.removed(turn, parent);
+                self.removed(turn, parent, now);
                 return Ok(());
             }
             Some(Fresh::Looked(found)) => {
@@ -94,8 +94,9 @@ impl Machine {
     }
 
     /// After the server has removed a name, or hidden it.
-    fn removed(&mut self, turn: &mut Turn, parent: NodeId) {
+    fn removed(&mut self, turn: &mut Turn, parent: NodeId, now: Now) {
         let Some((id, _)) = turn.looked.take() else { return };
+        self.note_clearing(parent, id, now);
         if let Some(name) = turn.hiding.take() {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.hidden = Some((parent, name, turn.caller.clone()));
@@ -105,6 +106,7 @@ impl Machine {
         self.drop_data_after_removal(turn, id);
         // A guess, until somebody looks: what it had is not certain.
         if let Some(node) = self.nodes.get_mut(&id) {
+            node.has_lost_name = true;
             node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
         }
     }
@@ -134,14 +136,18 @@ impl Machine {
         let Some(node) = self.nodes.get(&id) else { return };
         if node.opens.is_empty() && node.attrs.nlink <= 1 && node.dir.is_none() {
             let dropped = node.data.extents.weights().unsent;
+            let is_under_way = !node.data.in_flight.is_empty() || node.data.committing.is_some();
             self.stats.bytes_elided += dropped;
             self.with_data(id, |data| {
-                data.extents.turn(|p, _| match p {
-                    crate::extent::Progress::Stream(_) | crate::extent::Progress::Sent(_) => Some(p),
-                    _ => None,
-                });
+                data.extents.turn(|p, _| matches!(p, crate::extent::Progress::Stream(_)).then_some(p));
                 data.mtime_owed = false;
+                // What is on its way may find the file gone, and is not to come out again when it is lost.
+                data.in_flight.clear();
+                data.committing = None;
             });
+            if is_under_way {
+                self.flush.on_the_way.retain(|_, of| *of != id);
+            }
         }
     }
 
@@ -164,8 +170,13 @@ impl Machine {
         let is_dir = node.dir.is_some();
         node.attrs.nlink = if is_dir { 0 } else { node.attrs.nlink.saturating_sub(1) };
         node.attrs.ctime = now.wall;
+        node.has_lost_name = true;
+        let is_nameless = node.attrs.nlink == 0;
         self.count_subdirectory(parent, kind, -1);
-        self.drop_data_of_nameless(id);
+        self.note_clearing(parent, id, now);
+        if is_nameless {
+            self.drop_data_of_nameless(id);
+        }
         if self.vanish(id) {
             return Ok(true);
         }
@@ -176,6 +187,34 @@ impl Machine {
         };
         self.queue(op, &turn.caller, now);
         Ok(true)
+    }
+
+    /// Who removes a directory may be about to remove those beside it.
+    fn note_clearing(&mut self, parent: NodeId, removed: NodeId, now: Now) {
+        if self.nodes.get(&removed).is_none_or(|node| node.dir.is_none()) {
+            return;
+        }
+        if let Some(dir) = self.nodes.get_mut(&parent).and_then(|node| node.dir.as_mut()) {
+            dir.cleared_at = Some(now.mono);
+        }
+    }
+
+    /// What is wished for on the entries of a directory that is about to be listed, and on itself. Where a tree seems to be
+    /// removed it is all that removing takes, so that no other question is needed for it.
+    pub(crate) fn listing_wishes(&mut self, id: NodeId, now: Now) -> (CapSet, CapSet) {
+        let is_cleared = |above: NodeId| {
+            let above = self.nodes.get(&above).and_then(|node| node.dir.as_ref());
+            above.and_then(|dir| dir.cleared_at).is_some_and(|at| now.mono.ms_since(at) < CLEARING_MS)
+        };
+        let is_next =
+            self.settings.batches && self.nodes.get(&id).and_then(|node| node.above).is_some_and(is_cleared);
+        if !is_next {
+            return (self.want(None, CapSet::SHARED, now), self.want_names(id, now));
+        }
+        if let Some(dir) = self.nodes.get_mut(&id).and_then(|node| node.dir.as_mut()) {
+            dir.cleared_at = Some(now.mono);
+        }
+        (self.want(None, CapSet::SHARED | CapSet::LINK_X, now), self.want(Some(id), CapSet::ALL, now))
     }
 
     /// Whether the object may lose a name here: its last, unseen by anybody else, and nobody's open depends on it.
@@ -196,7 +235,8 @@ impl Machine {
         if let Some(dir) = &node.dir {
             return Ok(node.held.has(CapSet::FILE_X) && dir.is_empty() && node.opens.is_empty());
         }
-        if node.attrs.nlink > 1 || node.hidden.is_some() {
+        // Of several names one is removed by asking, but where there is nobody to ask.
+        if (node.attrs.nlink > 1 && !self.is_alone()) || node.hidden.is_some() {
             return Ok(false);
         }
         Ok(!self.must_hide(turn, id, now)?)
@@ -248,16 +288,13 @@ impl Machine {
         if !self.settings.preserves_unlinked {
             return Ok(true);
         }
-        let mut needed = Access::default();
-        let mut known = Access::default();
-        for open in node.opens.iter().filter_map(|fh| self.opens.get(fh)) {
-            needed = Access { read: needed.read | open.access.read, write: needed.write | open.access.write };
-            if open.at_server {
-                known =
-                    Access { read: known.read | open.access.read, write: known.write | open.access.write };
-            }
-        }
-        if known.has(needed) || turn.opened == Some(id) {
+        let opens = || node.opens.iter().filter_map(|fh| self.opens.get(fh));
+        let needed = opens().fold(Access::default(), |all, open| Access {
+            read: all.read | open.access.read,
+            write: all.write | open.access.write,
+        });
+        // One that is good for all: whoever closes it leaves it to another.
+        if opens().any(|open| open.at_server && open.covers.has(needed)) || turn.opened == Some(id) {
             return Ok(false);
         }
         let object = self.handle(turn, id)?;
@@ -274,7 +311,7 @@ impl Machine {
         for fh in fhs {
             if let Some(open) = self.opens.get_mut(&fh).filter(|o| o.token.is_none() && access.has(o.access))
             {
-                (open.token, open.at_server) = (Some(token), true);
+                (open.token, open.covers, open.at_server) = (Some(token), access, true);
                 return;
             }
         }

@@ -58,6 +58,7 @@ impl Machine {
     }
 
     fn stable(&mut self, through: u64) -> Outcome<()> {
+        let through = self.stream.placed(through);
         if self.stream.stable() >= through {
             return Ok(());
         }

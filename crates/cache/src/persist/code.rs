@@ -6,13 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_base::Timestamp;
 
+use super::merge::Base;
 use crate::ask::RenameMode;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
 use crate::caps::CapSet;
 use crate::ids::{Caller, Handle, Name, NodeId};
+use crate::mutation::Target;
 
 /// Of all records.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// A record in the making.
 #[derive(Debug, Default)]
@@ -107,6 +109,26 @@ impl Put {
         self.option(a.gid, Self::u32);
         self.option(a.atime, Self::time);
         self.option(a.mtime, Self::time);
+    }
+
+    pub(super) fn target(&mut self, target: &Target) {
+        match target {
+            Target::Handle(handle) => {
+                self.flag(true);
+                self.bytes(handle.as_bytes());
+            }
+            Target::Made { txn, op } => {
+                self.flag(false);
+                self.u64(*txn);
+                self.u32(*op);
+            }
+        }
+    }
+
+    pub(super) fn base(&mut self, b: &Base) {
+        [b.mode, b.uid, b.gid].into_iter().for_each(|n| self.option(n, Self::u32));
+        self.option(b.size, Self::u64);
+        self.option(b.mtime, Self::time);
     }
 
     pub(super) fn changes(&mut self, c: &Changes) {
@@ -240,6 +262,23 @@ impl<'a> Get<'a> {
             uid: self.option(Self::u32)?,
             gid: self.option(Self::u32)?,
             atime: self.option(Self::time)?,
+            mtime: self.option(Self::time)?,
+        })
+    }
+
+    pub(super) fn target(&mut self) -> Option<Target> {
+        Some(match self.flag()? {
+            true => Target::Handle(self.handle()?),
+            false => Target::Made { txn: self.u64()?, op: self.u32()? },
+        })
+    }
+
+    pub(super) fn base(&mut self) -> Option<Base> {
+        Some(Base {
+            mode: self.option(Self::u32)?,
+            uid: self.option(Self::u32)?,
+            gid: self.option(Self::u32)?,
+            size: self.option(Self::u64)?,
             mtime: self.option(Self::time)?,
         })
     }

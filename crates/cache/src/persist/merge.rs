@@ -1,57 +1,50 @@
 //! The server is back: what was changed here is compared with what it has now, before anything goes out. Nothing that
 //! was done on either side is lost: where both cannot have the name, ours gets another.
 
-use bytes::Bytes;
-use holdfast_base::{Civil, Timestamp};
+mod apart;
+mod base;
+mod dirs;
+mod forgotten;
+mod late;
+mod names;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Conflict;
 use crate::ask::{Generation, RenameMode};
-use crate::attrs::{Attrs, NewAttrs, SetTime};
+use crate::attrs::{Attrs, Kind};
 use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::Progress;
-use crate::ids::{Caller, Name, NodeId, Now};
+use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::queue::{Load, Op, Queued, Stage, Thing};
-use crate::tell::{Forget, Reclaim, Reclaimed};
+use crate::queue::{Op, Stage, Thing, placed};
+use crate::tell::{Reclaim, Reclaimed};
+
+pub(crate) use base::Base;
+pub use forgotten::{Doubt, Within, resolved};
 
 /// Where objects are, as far as names are known.
 type Places = FxHashMap<NodeId, (NodeId, Name)>;
 
+/// Conflicts looked through for one that was told already.
+const TOLD_LATELY: usize = 256;
+
 /// What became of an object at the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum There {
+    /// Its contents are as they were.
+    Same,
     Changed,
     Removed,
 }
 
-impl Node {
-    /// An operation of ours about it was done: what the server says of it from now on is ours, as far as it has this
-    /// modification time.
-    pub(crate) fn told_by(&mut self, op: &Op) {
-        self.attrs.change = 0;
-        match op {
-            Op::Make { attrs, .. } => self.told_mtime = attrs.mtime,
-            Op::Write { mtime, .. } => self.told_mtime = Some(*mtime),
-            Op::SetAttr { changes, .. } => {
-                if let Some(SetTime::At(at)) = changes.mtime {
-                    self.told_mtime = Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
+/// What became of those that were asked for, with their attributes now.
+type Told = FxHashMap<NodeId, (There, Option<Attrs>)>;
 
-    /// Whether others have changed it since the server last told of it, or was told by us.
-    fn is_changed_there(&self, theirs: &Attrs) -> bool {
-        match (self.attrs.change, self.told_mtime) {
-            (0, told) => told.is_some_and(|told| told != theirs.mtime),
-            (change, _) => change != theirs.change,
-        }
-    }
-}
+/// Where things were when the server was compared with, for what was on its way then, up to this transaction.
+pub(super) type Late = (u64, Places);
 
 impl Machine {
     /// From now on nothing is sent (or is again), whoever waits for it: the server is away, or what it has is being
@@ -71,10 +64,15 @@ impl Machine {
         }
     }
 
+    /// Whether nobody can be asked, and what is decided here is compared later.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.journal.is_some() && self.stream.is_held
+    }
+
     /// A file is about to be written while the server is away: what is known of it whole stays known, below what is
     /// written, and goes along with it.
     pub(crate) fn keep_whole(&mut self, id: NodeId) {
-        if self.journal.is_none() || !self.stream.is_held {
+        if !self.is_alone() {
             return;
         }
         let Some(whole) = self.clean(id).cloned() else { return };
@@ -85,12 +83,10 @@ impl Machine {
     /// What is to be asked for when the server is back: exclusively what was changed here, shared whatever else is known.
     #[must_use]
     pub fn claims(&self) -> Vec<Reclaim> {
-        let caps = |n: &Node| match n.pending > 0 || n.has_unsent(Generation(u64::MAX)) {
-            true => n.held,
-            false => n.held.shared(),
-        };
+        let is_changed = |n: &Node| n.pending > 0 || n.has_unsent(Generation(u64::MAX));
+        let caps = |n: &Node| if is_changed(n) { n.held } else { n.held.shared() };
         let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: caps(n) });
-        self.nodes.values().filter(|n| !n.held.is_none() || n.pending > 0).filter_map(|n| claim(n)).collect()
+        self.nodes.values().filter(|n| !n.held.is_none() || is_changed(n)).filter_map(|n| claim(n)).collect()
     }
 
     /// What was changed on both sides, since this mount was first made.
@@ -104,36 +100,69 @@ impl Machine {
     /// conflicts were found.
     pub fn merge(&mut self, told: &[Reclaimed], now: Now) -> usize {
         let before = self.conflicts.len();
+        if let Some(journal) = &mut self.journal {
+            journal.merged_at = Some(now.wall);
+        }
         let places = self.places();
         self.note_paths(&places);
-        let sent: FxHashSet<NodeId> = self
-            .stream
-            .kept
-            .iter()
-            .filter(|k| k.stage != Stage::Executed)
-            .flat_map(|k| &k.ops)
-            .filter_map(|q| q.op.nodes()[0])
-            .collect();
+        let (order, told) = self.compared(told);
+        let made_anew = self.make_dirs_anew(&told, &places, None, now);
+        for id in order {
+            let Some((there, attrs)) = told.get(&id).copied() else { continue };
+            if made_anew.contains(&id) {
+                continue;
+            }
+            if self.nodes.get(&id).is_some_and(|n| n.dir.is_none()) {
+                self.merge_contents(id, there, (&places, &made_anew), now);
+            }
+            match attrs {
+                Some(attrs) => self.merge_attrs(id, there, &attrs),
+                None => self.drop_what_concerns(id),
+            }
+        }
+        self.provide_for_names_taken();
+        let is_late = self.stream.kept.iter().any(|k| k.stage != Stage::Executed);
+        if let Some(journal) = &mut self.journal {
+            journal.late = is_late.then_some((self.stream.last_txn, places));
+        }
+        self.conflicts.len() - before
+    }
+
+    /// What became of each object; and their order. What is on its way about an object cannot be decided anew.
+    fn compared(&self, told: &[Reclaimed]) -> (Vec<NodeId>, Told) {
+        let under_way = self.stream.kept.iter().filter(|k| k.stage != Stage::Executed).flat_map(|k| &k.ops);
+        let sent: FxHashSet<NodeId> = under_way.filter_map(|q| q.op.nodes()[0]).collect();
+        let mut order = Vec::new();
+        let mut all = Told::default();
         for Reclaimed { handle, result } in told {
             let Some(id) = self.handles.get(handle).copied().filter(|id| !sent.contains(id)) else {
                 continue;
             };
-            let Some(node) = self.nodes.get(&id).filter(|n| n.dir.is_none()) else { continue };
+            let Some(node) = self.nodes.get(&id) else { continue };
             let there = match result {
-                Ok((attrs, _)) if node.is_changed_there(attrs) => There::Changed,
+                Ok((attrs, _)) if node.attrs.kind == Kind::File && node.is_changed_there(attrs) => {
+                    There::Changed
+                }
+                Ok(_) => There::Same,
                 Err(Errno::ESTALE | Errno::ENOENT) => There::Removed,
-                _ => continue,
+                Err(_) => continue,
             };
-            self.merge_file(id, there, &places, now);
+            order.push(id);
+            all.insert(id, (there, result.as_ref().ok().map(|(attrs, _)| *attrs)));
         }
+        (order, all)
+    }
+
+    /// A name that was free when ours got it may not be any more; and a directory made there is as good as ours.
+    fn provide_for_names_taken(&mut self) {
         for queued in &mut self.stream.unsent {
-            // A name that was free when ours got it may not be any more.
-            if let Op::Rename { mode, over: None, .. } = &mut queued.op {
-                *mode = RenameMode::NoReplace;
-                self.stream.touched.push(queued.serial);
+            match &mut queued.op {
+                Op::Rename { mode, over: None, .. } => *mode = RenameMode::NoReplace,
+                Op::Make { thing: Thing::Dir, joins, .. } => *joins = true,
+                _ => continue,
             }
+            self.stream.touched.push(queued.serial);
         }
-        self.conflicts.len() - before
     }
 
     fn places(&self) -> Places {
@@ -161,136 +190,71 @@ impl Machine {
             path.push(b'/');
         }
         path.extend_from_slice(name.as_bytes());
-        if self.conflicts.len() < holdfast_base::limits::CONFLICTS_MAX {
-            self.conflicts.push(Conflict { path, kept_as, what: what.to_owned() });
+        let conflict = Conflict { path, kept_as, what: what.to_owned() };
+        let is_told = self.conflicts.iter().rev().take(TOLD_LATELY).any(|told| *told == conflict);
+        if !is_told && self.conflicts.len() < holdfast_base::limits::CONFLICTS_MAX {
+            self.conflicts.push(conflict);
         }
     }
 
-    /// The server made ours under another name.
-    pub(crate) fn conflict_kept(&mut self, dir: NodeId, name: &Name, other: &Name) {
-        if self.journal.is_some() {
-            self.note_conflict((dir, name), Some(other.clone()), "made here and there");
-        }
+    /// What was queued about an object, by serial.
+    pub(super) fn ops_about(&self, id: NodeId) -> Vec<(u64, Op)> {
+        let Some(node) = self.nodes.get(&id).filter(|n| !n.unsent.is_empty()) else { return Vec::new() };
+        let first = self.stream.unsent.front().map_or(0, |q| q.serial);
+        let op = |serial: &u64| self.stream.unsent.get(serial.checked_sub(first)? as usize);
+        node.unsent.iter().filter_map(|serial| Some((*serial, op(serial)?.op.clone()))).collect()
     }
 
-    /// What had returned here has failed there.
-    pub(crate) fn conflict_failed(&mut self, queued: &Queued, errno: Errno) {
-        if self.journal.is_none() {
-            return;
+    /// Puts mutations before all that are not sent; gives their first and last serial.
+    fn put_before(
+        &mut self,
+        ops: Vec<(Op, crate::ids::Caller)>,
+        is_first: bool,
+        now: Now,
+    ) -> Option<(u64, u64)> {
+        if ops.is_empty() {
+            return None;
         }
-        let (place, verb) = match &queued.op {
-            Op::Make { dir, name, .. } => ((*dir, name), "made"),
-            Op::Link { dir, name, .. } => ((*dir, name), "linked"),
-            Op::Unlink { dir, name, .. } | Op::Rmdir { dir, name, .. } => ((*dir, name), "removed"),
-            Op::Rename { from, .. } => ((from.0, &from.1), "renamed"),
-            _ => return,
-        };
-        self.note_conflict(place, None, &format!("{verb} here, which failed there: {errno}"));
+        let count = ops.len();
+        let moved = self.stream.put_before(ops, is_first, now.mono);
+        let first = moved[0].0;
+        let is_later = |n: &Node| n.last_serial >= first || n.data.barrier >= first;
+        let concerned: Vec<NodeId> = self.nodes.values().filter(|n| is_later(n)).map(|n| n.id).collect();
+        for id in concerned {
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.move_serials(&moved);
+            }
+        }
+        let own = self.stream.unsent.iter().skip((moved[0].1 - first) as usize).take(count);
+        let own: Vec<_> = own.map(|q| (q.serial, q.op.nodes())).collect();
+        let range = own.first().zip(own.last()).map(|((from, _), (to, _))| (*from, *to));
+        for (serial, nodes) in own {
+            for (place, id) in nodes.into_iter().enumerate() {
+                let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) else { continue };
+                node.pending += 1;
+                node.last_serial = node.last_serial.max(serial);
+                node.is_theirs = false;
+                if place == 0 {
+                    let place = node.unsent.partition_point(|other| *other < serial);
+                    node.unsent.insert(place, serial);
+                }
+            }
+        }
+        self.stats.mutations_queued += count as u64;
+        range
     }
+}
 
-    fn merge_file(&mut self, id: NodeId, there: There, places: &Places, now: Now) {
-        let Some(node) = self.nodes.get(&id) else { return };
-        let dirty = node.data.extents.any(|p, _| matches!(p, Progress::Dirty | Progress::Sent(_)));
-        let unsent = node.unsent.clone();
-        let op_of =
-            |m: &Self, serial: u64| m.stream.unsent.iter().find(|q| q.serial == serial).map(|q| q.op.clone());
-        let ops: Vec<_> = unsent.iter().filter_map(|s| op_of(self, *s).map(|op| (*s, op))).collect();
-        let removal = ops.iter().find_map(|(s, op)| match op {
-            Op::Unlink { dir, name, .. } => Some((*s, *dir, name.clone())),
-            _ => None,
-        });
-        if let Some((serial, dir, name)) = removal {
-            self.elide(serial);
-            self.disturb(id, CapSet::SHARED);
-            self.unknow(dir, &name);
-            if there == There::Changed {
-                self.note_conflict((dir, &name), None, "removed here, changed there: theirs is kept");
-            }
-            return;
-        }
-        self.merge_replaced(id, there, now);
-        let is_data = |op: &Op| match op {
-            Op::Write { .. } => true,
-            Op::SetAttr { changes, .. } => changes.size.is_some(),
-            _ => false,
-        };
-        if dirty || ops.iter().any(|(_, op)| is_data(op)) {
-            let owed = ops.iter().filter(|(_, op)| matches!(op, Op::Write { .. } | Op::SetAttr { .. }));
-            owed.for_each(|(serial, _)| self.elide(*serial));
-            if let Some((dir, name)) = places.get(&id).cloned() {
-                self.set_apart(id, (dir, &name), there, now);
-            }
-        }
-    }
-
-    /// What was replaced by a rename here was changed there: both are kept.
-    fn merge_replaced(&mut self, id: NodeId, there: There, now: Now) {
-        if there != There::Changed {
-            return;
-        }
-        let replaces = |q: &Queued| matches!(&q.op, Op::Rename { over: Some(over), .. } if *over == id);
-        let Some(serial) = self.stream.unsent.iter().find(|q| replaces(q)).map(|q| q.serial) else { return };
-        let Some(Queued { op: Op::Rename { to, mode, over, .. }, .. }) = self.stream.unsent_mut(serial)
-        else {
-            return;
-        };
-        let (dir, name) = to.clone();
-        let ours = beside(&name, now.wall);
-        (to.1, *mode, *over) = (ours.clone(), RenameMode::NoReplace, None);
-        self.disturb(id, CapSet::SHARED);
-        self.unknow(dir, &name);
-        self.note_conflict((dir, &name), Some(ours), "replaced here, changed there");
-    }
-
-    /// Makes a file of its own of what was written here.
-    fn set_apart(&mut self, id: NodeId, (dir, name): (NodeId, &Name), there: There, now: Now) {
-        let Some(node) = self.nodes.get(&id) else { return };
-        let (mut attrs, size) = (node.attrs, node.attrs.size);
-        let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(attrs.uid, attrs.gid));
-        let pieces = node.data.extents.read(0, size, Generation(u64::MAX));
-        let known: u64 = pieces.iter().map(|p| p.data.len() as u64).sum();
-        let below: Option<Bytes> = self.clean(id).cloned();
-        self.with_data(id, |data| data.extents.turn(|_, _| None));
-        self.with_data(id, |data| (data.mtime_owed, data.truncations) = (false, Vec::new()));
-        self.disturb(id, CapSet::SHARED);
-        self.invalidate(Forget::Data(id));
-        self.last_shown += 1;
-        (attrs.fileid, attrs.nlink, attrs.change) = (self.last_shown, 1, 0);
-        let ours = self.add_node(None, attrs, now.mono);
-        let other = beside(name, now.wall);
-        let made = NewAttrs {
-            mode: attrs.mode,
-            uid: None,
-            gid: None,
-            atime: Some(attrs.atime),
-            mtime: Some(attrs.mtime),
-        };
-        let (thing, load, want) = (Thing::File, Load::default(), CapSet::ALL);
-        let op = Op::Make { dir, name: other.clone(), node: ours, thing, attrs: made, load, want };
-        let serial = self.queue(op, &caller, now);
-        let born = self.tick();
-        self.with_data(ours, |data| {
-            (data.carrier, data.writer) = (Some(serial), Some(caller));
-            pieces.iter().for_each(|p| data.extents.write(p.offset, &p.data, born));
-            if let Some(below) = below {
-                data.extents.put_below(0, &below, Progress::Dirty, born);
-            }
-        });
-        // What both names stand for the server says from now on.
-        self.unknow(dir, name);
-        let whole = known >= size;
-        let what = match (there, whole) {
-            (There::Changed, true) => "changed here and there",
-            (There::Changed, false) => {
-                "changed here and there; ours has only what was written here, the rest is zeros"
-            }
-            (There::Removed, true) => "changed here, removed there",
-            (There::Removed, false) => {
-                "changed here, removed there; ours has only what was written here, the rest is zeros"
-            }
-        };
-        self.note_conflict((dir, name), Some(other), what);
-        self.settle(ours, false, now);
+impl Node {
+    /// Mutations have got later serials.
+    fn move_serials(&mut self, moved: &[crate::queue::Moved]) {
+        let moved = |serial: &mut u64| *serial = placed(*serial, moved);
+        self.unsent.iter_mut().for_each(moved);
+        self.data.truncations.iter_mut().for_each(|(_, serial)| moved(serial));
+        self.data.carrier.iter_mut().for_each(moved);
+        moved(&mut self.last_serial);
+        moved(&mut self.data.barrier);
+        self.recall.iter_mut().for_each(|recall| moved(&mut recall.through));
     }
 }
 
@@ -303,14 +267,4 @@ fn path_of(places: &Places, id: NodeId) -> Vec<u8> {
     }
     parts.reverse();
     parts.join(&b'/')
-}
-
-/// `NAME-YYYYMMDDTHHMMSSZ`, the name cut so that it fits.
-fn beside(name: &Name, at: Timestamp) -> Name {
-    let Civil { year, month, day, hour, minute, second } = Civil::from_unix(at.seconds.unsigned_abs());
-    let stamp = format!("-{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
-    let room = holdfast_base::limits::NAME_BYTES_MAX - stamp.len();
-    let mut whole = name.as_bytes()[..name.as_bytes().len().min(room)].to_vec();
-    whole.extend_from_slice(stamp.as_bytes());
-    Name::new(&whole)
 }

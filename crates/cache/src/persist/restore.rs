@@ -82,6 +82,11 @@ impl Machine {
             // Nobody has them open any more.
             if machine.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
                 machine.drop_data_of_nameless(id);
+                for (serial, op) in machine.ops_about(id) {
+                    if matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
+                        machine.elide(serial);
+                    }
+                }
             }
         }
         for (_, value) in of_family(records, family::CONFLICT) {
@@ -100,6 +105,7 @@ impl Machine {
             let txn = number_of(at)?;
             let mut get = Get(value);
             let (caller, names_since) = (get.caller()?, get.option(Get::u64)?);
+            let was = get.list(|get| Some((get.node()?, get.target()?)))?;
             let ops = get.list(|get| get_queued(records, get, now))?;
             let is_executed = records.contains_key(&key(family::EXECUTED, txn));
             let stage = if is_executed { Stage::Executed } else { Stage::Waiting };
@@ -113,6 +119,7 @@ impl Machine {
                 asked,
                 is_repeated,
                 names_since,
+                was,
             });
         }
         self.stream.check().is_ok().then_some(())
@@ -225,9 +232,14 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     node.made = made;
     node.is_theirs = get.flag()?;
     node.told_mtime = get.option(Get::time)?;
+    node.base = get.option(Get::base)?.map(Box::new);
     (node.sure, node.held) = (get.caps()?, get.caps()?);
     node.sure = node.sure.shared() & node.held.shared();
     (node.plain, node.group_of_directory, node.no_xattrs) = (get.flag()?, get.flag()?, get.flag()?);
+    let xattrs = get.list(|get| Some((get.name()?, get.option(Get::text)?)))?;
+    if node.held.has(CapSet::XATTR_S) {
+        node.xattrs.extend(xattrs.into_iter().map(|(name, value)| (name, value.ok_or(Errno::ENODATA))));
+    }
     node.text = get.option(Get::text)?;
     let errno = |get: &mut Get<'_>| get.u32().map(|n| Errno(n.cast_signed()));
     (node.error, node.dead) = (get.option(errno)?, get.option(errno)?);
@@ -236,6 +248,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     node.data.carrier = get.option(Get::u64)?;
     node.data.writer = get.option(Get::caller)?;
     node.data.mtime_owed = get.flag()?;
+    node.data.has_written = get.flag()?;
     node.data.truncations = get.list(|get| Some((get.u64()?, get.u64()?)))?;
     let extents = get.list(|get| {
         let (offset, data) = (get.u64()?, get_part(records, get)?);
@@ -283,7 +296,8 @@ fn get_queued(records: &Records, get: &mut Get<'_>, now: Now) -> Option<Queued> 
         1 => {
             let (dir, name, node) = (get.node()?, get.name()?, get.node()?);
             let (thing, attrs, want) = (get_thing(get)?, get.new_attrs()?, get.caps()?);
-            Op::Make { dir, name, node, thing, attrs, want, load: get_load(records, get)? }
+            let joins = get.flag()?;
+            Op::Make { dir, name, node, thing, attrs, want, joins, load: get_load(records, get)? }
         }
         3 => Op::SetAttr { node: get.node()?, changes: get.changes()? },
         4 => {

@@ -16,6 +16,7 @@ pub struct Inode {
     pub entries: BTreeMap<Vec<u8>, u64>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub change: u64,
+    pub mtime: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +42,7 @@ impl Fs {
         self.next += 1;
         let nlink = if kind == Kind::Dir { 2 } else { 1 };
         let (data, entries, xattrs) = Default::default();
-        self.inodes.insert(ino, Inode { kind, mode, uid, nlink, data, entries, xattrs, change: 1 });
+        self.inodes.insert(ino, Inode { kind, mode, uid, nlink, data, entries, xattrs, change: 1, mtime: 0 });
         ino
     }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, clippy::too_many_arguments)]
 
+pub mod batches;
 pub mod choice;
 pub mod client;
 pub mod fs;
@@ -46,6 +47,8 @@ pub struct World {
     pub restarts: bool,
     /// What the first mount keeps on its disk, where it does.
     pub kept: Option<BTreeMap<Vec<u8>, bytes::Bytes>>,
+    /// The server is away: there is nobody to ask.
+    pub alone: bool,
 }
 
 pub fn settings(caps: bool) -> Settings {
@@ -79,6 +82,7 @@ impl World {
             loses: false,
             restarts: false,
             kept: None,
+            alone: false,
         }
     }
 
@@ -107,6 +111,14 @@ impl World {
             match step {
                 Step::Done(v) => return Ok(v),
                 Step::Failed(errno) => return Err(errno),
+                Step::Ask(ask) if self.alone => {
+                    if ask.question.is_mutation() {
+                        let now = self.now();
+                        self.clients[c].machine.absorb(&mut turn, *ask, Err(Errno::ETIMEDOUT), now);
+                    }
+                    return Err(Errno::ETIMEDOUT);
+                }
+                Step::Wait(_) if self.alone => return Err(Errno::ETIMEDOUT),
                 Step::Wait(_) => {
                     self.pump(c);
                     self.deliver();

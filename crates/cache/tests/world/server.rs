@@ -10,10 +10,10 @@ use holdfast_cache::*;
 use super::fs::{Fs, ROOT, Res};
 
 /// Bits of exclusive capabilities alone.
-const X: u32 = 0xaa;
-const FILE: u32 = 192;
+pub(super) const X: u32 = 0xaa;
+pub(super) const FILE: u32 = 192;
 const AUTH: u32 = 3;
-const LINK: u32 = 12;
+pub(super) const LINK: u32 = 12;
 const XATTR: u32 = 48;
 
 #[derive(Clone, Debug, Default)]
@@ -59,8 +59,14 @@ pub struct Server {
     pub rpcs: u64,
     /// Recalls sent.
     pub recalled: u64,
+    /// Others were at the files while nobody watched: names may stand for something else than a mount believes.
+    pub unwatched: bool,
     /// A question changed something since this was last cleared.
     pub synchronous: bool,
+    /// Entries in one answer to LIST.
+    pub page: usize,
+    /// The questions, where a test wants to know.
+    pub asked: Option<Vec<Question>>,
 }
 
 /// What stands in the way.
@@ -70,7 +76,7 @@ pub fn handle(ino: u64) -> Handle {
     Handle::new(&ino.to_be_bytes())
 }
 
-fn ino(handle: &Handle) -> u64 {
+pub(super) fn ino(handle: &Handle) -> u64 {
     u64::from_be_bytes(handle.as_bytes().try_into().unwrap())
 }
 
@@ -101,7 +107,10 @@ impl Server {
             generous: true,
             rpcs: 0,
             recalled: 0,
+            unwatched: false,
             synchronous: false,
+            page: 3,
+            asked: None,
         }
     }
 
@@ -117,7 +126,7 @@ impl Server {
             allocated: 0,
             device: Device::default(),
             atime: Timestamp::default(),
-            mtime: Timestamp::default(),
+            mtime: Timestamp { seconds: i.mtime, nanos: 0 },
             ctime: Timestamp::default(),
             btime: None,
             change: i.change,
@@ -135,7 +144,7 @@ impl Server {
     }
 
     /// Recalls what others must not keep; `Blocked` while they do.
-    fn clear(&mut self, client: usize, ino: u64, mask: u32) -> Result<(), Blocked> {
+    pub(super) fn clear(&mut self, client: usize, ino: u64, mask: u32) -> Result<(), Blocked> {
         let mut blocked = false;
         let others: Vec<_> = self
             .held
@@ -165,7 +174,7 @@ impl Server {
     }
 
     /// Gives what can be given at once.
-    fn grant(&mut self, client: usize, ino: u64, want: CapSet) -> Option<Grant> {
+    pub(super) fn grant(&mut self, client: usize, ino: u64, want: CapSet) -> Option<Grant> {
         if !self.has_caps {
             return None;
         }
@@ -228,7 +237,7 @@ impl Server {
     }
 
     /// Forgets files without names that nobody has open.
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         let open: BTreeSet<u64> = self.opens.values().map(|(ino, _)| *ino).collect();
         let gone: Vec<u64> = self
             .fs
@@ -256,6 +265,9 @@ impl Server {
     pub fn answer(&mut self, client: usize, ask: &Ask) -> Exec<Answer> {
         self.rpcs += 1;
         self.synchronous |= ask.question.is_mutation();
+        if let Some(asked) = &mut self.asked {
+            asked.push(ask.question.clone());
+        }
         let done = self.answer_question(client, ask);
         self.collect();
         done
@@ -287,19 +299,20 @@ impl Server {
                 self.clear(c, d, X & (FILE | AUTH))?;
                 let names = pass!(self.fs.get(d)).entries.clone();
                 let dir = self.grant(c, d, *want_dir);
+                let dir_attrs = Some(pass!(self.attrs(d)));
                 let mut entries = Vec::new();
                 // The cookie of an entry is its object's number and its name's, which suits a test.
                 let mut places: Vec<_> = names.into_iter().map(|(n, i)| (place(&n), n, i)).collect();
                 places.sort();
                 let rest: Vec<_> = places.into_iter().filter(|(p, ..)| p > cookie).collect();
-                let eof = rest.len() <= 3;
-                for (cookie, name, i) in rest.into_iter().take(3) {
+                let eof = rest.len() <= self.page;
+                for (cookie, name, i) in rest.into_iter().take(self.page) {
                     self.clear(c, i, X)?;
                     let object = pass!(self.object(c, i, *want));
                     let brief = (object.attrs.kind, i);
                     entries.push(Listed { name: Name::new(&name), cookie, object: Some(object), brief });
                 }
-                Answer::Listed { entries, eof, verifier: 1, dir, dir_attrs: None }
+                Answer::Listed { entries, eof, verifier: 1, dir, dir_attrs }
             }
             Question::Acquire { items } => {
                 let mut granted = Vec::new();
@@ -436,12 +449,15 @@ impl Server {
         }))
     }
 
-    fn change(&mut self, i: u64, changes: &Changes) -> Res<()> {
+    pub(super) fn change(&mut self, i: u64, changes: &Changes) -> Res<()> {
         let node = self.fs.get_mut(i)?;
         node.mode = changes.mode.unwrap_or(node.mode);
         node.uid = changes.uid.unwrap_or(node.uid);
         if let Some(size) = changes.size {
             node.data.resize(usize::try_from(size).unwrap(), 0);
+        }
+        if let Some(SetTime::At(at)) = changes.mtime {
+            node.mtime = at.seconds;
         }
         Ok(())
     }
@@ -470,128 +486,10 @@ impl Server {
         self.rpcs += 1;
         self.clear(c, ino(&out.object), FILE | (X & AUTH))?;
         pass!(self.fs.write(ino(&out.object), out.offset, &out.data));
+        // By its own clock.
+        pass!(self.fs.get_mut(ino(&out.object))).mtime = i64::MAX;
         let count = u32::try_from(out.data.len()).unwrap();
         Ok(Ok(Written { count, stable: false, verifier: self.verifier }))
-    }
-
-    /// A batch, executed once. `Blocked` never happens under the capabilities that a client must hold.
-    pub fn batch(&mut self, c: usize, batch: &Batch) -> Vec<MutationResult> {
-        self.rpcs += 1;
-        let lane = self.lanes.entry(c).or_default();
-        assert!(batch.txn > lane.done, "done with {}, and sent again", batch.txn);
-        lane.done = lane.done.max(batch.done_through);
-        lane.made.retain(|(txn, _), _| *txn > lane.done);
-        lane.results.retain(|txn, _| *txn > lane.done);
-        let before = lane.sent.insert(batch.txn, batch.ops.clone());
-        assert!(before.is_none_or(|before| before == batch.ops), "another batch under the same number");
-        if let Some(results) = lane.results.get(&batch.txn) {
-            // What was granted then is told as it is now.
-            let mut results = results.clone();
-            for result in &mut results {
-                if let MutationResult::Done { made: Some(born), .. } = result {
-                    born.grant = self.grant(c, ino(&born.handle), CapSet::NONE);
-                }
-            }
-            return results;
-        }
-        assert_eq!(batch.txn, lane.executed + 1, "in order");
-        let mut results = Vec::new();
-        for (op, mutation) in (0..).zip(&batch.ops) {
-            let made = (batch.txn, op);
-            results.push(match self.mutate(c, mutation, batch.caller.uid, made) {
-                Ok(made) => MutationResult::Done { made, other_name: None, attrs: None },
-                Err(Errno::ENXIO) => MutationResult::Depends,
-                Err(errno) => MutationResult::Failed(errno),
-            });
-        }
-        self.collect();
-        let lane = self.lanes.entry(c).or_default();
-        lane.executed = batch.txn;
-        lane.results.insert(batch.txn, results.clone());
-        results
-    }
-
-    fn target(&self, c: usize, target: &Target) -> Res<u64> {
-        match target {
-            Target::Handle(h) => Ok(ino(h)),
-            Target::Made { txn, op } => {
-                let done = self.lanes.get(&c).map_or(0, |lane| lane.done);
-                assert!(*txn > done, "named by transaction {txn}, though done with it");
-                self.lanes.get(&c).and_then(|l| l.made.get(&(*txn, *op))).copied().ok_or(Errno::ENXIO)
-            }
-        }
-    }
-
-    fn mutate(&mut self, c: usize, mutation: &Mutation, uid: u32, made: (u64, u32)) -> Res<Option<Born>> {
-        let free = |s: &mut Self, i: u64, mask: u32| {
-            assert!(s.clear(c, i, mask).is_ok(), "a batch meets what another client holds: {mutation:?}");
-        };
-        match mutation {
-            Mutation::Make { dir, name, object, attrs, want } => {
-                let d = self.target(c, dir)?;
-                free(self, d, FILE);
-                let kind = match object {
-                    NewObject::File { .. } => Kind::File,
-                    NewObject::Dir => Kind::Dir,
-                    NewObject::Symlink(_) => Kind::Symlink,
-                    NewObject::Node(kind, _) => *kind,
-                };
-                let i = self.fs.make(d, name.as_bytes(), kind, attrs.mode, uid)?;
-                match object {
-                    NewObject::File { data, size } => {
-                        for (offset, bytes) in data {
-                            self.fs.write(i, *offset, bytes)?;
-                        }
-                        if let Some(size) = size {
-                            self.fs.get_mut(i)?.data.resize(usize::try_from(*size).unwrap(), 0);
-                        }
-                    }
-                    NewObject::Symlink(text) => self.fs.get_mut(i)?.data = text.to_vec(),
-                    _ => {}
-                }
-                self.lanes.entry(c).or_default().made.insert(made, i);
-                let generous = std::mem::replace(&mut self.generous, true);
-                let object = self.born(c, i, *want);
-                self.generous = generous;
-                return Ok(Some(object));
-            }
-            Mutation::Link { object, dir, name } => {
-                let (i, d) = (self.target(c, object)?, self.target(c, dir)?);
-                free(self, d, FILE);
-                free(self, i, LINK);
-                self.fs.link(i, d, name.as_bytes())?;
-            }
-            Mutation::SetAttr { object, changes } => {
-                let i = self.target(c, object)?;
-                free(self, i, X);
-                self.change(i, changes)?;
-            }
-            Mutation::Write { object, data, .. } => {
-                let i = self.target(c, object)?;
-                free(self, i, FILE);
-                for (offset, bytes) in data {
-                    self.fs.write(i, *offset, bytes)?;
-                }
-            }
-            Mutation::Rename { from_dir, from, to_dir, to, mode, victim } => {
-                let (f, t) = (self.target(c, from_dir)?, self.target(c, to_dir)?);
-                let object = self.target(c, victim)?;
-                assert_eq!(self.fs.look(f, from.as_bytes()), Ok(Some(object)), "renames what it saw");
-                free(self, f, FILE);
-                free(self, t, FILE);
-                free(self, object, LINK);
-                self.fs.rename((f, from.as_bytes()), (t, to.as_bytes()), *mode)?;
-            }
-            Mutation::Unlink { dir, name, victim } | Mutation::Rmdir { dir, name, victim } => {
-                let (d, object) = (self.target(c, dir)?, self.target(c, victim)?);
-                assert_eq!(self.fs.look(d, name.as_bytes()), Ok(Some(object)), "removes what it saw");
-                free(self, d, FILE);
-                free(self, object, LINK);
-                self.fs.remove(d, name.as_bytes(), matches!(mutation, Mutation::Rmdir { .. }))?;
-            }
-            Mutation::RemoveTree { .. } => return Err(Errno::EOPNOTSUPP),
-        }
-        Ok(None)
     }
 
     pub fn root(&mut self) -> Object {
@@ -601,7 +499,7 @@ impl Server {
 
 /// A position for a name: all positions differ for the names that tests use.
 fn place(name: &[u8]) -> u64 {
-    name.iter().fold(3, |p, b| p * 257 + u64::from(*b))
+    name.iter().fold(3_u64, |p, b| p.wrapping_mul(257).wrapping_add(u64::from(*b))) & (u64::MAX >> 1)
 }
 
 pub fn bytes(data: &[u8]) -> Bytes {

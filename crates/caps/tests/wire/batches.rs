@@ -1,8 +1,7 @@
 //! Batches: order, results, references, guards, trees.
 
-use holdfast_base::ChangeId;
 use holdfast_export::{ExportOptions, Squash};
-use holdfast_vfs::{Name, RemoveKind};
+use holdfast_vfs::{AttrMask, FsError, Name, NewNode, RemoveKind, SetAttrs as VfsSetAttrs};
 use holdfast_wire::caps::{CapSet, *};
 use holdfast_xdr::from_bytes;
 
@@ -118,8 +117,8 @@ fn every_kind_of_operation_does_what_it_says() {
             rdev_minor: 0,
         },
         BatchOp::Link { object: own(1), dir: at(&root), name: b"hard" },
-        BatchOp::Data { object: own(1), offset: 5, guard: None, data: b" world" },
-        BatchOp::SetAttr { object: own(1), set, guard: None },
+        BatchOp::Data { object: own(1), offset: 5, data: b" world" },
+        BatchOp::SetAttr { object: own(1), set },
         BatchOp::SetXattr { object: own(1), how: SetXattrHow::Create, name: b"user.k", value: b"v" },
         BatchOp::RemoveXattr { object: own(1), name: b"user.k" },
         BatchOp::Rename {
@@ -129,6 +128,7 @@ fn every_kind_of_operation_does_what_it_says() {
             to_name: b"moved",
             how: RenameHow::Replace,
             victim: Some(own(1)),
+            over: None,
         },
         BatchOp::Rmdir { dir: at(&root), name: b"d", victim: Some(own(0)) },
     ];
@@ -165,7 +165,8 @@ fn a_name_that_somebody_else_took_is_left_to_him_and_ours_kept_beside_it() {
     assert!(other.starts_with("taken-") && other.ends_with('Z'), "{other}");
     assert_eq!((server.read("taken"), server.read(&other)), (b"theirs".to_vec(), b"ours".to_vec()));
     assert!(made(&ok.results[1]).other_name.is_empty());
-    assert_eq!(refused(&ok.results[2]), Some(CapsStat::Exist));
+    // A directory takes the directory that is there; what is no directory keeps its name.
+    assert!(made(&ok.results[2]).other_name.starts_with(b"taken-"));
 }
 
 #[test]
@@ -173,49 +174,127 @@ fn what_is_not_as_it_was_seen_is_not_touched() {
     let server = Server::new();
     let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
     let ok = client.batch(1, vec![create(at(&root), "a", b""), create(at(&root), "b", b"")]).unwrap();
-    let (a, b) = (made(&ok.results[0]), made(&ok.results[1]));
-    let change = a.attrs.unwrap().change;
-    let wrong = Some(ChangeId(change.0 ^ 1));
-    let set = SetAttrs { mode: Some(0), ..SetAttrs::default() };
-    let ops = vec![
-        unlink(at(&root), "a", Some(at(b.handle.0))),
-        BatchOp::SetAttr { object: at(a.handle.0), set, guard: wrong },
-        BatchOp::Data { object: at(a.handle.0), offset: 0, guard: wrong, data: b"x" },
-        BatchOp::Data { object: at(a.handle.0), offset: 0, guard: Some(change), data: b"x" },
-    ];
+    let b = made(&ok.results[1]);
+    let ops =
+        vec![unlink(at(&root), "a", Some(at(b.handle.0))), unlink(at(&root), "b", Some(at(b.handle.0)))];
     let ok = client.batch(2, ops).unwrap();
-    let changed = Some(CapsStat::Changed);
-    assert_eq!(ok.results.iter().map(refused).collect::<Vec<_>>(), [changed, changed, changed, None]);
-    assert_eq!(server.read("a"), b"x");
+    assert_eq!(ok.results.iter().map(refused).collect::<Vec<_>>(), [Some(CapsStat::Changed), None]);
+    assert_eq!(server.names(), ["a"]);
 }
 
 #[test]
-fn a_tree_goes_in_one_operation_where_its_remover_has_seen_all_of_it() {
+fn a_rename_replaces_what_its_caller_has_seen_or_nothing() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let all = ["new", "old", "seen", "taken"].map(|name| create(at(&root), name, name.as_bytes()));
+    let ok = client.batch(1, all.to_vec()).unwrap();
+    let [new, old, seen, _] = [0, 1, 2, 3].map(|i| made(&ok.results[i]).handle);
+    let rename = |from: &'static str, to: &'static str, victim: Handle<'static>, over: Handle<'static>| {
+        let (from_name, to_name) = (from.as_bytes(), to.as_bytes());
+        let (victim, over) = (Some(at(victim.0)), Some(at(over.0)));
+        BatchOp::Rename {
+            from: at(&root),
+            from_name,
+            to: at(&root),
+            to_name,
+            how: RenameHow::Replace,
+            victim,
+            over,
+        }
+    };
+    let ops = vec![
+        rename("new", "taken", new, seen),
+        rename("new", "seen", new, seen),
+        // What was seen is gone, and another has the name; and nobody has it.
+        rename("old", "taken", old, seen),
+        rename("old", "free", old, seen),
+    ];
+    let ok = client.batch(2, ops).unwrap();
+    let exist = Some(CapsStat::Exist);
+    assert_eq!(ok.results.iter().map(refused).collect::<Vec<_>>(), [exist, None, exist, None]);
+    assert_eq!(server.names(), ["free", "seen", "taken"]);
+    let read = |name| String::from_utf8(server.read(name)).unwrap();
+    assert_eq!(["free", "seen", "taken"].map(read), ["old", "new", "taken"]);
+}
+
+/// What `rm -r` of a tree sends: names of one directory after the other, then the directory.
+#[test]
+fn of_a_tree_nothing_goes_that_its_remover_has_not_seen() {
     let server = Server::new();
     let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
     let own = |op| Ref::Made { txn: TxnId(1), op };
-    let ops =
-        vec![mkdir(at(&root), "t"), mkdir(own(0), "u"), create(own(0), "x", b""), create(own(1), "y", b"")];
+    let ops = vec![
+        mkdir(at(&root), "t"),
+        mkdir(own(0), "u"),
+        create(own(0), "x", b"x"),
+        create(own(1), "y", b"y"),
+        create(own(1), "z", b"z"),
+    ];
     let ok = client.batch(1, ops).unwrap();
-    let dirs = [made(&ok.results[0]).handle, made(&ok.results[1]).handle];
-    let seen = |client: &mut Client, want| {
-        let dirs = dirs.map(|dir| (dir, client.acquire(dir.0, want).unwrap()));
-        dirs.map(|(dir, acquired)| DirSeen { dir, change: acquired.attrs.change }).to_vec()
+    let below = object(&server, made(&ok.results[1]).handle.0);
+    let name = |name: &'static str| Name::new(name.as_bytes()).unwrap();
+    // Somebody else puts another file in the place of one, and one more beside it.
+    server.as_nfs(|fs, cx| {
+        fs.remove(cx, &below, name("y"), RemoveKind::Any).unwrap();
+        for new in ["y", "more"] {
+            fs.make(cx, &below, name(new), NewNode::Fifo, &VfsSetAttrs::default()).unwrap();
+        }
+    });
+    let removal = || {
+        let rmdir = |dir, name, victim| BatchOp::Rmdir { dir, name, victim: Some(victim) };
+        vec![
+            unlink(own(1), "y", Some(own(3))),
+            unlink(own(1), "z", Some(own(4))),
+            unlink(own(1), "gone", Some(own(4))),
+            unlink(own(0), "x", Some(own(2))),
+            rmdir(own(0), b"u", own(1)),
+            rmdir(at(&root), b"t", own(0)),
+        ]
     };
-    let remove = |dirs| BatchOp::RemoveTree { dir: at(&root), name: b"t", dirs };
-    let nothing_held = seen(&mut client, CapSet::NONE);
-    let ok = client.batch(2, vec![remove(nothing_held)]).unwrap();
-    assert_eq!(refused(&ok.results[0]), Some(CapsStat::NotHeld));
-    let mut held = seen(&mut client, CapSet::FILE_X);
-    held[1].change = ChangeId(held[1].change.0 ^ 1);
-    let ok = client.batch(3, vec![remove(held.clone())]).unwrap();
-    assert_eq!(refused(&ok.results[0]), Some(CapsStat::Changed));
-    assert_eq!(server.names(), ["t"], "nothing was removed");
-    let held = seen(&mut client, CapSet::FILE_X);
-    let ok = client.batch(4, vec![remove(held.clone())]).unwrap();
-    assert_eq!(ok.results[0], Res::Ok(OpResult::Tree(TreeRemoved { removed: 4, left: 0 })));
+    let ok = client.batch(2, removal()).unwrap();
+    use CapsStat::{Changed, NoEnt, NotEmpty};
+    let refusals: Vec<_> = ok.results.iter().map(refused).collect();
+    assert_eq!(refusals, [Some(Changed), None, Some(NoEnt), None, Some(NotEmpty), Some(NotEmpty)]);
+    server.as_nfs(|fs, cx| {
+        for left in ["y", "more"] {
+            fs.remove(cx, &below, name(left), RemoveKind::Any).unwrap();
+        }
+        assert_eq!(fs.lookup(cx, &below, name("z"), AttrMask::NONE).map(drop), Err(FsError::NotFound));
+    });
+    assert_eq!(client.batch(2, removal()).unwrap().results, ok.results, "done once, whatever is there now");
+    assert_eq!(server.names(), ["t"]);
+    let rest = vec![
+        BatchOp::Rmdir { dir: own(0), name: b"u", victim: Some(own(1)) },
+        BatchOp::Rmdir { dir: at(&root), name: b"t", victim: Some(own(0)) },
+    ];
+    let ok = client.batch(3, rest).unwrap();
+    assert!(ok.results.iter().all(|result| refused(result).is_none()), "{ok:?}");
     assert!(server.names().is_empty());
-    assert_eq!(client.batch(4, vec![remove(held)]).unwrap().results, ok.results, "and again");
+}
+
+#[test]
+fn removals_that_stand_together_share_a_record_of_the_journal() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let names: Vec<_> = (0..100).map(|n| format!("f{n:02}")).collect();
+    client.batch(1, names.iter().map(|name| create(at(&root), name, b"")).collect()).unwrap();
+    let before = server.journal_entries();
+    let victim = |op| Some(Ref::Made { txn: TxnId(1), op });
+    let ops = (0..).zip(&names).map(|(op, name)| unlink(at(&root), name, victim(op)));
+    let ok = client.batch(2, ops.collect()).unwrap();
+    assert!(ok.results.iter().all(|result| refused(result).is_none()));
+    assert!(server.names().is_empty());
+    assert_eq!(server.journal_entries(), before + 1);
+    client.stable(&server, 2).unwrap();
+    let args = BatchArgs {
+        ticket: client.ticket,
+        txn: TxnId(3),
+        is_resent: false,
+        done_through: TxnId(2),
+        ops: Vec::new(),
+    };
+    let ok: BatchOk<'_> = client.call(CapsProc::Batch, &args).unwrap();
+    assert_eq!((ok.executed_through, server.journal_entries()), (TxnId(3), 0), "and it goes with its batch");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_ticket_is_had_by_a_session_that_lives_and_by_nothing_else() {
     client.session = session;
     let first = client.hello(TxnId(0)).unwrap();
     assert!(!first.is_known && !first.in_grace);
-    assert_eq!(first.features, Features::REMOVE_TREE);
+    assert_eq!(first.features, Features::default());
     let again = client.hello(TxnId(0)).unwrap();
     assert_eq!((again.ticket, again.epoch, again.is_known), (first.ticket, first.epoch, true));
 }
@@ -67,8 +67,7 @@ fn an_nfs_client_sees_a_directory_held_exclusively_after_its_recall() {
     let LookupOk { found: Looked::Present(node), .. } = a.lookup(&root, "x").unwrap() else { panic!() };
     assert!(a.acquire(node.handle.0, CapSet::FILE_X).unwrap().grant.held.contains(CapSet::FILE_X));
     assert_eq!(lookup(AttrMask::STAT), Err(FsError::Delay));
-    a.batch(2, vec![BatchOp::Data { object: at(node.handle.0), offset: 5, guard: None, data: b"67" }])
-        .unwrap();
+    a.batch(2, vec![BatchOp::Data { object: at(node.handle.0), offset: 5, data: b"67" }]).unwrap();
     a.give_back();
     assert_eq!(lookup(AttrMask::STAT), Ok(7));
 }

@@ -116,6 +116,7 @@ fn of_a_link_all_is_given_but_that_it_may_be_changed_unseen() {
         to_name: b"moved",
         how: RenameHow::NoReplace,
         victim: None,
+        over: None,
     };
     assert_eq!(other.batch(1, vec![rename.clone()]), Err(CapsStat::Delay));
     client.give_back();

@@ -34,19 +34,45 @@ fn a_batch_of_a_former_life_is_answered_as_it_was() {
 }
 
 #[test]
+fn removals_of_a_former_life_are_answered_as_they_were_and_not_done_again() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let made = |op| Ref::Made { txn: TxnId(1), op };
+    let making =
+        || vec![create(at(&root), "a", b""), create(at(&root), "b", b""), create(at(&root), "c", b"")];
+    let removing = || {
+        vec![
+            unlink(at(&root), "a", Some(made(0))),
+            unlink(at(&root), "b", Some(made(2))),
+            unlink(at(&root), "none", Some(made(1))),
+            unlink(at(&root), "b", Some(made(1))),
+            create(at(&root), "a", b"new"),
+            unlink(at(&root), "c", Some(made(2))),
+        ]
+    };
+    client.batch(1, making()).unwrap();
+    let before = client.batch(2, removing()).unwrap();
+    let refusals: Vec<_> = before.results.iter().map(refused).collect();
+    assert_eq!(refusals, [None, Some(CapsStat::Changed), Some(CapsStat::NoEnt), None, None, None]);
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    client.batch(1, making()).unwrap();
+    let after = client.batch(2, removing()).unwrap();
+    assert_eq!(after.results, before.results);
+    assert_eq!(server.names(), ["a"]);
+    assert_eq!(server.read("a"), b"new");
+}
+
+#[test]
 fn data_is_written_again_in_its_order() {
     let server = Server::new();
     let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
     let own = Ref::Made { txn: TxnId(1), op: 0 };
-    let first = || {
-        vec![
-            create(at(&root), "a", b"aaaa"),
-            BatchOp::Data { object: own, offset: 0, guard: None, data: b"bb" },
-        ]
-    };
-    let second = || {
-        vec![BatchOp::Data { object: own, offset: 1, guard: None, data: b"c" }, unlink(at(&root), "b", None)]
-    };
+    let first =
+        || vec![create(at(&root), "a", b"aaaa"), BatchOp::Data { object: own, offset: 0, data: b"bb" }];
+    let second = || vec![BatchOp::Data { object: own, offset: 1, data: b"c" }, unlink(at(&root), "b", None)];
     client.batch(1, first()).unwrap();
     client.batch(2, second()).unwrap();
     assert_eq!(server.read("a"), b"bcaa");

@@ -53,6 +53,7 @@ pub(crate) struct Running {
     pub(crate) manager: Arc<Manager>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) caps: Arc<Caps>,
+    ledger: Arc<Ledger>,
     wire: Detached,
 }
 
@@ -112,6 +113,11 @@ impl Server {
         self.fs.pledges_held(object)
     }
 
+    /// How many operations the journal remembers.
+    pub(crate) fn journal_entries(&self) -> usize {
+        self.running.ledger.journal().usage().entries
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let root = Caller::root();
@@ -164,7 +170,7 @@ fn start(
         namespace: Arc::clone(&namespace),
         manager: Arc::clone(&manager),
         committer: Arc::clone(&committer),
-        ledger: Some(ledger),
+        ledger: Some(Arc::clone(&ledger)),
         groups: Arc::new(NoGroups),
         holders: Arc::new(Anybody),
         entropy: Box::new(SeededEntropy(life + 100)),
@@ -172,7 +178,7 @@ fn start(
     caps.restore(remembered);
     let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));
     let wire = Detached::new(vec![program], Limits::default()).unwrap();
-    Running { export, namespace, manager, committer, caps, wire }
+    Running { export, namespace, manager, committer, caps, ledger, wire }
 }
 
 /// A Holdfast mount, as far as the wire shows it.

@@ -213,6 +213,23 @@ pub(crate) struct LogArgs {
 
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
+pub(crate) struct GraceArgs {
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+
+    #[command(subcommand)]
+    pub(crate) command: GraceCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum GraceCommand {
+    /// End it: clients that `holdfast status` says are still waited for will not come back. One that does has lost its
+    /// opens and locks, and its applications see errors on them.
+    End,
+}
+
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct DropCachesArgs {
     #[command(flatten)]
     pub(crate) asking: Asking,

@@ -16,8 +16,18 @@ pub(crate) fn run(args: &LocksArgs) -> Result<()> {
         let taken: Taken = server.ask(Request::Release(which.which()))?;
         return args.asking.show(&taken, people_taken);
     }
-    let held = server.locks(LocksWanted { which: args.which.which(), after: None })?;
+    let held = by_path(server.locks(LocksWanted { which: args.which.which(), after: None })?);
     args.asking.show(&held, |held| People(held.clone()))
+}
+
+/// Sorted by path, those without one last: the server tells them by file, in an order that means nothing to people. What
+/// is held of one file keeps its order.
+pub(super) fn by_path(mut held: Vec<Holding>) -> Vec<Holding> {
+    held.sort_by(|a, b| {
+        let place = |of: &Holding| (of.path.is_none(), of.path.clone(), of.file.clone());
+        place(a).cmp(&place(b))
+    });
+    held
 }
 
 /// Holdings for people.

@@ -19,7 +19,10 @@ use holdfast_admin::request::{Code, Request};
 use holdfast_admin::{AdminClient, AskError};
 use serde::Serialize;
 
-use args::{Asking, ClientsArgs, DropCachesArgs, LocksArgs, LogArgs, ReloadArgs, StatusArgs, TopArgs};
+use args::{
+    Asking, ClientsArgs, DropCachesArgs, GraceArgs, GraceCommand, LocksArgs, LogArgs, ReloadArgs, StatusArgs,
+    TopArgs,
+};
 
 /// No server runs with the state directory.
 const NO_SERVER: u8 = 3;
@@ -36,6 +39,7 @@ pub(crate) enum Asked {
     Reload(ReloadArgs),
     Log(LogArgs),
     DropCaches(DropCachesArgs),
+    Grace(GraceArgs),
 }
 
 /// Asks, and shows the answer.
@@ -50,6 +54,9 @@ pub(crate) fn run(asked: &Asked) -> Result<()> {
             let request = Request::Log { levels: args.levels.clone() };
             let answer: LogLevels = args.asking.connect()?.ask(request)?;
             args.asking.show(&answer, |answer| format!("{}\n", answer.levels))
+        }
+        Asked::Grace(GraceArgs { asking, command: GraceCommand::End }) => {
+            Ok(asking.connect()?.ask::<()>(Request::EndGrace)?)
         }
         Asked::DropCaches(args) => Ok(args.asking.connect()?.ask::<()>(Request::DropCaches)?),
     }

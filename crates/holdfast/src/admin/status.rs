@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use anyhow::Result;
-use holdfast_admin::report::{Count, GraceStatus, RateStatus, Status};
+use holdfast_admin::report::{Count, GraceStatus, MemoryStatus, RateStatus, Status};
 use holdfast_admin::request::Request;
 
 use super::args::StatusArgs;
@@ -46,8 +46,27 @@ impl Display for People {
         for fill in &self.0.fills {
             line(f, &fill.name, &format!("{} of {}", number(fill.used), number(fill.max)))?;
         }
+        if let Some(memory) = &self.0.memory {
+            line(f, "memory there is", &memory_there_is(memory))?;
+        }
         self.process(f)
     }
+}
+
+fn memory_there_is(memory: &MemoryStatus) -> String {
+    let of = |amount: u64| bytes(amount as f64);
+    let mut text =
+        format!("{} by {}, {} available", of(memory.total_bytes), memory.bound, of(memory.available_bytes));
+    if memory.is_short {
+        let least = of(memory.short_below_bytes);
+        text += &format!(": short (below {least}), clients are asked to give back and caches shrink");
+    }
+    match memory.shortages {
+        0 => {}
+        1 => text += "; short once since the start",
+        times => text += &format!("; short {} times since the start", number(times)),
+    }
+    text
 }
 
 impl People {

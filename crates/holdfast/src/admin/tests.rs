@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use holdfast_admin::report::{
     Client, Count, Counters, ExportStatus, Fill, GraceStatus, GroupCounters, Holding, HoldingKind,
-    OperationCounters, ProcessStatus, Range, RateStatus, Status, Totals,
+    MemoryStatus, OperationCounters, ProcessStatus, Range, RateStatus, Status, Totals,
 };
 
 use super::{clients, locks, status, top};
@@ -43,6 +43,14 @@ fn status_of_a_busy_server() -> Status {
         state: vec![Count::new("clients", 3), Count::new("sessions", 0), Count::new("opens", 12_000)],
         events: vec![Count::new("recall calls", 0)],
         fills: vec![Fill { name: "stateids".into(), used: 12_000, max: 1 << 20 }],
+        memory: Some(MemoryStatus {
+            total_bytes: 512 << 20,
+            available_bytes: 48 << 20,
+            short_below_bytes: 64 << 20,
+            is_short: true,
+            bound: "control group /sys/fs/cgroup/system.slice/holdfast.service".into(),
+            shortages: 2,
+        }),
         process: ProcessStatus {
             resident_bytes: 64 << 20,
             resident_peak_bytes: 80 << 20,
@@ -191,6 +199,19 @@ fn locks_are_as_they_were() {
 }
 
 #[test]
+fn locks_are_told_in_the_order_of_their_paths() {
+    let at = |path: Option<&str>, client: &str| Holding {
+        path: path.map(Into::into),
+        client: client.into(),
+        ..some_holdings().remove(0)
+    };
+    let held = vec![at(None, "1"), at(Some("/b"), "2"), at(Some("/a"), "4"), at(Some("/b"), "1")];
+    let sorted = locks::by_path(held);
+    let told: Vec<_> = sorted.iter().map(|held| (held.path.as_deref(), &*held.client)).collect();
+    assert_eq!(told, [(Some("/a"), "4"), (Some("/b"), "2"), (Some("/b"), "1"), (None, "1")]);
+}
+
+#[test]
 fn the_busiest_come_first_and_the_idle_not_at_all() {
     let busy = top::Busy::between(&counters(NOON, 1), &counters(NOON + 2000, 5), 10);
     assert_eq!(busy.to_string(), include_str!("golden/top.txt"), "\n{busy}");
@@ -214,6 +235,7 @@ fn command_lines_are_as_the_documentation_writes_them() {
         "holdfast reload --upgrade --json",
         "holdfast log info,holdfast_nfs4=debug",
         "holdfast drop-caches",
+        "holdfast grace end --state-dir /tmp/x",
     ] {
         if let Err(error) = Cli::try_parse_from(line.split(' ')) {
             panic!("{line}: {error}");
@@ -224,6 +246,7 @@ fn command_lines_are_as_the_documentation_writes_them() {
         "holdfast locks release --kind lock",
         "holdfast clients revoke",
         "holdfast top --interval 0",
+        "holdfast grace",
         "holdfast status --json --prometheus",
     ] {
         assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

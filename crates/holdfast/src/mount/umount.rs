@@ -35,7 +35,14 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     let manner = if args.lazy { Unmount::Lazy } else { Unmount::Plain };
     unmount(&mountpoint, manner).with_context(|| shown)?;
     if !args.lazy {
-        daemon.wait_end(GOODBYE).context("unmounted, but its daemon has not ended yet")?;
+        let device = daemon.mount().device.clone();
+        if let Err(error) = daemon.wait_end(GOODBYE) {
+            let elsewhere = mountinfo::in_other_namespace(&device);
+            let pid = elsewhere.ok_or(error).context("unmounted, but its daemon has not ended yet")?;
+            eprintln!(
+                "unmounted here; process {pid} has it in a mount namespace of its own, and is still served"
+            );
+        }
     }
     match complaint {
         Some(complaint) => bail!("unmounted, but not everything was done: {complaint}"),

@@ -4,6 +4,7 @@
 //! `cargo test -p holdfast-lab --test kernel -- NAME` runs the cases whose names contain NAME; see
 //! `docs/testing.md`. `HOLDFAST_SCALE=soak` makes them whole.
 
+mod attendant;
 mod boot;
 mod checkout;
 mod conformance;

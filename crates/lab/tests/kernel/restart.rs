@@ -12,12 +12,38 @@ const TRIES: u32 = 8;
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    kernels()
-        .iter()
-        .flat_map(|at_hand| {
-            at_hand.trials("restart::unstable_writes_are_sent_again", &NfsVersion::ALL, writes_are_sent_again)
-        })
-        .collect()
+    let mut trials = Vec::new();
+    for at_hand in kernels() {
+        trials.extend(at_hand.trials(
+            "restart::unstable_writes_are_sent_again",
+            &NfsVersion::ALL,
+            writes_are_sent_again,
+        ));
+        trials.extend(at_hand.trials(
+            "restart::all_connections_of_a_mount_go_on",
+            &[NfsVersion::V3, NfsVersion::V42],
+            all_connections_go_on,
+        ));
+    }
+    trials
+}
+
+/// A mount of four connections (`nconnect=4`, in 4.1 and later trunked into one session), used by as many processes.
+fn all_connections_go_on(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    let script = "lab_mount $VERSION /mnt nconnect=4\n\
+                  python3 $SCRIPTS/many_connections.py /mnt 4 $OUT/.signal/restarted\n\
+                  umount /mnt";
+    let env = guest_env(&served, &[("VERSION", version.as_str())]);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    guest.wait_for("working\n", PATIENCE)?;
+    served.server.kill()?;
+    served.server.restart()?;
+    guest.signal("restarted")?;
+    let said = guest.wait()?.success()?;
+    println!("{version} {}: {}", kernel.label(), said.trim());
+    served.server.check_alive()
 }
 
 /// The client has sent 16 MiB that no COMMIT has made stable when the server is killed; the answer to the COMMIT

@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("failing::the_same_with_nothing_cached", || killed("cache=none")),
         Trial::new("failing::a_process_that_waits_for_a_dead_server_is_killed_at_once", freed),
         Trial::new("failing::a_forced_unmount_of_a_dead_server_is_done_at_once", forced),
+        Trial::new("failing::those_who_wait_for_a_killed_daemon_are_freed", daemon_killed),
         Trial::new("failing::a_soft_mount_gives_up_in_time", soft),
         Trial::new("failing::a_killed_client_loses_nothing_that_was_fsynced", client_killed),
     ]
@@ -114,6 +115,68 @@ fn forced() -> Result<()> {
     }
     ensure!(started.elapsed() < Duration::from_secs(8), "those who waited: {:?}", started.elapsed());
     mount.wait_end()
+}
+
+/// Waits until a mount relies on nothing any more.
+fn wait_for_lapse(mount: &holdfast_lab::Mount) -> Result<()> {
+    let started = Instant::now();
+    while !mount.log().contains("no word with the server for a lease") {
+        ensure!(started.elapsed() < Duration::from_secs(30), "its promises stand\n{}", mount.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn ends_within(child: &mut Child, time: Duration) -> Result<std::process::ExitStatus> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        ensure!(started.elapsed() < time, "it has not ended after {time:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A thread of the daemon waits, in the kernel, for a directory that a process has locked, and the process for the daemon:
+/// neither would end when the daemon is killed, were there not somebody who watches over it.
+fn daemon_killed() -> Result<()> {
+    let served = Served::with_lease(3)?;
+    run_in(&served.share(), "mkdir d; touch d/a d/b", &[])?;
+    let server = (std::net::Ipv4Addr::LOCALHOST, served.server.port()).into();
+    let relay = holdfast_lab::Relay::start(server, Duration::ZERO)?;
+    let mount = holdfast_lab::Mount::new(relay.port(), &served.server.export(), "")?;
+    run_in(&mount.path(), "ls -l d; cat d/a; ls -l d", &[])?;
+    relay.stall();
+    let place = mount.path();
+    let mut waiting = bash(Path::new("/"), "mkdir $1/d/new", &[&place.to_string_lossy()])?;
+    wait_for_lapse(&mount)?;
+    let started = Instant::now();
+    while !has_stuck_thread(mount.daemon())? {
+        ensure!(
+            started.elapsed() < Duration::from_secs(10),
+            "no thread of the daemon waits for the directory"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ensure!(waiting.try_wait()?.is_none(), "it did not wait");
+    run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
+    let status = ends_within(&mut waiting, Duration::from_secs(8)).context("the daemon was killed")?;
+    ensure!(!status.success(), "it was done");
+    mount.wait_end()?;
+    ensure!(std::fs::read_dir(&place).is_err(), "the mount works without its daemon");
+    Ok(())
+}
+
+/// Whether a thread that tells the kernel what not to believe waits uninterruptibly.
+fn has_stuck_thread(daemon: u32) -> Result<bool> {
+    for task in std::fs::read_dir(format!("/proc/{daemon}/task"))?.flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        if status.starts_with("Name:\tinvalidate") && status.contains("State:\tD") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn soft() -> Result<()> {

@@ -32,6 +32,16 @@ impl Served {
         Ok(Self { server, filesystem })
     }
 
+    /// Holdfast over a fresh XFS, with a lease of so many seconds.
+    pub(crate) fn with_lease(seconds: u32) -> Result<Self> {
+        let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
+        let share = filesystem.path().join("share");
+        std::fs::create_dir(&share)?;
+        let builder = ServerUnderTest::builder(&share).lease_seconds(seconds);
+        let server = builder.environment("HOLDFAST_NO_SUPERVISE", "true").start()?;
+        Ok(Self { server, filesystem })
+    }
+
     /// A mount of it.
     pub(crate) fn mount(&self, options: &str) -> Result<Mount> {
         Mount::new(self.server.port(), &self.server.export(), options)
@@ -42,6 +52,10 @@ impl Served {
         self.filesystem.path().join("share")
     }
 }
+
+/// In a mount namespace of its own: lets go of what other cases have mounted, which would not end as long as it lives.
+pub(crate) const LET_GO: &str =
+    "awk '$3 == \"fuse.holdfast\" {print $2}' /proc/self/mounts | xargs -r -n1 umount -l";
 
 /// Runs a script of bash in a directory; what it says comes with its failure.
 pub(crate) fn run_in(directory: &Path, script: &str, arguments: &[&str]) -> Result<String> {

@@ -3,6 +3,8 @@
 //!
 //! `cargo test -p holdfast-lab --test mount -- NAME` runs the cases whose names contain NAME; see `docs/testing.md`.
 
+mod adrift;
+mod apart;
 mod delegated;
 mod everyday;
 mod failing;
@@ -23,7 +25,13 @@ mod unprivileged;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    match apart::task().as_deref() {
+        Some("history") => return history::work_apart(),
+        Some("model") => return model::work_apart(),
+        _ => {}
+    }
     let cases = [
+        adrift::trials(),
         delegated::trials(),
         everyday::trials(),
         failing::trials(),

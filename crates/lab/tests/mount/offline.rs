@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             survives,
         ),
         Trial::new("offline::what_was_made_and_changed_on_both_sides_is_kept_twice_and_listed", conflicts),
+        Trial::new("offline::directories_become_one_and_nothing_that_was_put_into_one_is_lost", directories),
     ]
 }
 
@@ -88,6 +89,51 @@ fn survives() -> Result<()> {
     run_in(&served.share(), AFTER, &[]).with_context(|| third.log())?;
     third.check_alive()?;
     third.unmount(&[])
+}
+
+/// Done here while the server is away: a directory made, one filled, a file saved as editors do, a link, a directory moved.
+const HERE: &str = "
+mkdir d/n; echo ours >d/n/both; echo ours >d/n/mine; echo ours >d/s/u/kept; echo ours >d/tmp; mv d/tmp d/f1
+ln d/f2 d/linked; rm d/f2; mv d/t d/n/t; sync d/n/both d/s/u/kept d/f1; ! mv d/n d/n/t/n
+";
+
+/// And there.
+const THERE: &str = "
+mkdir d/n; echo theirs >d/n/both; echo theirs >d/n/his; rm -r d/s; echo theirs >d/new; mv d/new d/f1
+";
+
+const UNITED: &str = "
+[ \"$(cat d/n/both d/n/his d/f1 | uniq -c | tr -s ' ')\" = ' 3 theirs' ]; [ ! -e d/s ]; [ ! -e d/t ]; [ -d d/n/t ]
+[ \"$(cat d/n/both-*Z d/n/mine d/s-*Z/u/kept d/f1-*Z | uniq -c | tr -s ' ')\" = ' 4 ours' ]
+[ \"$(cat d/linked)\" = 'old 2' ]; [ ! -e d/f2 ]; [ \"$(stat -c %h d/linked)\" = 1 ]
+";
+
+fn directories() -> Result<()> {
+    let mut served = Served::new()?;
+    let disk = Scratch::new("offline")?;
+    let first = mount(&served, disk.path())?;
+    run_in(&first.path(), BEFORE, &[])?;
+    run_in(&first.path(), "mkdir d/s d/s/u d/t; echo old >d/s/u/old; ls -lR d; sync d", &[])?;
+    first.sync()?;
+    served.server.kill()?;
+    wait_standing(&first, "away")?;
+    run_in(&first.path(), HERE, &[]).with_context(|| first.log())?;
+    run_in(&served.share(), THERE, &[])?;
+    served.server.restart()?;
+    wait_standing(&first, "online")?;
+    // What could not be done as it was asked for is told.
+    let _ = first.sync();
+    first.sync().with_context(|| first.log())?;
+    run_in(&served.share(), UNITED, &[]).with_context(|| first.log())?;
+    run_in(&first.path(), UNITED, &[]).with_context(|| first.log())?;
+    let output = first.command()?.args(["mount", "conflicts"]).arg(first.path()).output()?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    for path in ["d/n/both:", "d/s:", "d/f1:"] {
+        ensure!(listed.lines().any(|line| line.starts_with(path)), "{path} is not in\n{listed}");
+    }
+    ensure!(listed.lines().count() == 3, "{listed}");
+    first.check_alive()?;
+    first.unmount(&[])
 }
 
 fn conflicts() -> Result<()> {

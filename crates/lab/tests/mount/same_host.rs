@@ -1,6 +1,6 @@
 //! Mounts that share a host with their server read and write by its descriptors, and nobody sees a difference.
 
-use crate::fixture::run_in;
+use crate::fixture::{LET_GO, run_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::{ServerBuilder, Target};
 use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest, Trial};
@@ -388,7 +388,8 @@ struct Container {
 
 impl Container {
     fn new() -> Result<Self> {
-        let init = Command::new("unshare").args(["-nm", "sleep", "600"]).spawn().context("unshare")?;
+        let script = format!("{LET_GO}; exec sleep 600");
+        let init = Command::new("unshare").args(["-nm", "sh", "-c", &script]).spawn().context("unshare")?;
         let links = init.id() % 4096;
         let container = Self { init, links };
         let (outside, net) = (format!("hf{links}"), container.net());

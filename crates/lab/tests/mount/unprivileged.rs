@@ -1,12 +1,13 @@
 //! Mounts as `/etc/fstab`, `mount(8)` and ordinary users make them.
 
-use crate::fixture::{Served, run_in};
+use crate::fixture::{LET_GO, Served, run_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::holdfast_binary;
 use holdfast_lab::{Trial, missing};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -14,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("unprivileged::mount_and_umount_by_their_own_names", by_type),
         Trial::new("unprivileged::a_line_of_fstab", by_fstab),
         Trial::new("unprivileged::nobody_mounts_by_fusermount", by_nobody),
+        Trial::new("unprivileged::nobody_takes_a_mount_of_a_dead_server_away", forced_by_nobody),
     ]
 }
 
@@ -45,7 +47,7 @@ impl Place {
     /// Runs a script in a mount namespace of its own, in which the helpers have their names in `/sbin`.
     fn in_namespace(&self, script: &str, arguments: &[&str]) -> Result<Output> {
         let prepared = format!(
-            "set -eu\nmount --make-rprivate /\nmkdir $HERE/sbin $HERE/work\n\
+            "set -eu\nmount --make-rprivate /\n{LET_GO}\nmkdir $HERE/sbin $HERE/work\n\
              mount -t overlay overlay -o lowerdir=$(readlink -f /sbin),upperdir=$HERE/sbin,workdir=$HERE/work $(readlink -f /sbin)\n\
              ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/mount.fuse.holdfast\n\
              ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/umount.fuse.holdfast\n{script}"
@@ -191,6 +193,41 @@ fn by_nobody() -> Result<()> {
     let made = std::fs::metadata(served.share().join("file"))?;
     ensure!(made.uid() == NOBODY, "made as {}", made.uid());
     run_in(&served.share(), "[ \"$(cat file)\" = mine ]", &[]).map(drop)
+}
+
+/// An ordinary user can abort no connection: the daemon has to free who waits.
+fn forced_by_nobody() -> Result<()> {
+    let mut served = Served::new()?;
+    std::fs::set_permissions(served.share(), std::fs::Permissions::from_mode(0o777))?;
+    let nobody = Nobody::new()?;
+    let mountpoint = nobody.place.path("mnt");
+    let mounted = nobody.holdfast(&["mount", &format!("127.0.0.1:{}:/share", served.server.port())])?;
+    ensure!(mounted.status.success(), "{}", said(&mounted));
+    let inside = "cd $0; exec sleep 60";
+    let mut user = nobody.command(&["bash", "-ec", inside, text(&mountpoint)?]).spawn()?;
+    std::thread::sleep(Duration::from_millis(300));
+    served.server.kill()?;
+    let wait = "cat $0/absent";
+    let mut waiting = nobody.command(&["bash", "-c", wait, text(&mountpoint)?]).spawn()?;
+    std::thread::sleep(Duration::from_millis(500));
+    ensure!(waiting.try_wait()?.is_none(), "it did not wait");
+    let started = Instant::now();
+    let unmounted = nobody.holdfast(&["umount", "-f"])?;
+    ensure!(
+        started.elapsed() < Duration::from_secs(10),
+        "it took {:?}: {}",
+        started.elapsed(),
+        said(&unmounted)
+    );
+    while waiting.try_wait()?.is_none() {
+        ensure!(started.elapsed() < Duration::from_secs(15), "who waited waits");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let table = std::fs::read_to_string("/proc/self/mounts")?;
+    ensure!(!table.contains(text(&mountpoint)?), "it is still mounted: {}", said(&unmounted));
+    user.kill()?;
+    user.wait()?;
+    Ok(())
 }
 
 /// As every Linux numbers it.

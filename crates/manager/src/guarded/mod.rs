@@ -20,7 +20,8 @@ use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge,
     Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge,
-    Read, Region, RemoveKind, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
+    Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written,
+    XattrMode,
 };
 
 use crate::contend::Met;
@@ -257,6 +258,31 @@ impl Backend for Guarded {
             self.tell_removed((dir, name), &removed);
             Ok(removed)
         })
+    }
+
+    fn remove_seen(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        name: Name<'_>,
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        // What lies behind the name is told by the caller, and looked at once, where it is removed.
+        let (dir_key, victim_key) = (dir.key(), victim.key());
+        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (victim_key, Deed::ChangeName)]);
+        self.change_names(
+            cx,
+            [dir_key; 2],
+            |_| Ok(deeds),
+            || {
+                let removed = self.inner.remove_seen(cx, dir, name, kind, victim)?;
+                if let Some(Removed { dir: change, .. }) = &removed {
+                    self.tell_removed((dir, name), change);
+                }
+                Ok(removed)
+            },
+        )
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {

@@ -52,16 +52,23 @@ impl Op for Open4Args<'_> {
         }
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
         cx.compound.tells_of_restart &= !matches!(self.claim, OpenClaim4::Previous(_));
-        if may_be_admitted(cx, &self, client)? {
-            cx.will_hold_state(client)?;
-        }
         if creates && !cx.minor().has_sessions() && cx.is_resumed()? {
+            note_holder(cx, &self, client)?;
             of_former_run(cx, &self)?.encode(cx.reply);
             return Ok(Encoded);
         }
         let of = OwnerOf::Open { client, name: self.owner.owner };
-        in_turn(cx, Turn { of, seqid: self.seqid, op: OwnerOp::Open }, |cx| open(cx, &self, client))
+        in_turn(cx, Turn { of, seqid: self.seqid, op: OwnerOp::Open }, |cx| {
+            // Within the turn: a record that cannot be stored is a failure that steps the owner's number.
+            note_holder(cx, &self, client)?;
+            open(cx, &self, client)
+        })
     }
+}
+
+/// Sees to it that the client is on record as one that may hold state.
+fn note_holder(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<()> {
+    if may_be_admitted(cx, args, client)? { cx.will_hold_state(client) } else { Ok(()) }
 }
 
 /// Whether the OPEN is one that may be granted at all: who merely tries is not to be taken for a holder after a restart.

@@ -171,6 +171,53 @@ fn a_client_that_answers_is_given_delegations_and_called_under_its_ident() {
     world.check();
 }
 
+/// A new owner's first OPEN, which makes the file, and its confirmation; `between` happens; what its next OPEN brings.
+fn second_open(between: impl FnOnce(&mut Peer)) -> OpenDelegation4<'static> {
+    let world = anywhere();
+    let callbacks = Callbacks::listen();
+    let (mut a, of_a) = client(&world, 1, &callbacks.universal());
+    // From here on it is known to answer.
+    delegated(&mut a, of_a);
+    let (mut b, _) = client(&world, 2, "192.0.2.2.0.1");
+    let open = |seqid, mut args: Open4Args<'static>| {
+        (args.seqid, args.owner.clientid) = (Seqid(seqid), of_a);
+        vec![ArgOp::Open(args)]
+    };
+    let access = OPEN4_SHARE_ACCESS_READ;
+    let mut reply = run(&mut a, &[], open(1, open_create(b"g", b"new", access)));
+    let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
+    assert_eq!(first.delegation, OpenDelegation4::None, "an owner to be confirmed may be made up");
+    let confirm = OpenConfirm4Args { open_stateid: first.stateid, seqid: Seqid(2) };
+    run(&mut a, &[b"g"], vec![ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
+    between(&mut b);
+    let mut reply = run(&mut a, &[], open(3, open_existing(b"g", b"new", access)));
+    let again: Open4Ok<'_> = reply.ok(OpNum4::Open);
+    world.check();
+    match again.delegation {
+        OpenDelegation4::Read(held) => {
+            let permissions = NfsAce4 { who: b"", ..held.permissions };
+            OpenDelegation4::Read(OpenReadDelegation4 { permissions, ..held })
+        }
+        _ => OpenDelegation4::None,
+    }
+}
+
+#[test]
+fn a_new_owners_next_open_brings_a_delegation_if_nobody_changed_the_file_meanwhile() {
+    let brought = second_open(|_| {});
+    assert!(matches!(brought, OpenDelegation4::Read(_)), "{brought:?}");
+    let brought = second_open(|other| {
+        let write = Write4Args {
+            stateid: Stateid4::ANONYMOUS,
+            offset: Offset(0),
+            stable: StableHow4::Unstable,
+            data: b"x",
+        };
+        run(other, &[b"g"], vec![ArgOp::Write(write)]).ok::<Write4Ok>(OpNum4::Write);
+    });
+    assert_eq!(brought, OpenDelegation4::None, "what the client keeps of the file may be of before");
+}
+
 #[test]
 fn a_holder_is_not_in_its_own_way() {
     let world = anywhere();

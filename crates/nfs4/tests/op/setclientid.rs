@@ -159,6 +159,23 @@ fn a_failure_that_steps_the_number_is_repeated_to_a_retry() {
 }
 
 #[test]
+fn an_open_whose_client_cannot_be_put_on_record_steps_the_number_too() {
+    let world = World::new();
+    let (mut peer, id) = client(&world, 1);
+    let stateid = open(&mut peer, id, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    confirm(&mut peer, stateid, 2);
+    // As after a grace that it did not finish.
+    world.records.holders.lock().clear();
+    *world.records.is_broken.lock() = true;
+    for _ in 0..2 {
+        open(&mut peer, id, 3).fails::<()>(OpNum4::Open, NfsStat4::ServerFault);
+    }
+    *world.records.is_broken.lock() = false;
+    assert_eq!(open(&mut peer, id, 4).status, NfsStat4::Ok, "the number had stepped");
+    world.check();
+}
+
+#[test]
 fn locks_of_two_owners_conflict_and_the_denial_names_the_holder() {
     let world = World::new();
     let (mut peer, id) = client(&world, 1);

@@ -65,9 +65,11 @@ fn compare(clients: &mut [Client], fh: &[u8], model: &Model) -> Result<(), TestC
     Ok(())
 }
 
-/// Hears what the server has to tell: locks granted to waiters enter the model.
+/// Hears what the server has to tell, until there is no more: locks granted to waiters enter the model.
 fn deliver(world: &World, model: &mut Model) {
-    while let Some(told) = world.next_granted() {
+    loop {
+        world.work();
+        let Some(told) = world.next_granted() else { return };
         let args = told.args();
         let owner = host_of(&told.call.peer) * PROCESSES as usize + args.lock.svid as usize;
         let first = args.lock.offset.0;
@@ -77,7 +79,6 @@ fn deliver(world: &World, model: &mut Model) {
         set(model, owner, span, Some(is_write));
         told.answer(NlmStat4::Granted);
     }
-    world.work();
 }
 
 fn host_of(ip: &std::net::IpAddr) -> usize {

@@ -296,3 +296,14 @@ fn every_byte_of_bulk_data_counts_in_the_sum_whatever_its_length() {
         assert!(length == 1 || fold(&swapped) != sum);
     }
 }
+
+#[test]
+fn calls_that_a_client_chose_do_not_share_a_hash() {
+    let secret = Secret::default();
+    // Sums are no secret: who tries long enough has one for each xid that makes up for it.
+    let chosen = (0..1000_u32).map(|xid| Key { sum: u64::from(xid) << 32, ..key(1, xid) });
+    let hashes: std::collections::HashSet<_> = chosen.clone().map(|key| secret.hash_one(key)).collect();
+    assert_eq!(hashes.len(), 1000);
+    let other: std::collections::HashSet<_> = chosen.map(|key| Secret::default().hash_one(key)).collect();
+    assert!(hashes.is_disjoint(&other), "another process has other hashes");
+}

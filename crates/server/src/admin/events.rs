@@ -34,6 +34,7 @@ events! {
     recalls = Effect::Recall { .. } => "recall calls";
     ended = Effect::DelegationEnded { .. } => "delegations ended";
     pressure = Effect::RecallAny { .. } => "clients asked to give back what they need least";
+    slots = Effect::RecallSlots { .. } => "sessions asked to use fewer slots";
     granted = Effect::NotifyLock { .. } | Effect::ForeignGranted { .. } => "waiting locks granted";
     sessions = Effect::SessionGone(_) => "sessions ended";
     clients = Effect::ForgetClient(_) => "clients forgotten";

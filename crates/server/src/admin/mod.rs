@@ -242,6 +242,19 @@ impl Administered for Admin {
         }
     }
 
+    fn end_grace(&self) -> Result<(), Refusal> {
+        let durable = self.programs.durable();
+        if !durable.end_grace() {
+            return Err(Refusal::new(Code::NotFound, "there is no grace period to end".to_owned()));
+        }
+        if !durable.is_grace_over() {
+            let why =
+                "who may not reclaim any more cannot be stored yet (see the log): it is tried every second";
+            return Err(Refusal::new(Code::Failed, why.to_owned()));
+        }
+        Ok(())
+    }
+
     fn log(&self, levels: Option<&str>) -> Result<LogLevels, Refusal> {
         log::levels(levels)
     }

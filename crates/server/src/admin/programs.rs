@@ -12,6 +12,7 @@ use holdfast_rpc::reply_cache::ReplyCache;
 use super::Programs;
 use crate::admin::Tally;
 use crate::durable::Durable;
+use crate::memory::MemoryWatch;
 
 impl Programs {
     pub(crate) const fn manager(&self) -> &Arc<Manager> {
@@ -37,6 +38,10 @@ impl Programs {
 
     pub(crate) const fn tally(&self) -> &Arc<Tally> {
         &self.tally
+    }
+
+    pub(crate) const fn memory(&self) -> &MemoryWatch {
+        &self.memory
     }
 
     pub(crate) const fn epoch(&self) -> u64 {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use holdfast_admin::prometheus;
 use holdfast_admin::report::{
-    Count, Counters, ExportStatus, Fill, GraceStatus, GroupCounters, OperationCounters, RateStatus, Status,
-    Totals,
+    Count, Counters, ExportStatus, Fill, GraceStatus, GroupCounters, MemoryStatus, OperationCounters,
+    RateStatus, Status, Totals,
 };
 use holdfast_admin::stats::{GroupSums, Reading, quantile};
 use holdfast_base::limits;
@@ -14,6 +14,7 @@ use holdfast_state::Census;
 use super::words::{text, unix_ms};
 use super::{Admin, process};
 use crate::exports::describe;
+use crate::memory::Watched;
 
 /// Names of awaited clients that are told.
 const AWAITED_NAMES: usize = 10;
@@ -56,8 +57,21 @@ impl Admin {
             state: self.state(&census, (open_files, lock_files)),
             events: self.events.counts(),
             fills: self.fills(&census),
+            memory: self.memory(),
             process: process::status(),
         }
+    }
+
+    fn memory(&self) -> Option<MemoryStatus> {
+        let Watched { memory, bound, shortages } = self.programs.memory().watched()?;
+        Some(MemoryStatus {
+            total_bytes: memory.total,
+            available_bytes: memory.available,
+            short_below_bytes: memory.short_below(),
+            is_short: memory.is_short(),
+            bound: bound.to_string(),
+            shortages,
+        })
     }
 
     fn exports(&self) -> Vec<ExportStatus> {
@@ -129,8 +143,12 @@ impl Admin {
         let stateids = census.opens + census.locks;
         let (held_bytes, held_bytes_max) = self.view.held_bytes();
         let fill = |name: String, used: usize, max: usize| Fill { name, used: used as u64, max: max as u64 };
+        let (policy, in_use) = self.programs.manager().look(|engine| (*engine.policy(), engine.in_use()));
         let mut fills = vec![
-            fill("stateids".to_owned(), stateids, limits::STATEIDS_MAX),
+            fill("stateids".to_owned(), stateids, policy.stateids_max),
+            fill("delegations".to_owned(), in_use.delegations, policy.delegations_max),
+            fill("slots".to_owned(), in_use.slots, policy.slots_max),
+            fill("capabilities".to_owned(), in_use.capabilities, policy.capabilities_max),
             fill("clients known".to_owned(), census.clients, limits::CLIENTS_MAX),
             fill("replies kept".to_owned(), replies.len(), limits::REPLY_CACHE_ENTRIES_MAX),
             fill("bytes in transit".to_owned(), held_bytes, held_bytes_max),

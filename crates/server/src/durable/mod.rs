@@ -108,6 +108,19 @@ impl Durable {
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
         let opened = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
+        Self::go_on_with(store, opened, (boot, lease_ms), clock)
+    }
+
+    /// As [`Durable::go_on`], over a ledger that is open: for simulation.
+    ///
+    /// # Errors
+    /// Records that cannot be read.
+    pub fn go_on_with(
+        store: Arc<dyn Store>,
+        opened: (Arc<Ledger>, Vec<Remembered>),
+        (boot, lease_ms): (&Boot, u64),
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Self>, Former)> {
         let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
         let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, &known))?;
         durable.inner.lock().grace = Grace::over();
@@ -232,6 +245,21 @@ impl Durable {
         if let Err(error) = self.ledger.force() {
             tracing::error!(%error, "the journal of replies failed: retries after a crash may run twice");
         }
+    }
+
+    /// Ends grace at an administrator's word; `false` when it is over. Waits for the disk. It has not ended yet when what was
+    /// to be stored could not be.
+    pub(crate) fn end_grace(&self) -> bool {
+        let effects = {
+            let mut inner = self.inner.lock();
+            if inner.grace.is_over() {
+                return false;
+            }
+            inner.grace.end_now()
+        };
+        tracing::warn!("grace is ended by an administrator: who has not reclaimed loses what it had");
+        self.run(effects);
+        true
     }
 
     /// A client that goes on with a session of the server's former life is there, though it made none anew.

@@ -13,6 +13,7 @@ mod mount;
 #[allow(dead_code, reason = "another suite uses all of it")]
 mod nfs4;
 mod nlm;
+mod pressure;
 mod reload;
 #[path = "../handover/server.rs"]
 #[allow(dead_code, reason = "another suite uses all of it")]

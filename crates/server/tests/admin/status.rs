@@ -88,6 +88,22 @@ fn grace_is_explained_while_it_lasts() {
 }
 
 #[test]
+fn grace_ends_at_a_word_and_who_did_not_come_back_has_lost_its_claim() {
+    let server = Server::start();
+    assert_eq!(code(ask(&server).ask::<()>(Request::EndGrace)), Code::NotFound, "there is none");
+    Nfs4::new(server.address, "holder of old", 1).open("a");
+    let server = Server::start_in(server.killed(), spawn);
+    assert!(status(&server).grace.is_active);
+    ask(&server).ask::<()>(Request::EndGrace).unwrap();
+    let grace = status(&server).grace;
+    assert!(!grace.is_active && grace.awaited.is_empty(), "{grace:?}");
+    Nfs4::new(server.address, "somebody else", 1).open("a");
+    // Who was waited for is on record no more: another kill waits for somebody else alone.
+    let server = Server::start_in(server.killed(), spawn);
+    assert_eq!(status(&server).grace.awaited, ["somebody else"]);
+}
+
+#[test]
 fn the_socket_is_private_and_a_second_server_leaves_it_alone() {
     let server = Server::start();
     let path = socket::path_in(&server.path("state"));

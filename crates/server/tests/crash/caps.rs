@@ -140,8 +140,8 @@ const CASES: &[Case] = &[
         ops: |_, old| {
             let object = Ref::Handle(Handle(old));
             vec![
-                BatchOp::SetAttr { object, set: set(0o604), guard: None },
-                BatchOp::Data { object, offset: 8, guard: None, data: b"abcd" },
+                BatchOp::SetAttr { object, set: set(0o604) },
+                BatchOp::Data { object, offset: 8, data: b"abcd" },
             ]
         },
         check: |files| {
@@ -156,9 +156,9 @@ const CASES: &[Case] = &[
             a_taken_name(files);
         },
         ops: |root, old| {
-            let victim = Some(Ref::Handle(Handle(old)));
+            let (victim, over) = (Some(Ref::Handle(Handle(old))), None);
             let (from_name, to_name, how) = (&b"old"[..], &b"new"[..], RenameHow::Replace);
-            vec![BatchOp::Rename { from: root, from_name, to: root, to_name, how, victim }]
+            vec![BatchOp::Rename { from: root, from_name, to: root, to_name, how, victim, over }]
         },
         check: |files| {
             assert_eq!(names(files), ["new"]);
@@ -207,6 +207,7 @@ const CASES: &[Case] = &[
                     to_name: b"moved",
                     how: RenameHow::NoReplace,
                     victim: Some(own(0)),
+                    over: None,
                 },
                 create(root, b"new", b"second"),
             ]

@@ -1,10 +1,14 @@
 //! The crash matrix: every mutation of every protocol, the server killed at every step of it, the request sent again
 //! to the server started anew. The client sees one success, the disk one effect.
 //!
+//! Besides, the power cut: the disk under all of it as it is at the moment a reply is read.
+//!
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod caps;
+mod cut;
+mod disk;
 mod nfs3;
 mod nfs4;
 mod restart;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::rc::Rc;
 
 use holdfast_base::Offset;
 use holdfast_ledger::failpoint::Point;
@@ -22,11 +23,11 @@ const NOTHING: Sattr3 = Sattr3 {
     mtime: SetTime3::DontChange,
 };
 
-const fn mode(mode: u32) -> Sattr3 {
+pub(crate) const fn mode(mode: u32) -> Sattr3 {
     Sattr3 { mode: Some(mode), ..NOTHING }
 }
 
-const fn nfs(procedure: Proc3) -> Procedure {
+pub(crate) const fn nfs(procedure: Proc3) -> Procedure {
     Procedure { program: NFS3_PROGRAM, version: NFS_V3, number: procedure as u32 }
 }
 
@@ -38,25 +39,29 @@ struct Case {
     check: fn(&Path),
 }
 
-struct Client {
-    world: World,
+pub(crate) struct Client {
+    pub(crate) world: Rc<World>,
     root: Vec<u8>,
 }
 
 impl Client {
     fn new(point: Point, is_sync: bool) -> Self {
-        let world = World::new(point, is_sync);
+        Self::of(&Rc::new(World::new(point, is_sync)))
+    }
+
+    /// One that has mounted the export of a world.
+    pub(crate) fn of(world: &Rc<World>) -> Self {
         let mount = Procedure { program: MOUNT_PROGRAM, version: MOUNT_V3, number: MOUNTPROC3_MNT };
         let call = world.call(mount, &to_bytes(&DirPath(b"/export")));
         let results = world.exchange(&call);
         let mut r = Reader::new(&results);
         assert_eq!(r.u32(), Ok(0), "mounted");
         let root = r.opaque(64).unwrap().to_vec();
-        Self { world, root }
+        Self { world: Rc::clone(world), root }
     }
 
     /// The handle of a name in the root, and its ctime.
-    fn look(&mut self, name: &str) -> (Vec<u8>, NfsTime3) {
+    pub(crate) fn look(&mut self, name: &str) -> (Vec<u8>, NfsTime3) {
         let args = to_bytes(&DirOpArgs3 { dir: Fh3(&self.root), name: name.as_bytes() });
         let call = self.world.call(nfs(Proc3::Lookup), &args);
         let results = self.world.exchange(&call);
@@ -67,7 +72,7 @@ impl Client {
         (handle, attrs.ctime)
     }
 
-    fn at<'a>(&'a self, name: &'a str) -> DirOpArgs3<'a> {
+    pub(crate) fn at<'a>(&'a self, name: &'a str) -> DirOpArgs3<'a> {
         DirOpArgs3 { dir: Fh3(&self.root), name: name.as_bytes() }
     }
 }

@@ -216,7 +216,7 @@ const PLAIN: &[Case] = &[
             let (stateid, length) = (Stateid4::ANONYMOUS, Length(4));
             vec![lookup(b"old"), ArgOp::Deallocate(Deallocate4Args { stateid, offset: Offset(2), length })]
         },
-        check: |files| assert_eq!(fs::read(files.join("old")).unwrap(), b"01\0\0\0\06789"),
+        check: |files| assert_eq!(fs::read(files.join("old")).unwrap(), b"01\x00\x00\x00\x006789"),
     },
     // CLONE needs a file system with reflinks, which the folder of temporary files may not be on.
     Case {

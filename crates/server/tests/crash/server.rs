@@ -47,6 +47,8 @@ pub(crate) fn serve_if_told() {
 /// A directory, a state directory, and a server that dies at one point when told to.
 pub(crate) struct World {
     dir: TempDir,
+    /// Where both directories are.
+    base: PathBuf,
     point: Point,
     is_sync: bool,
     server: RefCell<Option<Child>>,
@@ -57,11 +59,17 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(point: Point, is_sync: bool) -> Self {
+        Self::on(None, point, is_sync)
+    }
+
+    /// One whose two directories lie on a disk mounted here.
+    pub(crate) fn on(disk: Option<&Path>, point: Point, is_sync: bool) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::create_dir(dir.path().join("files")).unwrap();
+        let base = disk.unwrap_or(dir.path()).to_owned();
+        fs::create_dir(base.join("files")).unwrap();
         let address = Cell::new("127.0.0.1:0".parse().unwrap());
         let (server, xid, kills) = (RefCell::default(), Cell::new(1), Cell::new(0));
-        let world = Self { dir, point, is_sync, server, address, xid, kills };
+        let world = Self { dir, base, point, is_sync, server, address, xid, kills };
         world.start();
         world
     }
@@ -73,7 +81,7 @@ impl World {
 
     /// The exported directory, as a local process sees it.
     pub(crate) fn files(&self) -> PathBuf {
-        self.dir.path().join("files")
+        self.base.join("files")
     }
 
     fn armed(&self) -> PathBuf {
@@ -83,7 +91,7 @@ impl World {
     fn start(&self) {
         let mut server = Command::new(env::current_exe().unwrap())
             .args(["--exact", "as_a_server", "--nocapture"])
-            .env(WORLD_VARIABLE, self.dir.path())
+            .env(WORLD_VARIABLE, &self.base)
             .env(SYNC_VARIABLE, if self.is_sync { "1" } else { "0" })
             .env(POINT_VARIABLE, self.point.name())
             .env(ARM_VARIABLE, self.armed())
@@ -137,15 +145,26 @@ impl World {
 
     /// Kills the server wherever it is, and starts it anew.
     pub(crate) fn kill(&self) {
+        self.kill_and(|| ());
+    }
+
+    /// Kills the server wherever it is, and starts it anew once something else is done.
+    pub(crate) fn kill_and(&self, between: impl FnOnce()) {
         self.server.borrow_mut().as_mut().unwrap().kill().unwrap();
-        self.restart();
+        self.bury();
+        between();
+        self.start();
     }
 
     fn restart(&self) {
+        self.bury();
+        self.start();
+    }
+
+    fn bury(&self) {
         let status = self.server.borrow_mut().as_mut().unwrap().wait().unwrap();
         assert_eq!(status.signal(), Some(SIGKILL), "{status}");
         self.kills.set(self.kills.get() + 1);
-        self.start();
     }
 }
 

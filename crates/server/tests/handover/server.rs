@@ -32,6 +32,8 @@ fn serve() {
         state_dir: Some(world.join("state")),
         rpcbind: Some(false),
         exports: vec![ExportConfig::from_share(share, &options)],
+        // What a test made there says how much memory there is.
+        memory_told_below: Some(world.join("host")).filter(|host| host.is_dir()),
         ..Config::default()
     };
     if env::var_os(SUPERVISED).is_some() && supervisor::is_wanted() {

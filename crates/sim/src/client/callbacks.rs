@@ -88,6 +88,7 @@ impl Client4 {
                 (CbOpNum4::GetAttr, status)
             }
             CbArgOp::Recall(recall) => (CbOpNum4::Recall, self.recalled(&recall.stateid)),
+            CbArgOp::Notify(notify) => (CbOpNum4::Notify, self.notified(notify)),
             CbArgOp::RecallAny(_) => (CbOpNum4::RecallAny, NfsStat4::Ok),
             CbArgOp::RecallSlot(_) => (CbOpNum4::RecallSlot, NfsStat4::Ok),
             CbArgOp::RecallableObjAvail(_) => (CbOpNum4::RecallableObjAvail, NfsStat4::Ok),

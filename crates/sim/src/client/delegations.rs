@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use holdfast_wire::nfs4::*;
-use holdfast_xdr::{Encode, Writer};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
 use super::app::FILES;
 use super::v4::Client4;
+use crate::life::Plant;
 use crate::oracle::data::Mark;
 use crate::oracle::grants::{GrantId, What};
+use crate::oracle::listings::Told;
 use crate::wire::Ops;
 
 /// How often a client answers for one file's attributes before it gives its delegations back.
@@ -32,6 +34,33 @@ pub(crate) struct Delegation {
     writing: u64,
     /// How often others asked for its attributes.
     asked: u64,
+}
+
+/// The changes of entries that a notification tells; `None` when it makes no sense.
+fn told_by(notify: &CbNotify4Args<'_>) -> Option<Vec<Told>> {
+    let name = |entry: &NotifyEntry4<'_>| String::from_utf8_lossy(entry.file).into_owned();
+    let mut changes = Vec::new();
+    for notice in &notify.changes {
+        let is = |kind| notice.mask == Bitmap4::EMPTY.with(kind);
+        let mut r = Reader::new(notice.values);
+        if is(NOTIFY4_ADD_ENTRY) {
+            changes.push(Told::Added(name(&NotifyAdd4::decode(&mut r).ok()?.new_entry)));
+        } else if is(NOTIFY4_REMOVE_ENTRY) {
+            changes.push(Told::Removed(name(&NotifyRemove4::decode(&mut r).ok()?.old_entry)));
+        } else if is(NOTIFY4_RENAME_ENTRY) {
+            let renamed = NotifyRename4::decode(&mut r).ok()?;
+            changes.push(Told::Removed(name(&renamed.old_entry.old_entry)));
+            changes.push(Told::Added(name(&renamed.new_entry.new_entry)));
+        } else if is(NOTIFY4_CHANGE_DIR_ATTRS) {
+            NotifyAttr4::decode(&mut r).ok()?;
+        } else {
+            return None;
+        }
+        if !r.rest().is_empty() {
+            return None;
+        }
+    }
+    Some(changes)
 }
 
 impl Client4 {
@@ -61,21 +90,57 @@ impl Client4 {
         self.keep((file, handle.to_vec()), (stateid, grant), seen);
     }
 
-    /// Keeps a delegation of a client's directory.
-    pub(crate) fn directory_delegated(&self, host: usize, handle: Vec<u8>, stateid: Stateid4) {
+    /// Keeps a delegation of a client's directory, with notifications of what is changed in it, or without. Gives its name,
+    /// if the client may rely on it.
+    pub(crate) fn directory_delegated(
+        &self,
+        host: usize,
+        handle: Vec<u8>,
+        (stateid, is_told): (Stateid4, bool),
+    ) -> Option<GrantId> {
         if !self.kind.answers_callbacks {
-            return self
-                .world
-                .tell(|| format!("{}: is deaf, and has directory {host} delegated", self.name()));
+            self.world.tell(|| format!("{}: is deaf, and has directory {host} delegated", self.name()));
+            return None;
         }
-        self.world.tell(|| format!("{}: has directory {host} delegated", self.name()));
+        self.world.tell(|| format!("{}: has directory {host} delegated, told: {is_told}", self.name()));
         let (now, mut grant) = (self.world.now(), 0);
         self.world.oracles.grants(|grants| {
-            let what = (FILES + host, What::Directory { of: host });
-            grant = grants.delegated(now, self.host, what, stateid.other)?;
+            let what = if is_told { What::Notified { of: host } } else { What::Directory { of: host } };
+            grant = grants.delegated(now, self.host, (FILES + host, what), stateid.other)?;
             Ok(())
         });
+        if is_told {
+            self.world.oracles.listings(|listings| {
+                listings.begin(grant, host);
+                Ok(())
+            });
+        }
         self.keep((FILES + host, handle), (stateid, grant), (0, 0));
+        Some(grant)
+    }
+
+    /// CB_NOTIFY.
+    pub(crate) fn notified(&self, notify: &CbNotify4Args<'_>) -> NfsStat4 {
+        let held = self.delegations.borrow();
+        let grant =
+            held.values().find(|held| held.stateid.other == notify.stateid.other).map(|held| held.grant);
+        let Some(grant) = grant else {
+            // It may be on its way.
+            return if self.is_busy() { NfsStat4::Delay } else { NfsStat4::BadStateid };
+        };
+        if self.world.has(Plant::LoseNotices) {
+            return NfsStat4::Ok;
+        }
+        let Some(changes) = told_by(notify) else {
+            self.world.oracles.violated(format!("{}: a notification cannot be decoded", self.name()));
+            return NfsStat4::BadXdr;
+        };
+        self.world.tell(|| format!("{}: is told {changes:?}", self.name()));
+        self.world.oracles.listings(|listings| {
+            listings.told(grant, changes);
+            Ok(())
+        });
+        NfsStat4::Ok
     }
 
     fn keep(

@@ -45,7 +45,7 @@ impl Client4 {
             }
             self.epoch.set(self.epoch.get() + 1);
             self.must_reclaim.set(false);
-            let deaths = self.deaths();
+            let (deaths, life) = (self.deaths(), self.world.lives());
             if self.reclaim_all().await.is_none() {
                 self.world.tell(|| format!("{}: recovery begins again", self.name()));
                 continue;
@@ -59,6 +59,7 @@ impl Client4 {
                 *self.session.borrow_mut() = None;
                 continue;
             }
+            self.sure_of.set(life);
             return;
         }
     }
@@ -111,6 +112,7 @@ impl Client4 {
 
     async fn recover_without_session(&self) {
         loop {
+            let life = self.world.lives();
             let Some(client) = self.set_client_id().await else {
                 self.pause().await;
                 continue;
@@ -121,6 +123,7 @@ impl Client4 {
             self.epoch.set(self.epoch.get() + 1);
             self.must_reclaim.set(false);
             if self.reclaim_all().await.is_some() {
+                self.sure_of.set(life);
                 return;
             }
         }

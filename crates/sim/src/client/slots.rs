@@ -95,6 +95,7 @@ impl Client4 {
                 NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId => {
                     self.world.tell(|| format!("{}: {:?} for its session", self.name(), reply.status));
                     if self.session.borrow().as_ref().is_some_and(|session| session.id == id) {
+                        self.hears_it_is_not_known(&format!("{:?}", reply.status));
                         *self.session.borrow_mut() = None;
                         self.in_doubt();
                     }

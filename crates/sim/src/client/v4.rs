@@ -72,6 +72,8 @@ pub struct Client4 {
     pub(crate) recovering: Turn,
     /// The server said that it has restarted, under a session that outlived it.
     pub(crate) must_reclaim: Cell<bool>,
+    /// The server's life in which the client last had all that it has.
+    pub(crate) sure_of: Cell<u64>,
     /// In 4.0, sequence numbers by owner.
     pub(crate) seqids: RefCell<BTreeMap<Vec<u8>, Seqid>>,
     pub(crate) opens: RefCell<BTreeMap<u64, Rc<Open>>>,
@@ -126,6 +128,7 @@ impl Client4 {
             epoch: Cell::new(0),
             recovering: Turn::new(&world.exec),
             must_reclaim: Cell::new(false),
+            sure_of: Cell::new(0),
             seqids: RefCell::default(),
             opens: RefCell::default(),
             last_open: Cell::new(0),
@@ -259,6 +262,9 @@ impl Client4 {
                 | NfsStat4::Expired
                     if is_overtaken => {}
                 NfsStat4::StaleClientId | NfsStat4::StaleStateid => {
+                    if reply.status == NfsStat4::StaleClientId {
+                        self.hears_it_is_not_known("STALE_CLIENTID");
+                    }
                     self.must_reclaim.set(true);
                     self.recover(epoch).await;
                 }
@@ -326,6 +332,7 @@ impl Client4 {
     /// Heeds what SEQUENCE's answer says beside the point.
     pub(super) fn heed(&self, flags: u32, sent: u64) {
         if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
+            self.hears_it_is_not_known("of a restart");
             self.in_doubt();
             self.must_reclaim.set(true);
         }
@@ -343,6 +350,15 @@ impl Client4 {
             self.give_up_delegations();
         }
         self.renewed(sent);
+    }
+
+    /// The server says that it has restarted, or knows nothing of the client: in the life in which the two came to terms,
+    /// the lease must have run out.
+    pub(crate) fn hears_it_is_not_known(&self, what: &str) {
+        if self.sure_of.get() == self.world.lives() {
+            let now = self.world.now();
+            self.world.oracles.grants(|grants| grants.not_known(now, self.host, what));
+        }
     }
 
     /// All that was held is gone.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_base::{ByteRange, Cookie};
+use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
     DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Handle, ListEnd, LockKind,
@@ -14,6 +15,7 @@ use holdfast_vfs::{
 
 use super::Disk;
 use super::log::{Deed, Entry};
+use super::opened::SimFile;
 
 /// Bytes by file and offset.
 type Pieces = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
@@ -22,7 +24,9 @@ type Pieces = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
 pub struct SimBackend {
     disk: Disk,
     fs: MemBackend,
+    /// The server's life, by which its write verifier is told from others'.
     life: u64,
+    process: u64,
     /// What was there before the last write, while reads are to be out of date.
     before: Mutex<Pieces>,
 }
@@ -36,12 +40,21 @@ const fn data(file: &Handle) -> Touched {
 }
 
 impl SimBackend {
-    pub(super) const fn new(disk: Disk, fs: MemBackend, life: u64) -> Self {
-        Self { disk, fs, life, before: Mutex::new(Pieces::new()) }
+    pub(super) const fn new(disk: Disk, fs: MemBackend, (life, process): (u64, u64)) -> Self {
+        Self { disk, fs, life, process, before: Mutex::new(Pieces::new()) }
+    }
+
+    fn opened(
+        &self,
+        open: Arc<dyn FileObject>,
+        file: &Handle,
+        mode: OpenMode,
+    ) -> FsResult<Arc<dyn FileObject>> {
+        Ok(SimFile::opened(open, (self.fs.root()?, *file), mode, &self.disk.opened))
     }
 
     fn did(&self, cx: &Cx<'_>, deed: Deed, needs: Vec<Touched>, made: Option<u64>) {
-        self.disk.record(self.life, Entry::new(deed, cx.caller, needs, made));
+        self.disk.record(self.process, Entry::new(deed, cx.caller, needs, made));
     }
 
     fn is_stale(&self) -> bool {
@@ -94,7 +107,10 @@ impl Backend for SimBackend {
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
-        let made = self.fs.create(cx, dir, name, how)?;
+        let mut made = self.fs.create(cx, dir, name, how)?;
+        if let (Some(open), Some(mode)) = (made.file.take(), how.open) {
+            made.file = Some(self.opened(open, &made.node.handle, mode)?);
+        }
         let number = made.is_new.then_some(made.node.attrs.fileid);
         let deed = Deed::Create { dir: *dir, name: name.as_bytes().to_vec(), mode: how.mode, set: *how.set };
         // A name that was there is at most cut, which is the file's affair.
@@ -146,7 +162,11 @@ impl Backend for SimBackend {
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
-        self.fs.open(cx, file, mode)
+        self.opened(self.fs.open(cx, file, mode)?, file, mode)
+    }
+
+    fn import_file(&self, file: &Handle, arrived: ArrivedFile) -> FsResult<Arc<dyn FileObject>> {
+        SimFile::arrived((self.fs.root()?, *file), arrived, &self.disk.opened)
     }
 
     fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
@@ -186,7 +206,7 @@ impl Backend for SimBackend {
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
         for (touched, result) in touched.iter().zip(results) {
-            *result = self.disk.commit((self.life, &self.fs), *touched);
+            *result = self.disk.commit((self.process, &self.fs), *touched);
         }
     }
 

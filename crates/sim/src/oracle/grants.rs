@@ -41,6 +41,11 @@ pub enum What {
         /// That client.
         of: usize,
     },
+    /// The same, with notifications: its holder is told of changed entries, and keeps nobody from changing them.
+    Notified {
+        /// That client.
+        of: usize,
+    },
 }
 
 /// A grant as its client knows it.
@@ -92,9 +97,8 @@ fn conflict(a: &Grant, b: &Grant) -> bool {
         | (What::Open { access, .. }, What::Delegation { is_write }) => {
             a.client != b.client && (is_write || access & 2 != 0)
         }
-        (What::Lock { .. } | What::Directory { .. }, _) | (_, What::Lock { .. } | What::Directory { .. }) => {
-            false
-        }
+        (What::Lock { .. } | What::Directory { .. } | What::Notified { .. }, _)
+        | (_, What::Lock { .. } | What::Directory { .. } | What::Notified { .. }) => false,
     }
 }
 
@@ -169,7 +173,9 @@ impl Grants {
 
     /// The client believes in no delegation any more, nor in one that it is about to give back.
     pub fn end_delegations(&mut self, client: usize) {
-        let is_one = |grant: &Grant| matches!(grant.what, What::Delegation { .. } | What::Directory { .. });
+        let is_one = |grant: &Grant| {
+            matches!(grant.what, What::Delegation { .. } | What::Directory { .. } | What::Notified { .. })
+        };
         self.grants.retain(|_, grant| grant.client != client || !is_one(grant));
     }
 
@@ -239,7 +245,7 @@ impl Grants {
     /// count on the next grace period alone until it has reclaimed.
     pub fn server_died(&mut self, now: u64) {
         self.died_at = now;
-        self.grants.retain(|_, grant| !matches!(grant.what, What::Directory { .. }));
+        self.grants.retain(|_, grant| !matches!(grant.what, What::Directory { .. } | What::Notified { .. }));
         let leases = &self.leases;
         let without = |grant: &&mut Grant| leases.get(&grant.client) == Some(&u64::MAX);
         self.grants.values_mut().filter(without).for_each(|grant| grant.cap = grant.cap.min(now + LEASE_MS));
@@ -304,6 +310,21 @@ impl Grants {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// A client hears that the server knows nothing of it, or has restarted, though this server has lived since the client
+    /// last came to terms with it.
+    ///
+    /// # Errors
+    /// When the client has kept its lease.
+    pub fn not_known(&self, now: u64, client: usize, what: &str) -> Verdict {
+        let until = self.leases.get(&client).copied().unwrap_or(0);
+        if until <= now {
+            return Ok(());
+        }
+        Err(format!(
+            "at {now} ms client {client} hears {what} of a server that lives on, with its lease until {until}"
+        ))
     }
 
     /// The client is gone, and believes nothing any more.

@@ -9,7 +9,7 @@ use crate::life::Plant;
 use crate::peers::ToCarry;
 
 /// How long the server waits for an answer before it gives a call up.
-const PATIENCE_MS: u64 = 10_000;
+pub(super) const PATIENCE_MS: u64 = 10_000;
 
 /// When a call was sent, and by which of the server's lives.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! The network: ordered streams that are late, cut at any moment, or cut off for a while.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 
@@ -7,6 +8,7 @@ use holdfast_wire::nfs4::{CB_COMPOUND, CbArgOp, CbCompoundArgsHeader, NFS4_CALLB
 use holdfast_wire::rpc::{CallBody, MsgType, Prefix};
 use holdfast_xdr::{Decode, Reader};
 
+use super::calls::PATIENCE_MS;
 use super::{Endpoint, Link, LinkId, Noted, World};
 use crate::life::{LEASE_MS, Plant};
 
@@ -56,6 +58,7 @@ impl World {
             to_client_at: now,
             is_open: true,
             deaf_after: u64::MAX,
+            called: VecDeque::new(),
         };
         self.links.borrow_mut().insert(id, link);
         self.note(Noted::Connected, &id.to_be_bytes());
@@ -121,7 +124,28 @@ impl World {
         }
     }
 
+    /// The time for answers to the server's calls is over, a while after they were made.
+    pub(super) fn give_up_calls(&self) {
+        let due = |(_, at): &(u32, u64)| at + PATIENCE_MS <= self.now();
+        self.serve(|_, _| {
+            for link in self.links.borrow_mut().values_mut() {
+                while let Some((xid, _)) = link.called.front().copied().filter(due) {
+                    link.called.pop_front();
+                    if let Some(side) = &link.side {
+                        side.time_out_call(xid);
+                    }
+                }
+            }
+        });
+    }
+
     pub(super) fn to_client(&self, id: LinkId, record: Vec<u8>) {
+        if callback_in(&record).is_some()
+            && let Some((xid, _)) = record.split_first_chunk()
+            && let Some(link) = self.links.borrow_mut().get_mut(&id)
+        {
+            link.called.push_back((u32::from_be_bytes(*xid), self.now()));
+        }
         // Also of what goes to a connection that only the server believes in.
         if callback_in(&record).is_some_and(|args| self.is_recall_dropped(args, Plant::DropRecalls)) {
             return;

@@ -144,7 +144,7 @@ impl Engine {
 
     fn agree(&mut self, request: &CreateSession<'_>) -> Result<CreatedSession, StateError> {
         let mut fore = request.fore.agree_fore()?;
-        fore.slots_max = self.sessions.grant_slots(fore.slots_max)?;
+        fore.slots_max = self.sessions.grant_slots(fore.slots_max, self.policy.slots_max)?;
         let back = match request.back.map(ChannelAttrs::agree_back) {
             // Who wants no callbacks need not say how they should be; what is said is judged all the same.
             Some(Err(_))

@@ -92,6 +92,29 @@ pub(super) fn cookies_stay_valid_while_other_entries_come_and_go(t: TestBackend)
     assert!(seen.values().all(|times| *times == 1), "an entry came twice");
 }
 
+pub(super) fn cookies_outlive_the_backend(mut t: TestBackend) {
+    let Some(reopen) = t.reopen.take() else { return };
+    let w = World::new(t);
+    let (dir, mut names) = filled(&w);
+    let (first, _) = w.list(&dir, Cookie(0), MANY / 2);
+    let last = first.last().unwrap().clone();
+    // The entry at the very place, and one that would come next, go meanwhile.
+    let (next, _) = w.list(&dir, last.1, 1);
+    for (gone, _) in [&last, &next[0]] {
+        w.remove(&dir, std::str::from_utf8(gone).unwrap()).unwrap();
+    }
+    let World { t, .. } = w;
+    let TestBackend { backend, abilities, keep, .. } = t;
+    drop(backend);
+    let w = World::new(TestBackend { backend: reopen(), abilities, reopen: None, neighbour: None, keep });
+    let (rest, end) = w.list(&dir, last.1, MANY);
+    assert_eq!(end, ListEnd::Eof);
+    names.remove(&next[0].0);
+    assert_eq!(first.len() + rest.len(), names.len(), "an entry is missing, or came twice");
+    let seen: BTreeSet<_> = first.into_iter().chain(rest).map(|(name, _)| name).collect();
+    assert_eq!(seen, names);
+}
+
 pub(super) fn listed_nodes_are_those_that_lookup_finds(t: TestBackend) {
     let w = World::new(t);
     let dir = w.mkdir(&w.root, "dir", 0o755);

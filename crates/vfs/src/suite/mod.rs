@@ -107,6 +107,7 @@ const CASES: &[Case] = cases! {
         link_refuses_directories_and_existing_names,
         remove_obeys_the_kind_asked_for,
         remove_of_a_directory_with_entries_is_refused,
+        remove_by_what_was_seen_takes_nothing_else_and_tells_the_last_name,
         rename_replaces_and_moves,
         rename_keeps_the_handle,
         rename_onto_another_kind_or_below_itself_is_refused,
@@ -148,6 +149,7 @@ const CASES: &[Case] = cases! {
         a_listing_gives_every_entry_once,
         a_listing_goes_on_from_any_cookie,
         cookies_stay_valid_while_other_entries_come_and_go,
+        cookies_outlive_the_backend,
         listed_nodes_are_those_that_lookup_finds,
         cookies_are_in_range_and_bad_ones_are_refused_or_harmless,
         a_listing_of_what_is_no_directory_says_so;

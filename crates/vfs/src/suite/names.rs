@@ -156,6 +156,31 @@ pub(super) fn remove_of_a_directory_with_entries_is_refused(t: TestBackend) {
     w.remove(&w.root, "dir").unwrap();
 }
 
+pub(super) fn remove_by_what_was_seen_takes_nothing_else_and_tells_the_last_name(t: TestBackend) {
+    let w = World::new(t);
+    let (file, dir) = (w.touch(&w.root, "file"), w.mkdir(&w.root, "dir", 0o755));
+    w.b().link(&w.cx(), &file, &w.root, name("link")).unwrap();
+    let remove = |n, kind, victim| {
+        let removed = w.b().remove_seen(&w.cx(), &w.root, name(n), kind, victim);
+        removed.map(|removed| removed.map(|removed| removed.is_gone))
+    };
+    let (plain, dirs) = (RemoveKind::NonDirectory, RemoveKind::Directory);
+    assert_eq!(remove("file", plain, &dir), Ok(None));
+    assert_eq!(remove("dir", dirs, &file), Ok(None));
+    assert_eq!(remove("none", plain, &file), Err(FsError::NotFound));
+    assert_eq!(w.find(&w.root, "file").unwrap().handle, file, "nothing went");
+    let before = w.attrs(&w.root).change;
+    assert_eq!(remove("file", plain, &file), Ok(Some(false)), "it has another name");
+    assert_ne!(w.attrs(&w.root).change, before);
+    assert_eq!(remove("link", plain, &file), Ok(Some(true)));
+    assert_eq!(remove("dir", dirs, &dir), Ok(Some(true)));
+    assert_eq!(w.find(&w.root, "dir").unwrap_err(), FsError::NotFound);
+    let again = w.touch(&w.root, "file");
+    assert_ne!(again, file);
+    assert_eq!(remove("file", plain, &file), Ok(None), "a new file of the old name is another");
+    assert_eq!(w.find(&w.root, "file").unwrap().handle, again);
+}
+
 pub(super) fn rename_replaces_and_moves(t: TestBackend) {
     let w = World::new(t);
     let (one, two) = (w.mkdir(&w.root, "one", 0o755), w.mkdir(&w.root, "two", 0o755));

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use holdfast_base::{ChangeId, Timestamp};
+use holdfast_base::Timestamp;
 use holdfast_cache::{
     Batch, Born, CapSet, Changes, Handle, Mutation, MutationResult, Name, NewAttrs, NewObject, RenameMode,
     SetTime, Target as Aim,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{
-    BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, DirSeen, IfTaken, OpResult, Ref, RenameHow, Res,
-    SetAttrs, TxnId,
+    BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, IfTaken, OpResult, Ref, RenameHow, Res, SetAttrs, TxnId,
 };
 
 use super::calling::{decode, put};
@@ -116,8 +115,9 @@ impl<'a> Sheet<'a> {
 
     fn add(&mut self, mutation: &'a Mutation) {
         let op = match mutation {
-            Mutation::Make { dir, name, object, attrs, want } => {
-                return self.make((dir, name), object, (attrs, *want));
+            Mutation::Make { dir, name, object, attrs, want, joins } => {
+                let if_taken = if *joins { IfTaken::Share } else { IfTaken::KeepBoth };
+                return self.make((dir, name, if_taken), object, (attrs, *want));
             }
             Mutation::Write { object, data, mtime } => {
                 let object = self.aim(object);
@@ -127,9 +127,9 @@ impl<'a> Sheet<'a> {
                 BatchOp::Link { object: self.aim(object), dir: self.aim(dir), name: name.as_bytes() }
             }
             Mutation::SetAttr { object, changes } => {
-                BatchOp::SetAttr { object: self.aim(object), set: convert::changes(changes), guard: None }
+                BatchOp::SetAttr { object: self.aim(object), set: convert::changes(changes) }
             }
-            Mutation::Rename { from_dir, from, to_dir, to, mode, victim } => BatchOp::Rename {
+            Mutation::Rename { from_dir, from, to_dir, to, mode, victim, over } => BatchOp::Rename {
                 from: self.aim(from_dir),
                 from_name: from.as_bytes(),
                 to: self.aim(to_dir),
@@ -140,6 +140,7 @@ impl<'a> Sheet<'a> {
                     RenameMode::Exchange => RenameHow::Exchange,
                 },
                 victim: Some(self.aim(victim)),
+                over: over.as_ref().map(|over| self.aim(over)),
             },
             Mutation::Unlink { dir, name, victim } => {
                 BatchOp::Unlink { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
@@ -147,28 +148,17 @@ impl<'a> Sheet<'a> {
             Mutation::Rmdir { dir, name, victim } => {
                 BatchOp::Rmdir { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
             }
-            Mutation::RemoveTree { dir, name, dirs } => {
-                let seen = |(handle, change): &'a (Handle, u64)| DirSeen {
-                    dir: holdfast_wire::caps::Handle(handle.as_bytes()),
-                    change: ChangeId(*change),
-                };
-                BatchOp::RemoveTree {
-                    dir: self.aim(dir),
-                    name: name.as_bytes(),
-                    dirs: dirs.iter().map(seen).collect(),
-                }
-            }
         };
         self.ops.push(op);
     }
 
     fn make(
         &mut self,
-        (dir, name): (&'a Aim, &'a Name),
+        (dir, name, if_taken): (&'a Aim, &'a Name, IfTaken),
         object: &'a NewObject,
         (attrs, want): (&'a NewAttrs, CapSet),
     ) {
-        let (dir, name, if_taken) = (self.aim(dir), name.as_bytes(), IfTaken::KeepBoth);
+        let (dir, name) = (self.aim(dir), name.as_bytes());
         let (set, want) = (convert::new_attrs(attrs), convert::caps(want));
         match object {
             NewObject::File { data, size } => {
@@ -203,11 +193,11 @@ impl<'a> Sheet<'a> {
 
     fn write(&mut self, object: Ref<'a>, data: &'a [(u64, Bytes)], mtime: Option<Timestamp>) {
         for (offset, bytes) in data {
-            self.ops.push(BatchOp::Data { object, offset: *offset, guard: None, data: bytes });
+            self.ops.push(BatchOp::Data { object, offset: *offset, data: bytes });
         }
         if let Some(mtime) = mtime {
             let changes = Changes { mtime: Some(SetTime::At(mtime)), ..Changes::default() };
-            self.ops.push(BatchOp::SetAttr { object, set: convert::changes(&changes), guard: None });
+            self.ops.push(BatchOp::SetAttr { object, set: convert::changes(&changes) });
         }
     }
 }
@@ -234,10 +224,7 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
                 made = Some(Born { handle: Handle::new(told.handle.0), grant });
             }
             Res::Ok(OpResult::Changed(now)) => attrs = now.as_ref().map(convert::attrs).or(attrs),
-            Res::Ok(OpResult::Tree(tree)) if tree.left != 0 => {
-                return MutationResult::Failed(convert::errno_of(tree.left));
-            }
-            Res::Ok(OpResult::Done | OpResult::Tree(_)) => {}
+            Res::Ok(OpResult::Done) => {}
         }
     }
     MutationResult::Done { made, other_name, attrs }
@@ -257,6 +244,7 @@ mod tests {
             object: NewObject::File { data, size: None },
             attrs,
             want: CapSet::ALL,
+            joins: false,
         }
     }
 

@@ -73,7 +73,7 @@ impl Inner {
         let args = HelloArgs {
             session,
             incarnation: self.incarnation,
-            features: Features(Features::REMOVE_TREE.0 | Features::SAME_HOST.0),
+            features: Features::SAME_HOST,
             done_through: self.ledger.lock().done_through(),
         };
         let reply = send(CapsProc::Hello, encoded(&args))?;
@@ -97,7 +97,7 @@ impl Inner {
         if !told.is_known && before.is_some() {
             tracing::warn!("the server does not know what was sent and is not on its disk: it is sent again");
         }
-        promises.resume(told.executed_through.0, told.stable_through.0);
+        promises.resume(told.executed_through.0, told.stable_through.0, told.is_known);
         Ok(greeting)
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_cache::Change;
@@ -16,6 +17,9 @@ const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
 
 /// Bytes of pages kept in memory: everything is read once, at the beginning.
 const CACHE_BYTES: usize = 16 << 20;
+
+/// For so long a daemon that was killed may still hold its files: whoever starts it again at once is not turned away.
+const DYING: Duration = Duration::from_secs(3);
 
 /// Why there is no journal.
 #[derive(Debug, thiserror::Error)]
@@ -52,15 +56,22 @@ impl Journal {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
             made.map_err(|e| fail(e.to_string()))?;
         }
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(|e| fail(e.to_string()))?;
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
-        let db = db.map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => JournalError::InUse(path.to_path_buf()),
-            error => fail(error.to_string()),
-        })?;
-        Ok(Self { path: path.to_path_buf(), db })
+        let patience = Instant::now() + DYING;
+        loop {
+            let file =
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+            let file = file.map_err(|e| fail(e.to_string()))?;
+            match Database::builder().set_cache_size(CACHE_BYTES).create_file(file) {
+                Ok(db) => return Ok(Self { path: path.to_path_buf(), db }),
+                Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(DatabaseError::DatabaseAlreadyOpen) => {
+                    return Err(JournalError::InUse(path.to_path_buf()));
+                }
+                Err(error) => return Err(fail(error.to_string())),
+            }
+        }
     }
 
     /// Where it is.
@@ -115,6 +126,14 @@ impl Journal {
     /// [`JournalError::Failed`]: nothing was changed.
     pub fn begin(&self, facts: &[(&str, &[u8])], records: &[Change]) -> Result<(), JournalError> {
         self.change(true, facts, records)
+    }
+
+    /// Notes a fact, forced to the disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`]: nothing was changed.
+    pub fn note(&self, name: &str, value: &[u8]) -> Result<(), JournalError> {
+        self.change(false, &[(name, value)], &[])
     }
 
     /// Applies a delta, whole, and forces it to the disk.

@@ -16,6 +16,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         let _ = shared.keep();
     }
     let _ = shared.keep();
+    shared.stop_sending();
 }
 
 /// Asks a server that counts as away, now and then, until the volume is closed: by its answer it is back, and where what

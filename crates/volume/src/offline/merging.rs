@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
-use holdfast_cache::{Answer, Ask, CapSet, Errno, Generation, Handle, Question, Reclaimed};
+use holdfast_cache::{
+    Answer, Ask, Attrs, CapSet, Errno, Generation, Handle, Name, Question, Reclaimed, resolved,
+};
 
 use super::Standing;
 use super::keeping::own_caller;
@@ -17,6 +19,14 @@ impl Shared {
         let Some(offline) = &self.offline else { return };
         if !offline.begin_merging() {
             return;
+        }
+        if offline.must_sift() {
+            tracing::warn!("the server does not know what it has executed: looking for it");
+            if let Err(errno) = self.sift() {
+                tracing::warn!(%errno, "the server went away again while it was being looked through");
+                return self.went_away();
+            }
+            offline.sifted();
         }
         let given_back = std::mem::take(&mut *offline.given_back.lock());
         let claims = self.machine.lock().claims();
@@ -44,6 +54,34 @@ impl Shared {
         offline.stand(Standing::Online);
         self.look_for_work(machine);
         tracing::info!(conflicts, "going on with the server");
+    }
+
+    /// What was sent and not answered, before the server forgot it, is done where it is there.
+    fn sift(&self) -> Result<(), Errno> {
+        let doubts = self.machine.lock().doubts();
+        let found = resolved(&doubts, |dir, name| self.look(dir, name))?;
+        let mut machine = self.machine.lock();
+        machine.settle_doubts(&found, self.now());
+        self.look_for_work(machine);
+        // Another life must not look for it again: what is sent from now on would be found by it.
+        self.keep()
+    }
+
+    fn look(&self, dir: &Handle, name: &Name) -> Result<Option<(Handle, Attrs)>, Errno> {
+        let (want, want_dir) = (CapSet::NONE, CapSet::NONE);
+        let question = match name.as_bytes() {
+            b"" => Question::GetAttr { object: dir.clone(), open: None, want },
+            _ => Question::Lookup { dir: dir.clone(), name: name.clone(), want, want_dir },
+        };
+        let ask = Ask { at: Generation::default(), caller: own_caller(), question };
+        match self.server.perform(&ask, &self.given_up) {
+            Ok(Answer::Attrs { attrs, .. }) => Ok(Some((dir.clone(), attrs))),
+            Ok(Answer::Looked { found, .. }) => Ok(found.map(|object| (object.handle, object.attrs))),
+            // The directory is gone, or is not for us to look into.
+            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(None),
+            Err(errno) => Err(errno),
+            Ok(_) => Err(Errno::EIO),
+        }
     }
 
     fn compare(&self, items: &[(Handle, CapSet)]) -> Result<Vec<Reclaimed>, Errno> {

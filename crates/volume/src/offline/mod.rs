@@ -14,6 +14,7 @@ use bytes::Bytes;
 use holdfast_cache::{
     Ask, Conflict, Errno, Handle, Machine, NodeId, Now, Reclaimed, RestoreError, Settings, Turn,
 };
+use holdfast_client::Cancel;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::volume::{Shared, Volume};
@@ -53,6 +54,10 @@ pub(crate) struct Offline {
     standing: AtomicU8,
     /// What the server has must be compared before anything is sent.
     must_merge: AtomicBool,
+    /// The server has forgotten what it executed: what was sent and not answered is looked for first.
+    must_sift: AtomicBool,
+    /// Given when the server is away, to what is being sent: it goes out again after the comparing.
+    sending: Mutex<Cancel>,
     /// What the server gave back of what was held, to be taken in with the comparing.
     given_back: Mutex<Vec<Reclaimed>>,
     /// The journal cannot be written any more.
@@ -88,6 +93,8 @@ pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Facts in the journal.
 const INCARNATION: &str = "incarnation";
 const SOURCE: &str = "source";
+/// One byte, 1 while what was sent has still to be looked for: the server may know the incarnation again since.
+const SIFTING: &str = "sifting";
 
 impl Kept {
     /// What is in a journal that was made for this source; with an incarnation made of `chance` in its first life.
@@ -140,7 +147,10 @@ impl Offline {
         let had_past = kept.has_past();
         machine.follow();
         let all = machine.take_changes();
-        let facts = [(INCARNATION, kept.incarnation.as_slice()), (SOURCE, source.as_bytes())];
+        let is_sifting = kept.journal.fact(SIFTING)?.is_some_and(|is| is == [1]);
+        let sifting = [u8::from(is_sifting)];
+        let facts =
+            [(INCARNATION, kept.incarnation.as_slice()), (SOURCE, source.as_bytes()), (SIFTING, &sifting)];
         kept.journal.begin(&facts, &all)?;
         machine.hold(had_past);
         if had_past {
@@ -152,6 +162,8 @@ impl Offline {
             turn: Mutex::default(),
             standing: AtomicU8::new(standing as u8),
             must_merge: AtomicBool::new(had_past),
+            must_sift: AtomicBool::new(is_sifting),
+            sending: Mutex::new(Cancel::new()),
             given_back: Mutex::default(),
             is_broken: AtomicBool::new(false),
             own: OnceLock::new(),
@@ -162,6 +174,28 @@ impl Offline {
     pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) {
         // It is said once.
         let _ = self.own.set(Arc::downgrade(shared));
+    }
+
+    /// The server does not know what it has executed of what this mount has sent.
+    pub(crate) fn forgotten(&self) {
+        if let Err(error) = self.journal.note(SIFTING, &[1]) {
+            tracing::warn!(%error, "a later life will not know that the server has forgotten this one");
+        }
+        self.must_sift.store(true, Ordering::SeqCst);
+        self.must_merge.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what was sent has still to be looked for.
+    pub(crate) fn must_sift(&self) -> bool {
+        self.must_sift.load(Ordering::SeqCst)
+    }
+
+    /// It was.
+    fn sifted(&self) {
+        if let Err(error) = self.journal.note(SIFTING, &[0]) {
+            tracing::warn!(%error, "a later life will look for it again");
+        }
+        self.must_sift.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn must_merge(&self) -> bool {
@@ -202,8 +236,24 @@ impl Shared {
             offline.must_merge.store(true, Ordering::SeqCst);
             machine.hold(true);
             machine.assume();
+            self.stop_sending();
         }
         self.look_for_work(machine);
+    }
+
+    /// What is on its way is given up, to be sent again when that is allowed.
+    pub(crate) fn stop_sending(&self) {
+        if let Some(offline) = &self.offline {
+            std::mem::replace(&mut *offline.sending.lock(), Cancel::new()).cancel();
+        }
+    }
+
+    /// The token under which something is sent; none where nothing may be.
+    pub(crate) fn sending(&self) -> Option<Cancel> {
+        let Some(offline) = &self.offline else { return Some(self.given_up.clone()) };
+        // In this order: whoever goes away in between gives this token, too.
+        let token = offline.sending.lock().clone();
+        (!self.is_away()).then_some(token)
     }
 
     /// The promises that this client held are void: what came of claiming them.

@@ -1,9 +1,8 @@
 //! BATCH: many mutations in one call.
 
-use holdfast_base::ChangeId;
 use holdfast_base::limits::{
-    CAPS_BATCH_OPS_MAX, CAPS_TREE_DIRS_MAX, IO_BYTES_MAX, PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX,
-    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
+    CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX,
 };
 use holdfast_xdr::{Decode, Encode};
 
@@ -66,19 +65,9 @@ numbered! {
         Rename = 7, "RENAME", "A rename.";
         Unlink = 8, "UNLINK", "Removal of a name that is no directory.";
         Rmdir = 9, "RMDIR", "Removal of an empty directory.";
-        RemoveTree = 10, "REMOVETREE", "Removal of a whole tree.";
         SetXattr = 11, "SETXATTR", "An extended attribute.";
         RemoveXattr = 12, "REMOVEXATTR", "Its removal.";
     }
-}
-
-/// A directory of a tree to be removed, as the client saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
-pub struct DirSeen<'a> {
-    /// The directory.
-    pub dir: Handle<'a>,
-    /// Its change attribute.
-    pub change: ChangeId,
 }
 
 /// One mutation. `victim`, where given, is the object that the name must stand for: CHANGED when it does not.
@@ -174,8 +163,6 @@ pub enum BatchOp<'a> {
         object: Ref<'a>,
         /// To what.
         set: SetAttrs,
-        /// The change attribute that it must have, else CHANGED.
-        guard: Option<ChangeId>,
     },
     /// Writes data.
     #[xdr(case = BatchOpKind::Data as u32)]
@@ -184,8 +171,6 @@ pub enum BatchOp<'a> {
         object: Ref<'a>,
         /// From where on.
         offset: u64,
-        /// The change attribute that it must have, else CHANGED.
-        guard: Option<ChangeId>,
         /// What.
         #[xdr(max = IO_BYTES_MAX)]
         data: &'a [u8],
@@ -207,6 +192,8 @@ pub enum BatchOp<'a> {
         how: RenameHow,
         /// What the old name must stand for.
         victim: Option<Ref<'a>>,
+        /// What the new name must stand for where it stands for anything, else EXIST. Only with `how` REPLACE.
+        over: Option<Ref<'a>>,
     },
     /// Removes a name that is no directory.
     #[xdr(case = BatchOpKind::Unlink as u32)]
@@ -229,18 +216,6 @@ pub enum BatchOp<'a> {
         name: &'a [u8],
         /// What it must stand for.
         victim: Option<Ref<'a>>,
-    },
-    /// Removes a directory with everything below it, where all of that is as the client saw it.
-    #[xdr(case = BatchOpKind::RemoveTree as u32)]
-    RemoveTree {
-        /// In this directory.
-        dir: Ref<'a>,
-        /// This name.
-        #[xdr(max = WIRE_NAME_BYTES_MAX)]
-        name: &'a [u8],
-        /// Every directory of the tree, its root first.
-        #[xdr(max = CAPS_TREE_DIRS_MAX)]
-        dirs: Vec<DirSeen<'a>>,
     },
     /// Sets an extended attribute.
     #[xdr(case = BatchOpKind::SetXattr as u32)]
@@ -282,7 +257,6 @@ impl BatchOp<'_> {
             Self::Rename { .. } => BatchOpKind::Rename,
             Self::Unlink { .. } => BatchOpKind::Unlink,
             Self::Rmdir { .. } => BatchOpKind::Rmdir,
-            Self::RemoveTree { .. } => BatchOpKind::RemoveTree,
             Self::SetXattr { .. } => BatchOpKind::SetXattr,
             Self::RemoveXattr { .. } => BatchOpKind::RemoveXattr,
         }
@@ -319,15 +293,6 @@ pub struct Made<'a> {
     pub other_name: &'a [u8],
 }
 
-/// How much of a tree was removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
-pub struct TreeRemoved {
-    /// Names that are gone.
-    pub removed: u64,
-    /// Whether the tree is. When not, why: what was left is to be removed name by name.
-    pub left: u32,
-}
-
 /// What an operation that succeeded gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum OpResult<'a> {
@@ -340,9 +305,6 @@ pub enum OpResult<'a> {
     /// LINK, SETATTR, DATA, SETXATTR, REMOVEXATTR: the object's attributes as they are now, when it still is.
     #[xdr(case = 2)]
     Changed(Option<Attrs>),
-    /// REMOVETREE.
-    #[xdr(case = 3)]
-    Tree(TreeRemoved),
 }
 
 /// A directory after a batch.

@@ -7,8 +7,7 @@ mod status;
 mod types;
 
 pub use batch::{
-    BatchArgs, BatchOk, BatchOp, BatchOpKind, DirSeen, DirState, IfTaken, Made, OpResult, Ref, RenameHow,
-    SetXattrHow, TreeRemoved,
+    BatchArgs, BatchOk, BatchOp, BatchOpKind, DirState, IfTaken, Made, OpResult, Ref, RenameHow, SetXattrHow,
 };
 pub use calls::{
     AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp,

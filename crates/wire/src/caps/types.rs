@@ -257,13 +257,12 @@ pub struct SetAttrs {
     pub mtime: Option<SetTime>,
 }
 
-/// What both sides can do beyond the first version, a bit each.
+/// What both sides can do beyond the first version, a bit each. The lowest was once the removal of whole trees, and is not
+/// to mean anything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Features(pub u32);
 
 impl Features {
-    /// Whole trees are removed in one operation.
-    pub const REMOVE_TREE: Self = Self(1);
     /// Inodes are delegated (POOL).
     pub const POOL: Self = Self(2);
     /// Descriptors are handed over to clients on the same host.

@@ -1,9 +1,14 @@
 """A client that relies on its delegations, and one that gets in its way.
 
     delegations.py again MOUNT FOLDER      reads every file three times; the last time without a question
-    delegations.py ACTION FILE [CONTENT]   read, write or size, said with how long it took
+    delegations.py unasked MOUNT FILE      reads a file that was read twice before, without opening or reading on the server
+    delegations.py returned MOUNT          that a delegation was given back
+    delegations.py directory MOUNT FOLDER CHANGED NAME
+                                           lists a folder, and again when CHANGED is there: NAME is then seen at once
+    delegations.py ACTION FILE [CONTENT]   read, write, change or size, said with how long it took
 """
 import os
+import subprocess
 import sys
 import time
 
@@ -14,6 +19,8 @@ QUESTIONS = ("OPEN", "OPEN_NOATTR", "CLOSE", "READ", "READ_PLUS", "GETATTR", "AC
 # Of the folder itself, whose attributes no file's delegation covers.
 OF_THE_FOLDER = 4
 LONGER_THAN_ATTRIBUTES_LAST_S = 2
+# A recall, on a busy machine; without one it would be as long as attributes are kept.
+SEEN_WITHIN_S = 10
 
 
 def read_all(folder, names):
@@ -38,6 +45,41 @@ def again(mount, folder):
     assert asked <= OF_THE_FOLDER, sent
 
 
+def unasked(mount, path):
+    before = operations(mount)
+    with open(path) as file:
+        said = file.read()
+    sent = sent_since(before, mount)
+    assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "CLOSE", "READ", "READ_PLUS")), sent
+    print(f"read unasked: {said}; sent: {sent}", flush=True)
+
+
+def returned(mount):
+    count = operations(mount)["DELEGRETURN"]
+    assert count >= 1, "no delegation was given back"
+    print(f"delegations given back: {count}", flush=True)
+
+
+def directory(mount, folder, changed, name):
+    # Having been asked for access the client would like a delegation, and asks for it with the next GETATTR.
+    for _ in range(3):
+        os.listdir(folder)
+        subprocess.run(["stat", "--cached=never", folder], check=True, stdout=subprocess.DEVNULL)
+    before, listed = operations(mount), os.listdir(folder)
+    sent = sent_since(before, mount)
+    assert name not in listed and not sent, (listed, sent)
+    print("listed", flush=True)
+    while not os.path.exists(changed):
+        time.sleep(0.01)
+    started = time.monotonic()
+    while name not in os.listdir(folder):
+        assert time.monotonic() - started < SEEN_WITHIN_S, sent_since(before, mount)
+        time.sleep(0.01)
+    seen = time.monotonic() - started
+    assert operations(mount)["DELEGRETURN"] > before["DELEGRETURN"], "it was not recalled"
+    print(f"seen after {seen * 1e3:.0f} ms", flush=True)
+
+
 def act(action, path, content=""):
     started = time.monotonic()
     if action == "size":
@@ -46,11 +88,14 @@ def act(action, path, content=""):
         with open(path) as file:
             said = file.read()
     else:
-        with open(path, "w") as file:
+        # Making a file, and be it there, keeps others out of its directory until that is done.
+        with open(path, "r+" if action == "change" else "w") as file:
             file.write(content)
         said = "done"
     print(f"{action} took {(time.monotonic() - started) * 1e3:.1f} ms: {said}", flush=True)
 
 
 if __name__ == "__main__":
-    again(*sys.argv[2:]) if sys.argv[1] == "again" else act(*sys.argv[1:])
+    others = {"again": again, "unasked": unasked, "returned": returned, "directory": directory}
+    other = others.get(sys.argv[1])
+    other(*sys.argv[2:]) if other else act(*sys.argv[1:])

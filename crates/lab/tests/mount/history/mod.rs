@@ -4,6 +4,7 @@
 
 mod order;
 mod work;
+mod worker;
 
 use crate::fixture::Served;
 use crate::model::chance::Chance;
@@ -11,9 +12,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use holdfast_lab::{FsType, LoopFs, Mount, Relay, Scale, ServerUnderTest, Trial};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-use work::{Lifetime, Worker};
+use work::Lifetime;
+use worker::Worker;
+
+pub(crate) use worker::work_apart;
 
 /// Mounts at a time.
 const MOUNTS: usize = 3;
@@ -97,15 +100,16 @@ impl Run {
         while Instant::now() < until {
             std::thread::sleep(Duration::from_millis(300 + self.chance.below(2000) as u64));
             self.trouble()?;
-            for place in &self.places {
+            for place in &mut self.places {
                 place.worker.check()?;
             }
         }
-        for place in std::mem::take(&mut self.places) {
+        while let Some(place) = self.places.first_mut() {
             let life = place.worker.stop(PATIENCE)?;
             place.mount.check_alive()?;
             place.mount.unmount(&[])?;
             self.lives.push(life);
+            self.places.remove(0);
         }
         self.judge()
     }
@@ -117,7 +121,7 @@ impl Run {
         let mount = Mount::new(relay.port(), &self.served.server.export(), "")?;
         let number = self.born;
         self.born += 1;
-        let worker = Worker::start(number, mount.path(), self.chance.next(), self.started)?;
+        let worker = Worker::start(number, mount.path(), self.chance.next())?;
         Ok(Place { relay, mount, worker })
     }
 
@@ -148,7 +152,7 @@ impl Run {
         Ok(())
     }
 
-    fn killed(place: Place) -> Result<Lifetime> {
+    fn killed(mut place: Place) -> Result<Lifetime> {
         place.worker.will_be_killed();
         let pid = i32::try_from(place.mount.daemon()).ok().and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(pid.context("no daemon")?, rustix::process::Signal::KILL)?;
@@ -187,9 +191,4 @@ impl Run {
         );
         Ok(())
     }
-}
-
-/// Whether waiting ended because nothing came.
-fn is_timeout(error: RecvTimeoutError) -> bool {
-    error == RecvTimeoutError::Timeout
 }

@@ -5,10 +5,11 @@
 //! its call and its return, and gives what it gave. Of a client that was killed, the last ones, from any one on that it
 //! had not synced, may never have happened.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// What was done to the name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Deed {
     /// It was to be made, with this text.
     Make(u64),
@@ -19,7 +20,7 @@ pub(crate) enum Deed {
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Gave {
     /// Made, or removed.
     Done,
@@ -34,7 +35,7 @@ pub(crate) enum Gave {
 }
 
 /// One operation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Event {
     pub(crate) deed: Deed,
     pub(crate) gave: Gave,
@@ -45,7 +46,7 @@ pub(crate) struct Event {
 }
 
 /// One client's operations, in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) events: Vec<Event>,
     /// Of those, so many have happened for certain. All, unless it was killed.

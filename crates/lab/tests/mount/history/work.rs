@@ -1,17 +1,17 @@
 //! What is done on a mount: files of its own, fsynced or not, and names that all mounts share.
 
-use super::is_timeout;
 use super::order::{Client, Deed, Event, Gave};
+use super::worker::Word;
+use crate::apart;
 use crate::model::chance::Chance;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The directory of names that all share.
 pub(crate) const SHARED: &str = "shared";
@@ -19,7 +19,7 @@ pub(crate) const SHARED: &str = "shared";
 pub(crate) const NAMES: usize = 5;
 
 /// A file of a worker's own.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Own {
     bytes: usize,
     /// Itself and its name: then it is there whatever happens.
@@ -31,7 +31,7 @@ struct Own {
 }
 
 /// A file that is replaced by another again and again.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Replaced {
     /// The last version whose renaming was begun.
     last: u64,
@@ -39,7 +39,7 @@ struct Replaced {
 }
 
 /// All that was done on a mount while it lived.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Lifetime {
     number: usize,
     files: BTreeMap<String, Own>,
@@ -48,27 +48,13 @@ pub(crate) struct Lifetime {
     was_killed: bool,
 }
 
-/// Who works on a mount, on a thread of its own: should a call hang, others find out.
-pub(crate) struct Worker {
-    number: usize,
-    is_over: Arc<AtomicBool>,
-    is_killed: Arc<AtomicBool>,
-    ended: Receiver<Result<Lifetime>>,
-    last: Arc<parking_lot::Mutex<(String, Instant)>>,
-}
-
 struct Doing {
     place: PathBuf,
     own: PathBuf,
     chance: Chance,
-    started: Instant,
     life: Lifetime,
-    last: Arc<parking_lot::Mutex<(String, Instant)>>,
     made: u64,
 }
-
-/// A call that takes so long hangs.
-const HANGS: Duration = Duration::from_secs(90);
 
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (seed.wrapping_mul(31).wrapping_add(at as u64 / 5) % 250) as u8 + 1).collect()
@@ -80,74 +66,23 @@ fn version(of: u64) -> Vec<u8> {
     all
 }
 
-impl Worker {
-    pub(crate) fn start(number: usize, place: PathBuf, seed: u64, started: Instant) -> Result<Self> {
-        let (tell, ended) = channel();
-        let [is_over, is_killed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let last = Arc::new(parking_lot::Mutex::new((String::new(), Instant::now())));
-        let (over, killed) = (Arc::clone(&is_over), Arc::clone(&is_killed));
-        let mut doing = Doing {
-            own: place.join(format!("own-{number}")),
-            place,
-            chance: Chance::new(seed),
-            started,
-            life: Lifetime { number, ..Lifetime::default() },
-            last: Arc::clone(&last),
-            made: 0,
-        };
-        std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-            let done = doing.all(&over);
-            let was_killed = killed.load(Ordering::SeqCst);
-            let done = match done {
-                Err(error) if !was_killed => Err(error.context(format!("worker {number}"))),
-                _ => Ok(doing.life_ended(was_killed)),
-            };
-            let _ = tell.send(done);
-        })?;
-        Ok(Self { number, is_over, is_killed, ended, last })
-    }
-
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
-    /// Errors when it has seen an error, or hangs.
-    pub(crate) fn check(&self) -> Result<()> {
-        match self.ended.recv_timeout(Duration::ZERO) {
-            Ok(Err(error)) => return Err(error),
-            Ok(Ok(_)) => bail!("worker {} has ended", self.number),
-            Err(error) => ensure!(is_timeout(error), "worker {} panicked", self.number),
-        }
-        let (what, since) = self.last.lock().clone();
-        ensure!(since.elapsed() < HANGS, "worker {}: {what} hangs", self.number);
-        Ok(())
-    }
-
-    /// From now on errors are no surprise.
-    pub(crate) fn will_be_killed(&self) {
-        self.is_killed.store(true, Ordering::SeqCst);
-    }
-
-    /// Has it come to its end, and gives what it did.
-    pub(crate) fn stop(self, patience: Duration) -> Result<Lifetime> {
-        self.is_over.store(true, Ordering::SeqCst);
-        let what = || format!("worker {} does not end: {}", self.number, self.last.lock().0);
-        self.ended.recv_timeout(patience).with_context(what)?
-    }
+/// Works until it is over, and tells what it did.
+pub(super) fn all(number: usize, place: PathBuf, seed: u64, is_over: &AtomicBool) {
+    let mut doing = Doing {
+        own: place.join(format!("own-{number}")),
+        place,
+        chance: Chance::new(seed),
+        life: Lifetime { number, ..Lifetime::default() },
+        made: 0,
+    };
+    let error = doing.all(is_over).err().map(|error| format!("{error:#}"));
+    // Whoever does not listen any more has had another reason to end.
+    let _ = apart::say(&Word::Over(doing.life, error));
 }
 
 impl Doing {
-    fn life_ended(self, was_killed: bool) -> Lifetime {
-        let mut life = self.life;
-        life.was_killed = was_killed;
-        if !was_killed {
-            life.names.values_mut().for_each(|client| client.certain = client.events.len());
-        }
-        life
-    }
-
     fn all(&mut self, is_over: &AtomicBool) -> Result<()> {
-        self.doing("begins");
+        self.doing("begins")?;
         std::fs::create_dir(&self.own)?;
         File::open(&self.place)?.sync_all()?;
         while !is_over.load(Ordering::SeqCst) {
@@ -163,15 +98,15 @@ impl Doing {
         Ok(())
     }
 
-    fn doing(&self, what: &str) {
-        *self.last.lock() = (what.to_owned(), Instant::now());
+    fn doing(&self, what: &str) -> Result<()> {
+        apart::say(&Word::Doing(what.to_owned()))
     }
 
     fn make_file(&mut self) -> Result<()> {
         let seed = self.made;
         self.made += 1;
         let name = format!("f{seed}");
-        self.doing(&format!("making {name}"));
+        self.doing(&format!("making {name}"))?;
         let is_small = !self.chance.once_in(4);
         let bytes = 1 + self.chance.below(if is_small { 20_000 } else { 400_000 });
         let own = Own { bytes, is_fsynced: false, is_small, is_gone: false };
@@ -194,14 +129,14 @@ impl Doing {
         };
         own.is_gone = true;
         let path = self.own.join(name);
-        self.doing("removing");
+        self.doing("removing")?;
         std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
     }
 
     /// As an editor saves, but without fsync most of the time.
     fn replace_file(&mut self) -> Result<()> {
         let next = self.life.replaced.last + 1;
-        self.doing(&format!("replacing with version {next}"));
+        self.doing(&format!("replacing with version {next}"))?;
         let (new, name) = (self.own.join("new"), self.own.join("replaced"));
         let mut file = File::create(&new)?;
         file.write_all(&version(next)).context("writing the new version")?;
@@ -221,12 +156,8 @@ impl Doing {
         Ok(())
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
     fn sync_names(&mut self) -> Result<()> {
-        self.doing("fsync of the shared directory");
+        self.doing("fsync of the shared directory")?;
         File::open(self.place.join(SHARED))?.sync_all()?;
         self.life.names.values_mut().for_each(|client| client.certain = client.events.len());
         Ok(())
@@ -244,17 +175,23 @@ impl Doing {
             2 => Deed::Remove,
             _ => Deed::Look,
         };
-        self.doing(&format!("{deed:?} of name {number}"));
-        let from = self.now();
+        self.doing(&format!("{deed:?} of name {number}"))?;
+        let from = now();
         // Should it never return, it may have happened.
         let events = &mut self.life.names.entry(number).or_default().events;
         events.push(Event { deed, gave: Gave::Nothing, from, to: u64::MAX });
         let gave = done(deed, &path).with_context(|| format!("{deed:?} of name {number}"))?;
-        let to = self.now();
+        let to = now();
         let last = self.life.names.get_mut(&number).and_then(|client| client.events.last_mut());
         last.into_iter().for_each(|event| *event = Event { deed, gave, from, to });
         Ok(())
     }
+}
+
+/// The time, which is the same for all processes.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 fn done(deed: Deed, path: &Path) -> Result<Gave> {
@@ -286,6 +223,15 @@ pub(crate) fn text_at(shared: &Path, number: usize) -> Result<Option<u64>> {
 }
 
 impl Lifetime {
+    /// It has come to its end by itself, so that all it did is there, or not.
+    pub(super) fn ended(mut self, was_killed: bool) -> Self {
+        self.was_killed = was_killed;
+        if !was_killed {
+            self.names.values_mut().for_each(|client| client.certain = client.events.len());
+        }
+        self
+    }
+
     /// What it saw of a name.
     pub(crate) fn history(&self, number: usize) -> Client {
         self.names.get(&number).cloned().unwrap_or_default()

@@ -9,6 +9,7 @@ mod memory;
 mod op;
 mod real;
 
+use crate::apart::{self, Apart};
 use crate::fixture::Served;
 use anyhow::{Context as _, Result, bail, ensure};
 use chance::Chance;
@@ -16,9 +17,11 @@ use holdfast_lab::{Mount, Scale, Trial};
 use memory::Memory;
 use op::{Op, Told};
 use real::Real;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Operations in one directory, before it is compared whole and another one is begun.
@@ -43,63 +46,65 @@ pub(crate) fn trials() -> Vec<Trial> {
     ways.into_iter().map(trial).collect()
 }
 
-/// One mount, and the thread that calls: should a call hang, the others find out.
+/// One mount, and the process that calls: should a call hang, the others find out.
 struct Hand {
     mount: Mount,
-    calls: Sender<Call>,
-    told: Receiver<Told>,
+    worker: Apart,
 }
 
+#[derive(Serialize, Deserialize)]
 enum Call {
-    Begin(std::path::PathBuf),
+    Begin(PathBuf),
     Do(Op),
     Look,
 }
 
-impl Hand {
-    fn new(mount: Mount) -> Self {
-        let (calls, to_do) = channel::<Call>();
-        let (tell, told) = channel();
-        std::thread::spawn(move || {
-            let mut real = Real::new("/nowhere".into());
-            while let Ok(call) = to_do.recv() {
-                let answer = match call {
-                    Call::Begin(place) => {
-                        real = Real::new(place);
-                        Told::Done
-                    }
-                    Call::Do(op) => real.apply(&op),
-                    Call::Look => real.tree(),
-                };
-                if tell.send(answer).is_err() {
-                    return;
-                }
+/// The process that calls.
+pub(crate) fn work_apart() -> ExitCode {
+    let mut real = Real::new("/nowhere".into());
+    apart::serve(|call| {
+        let answer = match call {
+            Call::Begin(place) => {
+                real = Real::new(place);
+                Told::Done
             }
-        });
-        Self { mount, calls, told }
+            Call::Do(op) => real.apply(&op),
+            Call::Look => real.tree(),
+        };
+        apart::say(&answer)
+    })
+}
+
+impl Hand {
+    fn new(mount: Mount) -> Result<Self> {
+        Ok(Self { mount, worker: Apart::start("model")? })
+    }
+
+    fn told(&self, what: impl Fn() -> String) -> Result<Told> {
+        self.worker.hear(PATIENCE)?.with_context(|| format!("{} hangs", what()))
     }
 
     fn begin(&self, name: &str) -> Result<()> {
-        self.calls.send(Call::Begin(self.mount.path().join(name)))?;
-        self.told.recv_timeout(PATIENCE).map(drop).context("closing what was open")
+        self.worker.tell(&Call::Begin(self.mount.path().join(name)))?;
+        self.told(|| "closing what was open".into()).map(drop)
     }
 
     fn tree(&self) -> Result<BTreeMap<String, String>> {
-        self.calls.send(Call::Look)?;
-        match self.told.recv_timeout(PATIENCE).context("looking at everything hangs")? {
+        self.worker.tell(&Call::Look)?;
+        match self.told(|| "looking at everything".into())? {
             Told::Tree(tree) => Ok(tree),
             other => bail!("looking at everything: {other:?}"),
         }
     }
 
     fn start(&self, op: &Op) -> Result<()> {
-        Ok(self.calls.send(Call::Do(op.clone()))?)
+        self.worker.tell(&Call::Do(op.clone()))
     }
 
     fn end(&self, op: &Op) -> Result<Told> {
-        self.told.recv_timeout(PATIENCE).map_err(|_| {
+        self.told(|| {
             let stats = self.mount.stats().map_or_else(|e| e.to_string(), |stats| stats.to_string());
-            anyhow::anyhow!("{op:?} hangs; {stats}")
+            format!("{op:?} ({stats})")
         })
     }
 }
@@ -121,7 +126,7 @@ fn run(options: [&str; 2], overlaps: usize) -> Result<()> {
     let served = Served::new()?;
     let [one, two] = options.map(|options| served.mount(options));
     let mut run = Run {
-        hands: [Hand::new(one?), Hand::new(two?)],
+        hands: [Hand::new(one?)?, Hand::new(two?)?],
         chance: Chance::new(seed),
         memory: Memory::new(),
         past: VecDeque::new(),
@@ -149,7 +154,7 @@ fn run(options: [&str; 2], overlaps: usize) -> Result<()> {
     println!("     {} operations in {episode} directories", run.operations);
     for hand in run.hands {
         hand.mount.check_alive()?;
-        drop(hand.calls);
+        drop(hand.worker);
         hand.mount.unmount(&[])?;
     }
     Ok(())

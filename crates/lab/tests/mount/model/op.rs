@@ -1,6 +1,7 @@
 //! What applications do in a run, and what they are told.
 
 use super::chance::Chance;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that directories may have, and so begin other paths.
@@ -10,7 +11,7 @@ const LEAVES: [&str; 5] = ["a", "b", "c", "d", "s"];
 pub(crate) const SLOTS: usize = 4;
 
 /// One call. Paths are below the run's directory.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Op {
     Open { path: String, slot: usize, how: How },
     Close { slot: usize },
@@ -36,7 +37,7 @@ pub(crate) enum Op {
 }
 
 /// How a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct How {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
@@ -47,7 +48,7 @@ pub(crate) struct How {
 }
 
 /// What a call gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Told {
     Done,
     Errno(i32),
@@ -61,7 +62,7 @@ pub(crate) enum Told {
 }
 
 /// What `stat` shows, as far as a model can know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) kind: char,
     pub(crate) mode: u32,

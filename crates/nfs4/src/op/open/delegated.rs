@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_base::ClientId;
 use holdfast_state::{Access, Caller, DelegationKind, Grounds, Share, StateId, WhyNone};
+use holdfast_vfs::AttrMask;
 use holdfast_wire::nfs4::{Open4Args, OpenClaim4, OpenDelegation4};
 
 use super::find::Found;
@@ -45,8 +46,13 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
     if wish.is_cancel() {
         cx.service().cancel_want((client, found.at.handle.key()));
     }
-    // RFC 7530 section 16.18.5: an owner that is still to be confirmed may be a made-up one.
-    let Some(kind) = kind.filter(|_| !opened.is_confirm_needed) else {
+    if opened.is_confirm_needed {
+        // RFC 7530 section 16.18.5: an owner that is still to be confirmed may be a made-up one. Its next OPEN may bring
+        // one, if the file is by then as it is now.
+        look(cx, opened);
+        return (wish.declined(None, false), None);
+    }
+    let Some(kind) = kind else {
         return (wish.declined(None, false), None);
     };
     let uid = found.at.cx().caller.uid;
@@ -67,6 +73,16 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
             let is_noted = note(cx, (client, &found.at, kind), &wish, why);
             (wish.declined(Some(why), is_noted), None)
         }
+    }
+}
+
+/// Notes the file as it is after an OPEN that brings no delegation, before its reply leaves.
+fn look(cx: &Cx<'_>, opened: &Opened<'_>) {
+    let at = &opened.found.at;
+    // A file that cannot be looked at is delegated once its owner has closed it.
+    if let Ok(attrs) = at.backend().getattr(&at.cx(), &at.handle, AttrMask::CHANGE) {
+        let file = at.handle.key();
+        cx.service().tell(|engine, _| engine.note_look(opened.open, file, attrs.change));
     }
 }
 

@@ -1,0 +1,161 @@
+//! The bounds that the server is held to besides its rivals: what the machine itself can do. Each is taken in every round
+//! beside what it is compared with, and printed beside what is wanted.
+
+mod bouts;
+mod slow_disk;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::arena;
+use crate::report::Figure;
+use crate::volume::{FsKind, Volume};
+
+/// What `limits` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitsArguments {
+    /// Limits (all, when not given)
+    #[arg(long, value_delimiter = ',')]
+    limits: Vec<Limit>,
+    /// Rounds: in each everything has its turn
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Milliseconds of each timed burst
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    ms: u64,
+    /// Entries of the large directory; the small one has a tenth
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    entries: u64,
+    /// The file system below
+    #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
+    fs: FsKind,
+    /// Directory for limits.json and limits.txt
+    #[arg(long, default_value = "target/bench")]
+    out: PathBuf,
+}
+
+/// A bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Limit {
+    /// GETATTR's CPU time over that of an echoed message of its size
+    Echo,
+    /// What READ of 1 MiB moves over what iperf3 does
+    Iperf,
+    /// 1,000 durable creates, 32 in flight, over those of a local program with one force for each 32
+    Creates,
+    /// The rate of GETATTR over 1,000 connections over that over 16; and the echo server's
+    Connections,
+    /// Latency of cached operations while another client's READ waits for a slow disk
+    SlowDisk,
+    /// The cost of an entry in a listing of a large directory over that in one of a tenth of it
+    Directory,
+}
+
+impl Limit {
+    const ALL: [Self; 6] =
+        [Self::Echo, Self::Iperf, Self::Creates, Self::Connections, Self::SlowDisk, Self::Directory];
+}
+
+/// What is wanted of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wanted {
+    /// At most this much.
+    AtMost(f64),
+    /// At least this much.
+    AtLeast(f64),
+    /// Shown beside another.
+    Shown,
+}
+
+/// One figure of one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Taken {
+    pub(crate) limit: Limit,
+    pub(crate) what: &'static str,
+    pub(crate) wanted: Wanted,
+    pub(crate) value: f64,
+}
+
+/// Takes all figures, and writes them.
+///
+/// Errors when a server or the volume cannot be had, or a call fails.
+pub(crate) fn run(arguments: &LimitsArguments) -> Result<()> {
+    let _arena = arena::enter()?;
+    let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
+    let volume = Volume::new(arguments.fs, scratch.path(), 1)?;
+    let wanted = if arguments.limits.is_empty() { &Limit::ALL[..] } else { &arguments.limits[..] };
+    let mut taken = Vec::new();
+    for round in 1..=arguments.rounds {
+        for &limit in wanted {
+            eprintln!("round {round} of {}: {limit:?}", arguments.rounds);
+            let own = scratch.path().join(format!("{round}-{limit:?}"));
+            fs::create_dir(&own)?;
+            let stand = bouts::Stand {
+                volume: &volume,
+                scratch: &own,
+                time: Duration::from_millis(arguments.ms),
+                entries: arguments.entries,
+            };
+            taken.extend(stand.take(limit).with_context(|| format!("{limit:?}"))?);
+        }
+    }
+    drop(volume);
+    fs::create_dir_all(&arguments.out)?;
+    let text = table(&taken);
+    fs::write(arguments.out.join("limits.json"), serde_json::to_string_pretty(&taken)?)?;
+    fs::write(arguments.out.join("limits.txt"), &text)?;
+    print!("{text}");
+    Ok(())
+}
+
+/// For people: each figure's median over the rounds, its extremes, and whether the median is as wanted.
+fn table(taken: &[Taken]) -> String {
+    let mut text = format!("{:<66}{:>9}{:>9}{:>9}  wanted\n", "", "median", "least", "greatest");
+    let mut shown: Vec<(Limit, &str)> = Vec::new();
+    for one in taken {
+        let key = (one.limit, one.what);
+        if shown.contains(&key) {
+            continue;
+        }
+        shown.push(key);
+        let values = taken.iter().filter(|t| (t.limit, t.what) == key).map(|t| t.value).collect();
+        let Some(Figure { median, min, max }) = Figure::of(values) else { continue };
+        let (wanted, is_met) = match one.wanted {
+            Wanted::AtMost(bound) => (format!("<= {bound}"), Some(median <= bound)),
+            Wanted::AtLeast(bound) => (format!(">= {bound}"), Some(median >= bound)),
+            Wanted::Shown => (String::new(), None),
+        };
+        let verdict = is_met.map_or("", |is_met| if is_met { "met" } else { "NOT MET" });
+        let _ = writeln!(text, "{:<66}{median:>9.2}{min:>9.2}{max:>9.2}  {wanted} {verdict}", one.what);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_the_rounds_is_held_to_what_is_wanted() {
+        let one = |what, wanted, value| Taken { limit: Limit::Echo, what, wanted, value };
+        let taken = [
+            one("a", Wanted::AtMost(3.0), 9.0),
+            one("b", Wanted::AtLeast(0.8), 0.5),
+            one("a", Wanted::AtMost(3.0), 1.0),
+            one("a", Wanted::AtMost(3.0), 2.0),
+            one("c", Wanted::Shown, 7.0),
+        ];
+        let text = table(&taken);
+        let lines: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with('a') && lines[0].ends_with("<= 3 met"), "{}", lines[0]);
+        assert!(lines[1].ends_with(">= 0.8 NOT MET"), "{}", lines[1]);
+        assert!(lines[2].contains("7.00"), "{}", lines[2]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Contents that were changed on both sides: ours becomes an object of its own.
+
+use bytes::Bytes;
+use rustc_hash::FxHashSet;
+
+use super::{Places, There};
+use crate::ask::Generation;
+use crate::attrs::NewAttrs;
+use crate::caps::CapSet;
+use crate::extent::Progress;
+use crate::ids::{Caller, Name, NodeId, Now};
+use crate::machine::Machine;
+use crate::queue::{Load, Op, Thing};
+use crate::tell::Forget;
+
+/// The name of what has none that is known.
+const NAMELESS: &[u8] = b"unnamed";
+
+pub(super) fn is_about_data(op: &Op) -> bool {
+    match op {
+        Op::Write { .. } => true,
+        Op::SetAttr { changes, .. } => changes.size.is_some(),
+        _ => false,
+    }
+}
+
+impl Machine {
+    /// Whether contents of a file were changed here and are not on their way.
+    pub(super) fn has_data_of_its_own(&self, id: NodeId) -> bool {
+        let dirty = |p: Progress, _| matches!(p, Progress::Dirty | Progress::Sent(_));
+        self.nodes.get(&id).is_some_and(|n| n.data.extents.any(dirty))
+            || self.ops_about(id).iter().any(|(_, op)| is_about_data(op))
+    }
+
+    /// Who wrote a file last, or owns it.
+    pub(super) fn writer(&self, id: NodeId) -> Option<Caller> {
+        let node = self.nodes.get(&id)?;
+        Some(node.data.writer.clone().unwrap_or_else(|| Caller::new(node.attrs.uid, node.attrs.gid)))
+    }
+
+    /// Where an object is, as far as names are known now.
+    pub(super) fn place_of(&self, id: NodeId) -> Option<(NodeId, Name)> {
+        let named = |dir: &crate::dir::Dir| {
+            dir.entries(0).find(|(.., child)| *child == id).map(|(_, n, _)| n.clone())
+        };
+        self.nodes.values().find_map(|n| Some((n.id, named(n.dir.as_deref()?)?)))
+    }
+
+    /// What was changed of a file that has no name here any more.
+    fn drop_changes(&mut self, id: NodeId) {
+        for (serial, op) in self.ops_about(id) {
+            if matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
+                self.elide(serial);
+            }
+        }
+        self.with_data(id, |data| {
+            data.extents.turn(|_, _| None);
+            data.mtime_owed = false;
+        });
+    }
+
+    /// What becomes of a file, the contents of which may be other than they were.
+    pub(super) fn merge_contents(
+        &mut self,
+        id: NodeId,
+        there: There,
+        (places, made_anew): (&Places, &FxHashSet<NodeId>),
+        now: Now,
+    ) {
+        if there == There::Same {
+            return;
+        }
+        if there == There::Changed {
+            self.merge_removal(id);
+            self.merge_replaced(id, now);
+        }
+        if self.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+            return self.drop_changes(id);
+        }
+        if !self.has_data_of_its_own(id) {
+            return;
+        }
+        for (serial, op) in self.ops_about(id) {
+            let goes = there == There::Removed && matches!(op, Op::Rename { .. } | Op::Link { .. });
+            if goes || matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
+                self.elide(serial);
+            }
+        }
+        let place = places.get(&id).cloned().unwrap_or_else(|| (NodeId::ROOT, Name::new(NAMELESS)));
+        let is_below_ours = made_anew.contains(&place.0);
+        self.set_apart(id, (place.0, &place.1), (there, is_below_ours), now);
+    }
+
+    /// Makes a file of its own of what was written here. In a directory that is made anew it can have its name.
+    fn set_apart(
+        &mut self,
+        id: NodeId,
+        (dir, name): (NodeId, &Name),
+        (there, is_below_ours): (There, bool),
+        now: Now,
+    ) {
+        let other = if is_below_ours { Some(name.clone()) } else { self.aside(name, now) };
+        let (Some(node), Some(other), Some(caller)) = (self.nodes.get(&id), other, self.writer(id)) else {
+            return;
+        };
+        let (mut attrs, size) = (node.attrs, node.attrs.size);
+        let pieces = node.data.extents.read(0, size, Generation(u64::MAX));
+        let known: u64 = pieces.iter().map(|p| p.data.len() as u64).sum();
+        let below: Option<Bytes> = self.clean(id).cloned();
+        self.with_data(id, |data| data.extents.turn(|_, _| None));
+        self.with_data(id, |data| (data.mtime_owed, data.truncations) = (false, Vec::new()));
+        self.disturb(id, CapSet::SHARED);
+        self.invalidate(Forget::Data(id));
+        self.last_shown += 1;
+        (attrs.fileid, attrs.nlink, attrs.change) = (self.last_shown, 1, 0);
+        let ours = self.add_node(None, attrs, now.mono);
+        let (atime, mtime) = (Some(attrs.atime), Some(attrs.mtime));
+        let made = NewAttrs { mode: attrs.mode, uid: None, gid: None, atime, mtime };
+        let (thing, load, want, joins) = (Thing::File, Load::default(), CapSet::ALL, false);
+        let op = Op::Make { dir, name: other.clone(), node: ours, thing, attrs: made, load, want, joins };
+        let serial = self.queue(op, &caller, now);
+        let born = self.tick();
+        self.with_data(ours, |data| {
+            (data.carrier, data.writer) = (Some(serial), Some(caller));
+            pieces.iter().for_each(|p| data.extents.write(p.offset, &p.data, born));
+            if let Some(below) = below {
+                data.extents.put_below(0, &below, Progress::Dirty, born);
+            }
+        });
+        // What both names stand for the server says from now on.
+        self.unknow(dir, name);
+        if !is_below_ours {
+            let what = match there {
+                There::Removed => "changed here, removed there",
+                _ => "changed here and there",
+            };
+            let rest = "; ours has only what was written here, the rest is zeros";
+            let what = format!("{what}{}", if known >= size { "" } else { rest });
+            self.note_conflict((dir, name), Some(other), &what);
+        }
+        self.settle(ours, false, now);
+    }
+}

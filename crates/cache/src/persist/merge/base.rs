@@ -1,0 +1,128 @@
+//! What the server had of an object when it was last heard of: what has become other since is others' doing.
+
+use holdfast_base::Timestamp;
+
+use super::There;
+use crate::attrs::{Attrs, Changes, SetTime};
+use crate::ids::NodeId;
+use crate::machine::Machine;
+use crate::node::Node;
+use crate::queue::Op;
+
+/// Attributes that the server told last, or was told and took; `None`: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    /// With the next, while it is the server that told last.
+    pub(crate) size: Option<u64>,
+    pub(crate) mtime: Option<Timestamp>,
+}
+
+impl Base {
+    /// What the server says.
+    pub(crate) fn of(theirs: &Attrs) -> Self {
+        let Attrs { mode, uid, gid, size, mtime, .. } = *theirs;
+        Self { mode: Some(mode), uid: Some(uid), gid: Some(gid), size: Some(size), mtime: Some(mtime) }
+    }
+
+    /// The same after an operation of ours.
+    fn after(self, op: &Op) -> Self {
+        let now = Self { size: None, mtime: None, ..self };
+        match op {
+            // Who owns it the server decides.
+            Op::Make { attrs, .. } => Self { mode: Some(attrs.mode), ..Self::default() },
+            Op::SetAttr { changes, .. } => Self {
+                mode: changes.mode.or(now.mode),
+                uid: changes.uid.or(now.uid),
+                gid: changes.gid.or(now.gid),
+                ..now
+            },
+            _ => now,
+        }
+    }
+}
+
+impl Node {
+    /// An operation of ours about it was done: what the server says of it from now on is ours, as far as it has this
+    /// modification time. `follows`: there is a journal.
+    pub(crate) fn told_by(&mut self, op: &Op, follows: bool) {
+        let had = self.base.as_ref().filter(|_| self.attrs.change != 0).and_then(|base| base.mtime);
+        self.attrs.change = 0;
+        let set = match op {
+            Op::Make { attrs, .. } => attrs.mtime,
+            Op::Write { mtime, .. } => Some(*mtime),
+            Op::SetAttr { changes: Changes { mtime: Some(SetTime::At(at)), .. }, .. } => Some(*at),
+            _ => None,
+        };
+        self.data.maybe = None;
+        if set.is_some() && self.data.in_flight.is_empty() {
+            self.data.has_written = false;
+        }
+        // What sets no time has left the one that was there.
+        self.told_mtime = set.or(had).or(self.told_mtime);
+        if follows {
+            let before = self.base.as_deref().copied().unwrap_or_default();
+            self.base = Some(Box::new(before.after(op)));
+        }
+    }
+
+    /// Whether others have changed its contents since the server last told of it, or was told by us. A change of its
+    /// names or attributes alone leaves size and modification time.
+    pub(super) fn is_changed_there(&self, theirs: &Attrs) -> bool {
+        match (self.attrs.change, self.told_mtime) {
+            // It is in the middle of being written by us: how that looks there nobody can tell from others' doing.
+            _ if self.data.has_written => false,
+            _ if self.data.maybe == Some(theirs.mtime) => false,
+            (0, told) => told.is_some_and(|told| told != theirs.mtime),
+            (change, _) if change == theirs.change => false,
+            _ => match self.base.as_deref() {
+                Some(Base { size: Some(size), mtime: Some(mtime), .. }) => {
+                    (*size, *mtime) != (theirs.size, theirs.mtime)
+                }
+                _ => true,
+            },
+        }
+    }
+}
+
+impl Machine {
+    /// Attributes set here: what was set there as well, to something else, stays theirs; for nothing can be kept twice. A
+    /// time goes with the contents.
+    pub(super) fn merge_attrs(&mut self, id: NodeId, there: There, theirs: &Attrs) {
+        let Some(base) = self.nodes.get(&id).and_then(|n| n.base.as_deref().copied()) else { return };
+        let mut is_lost = false;
+        for (serial, op) in self.ops_about(id) {
+            let Op::SetAttr { changes, .. } = op else { continue };
+            let mut left = changes;
+            let fields = [
+                (&mut left.mode, base.mode, theirs.mode),
+                (&mut left.uid, base.uid, theirs.uid),
+                (&mut left.gid, base.gid, theirs.gid),
+            ];
+            for (ours, before, now) in fields {
+                if before.is_some_and(|before| before != now) && ours.is_some_and(|ours| ours != now) {
+                    (*ours, is_lost) = (None, true);
+                }
+            }
+            if there == There::Changed {
+                (left.atime, left.mtime) = (None, None);
+            }
+            if left.is_empty() {
+                self.elide(serial);
+            } else if left != changes
+                && let Some(queued) = self.stream.unsent_mut(serial)
+                && let Op::SetAttr { changes, .. } = &mut queued.op
+            {
+                *changes = left;
+            }
+        }
+        if is_lost {
+            self.distrust(id);
+            if let Some((dir, name)) = self.place_of(id) {
+                self.note_conflict((dir, &name), None, "attributes set here and there: theirs are kept");
+            }
+        }
+    }
+}

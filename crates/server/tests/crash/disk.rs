@@ -1,0 +1,98 @@
+//! A disk that can be cut off: a file system in an image, on a loop device.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Enough for the smallest XFS there may be.
+const BYTES: u64 = 320 << 20;
+
+/// How long a server that was killed may keep the disk busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mounted file system, unmounted when dropped.
+pub(crate) struct Disk {
+    /// Goes once the file system is unmounted.
+    _dir: TempDir,
+    image: PathBuf,
+    mount: PathBuf,
+}
+
+fn try_run(program: &str, args: &[&str]) -> Result<(), String> {
+    let done = Command::new(program).args(args).output();
+    let done = done.unwrap_or_else(|e| panic!("this test needs the program {program}: {e}"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.success() { Ok(()) } else { Err(format!("{program} {}: {said}", args.join(" "))) }
+}
+
+fn run(program: &str, args: &[&str]) {
+    try_run(program, args).unwrap_or_else(|said| panic!("{said}"));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary directories have plain names")
+}
+
+impl Disk {
+    /// A fresh file system of a kind.
+    pub(crate) fn make(kind: &str) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts file systems: run it as root");
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let disk = Self { image: dir.path().join("image"), mount: dir.path().join("mount"), _dir: dir };
+        fs::create_dir(&disk.mount).unwrap();
+        fs::File::create(&disk.image).unwrap().set_len(BYTES).unwrap();
+        let force = if kind == "ext4" { "-F" } else { "-f" };
+        run(&format!("mkfs.{kind}"), &["-q", force, text(&disk.image)]);
+        disk.attach();
+        disk
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    fn attach(&self) {
+        run("mount", &["-o", "loop", text(&self.image), text(&self.mount)]);
+    }
+
+    /// How often the device was told to put its cache on the medium (Documentation/block/stat.rst, field 16).
+    pub(crate) fn flushes(&self) -> u64 {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut fields = mounts.lines().map(|line| line.split(' '));
+        let device = fields.find_map(|mut f| {
+            let device = f.next()?;
+            (f.next()? == text(&self.mount)).then(|| device.trim_start_matches("/dev/"))
+        });
+        let stat = fs::read_to_string(format!("/sys/block/{}/stat", device.unwrap())).unwrap();
+        stat.split_whitespace().nth(15).expect("a kernel of 5.5 or later").parse().unwrap()
+    }
+
+    /// Keeps what a power cut at this moment would leave.
+    pub(crate) fn keep_what_is_on_it(&self) {
+        run("cp", &["--sparse=always", text(&self.image), text(&self.image.with_extension("kept"))]);
+    }
+
+    /// Puts what was kept in the disk's place, as the machine would find it when it comes up again.
+    pub(crate) fn come_up(&self) {
+        let began = Instant::now();
+        while let Err(said) = try_run("umount", &[text(&self.mount)]) {
+            assert!(began.elapsed() < PATIENCE, "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs::rename(self.image.with_extension("kept"), &self.image).unwrap();
+        self.attach();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily when it must be: a failed case may leave a server for a moment.
+        if try_run("umount", &[text(&self.mount)]).is_err() {
+            let _ = try_run("umount", &["-l", text(&self.mount)]);
+        }
+    }
+}
