@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_vfs::{
     AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node,
-    RemoveKind, Removed, RenameFlags, SetAttrs, Wait,
+    RemoveKind, Removed, RenameFlags, SetAttrs, Wait, stands_for,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, openat, openat2};
 use rustix::io::Errno;
@@ -262,10 +262,8 @@ impl LocalBackend {
         kind: RemoveKind,
         victim: &Handle,
     ) -> FsResult<Option<Removed>> {
-        match self.do_named(cx, dir, name)? {
-            None => return Err(FsError::NotFound),
-            Some(there) if there != *victim => return Ok(None),
-            Some(_) => {}
+        if !stands_for(self, cx, (dir, name), victim)? {
+            return Ok(None);
         }
         let (dir, is_gone) = self.remove_name(cx, dir, name, kind)?;
         // Of what we hold no descriptor of, the file system says whether it is still there.

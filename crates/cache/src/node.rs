@@ -157,6 +157,11 @@ impl FileData {
 }
 
 impl Node {
+    /// Whether the last name known of it was removed here, and nobody has it open: what becomes of it nobody will see.
+    pub(crate) fn has_ended_here(&self) -> bool {
+        self.opens.is_empty() && self.has_lost_name && self.attrs.nlink == 0
+    }
+
     pub(crate) fn new(id: NodeId, handle: Option<Handle>, attrs: Attrs, now: Instant) -> Self {
         Self {
             id,

@@ -305,6 +305,23 @@ impl Stream {
         while self.kept.front().is_some_and(|k| k.txn <= last && k.stage == Stage::Executed) {
             self.kept.pop_front();
         }
+        self.forget_moves();
+    }
+
+    /// Where a serial has gone is remembered for who waits for it. Who waits for one that came to lie within what is on disk
+    /// is content by the one he has, which is lower.
+    fn forget_moves(&mut self) {
+        if self.moved.is_empty() && self.instead.is_empty() {
+            return;
+        }
+        let stable = self.stable();
+        let through: Vec<u64> = self.instead.iter().map(|(.., now)| placed(*now, &self.moved)).collect();
+        let mut through = through.into_iter();
+        self.instead.retain(|_| through.next().is_some_and(|now| now > stable));
+        let lasts: Vec<u64> =
+            self.moved.iter().map(|(_, to, _)| placed(to.saturating_sub(1), &self.moved)).collect();
+        let mut lasts = lasts.into_iter();
+        self.moved.retain(|_| lasts.next().is_some_and(|last| last > stable));
     }
 
     /// Nothing up to this transaction will be sent again or named.
@@ -347,5 +364,28 @@ impl Stream {
             return Err("transactions have gaps".into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_serials_went_is_remembered_until_what_they_became_is_on_disk() {
+        let mut stream = Stream::default();
+        let (caller, at) = (Caller::new(0, 0), Instant(0));
+        for _ in 0..1000 {
+            let waited_for = stream.push(Op::Void, caller.clone(), at);
+            stream.put_before(vec![(Op::Void, caller.clone())], true, at);
+            let now = stream.placed(waited_for);
+            assert!(now > waited_for && now == stream.last_serial());
+            stream.settle(0);
+            assert_eq!(stream.placed(waited_for), now, "nothing of it is on disk");
+            stream.unsent.clear();
+            stream.settle(0);
+            assert!(stream.stable() >= stream.placed(waited_for), "who waits for it is content");
+        }
+        assert!(stream.moved.is_empty() && stream.instead.is_empty());
     }
 }

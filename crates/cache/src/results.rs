@@ -245,8 +245,7 @@ impl Machine {
         };
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
         // What was done to a file before its last name went is nobody's loss when the file has ended with the server.
-        let has_ended = errno == Errno::ESTALE
-            && self.nodes.get(&node).is_some_and(|n| n.opens.is_empty() && n.has_lost_name);
+        let has_ended = errno == Errno::ESTALE && self.nodes.get(&node).is_some_and(|n| n.has_ended_here());
         let expected = has_ended || (repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST));
         if !expected {
             self.conflict_failed(queued, errno);

@@ -290,7 +290,8 @@ impl Machine {
     /// The server refused data. It is nobody's loss when the file is gone, nobody has it open, and its name was removed
     /// here, or that is being asked for: not all that was written before is on disk before, and may have to go again.
     pub(crate) fn data_refused(&mut self, id: NodeId, errno: Errno) {
-        let is_removed = |n: &crate::node::Node| n.opens.is_empty() && (n.has_lost_name || n.changing > 0);
+        let is_going = |n: &crate::node::Node| n.opens.is_empty() && n.changing > 0;
+        let is_removed = |n: &crate::node::Node| n.has_ended_here() || is_going(n);
         if errno != Errno::ESTALE || !self.nodes.get(&id).is_some_and(|n| is_removed(n)) {
             self.data_failed(id, errno);
         }

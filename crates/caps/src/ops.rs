@@ -9,6 +9,7 @@ use holdfast_ledger::{Mutation, Standing, Undertaking};
 use holdfast_state::Deed;
 use holdfast_vfs::{
     Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched, XattrMode,
+    stands_for,
 };
 use holdfast_wire::caps::{
     BatchOp, CapsStat, Grant, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
@@ -266,10 +267,11 @@ impl Doing<'_> {
         }
         let victim = self.site(victim)?;
         let caller = self.caller(dir)?;
-        match dir.export.backend.named(&self.actor.cx(&caller), &dir.handle, name)? {
-            Some(there) if there == victim.handle => Ok(()),
-            Some(_) => Err(Stop::Refused(CapsStat::Changed)),
-            None => Err(Stop::Refused(CapsStat::NoEnt)),
+        let cx = self.actor.cx(&caller);
+        if stands_for(dir.export.backend.as_ref(), &cx, (&dir.handle, name), &victim.handle)? {
+            Ok(())
+        } else {
+            Err(Stop::Refused(CapsStat::Changed))
         }
     }
 

@@ -205,8 +205,7 @@ impl Manager {
     }
 
     /// Whether anything is promised to anybody, or about to be.
-    #[must_use]
-    pub fn has_promises(&self) -> bool {
+    pub(crate) fn has_promises(&self) -> bool {
         self.names.has_reasons()
     }
 

@@ -109,6 +109,19 @@ pub struct Touched {
     pub data: bool,
 }
 
+/// Whether a name stands for an object.
+///
+/// # Errors
+/// [`FsError::NotFound`] where there is no such name; those of [`Backend::named`].
+pub fn stands_for<B: Backend + ?Sized>(
+    backend: &B,
+    cx: &Cx<'_>,
+    (dir, name): (&Handle, Name<'_>),
+    object: &Handle,
+) -> FsResult<bool> {
+    backend.named(cx, dir, name)?.map(|there| there == *object).ok_or(FsError::NotFound)
+}
+
 /// A file system, or several below one directory, addressed by persistent handles.
 pub trait Backend: Send + Sync {
     /// The exported directory itself. Does not wait.
@@ -273,10 +286,8 @@ pub trait Backend: Send + Sync {
         kind: RemoveKind,
         victim: &Handle,
     ) -> FsResult<Option<Removed>> {
-        match self.named(cx, dir, name)? {
-            None => return Err(FsError::NotFound),
-            Some(there) if there != *victim => return Ok(None),
-            Some(_) => {}
+        if !stands_for(self, cx, (dir, name), victim)? {
+            return Ok(None);
         }
         let dir = self.remove(cx, dir, name, kind)?;
         let is_gone = match self.getattr(cx, victim, AttrMask::STAT) {

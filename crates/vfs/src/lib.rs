@@ -23,6 +23,7 @@ pub use attrs::{
 };
 pub use backend::{
     Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, Lend, ListEnd, NewNode, Touched, WriteAt,
+    stands_for,
 };
 pub use caller::{Caller, Cx, Wait};
 pub use error::{FsError, FsResult};
