@@ -16,8 +16,8 @@ test:
 check:
 	@scripts/test quick
 
-# Long: make soak PART=server or PART=state (SOAK_MINUTES=N for longer fuzzing; PYNFS_DIR, CTHON_DIR, NFS_CONFORMANCE_DIR,
-# NFSTEST_DIR name checkouts of suites).
+# Long: make soak PART=server, state or mount (SOAK_MINUTES=N for longer fuzzing; PYNFS_DIR, CTHON_DIR, NFS_CONFORMANCE_DIR,
+# NFSTEST_DIR, XFSTESTS_DIR name checkouts of suites).
 PART ?= server
 soak:
 	@scripts/soak $(PART)
@@ -31,6 +31,7 @@ bench:
 	cargo run --release -p holdfast-bench -- state
 	cargo run --release -p holdfast-bench -- growth
 	cargo run --release -p holdfast-bench -- limits
+	cargo run --release -p holdfast-bench -- knfsd
 
 # The newest guest kernel, into target/kernels.
 kernel:

@@ -1,4 +1,5 @@
-/* The load through libnfs: libnfs-load PORT CONNECTIONS DEPTH for|calls AMOUNT OP SMALL-FILES DATA-BYTES
+/* The load through libnfs: libnfs-load HOST PORT CONNECTIONS DEPTH for|calls AMOUNT OP SMALL-FILES
+ * DATA-BYTES
  *
  * One thread keeps DEPTH calls in flight on each connection, through libnfs's raw NFSv3 interface, with handles that
  * it is given on standard input (hexadecimal, one a line: the folder of small files, the folder of changing names,
@@ -211,14 +212,15 @@ static void read_handles(void) {
 }
 
 int main(int argc, char **argv) {
-	if (argc != 9)
+	if (argc != 10)
 		die("usage", "see the source's head");
-	int port = atoi(argv[1]), connections = atoi(argv[2]), depth = atoi(argv[3]);
-	is_timed = strcmp(argv[4], "for") == 0;
-	amount = strtoull(argv[5], NULL, 10);
-	op = argv[6];
-	small_files = atoi(argv[7]);
-	data_bytes = strtoull(argv[8], NULL, 10);
+	const char *host = argv[1];
+	int port = atoi(argv[2]), connections = atoi(argv[3]), depth = atoi(argv[4]);
+	is_timed = strcmp(argv[5], "for") == 0;
+	amount = strtoull(argv[6], NULL, 10);
+	op = argv[7];
+	small_files = atoi(argv[8]);
+	data_bytes = strtoull(argv[9], NULL, 10);
 	samples = malloc(SAMPLES_MAX * sizeof *samples);
 	data = malloc(1 << 20);
 	memset(data, 0x5a, 1 << 20);
@@ -230,7 +232,7 @@ int main(int argc, char **argv) {
 		rpcs[i] = rpc_init_context();
 		rpc_set_uid(rpcs[i], 0);
 		rpc_set_gid(rpcs[i], 0);
-		if (rpc_connect_async(rpcs[i], "127.0.0.1", port, on_connect, NULL))
+		if (rpc_connect_async(rpcs[i], host, port, on_connect, NULL))
 			die("connecting", rpc_get_error(rpcs[i]));
 		for (int j = 0; j < depth; j++)
 			lanes[i * depth + j].rpc = rpcs[i];

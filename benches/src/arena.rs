@@ -2,7 +2,7 @@
 //! there, without which NFS-Ganesha does not serve NFSv3; and nothing that is left over outlives the run.
 
 use anyhow::{Context, Result, ensure};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ pub(crate) fn enter() -> Result<Arena> {
         .spawn()
         .context("starting rpcbind (scripts/install-bench installs it)")?;
     let arena = Arena { rpcbind };
-    wait_for_port(RPCBIND_PORT, RPCBIND_PATIENCE).context("rpcbind")?;
+    wait_for(SocketAddrV4::new(Ipv4Addr::LOCALHOST, RPCBIND_PORT), RPCBIND_PATIENCE).context("rpcbind")?;
     Ok(arena)
 }
 
@@ -52,13 +52,13 @@ impl Drop for Arena {
     }
 }
 
-/// Waits until something accepts connections on a port of the loopback address.
+/// Waits until something accepts connections there.
 ///
 /// Errors when nothing does in time.
-pub(crate) fn wait_for_port(port: u16, patience: Duration) -> Result<()> {
+pub(crate) fn wait_for(address: SocketAddrV4, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        ensure!(Instant::now() < deadline, "nothing listens on port {port} after {patience:?}");
+    while TcpStream::connect(address).is_err() {
+        ensure!(Instant::now() < deadline, "nothing listens on {address} after {patience:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

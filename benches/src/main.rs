@@ -3,10 +3,12 @@
 //! within a round; `docs/bench.md` says how to read them.
 
 mod arena;
+mod arguments;
 mod client;
 mod cpu;
 mod growth;
 mod histogram;
+mod knfsd;
 mod limits;
 mod measure;
 mod mount;
@@ -20,15 +22,19 @@ mod state;
 mod volume;
 
 use anyhow::{Context, Result, ensure};
+use arguments::LoadArguments;
 use clap::{Parser, Subcommand};
-use measure::{Harvest, Plan, Stage};
-use plan::{ClientKind, Op, Shape};
+use measure::{Harvest, Stage};
+use plan::ClientKind;
+use report::{Names, Party, Scene, Summary};
 use rival::Contender;
 use std::fs;
-use std::path::PathBuf;
+use std::net::SocketAddrV4;
 use std::process::ExitCode;
-use std::time::Duration;
 use volume::{FsKind, Volume};
+
+/// What the run against other servers leaves.
+const NAMES: Names = Names { json: "results.json", table: "table.txt", plot: "plot.svg" };
 
 /// Holdfast against other NFS servers, in interleaved rounds of one run (needs the superuser).
 #[derive(Debug, Parser)]
@@ -45,8 +51,8 @@ enum Role {
     /// The echo server that the bench starts for reference.
     #[command(hide = true)]
     EchoServer {
-        /// Its port on the loopback address.
-        port: u16,
+        /// Its address and port.
+        address: SocketAddrV4,
     },
     /// How long an open waits for a recall, and clients for a restart, planned and killed.
     State {
@@ -62,6 +68,11 @@ enum Role {
     Mount(mount::MountArguments),
     /// Random reads and writes by a mount that shares a host with its server.
     SameHost(same_host::SameHostArguments),
+    /// The kernel's own server and Holdfast, both in one guest.
+    Knfsd(knfsd::KnfsdArguments),
+    /// What starts servers in that guest.
+    #[command(hide = true)]
+    KnfsdAgent(knfsd::AgentArguments),
     /// The loads of `mount`, here; what it runs in a guest.
     #[command(hide = true)]
     MountLoads(mount::LoadsArguments),
@@ -73,36 +84,14 @@ struct RunArguments {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync"
+        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync,nfs3-server"
     )]
     servers: Vec<Contender>,
-    /// Clients
-    #[arg(long, value_delimiter = ',', default_value = "libnfs,raw3,raw41")]
-    clients: Vec<ClientKind>,
-    /// Operations (all, when not given); rename and unlink bring what they need along
-    #[arg(long, value_delimiter = ',')]
-    ops: Vec<Op>,
-    /// Connections x calls in flight on each
-    #[arg(long, value_delimiter = ',', default_value = "4x8")]
-    shapes: Vec<Shape>,
-    /// Rounds: in each every server has its turn
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    rounds: u64,
-    /// Milliseconds of each timed operation
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=600_000))]
-    ms: u64,
-    /// Number of each operation that makes or removes names
-    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    count: u64,
-    /// Entries of the directory that is listed
-    #[arg(long, default_value_t = 10_000)]
-    entries: usize,
+    #[command(flatten)]
+    load: LoadArguments,
     /// The file system below
     #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
     fs: FsKind,
-    /// Directory for results.json, table.txt and plot.svg
-    #[arg(long, default_value = "target/bench")]
-    out: PathBuf,
     /// Profile every operation of every server with perf, into OUT/perf; the figures are then worth little
     #[arg(long)]
     perf: bool,
@@ -111,12 +100,14 @@ struct RunArguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.role {
-        Some(Role::EchoServer { port }) => rival::serve_echo(port).map(|()| true),
+        Some(Role::EchoServer { address }) => rival::serve_echo(address).map(|()| true),
         Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
         Some(Role::Growth(arguments)) => growth::run(&arguments).map(|()| true),
         Some(Role::Limits(arguments)) => limits::run(&arguments).map(|()| true),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
+        Some(Role::Knfsd(arguments)) => knfsd::run(&arguments),
+        Some(Role::KnfsdAgent(arguments)) => knfsd::run_agent(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
         None => run(&arguments.run),
     };
@@ -141,43 +132,43 @@ fn run(arguments: &RunArguments) -> Result<bool> {
     let _arena = arena::enter()?;
     ensure!(!arguments.servers.is_empty(), "no servers");
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-    let volume = Volume::new(arguments.fs, scratch.path(), arguments.entries)?;
-    let plan = Plan {
-        clients: arguments.clients.clone(),
-        shapes: arguments.shapes.clone(),
-        ops: with_what_they_need(&arguments.ops),
-        time: Duration::from_millis(arguments.ms),
-        count: arguments.count,
-    };
+    let volume = Volume::new(arguments.fs, scratch.path(), arguments.load.entries)?;
+    let plan = arguments.load.plan();
     let libnfs = plan.clients.contains(&ClientKind::Libnfs);
     let libnfs = libnfs.then(|| client::libnfs::Program::compile(scratch.path())).transpose()?;
-    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
-    let perf = arguments.perf.then(|| perf::Perf::new(&arguments.out.join("perf"))).transpose()?;
-    let stage = Stage {
-        plan: &plan,
-        volume: &volume,
-        scratch: scratch.path(),
-        libnfs: libnfs.as_ref(),
-        perf: perf.as_ref(),
-    };
-    let harvest = play(&stage, arguments)?;
+    fs::create_dir_all(&arguments.load.out).with_context(|| arguments.load.out.display().to_string())?;
+    let perf = arguments.perf.then(|| perf::Perf::new(&arguments.load.out.join("perf"))).transpose()?;
+    let stage = Stage { plan: &plan, scratch: scratch.path(), libnfs: libnfs.as_ref(), perf: perf.as_ref() };
+    let harvest = play(&stage, &volume, arguments)?;
     drop(volume);
-    let summary = report::Summary::new(&plan, &arguments.servers, arguments.fs, &harvest);
-    summary.write(&arguments.out)?;
+    let scene = Scene::here(arguments.fs);
+    let summary = Summary::new(&plan, parties(&arguments.servers, &plan.clients), scene, &harvest);
+    summary.write(&arguments.load.out, NAMES)?;
     print!("{}", summary.table());
-    Ok(harvest.failures.is_empty())
+    let must_succeed = arguments.servers.iter().filter(|server| server.must_succeed());
+    let must_succeed: Vec<_> = must_succeed.map(|server| server.name()).collect();
+    Ok(!harvest.failures.iter().any(|failure| must_succeed.contains(&failure.contender)))
 }
 
-fn play(stage: &Stage<'_>, arguments: &RunArguments) -> Result<Harvest> {
+/// All are compared with the first.
+fn parties(servers: &[Contender], clients: &[ClientKind]) -> Vec<Party> {
+    let deaf_to = |server: Contender| clients.iter().copied().filter(move |client| !server.speaks(*client));
+    let party = |(place, server): (usize, &Contender)| Party {
+        name: server.name(),
+        against: servers.first().filter(|_| place > 0).map(|first| first.name()),
+        version: server.version(),
+        deaf_to: deaf_to(*server).collect(),
+    };
+    servers.iter().enumerate().map(party).collect()
+}
+
+fn play(stage: &Stage<'_>, volume: &Volume, arguments: &RunArguments) -> Result<Harvest> {
     let mut harvest = Harvest::default();
-    let rounds = usize::try_from(arguments.rounds)?;
-    for round in 1..=rounds {
-        // The order turns by one each round, so that nobody always comes first.
-        let turned = (0..arguments.servers.len()).map(|n| (n + round - 1) % arguments.servers.len());
-        for contender in turned.map(|n| arguments.servers[n]) {
-            eprintln!("round {round} of {rounds}: {}", contender.name());
+    for (round, contenders) in arguments.load.turns(&arguments.servers) {
+        for contender in contenders {
+            eprintln!("round {round} of {}: {}", arguments.load.rounds, contender.name());
             stage
-                .turn(contender, round, &mut harvest)
+                .turn(contender, volume, round, &mut harvest)
                 .with_context(|| format!("the turn of {} in round {round}", contender.name()))?;
         }
         stage.echo_turn(round, &mut harvest).context("the echo server's turn")?;
@@ -185,26 +176,9 @@ fn play(stage: &Stage<'_>, arguments: &RunArguments) -> Result<Harvest> {
     Ok(harvest)
 }
 
-/// In the order of a turn; names must be made to be renamed, and renamed to be removed under their new name.
-fn with_what_they_need(wanted: &[Op]) -> Vec<Op> {
-    let is_wanted = |op: &Op| match op {
-        Op::Create => wanted.iter().any(|w| matches!(w, Op::Create | Op::Rename | Op::Unlink)),
-        Op::Rename => wanted.iter().any(|w| matches!(w, Op::Rename | Op::Unlink)),
-        op => wanted.contains(op),
-    };
-    Op::ALL.into_iter().filter(|op| wanted.is_empty() || is_wanted(op)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn operations_bring_along_what_they_need() {
-        assert_eq!(with_what_they_need(&[]), Op::ALL);
-        assert_eq!(with_what_they_need(&[Op::Unlink]), [Op::Create, Op::Rename, Op::Unlink]);
-        assert_eq!(with_what_they_need(&[Op::Mkdir, Op::Getattr]), [Op::Getattr, Op::Mkdir]);
-    }
 
     #[test]
     fn the_command_line_is_consistent() {

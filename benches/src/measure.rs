@@ -8,12 +8,12 @@ use crate::client::target::Target;
 use crate::client::{Amount, Burst, call, pump};
 use crate::perf::Perf;
 use crate::plan::{ClientKind, Op, Shape};
-use crate::rival::{Contender, Server};
+use crate::rival::{Contender, Ports, Server};
 use crate::volume::Volume;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,6 +30,13 @@ pub(crate) struct Plan {
     pub(crate) time: Duration,
     /// The number of each counted operation.
     pub(crate) count: u64,
+}
+
+impl Plan {
+    /// Folders of changing names that a turn needs.
+    pub(crate) fn folders(&self) -> usize {
+        self.clients.len() * self.shapes.len()
+    }
 }
 
 /// One operation measured once.
@@ -59,13 +66,48 @@ pub(crate) struct Sample {
     pub(crate) p99_us: f64,
 }
 
+/// A server under load, wherever it runs.
+pub(crate) trait Measured {
+    /// Where it listens.
+    fn ports(&self) -> Ports;
+
+    /// CPU time that it has used so far.
+    ///
+    /// Errors when it is gone.
+    fn cpu_time(&self) -> Result<Duration>;
+
+    /// CPU time that `elapsed` costs it without clients.
+    fn idle_cost(&self, elapsed: Duration) -> Duration;
+
+    /// Its process, for a profiler.
+    ///
+    /// Errors when it is none of this host.
+    fn pid(&self) -> Result<u32>;
+}
+
+impl Measured for Server {
+    fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        Self::cpu_time(self)
+    }
+
+    fn idle_cost(&self, elapsed: Duration) -> Duration {
+        Self::idle_cost(self, elapsed)
+    }
+
+    fn pid(&self) -> Result<u32> {
+        Ok(Self::pid(self))
+    }
+}
+
 /// What every turn needs.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     /// What is to be done.
     pub(crate) plan: &'a Plan,
-    /// Where the files lie.
-    pub(crate) volume: &'a Volume,
     /// Where a turn's own files may lie.
     pub(crate) scratch: &'a Path,
     /// The client over libnfs, where the plan has it.
@@ -79,13 +121,30 @@ pub(crate) struct Stage<'a> {
 pub(crate) struct Harvest {
     /// What was measured.
     pub(crate) samples: Vec<Sample>,
-    /// What could not be, and why.
-    pub(crate) failures: Vec<String>,
+    /// What could not be.
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// One operation that could not be measured once.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    /// The contender's name.
+    pub(crate) contender: &'static str,
+    /// The client's name.
+    pub(crate) client: &'static str,
+    /// Connections x depth.
+    pub(crate) shape: String,
+    /// The operation's name.
+    pub(crate) op: &'static str,
+    /// The round, from 1.
+    pub(crate) round: usize,
+    /// Why.
+    pub(crate) why: String,
 }
 
 struct Bout<'a> {
     stage: &'a Stage<'a>,
-    server: &'a Server,
+    server: &'a dyn Measured,
     target: &'a Target,
     client: ClientKind,
     op: Op,
@@ -97,32 +156,47 @@ impl Stage<'_> {
     /// A contender's turn; an operation that fails does not end it.
     ///
     /// Errors when the server cannot be started, or the volume not be made ready.
-    pub(crate) fn turn(&self, contender: Contender, round: usize, harvest: &mut Harvest) -> Result<()> {
-        let plan = self.plan;
-        let folders = plan.clients.len() * plan.shapes.len();
-        self.volume.begin_turn(folders)?;
+    pub(crate) fn turn(
+        &self,
+        contender: Contender,
+        volume: &Volume,
+        round: usize,
+        harvest: &mut Harvest,
+    ) -> Result<()> {
+        volume.begin_turn(self.plan.folders())?;
         let scratch = self.own_scratch(&format!("{}-{round}", contender.name()))?;
-        let server = contender.start(&self.volume.export(), &scratch)?;
-        let mut folder = 0;
-        for &client in &plan.clients {
-            for &shape in &plan.shapes {
-                let target = Target::find(server.ports, folder)?;
-                folder += 1;
-                for &op in &plan.ops {
-                    let label = format!("{}-{}-{shape}-{}", contender.name(), client.name(), op.name());
-                    let (stage, target) = (self, &target);
-                    let bout =
-                        Bout { stage, server: &server, target, client, op, shape: shape.for_op(op), label };
-                    match bout.measure() {
-                        Ok(taken) => harvest.samples.push(Sample {
-                            contender: contender.name(),
-                            client: client.name(),
-                            shape: shape.to_string(),
-                            op: op.name(),
-                            round,
-                            ..taken
-                        }),
-                        Err(e) => harvest.failures.push(format!("round {round}, {}: {e:#}", bout.label)),
+        let server = contender.start(&volume.export(), &scratch)?;
+        let speaks = |client| contender.speaks(client);
+        self.bouts((contender.name(), &server), &speaks, round, harvest)
+    }
+
+    /// Every operation in every shape by every client that a server can be asked by; one that fails is written down.
+    ///
+    /// Errors when the server does not even show what lies on the volume.
+    pub(crate) fn bouts(
+        &self,
+        (name, server): (&'static str, &dyn Measured),
+        speaks: &dyn Fn(ClientKind) -> bool,
+        round: usize,
+        harvest: &mut Harvest,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let clients = plan.clients.iter().filter(|client| speaks(**client));
+        let all = clients.flat_map(|&client| plan.shapes.iter().map(move |&shape| (client, shape)));
+        for (folder, (client, shape)) in all.enumerate() {
+            let target = Target::find(server.ports(), folder)?;
+            for &op in &plan.ops {
+                let label = format!("{name}-{}-{shape}-{}", client.name(), op.name());
+                let (stage, target) = (self, &target);
+                let bout = Bout { stage, server, target, client, op, shape: shape.for_op(op), label };
+                let (contender, client, shape, op) = (name, client.name(), shape.to_string(), op.name());
+                match bout.measure() {
+                    Ok(taken) => {
+                        harvest.samples.push(Sample { contender, client, shape, op, round, ..taken });
+                    }
+                    Err(e) => {
+                        let why = format!("{e:#}");
+                        harvest.failures.push(Failure { contender, client, shape, op, round, why });
                     }
                 }
             }
@@ -135,13 +209,25 @@ impl Stage<'_> {
     /// Errors when it does not work.
     pub(crate) fn echo_turn(&self, round: usize, harvest: &mut Harvest) -> Result<()> {
         let server = Server::start_echo(&self.own_scratch(&format!("echo-{round}"))?)?;
+        self.echo_bouts(&server, round, harvest)
+    }
+
+    /// Every shape with an echo server.
+    ///
+    /// Errors when it does not work.
+    pub(crate) fn echo_bouts(
+        &self,
+        server: &dyn Measured,
+        round: usize,
+        harvest: &mut Harvest,
+    ) -> Result<()> {
         for &shape in &self.plan.shapes {
-            let streams = connect_all(server.ports.nfs, shape)?;
+            let streams = connect_all(server.ports().nfs, shape)?;
             let mut load = EchoLoad::GETATTR;
             pump::run(&streams, shape.depth, Amount::For(self.plan.time / 5), &mut load)?;
             let before = server.cpu_time()?;
             let burst = pump::run(&streams, shape.depth, Amount::For(self.plan.time), &mut load)?;
-            let taken = sample(&server, before, &burst)?;
+            let taken = sample(server, before, &burst)?;
             harvest.samples.push(Sample { shape: shape.to_string(), round, ..taken });
         }
         Ok(())
@@ -157,17 +243,17 @@ impl Stage<'_> {
 impl Bout<'_> {
     fn measure(&self) -> Result<Sample> {
         let plan = self.stage.plan;
-        let (port, op, shape) = (self.server.ports.nfs, self.op, self.shape);
+        let (address, op, shape) = (self.server.ports().nfs, self.op, self.shape);
         let amount = if op.is_counted() { Amount::Calls(plan.count) } else { Amount::For(plan.time) };
         match self.client {
             ClientKind::Raw3 => {
-                let streams = connect_all(port, shape)?;
+                let streams = connect_all(address, shape)?;
                 self.warm_up(&streams)?;
                 let mut load = Nfs3Load::new(op, self.target, shape);
                 self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
             }
             ClientKind::Raw41 => {
-                let mut fleet = Fleet::new(port, shape, self.target)?;
+                let mut fleet = Fleet::new(address, shape, self.target)?;
                 let streams = fleet.take_streams();
                 if !op.is_counted() {
                     pump::run(&streams, shape.depth, Amount::For(plan.time / 5), &mut fleet.load(op))?;
@@ -177,8 +263,8 @@ impl Bout<'_> {
             }
             ClientKind::Libnfs => {
                 let program = self.stage.libnfs.context("the client over libnfs was not compiled")?;
-                self.warm_up(&connect_all(port, shape)?)?;
-                let ready = program.ready(port, op, shape, amount, self.target)?;
+                self.warm_up(&connect_all(address, shape)?)?;
+                let ready = program.ready(address, op, shape, amount, self.target)?;
                 self.watch(|| ready.run())
             }
         }
@@ -195,7 +281,8 @@ impl Bout<'_> {
     }
 
     fn watch(&self, work: impl FnOnce() -> Result<Burst>) -> Result<Sample> {
-        let watching = self.stage.perf.map(|perf| perf.start(self.server.pid(), &self.label)).transpose()?;
+        let perf = self.stage.perf;
+        let watching = perf.map(|perf| perf.start(self.server.pid()?, &self.label)).transpose()?;
         let before = self.server.cpu_time()?;
         let burst = work()?;
         let taken = sample(self.server, before, &burst);
@@ -206,12 +293,12 @@ impl Bout<'_> {
     }
 }
 
-fn connect_all(port: u16, shape: Shape) -> Result<Vec<TcpStream>> {
-    (0..shape.connections).map(|_| call::connect(port)).collect()
+fn connect_all(server: SocketAddrV4, shape: Shape) -> Result<Vec<TcpStream>> {
+    (0..shape.connections).map(|_| call::connect(server)).collect()
 }
 
 /// What a burst came to, as a sample of the echo server; whose it is else, the caller fills in.
-fn sample(server: &Server, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
+fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
     ensure!(burst.units > 0, "nothing was done");
     let spent = server.cpu_time()?.saturating_sub(cpu_before);
     let spent = spent.saturating_sub(server.idle_cost(burst.elapsed));

@@ -9,7 +9,7 @@ const SCALE_WIDTH: f64 = 560.0;
 /// µs at the left end, and how many tenfolds to the right end.
 const LEAST_US: f64 = 0.1;
 const DECADES: f64 = 5.0;
-const COLOURS: [&str; 4] = ["#888888", "#1f6fb2", "#d1812c", "#3d8b3d"];
+const COLOURS: [&str; 5] = ["#888888", "#1f6fb2", "#d1812c", "#3d8b3d", "#8b4f9f"];
 
 /// The page.
 pub(crate) fn svg(rows: &[Row]) -> String {

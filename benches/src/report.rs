@@ -1,12 +1,11 @@
 //! Medians, spreads and ratios of what was measured, as a table for people and JSON for programs.
 
-use crate::measure::{Harvest, Plan, Sample};
+use crate::measure::{Failure, Harvest, Plan, Sample};
+use crate::plan::ClientKind;
 use crate::plot;
-use crate::rival::Contender;
 use crate::volume::FsKind;
 use anyhow::Result;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -49,9 +48,9 @@ pub(crate) struct Cell {
     pub(crate) p50_us: Figure,
     /// Latency of 99 in 100 calls at most, µs.
     pub(crate) p99_us: Figure,
-    /// Its rate over the first contender's, round by round.
+    /// Its rate over that of the one it stands against, round by round.
     pub(crate) rate_ratio: Option<Figure>,
-    /// The first contender's CPU time an operation over its own, round by round.
+    /// The CPU time an operation of the one it stands against over its own, round by round.
     pub(crate) cpu_ratio: Option<Figure>,
     /// Its CPU time an operation over that of an echoed message, round by round (raw clients only).
     pub(crate) echo_ratio: Option<Figure>,
@@ -68,77 +67,136 @@ pub(crate) struct Row {
     pub(crate) op: &'static str,
     /// Who was measured.
     pub(crate) cells: Vec<Cell>,
+    /// Who could not do it, in some round at least.
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+/// One contender that could not do one operation.
+#[derive(Debug, Serialize)]
+pub(crate) struct Refusal {
+    /// Its name.
+    pub(crate) contender: &'static str,
+    /// In so many rounds.
+    pub(crate) rounds: usize,
+    /// Why, in the first of them.
+    pub(crate) why: String,
+}
+
+/// Who takes part.
+#[derive(Debug, Serialize)]
+pub(crate) struct Party {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Whom it is compared with.
+    pub(crate) against: Option<&'static str>,
+    /// What it says its version is.
+    pub(crate) version: String,
+    /// Clients that it cannot be asked by.
+    pub(crate) deaf_to: Vec<ClientKind>,
+}
+
+impl Party {
+    fn is_deaf_to(&self, client: &str) -> bool {
+        self.deaf_to.iter().any(|kind| kind.name() == client)
+    }
+}
+
+/// Where it happens.
+#[derive(Debug, Serialize)]
+pub(crate) struct Scene {
+    /// The file system below.
+    pub(crate) fs: FsKind,
+    /// The machine, or the guest.
+    pub(crate) machine: String,
+}
+
+impl Scene {
+    /// This machine.
+    pub(crate) fn here(fs_kind: FsKind) -> Self {
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self { fs: fs_kind, machine: format!("Linux {}, {cores} cores", kernel.trim()) }
+    }
+}
+
+/// What the parts of a report are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    /// Every sample, as JSON.
+    pub(crate) json: &'static str,
+    /// For people.
+    pub(crate) table: &'static str,
+    /// The bars.
+    pub(crate) plot: &'static str,
 }
 
 /// The whole run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary<'a> {
-    fs: FsKind,
-    cores: usize,
-    kernel: String,
-    versions: BTreeMap<&'static str, String>,
+    scene: Scene,
+    parties: Vec<Party>,
     rows: Vec<Row>,
     samples: &'a [Sample],
-    failures: &'a [String],
+    failures: &'a [Failure],
 }
 
 impl<'a> Summary<'a> {
     /// Of everything a run brought.
-    pub(crate) fn new(plan: &Plan, servers: &[Contender], fs_kind: FsKind, harvest: &'a Harvest) -> Self {
-        let names: Vec<_> = servers.iter().map(|s| s.name()).collect();
-        let samples = &harvest.samples[..];
+    pub(crate) fn new(plan: &Plan, parties: Vec<Party>, scene: Scene, harvest: &'a Harvest) -> Self {
+        let bases: Vec<_> = parties.iter().map(|party| (party.name, party.against)).collect();
         let mut rows = Vec::new();
         for client in &plan.clients {
             for shape in &plan.shapes {
                 let shape = shape.to_string();
-                let row = |op| row(samples, &names, client.name(), &shape, op);
+                let row = |op| row(harvest, &bases, client.name(), &shape, op);
                 rows.extend(plan.ops.iter().map(|op| row(op.name())));
             }
         }
         for shape in &plan.shapes {
-            rows.push(row(samples, &["echo"], "raw3", &shape.to_string(), "echo"));
+            rows.push(row(harvest, &[("echo", None)], "raw3", &shape.to_string(), "echo"));
         }
-        rows.retain(|row| !row.cells.is_empty());
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-        let versions = servers.iter().map(|server| (server.name(), server.version())).collect();
-        Self { fs: fs_kind, cores, kernel, versions, rows, samples, failures: &harvest.failures }
+        rows.retain(|row| !row.cells.is_empty() || !row.refusals.is_empty());
+        Self { scene, parties, rows, samples: &harvest.samples, failures: &harvest.failures }
     }
 
-    /// Writes `results.json`, `table.txt` and `plot.svg` into a directory.
+    /// Writes it into a directory.
     ///
     /// Errors when it cannot be written to.
-    pub(crate) fn write(&self, out: &Path) -> Result<()> {
-        fs::write(out.join("results.json"), serde_json::to_string_pretty(self)?)?;
-        fs::write(out.join("table.txt"), self.table())?;
-        fs::write(out.join("plot.svg"), plot::svg(&self.rows))?;
+    pub(crate) fn write(&self, out: &Path, names: Names) -> Result<()> {
+        fs::write(out.join(names.json), serde_json::to_string_pretty(self)?)?;
+        fs::write(out.join(names.table), self.table())?;
+        fs::write(out.join(names.plot), plot::svg(&self.rows))?;
         Ok(())
     }
 
     /// For people.
     pub(crate) fn table(&self) -> String {
-        let versions: Vec<_> = self.versions.iter().map(|(name, said)| format!("{name}: {said}")).collect();
+        let versions: Vec<_> = self.parties.iter().map(|p| format!("{}: {}", p.name, p.version)).collect();
+        let pairs = self.parties.iter().filter_map(|p| Some(format!("{} against {}", p.name, p.against?)));
         let mut text = format!(
-            "Linux {}, {} cores, {}; {}.\nCPU: µs of server CPU time an operation; client: the same of the client.\n\
-             x rate: its rate over the first server's. x cpu: the first server's CPU time over its own (above 1:\n\
-             it costs less). Medians of rounds; [least - greatest]. readdir counts entries.\n",
-            self.kernel,
-            self.cores,
-            self.fs.name(),
-            versions.join(", ")
+            "{}, {}; {}.\nCPU: µs of server CPU time an operation; client: the same of the client.\n\
+             x rate: its rate over that of the other. x cpu: the other's CPU time over its own (above 1: it\n\
+             costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n",
+            self.scene.machine,
+            self.scene.fs.name(),
+            versions.join(", "),
+            pairs.collect::<Vec<_>>().join(", ")
         );
         let mut section = None;
         for row in &self.rows {
             let this = (row.client, &row.shape);
             if section.replace(this) != Some(this) {
                 heading(&mut text, row);
+                for party in self.parties.iter().filter(|party| party.is_deaf_to(row.client)) {
+                    let _ = writeln!(text, "{} does not speak this version of NFS", party.name);
+                }
             }
             for cell in &row.cells {
                 line(&mut text, row.op, cell);
             }
-        }
-        for failure in self.failures {
-            let _ = writeln!(text, "FAILED {failure}");
+            for Refusal { contender, rounds, why } in &row.refusals {
+                let _ = writeln!(text, "{:<9}{contender:<15}FAILED in {rounds} rounds: {why}", row.op);
+            }
         }
         text
     }
@@ -171,23 +229,23 @@ fn line(text: &mut String, op: &str, cell: &Cell) {
     );
 }
 
+/// `bases` says of each contender whom it is compared with.
 fn row(
-    samples: &[Sample],
-    names: &[&'static str],
+    harvest: &Harvest,
+    bases: &[(&'static str, Option<&'static str>)],
     client: &'static str,
     shape: &str,
     op: &'static str,
 ) -> Row {
     let of = |contender: &str, op: &str| -> Vec<&Sample> {
         let is_it = |s: &&Sample| s.contender == contender && s.op == op && s.shape == shape;
-        samples.iter().filter(is_it).filter(|s| s.client == client).collect()
+        harvest.samples.iter().filter(is_it).filter(|s| s.client == client).collect()
     };
-    let base = names.first().map_or(Vec::new(), |name| of(name, op));
     let echo = of("echo", "echo");
-    let cells = names.iter().enumerate().filter_map(|(place, &name)| {
-        let mut cell = cell(name, &of(name, op))?;
+    let cells = bases.iter().filter_map(|&(name, against)| {
         let own = of(name, op);
-        if place > 0 {
+        let mut cell = cell(name, &own)?;
+        if let Some(base) = against.map(|base| of(base, op)) {
             cell.rate_ratio = Figure::of(by_round(&own, &base, |own, base| own.rate / base.rate));
             cell.cpu_ratio =
                 Figure::of(by_round(&own, &base, |own, base| base.server_cpu_us / own.server_cpu_us));
@@ -198,7 +256,22 @@ fn row(
         }
         Some(cell)
     });
-    Row { client, shape: shape.to_owned(), op, cells: cells.collect() }
+    let refusals = bases.iter().filter_map(|&(name, _)| refusal(harvest, name, client, shape, op));
+    Row { client, shape: shape.to_owned(), op, cells: cells.collect(), refusals: refusals.collect() }
+}
+
+fn refusal(
+    harvest: &Harvest,
+    contender: &'static str,
+    client: &str,
+    shape: &str,
+    op: &str,
+) -> Option<Refusal> {
+    let is_it =
+        |f: &&Failure| f.contender == contender && f.op == op && f.client == client && f.shape == shape;
+    let mut failures = harvest.failures.iter().filter(is_it);
+    let why = failures.next()?.why.clone();
+    Some(Refusal { contender, rounds: 1 + failures.count(), why })
 }
 
 fn cell(contender: &'static str, own: &[&Sample]) -> Option<Cell> {
@@ -251,11 +324,44 @@ mod tests {
             sample("holdfast-async", 2, 200.0, 10.0),
             sample("holdfast-async", 3, 1.0, 1.0),
         ];
-        let row = row(&samples, &["ganesha", "holdfast-async"], "raw3", "4x8", "getattr");
+        let harvest = Harvest { samples: samples.to_vec(), failures: Vec::new() };
+        let bases = [("ganesha", None), ("holdfast-async", Some("ganesha"))];
+        let row = row(&harvest, &bases, "raw3", "4x8", "getattr");
         let own = &row.cells[1];
         assert_eq!(own.rate_ratio, Some(Figure { median: 3.0, min: 2.0, max: 4.0 }));
         assert_eq!(own.cpu_ratio, Some(Figure { median: 20.0, min: 10.0, max: 30.0 }));
         assert_eq!(row.cells[0].rate_ratio, None);
+    }
+
+    #[test]
+    fn what_a_contender_cannot_do_stands_in_its_place_in_the_table() {
+        let failure = |round, why: &str| Failure {
+            contender: "nfs3-server",
+            client: "raw3",
+            shape: "4x8".to_owned(),
+            op: "getattr",
+            round,
+            why: why.to_owned(),
+        };
+        let failures = vec![failure(1, "status 10004"), failure(2, "something else")];
+        let harvest = Harvest { samples: vec![sample("ganesha", 1, 10.0, 30.0)], failures };
+        let party = |name, against, deaf_to| Party { name, against, version: String::new(), deaf_to };
+        let parties = vec![
+            party("ganesha", None, Vec::new()),
+            party("nfs3-server", Some("ganesha"), vec![ClientKind::Raw3]),
+        ];
+        let plan = Plan {
+            clients: vec![ClientKind::Raw3],
+            shapes: vec![crate::plan::Shape { connections: 4, depth: 8 }],
+            ops: vec![crate::plan::Op::Getattr],
+            time: std::time::Duration::ZERO,
+            count: 0,
+        };
+        let table = Summary::new(&plan, parties, Scene::here(FsKind::Tmpfs), &harvest).table();
+        let at = |text: &str| table.find(text).unwrap_or_else(|| panic!("no {text:?} in:\n{table}"));
+        assert!(at("nfs3-server does not speak") < at("getattr  ganesha"));
+        assert!(at("getattr  ganesha") < at("getattr  nfs3-server    FAILED in 2 rounds: status 10004"));
+        assert!(at("nfs3-server against ganesha") > 0);
     }
 
     #[test]

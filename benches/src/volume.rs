@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Its size; the image is sparse.
@@ -72,7 +73,9 @@ impl Volume {
             let image = image.to_string_lossy().into_owned();
             let (mkfs, force) = if kind == FsKind::Xfs { ("mkfs.xfs", "-f") } else { ("mkfs.ext4", "-F") };
             run(mkfs, &["-q", force, &image])?;
-            run("mount", &["-o", "loop", &image, &at])?;
+            // What ext4 puts off when it is made, it would do while others are measured.
+            let options = if kind == FsKind::Ext4 { "loop,noinit_itable" } else { "loop" };
+            run("mount", &["-o", options, &image, &at])?;
             // The loop device keeps it: so its space is free again however the run ends.
             fs::remove_file(&image)?;
         }
@@ -81,9 +84,33 @@ impl Volume {
         Ok(volume)
     }
 
+    /// Its root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.mount_point
+    }
+
     /// The directory to export.
     pub(crate) fn export(&self) -> PathBuf {
         self.mount_point.join(EXPORT_NAME)
+    }
+
+    /// A directory on it beside the export.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.mount_point.join(name)
+    }
+
+    /// How often its device was told to keep what it has in its cache; 0 where there is no device.
+    ///
+    /// Errors when the kernel does not tell.
+    pub(crate) fn flushes(&self) -> Result<u64> {
+        let device = fs::metadata(&self.mount_point)?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        if major == 0 {
+            return Ok(0);
+        }
+        let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat"))?;
+        // The sixteenth (Documentation/block/stat.rst of Linux).
+        Ok(told.split_whitespace().nth(15).context("a device without a count of flushes")?.parse()?)
     }
 
     /// Begins a turn: so many empty folders of changing names are there, nothing waits to be written back.

@@ -16,7 +16,7 @@ use holdfast_state::*;
 use holdfast_vfs::{
     AttrMask, Backend, Caller, Cx, DirListing, Flow, MemBackend, MemOptions, Name, RemoveKind, Wait,
 };
-use holdfast_wire::caps::{CapSet as Wire, *};
+use holdfast_wire::caps::*;
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
 
 use crate::input::Input;
@@ -50,7 +50,7 @@ struct Mount {
     xid: u32,
     /// The last batch and what it was answered, as long as it may be sent again.
     last: Option<(Vec<u8>, Vec<u8>)>,
-    recalls: Vec<(Vec<u8>, Wire, u64)>,
+    recalls: Vec<(Vec<u8>, CapSet, u64)>,
 }
 
 struct World {
@@ -237,7 +237,7 @@ pub fn run(data: &[u8]) {
 fn step(world: &mut World, input: &mut Input<'_>) {
     let which = input.below(2);
     let handle = input.pick_late(&world.handles).cloned().unwrap_or_default();
-    let want = Wire(u32::from(input.u8()));
+    let want = CapSet(u32::from(input.u8()));
     match input.u8() % 12 {
         0 | 1 => {
             let mount = &mut world.mounts[which];
@@ -278,7 +278,7 @@ fn step(world: &mut World, input: &mut Input<'_>) {
     }
 }
 
-fn look(world: &mut World, which: usize, (handle, want): (&[u8], Wire), input: &mut Input<'_>) {
+fn look(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input: &mut Input<'_>) {
     let name = *input.pick(&NAMES).unwrap_or(&NAMES[0]);
     let mount = &mut world.mounts[which];
     let (ticket, dir) = (mount.ticket, Handle(handle));
@@ -299,7 +299,7 @@ fn look(world: &mut World, which: usize, (handle, want): (&[u8], Wire), input: &
     found.into_iter().for_each(|handle| crate::field::remember(&mut world.handles, handle));
 }
 
-fn batch(world: &mut World, which: usize, (handle, want): (&[u8], Wire), input: &mut Input<'_>) {
+fn batch(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input: &mut Input<'_>) {
     let mount = &mut world.mounts[which];
     let txn = TxnId(mount.txn + 1);
     let mut ops = Vec::new();

@@ -8,7 +8,7 @@ use holdfast_wire::rpc::{
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -64,11 +64,11 @@ pub(crate) fn accepted<'a>(reply: &'a [u8]) -> Result<Reader<'a>> {
     }
 }
 
-/// A connection to a port of the loopback address, as every client here wants it.
+/// A connection as every client here wants it.
 ///
 /// Errors when it is refused.
-pub(crate) fn connect(port: u16) -> Result<TcpStream> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+pub(crate) fn connect(address: SocketAddrV4) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(REPLY_PATIENCE))?;
     Ok(stream)
@@ -85,8 +85,8 @@ impl Caller {
     /// Over an own connection.
     ///
     /// Errors when it is refused.
-    pub(crate) fn connect(port: u16) -> Result<Self> {
-        Ok(Self { stream: connect(port)?, records: Records::new() })
+    pub(crate) fn connect(address: SocketAddrV4) -> Result<Self> {
+        Ok(Self { stream: connect(address)?, records: Records::new() })
     }
 
     /// The connection, when nothing is left to be called one at a time.

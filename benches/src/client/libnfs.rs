@@ -8,6 +8,7 @@ use crate::volume::DATA_BYTES;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Program {
     /// Errors when it cannot.
     pub(crate) fn ready(
         &self,
-        port: u16,
+        server: SocketAddrV4,
         op: Op,
         shape: Shape,
         amount: Amount,
@@ -55,7 +56,8 @@ impl Program {
             Amount::Calls(count) => ("calls", count),
         };
         let mut child = Command::new(&self.0)
-            .args([port.to_string(), shape.connections.to_string(), shape.depth.to_string()])
+            .args([server.ip().to_string(), server.port().to_string()])
+            .args([shape.connections.to_string(), shape.depth.to_string()])
             .args([kind.to_owned(), number.to_string(), op.name().to_owned()])
             .args([target.small_files.len().to_string(), DATA_BYTES.to_string()])
             .stdin(Stdio::piped())

@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 use holdfast_base::{Cookie, Offset};
 use holdfast_wire::nfs3::{
     ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, Access3Args, Create3Args, CreateHow3,
-    DirOpArgs3, Fh3, Mkdir3Args, Proc3, Read3Args, ReadDirPlus3Args, ReadDirPlus3Ok, Rename3Args, Sattr3,
-    SetTime3, StableHow, Verifier3, Write3Args,
+    DirOpArgs3, Fattr3, Fh3, Mkdir3Args, Proc3, Read3Args, ReadDirPlus3Args, ReadDirPlus3Ok, Rename3Args,
+    Sattr3, SetTime3, StableHow, Verifier3, Write3Args,
 };
 use holdfast_xdr::{Decode, Encode, Writer};
 
@@ -144,12 +144,17 @@ impl Load for Nfs3Load<'_> {
         }
     }
 
+    fn looks_at(&self) -> usize {
+        // More than everything before the data of a READ.
+        if self.op == Op::Read1m { 256 } else { usize::MAX }
+    }
+
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {
         let mut results = succeeded(reply)?;
         match self.op {
             Op::Read4k | Op::Read1m => {
-                let wanted = self.op.data_bytes() as usize;
-                ensure!(results.rest().len() >= wanted, "a READ came back short");
+                let _attributes = Option::<Fattr3>::decode(&mut results)?;
+                ensure!(results.u32()? == self.op.data_bytes(), "a READ came back short");
             }
             Op::Readdir => {
                 let listing = ReadDirPlus3Ok::decode(&mut results)?;

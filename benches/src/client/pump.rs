@@ -31,7 +31,12 @@ pub(crate) trait Load {
     /// Writes a call after its number: header and arguments.
     fn encode(&mut self, lane: Lane, w: &mut Writer);
 
-    /// Looks at the reply to the lane's call, from its start; gives how many operations it stands for.
+    /// How many bytes of a reply it looks at.
+    fn looks_at(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Looks at the reply to the lane's call, from its start (as much as [`Load::looks_at`] of it); gives how many operations it stands for.
     ///
     /// Errors when it is not what was asked for.
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64>;
@@ -79,7 +84,8 @@ impl Tally {
 /// Errors when a connection breaks, a reply does not come in time, or the load does not like one.
 pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mut dyn Load) -> Result<Burst> {
     ensure!((1..=LANES_MAX).contains(&depth), "a depth of 1 to {LANES_MAX}");
-    let mut connections = streams.iter().map(|s| Connection::new(s, depth)).collect::<Result<Vec<_>>>()?;
+    let mut connections =
+        streams.iter().map(|s| Connection::new(s, depth, load.looks_at())).collect::<Result<Vec<_>>>()?;
     let cpu_before = cpu::of_self()?;
     let began = Instant::now();
     let mut tally = Tally { amount, began, issued: 0, units: 0, latency: Histogram::new() };
@@ -125,12 +131,12 @@ fn turn(connections: &mut [Connection], load: &mut dyn Load, tally: &mut Tally) 
 }
 
 impl Connection {
-    fn new(stream: &TcpStream, depth: usize) -> Result<Self> {
+    fn new(stream: &TcpStream, depth: usize, looks_at: usize) -> Result<Self> {
         let stream = stream.try_clone()?;
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream,
-            records: Records::new(),
+            records: Records::cut_to(looks_at),
             out: Vec::new(),
             sent: 0,
             started: vec![Instant::now(); depth],

@@ -24,12 +24,23 @@ pub(crate) struct Records {
     filled: usize,
     /// Bytes at the front that have been given out.
     taken: usize,
+    /// Bytes that are kept of a record.
+    keeps: usize,
+    /// The beginning of a record of which no more is kept, and how many bytes of it are still to come.
+    cut: Option<(Vec<u8>, usize)>,
+    given: Vec<u8>,
 }
 
 impl Records {
     /// Nothing has come.
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; READ_BYTES], filled: 0, taken: 0 }
+        Self::cut_to(usize::MAX)
+    }
+
+    /// The same; of longer records (sent as one fragment) so many bytes are given, and the others read over, as `iperf3`
+    /// does: to put together what nobody looks at would be work of the client's that is no server's fault.
+    pub(crate) fn cut_to(keeps: usize) -> Self {
+        Self { buffer: vec![0; READ_BYTES], filled: 0, taken: 0, keeps, cut: None, given: Vec::new() }
     }
 
     /// Reads once; gives the number of bytes, 0 at the end of the stream.
@@ -53,8 +64,32 @@ impl Records {
     ///
     /// Errors when a record is longer than any reply here may be.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
+        self.begin_cut();
+        if let Some((start, left)) = &mut self.cut {
+            let come = (self.filled - self.taken).min(*left);
+            self.taken += come;
+            *left -= come;
+            if *left > 0 {
+                return Ok(None);
+            }
+            self.given = std::mem::take(start);
+            self.cut = None;
+            return Ok(Some(&self.given));
+        }
         let Some(range) = self.whole_record()? else { return Ok(None) };
         Ok(Some(&self.buffer[range]))
+    }
+
+    /// Takes the beginning of a record that is longer than what is kept of one.
+    fn begin_cut(&mut self) {
+        let come = &self.buffer[self.taken..self.filled];
+        let Some((mark, come)) = come.split_first_chunk::<4>().filter(|_| self.cut.is_none()) else { return };
+        let mark = u32::from_be_bytes(*mark);
+        let bytes = (mark & !LAST) as usize;
+        if mark & LAST != 0 && bytes > self.keeps && bytes <= RECORD_BYTES_MAX && come.len() >= self.keeps {
+            self.cut = Some((come[..self.keeps].to_vec(), bytes - self.keeps));
+            self.taken += 4 + self.keeps;
+        }
     }
 
     fn whole_record(&mut self) -> Result<Option<Range<usize>>> {
@@ -112,6 +147,28 @@ mod tests {
                 }
             }
             assert_eq!(found, [b"one".to_vec(), b"two".to_vec()], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn of_long_records_the_beginning_comes_once_all_has_come() {
+        let mut wire = Vec::new();
+        for (bytes, fill) in [(1000, 1), (3, 2), (700_000, 3), (8, 4)] {
+            wire.extend_from_slice(&mark(bytes));
+            wire.resize(wire.len() + bytes, fill);
+        }
+        for step in [1, 7, 1 << 20] {
+            let (mut records, mut found) = (Records::cut_to(8), Vec::new());
+            for mut part in wire.chunks(step) {
+                while !part.is_empty() {
+                    records.read_from(&mut part).unwrap();
+                    while let Some(record) = records.next().unwrap() {
+                        found.push(record.to_vec());
+                    }
+                }
+            }
+            assert_eq!(found, [vec![1; 8], vec![2; 3], vec![3; 8], vec![4; 8]], "in steps of {step}");
+            assert!(records.buffer.len() <= 2 * READ_BYTES, "nothing of the rest is kept");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::volume::{self, EXPORT_NAME, SMALL_FILES, small_name};
 use anyhow::{Context, Result, bail};
 use holdfast_wire::mount3::{DirPath, MOUNT_PROGRAM, MOUNT_V3, MOUNTPROC3_MNT, MountRes3};
 use holdfast_wire::nfs3::{DirOpArgs3, Fh3, Lookup3Res, NFS_V3, NFS3_PROGRAM, Proc3, Res3};
+use std::net::SocketAddrV4;
 
 /// A file handle.
 pub(crate) type Handle = Vec<u8>;
@@ -72,10 +73,10 @@ pub(crate) fn find(ports: Ports, path: &[&str]) -> Result<Handle> {
     path.iter().try_fold(root, |dir, name| lookup(&mut caller, &dir, name))
 }
 
-fn mount(port: u16) -> Result<Handle> {
+fn mount(address: SocketAddrV4) -> Result<Handle> {
     let procedure = Procedure { program: MOUNT_PROGRAM, version: MOUNT_V3, number: MOUNTPROC3_MNT };
     let path = format!("/{EXPORT_NAME}");
-    let results = Caller::connect(port)?.call(procedure, &DirPath(path.as_bytes()))?;
+    let results = Caller::connect(address)?.call(procedure, &DirPath(path.as_bytes()))?;
     match holdfast_xdr::from_bytes(&results)? {
         MountRes3::Ok(ok) => Ok(ok.fhandle.to_vec()),
         MountRes3::Fail(status) => bail!("{status}"),

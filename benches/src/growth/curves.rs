@@ -5,6 +5,7 @@ use holdfast_base::Cookie;
 use holdfast_wire::nfs3::{Fh3, Proc3, ReadDirPlus3Args, ReadDirPlus3Ok, Verifier3};
 use holdfast_xdr::{Decode, Reader};
 use std::fs::{self, File};
+use std::net::SocketAddrV4;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -210,8 +211,8 @@ fn make_file(path: &Path, bytes: u64) -> Result<()> {
 /// Lists a directory once, from its beginning to its end: entries, and how long it took.
 ///
 /// Errors when a call fails.
-pub(crate) fn list(port: u16, dir: &Handle) -> Result<(u64, Duration)> {
-    let mut caller = Caller::connect(port)?;
+pub(crate) fn list(server: SocketAddrV4, dir: &Handle) -> Result<(u64, Duration)> {
+    let mut caller = Caller::connect(server)?;
     let (mut cookie, mut cookieverf): (Cookie, Verifier3) = (Cookie(0), [0; 8]);
     let (started, mut entries) = (Instant::now(), 0);
     loop {

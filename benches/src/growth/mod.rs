@@ -9,12 +9,12 @@ pub(crate) use curves::{fill, list};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::arena;
+use crate::arguments::Ground;
 use crate::rival::Contender;
-use crate::volume::{FsKind, Volume};
+use crate::volume::Volume;
 
 /// What `growth` takes.
 #[derive(Debug, clap::Args)]
@@ -40,12 +40,8 @@ pub(crate) struct GrowthArguments {
     /// Milliseconds of each timed point
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     ms: u64,
-    /// The file system below
-    #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
-    fs: FsKind,
-    /// Directory for growth.json, growth.txt and growth.svg
-    #[arg(long, default_value = "target/bench")]
-    out: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
 }
 
 /// Against what a cost is drawn.
@@ -111,7 +107,7 @@ pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     let mut points = Vec::new();
     for &server in &arguments.servers {
         let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-        let volume = Volume::new(arguments.fs, scratch.path(), 1)?;
+        let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
         let stand = curves::Stand {
             server,
             volume: &volume,
@@ -130,11 +126,11 @@ pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
             points.extend(taken.with_context(|| format!("{}: {}", server.name(), curve.axis()))?);
         }
     }
-    fs::create_dir_all(&arguments.out)?;
+    fs::create_dir_all(&arguments.ground.out)?;
     let text = table(&points);
-    fs::write(arguments.out.join("growth.json"), serde_json::to_string_pretty(&points)?)?;
-    fs::write(arguments.out.join("growth.txt"), &text)?;
-    fs::write(arguments.out.join("growth.svg"), plot::svg(&points))?;
+    fs::write(arguments.ground.out.join("growth.json"), serde_json::to_string_pretty(&points)?)?;
+    fs::write(arguments.ground.out.join("growth.txt"), &text)?;
+    fs::write(arguments.ground.out.join("growth.svg"), plot::svg(&points))?;
     print!("{text}");
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::slow_disk::SlowDisk;
+use super::slow_disk::{Missing, SlowDisk};
 use super::{Limit, Taken, Wanted};
 use crate::client::call;
 use crate::client::echo::EchoLoad;
@@ -49,7 +49,7 @@ impl Spent {
 impl Stand<'_> {
     /// The figures of one limit.
     pub(super) fn take(&self, limit: Limit) -> Result<Vec<Taken>> {
-        self.volume.begin_turn(1)?;
+        self.volume.begin_turn(2)?;
         let figures = match limit {
             Limit::Echo => self.echo(),
             Limit::Iperf => self.iperf(),
@@ -122,21 +122,45 @@ impl Stand<'_> {
     }
 
     fn creates(&self) -> Result<Figures> {
+        let flushes = self.volume.flushes()?;
         let local = local_creates(&self.volume.export().join(CHANGING).join("local"))?;
-        let server = self.start(Contender::HoldfastSync)?;
-        let target = Target::find(server.ports, 0)?;
-        let shape = Shape { connections: 1, depth: CREATES_IN_FLIGHT };
-        let streams = connect(&server, shape)?;
-        let mut load = Nfs3Load::new(Op::Create, &target, shape);
-        let burst = pump::run(&streams, shape.depth, Amount::Calls(CREATES), &mut load)?;
+        let local_flushes = self.volume.flushes()? - flushes;
+        // The program's files and the server's, records and all, on the same disk.
+        let round = self.scratch.file_name().unwrap_or_default().to_string_lossy();
+        let on_volume = self.volume.beside(&round);
+        fs::create_dir(&on_volume)?;
+        let (same, cpu, same_flushes) = self.durable_creates(&on_volume, 0)?;
+        fs::remove_dir_all(&on_volume)?;
+        let (other, ..) = self.durable_creates(self.scratch, 1)?;
+        let over = |took: Duration| took.as_secs_f64() / local.as_secs_f64();
         Ok(vec![
             (
                 "1,000 durable creates, 32 in flight: time over a local program's",
                 Wanted::AtMost(1.3),
-                burst.elapsed.as_secs_f64() / local.as_secs_f64(),
+                over(same),
             ),
+            ("  its records on another file system", Wanted::Shown, over(other)),
             ("  the local program's, ms", Wanted::Shown, local.as_secs_f64() * 1e3),
+            (
+                "  flushes of the disk over its",
+                Wanted::Shown,
+                same_flushes as f64 / local_flushes.max(1) as f64,
+            ),
+            ("  CPU of the server, us a create", Wanted::Shown, cpu.as_secs_f64() * 1e6 / CREATES as f64),
         ])
+    }
+
+    /// Time, CPU time of the server and flushes of the volume that as many creates take in a folder, of a server with its
+    /// records below `at`.
+    fn durable_creates(&self, at: &Path, folder: usize) -> Result<(Duration, Duration, u64)> {
+        let server = Contender::HoldfastSync.start(&self.volume.export(), at)?;
+        let target = Target::find(server.ports, folder)?;
+        let shape = Shape { connections: 1, depth: CREATES_IN_FLIGHT };
+        let streams = connect(&server, shape)?;
+        let mut load = Nfs3Load::new(Op::Create, &target, shape);
+        let (before, flushes) = (server.cpu_time()?, self.volume.flushes()?);
+        let burst = pump::run(&streams, shape.depth, Amount::Calls(CREATES), &mut load)?;
+        Ok((burst.elapsed, server.cpu_time()?.saturating_sub(before), self.volume.flushes()? - flushes))
     }
 
     fn connections(&self) -> Result<Figures> {
@@ -169,18 +193,27 @@ impl Stand<'_> {
         let mut load = Nfs3Load::new(Op::Read4k, &warm, shape);
         self.run(&server, shape, &mut load)?;
         let disk = SlowDisk::under(self.volume, &server)?;
-        let reading = disk.read_meanwhile(&server, &target, self.time * 3)?;
+        let reading = disk.read_meanwhile(&server, &target, self.time * 3, Missing::All)?;
         let others = self.getattr(&server, &target, shape)?;
         let reads = self.run(&server, shape, &mut load)?;
         let slow = reading.end()?;
+        let reading = disk.read_meanwhile(&server, &target, self.time * 3 / 2, Missing::Middle)?;
+        let beside_large = self.getattr(&server, &target, shape)?;
+        let slow_large = reading.end()?;
         let ms = |spent: &Spent| spent.burst.p99_us / 1e3;
         Ok(vec![
             ("GETATTR beside a READ that waits for a disk: p99, ms", Wanted::AtMost(1.0), ms(&others)),
             ("cached READ beside it: p99, ms", Wanted::AtMost(1.0), ms(&reads)),
             ("GETATTR over the same connection: p99, ms", Wanted::AtMost(1.0), slow.own_p99_ms),
+            (
+                "GETATTR beside a READ of 1 MiB whose middle waits: p99, ms",
+                Wanted::AtMost(1.0),
+                ms(&beside_large),
+            ),
             ("  GETATTR with nothing beside it: p99, ms", Wanted::Shown, ms(&quiet)),
             ("  READs that waited", Wanted::Shown, slow.reads as f64),
             ("  half of them at most, ms", Wanted::Shown, slow.median_ms),
+            ("  READs of 1 MiB that waited", Wanted::Shown, slow_large.reads as f64),
         ])
     }
 

@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::arena;
+use crate::arguments::Ground;
 use crate::report::Figure;
-use crate::volume::{FsKind, Volume};
+use crate::volume::Volume;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
@@ -30,12 +30,8 @@ pub(crate) struct LimitsArguments {
     /// Entries of the large directory; the small one has a tenth
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     entries: u64,
-    /// The file system below
-    #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
-    fs: FsKind,
-    /// Directory for limits.json and limits.txt
-    #[arg(long, default_value = "target/bench")]
-    out: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
 }
 
 /// A bound.
@@ -88,7 +84,7 @@ pub(crate) struct Taken {
 pub(crate) fn run(arguments: &LimitsArguments) -> Result<()> {
     let _arena = arena::enter()?;
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-    let volume = Volume::new(arguments.fs, scratch.path(), 1)?;
+    let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
     let wanted = if arguments.limits.is_empty() { &Limit::ALL[..] } else { &arguments.limits[..] };
     let mut taken = Vec::new();
     for round in 1..=arguments.rounds {
@@ -106,10 +102,10 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<()> {
         }
     }
     drop(volume);
-    fs::create_dir_all(&arguments.out)?;
+    fs::create_dir_all(&arguments.ground.out)?;
     let text = table(&taken);
-    fs::write(arguments.out.join("limits.json"), serde_json::to_string_pretty(&taken)?)?;
-    fs::write(arguments.out.join("limits.txt"), &text)?;
+    fs::write(arguments.ground.out.join("limits.json"), serde_json::to_string_pretty(&taken)?)?;
+    fs::write(arguments.ground.out.join("limits.txt"), &text)?;
     print!("{text}");
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::client::pump::{self, Lane, Load};
 use crate::client::target::Target;
 use crate::plan::{Op, Shape};
 use crate::rival::Server;
-use crate::volume::{READ_FILE, Volume};
+use crate::volume::{DATA_BYTES, READ_FILE, Volume};
 
 /// Reads a second that the device gives.
 const READS_A_SECOND: u32 = 4;
@@ -23,6 +23,15 @@ const READS_A_SECOND: u32 = 4;
 pub(super) struct SlowDisk {
     group: PathBuf,
     file: PathBuf,
+}
+
+/// What memory does not have of what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// All of 4 KiB.
+    All,
+    /// A piece in the middle of 1 MiB.
+    Middle,
 }
 
 /// Somebody reads what is not in memory, again and again.
@@ -101,14 +110,25 @@ impl SlowDisk {
     /// beside it over the same.
     ///
     /// Errors when the server cannot be reached.
-    pub(super) fn read_meanwhile(&self, server: &Server, target: &Target, time: Duration) -> Result<Reading> {
+    pub(super) fn read_meanwhile(
+        &self,
+        server: &Server,
+        target: &Target,
+        time: Duration,
+        missing: Missing,
+    ) -> Result<Reading> {
+        if missing == Missing::Middle {
+            // Its ends are to be there. This process is not held up.
+            fs::read(&self.file)?;
+        }
         let (stream, file, target) = (connect(server.ports.nfs)?, File::open(&self.file)?, target.clone());
         let reading = move || {
             let shape = Shape { connections: 1, depth: 2 };
             let mut load = Cold {
                 getattr: Nfs3Load::new(Op::Getattr, &target, shape),
-                read: Nfs3Load::new(Op::Read4k, &target, shape),
+                read: Nfs3Load::new(missing.op(), &target, shape),
                 file,
+                missing,
                 began: Instant::now(),
                 waits: Vec::new(),
             };
@@ -123,6 +143,31 @@ impl SlowDisk {
             })
         };
         Ok(Reading(std::thread::spawn(reading)))
+    }
+}
+
+impl Missing {
+    fn op(self) -> Op {
+        match self {
+            Self::All => Op::Read4k,
+            Self::Middle => Op::Read1m,
+        }
+    }
+
+    /// Drops it from memory. Were that not possible, the READs would be fast, and the figures say so.
+    fn forget(self, file: &File) {
+        let drop_from =
+            |offset, bytes| rustix::fs::fadvise(file, offset, bytes, rustix::fs::Advice::DontNeed);
+        match self {
+            Self::All => {
+                let _ = drop_from(0, None);
+            }
+            Self::Middle => {
+                for block in 0..DATA_BYTES >> 20 {
+                    let _ = drop_from((block << 20) + (512 << 10), std::num::NonZero::new(64 << 10));
+                }
+            }
+        }
     }
 }
 
@@ -152,6 +197,7 @@ struct Cold<'a> {
     getattr: Nfs3Load<'a>,
     read: Nfs3Load<'a>,
     file: File,
+    missing: Missing,
     began: Instant,
     waits: Vec<Duration>,
 }
@@ -161,10 +207,13 @@ impl Load for Cold<'_> {
         if lane.slot > 0 {
             return self.getattr.encode(lane, w);
         }
-        // Were it not possible, the READs would be fast, and the figures say so.
-        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+        self.missing.forget(&self.file);
         self.began = Instant::now();
         self.read.encode(lane, w);
+    }
+
+    fn looks_at(&self) -> usize {
+        self.read.looks_at()
     }
 
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {

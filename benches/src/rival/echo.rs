@@ -7,17 +7,17 @@
 use crate::client::record::{self, Records};
 use anyhow::{Context, Result};
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::thread;
 
 /// Bytes of a reply at most.
 const REPLY_BYTES_MAX: usize = 2 << 20;
 
-/// Serves on a port of the loopback address until the process ends.
+/// Serves on an address until the process ends.
 ///
-/// Errors when the port cannot be had.
-pub(crate) fn serve(port: u16) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).context("the echo server's port")?;
+/// Errors when it cannot be had.
+pub(crate) fn serve(address: SocketAddrV4) -> Result<()> {
+    let listener = TcpListener::bind(address).context("the echo server's address")?;
     for stream in listener.incoming() {
         let stream = stream?;
         stream.set_nodelay(true)?;

@@ -33,8 +33,8 @@ fn configuration(export: &Path, scratch: &Path, ports: Ports) -> String {
          NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{scratch}\"; }}\n\
          EXPORT {{ Export_Id = 1; Path = \"{export}\"; Pseudo = \"/{EXPORT_NAME}\"; Access_Type = RW; \
          Squash = None; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL {{ Name = VFS; }} }}\n",
-        nfs = ports.nfs,
-        mount = ports.mount,
+        nfs = ports.nfs.port(),
+        mount = ports.mount.port(),
         scratch = scratch.display(),
         export = export.display(),
     )

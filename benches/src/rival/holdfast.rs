@@ -14,7 +14,7 @@ pub(super) fn command(export: &Path, scratch: &Path, ports: Ports, flags: &[&str
         .env("HOLDFAST_NO_SUPERVISE", "true")
         .arg("serve")
         .arg(export)
-        .args(["--listen", &format!("127.0.0.1:{}", ports.nfs)])
+        .args(["--listen", &ports.nfs.to_string()])
         .args(["--allow", "all", "--squash", "none", "--no-rpcbind", "--state-dir"])
         .arg(scratch.join("state"))
         .args(flags);

@@ -3,15 +3,18 @@
 mod echo;
 mod ganesha;
 mod holdfast;
+mod nfs3_server;
 
 pub(crate) use echo::serve as serve_echo;
 
-use crate::arena::wait_for_port;
+use crate::arena::wait_for;
 use crate::cpu;
+use crate::plan::ClientKind;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,6 +38,8 @@ pub(crate) enum Contender {
     HoldfastAlone,
     /// Holdfast as it is by default.
     HoldfastSync,
+    /// The published server over the crate `nfs3_server`, mirroring a directory: NFSv3 alone.
+    Nfs3Server,
 }
 
 impl Contender {
@@ -45,19 +50,31 @@ impl Contender {
             Self::HoldfastAsync => "holdfast-async",
             Self::HoldfastAlone => "holdfast-alone",
             Self::HoldfastSync => "holdfast-sync",
+            Self::Nfs3Server => "nfs3-server",
         }
+    }
+
+    /// Whether it can be asked by that client at all.
+    pub(crate) fn speaks(self, client: ClientKind) -> bool {
+        self != Self::Nfs3Server || client != ClientKind::Raw41
+    }
+
+    /// Whether all that is asked of it must succeed. Where not, what it cannot do is a result like others.
+    pub(crate) fn must_succeed(self) -> bool {
+        self != Self::Nfs3Server
     }
 
     /// What it says its version is; empty when it does not say.
     pub(crate) fn version(self) -> String {
         let asked = match self {
             Self::Ganesha => Ok(ganesha::version_command()),
+            Self::Nfs3Server => nfs3_server::version_command(),
             Self::HoldfastAsync | Self::HoldfastAlone | Self::HoldfastSync => holdfast::version_command(),
         };
         let said = asked.ok().and_then(|mut command| command.output().ok());
         let said =
             said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        said.lines().next().unwrap_or_default().trim().to_owned()
+        said.lines().next().unwrap_or_default().trim().trim_end_matches(':').to_owned()
     }
 
     /// Starts it over `export`, with its files in `scratch` (an own, empty directory), and waits until it is
@@ -74,10 +91,21 @@ impl Contender {
     ///
     /// Errors likewise.
     pub(crate) fn start_again(self, export: &Path, scratch: &Path) -> Result<Server> {
-        let ports = Ports { nfs: 20_490, mount: 20_048 };
+        self.start_on(Ipv4Addr::LOCALHOST, export, scratch)
+    }
+
+    /// The same on another address of this host.
+    ///
+    /// Errors likewise.
+    pub(crate) fn start_on(self, host: Ipv4Addr, export: &Path, scratch: &Path) -> Result<Server> {
+        let ports = Ports::on(host);
         match self {
             Self::Ganesha => {
                 Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports)
+            }
+            Self::Nfs3Server => {
+                let ports = Ports { mount: ports.nfs, ..ports };
+                Server::start(self.name(), nfs3_server::command(export, ports)?, scratch, ports)
             }
             Self::HoldfastAsync | Self::HoldfastAlone | Self::HoldfastSync => {
                 let ports = Ports { mount: ports.nfs, ..ports };
@@ -92,13 +120,26 @@ impl Contender {
     }
 }
 
-/// Where a server listens, on the loopback address.
+/// Where a server listens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     /// NFS.
-    pub(crate) nfs: u16,
+    pub(crate) nfs: SocketAddrV4,
     /// MOUNT version 3.
-    pub(crate) mount: u16,
+    pub(crate) mount: SocketAddrV4,
+}
+
+impl Ports {
+    /// Those of a contender that has one for each, on an address.
+    pub(crate) fn on(host: Ipv4Addr) -> Self {
+        Self { nfs: SocketAddrV4::new(host, 20_490), mount: SocketAddrV4::new(host, 20_048) }
+    }
+
+    /// Those of the echo server.
+    pub(crate) fn of_echo(host: Ipv4Addr) -> Self {
+        let nfs = SocketAddrV4::new(host, 20_500);
+        Self { nfs, mount: nfs }
+    }
 }
 
 /// A running server; killed when dropped.
@@ -116,12 +157,19 @@ impl Server {
     ///
     /// Errors as [`Contender::start`].
     pub(crate) fn start_echo(scratch: &Path) -> Result<Self> {
-        let ports = Ports { nfs: 20_500, mount: 20_500 };
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["echo-server", &ports.nfs.to_string()]);
-        let mut server = Self::start("echo", command, scratch, ports)?;
+        let mut server = Self::start_echo_on(Ipv4Addr::LOCALHOST, scratch)?;
         server.watch_idle()?;
         Ok(server)
+    }
+
+    /// The same on another address of this host, without watching what it does by itself.
+    ///
+    /// Errors likewise.
+    pub(crate) fn start_echo_on(host: Ipv4Addr, scratch: &Path) -> Result<Self> {
+        let ports = Ports::of_echo(host);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["echo-server", &ports.nfs.to_string()]);
+        Self::start("echo", command, scratch, ports)
     }
 
     /// Ends it as a crash does.
@@ -181,8 +229,8 @@ impl Server {
     }
 
     fn become_ready(&self) -> Result<()> {
-        for port in [self.ports.nfs, self.ports.mount] {
-            wait_for_port(port, READY_PATIENCE)?;
+        for address in [self.ports.nfs, self.ports.mount] {
+            wait_for(address, READY_PATIENCE)?;
         }
         Ok(())
     }

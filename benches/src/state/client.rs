@@ -9,7 +9,7 @@ use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 const COMPOUND: Procedure = Procedure { program: NFS4_PROGRAM, version: NFS_V4, number: NFSPROC4_COMPOUND };
@@ -31,9 +31,9 @@ impl Client {
     /// Connects, makes a client id and a session.
     ///
     /// Errors when the server refuses.
-    pub(super) fn connect(port: u16, name: &str) -> Result<Self> {
+    pub(super) fn connect(server: SocketAddrV4, name: &str) -> Result<Self> {
         let mut client = Self {
-            stream: connect(port)?,
+            stream: connect(server)?,
             records: Records::new(),
             id: ClientId(0),
             session: SessionId([0; 16]),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use client::Client;
 use holdfast_wire::nfs4::{OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -50,8 +50,8 @@ pub(crate) fn run(restarts: usize, scratch: &Path) -> Result<()> {
 }
 
 /// One client holds delegations of all small files; another opens them for writing, one after the other.
-fn recalls(port: u16) -> Result<()> {
-    let mut holder = Client::connect(port, "holder")?;
+fn recalls(server: SocketAddrV4) -> Result<()> {
+    let mut holder = Client::connect(server, "holder")?;
     let mut delegated = 0;
     for number in 0..SMALL_FILES {
         delegated += usize::from(holder.open(&small_name(number), OPEN4_SHARE_ACCESS_READ)?.0);
@@ -59,7 +59,7 @@ fn recalls(port: u16) -> Result<()> {
     ensure!(delegated > SMALL_FILES / 2, "{delegated} of {SMALL_FILES} files were delegated");
     // It ends with its connection, that is with the server.
     std::thread::spawn(move || holder.give_back());
-    let mut other = Client::connect(port, "other")?;
+    let mut other = Client::connect(server, "other")?;
     let mut took = Vec::new();
     let mut put_off = 0;
     for number in 0..SMALL_FILES {
@@ -91,13 +91,13 @@ fn planned(server: &Server) -> Result<Duration> {
 
 /// A client that asks for nothing but an answer: NULL of NFSv3.
 struct Heart {
-    port: u16,
+    server: SocketAddrV4,
     stream: TcpStream,
 }
 
 impl Heart {
-    fn new(port: u16) -> Result<Self> {
-        Ok(Self { port, stream: connect(port)? })
+    fn new(server: SocketAddrV4) -> Result<Self> {
+        Ok(Self { server, stream: connect(server)? })
     }
 
     fn once(&mut self) -> Result<Duration> {
@@ -114,7 +114,7 @@ impl Heart {
         let deadline = Instant::now() + RESTART_PATIENCE;
         while self.once().is_err() {
             ensure!(Instant::now() < deadline, "no answer after {RESTART_PATIENCE:?}");
-            match connect(self.port) {
+            match connect(self.server) {
                 Ok(stream) => self.stream = stream,
                 Err(_) => std::thread::sleep(REFUSED),
             }

@@ -1,5 +1,6 @@
 //! The trait, method by method: each is a line to the module of its subject.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -145,6 +146,15 @@ impl Backend for LocalBackend {
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
         self.do_commit(touched, results);
+    }
+
+    fn commit_with(
+        &self,
+        own: BorrowedFd<'_>,
+        touched: &[Touched],
+        results: &mut [FsResult<()>],
+    ) -> Option<FsResult<()>> {
+        self.do_commit_with(own, touched, results)
     }
 
     fn commit_domain(&self, object: &Handle) -> u64 {

@@ -38,7 +38,7 @@ pub(crate) const fn nanos(at: Timestamp) -> u64 {
 
 /// The kernel's time at the granularity that files get.
 fn coarse_now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let now = crate::sys::coarse_time();
     nanos(Timestamp { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) })
 }
 

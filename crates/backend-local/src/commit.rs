@@ -67,14 +67,43 @@ impl Committer {
         !matches!(self.primitive, Primitive::Each)
     }
 
+    /// Whether one force here makes durable what was written back of any file of this file system.
+    pub(crate) const fn forces_all_at_once(&self) -> bool {
+        matches!(self.primitive, Primitive::Journal(_))
+    }
+
+    /// As [`Committer::force`], with the data of one file more of this file system; what came of that. It is with the
+    /// device before the journal is forced, which begins by having the device keep all that it has: so it is on the
+    /// medium before anything that the force brings there. `None` where [`Committer::forces_all_at_once`] is not so.
+    pub(crate) fn force_with(
+        &self,
+        own: BorrowedFd<'_>,
+        objects: &[Force],
+        outcomes: &mut [Outcome],
+    ) -> Option<Outcome> {
+        let Primitive::Journal(scratch) = &self.primitive else { return None };
+        let written = sys::sync_data(own, SyncData::Wait);
+        if written.is_err() {
+            fail_all(outcomes, written);
+            return Some(written);
+        }
+        Some(self.force_journal(scratch, objects, outcomes))
+    }
+
+    fn force_journal(&self, scratch: &Scratch, objects: &[Force], outcomes: &mut [Outcome]) -> Outcome {
+        Self::write_back(objects, outcomes);
+        let forced = self.in_turn(|odd| scratch.change(odd).and_then(|()| scratch.force()));
+        fail_all(outcomes, forced);
+        forced
+    }
+
     /// Makes durable every completed change of these objects; one outcome an object.
     pub(crate) fn force(&self, top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
         match &self.primitive {
             Primitive::Nothing => {}
             Primitive::Journal(scratch) => {
-                Self::write_back(objects, outcomes);
-                let forced = self.in_turn(|odd| scratch.change(odd).and_then(|()| scratch.force()));
-                fail_all(outcomes, forced);
+                // Told with each object.
+                let _ = self.force_journal(scratch, objects, outcomes);
             }
             Primitive::Transaction => self.force_transaction(top, objects, outcomes),
             Primitive::Each => Self::force_each(top, objects, outcomes),

@@ -1,7 +1,7 @@
 //! Commits: from handles to what the committers of the file systems force.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +25,34 @@ struct Committing {
 impl LocalBackend {
     pub(crate) fn do_commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
         self.identity.as_server();
+        for (fs, group) in self.prepare_all(touched, results).into_values() {
+            self.commit_group(&fs, group, results, None);
+        }
+    }
+
+    pub(crate) fn do_commit_with(
+        &self,
+        own: BorrowedFd<'_>,
+        touched: &[Touched],
+        results: &mut [FsResult<()>],
+    ) -> Option<FsResult<()>> {
+        self.identity.as_server();
+        // Decided before anything is prepared, which cannot be done twice.
+        let (key, _) = handles::decode(&touched.first()?.handle).ok()?;
+        let fs = self.mounts.by_key(key, self.root_fd()).ok()?;
+        if !fs.committer.forces_all_at_once() || !fs.holds(own) {
+            return None;
+        }
+        // Nothing, when all that was touched is gone.
+        let (fs, group) = self.prepare_all(touched, results).into_values().next()?;
+        self.commit_group(&fs, group, results, Some(own))
+    }
+
+    fn prepare_all(
+        &self,
+        touched: &[Touched],
+        results: &mut [FsResult<()>],
+    ) -> BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)> {
         let mut by_fs: BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)> = BTreeMap::new();
         for (index, (one, result)) in touched.iter().zip(results.iter_mut()).enumerate() {
             *result = self.prepare(index, one).map(|committing| {
@@ -34,9 +62,7 @@ impl LocalBackend {
                 }
             });
         }
-        for (fs, group) in by_fs.into_values() {
-            self.commit_group(&fs, group, results);
-        }
+        by_fs
     }
 
     /// Finds what is to be forced for one object; `None` when it is gone, and nothing of it can be durable.
@@ -86,12 +112,24 @@ impl LocalBackend {
         }
     }
 
-    fn commit_group(&self, fs: &FileSystem, group: Vec<Committing>, results: &mut [FsResult<()>]) {
+    fn commit_group(
+        &self,
+        fs: &FileSystem,
+        group: Vec<Committing>,
+        results: &mut [FsResult<()>],
+        own: Option<BorrowedFd<'_>>,
+    ) -> Option<FsResult<()>> {
         let table = if fs.handles == HandleKind::Table { self.table.force() } else { Ok(()) };
         let (places, forces): (Vec<_>, Vec<_>) =
             group.into_iter().map(|c| ((c.index, c.object), c.force)).unzip();
         let mut outcomes = vec![Ok(()); forces.len()];
-        fs.committer.force(fs.top.as_fd(), &forces, &mut outcomes);
+        let of_own = match own {
+            Some(own) => fs.committer.force_with(own, &forces, &mut outcomes),
+            None => {
+                fs.committer.force(fs.top.as_fd(), &forces, &mut outcomes);
+                None
+            }
+        };
         for (((index, object), force), outcome) in places.iter().zip(&forces).zip(outcomes) {
             results[*index] = outcome.map_err(fs_error).and(table);
             if let (true, Err(error)) = (force.data, results[*index]) {
@@ -101,6 +139,7 @@ impl LocalBackend {
                 object.close_writer();
             }
         }
+        of_own.map(|outcome| outcome.map_err(fs_error))
     }
 
     pub(crate) fn domain_of(&self, handle: &Handle) -> u64 {

@@ -16,6 +16,7 @@ use crate::local::{Keep, LocalBackend};
 use crate::marks::{self, Changing};
 use crate::object::{For, Object};
 use crate::opening::{Opening, local_file, open_flags};
+use crate::residency;
 use crate::sys;
 
 /// How often a create starts anew when the name comes and goes under it.
@@ -264,12 +265,19 @@ impl LocalBackend {
         let size = st.map_or_else(|| size_of(&fd), |st| Ok(st.stx_size))?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
-        if cx.wait == Wait::No && bytes > 0 {
-            // One byte at both ends: read-ahead brings whole spans, so what lies between is there as well, or on
-            // its way.
-            for at in [offset, offset + bytes as u64 - 1] {
-                read_some(&fd, at, &mut [0], Wait::No)?;
+        match cx.wait {
+            Wait::No if bytes > 0 => {
+                // One byte at both ends tells what is still on its way from the disk.
+                for at in [offset, offset + bytes as u64 - 1] {
+                    read_some(&fd, at, &mut [0], Wait::No)?;
+                }
+                if residency::has_gap(&fd, offset, bytes as u64) {
+                    return Err(FsError::WouldBlock);
+                }
             }
+            Wait::No => {}
+            // It may be sent by somebody who must not wait.
+            Wait::Yes => residency::bring_in(&fd, offset, bytes)?,
         }
         Ok(Some(FileSpan { fd, offset, bytes, is_eof: offset + bytes as u64 >= size }))
     }
@@ -290,6 +298,10 @@ impl LocalBackend {
         };
         if i64::try_from(at.offset.saturating_add(data.len() as u64)).is_err() {
             return Err(FsError::TooBig);
+        }
+        let size = || before.as_ref().map_or_else(|| size_of(&fd), |before| Ok(before.st.stx_size));
+        if cx.wait == Wait::No && residency::reads_first(&fd, (at.offset, data.len() as u64), size)? {
+            return Err(FsError::WouldBlock);
         }
         let written = {
             let _acting = self.identity.act_as(cx.caller)?;

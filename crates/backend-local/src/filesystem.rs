@@ -233,6 +233,14 @@ impl FileSystem {
         }
     }
 
+    /// Whether a file lies on it.
+    pub(crate) fn holds(&self, file: BorrowedFd<'_>) -> bool {
+        rustix::fs::fstat(file).is_ok_and(|st| {
+            let (major, minor) = (rustix::fs::major(st.st_dev), rustix::fs::minor(st.st_dev));
+            self.top_dev == u64::from(major) << 32 | u64::from(minor)
+        })
+    }
+
     /// The id that an object's attributes carry: of the file system, or of the btrfs subvolume.
     pub(crate) fn id_of(&self, object: BorrowedFd<'_>, dev: u64) -> FsId {
         if self.nature.kind != FsKind::Btrfs {

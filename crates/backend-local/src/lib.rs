@@ -31,6 +31,7 @@ mod opening;
 mod options;
 mod pages;
 mod procfd;
+mod residency;
 mod spans;
 mod sys;
 mod sys_notify;

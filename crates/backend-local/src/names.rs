@@ -90,6 +90,10 @@ impl LocalBackend {
         if link.kind != FileKind::Symlink {
             return Err(FsError::WrongKind);
         }
+        if cx.wait == Wait::No && link.look()?.stx_blocks > 0 {
+            // A long text has a block of its own, of which nobody tells whether it is in memory.
+            self.may_wait(cx, &link)?;
+        }
         let text = rustix::fs::readlinkat(link.fd(), "", Vec::with_capacity(256)).map_err(fs_error)?;
         marks::was_read(&link);
         Ok(text.into_bytes())

@@ -279,6 +279,43 @@ pub(crate) fn clone_range(from: impl AsFd, to: impl AsFd, span: (u64, u64, u64))
         .map(drop)
 }
 
+/// The kernel's time at the granularity that files get. From libc: rustix ends the program on a kernel whose vDSO has no
+/// `getcpu`, such as User Mode Linux 7.3.
+pub(crate) fn coarse_time() -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a timespec, which this is. It cannot fail: every Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) };
+    now
+}
+
+/// How many pages of a stretch of a file are in memory, or on their way there. `None` before Linux 6.5, and where the
+/// caller may not know.
+pub(crate) fn cached_pages(file: impl AsFd, offset: u64, bytes: u64) -> Option<u64> {
+    #[repr(C)]
+    struct Range {
+        offset: u64,
+        bytes: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Stat {
+        cached: u64,
+        dirty: u64,
+        written_back: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    // The same number on all architectures that this runs on; libc has no name for it on each.
+    const SYS_CACHESTAT: c_long = 451;
+    let (range, mut stat) = (Range { offset, bytes }, Stat::default());
+    // SAFETY: cachestat reads a cachestat_range and writes a cachestat, which these are; both outlive the call.
+    check(unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0 as c_uint)
+    })
+    .ok()?;
+    Some(stat.cached)
+}
+
 const FS_IOC_GETFSUUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;
 
 /// The UUID that the file system says it has. `ENOTTY` before Linux 6.9 and where it has none.

@@ -20,12 +20,18 @@ const ALL: Abilities = Abilities {
     keeps_handles_of_open_removed: true,
 };
 
-/// A state directory, removed with the server's own rights, whoever the thread acts as by then.
-struct StateDir(tempfile::TempDir);
+/// What a case leaves, removed with the server's own rights, whoever the thread acts as by then. The exported directory
+/// as well: a handle made up must not be that of a file which an earlier case left on the disk that they share.
+struct Leavings {
+    _state: tempfile::TempDir,
+    root: PathBuf,
+}
 
-impl Drop for StateDir {
+impl Drop for Leavings {
     fn drop(&mut self) {
         holdfast_backend_local::release_thread();
+        let removed = std::fs::remove_dir_all(&self.root);
+        assert!(removed.is_ok() || std::thread::panicking(), "{}: {removed:?}", self.root.display());
     }
 }
 
@@ -36,15 +42,16 @@ fn open(root: &Path, state: &Path, change: fn(&mut LocalOptions)) -> Arc<dyn Bac
 }
 
 fn test_backend(root: PathBuf, abilities: Abilities, change: fn(&mut LocalOptions)) -> TestBackend {
-    let state = StateDir(tempfile::tempdir().unwrap());
-    let backend = open(&root, state.0.path(), change);
-    let state_dir = state.0.path().to_owned();
+    let state = tempfile::tempdir().unwrap();
+    let backend = open(&root, state.path(), change);
+    let state_dir = state.path().to_owned();
+    let keep = Box::new(Leavings { _state: state, root: root.clone() });
     TestBackend {
         backend,
         abilities,
         neighbour: Some(Box::new(Beside(root.clone()))),
         reopen: Some(Box::new(move || open(&root, &state_dir, change))),
-        keep: Box::new(state),
+        keep,
     }
 }
 

@@ -252,3 +252,70 @@ fn btrfs_cut() {
     assert_eq!(look(after), [] as [String; 0], "btrfs: acknowledged and lost");
     assert!(!look(before).is_empty(), "btrfs: nothing is missing without a commit, so this proves nothing");
 }
+
+/// A file of the server's own, of which room is reserved; and what it must hold.
+fn own_file(dir: &Path) -> std::fs::File {
+    let own = std::fs::File::options().read(true).write(true).create_new(true).open(dir.join("own")).unwrap();
+    rustix::fs::fallocate(&own, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    own.sync_all().unwrap();
+    own
+}
+
+fn own_data() -> Vec<u8> {
+    bytes_of(40)
+}
+
+/// A commit that takes along what was written to a file of the server's own just before.
+fn takes_an_own_file_along(kind: &str, cut_options: &str) {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileExt as _;
+    let disk = Disk::make(kind, &[]);
+    let root = disk.fresh();
+    let below = root.strip_prefix(&disk.mount).unwrap().to_owned();
+    let state = tempfile::tempdir().unwrap();
+    let mut w = open(&root, state.path());
+    let top = w.backend.root().unwrap();
+    let own = own_file(&disk.mount);
+    own.write_all_at(&own_data(), 8192).unwrap();
+    w.create(&top, "file", b"data");
+    let touched = std::mem::take(&mut w.touched);
+    let mut results = vec![Err(FsError::Io); touched.len()];
+    let (before, flushes) = (Disk::cut(&disk, cut_options), disk.flushes());
+    assert_eq!(w.backend.commit_with(own.as_fd(), &touched, &mut results), Some(Ok(())));
+    assert_eq!(results, vec![Ok(()); touched.len()]);
+    assert!(disk.flushes() > flushes, "{kind}: what was written is left in the device's cache");
+    let after = Disk::cut(&disk, cut_options);
+    let own_of =
+        |cut: &Disk| std::fs::read(cut.mount.join("own")).unwrap()[8192..][..own_data().len()].to_vec();
+    assert!(own_of(&after) == own_data(), "{kind}: the server's own data is lost");
+    assert_eq!(std::fs::read(after.mount.join(&below).join("file")).unwrap(), b"data", "{kind}");
+    assert!(own_of(&before) != own_data(), "{kind}: it is there without a commit, so this proves nothing");
+}
+
+#[test]
+fn a_commit_takes_what_was_written_to_a_file_of_the_servers_own_along() {
+    takes_an_own_file_along("ext4", "");
+    takes_an_own_file_along("xfs", ",nouuid");
+}
+
+#[test]
+fn a_commit_does_not_say_that_it_took_along_what_it_does_not_reach() {
+    use std::os::fd::AsFd as _;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let own = own_file(elsewhere.path());
+    for kind in ["ext4", "btrfs"] {
+        let disk = Disk::make(kind, &[]);
+        let mut w = open(&disk.mount, &elsewhere.path().join(kind));
+        let top = w.backend.root().unwrap();
+        w.create(&top, "file", b"data");
+        let mut results = vec![Ok(()); w.touched.len()];
+        assert_eq!(w.backend.commit_with(own.as_fd(), &w.touched, &mut results), None, "another file system");
+        let gone = w.create(&top, "gone", b"");
+        w.backend.remove(&w.cx(), &top, name("gone"), RemoveKind::Any).unwrap();
+        let on_it = own_file(&disk.mount);
+        let nothing = [Touched { handle: gone, data: false }];
+        let done = w.backend.commit_with(on_it.as_fd(), &nothing, &mut results[..1]);
+        assert_eq!(done, None, "{kind}: nothing is left to commit, or no force reaches both");
+        w.commit();
+    }
+}

@@ -1,8 +1,9 @@
-//! The words every other crate speaks: identifiers as distinct types, byte ranges, time, entropy, and the
-//! named limits. It has no dependencies and does no I/O.
+//! The words every other crate speaks: identifiers as distinct types, sets of capabilities, byte ranges, time,
+//! entropy, and the named limits. It has no dependencies and does no I/O.
 #![forbid(unsafe_code)]
 
 pub mod calendar;
+pub mod caps;
 pub mod clock;
 pub mod entropy;
 pub mod ids;
@@ -10,6 +11,7 @@ pub mod limits;
 pub mod range;
 
 pub use calendar::Civil;
+pub use caps::CapSet;
 pub use clock::{Clock, Instant, ManualClock, SystemClock, Timestamp};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use ids::{ChangeId, ClientId, Cookie, ExportId, FileKey, Length, Offset, Seqid, SessionId, SlotId};

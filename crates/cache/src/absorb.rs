@@ -7,7 +7,7 @@ use holdfast_base::Instant;
 
 use crate::ask::{Answer, Ask, Generation, Listed, Object, Question};
 use crate::attrs::Attrs;
-use crate::caps::{CapSet, Grant};
+use crate::caps::Grant;
 use crate::dir::Filling;
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
@@ -15,6 +15,7 @@ use crate::ids::{Caller, Handle, Name, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::step::Turn;
 use crate::tell::Release;
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Takes in the answer to a question. With the turn that asked, its operation can be called again.
@@ -225,7 +226,7 @@ impl Machine {
         let known = self.handles.get(&object.handle).copied();
         let id = known.unwrap_or_else(|| self.add_node(Some(object.handle.clone()), object.attrs, now));
         if let Some(grant) = object.grant.filter(|_| at >= self.epoch) {
-            if known.is_none() && at < self.forgot_holder && !grant.caps.is_none() {
+            if known.is_none() && at < self.forgot_holder && !grant.caps.is_empty() {
                 // It may be older than the release of what was held before: not to be relied on, and given back.
                 self.releases.push(Release {
                     handle: object.handle.clone(),
@@ -279,9 +280,12 @@ impl Machine {
         if let Some(node) = node.and_then(|node| self.nodes.get_mut(&node)).filter(|node| node.dir.is_some())
         {
             node.above = Some(id);
+            if self.journal.is_some() {
+                node.place = Some((id, name.clone()));
+            }
         }
         let Some(holder) = self.nodes.get_mut(&id) else { return };
-        let guaranteed = holder.held.has(CapSet::FILE_S) && holder.names_lost <= at;
+        let guaranteed = holder.held.contains(CapSet::FILE_S) && holder.names_lost <= at;
         let Some(dir) = holder.dir.as_mut() else { return };
         if guaranteed && !dir.contains(name.as_bytes()) && !dir.is_busy(name.as_bytes()) {
             let absent_anyway = dir.complete;
@@ -401,7 +405,7 @@ impl Machine {
         at: Generation,
     ) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let (guaranteed, lost) = (node.held.has(CapSet::FILE_S), node.names_lost);
+        let (guaranteed, lost) = (node.held.contains(CapSet::FILE_S), node.names_lost);
         let Some(dir) = node.dir.as_mut() else { return };
         if !guaranteed {
             dir.filling = None;

@@ -4,9 +4,10 @@
 use bytes::Bytes;
 
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
-use crate::caps::{CapSet, Grant};
+use crate::caps::Grant;
 use crate::errno::Errno;
 use crate::ids::{Caller, Handle, Name, OpenToken};
+use holdfast_base::CapSet;
 
 /// Order of events in the machine: what is known of an object is compared with when a question was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -63,6 +63,15 @@ pub struct Attrs {
     pub fileid: u64,
 }
 
+impl Attrs {
+    /// The permission bits as they are once somebody without privilege has changed what is no directory, or anybody its owner:
+    /// without set-user-id, and set-group-id unless that is no such bit but marks mandatory locks.
+    pub fn mode_without_set_ids(&self) -> u32 {
+        let set_group_id = if self.mode & 0o010 == 0 { 0 } else { 0o2000 };
+        self.mode & !(0o4000 | set_group_id)
+    }
+}
+
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

@@ -7,7 +7,6 @@ use holdfast_base::limits::{
 
 use crate::ask::Generation;
 use crate::attrs::Changes;
-use crate::caps::CapSet;
 use crate::extent::Progress;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::Machine;
@@ -15,6 +14,7 @@ use crate::mutation::{Batch, Mutation, NewObject, Target};
 use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
 use crate::writes::is_small;
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Puts a mutation at the end of the stream.
@@ -191,7 +191,7 @@ impl Machine {
         if matches!(thing, Thing::Dir) || !is_whole {
             return;
         }
-        *want = CapSet::ALL.without(CapSet::FILE_X) | CapSet::FILE_S;
+        *want = CapSet::ALL_X.without(CapSet::FILE_X) | CapSet::FILE_S;
         if let Some(made) = self.nodes.get_mut(node) {
             made.held = made.held & *want;
         }

@@ -9,11 +9,11 @@ use holdfast_base::limits::{CLEAN_BYTES_MAX, SMALL_FILE_BYTES};
 use rustc_hash::FxHashMap;
 
 use crate::ask::Generation;
-use crate::caps::CapSet;
 use crate::extent::Piece;
 use crate::ids::{Handle, NodeId};
 use crate::machine::Machine;
 use crate::node::Node;
+use holdfast_base::CapSet;
 
 /// What a file weighs beside its bytes.
 const OVERHEAD: usize = 200;
@@ -63,14 +63,14 @@ impl Node {
     /// the file holds later.
     pub(crate) fn doubt(&mut self, kinds: CapSet, at: Generation) {
         self.sure = self.sure.without(kinds);
-        if kinds.has(CapSet::FILE_S) {
+        if kinds.contains(CapSet::FILE_S) {
             self.data.differs(at);
         }
     }
 
     /// Whether the server's data may be kept as the file's.
     fn may_keep(&self, size: usize) -> bool {
-        self.sure.has(CapSet::FILE_S)
+        self.sure.contains(CapSet::FILE_S)
             && self.changing == 0
             && size as u64 == self.attrs.size
             && size > 0

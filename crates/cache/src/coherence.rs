@@ -2,13 +2,14 @@
 
 use crate::ask::{Generation, Question, RenameMode};
 use crate::attrs::Attrs;
-use crate::caps::{CapSet, Grant};
+use crate::caps::Grant;
 use crate::dir::{Known, Source};
 use crate::ids::{Handle, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Recalling;
 use crate::step::{Step, Turn, Wait};
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Takes over what a reply says is held. One that is older than what was seen is passed over, and so is one to a
@@ -22,17 +23,17 @@ impl Machine {
         if grant.seq <= node.seq {
             return;
         }
-        if !node.held.has(CapSet::FILE_S) && grant.caps.closed().has(CapSet::FILE_S) {
+        if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {
             node.data.readable_since = tick;
         }
         node.seq = grant.seq;
         node.plain = grant.plain;
         node.group_of_directory = grant.group_of_directory;
         // While a recall is being answered nothing that it takes may be used, whatever is granted beside it.
-        let limit = node.recall.map_or(CapSet::ALL, |r| r.keep);
-        let lost = node.held.without(grant.caps.closed() & limit);
-        node.held = grant.caps.closed() & limit;
-        if !lost.is_none() {
+        let limit = node.recall.map_or(CapSet::ALL_X, |r| r.keep);
+        let lost = node.held.without(grant.caps.sound() & limit);
+        node.held = grant.caps.sound() & limit;
+        if !lost.is_empty() {
             self.lose(id, lost);
         }
     }
@@ -104,7 +105,7 @@ impl Machine {
                 node.disturbed = tick;
                 node.doubt(*kinds, tick);
                 node.clean_for = alone.then_some(at);
-                if kinds.has(CapSet::XATTR_S) {
+                if kinds.contains(CapSet::XATTR_S) {
                     node.xattrs.clear();
                 }
             }
@@ -130,7 +131,7 @@ impl Machine {
     fn end_name(&mut self, id: NodeId, name: &Name, now_is: Option<Option<NodeId>>, at: Generation) {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let guaranteed = node.held.has(CapSet::FILE_S) && node.names_lost <= at;
+        let guaranteed = node.held.contains(CapSet::FILE_S) && node.names_lost <= at;
         let Some(dir) = node.dir.as_mut() else { return };
         dir.end_busy(name);
         let told = match now_is {
@@ -141,7 +142,7 @@ impl Machine {
             _ => {
                 let was_complete = dir.complete;
                 let told = dir.drop_name(name.as_bytes());
-                if !node.held.has(CapSet::FILE_S) {
+                if !node.held.contains(CapSet::FILE_S) {
                     dir.complete = false;
                 } else if was_complete || told || guaranteed {
                     node.names_lost = tick;
@@ -177,23 +178,23 @@ impl Machine {
     pub(crate) fn lose(&mut self, id: NodeId, lost: CapSet) {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let kinds = lost & CapSet::SHARED;
-        if kinds.is_none() {
+        let kinds = lost & CapSet::ALL_S;
+        if kinds.is_empty() {
             return;
         }
         node.disturbed = tick;
         node.doubt(kinds, tick);
         let tell_data =
-            kinds.has(CapSet::FILE_S) && node.dir.is_none() && std::mem::take(&mut node.told_data);
+            kinds.contains(CapSet::FILE_S) && node.dir.is_none() && std::mem::take(&mut node.told_data);
         let tell_attrs = std::mem::take(&mut node.told_attrs);
-        if kinds.has(CapSet::AUTH_S) {
+        if kinds.contains(CapSet::AUTH_S) {
             node.admitted.clear();
         }
-        if kinds.has(CapSet::XATTR_S) || kinds.has(CapSet::AUTH_S) {
+        if kinds.contains(CapSet::XATTR_S) || kinds.contains(CapSet::AUTH_S) {
             node.xattrs.clear();
             node.no_xattrs = false;
         }
-        if kinds.has(CapSet::FILE_S) {
+        if kinds.contains(CapSet::FILE_S) {
             if node.data.extents.weights().unstable > 0 {
                 self.commit_now(id);
             }
@@ -217,6 +218,8 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.names_lost = tick;
         let Some(dir) = node.dir.as_mut() else { return };
+        let lost = self.journal.is_some().then(|| dir.entries(0).map(|(_, name, id)| (id, name.clone())));
+        let lost: Vec<_> = lost.into_iter().flatten().collect();
         for fh in &node.opens {
             let stream = self.opens.get_mut(fh).and_then(|o| o.stream.as_mut());
             if let Some(stream) = stream.filter(|s| matches!(s.source, Source::Known)) {
@@ -226,6 +229,22 @@ impl Machine {
         }
         for name in dir.clear() {
             self.invalidate(Forget::Entry(id, name));
+        }
+        self.remember_places(id, lost);
+    }
+
+    /// Names are forgotten of what something of ours may be in, or about: where it is stays known.
+    pub(crate) fn remember_places(&mut self, dir: NodeId, names: Vec<(NodeId, Name)>) {
+        for (child, name) in names {
+            let matters =
+                |n: &crate::node::Node| n.dir.is_some() || n.pending > 0 || !n.data.extents.is_empty();
+            let is_news =
+                |n: &crate::node::Node| n.place.as_ref().is_none_or(|at| *at != (dir, name.clone()));
+            if self.nodes.get(&child).is_some_and(|n| matters(n) && is_news(n))
+                && let Some(node) = self.nodes.get_mut(&child)
+            {
+                node.place = Some((dir, name));
+            }
         }
     }
 
@@ -250,7 +269,7 @@ impl Machine {
             return;
         };
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let keep = node.held & keep.closed();
+        let keep = node.held & keep.sound();
         if seq <= node.seq {
             // Told again, as the release was lost; or a reply has told of it before, by what it left. One that is being
             // answered already will be.
@@ -266,7 +285,7 @@ impl Machine {
         node.seq = seq;
         node.held = keep;
         node.recalled_at = Some(now.mono);
-        if lost.has(CapSet(128))
+        if lost.contains(CapSet::FILE_X_ALONE)
             && let Some(dir) = &node.dir
         {
             node.yields.extend(dir.entries(0).map(|(.., id)| id));
@@ -291,10 +310,10 @@ impl Machine {
 
     /// Makes urgent what a recall waits for.
     fn hurry_recall(&mut self, id: NodeId, lost: CapSet, now: Now) {
-        if lost.has(CapSet(128)) && self.nodes.get(&id).is_some_and(|n| n.dir.is_none()) {
+        if lost.contains(CapSet::FILE_X_ALONE) && self.nodes.get(&id).is_some_and(|n| n.dir.is_none()) {
             self.settle(id, true, now);
         }
-        if lost.has(CapSet::LINK_S) {
+        if lost.contains(CapSet::LINK_S) {
             let unknown = self.opens_unknown(id);
             self.wanted_opens.extend(unknown);
         }
@@ -336,12 +355,12 @@ impl Machine {
     fn finish_recall(&mut self, id: NodeId, now: Now) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
         let Some(recall) = node.recall else { return true };
-        let flushed = node.held.has(CapSet::FILE_X) || !node.has_unsent(Generation(u64::MAX));
+        let flushed = node.held.contains(CapSet::FILE_X) || !node.has_unsent(Generation(u64::MAX));
         if !flushed {
             self.settle(id, true, now);
             return false;
         }
-        if node.data.mtime_owed && !node.held.has(CapSet::FILE_X) {
+        if node.data.mtime_owed && !node.held.contains(CapSet::FILE_X) {
             self.pay_mtime(id, now);
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
@@ -353,7 +372,7 @@ impl Machine {
         if self.invalidated < recall.invalidation {
             return false;
         }
-        if !node.held.has(CapSet::LINK_S) && !self.opens_unknown(id).is_empty() {
+        if !node.held.contains(CapSet::LINK_S) && !self.opens_unknown(id).is_empty() {
             return false;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
@@ -406,7 +425,7 @@ impl Machine {
     /// What is held, to be claimed from a server that restarted.
     #[must_use]
     pub fn reclaim_list(&self) -> Vec<Reclaim> {
-        let held = self.nodes.values().filter(|n| !n.held.is_none() && !n.is_over);
+        let held = self.nodes.values().filter(|n| !n.held.is_empty() && !n.is_over);
         let claim = |n: &crate::node::Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
         held.filter_map(|n| claim(n)).collect()
     }
@@ -436,7 +455,7 @@ impl Machine {
     fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let before = node.held;
-        let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.closed() & before);
+        let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);
         let seq = given.map_or(0, |(_, grant)| grant.seq);
         match node.recall {
@@ -455,7 +474,18 @@ impl Machine {
             let at = self.generation;
             node.doubt(!after.shared(), at);
         }
-        if !after.has(CapSet::LINK_S) {
+        // Nobody can ask for it any more: others look at what the server has.
+        if before.without(after).contains(CapSet::FILE_X_ALONE)
+            && self.nodes.get(&id).is_some_and(|n| n.dir.is_none())
+        {
+            self.settle(id, true, now);
+        }
+        if before != after
+            && let Some(node) = self.nodes.get(&id)
+        {
+            self.stream.hurry(node.last_serial);
+        }
+        if !after.contains(CapSet::LINK_S) {
             // Nobody asks any more before the name goes: the server has to know of what is open.
             let unknown = self.opens_unknown(id);
             self.wanted_opens.extend(unknown);
@@ -466,7 +496,7 @@ impl Machine {
     pub(crate) fn known(&self, dir: NodeId, name: &[u8]) -> Known {
         let Some(node) = self.nodes.get(&dir) else { return Known::Unknown };
         match &node.dir {
-            Some(dir) if node.held.has(CapSet::FILE_S) => dir.look(name),
+            Some(dir) if node.held.contains(CapSet::FILE_S) => dir.look(name),
             _ => Known::Unknown,
         }
     }
@@ -477,7 +507,7 @@ impl Machine {
     pub fn lock_taken(&mut self, turn: &mut Turn, id: NodeId) -> Step<()> {
         if turn.forgets.is_none() {
             let Some(node) = self.nodes.get(&id) else { return Step::Done(()) };
-            if node.held.has(CapSet::FILE_S) && node.pages_covered {
+            if node.held.contains(CapSet::FILE_S) && node.pages_covered {
                 return Step::Done(());
             }
             self.invalidate(Forget::Data(id));

@@ -3,10 +3,10 @@
 
 use crate::ask::{Access, Generation};
 use crate::attrs::Attrs;
-use crate::caps::CapSet;
 use crate::ids::{Caller, Handle, Now};
 use crate::machine::Machine;
 use crate::node::Node;
+use holdfast_base::CapSet;
 
 /// Callers remembered of one file; more are asked for anew.
 const ADMITTED_MAX: usize = 8;
@@ -27,7 +27,7 @@ impl Node {
     /// is judged by the bits of the mode alone, whatever lists of rights there are.
     pub(crate) fn admits(&self, caller: &Caller, access: Access) -> bool {
         let bits = if access.read { 0o400 } else { 0 } | if access.write { 0o200 } else { 0 };
-        let is_owner = self.sure.has(CapSet::AUTH_S) && self.attrs.uid == caller.uid;
+        let is_owner = self.sure.contains(CapSet::AUTH_S) && self.attrs.uid == caller.uid;
         if is_owner && self.attrs.mode & bits == bits {
             return true;
         }
@@ -45,7 +45,7 @@ impl Machine {
         let is_needed = !self.settings.caps;
         let Some(node) = self.by_handle(handle).filter(|_| is_needed) else { return };
         let is_current = node.disturbed <= at || node.clean_for == Some(at);
-        if !is_current || !node.held.has(CapSet::AUTH_S) || node.admits(caller, access) {
+        if !is_current || !node.held.contains(CapSet::AUTH_S) || node.admits(caller, access) {
             return;
         }
         if node.admitted.len() >= ADMITTED_MAX {
@@ -67,7 +67,7 @@ impl Machine {
     #[must_use]
     pub fn unused(&self, now: Now, idle_ms: u64) -> Vec<Handle> {
         let is_unused = |node: &&Node| {
-            !node.held.is_none()
+            !node.held.is_empty()
                 && node.recall.is_none()
                 && node.opens.is_empty()
                 && now.mono.ms_since(node.touched) >= idle_ms

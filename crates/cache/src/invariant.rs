@@ -1,8 +1,8 @@
 //! What holds after every step. Slow: for tests.
 
-use crate::caps::CapSet;
 use crate::machine::Machine;
 use crate::queue::Op;
+use holdfast_base::CapSet;
 
 /// Looks through everything the machine holds.
 ///
@@ -16,22 +16,22 @@ pub fn check(machine: &Machine) -> Result<(), String> {
         if *id != node.id {
             return wrong("is filed under another number");
         }
-        if !node.held.shared().has(node.sure) {
+        if !node.held.shared().contains(node.sure) {
             return wrong("is sure of what is not held");
         }
-        if node.held != node.held.closed() {
+        if node.held != node.held.sound() {
             return wrong("holds exclusively what it does not hold shared");
         }
         if let Some(dir) = &node.dir {
             dir.check().map_err(|e| format!("{id:?}: {e}"))?;
-            if !node.held.has(CapSet::FILE_S) && (dir.has_names() || dir.complete) {
+            if !node.held.contains(CapSet::FILE_S) && (dir.has_names() || dir.complete) {
                 return wrong("knows names that nothing guarantees");
             }
             if let Some((.., lost)) = dir.entries(0).find(|(.., n)| !machine.nodes.contains_key(n)) {
                 return Err(format!("{id:?} names {lost:?}, which is not known"));
             }
         }
-        if node.recall.is_some_and(|r| !r.keep.has(node.held) || !machine.recalling.contains(id)) {
+        if node.recall.is_some_and(|r| !r.keep.contains(node.held) || !machine.recalling.contains(id)) {
             return wrong("uses what was recalled, or its recall is forgotten");
         }
         node.data.extents.check().map_err(|e| format!("{id:?}: {e}"))?;

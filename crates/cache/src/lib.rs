@@ -37,9 +37,10 @@ pub use ask::{
     SeekKind, XattrMode,
 };
 pub use attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
-pub use caps::{CapSet, Grant};
+pub use caps::Grant;
 pub use delegated::Shown;
 pub use errno::Errno;
+pub use holdfast_base::CapSet;
 pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 pub use machine::{Machine, Settings};
 pub use mutation::{Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};

@@ -9,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::{Ask, Generation, Object, Question};
 use crate::attrs::Attrs;
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 use crate::node::{Node, Open};
@@ -17,6 +16,7 @@ use crate::persist::{Conflict, Journal, Nodes};
 use crate::queue::Stream;
 use crate::step::{Outcome, Stop, Turn, Wait};
 use crate::tell::{Forget, Invalidation, Release, Report, Stats};
+use holdfast_base::CapSet;
 
 /// What the server can do, and how much is to be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +284,7 @@ impl Machine {
         let generation = self.generation;
         let begun = *turn.begun.get_or_insert(generation);
         let node = self.node(id)?;
-        if node.sure.has(kinds) {
+        if node.sure.contains(kinds) {
             return Ok(());
         }
         if node.pending > 0 {
@@ -292,7 +292,7 @@ impl Machine {
             self.executed(through)?;
         }
         let node = self.node(id)?;
-        if !node.sure.has(CapSet::FILE_S) && node.has_unsent(begun) {
+        if !node.sure.contains(CapSet::FILE_S) && node.has_unsent(begun) {
             self.settle(id, true, now);
             return self.wait(Wait::Written);
         }

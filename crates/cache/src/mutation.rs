@@ -4,9 +4,10 @@ use bytes::Bytes;
 
 use crate::ask::RenameMode;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
-use crate::caps::{CapSet, Grant};
+use crate::caps::Grant;
 use crate::errno::Errno;
 use crate::ids::{Caller, Handle, Name, OpenToken};
+use holdfast_base::CapSet;
 
 /// What an operation of a batch is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::{Access, Generation};
 use crate::attrs::{Attrs, Kind};
-use crate::caps::CapSet;
 use crate::dir::Dir;
 use crate::errno::Errno;
 use crate::extent::Extents;
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, OpenToken};
 use crate::mutation::WriteId;
+use holdfast_base::CapSet;
 
 /// One object.
 #[derive(Debug)]
@@ -63,6 +63,9 @@ pub(crate) struct Node {
     pub(crate) dir: Option<Box<Dir>>,
     /// Of a directory: the one that it was last found in. It may have been moved since.
     pub(crate) above: Option<NodeId>,
+    /// Where it was last known to be, when that name was forgotten: something may have to be put beside it. It may have been
+    /// moved since. Only where there is a journal.
+    pub(crate) place: Option<(NodeId, Name)>,
     pub(crate) text: Option<Bytes>,
     /// It was made here, and nothing was set since: it has no extended attributes.
     pub(crate) no_xattrs: bool,
@@ -192,6 +195,7 @@ impl Node {
             unsent: Vec::new(),
             data: FileData::default(),
             above: None,
+            place: None,
             text: None,
             no_xattrs: false,
             xattrs: FxHashMap::default(),
@@ -209,12 +213,12 @@ impl Node {
 
     /// Whether `stat` can be answered.
     pub(crate) fn is_sure(&self) -> bool {
-        self.sure.has(CapSet::STAT)
+        self.sure.contains(CapSet::ALL_S)
     }
 
     /// Whether this may be changed here: held exclusively, and what it is now is known.
     pub(crate) fn may_change(&self, exclusive: CapSet) -> bool {
-        self.held.has(exclusive) && self.sure.has(exclusive.shared()) && self.changing == 0
+        self.held.contains(exclusive) && self.sure.contains(exclusive.shared()) && self.changing == 0
     }
 
     /// Whether nothing refers to it and nothing is under way, so that it can be forgotten.
@@ -236,17 +240,17 @@ impl Node {
         let ours = &self.attrs;
         let mut all = *theirs;
         all.fileid = ours.fileid;
-        if self.sure.has(CapSet::AUTH_S) {
+        if self.sure.contains(CapSet::AUTH_S) {
             (all.mode, all.uid, all.gid) = (ours.mode, ours.uid, ours.gid);
         }
-        if self.sure.has(if self.dir.is_some() { CapSet::FILE_S } else { CapSet::LINK_S }) {
+        if self.sure.contains(if self.dir.is_some() { CapSet::FILE_S } else { CapSet::LINK_S }) {
             all.nlink = ours.nlink;
         }
-        if self.sure.has(CapSet::FILE_S) {
+        if self.sure.contains(CapSet::FILE_S) {
             (all.size, all.allocated) = (ours.size, ours.allocated);
             (all.atime, all.mtime, all.change) = (ours.atime, ours.mtime, ours.change);
         }
-        if !self.sure.is_none() {
+        if !self.sure.is_empty() {
             all.ctime = all.ctime.max(ours.ctime);
         }
         all

@@ -356,6 +356,10 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
     [node.error, node.dead].into_iter().for_each(|e| put.option(e, |put, e| put.u32(e.0.cast_unsigned())));
     put.flag(node.dir.as_ref().is_some_and(|dir| dir.complete));
+    put.option(node.place.as_ref(), |put, (dir, name)| {
+        put.node(*dir);
+        put.bytes(name.as_bytes());
+    });
     let data = &node.data;
     put.u64(data.barrier);
     put.option(data.carrier, Put::u64);

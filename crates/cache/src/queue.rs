@@ -8,9 +8,9 @@ use holdfast_base::{Instant, Timestamp};
 
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
-use crate::caps::CapSet;
 use crate::ids::{Caller, Name, NodeId};
 use crate::mutation::Target;
+use holdfast_base::CapSet;
 
 /// What a mutation makes.
 #[derive(Clone, Debug)]

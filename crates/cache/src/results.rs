@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use crate::ask::Generation;
 use crate::attrs::Changes;
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
@@ -12,6 +11,7 @@ use crate::machine::Machine;
 use crate::mutation::{Born, MutationResult};
 use crate::queue::{Load, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
+use holdfast_base::CapSet;
 
 impl Machine {
     /// A batch was executed. `stable_through`: the last transaction that is on disk with all before it.
@@ -129,7 +129,7 @@ impl Machine {
         }
         match object.grant {
             Some(grant) => self.bind_grant(id, grant, now),
-            None => self.drop_assumed(id, CapSet::ALL, now),
+            None => self.drop_assumed(id, CapSet::ALL_X, now),
         }
     }
 
@@ -147,13 +147,13 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if grant.seq <= node.seq {
             // A recall has overtaken it.
-            self.drop_assumed(id, CapSet::ALL, now);
+            self.drop_assumed(id, CapSet::ALL_X, now);
             return;
         }
         node.seq = grant.seq;
         node.plain = grant.plain;
         node.group_of_directory = grant.group_of_directory;
-        let lost = node.held.without(grant.caps.closed());
+        let lost = node.held.without(grant.caps.sound());
         self.drop_assumed(id, lost, now);
     }
 
@@ -167,7 +167,7 @@ impl Machine {
             self.settle(id, true, now);
             self.stream.hurry(through);
         }
-        if !lost.is_none() {
+        if !lost.is_empty() {
             self.lose(id, lost);
         }
     }
@@ -196,8 +196,12 @@ impl Machine {
         node.names_lost = tick;
         node.disturbed = tick;
         node.sure = node.sure.without(CapSet::FILE_S);
+        let lost = node.dir.as_ref().and_then(|dir| dir.slot(name.as_bytes())?.node);
         if let Some(dir) = node.dir.as_mut() {
             dir.drop_name(name.as_bytes());
+        }
+        if self.journal.is_some() {
+            self.remember_places(id, lost.into_iter().map(|child| (child, name.clone())).collect());
         }
         self.invalidate(Forget::Entry(id, name.clone()));
         self.invalidate(Forget::Attrs(id));
@@ -256,7 +260,7 @@ impl Machine {
 
     /// What we believe of the object is not so.
     pub(crate) fn distrust(&mut self, id: NodeId) {
-        self.disturb(id, CapSet::SHARED);
+        self.disturb(id, CapSet::ALL_S);
         self.invalidate(Forget::Attrs(id));
     }
 

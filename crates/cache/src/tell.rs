@@ -1,9 +1,10 @@
 //! What others are told: the kernel (invalidations), the server (releases), people (statistics, reports).
 
 use crate::attrs::Attrs;
-use crate::caps::{CapSet, Grant};
+use crate::caps::Grant;
 use crate::errno::Errno;
 use crate::ids::{Handle, Name, NodeId};
+use holdfast_base::CapSet;
 
 /// What the kernel has to forget. Sent by a thread that serves no requests; then
 /// [`invalidated`](crate::Machine::invalidated) is called with the number.

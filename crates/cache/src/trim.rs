@@ -3,10 +3,10 @@
 use holdfast_base::Instant;
 use holdfast_base::limits::CACHED_NODES_MAX;
 
-use crate::caps::CapSet;
 use crate::ids::{NodeId, Now};
 use crate::machine::Machine;
 use crate::tell::{Pending, Release, Stats};
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Forgets objects when there are too many: half of those that nothing refers to.
@@ -58,7 +58,7 @@ impl Machine {
 
     /// Forgets an object that has no name any more and that nobody refers to.
     pub(crate) fn drop_if_gone(&mut self, id: NodeId) {
-        let nameless = |n: &crate::node::Node| n.sure.has(CapSet::LINK_S) && n.attrs.nlink == 0;
+        let nameless = |n: &crate::node::Node| n.sure.contains(CapSet::LINK_S) && n.attrs.nlink == 0;
         let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || nameless(n));
         if self.nodes.get(&id).is_some_and(|n| gone(n)) {
             self.forget_node(id);
@@ -77,7 +77,7 @@ impl Machine {
             if self.handles.get(handle) == Some(&id) {
                 self.handles.remove(handle);
             }
-            if !node.held.is_none() && !node.is_over {
+            if !node.held.is_empty() && !node.is_over {
                 let keep = CapSet::NONE;
                 self.releases.push(Release { handle: handle.clone(), keep, seq: node.seq });
             }
@@ -105,7 +105,7 @@ impl Machine {
         let mut stats = self.stats;
         stats.nodes = self.nodes.len() as u64;
         stats.names = self.nodes.values().filter_map(|n| n.dir.as_ref()).map(|d| d.len() as u64).sum();
-        stats.capabilities = self.nodes.values().filter(|n| !n.held.is_none()).count() as u64;
+        stats.capabilities = self.nodes.values().filter(|n| !n.held.is_empty()).count() as u64;
         stats.dirty_bytes = self.flush.unsent;
         stats.unstable_bytes = self.flush.unstable;
         stats.queued = self.stream.unsent.len() as u64;

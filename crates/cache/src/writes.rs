@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::Generation;
 use crate::attrs::{Changes, SetTime};
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Caller, Handle, NodeId, Now};
@@ -18,6 +17,7 @@ use crate::mutation::{CommitOut, WriteId, WriteOut};
 use crate::node::FileData;
 use crate::queue::Op;
 use crate::tell::{Forget, Report};
+use holdfast_base::CapSet;
 
 /// Files that have data to be sent or committed.
 #[derive(Debug, Default)]
@@ -219,7 +219,7 @@ impl Machine {
         let Some(piece) = piece else { return (None, more) };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
-            node.data.mtime_owed |= node.held.has(CapSet::FILE_X) || node.recall.is_some();
+            node.data.mtime_owed |= node.held.contains(CapSet::FILE_X) || node.recall.is_some();
             node.data.has_written = true;
         }
         self.flush.on_the_way.insert(write, id);

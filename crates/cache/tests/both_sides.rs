@@ -311,56 +311,6 @@ fn go_away(world: &mut World, (executed, loses_power): (usize, bool)) {
     machine.assume();
 }
 
-/// The server does not know what it has executed.
-fn sift(world: &mut World, now: Now) {
-    let doubts = world.clients[0].machine.doubts();
-    let found = resolved(&doubts, |dir, name| {
-        let dir = u64::from_be_bytes(dir.as_bytes().try_into().unwrap());
-        let itself = || Some(dir).filter(|dir| world.server.fs.get(*dir).is_ok());
-        let found = || world.server.fs.look(dir, name.as_bytes()).ok().flatten();
-        let ino = if name.as_bytes().is_empty() { itself() } else { found() };
-        Ok::<_, Errno>(ino.map(|ino| (world::server::handle(ino), world.server.attrs(ino).unwrap())))
-    });
-    let found = found.unwrap();
-    world.clients[0].machine.settle_doubts(&found, now);
-    world.check(0);
-}
-
-/// The server is back, in this life or another.
-fn come_back(world: &mut World, dies: bool, forgets: bool) {
-    let now = world.now();
-    if dies {
-        world.keep(0);
-        let settings = *world.clients[0].machine.settings_mut();
-        let kept = world.kept.clone().unwrap();
-        world.clients[0].machine = Machine::restore(&kept, settings, now).unwrap();
-        world.clients[0].machine.follow();
-        world.clients[0].kernel = Default::default();
-    }
-    world.check(0);
-    world.alone = false;
-    let executed = world.server.lanes.get(&0).map_or(0, |lane| lane.executed);
-    world.server.restart();
-    // What was on its way has not arrived, or nobody can say.
-    world.clients[0].machine.resume(executed, 0, now);
-    if forgets {
-        world.server.lanes.clear();
-        sift(world, now);
-    }
-    let claims = world.clients[0].machine.claims();
-    let told: Vec<_> = claims.iter().map(|claim| world.server.reclaim(0, claim)).collect();
-    let machine = &mut world.clients[0].machine;
-    machine.merge(&told, now);
-    machine.reclaimed(told, now);
-    machine.hold(false);
-    world.check(0);
-    for _ in 0..4 {
-        // What failed late is told, each once.
-        let _ = world.run(0, |m, t, now| m.sync(t, now));
-        world.check(0);
-    }
-}
-
 /// `sent`: of so many steps here what they made was on its way when the server went.
 /// `executed`: so many batches of that were done there, and nobody heard of it; or, `loses_power`, it was heard and lost.
 fn nothing_is_lost(
@@ -400,7 +350,7 @@ fn nothing_is_lost(
         let _ = Side(&mut world.server.fs).apply(step, &format!("theirs {i} of {}", over_there.len()));
     }
     let (ours, theirs) = (contents(&ours), contents(&world.server.fs));
-    come_back(&mut world, dies, forgets);
+    world.come_back(dies, forgets);
     let left = contents(&world.server.fs);
     let told = world.clients[0].machine.conflicts().to_vec();
     for (text, other) in

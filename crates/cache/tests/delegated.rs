@@ -11,8 +11,8 @@ const READ: Access = Access { read: true, write: false };
 const BOTH: Access = Access { read: true, write: true };
 
 /// What a delegation to read promises, and one to write.
-const SHARED: CapSet = CapSet::SHARED;
-const WRITE: CapSet = CapSet(CapSet::SHARED.0 | CapSet::FILE_X.0);
+const SHARED: CapSet = CapSet::ALL_S;
+const WRITE: CapSet = CapSet(CapSet::ALL_S.0 | CapSet::FILE_X.0);
 
 fn now(ms: u64) -> Now {
     Now { mono: Instant(ms), wall: Timestamp { seconds: 1000, nanos: 0 } }

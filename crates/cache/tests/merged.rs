@@ -35,13 +35,13 @@ fn settled() -> (World, NodeId, u64) {
     world.clients[0].machine.caps_lost(now);
     world.server.restart();
     world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, b"d", now)).unwrap();
-    let mut items = vec![(world.clients[0].machine.handle_of(dir).unwrap(), CapSet::ALL)];
+    let mut items = vec![(world.clients[0].machine.handle_of(dir).unwrap(), CapSet::ALL_X)];
     for _ in 0..2 {
         // Once to have them, and once more under what was granted.
         world.list(0, dir, true).unwrap();
         for name in ["f", "g", "s", "s/a", "s/u", "t"] {
             let node = find(&mut world, dir, name).unwrap();
-            items.push((world.clients[0].machine.handle_of(node).unwrap(), CapSet::ALL));
+            items.push((world.clients[0].machine.handle_of(node).unwrap(), CapSet::ALL_X));
         }
         acquire(&mut world, std::mem::take(&mut items));
         for name in ["s", "s/u", "t"] {
@@ -144,25 +144,7 @@ fn chmod(world: &mut World, dir: NodeId, path: &str, mode: u32) {
 
 /// In a former life or in this one, the server is back: what is there, and what is told of conflicts.
 fn merged(mut world: World, dir: u64, dies: bool) -> (Vec<String>, Vec<String>) {
-    let now = world.now();
-    if dies {
-        world.keep(0);
-        let settings = *world.clients[0].machine.settings_mut();
-        let kept = world.kept.clone().unwrap();
-        world.clients[0].machine = Machine::restore(&kept, settings, now).unwrap();
-        world.clients[0].machine.follow();
-    }
-    world.check(0);
-    world.server.restart();
-    world.alone = false;
-    let claims = world.clients[0].machine.claims();
-    let told: Vec<_> = claims.iter().map(|claim| world.server.reclaim(0, claim)).collect();
-    let machine = &mut world.clients[0].machine;
-    machine.merge(&told, now);
-    machine.reclaimed(told, now);
-    machine.hold(false);
-    world.check(0);
-    let _ = world.run(0, |m, t, now| m.sync(t, now));
+    world.come_back(dies, false);
     let mut found = Vec::new();
     show(&world, dir, "", &mut found);
     let told = world.clients[0].machine.conflicts().iter();
@@ -316,6 +298,32 @@ fn names_that_both_sides_gave_end_in_one_tree() {
 fn directories_become_one_and_what_was_put_into_one_that_is_gone_is_kept() {
     check(DIRECTORIES, false);
     check(DIRECTORIES, true);
+}
+
+#[test]
+fn what_was_put_into_a_directory_that_is_gone_is_kept_though_its_name_was_forgotten() {
+    for dies in [false, true] {
+        let (mut world, dir, ino) = settled();
+        write(&mut world, dir, "s/new", b"ours", true);
+        write(&mut world, dir, "f", b"ours", false);
+        // The server is back; what is above them is not as it was, so that no name in it is relied on any more.
+        there(&mut world, ino, "other", b"theirs");
+        world.server.restart();
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        let told: Vec<_> = machine.claims().iter().map(|claim| world.server.reclaim(0, claim)).collect();
+        machine.merge(&told, now);
+        machine.reclaimed(told, now);
+        // It goes again before anything was sent.
+        machine.assume();
+        removed_there(&mut world, ino);
+        gone(&mut world, ino, "f");
+        let (found, told) = merged(world, ino, dies);
+        let new: Vec<_> = found.iter().filter(|line| !BEFORE.contains(&line.as_str())).collect();
+        assert_eq!(new, ["f-T=ours", "other=theirs", "s-T/", "s-T/new=ours"], "dies: {dies}");
+        let filled = "d/s: filled here, removed there (s-T)".to_string();
+        assert!(told.contains(&filled), "{told:?}");
+    }
 }
 
 #[test]

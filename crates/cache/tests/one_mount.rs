@@ -1,7 +1,11 @@
 //! One mount always shows what the model shows, whatever is delayed, lost and sent again.
 
+#![allow(clippy::unwrap_used)]
+
 mod world;
 
+use bytes::Bytes;
+use holdfast_cache::{Access, Changes, NodeId, OpenFlags};
 use proptest::prelude::*;
 use world::choice::{config, op};
 use world::{Model, Op, World};
@@ -16,6 +20,54 @@ fn runs_as_the_model(ops: &[Op], caps: bool, seed: u64, loses: bool) {
     }
     world.drain();
     assert_eq!(world.server.fs.canonical(), model.fs.canonical(), "at the server");
+}
+
+#[test]
+fn a_file_that_is_written_takes_what_was_written_and_not_its_holes() {
+    let mut world = World::new(1, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let (file, opened) =
+        world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    let mut write = |offset: u64, len: usize| {
+        let data = Bytes::from(vec![7; len]);
+        world.run(0, |m, t, now| m.write(t, opened.fh, offset, &data, now)).unwrap();
+        world.run(0, |m, t, now| m.getattr(t, file.node, now)).unwrap().attrs.allocated
+    };
+    assert_eq!(write(1 << 20, 10), 4096, "far behind the beginning");
+    assert_eq!(write(1 << 20, 4096), 4096, "the same again, and what follows in its block");
+    assert_eq!(write((1 << 20) + 4096, 10_000), 4 * 4096, "at the end");
+    assert_eq!(write(8000, 400), 6 * 4096, "two blocks within the hole");
+    assert_eq!(write(8100, 100), 6 * 4096, "in blocks that are there");
+}
+
+#[test]
+fn who_owns_a_file_anew_gets_it_without_set_id_bits() {
+    let mut world = World::new(1, true, 1);
+    for (mode, left) in [(0o6755, 0o755), (0o6744, 0o2744), (0o644, 0o644)] {
+        let name = format!("{mode:o}");
+        let flags = OpenFlags::default();
+        let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, name.as_bytes(), mode, flags, now));
+        let node = made.unwrap().0.node;
+        let changes = Changes { uid: Some(7), ..Changes::default() };
+        let set = world.run(0, |m, t, now| m.setattr(t, node, &changes, now)).unwrap();
+        assert_eq!(set.attrs.mode, left, "{mode:o}");
+        world.drain();
+        let at_server = world.server.fs.look(1, name.as_bytes()).unwrap().unwrap();
+        assert_eq!(world.server.attrs(at_server).unwrap().mode, left, "{mode:o} at the server");
+    }
+}
+
+#[test]
+fn a_link_that_not_every_file_system_takes_is_made_at_the_server() {
+    let mut world = World::new(1, true, 1);
+    let mut asks_for = |name: &[u8], len: usize| {
+        let (text, before) = (Bytes::from(vec![b'x'; len]), world.server.rpcs);
+        world.run(0, |m, t, now| m.symlink(t, NodeId::ROOT, name, &text, now)).unwrap();
+        world.server.rpcs - before
+    };
+    asks_for(b"first", 10);
+    assert_eq!(asks_for(b"short", 1023), 0, "it is told later");
+    assert!(asks_for(b"long", 1024) > 0, "XFS has no such link");
 }
 
 proptest! {

@@ -95,7 +95,7 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
             let made = |i: usize| Born {
                 handle: Handle::new(format!("{}-{i}", batch.txn).as_bytes()),
                 grant: Some(Grant {
-                    caps: CapSet::ALL,
+                    caps: CapSet::ALL_X,
                     seq: batch.txn * 1000 + i as u64 + 10_000_000,
                     plain: true,
                     group_of_directory: false,

@@ -121,7 +121,7 @@ fn a_name_that_was_taken_keeps_both() {
     let there = world.server.fs.look(1, b"d").unwrap().unwrap();
     world.server.fs.make(there, b"f", Kind::File, 0o600, 0).unwrap();
     let ours = world.server.fs.make(there, b"f-20260102T030405Z", Kind::File, 0o644, 7).unwrap();
-    let object = world.server.born(0, ours, CapSet::ALL);
+    let object = world.server.born(0, ours, CapSet::ALL_X);
     world.server.lanes.entry(0).or_default().executed = sent.txn;
     let result = MutationResult::Done {
         made: Some(object),
@@ -248,17 +248,18 @@ fn where_data_is_in_a_file_that_is_known_here_needs_no_question() {
     world.drain();
     let (_, fh) = create(&mut world, dir, "f", b"0123456789");
     let more = bytes::Bytes::from_static(b"behind a hole");
-    world.run(0, |m, t, now| m.write(t, fh, 100, &more, now)).unwrap();
+    world.run(0, |m, t, now| m.write(t, fh, 10_000, &more, now)).unwrap();
     let seek = |world: &mut World, offset, kind| world.run(0, |m, t, now| m.seek(t, fh, offset, kind, now));
     let asks = world.clients[0].asks;
     assert_eq!(seek(&mut world, 4, SeekKind::Data), Ok(4));
-    assert_eq!(seek(&mut world, 4, SeekKind::Hole), Ok(10));
-    assert_eq!(seek(&mut world, 50, SeekKind::Data), Ok(100));
-    assert_eq!(seek(&mut world, 50, SeekKind::Hole), Ok(50));
-    assert_eq!(seek(&mut world, 100, SeekKind::Hole), Ok(113));
-    assert_eq!(seek(&mut world, 113, SeekKind::Data), Err(Errno::ENXIO));
+    assert_eq!(seek(&mut world, 4, SeekKind::Hole), Ok(4096), "in whole blocks");
+    assert_eq!(seek(&mut world, 50, SeekKind::Data), Ok(50), "the same block");
+    assert_eq!(seek(&mut world, 5000, SeekKind::Data), Ok(8192));
+    assert_eq!(seek(&mut world, 5000, SeekKind::Hole), Ok(5000));
+    assert_eq!(seek(&mut world, 10_000, SeekKind::Hole), Ok(10_013), "the file's end");
+    assert_eq!(seek(&mut world, 10_013, SeekKind::Data), Err(Errno::ENXIO));
     world.drain();
-    assert_eq!(seek(&mut world, 113, SeekKind::Data), Err(Errno::ENXIO));
+    assert_eq!(seek(&mut world, 10_013, SeekKind::Data), Err(Errno::ENXIO));
     let (_, whole) = create(&mut world, dir, "g", b"0123456789");
     world.drain();
     assert_eq!(world.run(0, |m, t, now| m.seek(t, whole, 3, SeekKind::Hole, now)), Ok(10));
@@ -334,7 +335,7 @@ fn a_recall_waits_for_the_kernel_and_for_the_flush() {
     let (last, before) = released.split_last().expect("released");
     assert_eq!(*last, Release { handle, keep: CapSet::NONE, seq: u64::MAX / 2 });
     assert!(
-        before.iter().all(|r| r.keep == CapSet::SHARED),
+        before.iter().all(|r| r.keep == CapSet::ALL_S),
         "what is in it is given back with it: {before:?}"
     );
 }
@@ -359,11 +360,11 @@ fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
         panic!()
     };
     let seq = 1 << 40;
-    found.grant = Some(Grant { caps: CapSet::SHARED, seq, plain: false, group_of_directory: false });
+    found.grant = Some(Grant { caps: CapSet::ALL_S, seq, plain: false, group_of_directory: false });
     let answer = Answer::Looked { found: Some(found), dir: None };
     let machine = &mut world.clients[0].machine;
     machine.absorb(&mut turn, *ask, Ok(answer), now);
-    machine.recalled(&handle, CapSet::SHARED, seq, now);
+    machine.recalled(&handle, CapSet::ALL_S, seq, now);
     assert_eq!(machine.take_releases(now), [], "not flushed");
     world.drain();
     assert!(world.server.fs.inodes.values().any(|i| i.data == b"changed"));
@@ -569,7 +570,7 @@ fn granted(world: &mut World, file: NodeId, seq: u64) {
     let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
     let Step::Ask(ask) = world.clients[0].machine.getattr(&mut turn, file, now) else { panic!("known") };
     let Ok(Ok(Answer::Attrs { attrs, .. })) = world.server.answer(0, &ask) else { panic!() };
-    let grant = Some(Grant { caps: CapSet::SHARED, seq, plain: false, group_of_directory: false });
+    let grant = Some(Grant { caps: CapSet::ALL_S, seq, plain: false, group_of_directory: false });
     world.clients[0].machine.absorb(&mut turn, *ask, Ok(Answer::Attrs { attrs, grant }), now);
 }
 
@@ -629,7 +630,7 @@ fn who_has_had_no_word_for_a_lease_asks_again_and_still_gives_back_what_was_aske
     world.drain();
     let now = world.now();
     let handle = world.clients[0].machine.handle_of(file).unwrap();
-    world.clients[0].machine.recalled(&handle, CapSet::SHARED, 1 << 40, now);
+    world.clients[0].machine.recalled(&handle, CapSet::ALL_S, 1 << 40, now);
     world.invalidate(0);
     let machine = &mut world.clients[0].machine;
     machine.lapsed(now);

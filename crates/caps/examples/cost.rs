@@ -20,7 +20,7 @@ use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
 use holdfast_state::*;
 use holdfast_vfs::Backend;
-use holdfast_wire::caps::{CapSet as Wire, *};
+use holdfast_wire::caps::*;
 use holdfast_xdr::{Encode, from_bytes, to_bytes};
 
 const FILES: u64 = 250;
@@ -174,12 +174,12 @@ impl Mounted {
         let ticket = from_bytes::<Res<HelloOk>>(&results).unwrap().into_result().unwrap().ticket;
         let mut this = Self { client, ticket, root, txn: 0, done_through: TxnId(0) };
         let root = this.root.clone();
-        assert!(this.acquire(&[root], Wire::ALL_X)[0].contains(Wire::FILE_X));
+        assert!(this.acquire(&[root], CapSet::ALL_X)[0].contains(CapSet::FILE_X));
         this
     }
 
     /// What is held of each now.
-    fn acquire(&mut self, handles: &[Vec<u8>], want: Wire) -> Vec<Wire> {
+    fn acquire(&mut self, handles: &[Vec<u8>], want: CapSet) -> Vec<CapSet> {
         let items = handles.iter().map(|handle| AcquireItem { handle: Handle(handle), want }).collect();
         let args = AcquireArgs { ticket: self.ticket, items };
         let results = self.client.call(CapsProc::Acquire, &args);
@@ -187,7 +187,7 @@ impl Mounted {
         told.items.iter().map(|item| item.into_result().unwrap().grant.held).collect()
     }
 
-    fn release(&mut self, handles: &[(Vec<u8>, u64)], keep: Wire) {
+    fn release(&mut self, handles: &[(Vec<u8>, u64)], keep: CapSet) {
         let items =
             handles.iter().map(|(handle, seq)| ReleaseItem { handle: Handle(handle), keep, seq: *seq });
         let args = ReleaseArgs { ticket: self.ticket, items: items.collect() };
@@ -196,7 +196,7 @@ impl Mounted {
     }
 
     /// What each of its operations made: handle, what is held of it, and the grant's number.
-    fn batch(&mut self, ops: &[BatchOp<'_>]) -> Vec<(Vec<u8>, Wire, u64)> {
+    fn batch(&mut self, ops: &[BatchOp<'_>]) -> Vec<(Vec<u8>, CapSet, u64)> {
         self.txn += 1;
         let (ticket, txn, done_through) = (self.ticket, TxnId(self.txn), self.done_through);
         let args = BatchArgs { ticket, txn, is_resent: false, done_through, ops: ops.to_vec() };
@@ -243,7 +243,7 @@ impl Meter {
     }
 }
 
-fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Wire)) {
+fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, CapSet)) {
     let (files, state) = (tempfile::tempdir_in(dir).unwrap(), tempfile::tempdir_in(dir).unwrap());
     let (caps, session, root) = serve((files.path(), state.path()), is_sync, local);
     let mut of = Mounted::new(&caps, session, root);
@@ -269,11 +269,11 @@ fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Wir
         }
     }
     let created = meter.per_file();
-    let held = made.iter().filter(|(_, held, _)| held.contains(Wire::FILE_S)).count();
+    let held = made.iter().filter(|(_, held, _)| held.contains(CapSet::FILE_S)).count();
     let meter = Meter::start();
     let handles: Vec<Vec<u8>> = made.iter().map(|(handle, ..)| handle.clone()).collect();
     for handles in handles.chunks(FILES as usize) {
-        of.acquire(handles, Wire::LINK_X.union(Wire::ALL_S));
+        of.acquire(handles, CapSet::LINK_X.union(CapSet::ALL_S));
     }
     let acquired = meter.per_file();
     let meter = Meter::start();
@@ -298,7 +298,7 @@ fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Wir
     let meter = Meter::start();
     let gone: Vec<_> = handles.into_iter().map(|handle| (handle, u64::MAX)).collect();
     for gone in gone.chunks(FILES as usize) {
-        of.release(gone, Wire::NONE);
+        of.release(gone, CapSet::NONE);
     }
     let released = meter.per_file();
     println!(
@@ -318,7 +318,7 @@ fn main() {
     }
     println!("a plain open, write, close: {}", meter.per_file());
     for (is_sync, local) in [(true, LocalUse::Lazy), (false, LocalUse::Lazy), (true, LocalUse::None)] {
-        for (label, want) in [("nothing", Wire::NONE), ("ALL_S", Wire::ALL_S), ("ALL_X", Wire::ALL_X)] {
+        for (label, want) in [("nothing", CapSet::NONE), ("ALL_S", CapSet::ALL_S), ("ALL_X", CapSet::ALL_X)] {
             if only.as_deref().is_none_or(|only| only == label) {
                 run(Path::new(&dir), (is_sync, local), (label, want));
             }

@@ -4,6 +4,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use holdfast_base::CapSet;
 use holdfast_base::limits::CAPS_BATCHES_MAX;
 use holdfast_export::WireHandle;
 use holdfast_ledger::failpoint::{self, Point};
@@ -206,12 +207,12 @@ impl Caps {
 }
 
 /// What an operation makes, and what is asked for of it.
-const fn making_of(op: &BatchOp<'_>) -> Option<(FileKind, u32)> {
+const fn making_of(op: &BatchOp<'_>) -> Option<(FileKind, CapSet)> {
     match op {
-        BatchOp::Create { want, .. } => Some((FileKind::Regular, want.0)),
-        BatchOp::Mkdir { want, .. } => Some((FileKind::Directory, want.0)),
-        BatchOp::Symlink { want, .. } => Some((FileKind::Symlink, want.0)),
-        BatchOp::Mknod { want, kind, .. } => Some((attrs::kind_of(*kind), want.0)),
+        BatchOp::Create { want, .. } => Some((FileKind::Regular, *want)),
+        BatchOp::Mkdir { want, .. } => Some((FileKind::Directory, *want)),
+        BatchOp::Symlink { want, .. } => Some((FileKind::Symlink, *want)),
+        BatchOp::Mknod { want, kind, .. } => Some((attrs::kind_of(*kind), *want)),
         _ => None,
     }
 }

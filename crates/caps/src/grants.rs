@@ -7,10 +7,10 @@ use holdfast_base::limits::{
     CAPS_BATCH_OPS_MAX, CAPS_BATCHES_MAX, CAPS_ITEMS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
     RECORD_BYTES_MAX,
 };
-use holdfast_base::{ClientId, Instant};
+use holdfast_base::{CapSet, ClientId, Instant};
 use holdfast_manager::CapsOn;
 use holdfast_rpc::Connection;
-use holdfast_state::{CapGrant, CapRelease, CapRequest, CapSet, Recorded, StateError};
+use holdfast_state::{CapGrant, CapRelease, CapRequest, Recorded, StateError};
 use holdfast_vfs::{Attrs, Caller, Cx, FileKind, FileObject, FsError, Wait};
 use holdfast_wire::caps::{
     AcquireItem, AcquireOk, Acquired, CapsStat, Features, Grant, GrantFlags, HelloArgs, HelloOk, Limits,
@@ -88,7 +88,7 @@ impl Caps {
         let until = self.parts.manager.caps_patience();
         let one = |item: &AcquireItem<'_>| {
             let site = self.site(actor, item.handle.0)?;
-            self.acquire_one(actor, &site, (item.want.0, None), Some(until))
+            self.acquire_one(actor, &site, (item.want, None), Some(until))
         };
         AcquireOk { items: items.iter().map(|item| one(item).into()).collect() }
     }
@@ -103,7 +103,7 @@ impl Caps {
             let in_grace = manager.quiet(|engine, now| engine.grace().is_on(now));
             // Without grace (a planned restart) there is nothing to protect it by: it is given what can be given.
             let reclaim = in_grace.then_some(recorded);
-            self.acquire_one(actor, &site, (item.held.0, reclaim), (!in_grace).then_some(until))
+            self.acquire_one(actor, &site, (item.held, reclaim), (!in_grace).then_some(until))
         };
         AcquireOk { items: items.iter().map(|item| one(item).into()).collect() }
     }
@@ -113,7 +113,7 @@ impl Caps {
         &self,
         actor: &Actor,
         site: &Site,
-        (want, reclaim): (u32, Option<Recorded>),
+        (want, reclaim): (CapSet, Option<Recorded>),
         until: Option<Instant>,
     ) -> Result<Acquired, CapsStat> {
         let caller = self.caller(actor, &site.export)?;
@@ -139,7 +139,7 @@ impl Caps {
         &self,
         client: ClientId,
         site: &Site,
-        wish: (FileKind, u32, Option<Recorded>),
+        wish: (FileKind, CapSet, Option<Recorded>),
         until: Option<Instant>,
     ) -> Result<Grant, CapsStat> {
         self.grant_on((client, site), wish, until, None)
@@ -149,7 +149,7 @@ impl Caps {
     pub(crate) fn grant_made(
         &self,
         (client, site): (ClientId, &Site),
-        want: u32,
+        want: CapSet,
         file: Option<&Arc<dyn FileObject>>,
     ) -> Result<Grant, CapsStat> {
         self.grant_on((client, site), (FileKind::Regular, want, None), None, file)
@@ -158,16 +158,16 @@ impl Caps {
     fn grant_on(
         &self,
         (client, site): (ClientId, &Site),
-        (kind, want, reclaim): (FileKind, u32, Option<Recorded>),
+        (kind, want, reclaim): (FileKind, CapSet, Option<Recorded>),
         until: Option<Instant>,
         open: Option<&Arc<dyn FileObject>>,
     ) -> Result<Grant, CapsStat> {
         let file = site.key();
         let manager = &self.parts.manager;
-        let mut want = CapSet::from_wire(want);
+        let mut want = want.sound();
         if !matches!(kind, FileKind::Regular | FileKind::Directory) {
             // What a link says, or a device stands for, never changes: there is nothing to be changed unseen.
-            want = want.less_file_x();
+            want = want.without(CapSet::FILE_X_ALONE);
         }
         if site.export.options.is_read_only {
             want = want.shared();
@@ -193,7 +193,7 @@ impl Caps {
         let is_dir_held = kind == FileKind::Directory && held.contains(CapSet::FILE_X);
         let flags =
             if is_dir_held && is_plain(client, site) { GrantFlags::PLAIN } else { GrantFlags::default() };
-        Grant { held: holdfast_wire::caps::CapSet(held.to_wire()), seq, flags }
+        Grant { held, seq, flags }
     }
 
     /// Sees to it that a client's record says that it may hold state, before it holds any.
@@ -209,14 +209,13 @@ impl Caps {
     pub(crate) fn release(&self, actor: &Actor, items: &[ReleaseItem<'_>]) -> ReleaseOk {
         let one = |item: &ReleaseItem<'_>| {
             let site = self.site(actor, item.handle.0)?;
-            let given = (CapSet::from_wire(item.keep.0), item.seq);
+            let given = (item.keep.sound(), item.seq);
             let step = |engine: &mut holdfast_state::Engine, now| {
                 engine.caps_release(actor.client, site.key(), given, now)
             };
             let released = self.parts.manager.step(step).map_err(|_| CapsStat::ServerFault)?;
             match released {
                 CapRelease::Released(CapGrant { held, seq }) => {
-                    let held = holdfast_wire::caps::CapSet(held.to_wire());
                     Ok(Grant { held, seq, flags: GrantFlags::default() })
                 }
                 CapRelease::Crossed(_) => Err(CapsStat::Crossed),

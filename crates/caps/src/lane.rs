@@ -10,7 +10,7 @@ use holdfast_base::limits::{
 };
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, WireHandle};
-use holdfast_ledger::{Remembered, Undertaking};
+use holdfast_ledger::{BatchRecord, Remembered, Undertaking};
 use holdfast_rpc::PendingReply;
 use holdfast_vfs::{Handle, Touched};
 use holdfast_wire::caps::{CapsStat, FailedOp, TxnId};
@@ -52,10 +52,20 @@ pub(crate) struct Waiting {
     pub(crate) pending: PendingReply,
 }
 
+/// What a former life recorded of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Former {
+    /// None when it was cut short.
+    pub(crate) outcome: Option<Vec<u8>>,
+    pub(crate) record: BatchRecord,
+}
+
 /// What a former life left of a transaction's operations.
 #[derive(Default)]
 struct Restored {
-    outcomes: BTreeMap<(u64, u32), Option<Vec<u8>>>,
+    outcomes: BTreeMap<(u64, u32), Former>,
+    /// The last one that tells that everything before it was done and is there still.
+    survived: Option<(u64, u32)>,
 }
 
 /// What changes.
@@ -125,8 +135,8 @@ impl Lane {
         made_of(outcome)
     }
 
-    /// What a former life recorded of an operation. The outer `None`: nothing.
-    pub(crate) fn restored(&self, txn: TxnId, op: u32) -> Option<Option<Vec<u8>>> {
+    /// What a former life recorded of an operation.
+    pub(crate) fn restored(&self, txn: TxnId, op: u32) -> Option<Former> {
         self.state.lock().restored.outcomes.get(&(txn.0, op)).cloned()
     }
 
@@ -141,6 +151,12 @@ impl Lane {
     pub(crate) fn was_passed(&self, txn: TxnId, op: u32) -> bool {
         let state = self.state.lock();
         state.restored.outcomes.last_key_value().is_some_and(|(last, _)| *last > (txn.0, op))
+    }
+
+    /// Whether this operation was executed in a former life, as something after it was, and its effect was not lost with the
+    /// machine.
+    pub(crate) fn has_survived(&self, txn: TxnId, op: u32) -> bool {
+        self.state.lock().restored.survived.is_some_and(|last| last > (txn.0, op))
     }
 }
 
@@ -282,10 +298,14 @@ impl Caps {
         let now = self.parts.manager.clock().now();
         let mut lanes = self.lanes.lock();
         for one in remembered {
-            let Remembered::Batch { incarnation, txn, op, outcome } = one else { continue };
+            let Remembered::Batch { incarnation, txn, op, outcome, record } = one else { continue };
             let make = || Arc::new(Lane::new(incarnation, ClientId(0), now));
             let lane = lanes.entry(incarnation).or_insert_with(make);
-            lane.state.lock().restored.outcomes.insert((txn, op), outcome);
+            let restored = &mut lane.state.lock().restored;
+            restored.outcomes.insert((txn, op), Former { outcome, record });
+            if record.survived() {
+                restored.survived = restored.survived.max(Some((txn, op)));
+            }
         }
     }
 

@@ -2,9 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_base::Civil;
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
-use holdfast_state::CapSet;
+use holdfast_base::{CapSet, Civil};
 use holdfast_vfs::{
     AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Name, NewNode, OpenMode,
     SetAttrs as VfsSetAttrs, Stability, WriteAt,
@@ -26,7 +25,7 @@ pub(crate) struct Making<'m> {
     pub(crate) if_taken: IfTaken,
     pub(crate) set: &'m SetAttrs,
     /// Capabilities asked for.
-    pub(crate) want: u32,
+    pub(crate) want: CapSet,
 }
 
 /// Names to be tried, one after the other.
@@ -107,7 +106,7 @@ impl Doing<'_> {
             return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
         }
         // To be written through, and for what guards capabilities of it to stand on.
-        let is_opened = !data.is_empty() || making.want != 0;
+        let is_opened = !data.is_empty() || !making.want.is_empty();
         let open = is_opened.then_some(OpenMode { read: true, write: true, nfs_exceptions: true });
         // Writing changes the times: they are set once, after it.
         let times = if data.is_empty() { (set.atime, set.mtime) } else { (None, None) };
@@ -133,7 +132,7 @@ impl Doing<'_> {
                 self.write(&site, &caller, (File::Open(&site.handle, file), 0), data)?;
             }
             let made = self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()))?;
-            if making.want != 0 {
+            if !making.want.is_empty() {
                 // What cannot be given is no error.
                 let grant = self.caps.grant_made((client, &site), making.want, created.file.as_ref());
                 self.grants.insert(self.op, grant.unwrap_or_default());

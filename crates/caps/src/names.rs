@@ -1,7 +1,7 @@
 //! LOOKUP and LIST: names, and what they stand for.
 
-use holdfast_base::Cookie;
 use holdfast_base::limits::{CAPS_LIST_BYTES_MAX, CAPS_LIST_ENTRIES_MAX};
+use holdfast_base::{CapSet, Cookie};
 use holdfast_export::WireHandle;
 use holdfast_vfs::{AttrMask, Attrs, DirListing, FileKind, Flow, FsError, ListEnd, Name, Node};
 use holdfast_wire::EntryList;
@@ -37,7 +37,7 @@ impl Caps {
         let cx = actor.cx(&caller);
         let name = Name::new(args.name).map_err(status::of_fs)?;
         let until = self.parts.manager.caps_patience();
-        let directory = (FileKind::Directory, args.want_dir.0, None);
+        let directory = (FileKind::Directory, args.want_dir, None);
         let backend = &dir.export.backend;
         let is_dir =
             |attrs: &Attrs| if attrs.kind == FileKind::Directory { Ok(()) } else { Err(CapsStat::NotDir) };
@@ -51,7 +51,7 @@ impl Caps {
         let found = match found {
             Some(Node { handle, attrs: seen }) => {
                 let child = dir.beside(handle);
-                let grant = self.grant(actor.client, &child, (seen.kind, args.want.0, None), Some(until))?;
+                let grant = self.grant(actor.client, &child, (seen.kind, args.want, None), Some(until))?;
                 let seen = backend.getattr(&cx, &handle, attrs::ALL).map_err(status::of_fs)?;
                 Some((self.seal(&child), attrs::attrs(&seen), grant))
             }
@@ -85,10 +85,10 @@ impl Caps {
         }
         let until = self.parts.manager.caps_patience();
         let grant =
-            self.grant(actor.client, &dir, (FileKind::Directory, args.want_dir.0, None), Some(until))?;
+            self.grant(actor.client, &dir, (FileKind::Directory, args.want_dir, None), Some(until))?;
         let seen = backend.getattr(&cx, &dir.handle, attrs::ALL).map_err(status::of_fs)?;
         let bytes_max = (args.bytes_max as usize).min(CAPS_LIST_BYTES_MAX);
-        let (entries, end) = self.collect(actor, &dir, (args.cookie, args.want.0, bytes_max))?;
+        let (entries, end) = self.collect(actor, &dir, (args.cookie, args.want, bytes_max))?;
         let start = reply.len();
         0u32.encode(reply);
         Acquired { grant, attrs: attrs::attrs(&seen) }.encode(reply);
@@ -121,7 +121,7 @@ impl Caps {
         &self,
         actor: &Actor,
         dir: &Site,
-        (from, want, bytes_max): (Cookie, u32, usize),
+        (from, want, bytes_max): (Cookie, CapSet, usize),
     ) -> Result<(Vec<Entry>, ListEnd), CapsStat> {
         let caller = self.caller(actor, &dir.export)?;
         let cx = actor.cx(&caller);

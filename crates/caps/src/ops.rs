@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_base::ExportId;
+use holdfast_base::{CapSet, ExportId};
 use holdfast_export::Export;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
@@ -16,7 +16,7 @@ use holdfast_wire::caps::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::lane::{Lane, Txn};
+use crate::lane::{Former, Lane, Partial, Txn};
 use crate::make::Making;
 use crate::outcome::Outcome;
 use crate::site::{Actor, Site};
@@ -111,8 +111,16 @@ impl Run<'_> {
     fn one(&mut self, op: &BatchOp<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {
         let incarnation = &self.lane.incarnation;
         let former = self.lane.restored(self.txn, place);
-        if let Some(known) = former.as_ref().and_then(|bytes| Outcome::from_bytes(bytes.as_deref()?)) {
-            return Ok(known);
+        if let Some(former) = &former
+            && let Some(known) = former.outcome.as_deref().and_then(Outcome::from_bytes)
+        {
+            return self.known(op, place, (former, known), done);
+        }
+        if former.is_none()
+            && self.lane.has_survived(self.txn, place)
+            && let BatchOp::Data { object, .. } = op
+        {
+            return self.written(object, place, done);
         }
         let ledger = self.caps.parts.ledger.as_ref();
         let mut record = ledger.map(|ledger| Undertaking::of_batch(ledger, incarnation, self.txn.0, place));
@@ -150,6 +158,64 @@ impl Run<'_> {
         Ok(outcome)
     }
 
+    /// A former life's record is sealed with the transaction.
+    pub(crate) fn is_recorded(&mut self, former: &Former) {
+        if let Some(ledger) = &self.caps.parts.ledger {
+            self.this.records.push(Undertaking::remembered(ledger, former.record));
+        }
+    }
+
+    /// What is on record as done is done; but for the data that went with it, which may have been lost with the machine or is
+    /// on no disk yet. It is written again only where it may be lost: others may have written since.
+    fn known(
+        &mut self,
+        op: &BatchOp<'_>,
+        place: u32,
+        (former, known): (&Former, Outcome),
+        done: &mut Done,
+    ) -> Result<Outcome, Stop> {
+        self.is_recorded(former);
+        let (BatchOp::Create { name, data, .. }, Outcome::Made { handle, other_name }) = (op, &known) else {
+            return Ok(known);
+        };
+        if data.is_empty() {
+            return Ok(known);
+        }
+        let own = Ref::Handle(holdfast_wire::caps::Handle(handle.as_bytes()));
+        if former.record.survived() {
+            self.written(&own, place, done)?;
+            return Ok(known);
+        }
+        let mut export = None;
+        let Ok(site) = self.doing(None, &mut export, (place, done)).site(&own) else { return Ok(known) };
+        let name = if other_name.is_empty() { name.to_vec() } else { other_name.clone() };
+        self.this.partial = Some(Partial { op: place, handle: Some(site.handle), name });
+        match self.doing(None, &mut export, (place, done)).run(op) {
+            Ok(outcome) => Ok(outcome),
+            Err(Stop::Later) => Err(Stop::Later),
+            // It was removed since, with its directory perhaps.
+            Err(Stop::Refused(CapsStat::Stale | CapsStat::NoEnt | CapsStat::Depends)) => Ok(known),
+            Err(Stop::Refused(stat)) => Ok(Outcome::Failed(stat)),
+        }
+    }
+
+    /// Data that a former life wrote is there. It is not written again: what came after it, a truncation or others' data,
+    /// is not done again either. That it be on the disk is still due.
+    fn written(&mut self, object: &Ref<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {
+        let mut export = None;
+        let mut doing = self.doing(None, &mut export, (place, done));
+        match doing.site(object) {
+            Ok(site) => {
+                doing.touch(&site.export, site.handle, true);
+                Ok(doing.changed(&site))
+            }
+            Err(Stop::Later) => Err(Stop::Later),
+            // It is gone since; or there never was anything to be written to.
+            Err(Stop::Refused(stat @ (CapsStat::Depends | CapsStat::BadRef))) => Ok(Outcome::Failed(stat)),
+            Err(Stop::Refused(_)) => Ok(Outcome::Done),
+        }
+    }
+
     fn was_passed(&self, place: u32) -> bool {
         self.lane.was_passed(self.txn, place)
     }
@@ -164,7 +230,7 @@ impl Doing<'_> {
     fn run(mut self, op: &BatchOp<'_>) -> Result<Outcome, Stop> {
         match op {
             BatchOp::Create { dir, name, if_taken, set, want, data } => {
-                let making = Making { name, if_taken: *if_taken, set, want: want.0 };
+                let making = Making { name, if_taken: *if_taken, set, want: *want };
                 self.make_file(dir, &making, data)
             }
             BatchOp::Mkdir { dir, name, if_taken, set, .. } => {
@@ -199,7 +265,7 @@ impl Doing<'_> {
         node: &NewNode<'_>,
     ) -> Result<Outcome, Stop> {
         // Of what is no file capabilities are asked for with the answer.
-        self.make(dir, &Making { name, if_taken, set, want: 0 }, node)
+        self.make(dir, &Making { name, if_taken, set, want: CapSet::NONE }, node)
     }
 
     /// The object that is meant, and the right to change it.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::limits::{CAPS_ITEMS_MAX, CAPS_RECALL_ANSWER_MS, CAPS_RECALLS_QUEUED_MAX};
-use holdfast_base::{ClientId, FileKey};
+use holdfast_base::{CapSet, ClientId, FileKey};
 use holdfast_export::WireHandle;
 use holdfast_manager::{Agent, NotKept};
 use holdfast_rpc::{Auth, CallError, OutgoingCall};
-use holdfast_state::{CapSet, Effect, RecallAnswer};
+use holdfast_state::{Effect, RecallAnswer};
 use holdfast_wire::caps::{
     self, CAPS_CALLBACK_PROGRAM, CAPS_CALLBACK_V1, CapsCallbackProc, RecallArgs, RecallItem,
 };
@@ -29,11 +29,7 @@ struct Due {
 
 impl Due {
     fn item(&self) -> RecallItem<'_> {
-        RecallItem {
-            handle: caps::Handle(self.handle.as_bytes()),
-            keep: caps::CapSet(self.keep.to_wire()),
-            seq: self.seq,
-        }
+        RecallItem { handle: caps::Handle(self.handle.as_bytes()), keep: self.keep, seq: self.seq }
     }
 }
 

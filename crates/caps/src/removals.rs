@@ -56,8 +56,11 @@ impl Run<'_> {
     /// Executes removals that stand together, the first of them at this place, as far as that goes now.
     pub(crate) fn removals(&mut self, ops: &[BatchOp<'_>], place: u32, done: &mut Done) -> Result<(), Stop> {
         let former = self.lane.restored(self.txn, place);
-        if let Some(known) = former.as_ref().and_then(|bytes| outcome::read(bytes.as_deref()?)) {
+        if let Some(former) = &former
+            && let Some(known) = former.outcome.as_deref().and_then(outcome::read)
+        {
             self.this.outcomes.extend(known.into_iter().take(ops.len()));
+            self.is_recorded(former);
             return Ok(());
         }
         // What stands under another record is another's.

@@ -3,8 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use holdfast_base::ClientId;
-use holdfast_state::CapSet;
+use holdfast_base::{CapSet, ClientId};
 use holdfast_vfs::{FileKind, FsError, Lend};
 use holdfast_wire::caps::{CapsStat, DescriptorArgs, DescriptorOk, LendHow, SameHostOk};
 

@@ -18,8 +18,9 @@ use crate::links::Links;
 use crate::offload::Offloads;
 use crate::program::{CallbackProgram, Hook};
 use crate::recover::Todo;
+use crate::run::Manner;
 use crate::state::{Files, Open};
-use crate::{Callbacks, Delegated, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
+use crate::{Callbacks, Cx, Delegated, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
 
 /// How long a shutdown waits for a server that is being connected to.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(3);
@@ -161,6 +162,15 @@ impl Client {
     #[must_use]
     pub fn session_id(&self) -> Option<SessionId> {
         self.inner().gate.session().map(|session| session.id)
+    }
+
+    /// Waits until there is a session that the server knows: for other programs, which name it, when the server says
+    /// that it does not. Costs a round trip.
+    ///
+    /// # Errors
+    /// Those of every operation.
+    pub fn check_session(&self, cx: Cx<'_>) -> Result<()> {
+        self.inner().run(cx, &Manner::IDLE, |_| Ok(()), |_| Ok(()))
     }
 
     /// The servers that are tried in turn, and the one in use.

@@ -18,9 +18,11 @@ use crate::program::SessionEvent;
 use crate::session::{Lane, Session};
 use crate::{Cred, Error, Event, Handle, Result};
 
-/// Pauses between attempts to reach a server: the first one, and the longest.
+/// Pauses between attempts to reach a server: an eighth of the time that it is away by then, so that who waits for it waits
+/// little longer than that; and at least and at most so long.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_PART: u32 = 8;
 
 /// Between two looks at all state because of a flag that stays.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -107,7 +109,7 @@ impl From<Error> for Setback {
 impl Inner {
     /// The thread.
     pub(crate) fn run_recovery(&self) {
-        let mut pause = PAUSE_MIN;
+        let mut away_since = None;
         let mut is_told = false;
         loop {
             if self.wait_for_work() {
@@ -115,7 +117,7 @@ impl Inner {
             }
             match self.mend() {
                 Ok(()) => {
-                    pause = PAUSE_MIN;
+                    away_since = None;
                     is_told = false;
                 }
                 Err(setback) => {
@@ -126,8 +128,8 @@ impl Inner {
                         }
                         is_told = true;
                     }
-                    let _ = self.quit_or_sleep(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    let away = away_since.get_or_insert_with(Instant::now).elapsed();
+                    let _ = self.quit_or_sleep((away / PAUSE_PART).clamp(PAUSE_MIN, PAUSE_MAX));
                     self.todo.wake();
                 }
             }

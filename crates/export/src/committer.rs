@@ -4,14 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_vfs::{Backend, FsError, FsResult, Touched};
 use parking_lot::{Condvar, Mutex};
+
+use crate::pace::Pace;
 
 /// What happens once the changes are durable, or could not be made so. Runs on the committer's thread: it sends
 /// a reply and does nothing that waits.
@@ -24,7 +27,20 @@ pub trait Force: Send + Sync {
     /// # Errors
     /// The medium's.
     fn force(&self) -> io::Result<()>;
+
+    /// As [`Force::force`], by who can do it along with something of his own, when he is given the file. `None` when he
+    /// did nothing, or there is no such file: then nothing was forced.
+    fn force_by(
+        &self,
+        by: &mut dyn FnMut(BorrowedFd<'_>) -> Option<io::Result<()>>,
+    ) -> Option<io::Result<()>> {
+        let _ = by;
+        None
+    }
 }
+
+/// Runs what answers all calls of a group: a transport's way to send their replies together.
+pub type Answering = fn(&mut dyn FnMut());
 
 /// How long a file system's thread waits for work before it ends. Long enough that steady work never pays for
 /// starting one, short enough that a thousand exports used once do not keep a thousand threads.
@@ -34,6 +50,7 @@ const IDLE: Duration = Duration::from_secs(10);
 pub struct Committer {
     domains: Mutex<HashMap<DomainKey, Arc<Domain>>>,
     with: Option<Arc<dyn Force>>,
+    answering: Option<Answering>,
     /// Without threads: those that have something to commit, in the order in which they came to have it.
     pumped: Option<Mutex<Pumped>>,
     groups: AtomicU64,
@@ -55,20 +72,36 @@ struct Domain {
 struct Waiting {
     batch: Vec<(Vec<Touched>, Committed)>,
     has_thread: bool,
+    /// How many the thread waits for; it is not woken for fewer.
+    wakes_at: usize,
 }
 
 impl Committer {
     /// A committer that forces `with` along with every group.
     #[must_use]
     pub fn new(with: Option<Arc<dyn Force>>) -> Arc<Self> {
-        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped: None, groups: AtomicU64::new(0) })
+        Self::made(with, None, None)
+    }
+
+    /// The same, with a way to answer all calls of a group together.
+    #[must_use]
+    pub fn answering(with: Option<Arc<dyn Force>>, answering: Answering) -> Arc<Self> {
+        Self::made(with, Some(answering), None)
+    }
+
+    fn made(
+        with: Option<Arc<dyn Force>>,
+        answering: Option<Answering>,
+        pumped: Option<Mutex<Pumped>>,
+    ) -> Arc<Self> {
+        let domains = Mutex::new(HashMap::new());
+        Arc::new(Self { domains, with, answering, pumped, groups: AtomicU64::new(0) })
     }
 
     /// A committer without threads: what is submitted waits for [`Committer::pump`]. For simulation and tests.
     #[must_use]
     pub fn pumped(with: Option<Arc<dyn Force>>) -> Arc<Self> {
-        let pumped = Some(Mutex::default());
-        Arc::new(Self { domains: Mutex::new(HashMap::new()), with, pumped, groups: AtomicU64::new(0) })
+        Self::made(with, None, Some(Mutex::default()))
     }
 
     /// Commits what was submitted to a committer without threads, on this thread, one group a file system; nothing
@@ -93,7 +126,13 @@ impl Committer {
 
     fn commit(&self, backend: &dyn Backend, batch: Vec<(Vec<Touched>, Committed)>) {
         self.groups.fetch_add(1, Ordering::Relaxed);
-        commit(backend, self.with.as_deref(), batch);
+        let results = force(backend, self.with.as_deref(), &batch);
+        let mut answers = batch.into_iter().zip(results);
+        let mut answer = || answers.by_ref().for_each(|((_, done), result)| done(result));
+        match self.answering {
+            Some(answering) => answering(&mut answer),
+            None => answer(),
+        }
     }
 
     /// Calls `done` once all completed changes of `touched` are durable; at once and on this thread when there
@@ -153,7 +192,9 @@ impl Committer {
         let mut waiting = domain.waiting.lock();
         waiting.batch.push((touched, done));
         if waiting.has_thread {
-            domain.arrived.notify_one();
+            if waiting.batch.len() >= waiting.wakes_at {
+                domain.arrived.notify_one();
+            }
             return;
         }
         // Without threads this says that it is among those to be pumped.
@@ -181,16 +222,13 @@ impl Committer {
     }
 
     fn run(&self, key: DomainKey, domain: &Arc<Domain>) {
+        let mut pace = Pace::default();
         loop {
-            let batch = {
-                let mut waiting = domain.waiting.lock();
-                if waiting.batch.is_empty() {
-                    domain.arrived.wait_for(&mut waiting, IDLE);
-                }
-                std::mem::take(&mut waiting.batch)
-            };
+            let batch = domain.gather(&mut pace);
             if !batch.is_empty() {
+                let (calls, began) = (batch.len(), Instant::now());
                 self.commit(domain.backend.as_ref(), batch);
+                pace.answered(calls, domain.waiting.lock().batch.len(), began, Instant::now());
                 continue;
             }
             // The order of locks is the same as in `enqueue`: nothing can arrive between the look and the end.
@@ -205,7 +243,31 @@ impl Committer {
     }
 }
 
-fn commit(backend: &dyn Backend, with: Option<&dyn Force>, batch: Vec<(Vec<Touched>, Committed)>) {
+impl Domain {
+    /// Waits for something to commit, and as long as that is worth while for more; nothing, when nothing came.
+    fn gather(&self, pace: &mut Pace) -> Vec<(Vec<Touched>, Committed)> {
+        let mut waiting = self.waiting.lock();
+        if waiting.batch.is_empty() {
+            waiting.wakes_at = 1;
+            self.arrived.wait_for(&mut waiting, IDLE);
+        }
+        if let Some((expected, until)) = pace.worth_waiting(waiting.batch.len(), Instant::now()) {
+            waiting.wakes_at = expected;
+            while waiting.batch.len() < expected && !self.arrived.wait_until(&mut waiting, until).timed_out()
+            {
+            }
+            pace.waited(waiting.batch.len() >= expected);
+        }
+        std::mem::take(&mut waiting.batch)
+    }
+}
+
+/// Makes durable what these calls touched; what came of it for each of them.
+fn force(
+    backend: &dyn Backend,
+    with: Option<&dyn Force>,
+    batch: &[(Vec<Touched>, Committed)],
+) -> Vec<FsResult<()>> {
     let mut index: HashMap<Touched, usize> = HashMap::new();
     let mut touched = Vec::new();
     for &t in batch.iter().flat_map(|(touched, _)| touched) {
@@ -215,15 +277,34 @@ fn commit(backend: &dyn Backend, with: Option<&dyn Force>, batch: Vec<(Vec<Touch
         });
     }
     let mut results = vec![Ok(()); touched.len()];
+    // With one force, where one will do.
+    let at_once = with.and_then(|with| {
+        with.force_by(&mut |own| {
+            let committed =
+                catch_unwind(AssertUnwindSafe(|| backend.commit_with(own, &touched, &mut results)));
+            committed.ok().flatten().map(|done| done.map_err(io::Error::other))
+        })
+    });
+    let forced = match at_once {
+        Some(done) => done.map_err(|_| FsError::Io),
+        None => force_in_order(backend, with, &touched, &mut results),
+    };
+    let of = |touched: &[Touched]| touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
+    batch.iter().map(|(touched, _)| of(touched)).collect()
+}
+
+fn force_in_order(
+    backend: &dyn Backend,
+    with: Option<&dyn Force>,
+    touched: &[Touched],
+    results: &mut [FsResult<()>],
+) -> FsResult<()> {
     // The journal first: a change must not be on disk without word of it.
     let forced = with.map_or(Ok(()), |w| w.force().map_err(|_| FsError::Io));
     // A panic here must fail those who wait, not leave them waiting for a thread that is gone.
-    let outcome = catch_unwind(AssertUnwindSafe(|| backend.commit(&touched, &mut results)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| backend.commit(touched, results)));
     if outcome.is_err() {
         results.fill(Err(FsError::Io));
     }
-    for (touched, done) in batch {
-        let result = touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
-        done(result);
-    }
+    forced
 }

@@ -161,11 +161,12 @@ mod tests {
     fn no_changed_byte_goes_unnoticed() {
         let sealer = Sealer::new([9; 16]);
         let good = sealer.seal(&object());
-        for i in 0..good.as_bytes().len() {
+        for bit in 0..8 * good.as_bytes().len() {
             let mut forged = good.as_bytes().to_vec();
-            forged[i] ^= 1;
-            assert_eq!(sealer.open(&forged), Err(HandleError::Bad), "byte {i}");
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(sealer.open(&forged), Err(HandleError::Bad), "bit {bit}");
         }
+        assert_eq!(sealer.open(&[good.as_bytes(), b"x"].concat()), Err(HandleError::Bad), "one byte more");
         for cut in 0..good.as_bytes().len() {
             assert_eq!(sealer.open(&good.as_bytes()[..cut]), Err(HandleError::Bad), "cut at {cut}");
         }

@@ -8,11 +8,12 @@ pub mod committer;
 pub mod export;
 pub mod handle;
 pub mod namespace;
+mod pace;
 pub mod pseudo;
 
 pub use caller::{Credential, GroupSource, Groups, NoGroups};
 pub use clients::{ClientRule, Network, NetworkParseError};
-pub use committer::{Committed, Committer, Force};
+pub use committer::{Answering, Committed, Committer, Force};
 pub use export::{ANONYMOUS_ID, Export, ExportOptions, LocalUse, Squash};
 pub use handle::{HandleError, Place, Sealer, WireHandle};
 pub use namespace::{Namespace, NamespaceError, Object};

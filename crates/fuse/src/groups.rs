@@ -57,8 +57,8 @@ fn parse(status: &[u8]) -> Vec<u32> {
 
 /// Whether the thread is past the point where signals reach it: it has given up its memory, and closes its files next.
 ///
-/// Its flags are in `stat`, which the kernel does not show while the process is in the middle of an exec; and that waits,
-/// where files are closed by it, for the FLUSH on whose behalf this is asked. `status` is always shown.
+/// Its flags are in `stat`, but a daemon was found hanging beside a process in the middle of an exec; and an exec that closes
+/// files waits for the FLUSH on whose behalf this is asked. So `status` is read; that the other read hung is not proven.
 pub(crate) fn is_exiting(pid: u32) -> bool {
     pid != 0 && std::fs::read(format!("/proc/{pid}/status")).is_ok_and(|status| parse_exiting(&status))
 }

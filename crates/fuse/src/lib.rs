@@ -29,7 +29,7 @@ mod types;
 pub use filesystem::{Filesystem, Result};
 pub use flags::{FallocateFlags, InitFlags, OpenFlags, OpenedFlags, RenameFlags};
 pub use interrupt::{Interrupt, Watch};
-pub use mount::{MountError, MountHow, MountOptions, Unmount, abort_at as abort, unmount};
+pub use mount::{MountError, MountHow, MountOptions, Unmount, abort_at as abort, remount, unmount};
 pub use notifier::{Notifier, Told};
 pub use ops::{
     CopyRange, Create, Fallocate, Flush, Ioctl, LockAsk, Make, NameIn, Open, Read, Release, Rename, SeekFor,

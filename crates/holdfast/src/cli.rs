@@ -16,7 +16,8 @@ use crate::mount::args::{MountArgs, UmountArgs};
 #[command(name = "holdfast", version, max_term_width = 100, subcommand_required = true)]
 pub(crate) struct Cli {
     /// What to log: error, warn, info, debug or trace, also by part: "info,holdfast_nfs4=debug".
-    #[arg(long, global = true, value_name = "LEVELS", default_value = "info", env = "HOLDFAST_LOG")]
+    #[arg(long, global = true, value_name = "LEVELS", default_value = "info", env = "HOLDFAST_LOG",
+        value_parser = crate::checked_levels)]
     pub(crate) log: String,
 
     #[command(subcommand)]
@@ -45,7 +46,7 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     /// Tell or change what the running server logs.
     Log(LogArgs),
-    /// The time after a restart in which clients reclaim what they had, and nothing new is granted.
+    /// End the grace period: the time after a restart in which clients reclaim what they had, and nothing new is granted.
     Grace(GraceArgs),
     /// Have the running server drop what it caches and can read again.
     DropCaches(DropCachesArgs),
@@ -115,7 +116,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, default_value_t = LocalArg::Lazy)]
     pub(crate) local: LocalArg,
 
-    /// Do not register with rpcbind.
+    /// Do not register with rpcbind, nor answer on port 111 in its place: clients of NFSv3 then name the ports, and cannot
+    /// lock.
     #[arg(long)]
     pub(crate) no_rpcbind: bool,
 

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 /// Logs go to standard error, so that standard output has only what was asked for. A server's levels can be changed
 /// while it serves (`holdfast log`).
 fn start_log(levels: &str) {
-    let filter = EnvFilter::try_new(levels).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::new(levels);
     let to_terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -68,6 +68,11 @@ fn start_log(levels: &str) {
         }
         handle.with_current(ToString::to_string).map_err(|e| e.to_string())
     }));
+}
+
+/// Levels as the command line and the environment give them.
+fn checked_levels(levels: &str) -> Result<String, String> {
+    levels_from(levels).map(|_| levels.to_owned())
 }
 
 /// A filter of these levels. A word alone must be a level: taken as the name of a part, as the filter would, a misspelt

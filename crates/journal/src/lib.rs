@@ -20,6 +20,7 @@ mod tests;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -273,6 +274,23 @@ impl Journal {
         let result = self.file.sync_data();
         self.ring.lock().forced(covered, &result);
         result
+    }
+
+    /// As [`Journal::force`], by who forces the file along with something else: he is given it, writes back what is
+    /// dirty of it, and returns when that is on the medium. `None` when he did nothing, or the journal failed before: then
+    /// [`Journal::force`] tells. Several may be at it at once.
+    pub fn force_by(
+        &self,
+        by: &mut dyn FnMut(BorrowedFd<'_>) -> Option<io::Result<()>>,
+    ) -> Option<io::Result<()>> {
+        let covered = {
+            let ring = self.ring.lock();
+            ring.check_failed().ok()?;
+            ring.last_seq()
+        };
+        let result = by(self.file.as_fd())?;
+        self.ring.lock().forced(covered, &result);
+        Some(result)
     }
 
     /// What the journal holds.

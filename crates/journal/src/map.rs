@@ -71,6 +71,14 @@ impl Map {
         unsafe { self.start.as_ptr().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
+    /// Writes zeros, where nothing else has been written yet.
+    pub(crate) fn clear(&mut self, at: usize, len: usize) {
+        let end = at.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "write outside of the map");
+        // SAFETY: `at..end` lies inside the mapping (asserted), and `&mut self` excludes other accesses.
+        unsafe { self.start.as_ptr().add(at).write_bytes(0, len) }
+    }
+
     /// Copies bytes out.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
         let end = at.checked_add(into.len());

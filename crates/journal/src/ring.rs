@@ -55,6 +55,8 @@ pub(crate) struct Ring {
     head: usize,
     /// Bytes used in the head.
     used: usize,
+    /// Segments whose blocks were written once, the first so many ([`Ring::write_ahead`]).
+    written: usize,
     cleaned: usize,
     /// The last record written before each segment counted as cleaned.
     cleaned_at: Vec<u64>,
@@ -83,6 +85,7 @@ impl Ring {
             map,
             head: 0,
             used: 0,
+            written: 0,
             cleaned: layout.segments - 1,
             cleaned_at: vec![0; layout.segments],
             // A new file holds nothing.
@@ -97,8 +100,19 @@ impl Ring {
             waits: 0,
             damaged_segments: 0,
         };
+        ring.write_ahead();
         ring.put(&New::mark(Kind::Start));
         ring
+    }
+
+    /// Has the head and the segment after it written once. Blocks that are only reserved have to be marked as written
+    /// when they are, so that each force of records in them would also be one of the file system's own journal, which
+    /// takes the changes of everybody else along; so that is done for a whole segment at once.
+    fn write_ahead(&mut self) {
+        while self.written < self.layout.segments.min(self.head + 2) {
+            self.map.clear(self.layout.segment_at(self.written), self.layout.segment_bytes);
+            self.written += 1;
+        }
     }
 
     pub(crate) fn file(&self) -> Arc<File> {
@@ -111,6 +125,12 @@ impl Ring {
 
     pub(crate) const fn forced_seq(&self) -> u64 {
         self.forced_seq
+    }
+
+    /// The segment that is written to.
+    #[cfg(test)]
+    pub(crate) const fn head(&self) -> usize {
+        self.head
     }
 
     pub(crate) fn check_failed(&self) -> Result<(), JournalError> {
@@ -342,6 +362,7 @@ impl Ring {
         self.used = 0;
         self.cleaned -= 1;
         self.void -= 1;
+        self.write_ahead();
         self.put(&New::mark(Kind::Start));
         Ok(())
     }

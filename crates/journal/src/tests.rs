@@ -411,6 +411,53 @@ fn the_file_is_private_locked_reserved_and_can_change_its_size() {
 }
 
 #[test]
+fn a_force_by_somebody_else_counts_and_its_failure_is_as_final_as_one_of_our_own() {
+    use std::io::{Error, ErrorKind};
+    let w = World::new(6);
+    w.journal.note(b"a", Keep::Latest, b"value").unwrap();
+    assert!(w.journal.force_by(&mut |_| None).is_none(), "he did nothing");
+    let forced = || w.journal.ring.lock().forced_seq();
+    let before = forced();
+    // What is recorded while he is at it may have come too late for him.
+    let done = w.journal.force_by(&mut |_| {
+        w.journal.note(b"b", Keep::Latest, b"value").unwrap();
+        Some(Ok(()))
+    });
+    assert!(done.is_some_and(|done| done.is_ok()));
+    assert!(before < forced() && forced() < w.journal.ring.lock().last_seq());
+    let failed = w.journal.force_by(&mut |_| Some(Err(Error::from(ErrorKind::StorageFull))));
+    assert!(failed.is_some_and(|done| done.is_err()));
+    assert!(w.journal.force_by(&mut |_| panic!("nobody is asked any more")).is_none());
+    assert!(w.journal.force().is_err());
+}
+
+/// Where the first block is that was reserved only, as the file system says once all is on disk; on some (tmpfs) none is.
+fn first_unwritten(file: &std::fs::File) -> u64 {
+    file.sync_all().unwrap();
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).unwrap()
+}
+
+#[test]
+fn a_force_finds_the_blocks_it_writes_written_before_but_for_one_a_segment() {
+    let w = World::new(5);
+    let file = std::fs::File::open(&w.path).unwrap();
+    let layout = crate::layout::Layout::parse(&w.bytes()).unwrap().0;
+    assert!(first_unwritten(&file) >= layout.segment_at(2) as u64, "the first and the second segment");
+    for number in 0..400u32 {
+        let head_before = w.journal.ring.lock().head();
+        w.journal.note(&number.to_le_bytes(), Keep::Aged, &[7; 1000]).unwrap();
+        let head = w.journal.ring.lock().head();
+        if head != head_before {
+            assert!(
+                first_unwritten(&file) >= layout.segment_at(head + 2) as u64,
+                "the one after segment {head}"
+            );
+        }
+    }
+    assert!(w.journal.ring.lock().head() >= 2, "it went on through several");
+}
+
+#[test]
 fn a_foreign_or_damaged_file_is_an_error_that_names_the_way_out() {
     let World { _dir, path, journal, .. } = World::new(1);
     drop(journal);

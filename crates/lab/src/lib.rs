@@ -4,6 +4,7 @@
 //! The lab drives the `holdfast` binary from outside, as a user does, and depends on no crate of the server.
 //! What a test needs and this machine lacks fails under its own name (`Missing`); it never passes.
 
+pub mod checkout;
 pub mod expected;
 pub mod guest;
 pub mod kernel;

@@ -1,7 +1,7 @@
 //! A test runner whose cases are made at run time (kernel × version × script), and may say "not run".
 //!
 //! It takes the arguments that `cargo test` users know: name filters, `--exact`, `--skip`, `--list`,
-//! `--test-threads`. A case that is not run is printed with its reason and counted apart; with
+//! `--test-threads`; cases run in the order of the filters. A case that is not run is printed with its reason and counted apart; with
 //! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out. A filter that no case answers to is one, too:
 //! a misspelt one would pass for ever.
 
@@ -62,7 +62,7 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut chosen: Vec<Trial> = trials.into_iter().filter(|trial| options.wants(&trial.name)).collect();
-    chosen.sort_by(|a, b| a.name.cmp(&b.name));
+    chosen.sort_by_cached_key(|trial| (options.place_of(&trial.name), trial.name.clone()));
     if options.is_list {
         chosen.iter().for_each(|trial| println!("{}: test", trial.name));
         return ExitCode::SUCCESS;
@@ -198,6 +198,11 @@ impl Options {
         if self.is_exact { name == filter } else { name.contains(filter) }
     }
 
+    /// Cases run in the order of the filters that name them: what takes long is named first, lest all wait for it at the end.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        self.filters.iter().position(|filter| self.matches(filter, name))
+    }
+
     fn wants(&self, name: &str) -> bool {
         let matches = |filter: &String| self.matches(filter, name);
         (self.filters.is_empty() || self.filters.iter().any(matches)) && !self.skips.iter().any(matches)
@@ -218,6 +223,14 @@ mod tests {
         assert!(!options(&["tree", "--exact"]).wants("tree::v3"));
         assert!(!options(&["tree", "--skip", "v3"]).wants("tree::v3"));
         assert_eq!(options(&["--test-threads=3"]).threads, Some(3));
+    }
+
+    #[test]
+    fn cases_run_in_the_order_of_the_filters_that_name_them() {
+        let long_first = options(&["tree::", "fsx::", "tree::v4"]);
+        let place = |name| long_first.place_of(name);
+        assert_eq!([place("tree::v4.1"), place("fsx::v4.2")], [Some(0), Some(1)]);
+        assert_eq!(options(&[]).place_of("boot"), None);
     }
 
     #[test]

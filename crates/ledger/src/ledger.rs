@@ -1,6 +1,7 @@
 //! The journal with what a start found in it: requests that were cut short, and what became of them.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,6 +73,8 @@ pub enum Remembered {
         op: u32,
         /// As given to [`crate::Undertaking::finish`].
         outcome: Option<Vec<u8>>,
+        /// What is left of its record, for [`crate::Undertaking::remembered`].
+        record: BatchRecord,
     },
     /// A finished call that a cache of replies knew by this key.
     Call {
@@ -80,6 +83,26 @@ pub enum Remembered {
         /// Its results.
         results: Vec<u8>,
     },
+}
+
+/// The record of an operation of a batch, as a restart found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRecord {
+    pub(crate) entry: EntryId,
+    survived: bool,
+}
+
+impl BatchRecord {
+    fn of(entry: &Recovered) -> Self {
+        Self { entry: entry.id, survived: entry.certainty != Certainty::MachineDied }
+    }
+
+    /// Whether nothing was lost of what the server had done until then, though no record tells of it: only the process died,
+    /// or all was on the disk.
+    #[must_use]
+    pub const fn survived(self) -> bool {
+        self.survived
+    }
 }
 
 /// The clock that stamps files.
@@ -173,7 +196,8 @@ impl Ledger {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
         let batch = |entry: Recovered| {
             let (incarnation, txn, op) = intent::parse_batch_key(&entry.key)?;
-            Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply })
+            let record = BatchRecord::of(&entry);
+            Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply, record })
         };
         let batches = recovered.into_iter().filter_map(batch).collect();
         Ok((Arc::new(Self { journal, now, pasts: Mutex::default() }), batches))
@@ -242,6 +266,13 @@ impl Force for Ledger {
     fn force(&self) -> io::Result<()> {
         self.journal.force()
     }
+
+    fn force_by(
+        &self,
+        by: &mut dyn FnMut(BorrowedFd<'_>) -> Option<io::Result<()>>,
+    ) -> Option<io::Result<()>> {
+        self.journal.force_by(by)
+    }
 }
 
 /// Entries on their way from the journal to what the server remembers.
@@ -250,8 +281,9 @@ struct Settling<'a> {
     exports: &'a [Arc<Export>],
     pasts: FxHashMap<Vec<u8>, Arc<Past>>,
     remembered: Vec<Remembered>,
-    /// Executed, and perhaps not durable yet: sealed once its objects are committed.
-    unsealed: Vec<(EntryId, ExportId, Vec<Touched>)>,
+    /// Executed, and perhaps not durable yet: once its objects are committed, which is what is named here, the entry is
+    /// sealed. None of a batch: data that no entry tells of belongs to it, and its transaction's commit seals it.
+    unsealed: Vec<(Option<EntryId>, ExportId, Vec<Touched>)>,
 }
 
 impl<'a> Settling<'a> {
@@ -270,16 +302,18 @@ impl<'a> Settling<'a> {
         };
         // Without its export nothing can be looked at, and nobody can send the request again.
         let Some(export) = self.export(export_id) else { return self.journal.forget(entry.id) };
+        let record = BatchRecord::of(&entry);
+        let to_seal = (entry.key.first() != Some(&intent::BATCH)).then_some(entry.id);
         let settled = match (entry.certainty, &entry.reply) {
             (Certainty::Sealed, Some(_)) => Settled::HappenedAlready,
             (Certainty::ProcessDied, Some(_)) => {
-                self.unsealed.push((entry.id, export_id, touched(&step.intent)));
+                self.unsealed.push((to_seal, export_id, touched(&step.intent)));
                 Settled::HappenedAlready
             }
             (_, _) => {
                 let settled = look::settle_now(export.backend.as_ref(), &step.intent);
                 if settled == Settled::HappenedAlready {
-                    self.unsealed.push((entry.id, export_id, touched(&step.intent)));
+                    self.unsealed.push((to_seal, export_id, touched(&step.intent)));
                 }
                 settled
             }
@@ -298,10 +332,16 @@ impl<'a> Settling<'a> {
             };
             self.pasts.insert(entry.key.clone(), Arc::new(past));
         }
-        self.remember(&entry.key, (seqid, call_hash), reply);
+        self.remember(&entry.key, (seqid, call_hash), reply, record);
     }
 
-    fn remember(&mut self, key: &[u8], (seqid, call_hash): (u32, u64), reply: Option<Vec<u8>>) {
+    fn remember(
+        &mut self,
+        key: &[u8],
+        (seqid, call_hash): (u32, u64),
+        reply: Option<Vec<u8>>,
+        record: BatchRecord,
+    ) {
         match (key.first(), reply) {
             (Some(&SLOT), reply) => {
                 if let Some((session, slot)) = parse_slot_key(key) {
@@ -310,7 +350,7 @@ impl<'a> Settling<'a> {
             }
             (Some(&intent::BATCH), outcome) => {
                 if let Some((incarnation, txn, op)) = intent::parse_batch_key(key) {
-                    self.remembered.push(Remembered::Batch { incarnation, txn, op, outcome });
+                    self.remembered.push(Remembered::Batch { incarnation, txn, op, outcome, record });
                 }
             }
             (Some(&intent::CALL), Some(results)) => {
@@ -343,7 +383,10 @@ impl<'a> Settling<'a> {
             let Some(all) = of_export.get(&export) else { continue };
             let is_durable = touched.iter().all(|touched| all.get(touched).copied().unwrap_or(false));
             // Without its reply the entry is finished when the request comes again.
-            if is_durable && let Err(error) = self.journal.seal(entry) {
+            if is_durable
+                && let Some(entry) = entry
+                && let Err(error) = self.journal.seal(entry)
+            {
                 tracing::debug!(%error, "not sealed");
             }
         }

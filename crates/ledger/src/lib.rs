@@ -14,6 +14,6 @@ mod look;
 mod mutation;
 mod undertaking;
 
-pub use ledger::{Ledger, Now, Remembered};
+pub use ledger::{BatchRecord, Ledger, Now, Remembered};
 pub use mutation::Mutation;
 pub use undertaking::{Standing, Undertaking};

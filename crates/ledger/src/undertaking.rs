@@ -11,7 +11,7 @@ use holdfast_vfs::{Backend, FsError, FsResult, Handle};
 use holdfast_xdr::Writer;
 
 use crate::intent;
-use crate::ledger::{Ledger, Past};
+use crate::ledger::{BatchRecord, Ledger, Past};
 
 /// How the operation about to run stands to what was done before a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,14 @@ impl Undertaking {
         let mut this =
             Self::new(ledger, Key::new(&[&intent::batch_key(incarnation, txn, op)]), Keep::Latest, (0, 0));
         this.at_operation(op);
+        this
+    }
+
+    /// One operation of a batch that a former life has recorded as done, to be sealed with the rest of its transaction.
+    #[must_use]
+    pub fn remembered(ledger: &Arc<Ledger>, record: BatchRecord) -> Self {
+        let mut this = Self::new(ledger, Key::new(&[]), Keep::Latest, (0, 0));
+        this.entry = Some(record.entry);
         this
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_base::limits::RECALL_WAIT_MS;
-use holdfast_base::{ClientId, FileKey, Instant};
-use holdfast_state::{CapGrant, CapOffer, CapRequest, CapSet, CapTicket, Contention, StateError};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
+use holdfast_state::{CapGrant, CapOffer, CapRequest, CapTicket, Contention, StateError};
 use holdfast_vfs::{Backend, Caller, Cx, FileKind, FileObject, Handle, HeldPledge, OpenMode, Pledge, Wait};
 
 use parking_lot::Mutex;
@@ -80,7 +80,7 @@ impl Manager {
             return Ok(grant);
         }
         // What nobody may look at unseen cannot be had (a local process has it open, descriptors are short): less may.
-        let want = request.want.less_file_x();
+        let want = request.want.without(CapSet::FILE_X_ALONE);
         self.acquire_guarded(&CapRequest { want, ..*request }, on).map(|(grant, _)| grant)
     }
 

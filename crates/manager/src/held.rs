@@ -2,8 +2,9 @@
 //! written back yet (RFC 8881 section 10.4.3).
 
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_base::limits::{HELD_ATTRIBUTES_FRESH_MS, HELD_PUT_OFF_MS, RECALL_WAIT_MS, SILENT_HOLDER_MS};
+use holdfast_base::limits::{HELD_ATTRIBUTES_KEPT_MS, HELD_PUT_OFF_MS, RECALL_WAIT_MS, SILENT_HOLDER_MS};
 use holdfast_base::{ChangeId, ClientId, FileKey, Instant, Timestamp};
 use holdfast_state::{Deed, DelegationToken, Seen, WriteHolder};
 use holdfast_vfs::{FsError, FsResult, Wait};
@@ -29,6 +30,7 @@ pub struct HeldAttributes {
 pub struct HeldAnswer {
     manager: Weak<Manager>,
     token: DelegationToken,
+    number: u64,
     client: ClientId,
     is_given: bool,
 }
@@ -39,22 +41,33 @@ pub trait AttributeHolder: Send + Sync {
     fn ask(&self, holder: &WriteHolder, file: FileKey, answer: HeldAnswer);
 }
 
-/// Questions under way, and fresh answers.
+/// Questions under way, and their answers for those who wait for them.
 #[derive(Default)]
 pub(crate) struct Questions {
     asked: Mutex<FxHashMap<DelegationToken, Question>>,
+    /// Questions put so far: whoever began before a question was put may use its answer, and nobody else, for the holder
+    /// may have written since.
+    count: AtomicU64,
     asker: Mutex<Option<Weak<dyn AttributeHolder>>>,
     /// Holders that left a question unanswered, and since when.
     silent: Mutex<FxHashMap<ClientId, Instant>>,
 }
 
-#[derive(Debug)]
+/// What a holder is asked, and was asked last. At most one question is under way.
+#[derive(Debug, Default)]
 struct Question {
-    /// The file's size on the server when it was asked: an answer is weighed against that of then.
-    server_size: u64,
+    under_way: Option<(Asked, Instant)>,
+    answered: Option<(Asked, Option<HeldAttributes>, Instant)>,
     /// Who wanted the answer, could not wait, and was told to come again.
     put_off: Vec<Option<ClientId>>,
-    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Its place among all questions.
+    number: u64,
+    /// The file's size on the server when it was asked: an answer is weighed against that of then.
+    server_size: u64,
 }
 
 /// What is known of a question.
@@ -66,23 +79,11 @@ enum Known {
     Answer(Option<HeldAttributes>),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    Asked(Instant),
-    Answered(Option<HeldAttributes>, Instant),
-}
-
 impl Question {
     /// Whether it is of no use any more.
     fn is_over(&self, now: Instant) -> bool {
-        let Stage::Answered(_, at) = self.stage else { return false };
-        let bound = if self.put_off.is_empty() { HELD_ATTRIBUTES_FRESH_MS } else { HELD_PUT_OFF_MS };
-        now.ms_since(at) > bound
-    }
-
-    /// Whether it was answered since.
-    fn is_answered_since(&self, since: Option<Instant>) -> bool {
-        matches!(self.stage, Stage::Answered(_, at) if since.is_some_and(|since| at >= since))
+        let bound = if self.put_off.is_empty() { HELD_ATTRIBUTES_KEPT_MS } else { HELD_PUT_OFF_MS };
+        self.under_way.is_none() && self.answered.is_none_or(|(.., at)| now.ms_since(at) > bound)
     }
 }
 
@@ -99,8 +100,10 @@ impl HeldAnswer {
         if answer.is_some() && manager.questions.has_silent() {
             manager.questions.note_silence(self.client, None);
         }
-        if let Some(question) = manager.questions.asked.lock().get_mut(&self.token) {
-            question.stage = Stage::Answered(answer, now);
+        if let Some(question) = manager.questions.asked.lock().get_mut(&self.token)
+            && let Some((asked, _)) = question.under_way.take_if(|(asked, _)| asked.number == self.number)
+        {
+            question.answered = Some((asked, answer, now));
         }
         manager.recalls.end();
     }
@@ -115,6 +118,11 @@ impl Drop for HeldAnswer {
 }
 
 impl Questions {
+    /// How many were put by now: those to come tell of no earlier moment than this.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn forget(&self, token: DelegationToken) {
         self.asked.lock().remove(&token);
     }
@@ -152,34 +160,41 @@ impl Questions {
         }
     }
 
-    /// What there is for who wants to know.
+    /// What there is for who wants to know, and began when so many questions had been put.
     fn look(
         &self,
         token: DelegationToken,
         (server_size, who): (u64, Option<ClientId>),
-        (since, now): (Option<Instant>, Instant),
+        (since, now): (u64, Instant),
     ) -> Known {
         let mut asked = self.asked.lock();
-        let is_of_use =
-            |question: &&mut Question| !question.is_over(now) || question.is_answered_since(since);
-        let Some(question) = asked.get_mut(&token).filter(is_of_use) else {
-            return Known::Nothing;
-        };
-        let is_timely = question.is_answered_since(since);
-        match question.stage {
-            Stage::Asked(since) => Known::Asked(since),
-            // Asked again, a holder that had no answer would have none: it is to give back what it has.
-            Stage::Answered(None, _) => Known::Answer(None),
-            Stage::Answered(answer, at)
-                if (is_timely || now.ms_since(at) <= HELD_ATTRIBUTES_FRESH_MS)
-                    && question.server_size == server_size =>
+        let Some(question) = asked.get_mut(&token) else { return Known::Nothing };
+        let is_over = question.is_over(now);
+        match (question.answered, question.under_way) {
+            (Some((asked, Some(answer), _)), _)
+                if asked.number > since && asked.server_size == server_size =>
             {
                 question.put_off.retain(|of| *of != who);
-                Known::Answer(answer)
+                Known::Answer(Some(answer))
             }
-            Stage::Answered(..) if question.put_off.contains(&who) => Known::Answer(None),
-            Stage::Answered(..) => Known::Nothing,
+            (_, Some((_, at))) => Known::Asked(at),
+            // Asked again, a holder that had no answer would have none: it is to give back what it has.
+            (Some((asked, None, _)), None) if !is_over || asked.number > since => Known::Answer(None),
+            (Some(_), None) if !is_over && question.put_off.contains(&who) => Known::Answer(None),
+            _ => Known::Nothing,
         }
+    }
+
+    /// Notes a question that is to be put, and gives its number; `None` while another is under way.
+    fn put(&self, token: DelegationToken, server_size: u64, now: Instant) -> Option<u64> {
+        let mut asked = self.asked.lock();
+        let question = asked.entry(token).or_default();
+        if question.under_way.is_some() {
+            return None;
+        }
+        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        question.under_way = Some((Asked { number, server_size }, now));
+        Some(number)
     }
 }
 
@@ -190,14 +205,15 @@ impl Manager {
     }
 
     /// What to show of a file's change attribute and size to `by`, when its holder has changed it; `None` when what
-    /// the server has is right. `since`: when the request began that wants to know, if answers since will do.
+    /// the server has is right. `since`: how many questions had been put when the request began that wants to know, where
+    /// that was before now.
     ///
     /// # Errors
     /// `WouldBlock`; `Delay` while the holder does not answer: what it has is being recalled then.
     pub(crate) fn held_attributes(
         &self,
         file: FileKey,
-        (by, since): (Option<ClientId>, Option<Instant>),
+        (by, since): (Option<ClientId>, Option<u64>),
         (server, wait): (Seen, Wait),
     ) -> FsResult<Option<(Seen, HeldAttributes)>> {
         let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else {
@@ -205,6 +221,7 @@ impl Manager {
             self.contend(file, Deed::LookAttrs, by, wait)?;
             return Ok(None);
         };
+        let since = since.unwrap_or_else(|| self.questions.count());
         let answer = if holder.is_recalled {
             None
         } else {
@@ -224,7 +241,7 @@ impl Manager {
     fn ask_holder(
         &self,
         holder: &WriteHolder,
-        (file, server_size, since): (FileKey, u64, Option<Instant>),
+        (file, server_size, since): (FileKey, u64, u64),
         (by, wait): (Option<ClientId>, Wait),
     ) -> FsResult<Option<HeldAttributes>> {
         loop {
@@ -234,6 +251,8 @@ impl Manager {
                 Known::Answer(answer) => return Ok(answer),
                 Known::Asked(since) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
                 Known::Nothing if self.questions.is_silent(holder.client, now) => return Ok(None),
+                // Asked now, it would tell of a moment before whoever can wait for it begins.
+                Known::Nothing if wait == Wait::No => return Err(FsError::WouldBlock),
                 Known::Nothing => {
                     self.put_question(holder, (file, server_size), now);
                     continue;
@@ -260,11 +279,11 @@ impl Manager {
     }
 
     /// Asks the holder of a file before its answer is waited for.
-    pub(crate) fn ask_ahead(&self, file: FileKey, by: Option<ClientId>, server_size: u64) {
+    pub(crate) fn ask_ahead(&self, (file, server_size): (FileKey, u64), by: Option<ClientId>, since: u64) {
         let Some(holder) = self.look(|engine| engine.write_delegation(file, by)) else { return };
         let now = self.clock().now();
         let is_news = || {
-            let known = self.questions.look(holder.token, (server_size, by), (None, now));
+            let known = self.questions.look(holder.token, (server_size, by), (since, now));
             matches!(known, Known::Nothing)
         };
         if !holder.is_recalled && !self.questions.is_silent(holder.client, now) && is_news() {
@@ -283,12 +302,9 @@ impl Manager {
 
     fn put_question(&self, holder: &WriteHolder, (file, server_size): (FileKey, u64), now: Instant) {
         let asker = self.questions.asker.lock().as_ref().and_then(Weak::upgrade);
-        let mut asked = self.questions.asked.lock();
-        let put_off = asked.remove(&holder.token).map(|before| before.put_off).unwrap_or_default();
-        asked.insert(holder.token, Question { server_size, put_off, stage: Stage::Asked(now) });
-        drop(asked);
+        let Some(number) = self.questions.put(holder.token, server_size, now) else { return };
         let (manager, token, client) = (self.this.clone(), holder.token, holder.client);
-        let answer = HeldAnswer { manager, token, client, is_given: false };
+        let answer = HeldAnswer { manager, token, number, client, is_given: false };
         match asker {
             Some(asker) => asker.ask(holder, file, answer),
             None => answer.give(None),

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::limits::{CAPS_OBJECTS_MAX, DELEGATIONS_MAX, PROMISE_COUNTERS, PROMISE_PARTS};
-use holdfast_base::{ClientId, FileKey};
-use holdfast_state::{CapSet, Deed, DelegationKind, DelegationToken};
+use holdfast_base::{CapSet, ClientId, FileKey};
+use holdfast_state::{Deed, DelegationKind, DelegationToken};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 

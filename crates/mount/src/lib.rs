@@ -19,6 +19,6 @@ mod signals;
 pub mod source;
 
 pub use holdfast_fuse::{MountError, Unmount, unmount};
-pub use life::{MountRequest, run};
+pub use life::{MountRequest, remount, run};
 pub use options::{CacheMode, MountOptions, Patience};
 pub use source::{ServerName, Source};

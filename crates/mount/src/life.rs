@@ -3,14 +3,15 @@
 //! A plain `umount` takes the mount away while changes may still wait to be sent: the daemon outlives it until all is on
 //! the server's disk. SIGTERM sends first and unmounts then. A second SIGTERM, and `holdfast umount -f`, give up.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use holdfast_fuse::{Config, End, InitFlags, Session, Unmount};
-use holdfast_volume::Volume;
 use holdfast_volume::cache::Pending;
+use holdfast_volume::{Invalidate, Volume};
 
 use crate::connecting::{self, Connected};
 use crate::control::{Endpoint, Place, runtime_dir};
@@ -110,19 +111,31 @@ fn hear(signals: &Signals, wishes: &Wishes, waiting: &std::thread::Thread) {
     }
 }
 
-fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
-    let Connected { volume, server, caps, root_name } =
-        connecting::connect(&request.source, &request.options)?;
-    let kernel = request.options.kernel;
-    let options = holdfast_fuse::MountOptions {
-        allow_other: request.options.allow_other,
+/// Gives what is mounted there other flags (`mount -o remount,ro`).
+///
+/// # Errors
+/// What the kernel says: EBUSY where files are open for writing and it is to be read-only, EPERM for all but root.
+pub fn remount(mountpoint: &Path, options: &MountOptions) -> Result<()> {
+    Ok(holdfast_fuse::remount(mountpoint, &for_kernel(options, String::new()))?)
+}
+
+fn for_kernel(options: &MountOptions, source: String) -> holdfast_fuse::MountOptions {
+    let kernel = options.kernel;
+    holdfast_fuse::MountOptions {
+        allow_other: options.allow_other,
         is_read_only: kernel.is_read_only,
         allows_suid: kernel.allows_suid,
         allows_devices: kernel.allows_devices,
         allows_exec: kernel.allows_exec,
         no_atime: kernel.is_noatime,
-        ..holdfast_fuse::MountOptions::new(root_name)
-    };
+        ..holdfast_fuse::MountOptions::new(source)
+    }
+}
+
+fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
+    let Connected { volume, server, caps, root_name } =
+        connecting::connect(&request.source, &request.options)?;
+    let options = for_kernel(&request.options, root_name);
     let files = Arc::new(Translation::new(volume.clone(), request.options.passes_through));
     let mut config = Config::default();
     if request.options.passes_through {
@@ -145,7 +158,8 @@ fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
     if let Err(error) = session.set_readahead(READ_AHEAD_BYTES) {
         tracing::debug!(%error, "read-ahead stays as it is");
     }
-    volume.invalidate_by(Box::new(KernelSide::new(session.notifier())))?;
+    let kernel: Arc<dyn Invalidate> = Arc::new(KernelSide::new(session.notifier()));
+    volume.invalidate_by(&kernel)?;
     Ok(Arc::new(Mounted::new(volume, (server, caps), session, request.clone())))
 }
 
@@ -175,7 +189,7 @@ fn guard(request: &MountRequest) -> Option<Guard> {
 }
 
 /// Until the mount is gone.
-fn serve(mounted: &Mounted, wishes: &Wishes, log: &std::path::Path) {
+fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
     loop {
         if let Some(end) = mounted.session().wait_for(LOOK_EVERY) {
             match end {

@@ -49,6 +49,8 @@ pub enum Patience {
 pub struct MountOptions {
     /// For the kernel.
     pub kernel: KernelFlags,
+    /// `remount`: what is mounted there gets these flags; everything else stays as it was mounted.
+    pub is_remount: bool,
     /// Other users than the one who mounted may use it; the default where root mounts.
     pub allow_other: bool,
     /// `port=`: where the source names none.
@@ -103,6 +105,7 @@ impl Default for MountOptions {
         };
         Self {
             kernel,
+            is_remount: false,
             allow_other: rustix::process::geteuid().is_root(),
             port: None,
             minor_version: None,
@@ -135,13 +138,15 @@ impl MountOptions {
     pub fn parse<S: AsRef<str>>(lists: &[S], is_sloppy: bool) -> Result<Self, String> {
         let mut options = Self::default();
         let mut pending = Pending::default();
-        let all = lists.iter().flat_map(|list| list.as_ref().split(','));
-        for option in all.map(str::trim).filter(|option| !option.is_empty()) {
+        let all = || lists.iter().flat_map(|list| list.as_ref().split(',')).map(str::trim);
+        // mount(8) adds what the kernel shows of the mount, which are not only options of ours.
+        options.is_remount = all().any(|option| option == "remount");
+        for option in all().filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
             let is_known = options.kernel_option(name)
                 || is_for_others(name)
                 || options.own_option(name, value, &mut pending)?;
-            if !is_known && !is_sloppy {
+            if !is_known && !is_sloppy && !options.is_remount {
                 return Err(format!("{option}: no such option (see `holdfast mount --help`)"));
             }
         }
@@ -161,6 +166,7 @@ impl MountOptions {
     fn kernel_option(&mut self, name: &str) -> bool {
         let kernel = &mut self.kernel;
         match name {
+            "remount" => {}
             "ro" => kernel.is_read_only = true,
             "rw" => kernel.is_read_only = false,
             "nodev" => kernel.allows_devices = false,
@@ -295,6 +301,14 @@ mod tests {
         assert!(!parsed("ro,rw").kernel.is_read_only);
         assert_eq!(parsed("soft,hard").patience, Patience::Hard);
         assert!(MountOptions::parse(&["rw", "ro"], false).unwrap().kernel.is_read_only);
+    }
+
+    #[test]
+    fn a_remount_takes_flags_and_passes_over_what_the_kernel_shows_beside_them() {
+        let options = parsed("rw,nosuid,nodev,relatime,user_id=0,group_id=0,default_permissions,remount,ro");
+        assert!(options.is_remount && options.kernel.is_read_only && !options.kernel.allows_suid);
+        assert!(!parsed("ro").is_remount);
+        assert!(refused("user_id=0").contains("no such option"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::record::{self, Record};
 use crate::server::Limits;
 use crate::service::{Call, FileBody, Lane, Mode, Outcome, Program, Resume};
 use crate::throttle::Throttle;
+use crate::together;
 
 /// What all connections of a server share.
 pub(crate) struct Core {
@@ -326,10 +327,10 @@ fn settle(connection: &Arc<Connection>, xid: u32, reply: &mut Writer, outcome: O
 }
 
 /// Ends a call away from its connection's worker.
-pub(crate) fn finish(ticket: &Ticket, xid: u32, reply: &mut Writer, outcome: Outcome) {
+pub(crate) fn finish(ticket: Ticket, xid: u32, reply: &mut Writer, outcome: Outcome) {
     let connection = ticket.connection();
     match settle(connection, xid, reply, outcome, ticket.bytes()) {
-        Step::Reply => connection.send(reply.as_slice(), None),
+        Step::Reply => together::send(reply.as_slice(), ticket),
         Step::ReplyFile(file) => connection.send(reply.as_slice(), Some(file)),
         Step::Nothing | Step::Stalled(_) => {}
         Step::Close => connection.close(),
@@ -357,7 +358,5 @@ pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
     while let Outcome::Resume(resume) = outcome {
         outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply));
     }
-    finish(&ticket, xid, &mut reply, outcome);
-    // Only now: the reply counts as output before the call stops to count as in flight.
-    drop(ticket);
+    finish(ticket, xid, &mut reply, outcome);
 }

@@ -28,6 +28,7 @@ pub mod runtime;
 pub mod server;
 pub mod service;
 mod throttle;
+mod together;
 
 pub use auth::{Auth, AuthSys};
 pub use callback::{CallError, OutgoingCall};
@@ -36,3 +37,4 @@ pub use datagram::DatagramServer;
 pub use pending::PendingReply;
 pub use server::{Limits, Server, ServerView};
 pub use service::{Call, FileBody, InLane, Lane, Mode, Outcome, Program, Resume};
+pub use together::together;

@@ -97,7 +97,7 @@ impl PendingReply {
             other => other,
         };
         let Some(Inner { xid, mut reply, ticket }) = self.inner.take() else { return };
-        dispatch::finish(&ticket, xid, &mut reply, outcome);
+        dispatch::finish(ticket, xid, &mut reply, outcome);
     }
 }
 

@@ -223,7 +223,7 @@ impl Programs {
         let namespace = Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock());
         let namespace = Arc::new(exports::together(namespace, &opened)?);
         let groups: Arc<dyn GroupSource> = Arc::new(NssGroups::start()?);
-        let committer = Committer::new(Some(durable.ledger().clone()));
+        let committer = Committer::answering(Some(durable.ledger().clone()), holdfast_rpc::together);
         let replies = ReplyCache::new(ReplyCacheLimits::default(), Arc::clone(&clock));
         let tally = Tally::new();
         let ground = Ground { namespace, manager, groups, committer, replies, durable, tally };

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::limits::{CAPS_HOLDERS_PER_OBJECT_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_RECALLED_MS};
-use holdfast_base::{ClientId, FileKey, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
-use crate::caps_set::CapSet;
 use crate::contention::RecentRecalls;
 use crate::deed::DelegationKind;
 use crate::effect::Effect;
@@ -66,6 +65,8 @@ pub(crate) struct CapClient {
     pub(crate) is_reachable: bool,
     /// It has lost what it held, and may not have heard of it.
     pub(crate) is_loss_unheard: bool,
+    /// How far its objects were looked at for some to be asked back, when room was short.
+    pub(crate) pressed_through: Option<FileKey>,
 }
 
 /// All capabilities.
@@ -392,7 +393,7 @@ impl Engine {
         }
     }
 
-    fn has_room_for_caps(&self, client: ClientId, file: FileKey) -> bool {
+    pub(crate) fn has_room_for_caps(&self, client: ClientId, file: FileKey) -> bool {
         self.caps.hold(client, file).is_some()
             || (self.caps.count_of(client) < CAPS_OBJECTS_PER_CLIENT_MAX
                 && self.caps.objects < self.policy.capabilities_max
@@ -419,7 +420,7 @@ impl Engine {
                 deeds.extend(ranges.iter().map(|(_, kind)| crate::foreign::deed(kind)));
             }
         }
-        deeds.into_iter().fold(can, |can, deed| can.less(deed.forbids()))
+        deeds.into_iter().fold(can, |can, deed| deed.forbids().leaves(can))
     }
 
     /// Whether others' capabilities exclude a delegation.

@@ -1,10 +1,9 @@
 //! Capabilities as plain data, for a planned restart: who holds what goes on, numbers and epochs included.
 
-use holdfast_base::{ClientId, FileKey, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::caps::{CapClient, CapHold, CapRecall, Caps};
-use crate::caps_set::CapSet;
 use crate::engine::Engine;
 
 /// All of them.
@@ -32,6 +31,7 @@ struct FrozenHold {
     client: ClientId,
     #[serde(with = "crate::plain")]
     file: FileKey,
+    #[serde(with = "crate::plain")]
     held: CapSet,
     seq: u64,
     granted_seq: u64,
@@ -40,6 +40,7 @@ struct FrozenHold {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct FrozenRecall {
+    #[serde(with = "crate::plain")]
     keep: CapSet,
     #[serde(with = "crate::plain")]
     since: Instant,

@@ -1,10 +1,10 @@
 //! Conflicts with capabilities: who must give back what, how long is waited, and what happens to those who do not.
 
 use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_STRETCH_MAX};
-use holdfast_base::{ClientId, FileKey, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 
 use crate::caps::CapRecall;
-use crate::caps_set::{CapSet, Forbidden};
+use crate::caps_set::Forbidden;
 use crate::contention::{Contention, RecallAnswer};
 use crate::deed::Deed;
 use crate::effect::Effect;
@@ -12,7 +12,8 @@ use crate::engine::Engine;
 
 impl Engine {
     /// Has recalled what of others' stands in the way of what a client wants of an object: capabilities and
-    /// delegations. Nothing exclusive is fought for where something was recalled a moment ago.
+    /// delegations. Nothing exclusive is fought for where something was recalled a moment ago, and nothing at all for who
+    /// is at a bound.
     pub fn caps_contend(
         &mut self,
         file: FileKey,
@@ -20,6 +21,10 @@ impl Engine {
         client: ClientId,
         now: Instant,
     ) -> Contention {
+        if !self.has_room_for_caps(client, file) {
+            // It would be given nothing of what others give back.
+            return Contention::Clear;
+        }
         let want = if self.caps.is_recent(file, now) { want.shared() } else { want };
         let by_caps = self.contend_with_caps(file, Forbidden::beside(want), Some(client), now);
         let mut earliest = by_caps;
@@ -74,7 +79,6 @@ impl Engine {
             self.remove_client(client, now);
             return None;
         }
-        let until = now.after_ms(self.recall_ms());
         let hold = self.caps.hold_mut(client, file)?;
         if hold.offered.is_some_and(|(offered, _)| forbidden.touches(offered)) {
             hold.offered = None;
@@ -93,19 +97,26 @@ impl Engine {
             }
             Some(recall) if !forbidden.touches(recall.keep) => Some(recall.since),
             Some(recall) => {
-                hold.recall = Some(CapRecall { keep: recall.keep.less(forbidden), ..recall });
+                hold.recall = Some(CapRecall { keep: forbidden.leaves(recall.keep), ..recall });
                 self.send_cap_recall(client, file);
                 Some(recall.since)
             }
             None => {
-                let keep = hold.held.less(forbidden);
-                hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None });
-                self.caps.recalls.insert((client, file));
+                let keep = forbidden.leaves(hold.held);
                 self.caps.recent.note(file, now);
-                self.send_cap_recall(client, file);
+                self.begin_cap_recall(client, file, keep, now);
                 Some(now)
             }
         }
+    }
+
+    /// Asks for all but `keep`, of what is not being recalled yet.
+    pub(crate) fn begin_cap_recall(&mut self, client: ClientId, file: FileKey, keep: CapSet, now: Instant) {
+        let until = now.after_ms(self.recall_ms());
+        let Some(hold) = self.caps.hold_mut(client, file) else { return };
+        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None });
+        self.caps.recalls.insert((client, file));
+        self.send_cap_recall(client, file);
     }
 
     /// Asks back what is being recalled; each time under another number, so that a grant that is still under way is

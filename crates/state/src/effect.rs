@@ -1,8 +1,7 @@
 //! What the edge must do after it has let go of the engine, and before it replies.
 
-use holdfast_base::{ByteRange, ClientId, FileKey, SessionId, SlotId};
+use holdfast_base::{ByteRange, CapSet, ClientId, FileKey, SessionId, SlotId};
 
-use crate::caps_set::CapSet;
 use crate::deed::DelegationKind;
 use crate::delegation::DelegationToken;
 use crate::foreign::ForeignOwner;

@@ -52,7 +52,7 @@ mod unlock;
 mod waiters;
 
 pub use caps::{CapGrant, CapOffer, CapRelease, CapRequest, CapTicket};
-pub use caps_set::{CapSet, Forbidden};
+pub use caps_set::Forbidden;
 pub use census::Census;
 pub use channel::ChannelAttrs;
 pub use check::{Caller, IoBy, IoGrant};

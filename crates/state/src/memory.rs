@@ -71,8 +71,8 @@ impl Policy {
     /// The same with budgets for this memory.
     ///
     /// While memory is short there may be less than there is now, the less the less memory is available: promises and
-    /// slots are asked back, courteous clients go, and no more capabilities are granted. Opens and locks are never asked
-    /// back, nor refused before the bound for the memory in all: that would be an error to an application.
+    /// slots are asked back, courteous clients go, and nothing more is promised. Opens and locks are never asked back, nor
+    /// refused before the bound for the memory in all: that would be an error to an application.
     #[must_use]
     pub fn within(self, memory: Memory, in_use: InUse) -> Self {
         let most = |bound: usize, in_use: usize| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{ByteRange, ChangeId, ClientId, FileKey, Instant, Seqid, SessionId, SlotId};
+use holdfast_base::{ByteRange, CapSet, ChangeId, ClientId, FileKey, Instant, Seqid, SessionId, SlotId};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -31,7 +31,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(ClientId: u64, SlotId: u32, Seqid: u32, ChangeId: u64, Instant: u64, SessionId: [u8; 16]);
+numbers!(CapSet: u32, ClientId: u64, SlotId: u32, Seqid: u32, ChangeId: u64, Instant: u64, SessionId: [u8; 16]);
 
 impl Plain for FileKey {
     // Not every format knows 128 bits.

@@ -26,7 +26,8 @@ pub struct Policy {
     pub slots_max: usize,
     /// How many stateids there may be. At the bound courteous clients go, then opens and locks are refused.
     pub stateids_max: usize,
-    /// Of how many objects there may be capabilities. At the bound no more are granted.
+    /// Of how many objects there may be capabilities. Some are recalled when nine tenths of them are out; at the bound no
+    /// more are granted.
     pub capabilities_max: usize,
 }
 

@@ -1,9 +1,12 @@
 //! Budgets: what is above one is asked back from those who hold most, a little at a time.
 
+use std::ops::Bound;
+
 use holdfast_base::limits::{
-    DELEGATIONS_SPARE_PART, PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS,
+    CAPS_PRESSED_LOOKED, CAPS_PRESSED_MAX, CAPS_PRESSED_PARTS, CAPS_SPARE_PART, DELEGATIONS_SPARE_PART,
+    PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS,
 };
-use holdfast_base::{ClientId, Instant, SessionId};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant, SessionId};
 
 use crate::effect::Effect;
 use crate::engine::Engine;
@@ -11,6 +14,7 @@ use crate::engine::Engine;
 impl Engine {
     pub(crate) fn tick_pressure(&mut self, now: Instant) {
         self.press_delegations(now);
+        self.press_caps(now);
         self.press_slots();
     }
 
@@ -41,6 +45,54 @@ impl Engine {
             let keep = held - less as u32;
             self.effects.push(Effect::RecallAny { client: id, keep, files: true, directories: true });
         }
+    }
+
+    /// Recalls capabilities, of the clients that hold most (`docs/design/caps-protocol.md`, section 3.4).
+    fn press_caps(&mut self, now: Instant) {
+        let most = self.policy.capabilities_max;
+        // What is being recalled is on its way back.
+        let stay = most - most / CAPS_SPARE_PART + self.caps.recalls.len();
+        let excess = self.caps.objects.saturating_sub(stay);
+        let mut due = excess.div_ceil(CAPS_PRESSED_PARTS).min(CAPS_PRESSED_MAX);
+        if due == 0 {
+            return;
+        }
+        // Who has no connection just now is left alone while its lease lasts: it could not answer, and would lose everything.
+        let can_answer =
+            |(id, of): &(&ClientId, &crate::caps::CapClient)| of.is_reachable || self.is_lapsed(**id, now);
+        let holders = self.caps.clients.iter().filter(can_answer);
+        let mut holders: Vec<(usize, ClientId)> = holders.map(|(id, of)| (of.files.len(), *id)).collect();
+        holders.sort_unstable_by(|a, b| b.cmp(a));
+        for (held, id) in holders.into_iter().take(RECALL_ANY_CLIENTS_MAX) {
+            if due == 0 {
+                return;
+            }
+            due -= self.press_caps_of(id, due.min(held.div_ceil(2)), now);
+        }
+    }
+
+    /// Recalls up to so many objects of a client, whole; returns how many. Its server does not see what a mount uses, so
+    /// that goes by age: what it still needs it asks for again, and is then among the youngest. What nobody may change
+    /// unseen comes first, for there is nothing to be flushed.
+    fn press_caps_of(&mut self, client: ClientId, less: usize, now: Instant) -> usize {
+        let Some(of) = self.caps.clients.get_mut(&client) else { return 0 };
+        let after = of.pressed_through.map_or(Bound::Unbounded, Bound::Excluded);
+        let ring = of.files.range((after, Bound::Unbounded)).chain(&of.files);
+        let looked: Vec<FileKey> =
+            ring.take(of.files.len().min(less * CAPS_PRESSED_LOOKED)).copied().collect();
+        of.pressed_through = looked.last().copied();
+        let candidate = |file: FileKey| {
+            let hold = self.caps.hold(client, file)?;
+            let is_idle = hold.recall.is_none() && hold.offered.is_none();
+            is_idle.then_some((hold.held.is_exclusive(), hold.granted_seq, file))
+        };
+        let mut oldest: Vec<_> = looked.into_iter().filter_map(candidate).collect();
+        oldest.sort_unstable();
+        oldest.truncate(less);
+        for (.., file) in &oldest {
+            self.begin_cap_recall(client, *file, CapSet::NONE, now);
+        }
+        oldest.len()
     }
 
     /// Asks for slots, of the sessions that have most; gives them back when there is room.

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_base::{ByteRange, ClientId, FileKey, Instant};
+use holdfast_base::{ByteRange, CapSet, ClientId, FileKey, Instant};
 
-use crate::caps_set::CapSet;
 use crate::client::{Callback, ClientIncarnation};
 use crate::deed::DelegationKind;
 use crate::effect::Effect;

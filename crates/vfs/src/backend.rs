@@ -7,7 +7,7 @@
 //! Durability: a mutation that returned is visible to all but not yet durable. It becomes so by
 //! [`Backend::commit`], which callers batch: see `docs/durability.md`.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -329,6 +329,19 @@ pub trait Backend: Send + Sync {
     /// Makes durable all completed changes of these objects, one result an object: an error of write-back
     /// belongs to the file it befell. Waits: never call it inline. One call may be far cheaper than many.
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]);
+
+    /// As [`Backend::commit`], making durable with the same force, and not after what was touched, all that was written to
+    /// a file of the server's own before the call; what came of that is returned. `None` when one force does not do both:
+    /// then nothing was done. All objects are of one domain ([`Backend::commit_domain`]). Waits.
+    fn commit_with(
+        &self,
+        own: BorrowedFd<'_>,
+        touched: &[Touched],
+        results: &mut [FsResult<()>],
+    ) -> Option<FsResult<()>> {
+        let _ = (own, touched, results);
+        None
+    }
 
     /// Which commits can share one force: objects of one file system give the same number. Does not wait.
     fn commit_domain(&self, object: &Handle) -> u64;

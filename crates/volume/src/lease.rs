@@ -11,6 +11,10 @@ use crate::nfs::NfsServer;
 /// Behind the end of the lease it is looked at again.
 const MOMENT: Duration = Duration::from_millis(5);
 
+/// So long before the end of the lease nothing is relied on any more: the thread may wake late, and the kernel has to be
+/// told what to forget before others may be given it.
+const AHEAD: Duration = Duration::from_millis(100);
+
 /// The thread looks at least so often whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -31,7 +35,7 @@ fn run<T>(server: &Weak<NfsServer>, holder: &Weak<T>, over: &impl Fn(&T)) {
     let mut is_over = false;
     loop {
         let (Some(serving), Some(holding)) = (server.upgrade(), holder.upgrade()) else { return };
-        let left = serving.client().lease_left();
+        let left = serving.client().lease_left().saturating_sub(AHEAD);
         if !std::mem::replace(&mut is_over, left.is_zero()) && is_over {
             tracing::warn!("no word with the server for a lease: none of its promises is relied on");
             over(&holding);

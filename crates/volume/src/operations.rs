@@ -4,12 +4,12 @@
 use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_cache::{
-    AllocateMode, Attributes, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup, Name,
-    NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
+    AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup,
+    Name, NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
 };
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
-use crate::running::Waiting;
+use crate::running::{Plain, Waiting};
 use crate::volume::Volume;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -53,6 +53,27 @@ impl Volume {
     /// Changes attributes.
     pub fn setattr(&self, who: &dyn Waiting, node: NodeId, changes: &Changes) -> Result<Attributes> {
         self.change_for(who, |machine, turn, now| machine.setattr(turn, node, changes, now))
+    }
+
+    /// Takes set-id bits from a file that somebody without privilege changes, as its owner would: who changes it may be another. Where
+    /// they are not known here the change itself goes to the server, which takes them.
+    pub fn drop_set_ids(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
+        let Some(attrs) = self.0.machine.lock().known_rights(node) else { return Ok(()) };
+        let mode = attrs.mode_without_set_ids();
+        if mode == attrs.mode {
+            return Ok(());
+        }
+        let (owner, cancel) = (Caller::new(attrs.uid, attrs.gid), who.cancel());
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        match self.setattr(&Plain(owner, &cancel), node, &changes) {
+            // Who squashes the owner judges by himself, when the data comes.
+            Ok(_) | Err(Errno::EPERM | Errno::EACCES) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut machine = self.0.machine.lock();
+        machine.attributes_changed(node);
+        self.0.look_for_work(machine);
+        Ok(())
     }
 
     /// A link's text.

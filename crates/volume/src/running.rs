@@ -22,7 +22,7 @@ pub trait Waiting {
 }
 
 /// A caller and a token that are there already.
-struct Plain<'a>(Caller, &'a Cancel);
+pub(crate) struct Plain<'a>(pub(crate) Caller, pub(crate) &'a Cancel);
 
 impl Waiting for Plain<'_> {
     fn caller(&self) -> Caller {

@@ -237,18 +237,3 @@ fn every_operation_of_a_batch_has_its_own_form() {
         assert!(found.take(WANTED).count() == WANTED, "{kind}");
     }
 }
-
-#[test]
-fn a_set_of_capabilities_never_has_an_exclusive_one_without_its_shared_one() {
-    use caps::CapSet;
-    for bits in 0..=0x1ff_u32 {
-        let set = CapSet(bits).sound();
-        for (shared, exclusive) in [(1, 2), (4, 8), (16, 32), (64, 128)] {
-            assert!(set.0 & exclusive == 0 || set.0 & shared != 0, "{bits:x}");
-            assert_eq!(set.0 & shared, bits & shared);
-        }
-        assert!(set.0 <= CapSet::ALL_X.0);
-    }
-    assert_eq!(CapSet::ALL_X.without(CapSet::FILE_S), CapSet(0x3f));
-    assert_eq!(CapSet::FILE_X.without(CapSet(128)), CapSet::FILE_S);
-}

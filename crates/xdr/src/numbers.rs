@@ -1,5 +1,6 @@
 //! The numbers of `holdfast-base` on the wire: each is its inner number.
 
+use holdfast_base::caps::CapSet;
 use holdfast_base::ids::{ChangeId, ClientId, Cookie, Length, Offset, Seqid, SessionId, SlotId};
 
 use crate::{Decode, Encode, Reader, Result, Writer};
@@ -21,4 +22,4 @@ macro_rules! number {
         }
     )*};
 }
-number!(ChangeId, ClientId, Cookie, Length, Offset, Seqid, SessionId, SlotId);
+number!(CapSet, ChangeId, ClientId, Cookie, Length, Offset, Seqid, SessionId, SlotId);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use holdfast_base::{ClientId, Cookie, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::Decode;
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 
 /// A connection with its session.
 #[derive(Debug)]
@@ -42,10 +42,10 @@ impl Fleet {
     /// Connects, makes client ids and sessions, looks up what `like` names in NFSv3, opens the two data files.
     ///
     /// Errors when the server refuses.
-    pub(crate) fn new(port: u16, shape: Shape, like: &Target) -> Result<Self> {
+    pub(crate) fn new(server: SocketAddrV4, shape: Shape, like: &Target) -> Result<Self> {
         let mut fleet = Self { streams: Vec::new(), sessions: Vec::new(), target: like.clone() };
         for number in 0..shape.connections {
-            let mut setup = Setup::begin(port, number, shape.depth).context("making a session")?;
+            let mut setup = Setup::begin(server, number, shape.depth).context("making a session")?;
             if number == 0 {
                 fleet.target = setup.find_all(like.folder.clone())?;
             }
@@ -85,8 +85,8 @@ struct Setup {
 }
 
 impl Setup {
-    fn begin(port: u16, number: usize, depth: usize) -> Result<Self> {
-        let mut caller = Caller::connect(port)?;
+    fn begin(server: SocketAddrV4, number: usize, depth: usize) -> Result<Self> {
+        let mut caller = Caller::connect(server)?;
         let owner = format!("holdfast-bench-{}-{number}", std::process::id()).into_bytes();
         let (client, sequence) = exchange_id(&mut caller, &owner)?;
         let id = create_session(&mut caller, client, sequence, depth)?;

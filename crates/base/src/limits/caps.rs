@@ -21,6 +21,19 @@ pub const CAPS_OBJECTS_PER_CLIENT_MAX: usize = 131_072;
 /// Objects with capabilities of all clients, each client's counted by itself.
 pub const CAPS_OBJECTS_MAX: usize = 1 << 20;
 
+/// The part of those that is kept free: some are asked back when less is left.
+pub const CAPS_SPARE_PART: usize = 10;
+
+/// What is held above its budget is asked back in so many parts, one a second: a shortage is often over before the last, and
+/// what a mount must do without at once is little.
+pub const CAPS_PRESSED_PARTS: usize = 10;
+
+/// Objects asked back in one second, of all clients, for want of room: some milliseconds of the state engine, four calls.
+pub const CAPS_PRESSED_MAX: usize = 4096;
+
+/// Objects looked at for each that is asked back: those granted longest ago are found among them.
+pub const CAPS_PRESSED_LOOKED: usize = 4;
+
 /// Clients that hold capabilities of one object: a change of it recalls all of them at once.
 pub const CAPS_HOLDERS_PER_OBJECT_MAX: usize = 1024;
 

@@ -38,9 +38,9 @@ pub const RECALL_WAITERS_SHARE: usize = 4;
 /// what is in demand are the state engine's to refuse.
 pub const RECALL_ROUNDS_MAX: usize = 8;
 
-/// Milliseconds for which a holder's answer about a file's attributes serves those who asked while it was asked, and
-/// have to come to the pool for it first.
-pub const HELD_ATTRIBUTES_FRESH_MS: u64 = 20;
+/// Milliseconds for which a holder's answer about a file's attributes is kept for those who wait for it, and for which one
+/// that had none is not asked again.
+pub const HELD_ATTRIBUTES_KEPT_MS: u64 = 20;
 
 /// Milliseconds for which it is remembered that somebody who wanted a holder's answer could not wait for it: longer than
 /// clients take to come again.

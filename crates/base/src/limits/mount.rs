@@ -2,6 +2,10 @@
 
 use super::protocol::IO_BYTES_MAX;
 
+/// Bytes of a symbolic link's text that a mount makes before the server has been asked: XFS takes no more, where Linux and other file
+/// systems do.
+pub const PUT_OFF_LINK_BYTES_MAX: usize = 1023;
+
 /// Connections to a mount's control socket: a few commands at once.
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 

@@ -144,3 +144,7 @@ pub const LISTED_DIRECTORIES_MAX: usize = 256;
 
 /// Seconds after which a directory that nobody lists is watched no more.
 pub const LISTED_IDLE_SECONDS: u64 = 5;
+
+/// Microseconds that a group commit waits at most for calls that its predecessors' callers are about to make: half of what
+/// a slow disk's force takes.
+pub const COMMIT_GATHER_MICROS_MAX: u64 = 5_000;

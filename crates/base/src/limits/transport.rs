@@ -36,6 +36,9 @@ pub const OUTPUT_CHUNKS_MAX: usize = 512;
 /// Bytes of replies gathered in one wake-up before they are sent early: keeps the peer busy meanwhile.
 pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;
 
+/// Connections whose replies to one group commit are gathered; the replies of the first are sent when there are more.
+pub const REPLIES_TOGETHER_CONNECTIONS_MAX: usize = 32;
+
 /// Bytes taken from a connection in one wake-up: hundreds of small calls, without holding up its neighbours.
 pub const INPUT_BYTES: usize = 64 << 10;
 

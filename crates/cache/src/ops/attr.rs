@@ -1,15 +1,17 @@
 //! Attributes: looked at and changed.
 
 use super::Attributes;
+use super::data::BLOCK;
 use crate::ask::Question;
-use crate::attrs::{Attrs, Changes, SetTime};
-use crate::caps::CapSet;
+use crate::attrs::{Attrs, Changes, Kind, SetTime};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn, Wait};
+use crate::tell::Forget;
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Attributes of an object.
@@ -62,11 +64,22 @@ impl Machine {
             }
             _ => {}
         }
-        self.told_server(turn, id, CapSet::SHARED, now)?;
+        self.told_server(turn, id, CapSet::ALL_S, now)?;
         self.stats.attr_misses += 1;
         let object = self.handle(turn, id)?;
-        let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::SHARED, now));
+        let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::ALL_S, now));
         self.ask(turn, Question::GetAttr { object, open, want })
+    }
+
+    /// A file's attributes, if owner and mode among them are known without asking.
+    pub fn known_rights(&self, id: NodeId) -> Option<Attrs> {
+        let node = self.nodes.get(&id)?;
+        (node.attrs.kind == Kind::File && node.sure.contains(CapSet::AUTH_S)).then_some(node.attrs)
+    }
+
+    /// What the kernel knows of a file's attributes is not so any more, by a change that it has not asked for.
+    pub fn attributes_changed(&mut self, id: NodeId) {
+        self.invalidate(Forget::Attrs(id));
     }
 
     /// Changes attributes. EISDIR for the size of a directory, and what the server answers.
@@ -98,7 +111,7 @@ impl Machine {
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         let object = self.handle(turn, id)?;
-        let (open, want) = (self.token(id, true), self.want(Some(id), CapSet::ALL, now));
+        let (open, want) = (self.token(id, true), self.want(Some(id), CapSet::ALL_X, now));
         let changes = *changes;
         self.ask(turn, Question::SetAttr { object, open, changes, want })
     }
@@ -149,7 +162,11 @@ impl Machine {
         let mut changes = *changes;
         changes.atime = changes.atime.map(|t| SetTime::At(at(t)));
         changes.mtime = changes.mtime.map(|t| SetTime::At(at(t)));
+        let owned_anew = (changes.uid.is_some() || changes.gid.is_some()) && node.dir.is_none();
         let attrs = &mut node.attrs;
+        if owned_anew && changes.mode.is_none() && attrs.mode_without_set_ids() != attrs.mode {
+            changes.mode = Some(attrs.mode_without_set_ids());
+        }
         attrs.mode = changes.mode.map_or(attrs.mode, |m| m & 0o7777);
         attrs.uid = changes.uid.unwrap_or(attrs.uid);
         attrs.gid = changes.gid.unwrap_or(attrs.gid);
@@ -179,7 +196,7 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let carrier = node.data.carrier;
         let making = node.handle.is_none() && node.made.is_none();
-        node.attrs.allocated = node.attrs.allocated.min(size);
+        node.attrs.allocated = node.attrs.allocated.min(size.next_multiple_of(BLOCK));
         if making {
             changes.size = None;
             return;

@@ -3,15 +3,16 @@
 use bytes::Bytes;
 use holdfast_base::limits::{DIRTY_BYTES_MAX, MEM_FILE_BYTES_MAX, UNSTABLE_BYTES_MAX};
 
-use crate::ask::{AllocateMode, Question, SeekKind};
-use crate::caps::CapSet;
+use crate::ask::{AllocateMode, Generation, Question, SeekKind};
 use crate::errno::Errno;
 use crate::extent::Piece;
 use crate::fresh::Fresh;
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::step::{Outcome, Step, Turn, Wait};
 use crate::tell::Forget;
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Reads; the parts follow each other, and are short in sum only where the file ends.
@@ -37,7 +38,7 @@ impl Machine {
         }
         let (executed, executed_txn) = self.stream.surely_executed();
         let node = self.node_mut(id)?;
-        if !node.sure.has(CapSet::FILE_S) {
+        if !node.sure.contains(CapSet::FILE_S) {
             node.pages_covered = false;
             return self.read_unsure(turn, (fh, id), (offset, length), now);
         }
@@ -141,8 +142,8 @@ impl Machine {
             let at = if append { node.attrs.size } else { offset };
             return self.write_here(turn, id, (offset, at), data, now);
         }
-        let want = self.want(Some(id), CapSet::ALL, now);
-        if self.settings.caps && !turn.acquired && want.has(CapSet::FILE_X) {
+        let want = self.want(Some(id), CapSet::ALL_X, now);
+        if self.settings.caps && !turn.acquired && want.contains(CapSet::FILE_X) {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }
@@ -184,10 +185,11 @@ impl Machine {
             return self.wait(Wait::Room);
         }
         self.keep_whole(id);
+        let allocated = allocated_after(self.node(id)?, at, end);
         self.keep_dirty(id, at, data, &turn.caller, now);
         let node = self.node_mut(id)?;
         node.attrs.size = node.attrs.size.max(end);
-        node.attrs.allocated = node.attrs.allocated.max(end.next_multiple_of(4096));
+        node.attrs.allocated = allocated;
         node.attrs.mtime = now.wall;
         node.attrs.ctime = now.wall;
         if at != offset {
@@ -257,7 +259,7 @@ impl Machine {
     /// Where data or a hole is in a file that the server does not know yet, or of which all is kept here: that is data
     /// throughout, as any file may be said to be.
     fn seek_here(&self, id: NodeId, offset: u64, kind: SeekKind) -> Option<Result<u64, Errno>> {
-        let node = self.nodes.get(&id).filter(|n| n.sure.has(CapSet::FILE_S))?;
+        let node = self.nodes.get(&id).filter(|n| n.sure.contains(CapSet::FILE_S))?;
         let size = node.attrs.size;
         if offset >= size {
             return Some(Err(Errno::ENXIO));
@@ -267,16 +269,18 @@ impl Machine {
             self.clean(id)?;
             return Some(Ok(if kind == SeekKind::Data { offset } else { size }));
         }
-        let pieces = node.data.extents.read(offset, size, node.data.readable_since);
+        // In whole blocks, as everywhere: there are programs that find out how large one is by this.
+        let pieces = node.data.extents.read(offset - offset % BLOCK, size, node.data.readable_since);
         if kind == SeekKind::Data {
-            return Some(pieces.first().map(|p| p.offset).ok_or(Errno::ENXIO));
+            let data = pieces.first().map(|p| offset.max(p.offset - p.offset % BLOCK));
+            return Some(data.ok_or(Errno::ENXIO));
         }
         let mut end = offset;
         for piece in &pieces {
-            if piece.offset > end {
+            if piece.offset - piece.offset % BLOCK > end {
                 break;
             }
-            end = piece.end();
+            end = piece.end().next_multiple_of(BLOCK).min(size);
         }
         Some(Ok(end))
     }
@@ -340,10 +344,30 @@ impl Machine {
 }
 
 /// From where on the server's data of a file is void, though it may still be there.
-fn void_from(node: &mut crate::node::Node, executed: u64) -> u64 {
+fn void_from(node: &mut Node, executed: u64) -> u64 {
     let truncations = &mut node.data.truncations;
     truncations.retain(|(_, serial)| *serial > executed);
     truncations.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX)
+}
+
+/// What file systems mostly give their files at once.
+pub(super) const BLOCK: u64 = 4096;
+
+/// What a file takes on a disk once this range of it is written, as far as can be told from here: what is sure to be taken,
+/// and never more than without holes. `cp` and `tar` look for holes in a file that takes less than its size, and in no other.
+fn allocated_after(node: &Node, at: u64, end: u64) -> u64 {
+    let (first, last) = (at - at % BLOCK, end.next_multiple_of(BLOCK));
+    let (had, old_end) = (node.attrs.allocated, node.attrs.size.next_multiple_of(BLOCK));
+    let beyond = last.saturating_sub(first.max(old_end));
+    let inner_end = last.min(old_end);
+    if had >= old_end || first >= inner_end {
+        return had + beyond;
+    }
+    // It has holes: what is written is taken to fill one, but where something was written before.
+    let pieces = node.data.extents.read(first, inner_end, Generation::default());
+    let known: u64 = pieces.iter().map(|p| p.end().next_multiple_of(BLOCK) - p.offset / BLOCK * BLOCK).sum();
+    let filled = (inner_end - first).saturating_sub(known);
+    (had + filled).min(old_end) + beyond
 }
 
 /// A part of a hole, from its beginning: out of what answers brought, or zeros where the server's file does not reach

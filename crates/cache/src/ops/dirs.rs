@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::DirEntry;
 use crate::ask::{Access, Question};
-use crate::caps::CapSet;
 use crate::dir::{Source, Stream};
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
@@ -12,6 +11,7 @@ use crate::ids::{Fh, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Open;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 /// Entries looked at to find out whether a listing with attributes can be made here.
 const SAMPLE: usize = 16;
@@ -119,7 +119,7 @@ impl Machine {
     /// Whether the directory is read from here: all names are known, and with `plus` the attributes of most.
     fn choose_source(&mut self, id: NodeId, plus: bool) -> Source {
         let Some(node) = self.nodes.get(&id) else { return Source::None };
-        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.has(CapSet::FILE_S));
+        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.contains(CapSet::FILE_S));
         let Some(dir) = dir else {
             self.stats.listing_misses += 1;
             return Source::None;

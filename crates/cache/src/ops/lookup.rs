@@ -5,13 +5,13 @@ use holdfast_base::limits::{CACHED_NAMES_MAX, NAME_BYTES_MAX};
 use super::{Entry, Lookup};
 use crate::ask::Question;
 use crate::attrs::{Attrs, Kind};
-use crate::caps::CapSet;
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 /// Questions about names of a directory after which it is read as a whole, so that there are no more.
 const MISSES_BEFORE_FILLING: u32 = 2;
@@ -94,19 +94,19 @@ impl Machine {
             return self
                 .ask(turn, Question::List { dir: handle, cookie, verifier, bytes_max, want, want_dir });
         }
-        let (want, want_dir) = (self.want(None, CapSet::SHARED, now), self.want_names(parent, now));
+        let (want, want_dir) = (self.want(None, CapSet::ALL_S, now), self.want_names(parent, now));
         self.ask(turn, Question::Lookup { dir: handle, name: Name::new(name), want, want_dir })
     }
 
     /// What is wished for on a directory whose names are asked for.
     pub(crate) fn want_names(&self, dir: NodeId, now: Now) -> CapSet {
-        self.want(Some(dir), CapSet::SHARED, now)
+        self.want(Some(dir), CapSet::ALL_S, now)
     }
 
     /// Where to go on reading the directory as a whole, if this operation should.
     fn fills(&mut self, turn: &mut Turn, parent: NodeId) -> Option<(u64, u64)> {
         let node = self.nodes.get_mut(&parent)?;
-        let held = node.held.has(CapSet::FILE_S);
+        let held = node.held.contains(CapSet::FILE_S);
         let dir = node.dir.as_mut()?;
         if !held || dir.complete || dir.is_large {
             return None;

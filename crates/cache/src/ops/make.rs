@@ -6,7 +6,6 @@ use super::lookup::check_name;
 use super::{Entry, OpenFlags, Opened};
 use crate::ask::{Making, Question};
 use crate::attrs::{Attrs, Device, Kind, NewAttrs};
-use crate::caps::CapSet;
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
@@ -14,6 +13,8 @@ use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Load, Op, Thing};
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
+use holdfast_base::limits::PUT_OFF_LINK_BYTES_MAX;
 
 impl Machine {
     /// Makes a file and opens it; without `exclusive` one that is there is opened. EEXIST, and what the server answers.
@@ -69,8 +70,8 @@ impl Machine {
             access: flags.access,
             exclusive: flags.exclusive,
             truncate: flags.truncate,
-            want: self.want(None, CapSet::ALL, now),
-            want_dir: self.want(Some(parent), CapSet::ALL, now),
+            want: self.want(None, CapSet::ALL_X, now),
+            want_dir: self.want(Some(parent), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
     }
@@ -158,7 +159,7 @@ impl Machine {
             return Ok(self.entry(parent, name, id, attrs));
         }
         match self.known(parent, name) {
-            Known::Absent if self.may_make(turn, parent, now)? => {
+            Known::Absent if !is_long(&making) && self.may_make(turn, parent, now)? => {
                 self.room_in_stream()?;
                 let thing = match making {
                     Making::Dir => Thing::Dir,
@@ -179,8 +180,8 @@ impl Machine {
             name: Name::new(name),
             making,
             attrs: NewAttrs { mode, ..NewAttrs::default() },
-            want: self.want(None, CapSet::ALL, now),
-            want_dir: self.want(Some(parent), CapSet::ALL, now),
+            want: self.want(None, CapSet::ALL_X, now),
+            want_dir: self.want(Some(parent), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
     }
@@ -196,19 +197,19 @@ impl Machine {
             return Ok(false);
         }
         let node = self.node(dir)?;
-        if !node.held.has(CapSet::FILE_X) || node.changing > 0 {
+        if !node.held.contains(CapSet::FILE_X) || node.changing > 0 {
             return Ok(false);
         }
         let needs = CapSet::FILE_S | CapSet::AUTH_S;
-        if !node.sure.has(needs) {
-            if turn.acquired || !node.held.has(needs) {
+        if !node.sure.contains(needs) {
+            if turn.acquired || !node.held.contains(needs) {
                 return Ok(false);
             }
             // All that is missing are attributes: one question, and everything after it needs none.
             turn.acquired = true;
             self.told_server(turn, dir, needs, now)?;
             let object = self.handle(turn, dir)?;
-            let want = self.want(Some(dir), CapSet::SHARED, now);
+            let want = self.want(Some(dir), CapSet::ALL_S, now);
             return self.ask(turn, Question::GetAttr { object, open: None, want });
         }
         self.acts_as_self(turn)
@@ -239,8 +240,8 @@ impl Machine {
         attrs.fileid = self.last_shown;
         let id = self.add_node(None, attrs, now.mono);
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.held = CapSet::ALL;
-            node.sure = CapSet::SHARED;
+            node.held = CapSet::ALL_X;
+            node.sure = CapSet::ALL_S;
             (node.plain, node.group_of_directory, node.no_xattrs) = (plain, group, true);
             node.pages_covered = true;
             if let Thing::Symlink(text) = &thing {
@@ -256,7 +257,7 @@ impl Machine {
         let attrs =
             NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
         let is_file = matches!(thing, Thing::File);
-        let (load, want) = (Load::default(), CapSet::ALL);
+        let (load, want) = (Load::default(), CapSet::ALL_X);
         let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want, joins: false };
         let serial = self.queue(op, &turn.caller, now);
         if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_file) {
@@ -328,9 +329,14 @@ impl Machine {
         }
         self.overtake_none(turn)?;
         let (object, dir) = (self.handle(turn, id)?, self.handle(turn, parent)?);
-        let want_dir = self.want(Some(parent), CapSet::ALL, now);
+        let want_dir = self.want(Some(parent), CapSet::ALL_X, now);
         self.ask(turn, Question::Link { object, dir, name: Name::new(name), want_dir })
     }
+}
+
+/// Whether it is for the server's file system to say that it takes so long a link.
+fn is_long(making: &Making) -> bool {
+    matches!(making, Making::Symlink(text) if text.len() > PUT_OFF_LINK_BYTES_MAX)
 }
 
 fn new_attrs(caller: &Caller, thing: &Thing, mode: u32, now: Now) -> Attrs {

@@ -2,7 +2,6 @@
 
 use super::lookup::check_name;
 use crate::ask::{Question, RenameMode};
-use crate::caps::CapSet;
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
@@ -10,6 +9,7 @@ use crate::ids::{Handle, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 /// A name in a directory.
 type Place<'a> = (NodeId, &'a [u8]);
@@ -130,7 +130,7 @@ impl Machine {
             mode,
             object: of(self, source.flatten()),
             victim: of(self, victim),
-            want_dir: self.want(Some(to.0), CapSet::ALL, now),
+            want_dir: self.want(Some(to.0), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
     }
@@ -148,7 +148,7 @@ impl Machine {
             mode: RenameMode::Replace,
             object: self.node(id)?.handle.clone(),
             victim: None,
-            want_dir: self.want(Some(place.0), CapSet::SHARED, now),
+            want_dir: self.want(Some(place.0), CapSet::ALL_S, now),
         };
         self.ask(turn, question)
     }
@@ -245,10 +245,10 @@ impl Machine {
         match (is_dir, &node.dir) {
             (true, None) => return Err(Errno::ENOTDIR.into()),
             (false, Some(_)) => return Err(Errno::EISDIR.into()),
-            (true, Some(dir)) if dir.is_occupied() && node.held.has(CapSet::FILE_S) => {
+            (true, Some(dir)) if dir.is_occupied() && node.held.contains(CapSet::FILE_S) => {
                 return Err(Errno::ENOTEMPTY.into());
             }
-            (true, Some(dir)) if !dir.is_empty() || !node.held.has(CapSet::FILE_X) => return Ok(false),
+            (true, Some(dir)) if !dir.is_empty() || !node.held.contains(CapSet::FILE_X) => return Ok(false),
             _ => {}
         }
         if !node.may_change(CapSet::LINK_X) || node.hidden.is_some() || (!is_dir && node.attrs.nlink > 1) {

@@ -3,13 +3,13 @@
 use super::{OpenFlags, Opened};
 use crate::ask::{Access, Question};
 use crate::attrs::{Changes, Kind};
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Caller, Fh, Handle, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::node::Open;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Opens a file. EISDIR, and what the server answers.
@@ -57,15 +57,15 @@ impl Machine {
         if writes && !self.settings.write_back {
             return Ok(false);
         }
-        if node.held.has(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
+        if node.held.contains(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
             return Ok(self.settings.caps || node.admits(&turn.caller, flags.access));
         }
         if !self.settings.caps || turn.acquired {
             return Ok(false);
         }
-        let wish = if writes { CapSet::ALL } else { CapSet::SHARED };
+        let wish = if writes { CapSet::ALL_X } else { CapSet::ALL_S };
         let want = self.want(Some(id), wish, now);
-        if !want.has(needs) {
+        if !want.contains(needs) {
             return Ok(false);
         }
         let object = self.handle(turn, id)?;
@@ -94,10 +94,10 @@ impl Machine {
             self.overtake_none(turn)?;
             self.data_sent(turn, id, now)?;
         } else {
-            self.told_server(turn, id, CapSet::SHARED, now)?;
+            self.told_server(turn, id, CapSet::ALL_S, now)?;
         }
         let object = self.handle(turn, id)?;
-        let wish = if flags.access.write { CapSet::ALL } else { CapSet::SHARED };
+        let wish = if flags.access.write { CapSet::ALL_X } else { CapSet::ALL_S };
         let want = self.want(Some(id), wish, now);
         let (access, truncate) = (flags.access, flags.truncate);
         self.ask(turn, Question::Open { object, access, truncate, want })
@@ -120,7 +120,7 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false } };
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
-        let covered = node.held.has(CapSet::FILE_S);
+        let covered = node.held.contains(CapSet::FILE_S);
         let keep_cache = covered && node.pages_covered;
         node.pages_covered = covered;
         node.told_data |= covered;

@@ -4,7 +4,6 @@ use holdfast_base::limits::{ACQUIRE_ITEMS_MAX, CLEARING_MS};
 
 use super::lookup::check_name;
 use crate::ask::{Access, Question, RenameMode};
-use crate::caps::CapSet;
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
@@ -12,6 +11,7 @@ use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 impl Machine {
     /// Removes a name of something that is no directory. EISDIR, ENOENT, and what the server answers.
@@ -77,7 +77,7 @@ impl Machine {
         }
         let dir = self.handle(turn, parent)?;
         let victim = child.and_then(|id| self.nodes.get(&id)?.handle.clone());
-        let want_dir = self.want(Some(parent), CapSet::ALL, now);
+        let want_dir = self.want(Some(parent), CapSet::ALL_X, now);
         self.ask(turn, Question::Remove { dir, name: Name::new(name), is_dir, victim, want_dir })
     }
 
@@ -86,7 +86,7 @@ impl Machine {
         match (&node.dir, is_dir) {
             (None, true) => Err(Errno::ENOTDIR.into()),
             (Some(_), false) => Err(Errno::EISDIR.into()),
-            (Some(dir), true) if dir.is_occupied() && node.held.has(CapSet::FILE_S) => {
+            (Some(dir), true) if dir.is_occupied() && node.held.contains(CapSet::FILE_S) => {
                 Err(Errno::ENOTEMPTY.into())
             }
             _ => Ok(()),
@@ -115,7 +115,8 @@ impl Machine {
     /// go later.
     pub(crate) fn prepare_removal(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
         let node = self.node(id)?;
-        turn.removes_last = node.sure.has(CapSet::LINK_S) && node.attrs.nlink <= 1 && node.opens.is_empty();
+        turn.removes_last =
+            node.sure.contains(CapSet::LINK_S) && node.attrs.nlink <= 1 && node.opens.is_empty();
         if !turn.removes_last {
             self.data_sent(turn, id, now)?;
         }
@@ -209,12 +210,12 @@ impl Machine {
         let is_next =
             self.settings.batches && self.nodes.get(&id).and_then(|node| node.above).is_some_and(is_cleared);
         if !is_next {
-            return (self.want(None, CapSet::SHARED, now), self.want_names(id, now));
+            return (self.want(None, CapSet::ALL_S, now), self.want_names(id, now));
         }
         if let Some(dir) = self.nodes.get_mut(&id).and_then(|node| node.dir.as_mut()) {
             dir.cleared_at = Some(now.mono);
         }
-        (self.want(None, CapSet::SHARED | CapSet::LINK_X, now), self.want(Some(id), CapSet::ALL, now))
+        (self.want(None, CapSet::ALL_S | CapSet::LINK_X, now), self.want(Some(id), CapSet::ALL_X, now))
     }
 
     /// Whether the object may lose a name here: its last, unseen by anybody else, and nobody's open depends on it.
@@ -233,7 +234,7 @@ impl Machine {
             return self.acquire_for_removal(turn, parent, name, id, now);
         }
         if let Some(dir) = &node.dir {
-            return Ok(node.held.has(CapSet::FILE_X) && dir.is_empty() && node.opens.is_empty());
+            return Ok(node.held.contains(CapSet::FILE_X) && dir.is_empty() && node.opens.is_empty());
         }
         // Of several names one is removed by asking, but where there is nobody to ask.
         if (node.attrs.nlink > 1 && !self.is_alone()) || node.hidden.is_some() {
@@ -254,8 +255,8 @@ impl Machine {
         let handle = self.handle(turn, id)?;
         // Of files no more than that: their data matters to nobody who removes them.
         let wish = |n: &crate::node::Node| match n.dir {
-            Some(_) => CapSet::ALL,
-            None => CapSet::SHARED | CapSet::LINK_X,
+            Some(_) => CapSet::ALL_X,
+            None => CapSet::ALL_S | CapSet::LINK_X,
         };
         let first = wish(self.node(id)?);
         let mut items = vec![(handle, self.want(Some(id), first, now))];
@@ -264,7 +265,8 @@ impl Machine {
             dir.entries(from).take(4 * ACQUIRE_ITEMS_MAX).map(|(_, _, id)| id).collect::<Vec<_>>()
         });
         for id in behind.unwrap_or_default() {
-            let lacking = self.nodes.get(&id).filter(|n| !n.held.has(CapSet::LINK_X) && n.recall.is_none());
+            let lacking =
+                self.nodes.get(&id).filter(|n| !n.held.contains(CapSet::LINK_X) && n.recall.is_none());
             if let Some(handle) = lacking.and_then(|n| n.handle.clone()) {
                 let want = self.nodes.get(&id).map_or(CapSet::NONE, |n| wish(n));
                 items.push((handle, self.want(Some(id), want, now)));
@@ -281,7 +283,7 @@ impl Machine {
     pub(crate) fn must_hide(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<bool> {
         let _ = now;
         let node = self.node(id)?;
-        let last = node.attrs.nlink <= 1 || !node.sure.has(CapSet::LINK_S);
+        let last = node.attrs.nlink <= 1 || !node.sure.contains(CapSet::LINK_S);
         if node.opens.is_empty() || node.dir.is_some() || !last || node.hidden.is_some() {
             return Ok(false);
         }
@@ -338,7 +340,7 @@ impl Machine {
             mode: RenameMode::Replace,
             object: self.node(id)?.handle.clone(),
             victim: None,
-            want_dir: self.want(Some(parent), CapSet::SHARED, now),
+            want_dir: self.want(Some(parent), CapSet::ALL_S, now),
         };
         self.ask(turn, question)
     }

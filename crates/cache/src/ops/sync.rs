@@ -118,7 +118,7 @@ impl Machine {
         let open = self.opens.get(&fh).ok_or(Errno::EBADF)?;
         let (id, writes) = (open.node, open.access.write);
         if writes {
-            if self.node(id)?.held.has(crate::caps::CapSet::FILE_X) {
+            if self.node(id)?.held.contains(holdfast_base::CapSet::FILE_X) {
                 self.settle(id, false, now);
             } else {
                 self.data_sent(turn, id, now)?;

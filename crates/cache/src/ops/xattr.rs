@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use crate::ask::{Question, Room, XattrMode};
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Step, Turn};
+use holdfast_base::CapSet;
 
 /// Extended attributes remembered of one object, with those it is known not to have.
 const REMEMBERED_MAX: usize = 16;
@@ -22,7 +22,7 @@ impl Machine {
 
     fn try_getxattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Outcome<Bytes> {
         let node = self.living(id, now)?;
-        if node.held.has(CapSet::XATTR_S) {
+        if node.held.contains(CapSet::XATTR_S) {
             if node.no_xattrs {
                 return Err(Errno::ENODATA.into());
             }
@@ -49,7 +49,7 @@ impl Machine {
     ) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let known = matches!(value, Ok(_) | Err(Errno::ENODATA));
-        let covered = node.held.has(CapSet::XATTR_S) && node.disturbed <= at && node.changing == 0;
+        let covered = node.held.contains(CapSet::XATTR_S) && node.disturbed <= at && node.changing == 0;
         if known && covered && node.xattrs.len() < REMEMBERED_MAX {
             node.xattrs.insert(name, value);
         }
@@ -63,7 +63,7 @@ impl Machine {
 
     fn try_listxattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<Vec<Name>> {
         let node = self.living(id, now)?;
-        if node.held.has(CapSet::XATTR_S) && node.no_xattrs {
+        if node.held.contains(CapSet::XATTR_S) && node.no_xattrs {
             return Ok(Vec::new());
         }
         if let Some(Fresh::Names(names)) = turn.take()? {

@@ -9,12 +9,12 @@ use holdfast_base::Timestamp;
 use super::merge::Base;
 use crate::ask::RenameMode;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
-use crate::caps::CapSet;
 use crate::ids::{Caller, Handle, Name, NodeId};
 use crate::mutation::Target;
+use holdfast_base::CapSet;
 
 /// Of all records.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 
 /// A record in the making.
 #[derive(Debug, Default)]
@@ -234,7 +234,7 @@ impl<'a> Get<'a> {
     }
 
     pub(super) fn caps(&mut self) -> Option<CapSet> {
-        Some((CapSet(self.u32()?) & CapSet::ALL).closed())
+        Some((CapSet(self.u32()?) & CapSet::ALL_X).sound())
     }
 
     pub(super) fn caller(&mut self) -> Option<Caller> {

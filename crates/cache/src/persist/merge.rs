@@ -13,7 +13,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Conflict;
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Attrs, Kind};
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
@@ -21,6 +20,7 @@ use crate::machine::Machine;
 use crate::node::Node;
 use crate::queue::{Op, Stage, Thing, placed};
 use crate::tell::{Reclaim, Reclaimed};
+use holdfast_base::CapSet;
 
 pub(crate) use base::Base;
 pub use forgotten::{Doubt, Within, resolved};
@@ -60,7 +60,7 @@ impl Machine {
         self.progress += 1;
         for node in self.nodes.values_mut().filter(|n| n.recall.is_none() && n.dead.is_none()) {
             let known = node.held.shared() & node.sure;
-            node.held = (node.held | CapSet(known.0 << 1)).closed();
+            node.held = (node.held | CapSet(known.0 << 1)).sound();
         }
     }
 
@@ -86,7 +86,7 @@ impl Machine {
         let is_changed = |n: &Node| n.pending > 0 || n.has_unsent(Generation(u64::MAX));
         let caps = |n: &Node| if is_changed(n) { n.held } else { n.held.shared() };
         let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: caps(n) });
-        self.nodes.values().filter(|n| !n.held.is_none() || is_changed(n)).filter_map(|n| claim(n)).collect()
+        self.nodes.values().filter(|n| !n.held.is_empty() || is_changed(n)).filter_map(|n| claim(n)).collect()
     }
 
     /// What was changed on both sides, since this mount was first made.
@@ -103,7 +103,7 @@ impl Machine {
         if let Some(journal) = &mut self.journal {
             journal.merged_at = Some(now.wall);
         }
-        let places = self.places();
+        let places = self.last_places();
         self.note_paths(&places);
         let (order, told) = self.compared(told);
         let made_anew = self.make_dirs_anew(&told, &places, None, now);
@@ -170,6 +170,17 @@ impl Machine {
         for (id, node) in &self.nodes {
             let Some(dir) = &node.dir else { continue };
             places.extend(dir.entries(0).map(|(_, name, child)| (child, (*id, name.clone()))));
+        }
+        places
+    }
+
+    /// The same, and where objects were whose names were forgotten since.
+    fn last_places(&self) -> Places {
+        let mut places = self.places();
+        for (id, node) in &self.nodes {
+            if let Some(place) = &node.place {
+                places.entry(*id).or_insert_with(|| place.clone());
+            }
         }
         places
     }

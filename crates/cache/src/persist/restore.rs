@@ -7,13 +7,13 @@ use bytes::Bytes;
 use super::code::{Get, VERSION};
 use super::{Conflict, family, key};
 use crate::ask::{Generation, Object};
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::{FIRST_SHOWN, Machine, Settings};
 use crate::node::Node;
 use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
+use holdfast_base::CapSet;
 
 /// Why records make no machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,7 +139,7 @@ impl Machine {
             }
             let mut node = Box::new(node);
             if let Some(dir) = node.dir.as_mut() {
-                dir.complete = is_complete && node.held.has(CapSet::FILE_S);
+                dir.complete = is_complete && node.held.contains(CapSet::FILE_S);
             }
             self.nodes.insert(id, node);
             let at = self.tick();
@@ -177,7 +177,9 @@ impl Machine {
             let dir = NodeId(number_of(at)?);
             let child = NodeId(u64::from_be_bytes(value.as_ref().try_into().ok()?));
             let is_known = self.nodes.contains_key(&child);
-            let Some(dir) = self.nodes.get_mut(&dir).filter(|n| n.held.has(CapSet::FILE_S)) else { continue };
+            let Some(dir) = self.nodes.get_mut(&dir).filter(|n| n.held.contains(CapSet::FILE_S)) else {
+                continue;
+            };
             let Some(dir) = dir.dir.as_mut() else { continue };
             if is_known {
                 dir.put(&crate::ids::Name::new(at.get(9..)?), Some(child));
@@ -237,13 +239,14 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     node.sure = node.sure.shared() & node.held.shared();
     (node.plain, node.group_of_directory, node.no_xattrs) = (get.flag()?, get.flag()?, get.flag()?);
     let xattrs = get.list(|get| Some((get.name()?, get.option(Get::text)?)))?;
-    if node.held.has(CapSet::XATTR_S) {
+    if node.held.contains(CapSet::XATTR_S) {
         node.xattrs.extend(xattrs.into_iter().map(|(name, value)| (name, value.ok_or(Errno::ENODATA))));
     }
     node.text = get.option(Get::text)?;
     let errno = |get: &mut Get<'_>| get.u32().map(|n| Errno(n.cast_signed()));
     (node.error, node.dead) = (get.option(errno)?, get.option(errno)?);
     let is_complete = get.flag()?;
+    node.place = get.option(|get| Some((get.node()?, get.name()?)))?;
     node.data.barrier = get.u64()?;
     node.data.carrier = get.option(Get::u64)?;
     node.data.writer = get.option(Get::caller)?;

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, clippy::too_many_arguments)]
 
+pub mod away;
 pub mod batches;
 pub mod choice;
 pub mod client;

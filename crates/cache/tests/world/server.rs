@@ -158,9 +158,7 @@ impl Server {
                 continue;
             }
             blocked = true;
-            let keep = CapSet(held.caps & !mask);
-            // No exclusive bit without its shared one.
-            let keep = CapSet(keep.0 & !((!keep.0 & 0x55) << 1));
+            let keep = CapSet(held.caps & !mask).sound();
             if held.recalling.is_none_or(|k| k & !keep.0 != 0) {
                 self.last_seq += 1;
                 held.seq = self.last_seq;

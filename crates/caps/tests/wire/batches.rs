@@ -2,7 +2,7 @@
 
 use holdfast_export::{ExportOptions, Squash};
 use holdfast_vfs::{AttrMask, FsError, Name, NewNode, RemoveKind, SetAttrs as VfsSetAttrs};
-use holdfast_wire::caps::{CapSet, *};
+use holdfast_wire::caps::*;
 use holdfast_xdr::from_bytes;
 
 use crate::world::*;

@@ -1,8 +1,8 @@
 //! Capabilities over the wire: grants, recalls, releases that cross, loss; and what NFS clients see of it.
 
-use holdfast_state::Grace;
+use holdfast_state::{Grace, Memory};
 use holdfast_vfs::{AttrMask, FsError, LocalDeed, Name, Pledge};
-use holdfast_wire::caps::{CapSet, *};
+use holdfast_wire::caps::*;
 
 use crate::world::*;
 
@@ -163,6 +163,46 @@ fn a_local_process_takes_all_of_an_object_and_all_of_it_can_be_had_again() {
     a.give_back();
     assert_eq!(server.pledges_held(&object), [Pledge::ReadFile]);
     assert!(a.acquire(&file, CapSet::NONE).unwrap().grant.held.contains(CapSet::FILE_S));
+}
+
+#[test]
+fn when_memory_runs_short_capabilities_are_recalled_and_can_be_had_again_afterwards() {
+    let server = Server::new();
+    let (mut a, root) = (Client::new(&server, "a"), server.root_handle());
+    let names: Vec<String> = (0..30).map(|n| format!("file-{n}")).collect();
+    let made_by = a.batch(1, names.iter().map(|name| create(at(&root), name, b"")).collect()).unwrap();
+    let files: Vec<Vec<u8>> = made_by.results.iter().map(|result| made(result).handle.0.to_vec()).collect();
+    for file in &files {
+        assert_eq!(a.acquire(file, CapSet::ALL_S).unwrap().grant.held, CapSet::ALL_S);
+    }
+    let manager = &server.running.manager;
+    let capabilities = || manager.look(|engine| engine.in_use().capabilities);
+    let memory = |available| Memory { total: 8 << 30, available };
+    manager.heed(memory(8 << 30));
+    manager.tick();
+    a.look();
+    assert_eq!((capabilities(), a.recalls.len()), (30, 0));
+    let mut asked = Vec::new();
+    for _ in 0..30 {
+        manager.heed(memory(0));
+        manager.tick();
+        a.look();
+        // One call at a time: what waited for the first to be answered.
+        a.look();
+        asked.extend(a.recalls.iter().map(|(handle, ..)| handle.clone()));
+        a.give_back();
+        server.pass(1000);
+    }
+    asked.sort();
+    let mut all = files.clone();
+    all.sort();
+    assert_eq!((asked, capabilities()), (all, 0), "each once");
+    assert_eq!(server.pledges_held(&object(&server, &files[0])), [], "and what guarded it is gone");
+    // What it asks for now it is not given, and is served all the same.
+    assert_eq!(a.acquire(&files[0], CapSet::ALL_S).unwrap().grant.held, CapSet::NONE);
+    assert_eq!(a.lookup(&root, "file-0").unwrap().dir.grant.held, CapSet::NONE);
+    manager.heed(memory(8 << 30));
+    assert_eq!(a.acquire(&files[0], CapSet::ALL_X).unwrap().grant.held, CapSet::ALL_X);
 }
 
 #[test]

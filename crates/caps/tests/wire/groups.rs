@@ -4,7 +4,7 @@
 use holdfast_base::limits::CAPS_TICKETS_PER_CLIENT_MAX;
 use holdfast_state::Engine;
 use holdfast_vfs::Pledge;
-use holdfast_wire::caps::{CapSet, *};
+use holdfast_wire::caps::*;
 
 use crate::world::*;
 

@@ -1,7 +1,7 @@
 //! Whatever is sent, nothing panics, nobody is let in, and others go on.
 
 use holdfast_base::{Entropy, SeededEntropy};
-use holdfast_wire::caps::{CapSet, *};
+use holdfast_wire::caps::*;
 use holdfast_xdr::{Encode, to_bytes};
 
 use crate::world::*;

@@ -85,6 +85,120 @@ fn data_is_written_again_in_its_order() {
     assert_eq!(server.read("a"), b"bcaa");
 }
 
+/// A file written once more and shorter, as by `O_TRUNC`: what cuts it is on record, what is written is not.
+fn written_anew(client: &mut Client, root: &[u8]) {
+    let own = Ref::Made { txn: TxnId(1), op: 0 };
+    let time =
+        |seconds| SetAttrs { mtime: Some(SetTime::At(Time { seconds, nanos: 0 })), ..SetAttrs::default() };
+    let first = vec![
+        create(at(root), "a", b""),
+        BatchOp::Data { object: own, offset: 0, data: b"the longer one" },
+        BatchOp::SetAttr { object: own, set: time(1) },
+    ];
+    let second = vec![
+        BatchOp::SetAttr { object: own, set: SetAttrs { size: Some(0), ..SetAttrs::default() } },
+        BatchOp::Data { object: own, offset: 0, data: b"short" },
+        BatchOp::SetAttr { object: own, set: time(2) },
+    ];
+    for (txn, ops) in [(1, first), (2, second)] {
+        assert!(client.batch(txn, ops).unwrap().results.iter().all(|result| refused(result).is_none()));
+    }
+}
+
+#[test]
+fn data_that_was_cut_off_since_is_not_there_again() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    written_anew(&mut client, &root);
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    written_anew(&mut client, &root);
+    assert_eq!(server.read("a"), b"short");
+    // Nor what others wrote since: it is done, and is not done again.
+    server.write("a", b"others");
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    written_anew(&mut client, &root);
+    assert_eq!(server.read("a"), b"others");
+    client.stable(&server, 2).unwrap();
+    assert_eq!(server.uncommitted(), []);
+}
+
+#[test]
+fn what_is_stable_after_the_servers_death_is_on_the_disk_with_its_data() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let own = Ref::Made { txn: TxnId(1), op: 1 };
+    let ops = || {
+        vec![
+            create(at(&root), "a", b"data"),
+            create(at(&root), "b", b""),
+            BatchOp::Data { object: own, offset: 0, data: b"more" },
+            mkdir(at(&root), "d"),
+        ]
+    };
+    let before = client.batch(1, ops()).unwrap();
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    assert_ne!(server.uncommitted(), [], "data is nobody's affair yet");
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    let after = client.batch(1, ops()).unwrap();
+    assert_eq!(after.results.len(), before.results.len());
+    assert_eq!(client.stable(&server, 1).unwrap().stable_through, TxnId(1));
+    assert_eq!(server.uncommitted(), []);
+}
+
+#[test]
+fn data_that_went_with_the_machine_is_written_again_though_its_file_is_there() {
+    for deaths in [1, 2] {
+        let server = Server::new();
+        let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+        let own = Ref::Made { txn: TxnId(1), op: 1 };
+        let ops = || {
+            vec![
+                create(at(&root), "a", b"data"),
+                create(at(&root), "b", b""),
+                BatchOp::Data { object: own, offset: 0, data: b"more" },
+                mkdir(at(&root), "d"),
+            ]
+        };
+        client.batch(1, ops()).unwrap();
+        let mut mount = client.unplug();
+        let mut server = server;
+        if deaths == 2 {
+            // The server alone, at first; names are on the disk then.
+            server = server.restart(Grace::Over);
+            let mut client = mount.again(&server, "a");
+            client.hello(TxnId(0)).unwrap();
+            mount = client.unplug();
+        }
+        server.write("a", b"");
+        server.write("b", b"");
+        let server = server.restart_after_power_loss(Grace::Over);
+        let mut client = mount.again(&server, "a");
+        client.hello(TxnId(0)).unwrap();
+        let again = client.batch(1, ops()).unwrap();
+        assert!(again.results.iter().all(|result| refused(result).is_none()), "{again:?}");
+        assert_eq!((server.read("a"), server.read("b")), (b"data".to_vec(), b"more".to_vec()));
+        // On the disk it is not touched again.
+        client.stable(&server, 1).unwrap();
+        assert_eq!(server.uncommitted(), []);
+        server.write("a", b"others");
+        server.write("b", b"others");
+        let mount = client.unplug();
+        let server = server.restart_after_power_loss(Grace::Over);
+        let mut client = mount.again(&server, "a");
+        client.hello(TxnId(0)).unwrap();
+        client.batch(1, ops()).unwrap();
+        assert_eq!((server.read("a"), server.read("b")), (b"others".to_vec(), b"others".to_vec()));
+    }
+}
+
 #[test]
 fn what_was_done_with_is_forgotten_and_what_was_not_is_known() {
     let server = Server::new();

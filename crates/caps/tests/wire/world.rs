@@ -16,7 +16,7 @@ use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
 use holdfast_state::*;
 use holdfast_vfs::{Backend, Caller, Cx, Handle as FsHandle, MemBackend, MemOptions, Wait};
-use holdfast_wire::caps::{CapSet as Wire, *};
+use holdfast_wire::caps::*;
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
 use tempfile::TempDir;
 
@@ -42,6 +42,8 @@ pub(crate) struct Server {
     dir: TempDir,
     options: ExportOptions,
     life: u64,
+    /// Which boot of the machine it is.
+    boot: u8,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) running: Running,
 }
@@ -67,17 +69,23 @@ impl Server {
         let fs = MemBackend::new(&MemOptions { root_mode: 0o777, ..MemOptions::system() });
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::default());
-        let running = start(&fs, (&dir, 1), &options, (&clock, Grace::Over));
-        Self { fs, dir, options, life: 1, clock, running }
+        let running = start(&fs, (&dir, 1, 1), &options, (&clock, Grace::Over));
+        Self { fs, dir, options, life: 1, boot: 1, clock, running }
     }
 
     /// It dies, with all that is in memory but the file system, and comes back.
     pub(crate) fn restart(self, grace: Grace) -> Self {
-        let Self { fs, dir, options, life, clock, running } = self;
+        let Self { fs, dir, options, life, boot, clock, running } = self;
         drop(running);
         let life = life + 1;
-        let running = start(&fs, (&dir, life), &options, (&clock, grace));
-        Self { fs, dir, options, life, clock, running }
+        let running = start(&fs, (&dir, life, boot), &options, (&clock, grace));
+        Self { fs, dir, options, life, boot, clock, running }
+    }
+
+    /// The machine loses power, and comes back. What that took from files is the test's to take.
+    pub(crate) fn restart_after_power_loss(mut self, grace: Grace) -> Self {
+        self.boot += 1;
+        self.restart(grace)
     }
 
     pub(crate) fn pass(&self, ms: u64) {
@@ -132,6 +140,28 @@ impl Server {
         names
     }
 
+    /// What a loss of power would take.
+    pub(crate) fn uncommitted(&self) -> Vec<holdfast_vfs::Touched> {
+        self.fs.uncommitted()
+    }
+
+    /// A process on the server's own host writes a file anew, and forces it to the disk.
+    pub(crate) fn write(&self, name: &str, data: &[u8]) {
+        let root = Caller::root();
+        let cx = Cx::new(&root, Wait::Yes);
+        let name = holdfast_vfs::Name::new(name.as_bytes()).unwrap();
+        let node = self.fs.lookup(&cx, &self.fs.root().unwrap(), name, holdfast_vfs::AttrMask::STAT).unwrap();
+        let file = holdfast_vfs::File::Stateless(&node.handle);
+        let cut = holdfast_vfs::SetAttrs { size: Some(0), ..holdfast_vfs::SetAttrs::default() };
+        self.fs.setattr(&cx, file, &cut, None).unwrap();
+        let stability = holdfast_vfs::Stability::Unstable;
+        let at = holdfast_vfs::WriteAt { offset: 0, stability, want_change: false };
+        self.fs.write(&cx, file, at, data).unwrap();
+        let mut done = [Ok(())];
+        self.fs.commit(&[holdfast_vfs::Touched { handle: node.handle, data: true }], &mut done);
+        assert_eq!(done, [Ok(())]);
+    }
+
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         let root = Caller::root();
         let cx = Cx::new(&root, Wait::Yes);
@@ -146,7 +176,7 @@ impl Server {
 
 fn start(
     fs: &MemBackend,
-    (dir, life): (&TempDir, u64),
+    (dir, life, boot): (&TempDir, u64, u8),
     options: &ExportOptions,
     (clock, grace): (&Arc<ManualClock>, Grace),
 ) -> Running {
@@ -162,7 +192,7 @@ fn start(
     let exports = vec![Arc::clone(&export)];
     let config = JournalConfig { bytes: 1 << 20, entries_max: 4096 };
     let path = dir.path().join("journal");
-    let (ledger, remembered) = Ledger::open_on_boot(&path, &config, &exports, BootId([1; 16])).unwrap();
+    let (ledger, remembered) = Ledger::open_on_boot(&path, &config, &exports, BootId([boot; 16])).unwrap();
     let at = Timestamp { seconds: 0, nanos: 0 };
     let namespace = Arc::new(Namespace::new(Sealer::new([7; 16]), exports, at).unwrap());
     let committer = Committer::pumped(Some(ledger.clone()));
@@ -191,7 +221,7 @@ pub(crate) struct Client {
     pub(crate) ticket: Ticket,
     pub(crate) epoch: u64,
     /// Calls of the server's that were answered.
-    pub(crate) recalls: Vec<(Vec<u8>, Wire, u64)>,
+    pub(crate) recalls: Vec<(Vec<u8>, CapSet, u64)>,
     /// What it was told to be durable without asking.
     pub(crate) hints: Vec<TxnId>,
     replies: Vec<(u32, Vec<u8>)>,
@@ -391,13 +421,13 @@ impl Client {
         Ok(ok)
     }
 
-    pub(crate) fn acquire(&mut self, handle: &[u8], want: Wire) -> Result<Acquired, CapsStat> {
+    pub(crate) fn acquire(&mut self, handle: &[u8], want: CapSet) -> Result<Acquired, CapsStat> {
         let items = vec![AcquireItem { handle: Handle(handle), want }];
         let ok: AcquireOk = self.call(CapsProc::Acquire, &AcquireArgs { ticket: self.ticket, items })?;
         ok.items[0].into_result()
     }
 
-    pub(crate) fn release(&mut self, handle: &[u8], keep: Wire, seq: u64) -> Result<Grant, CapsStat> {
+    pub(crate) fn release(&mut self, handle: &[u8], keep: CapSet, seq: u64) -> Result<Grant, CapsStat> {
         let items = vec![ReleaseItem { handle: Handle(handle), keep, seq }];
         let ok: ReleaseOk = self.call(CapsProc::Release, &ReleaseArgs { ticket: self.ticket, items })?;
         ok.items[0].into_result()
@@ -429,7 +459,7 @@ impl Client {
 
     pub(crate) fn lookup(&mut self, dir: &[u8], name: &str) -> Result<LookupOk<'static>, CapsStat> {
         let (ticket, dir, name) = (self.ticket, Handle(dir), name.as_bytes());
-        let args = LookupArgs { ticket, dir, name, want_dir: Wire::FILE_S, want: Wire::ALL_S };
+        let args = LookupArgs { ticket, dir, name, want_dir: CapSet::FILE_S, want: CapSet::ALL_S };
         self.call(CapsProc::Lookup, &args)
     }
 
@@ -439,8 +469,8 @@ impl Client {
             dir: Handle(dir),
             cookie: holdfast_base::Cookie(0),
             bytes_max: 1 << 16,
-            want_dir: Wire::FILE_S,
-            want: Wire::NONE,
+            want_dir: CapSet::FILE_S,
+            want: CapSet::NONE,
         };
         self.call(CapsProc::List, &args)
     }
@@ -448,12 +478,12 @@ impl Client {
 
 pub(crate) fn create<'a>(dir: Ref<'a>, name: &'a str, data: &'a [u8]) -> BatchOp<'a> {
     let set = SetAttrs { mode: Some(0o644), ..SetAttrs::default() };
-    BatchOp::Create { dir, name: name.as_bytes(), if_taken: IfTaken::Fail, set, want: Wire::NONE, data }
+    BatchOp::Create { dir, name: name.as_bytes(), if_taken: IfTaken::Fail, set, want: CapSet::NONE, data }
 }
 
 pub(crate) fn mkdir<'a>(dir: Ref<'a>, name: &'a str) -> BatchOp<'a> {
     let set = SetAttrs { mode: Some(0o755), ..SetAttrs::default() };
-    BatchOp::Mkdir { dir, name: name.as_bytes(), if_taken: IfTaken::Fail, set, want: Wire::NONE }
+    BatchOp::Mkdir { dir, name: name.as_bytes(), if_taken: IfTaken::Fail, set, want: CapSet::NONE }
 }
 
 pub(crate) fn unlink<'a>(dir: Ref<'a>, name: &'a str, victim: Option<Ref<'a>>) -> BatchOp<'a> {

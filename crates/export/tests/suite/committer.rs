@@ -67,6 +67,58 @@ fn replies_that_wait_together_share_one_force() {
     assert!(journal.forced.load(Ordering::SeqCst) < 20, "{:?}", journal.forced);
 }
 
+const IN_FLIGHT: usize = 32;
+const ROUNDS: usize = 20;
+
+/// The groups that it takes to answer as many calls as so many rounds, of which each asks again when it is answered.
+fn groups_of_calls_kept_in_flight() -> u64 {
+    let committer = Committer::new(Some(Arc::new(Journal::default())));
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    let ask = || {
+        let tell = tell.clone();
+        committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+    };
+    (0..IN_FLIGHT).for_each(|_| ask());
+    for _ in 0..IN_FLIGHT * (ROUNDS - 1) {
+        assert_eq!(told.recv_timeout(LONG).unwrap(), Ok(()));
+        ask();
+    }
+    (0..IN_FLIGHT).for_each(|_| assert_eq!(told.recv_timeout(LONG).unwrap(), Ok(())));
+    committer.groups()
+}
+
+#[test]
+fn calls_kept_in_flight_gather_in_whole_groups_and_not_in_two_halves() {
+    // Nobody is waited for who asks late, as a test on a busy machine does: one try among several is enough. Two
+    // halves are twice as many groups as rounds, every time.
+    let tries: Vec<u64> = (0..10).map(|_| groups_of_calls_kept_in_flight()).collect();
+    assert!(
+        tries.iter().any(|groups| *groups < ROUNDS as u64 * 3 / 2),
+        "{tries:?} groups for {ROUNDS} rounds"
+    );
+}
+
+#[test]
+fn all_of_a_group_are_answered_within_one_call_of_what_sends_their_replies() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    fn counted(answer: &mut dyn FnMut()) {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+        answer();
+    }
+    let committer = Committer::answering(Some(Arc::new(Journal::default())), counted);
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    for _ in 0..100 {
+        let tell = tell.clone();
+        committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+    }
+    for _ in 0..100 {
+        assert_eq!(told.recv_timeout(LONG).unwrap(), Ok(()));
+    }
+    assert!(CALLS.load(Ordering::SeqCst) < 20, "{CALLS:?}");
+}
+
 #[test]
 fn a_journal_that_cannot_be_forced_fails_those_who_wait() {
     let committer = Committer::new(Some(Arc::new(Journal { fails: true, ..Journal::default() })));

@@ -35,6 +35,11 @@ pub(super) fn mount(at: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
     Ok(device)
 }
 
+pub(super) fn remount(at: &Path, options: &MountOptions) -> Result<(), MountError> {
+    rustix::mount::mount_remount(at, flags(options), c"")
+        .map_err(|errno| MountError::Mount(at.to_path_buf(), errno))
+}
+
 fn flags(options: &MountOptions) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.is_read_only);

@@ -159,6 +159,14 @@ pub(crate) fn unmount_as(at: &Path, how: Unmount, by: MountHow) -> Result<(), Mo
     }
 }
 
+/// Gives what is mounted there the flags among these options; root alone may.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remount(at: &Path, options: &MountOptions) -> Result<(), MountError> {
+    direct::remount(at, options)
+}
+
 /// Ends a connection by its control file, or by a forced unmount, which does the same before it finds the mount busy.
 pub(crate) fn abort(number: Option<u32>, at: Option<&Path>) -> Result<(), MountError> {
     let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);

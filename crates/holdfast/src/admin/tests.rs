@@ -248,6 +248,7 @@ fn command_lines_are_as_the_documentation_writes_them() {
         "holdfast top --interval 0",
         "holdfast grace",
         "holdfast status --json --prometheus",
+        "holdfast --log debgu status",
     ] {
         assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
     }

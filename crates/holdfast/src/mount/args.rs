@@ -32,10 +32,17 @@ Options, separated by commas:
   nconnect=N                   connections to the server, 1 to 16 [default: 1]
   server=HOST[:PORT]           another server of the same export, tried when the first is away; may be repeated
   offline, offline=FILE        keep cache and changes on this host's disk, and work while the server is away
+  local, nolocal               read and write files of a server on this host directly, or not [default: local]
+  local=DIR                    the same, where the server's directory of sockets lies elsewhere, as in a container
+  passthrough                  have the kernel do that by itself, without the daemon (root)
   cache=none, noac             ask the server everything, and change nothing later than told
   cache=delegations            of a Holdfast server use NFSv4 delegations only, as of any other
-  sec=sys                      the only one there is
-What init systems and mount(8) use (defaults, _netdev, noauto, user, x-*) is understood.";
+  sec=sys, proto=tcp           the only ones there are
+What init systems and mount(8) use (defaults, _netdev, noauto, nofail, user, x-*) is understood, and says nothing.";
+
+const UMOUNT_EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 failed, or unmounted while not everything could be done on the server: the message says which; \
+2 wrong arguments";
 
 #[derive(Args)]
 #[command(after_help = MOUNT_EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -97,7 +104,7 @@ pub(crate) enum MountCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum ServersCommand {
-    /// The servers in the order in which they are tried.
+    /// Show the servers in the order in which they are tried.
     Show {
         /// The mount.
         mountpoint: PathBuf,
@@ -122,6 +129,7 @@ pub(crate) enum ServersCommand {
 
 /// The arguments of `holdfast umount`.
 #[derive(Args)]
+#[command(after_help = UMOUNT_EXIT_CODES)]
 pub(crate) struct UmountArgs {
     /// The mount.
     pub(crate) mountpoint: PathBuf,
@@ -130,7 +138,7 @@ pub(crate) struct UmountArgs {
     #[arg(short = 'f', long)]
     pub(crate) force: bool,
 
-    /// Take it out of sight at once; who uses it may finish.
+    /// Take it out of sight also while it is in use, once all is sent; who uses it may finish.
     #[arg(short = 'l', long)]
     pub(crate) lazy: bool,
 }

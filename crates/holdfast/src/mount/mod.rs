@@ -33,6 +33,9 @@ fn mount(args: &MountArgs, source: &Source, mountpoint: &Path) -> Result<()> {
     if args.dry_run {
         return Ok(());
     }
+    if options.is_remount {
+        return holdfast_mount::remount(&mountpoint, &options);
+    }
     let request = MountRequest { source: source.clone(), mountpoint, options };
     if guard::is_guard() {
         return guard::watch(&request.mountpoint);

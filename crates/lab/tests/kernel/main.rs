@@ -6,7 +6,6 @@
 
 mod attendant;
 mod boot;
-mod checkout;
 mod conformance;
 mod delegations;
 mod fixture;
@@ -22,6 +21,7 @@ mod sqlite;
 mod tree;
 mod userspace;
 
+use holdfast_lab::checkout;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -8,7 +8,7 @@ use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerBuilder, Ser
 use std::time::Duration;
 
 const REPLACEMENTS: usize = 3;
-const REPLACEMENTS_SOAK: usize = 20;
+const REPLACEMENTS_SOAK: usize = 10;
 /// The longest that the server may stand still, on a machine that other tests use as well.
 const STILL_MS_MAX: u64 = 2000;
 /// The longest that it stands still in the middle of several times.

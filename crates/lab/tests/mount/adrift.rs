@@ -5,12 +5,13 @@ use crate::fixture::{Served, run_in};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_lab::scratch::Scratch;
 use holdfast_lab::{Mount, Scale, Trial};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -40,14 +41,34 @@ enum Fate {
     Gone,
 }
 
-/// Everything that was ever written, by its text, which is like no other.
-#[derive(Default)]
+/// Everything that was ever written, by its text, which is like no other; and what happened.
 struct Log {
     fates: BTreeMap<String, Fate>,
+    /// What was there when it was replaced or removed, perhaps before its writer heard that it was on the disk: that says
+    /// nothing any more.
+    doubted: BTreeSet<String>,
+    /// What they have put in the place of a shared file, by its name.
+    theirs: BTreeMap<PathBuf, String>,
+    /// The server is back, and what is known here may not have been compared with it.
+    is_comparing: bool,
     last: u64,
+    story: String,
+    began: Instant,
 }
 
 impl Log {
+    fn new() -> Self {
+        Self {
+            fates: BTreeMap::new(),
+            doubted: BTreeSet::new(),
+            theirs: BTreeMap::new(),
+            is_comparing: false,
+            last: 0,
+            story: String::new(),
+            began: Instant::now(),
+        }
+    }
+
     fn new_text(&mut self, whose: &str) -> String {
         self.last += 1;
         let text = format!("{whose} {}{}", self.last, " and more".repeat((self.last % 40) as usize));
@@ -55,8 +76,33 @@ impl Log {
         text
     }
 
+    fn doubt(&mut self, text: &str) {
+        if self.fates.contains_key(text) {
+            self.doubted.insert(text.to_owned());
+            self.set(text, Fate::Open);
+        }
+    }
+
     fn set(&mut self, text: &str, fate: Fate) {
+        let fate = if self.doubted.contains(text) { Fate::Open } else { fate };
+        self.tell(&format!("{} is {fate:?}", short(text)));
         self.fates.insert(text.to_owned(), fate);
+    }
+
+    fn tell(&mut self, what: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.story, "{:.3} s: {what}", self.began.elapsed().as_secs_f64());
+    }
+}
+
+/// What tells a text from all others.
+fn short(text: &str) -> &str {
+    text.split(" and").next().unwrap_or(text).trim_end()
+}
+
+fn tell(log: &Mutex<Log>, what: impl FnOnce() -> String) {
+    if let Ok(mut log) = log.lock() {
+        log.tell(&what());
     }
 }
 
@@ -86,12 +132,30 @@ fn doubt(log: &Mutex<Log>, file: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    if let Ok(mut log) = log.lock()
-        && log.fates.contains_key(&text)
-    {
-        log.set(&text, Fate::Open);
+    tell(log, || format!("{} is in {}", short(&text), file.display()));
+    if let Ok(mut log) = log.lock() {
+        log.doubt(&text);
     }
     Ok(())
+}
+
+/// Replaces a shared file's contents. Who opens a file to write it anew, just when the server is back, cuts off what is there:
+/// not what it has looked at, which may have been what was known here.
+fn replace(
+    log: &Mutex<Log>,
+    (mount, shared): (&Path, &Path),
+    how: impl FnOnce() -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let is_comparing = || log.lock().is_ok_and(|log| log.is_comparing);
+    let is_unseen = is_comparing();
+    let done = doubt(log, shared).and_then(|()| how());
+    if (is_unseen || is_comparing())
+        && let (Ok(mut log), Ok(name)) = (log.lock(), shared.strip_prefix(mount))
+        && let Some(text) = log.theirs.get(name).cloned()
+    {
+        log.doubt(&text);
+    }
+    done
 }
 
 fn new_text(log: &Mutex<Log>, whose: &str) -> String {
@@ -105,7 +169,8 @@ fn set(log: &Mutex<Log>, text: &str, fate: Fate) {
 }
 
 /// Writes a file, whole, and perhaps forces it to a disk: true where that was done.
-fn write(file: &Path, text: &str, forced: bool) -> std::io::Result<bool> {
+fn write(log: &Mutex<Log>, file: &Path, text: &str, forced: bool) -> std::io::Result<bool> {
+    tell(log, || format!("{} goes to {}, forced: {forced}", short(text), file.display()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(file)?;
     file.write_all(text.as_bytes())?;
     if forced {
@@ -115,16 +180,18 @@ fn write(file: &Path, text: &str, forced: bool) -> std::io::Result<bool> {
 }
 
 /// Works in the mount until it is told to stop; what fails may have been done or not.
-fn work(mount: &Path, log: &Mutex<Log>, dice: &mut Dice, is_over: &AtomicBool) -> u64 {
-    let (mut own, mut done): (Vec<(PathBuf, String)>, u64) = (Vec::new(), 0);
+fn work(mount: &Path, log: &Mutex<Log>, dice: &mut Dice, (is_over, done): (&AtomicBool, &AtomicU64)) {
+    let mut own: Vec<(PathBuf, String)> = Vec::new();
     while !is_over.load(Ordering::SeqCst) {
         let result = one_thing(mount, log, dice, &mut own);
-        done += u64::from(result.is_ok());
+        if let Err(error) = &result {
+            tell(log, || error.to_string());
+        }
+        done.fetch_add(u64::from(result.is_ok()), Ordering::SeqCst);
         if result.is_err() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    done
 }
 
 fn one_thing(
@@ -138,18 +205,16 @@ fn one_thing(
     let which = (!own.is_empty()).then(|| dice.roll(own.len() as u64) as usize);
     match (dice.roll(20), which) {
         (0..3, _) => {
-            doubt(log, &shared)?;
             let text = new_text(log, "ours");
-            if write(&shared, &text, true)? {
-                set(log, &text, Fate::Sure);
-            }
+            replace(log, (mount, &shared), || write(log, &shared, &text, true).map(drop))?;
+            set(log, &text, Fate::Sure);
         }
         (3..5, _) => {
             let text = new_text(log, "ours");
             let new = place.join(format!("tmp{}", text.len()));
-            write(&new, &text, true)?;
-            doubt(log, &shared)?;
-            std::fs::rename(&new, &shared)?;
+            write(log, &new, &text, true)?;
+            tell(log, || format!("{} is renamed to {}", short(&text), shared.display()));
+            replace(log, (mount, &shared), || std::fs::rename(&new, &shared))?;
             File::open(&place)?.sync_all()?;
             set(log, &text, Fate::Sure);
         }
@@ -164,6 +229,7 @@ fn one_thing(
         }
         (7..10, Some(which)) => {
             let to = place.join(format!("m{}", dice.roll(1 << 40)));
+            tell(log, || format!("{} is renamed to {}", short(&own[which].1), to.display()));
             std::fs::rename(&own[which].0, &to)?;
             own[which].0 = to;
         }
@@ -172,14 +238,14 @@ fn one_thing(
             // It may be there.
             let _ = std::fs::create_dir(&sub);
             let text = new_text(log, "ours");
-            if write(&sub.join(format!("o{}", dice.roll(1 << 40))), &text, forced)? {
+            if write(log, &sub.join(format!("o{}", dice.roll(1 << 40))), &text, forced)? {
                 set(log, &text, Fate::Sure);
             }
         }
         _ => {
             let text = new_text(log, "ours");
             let file = place.join(format!("o{}", dice.roll(1 << 40)));
-            if write(&file, &text, forced)? {
+            if write(log, &file, &text, forced)? {
                 set(log, &text, Fate::Sure);
                 own.push((file, text));
             }
@@ -198,15 +264,20 @@ fn theirs(share: &Path, log: &Mutex<Log>, dice: &mut Dice) -> Result<()> {
                 let (shared, new) = (place.join(format!("b{}", dice.roll(SHARED))), place.join("new"));
                 doubt(log, &shared)?;
                 let text = new_text(log, "theirs");
-                write(&new, &text, false)?;
+                write(log, &new, &text, false)?;
+                tell(log, || format!("{} is renamed to {}", short(&text), shared.display()));
                 std::fs::rename(&new, &shared)?;
                 set(log, &text, Fate::Sure);
+                if let (Ok(mut log), Ok(name)) = (log.lock(), shared.strip_prefix(share)) {
+                    log.theirs.insert(name.to_owned(), text);
+                }
             }
             3 => {
                 let sub = place.join(format!("s{}", dice.roll(4)));
                 let files: Vec<PathBuf> = listed(&sub).unwrap_or_default().into_keys().collect();
                 files.iter().try_for_each(|file| doubt(log, &sub.join(file)))?;
                 if sub.exists() {
+                    tell(log, || format!("{} is removed", sub.display()));
                     std::fs::remove_dir_all(&sub)?;
                 }
             }
@@ -214,7 +285,7 @@ fn theirs(share: &Path, log: &Mutex<Log>, dice: &mut Dice) -> Result<()> {
                 let text = new_text(log, "theirs");
                 let sub = place.join(format!("s{}", dice.roll(4)));
                 let _ = std::fs::create_dir(&sub);
-                write(&sub.join(format!("t{}", dice.roll(1 << 40))), &text, false)?;
+                write(log, &sub.join(format!("t{}", dice.roll(1 << 40))), &text, false)?;
                 set(log, &text, Fate::Sure);
             }
         }
@@ -271,7 +342,7 @@ fn voyage(seed: u64, rounds: u32) -> Result<()> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut served = Served::new()?;
     let (disk, share) = (Scratch::new("adrift")?, served.share());
-    let log = Mutex::new(Log::default());
+    let log = Mutex::new(Log::new());
     let mut current = mount(&served, disk.path())?;
     run_in(
         &current.path(),
@@ -291,10 +362,33 @@ fn voyage(seed: u64, rounds: u32) -> Result<()> {
     let (there, here) = (listed(&share)?, listed(&current.path())?);
     ensure!(there == here, "{}\n{}", differences(&there, &here), current.log());
     let log = log.into_inner().map_err(|_| anyhow::anyhow!("the worker panicked"))?;
-    judge(&log, &there).with_context(|| current.log())?;
+    judge(&log, &there).with_context(|| {
+        let path = std::env::temp_dir().join(format!("holdfast-adrift-{seed}.log"));
+        let kept = std::fs::write(&path, format!("{}\n{}", log.story, current.log()));
+        kept.map_or_else(|e| e.to_string(), |()| format!("what happened is in {}", path.display()))
+    })?;
     ensure!(done > u64::from(rounds), "only {done} changes were made");
     eprintln!("seed {seed}: {done} changes, {} texts, {} files", log.fates.len(), there.len());
     current.unmount(&[])
+}
+
+/// Changes to be made before anybody is killed, where that comes about in time.
+const BUSY: u64 = 5;
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+
+fn comparing(log: &Mutex<Log>) {
+    if let Ok(mut log) = log.lock() {
+        log.is_comparing = true;
+    }
+}
+
+/// The mount is online, and the kernel has forgotten what it was told before.
+fn compared(log: &Mutex<Log>) {
+    std::thread::sleep(Duration::from_millis(100));
+    if let Ok(mut log) = log.lock() {
+        log.is_comparing = false;
+        log.tell("online");
+    }
 }
 
 /// Works for a while, in which the server, the daemon or both go and come back.
@@ -305,40 +399,57 @@ fn stormy(
     dice: &mut Dice,
     disk: &Path,
 ) -> Result<u64> {
-    let (path, is_over, seed) = (current.path(), AtomicBool::new(false), dice.roll(u64::MAX >> 24) | 1);
+    let (path, is_over, done) = (current.path(), AtomicBool::new(false), AtomicU64::new(0));
+    let seed = dice.roll(u64::MAX >> 24) | 1;
+    if log.lock().is_ok_and(|log| log.is_comparing) && current.stats()?["standing"].as_str() == Some("online")
+    {
+        compared(log);
+    }
     let pause = |dice: &mut Dice, ms: u64| std::thread::sleep(Duration::from_millis(dice.roll(ms)));
     let (server_goes, daemon_goes) =
         [(true, false), (true, true), (false, true), (true, true)][dice.roll(4) as usize];
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(&path, log, &mut Dice(seed), &is_over));
+        let worker = scope.spawn(|| work(&path, log, &mut Dice(seed), (&is_over, &done)));
         pause(dice, 1500);
+        // However slow the host: where anything can be done at all, some is.
+        let patience = Instant::now() + BUSY_PATIENCE;
+        while done.load(Ordering::SeqCst) < BUSY && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         if server_goes {
+            tell(log, || "the server is killed".to_owned());
             served.server.kill()?;
             pause(dice, 2500);
             theirs(&served.share(), log, dice)?;
         }
         if daemon_goes {
             pause(dice, 500);
+            tell(log, || format!("the daemon is killed\n{}", current.log()));
             run_in(Path::new("/"), "kill -KILL $1", &[&current.daemon().to_string()])?;
         }
         let is_late = dice.roll(2) == 0;
         if server_goes && !is_late {
+            comparing(log);
             served.server.restart()?;
+            tell(log, || "the server is back".to_owned());
             pause(dice, 3000);
         }
         is_over.store(true, Ordering::SeqCst);
-        let done = worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))?;
+        worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))?;
         if daemon_goes {
             current.wait_end()?;
             *current = mount(served, disk)?;
         }
         if server_goes && is_late {
+            comparing(log);
             served.server.restart()?;
+            tell(log, || "the server is back, late".to_owned());
         }
         if dice.roll(2) == 0 {
             wait_online(current)?;
+            compared(log);
         }
-        Ok(done)
+        Ok(done.load(Ordering::SeqCst))
     })
 }
 

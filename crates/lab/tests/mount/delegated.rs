@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("delegated::every_other_byte::ganesha", || both(ganesha, "", BYTES)),
         Trial::new("delegated::beside_a_mount_with_capabilities", || both(holdfast, "", SEEN)),
         Trial::new("delegated::a_recall_sends_first_and_times_stay", recalled),
+        Trial::new("delegated::a_look_however_soon_after_a_write_shows_it", || both(holdfast, OURS, SOON)),
         Trial::new("delegated::a_listing_known_is_listed_without_asking", listed),
         Trial::new("delegated::a_killed_server_loses_nothing_written", || crate::failing::killed(OURS)),
         Trial::new("delegated::who_is_cut_off_for_a_lease_shows_nothing_old", cut_off),
@@ -147,6 +148,20 @@ pub(crate) fn recalled_between(one: &Mount, other: &Mount, below: Option<&Path>)
     one.check_alive()?;
     other.check_alive()
 }
+
+/// The holder is asked for each look: what it said to the one before is past.
+const SOON: &str = "
+import os, sys
+one, two = sys.argv[1:]
+for n in range(20):
+    name = f'/soon{n}'
+    fd = os.open(one + name, os.O_CREAT | os.O_RDWR)
+    for size in range(0, 3000, 500):
+        os.pwrite(fd, b'x' * size, 0)
+        assert os.stat(two + name).st_size == size, (n, size)
+        assert next(e for e in os.scandir(two) if e.name == name[1:]).stat().st_size == size, (n, size)
+    os.close(fd)
+";
 
 fn listed() -> Result<()> {
     let served = holdfast()?;

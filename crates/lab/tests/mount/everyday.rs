@@ -13,8 +13,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("holdfast-uncached", Target::Holdfast, "cache=none"),
         ("ganesha", Target::Ganesha, ""),
     ];
-    let cases: [(&str, &'static str); 5] =
-        [("names", NAMES), ("git", GIT), ("make", MAKE), ("sqlite", SQLITE), ("data", DATA)];
+    let cases: [(&str, &'static str); 6] = [
+        ("names", NAMES),
+        ("git", GIT),
+        ("make", MAKE),
+        ("sqlite", SQLITE),
+        ("data", DATA),
+        ("set_ids", SET_IDS),
+    ];
     let mut trials = Vec::new();
     for (way, target, options) in ways {
         for (case, script) in cases {
@@ -51,6 +57,18 @@ if rmdir a 2>/dev/null; then exit 1; fi
 if mkdir a 2>/dev/null; then exit 1; fi
 exec 3<a/b/g; rm a/b/g a/hard; [ \"$(cat <&3)\" = one ]; exec 3<&-
 df . >/dev/null; stat -f . >/dev/null
+";
+
+/// Who changes a file takes its set-id bits away, unless it is root who writes.
+pub(crate) const SET_IDS: &str = "
+echo data >f; chmod 777 .
+for change in 'echo more >>f' ': >f' 'truncate -s 2 f' 'printf x | dd of=f conv=notrunc status=none'; do
+    chmod 6777 f; [ \"$(stat -c %a f)\" = 6777 ]
+    setpriv --reuid 65534 --regid 65534 --clear-groups bash -c \"$change\"
+    [ \"$(stat -c %a f)\" = 777 ] || { echo \"$change: $(stat -c %a f)\" >&2; exit 1; }
+done
+chmod 6755 f; echo root >f; [ \"$(stat -c %a f)\" = 6755 ]
+chown 1 f; [ \"$(stat -c %a f)\" = 755 ]; chmod 6744 f; chgrp 1 f; [ \"$(stat -c %a f)\" = 2744 ]
 ";
 
 pub(crate) const GIT: &str = "

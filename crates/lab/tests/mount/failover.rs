@@ -2,9 +2,12 @@
 
 use crate::failing::{LOAD, bash};
 use crate::fixture::{Served, run_in};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use holdfast_lab::{FsType, LoopFs, Mount, Scale, ServerUnderTest, Trial};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -16,6 +19,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             Trial::new(format!("failover::a_peer_takes_over_under_load::{way}"), move || taken_over(options))
         })
         .collect();
+    trials.extend(ways.into_iter().map(|(way, options)| {
+        let name = format!("failover::who_works_hardly_waits_longer_than_for_the_peer_to_come::{way}");
+        Trial::new(name, move || stalled(options))
+    }));
     trials.extend([
         Trial::new("failover::a_server_named_while_all_are_away_is_gone_to", named_late),
         Trial::new("failover::what_was_fsynced_before_both_died_is_there", both_die),
@@ -65,6 +72,63 @@ impl Peers {
         std::thread::sleep(Duration::from_millis(200));
         new.restart()
     }
+}
+
+/// Takeovers that are measured, after a first one that is not.
+const MEASURED: usize = 4;
+
+/// How much longer than for the peer to be ready who works may wait, on the average: for a connection, for sessions and
+/// promises, for the end of grace when all who are on record have said that they are done. It was over 1 s once,
+/// however quick the machine: a pause by the clock.
+const WAIT_MAX: Duration = Duration::from_millis(600);
+
+fn stalled(options: &str) -> Result<()> {
+    let mut peers = Peers::new()?;
+    let mount = peers.mount(options)?;
+    let (path, is_over) = (mount.path(), AtomicBool::new(false));
+    let mut outages = Vec::new();
+    let slow = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&path, &is_over));
+        let done = (0..=MEASURED).try_for_each(|n| {
+            std::thread::sleep(Duration::from_secs(1));
+            let started = Instant::now();
+            peers.take_over(n.is_multiple_of(2))?;
+            outages.push((started, Instant::now()));
+            // It is heard of by then; or the measuring says so.
+            std::thread::sleep(Duration::from_secs(3));
+            Ok(())
+        });
+        is_over.store(true, Ordering::SeqCst);
+        let slow = worker.join().map_err(|_| anyhow!("the worker panicked"))?;
+        done.and(slow)
+    })?;
+    let mut waits: Vec<Duration> = Vec::new();
+    for (killed, ready) in outages.iter().skip(1) {
+        let over = slow.iter().filter(|(from, to)| from < ready && to > killed).map(|(_, to)| *to).max();
+        let over = over.with_context(|| format!("nobody waited for the peer\n{}", mount.log()))?;
+        waits.push(over.saturating_duration_since(*ready));
+    }
+    let average = waits.iter().sum::<Duration>() / u32::try_from(waits.len())?;
+    println!("     waited after the peer was ready: {waits:.2?}, {average:.2?} on the average");
+    ensure!(average < WAIT_MAX, "{waits:?}\n{}", mount.log());
+    mount.unmount(&[])
+}
+
+/// Writes a few files anew and has each put on the disk; says from when to when each took that took long.
+fn work(path: &Path, is_over: &AtomicBool) -> Result<Vec<(Instant, Instant)>> {
+    let mut slow = Vec::new();
+    let mut number = 0_u64;
+    while !is_over.load(Ordering::SeqCst) {
+        let started = Instant::now();
+        let mut file = File::create(path.join(format!("f{}", number % 8)))?;
+        file.write_all(b"content")?;
+        file.sync_all()?;
+        if started.elapsed() > Duration::from_millis(100) {
+            slow.push((started, Instant::now()));
+        }
+        number += 1;
+    }
+    Ok(slow)
 }
 
 fn taken_over(options: &str) -> Result<()> {

@@ -22,7 +22,12 @@ impl Served {
 
     /// Over a fresh file system of this type.
     pub(crate) fn by(target: Target, fs_type: FsType) -> Result<Self> {
-        let filesystem = LoopFs::new(fs_type, 1 << 30)?;
+        Self::sized(target, fs_type, 1 << 30)
+    }
+
+    /// Over a fresh file system of this type and of so many bytes.
+    pub(crate) fn sized(target: Target, fs_type: FsType, bytes: u64) -> Result<Self> {
+        let filesystem = LoopFs::new(fs_type, bytes)?;
         let share = filesystem.path().join("share");
         std::fs::create_dir(&share)?;
         let server = ServerUnderTest::builder(&share)

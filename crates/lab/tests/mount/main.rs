@@ -5,6 +5,7 @@
 
 mod adrift;
 mod apart;
+mod crossed;
 mod delegated;
 mod everyday;
 mod failing;
@@ -21,6 +22,7 @@ mod pjdfstest;
 mod same_host;
 mod two;
 mod unprivileged;
+mod xfstests;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     }
     let cases = [
         adrift::trials(),
+        crossed::trials(),
         delegated::trials(),
         everyday::trials(),
         failing::trials(),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         same_host::trials(),
         two::trials(),
         unprivileged::trials(),
+        xfstests::trials(),
     ];
     holdfast_lab::trial::run(cases.into_iter().flatten().collect())
 }

@@ -1,8 +1,11 @@
 //! Two mounts of one export see one truth.
 
+use crate::failing::bash;
 use crate::fixture::{Served, run_in};
 use anyhow::{Result, ensure};
 use holdfast_lab::Trial;
+use std::path::Path;
+use std::time::Duration;
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -10,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("two::what_one_did_the_other_sees_at_once", || both(SEEN)),
         Trial::new("two::every_other_byte_of_a_page_from_two_mounts", || both(BYTES)),
         Trial::new("two::a_local_change_on_the_server_is_seen", local),
+        Trial::new("two::who_has_lost_the_lease_is_answered_all_the_same", lease_lost),
         Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
     ]
 }
@@ -65,7 +69,7 @@ fn local() -> Result<()> {
     ensure!(std::fs::read_to_string(&here)? == "one", "made locally");
     std::fs::write(&there, "second")?;
     // A lazy export's changes are noticed within milliseconds.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     let seen = std::fs::read_to_string(&here)?;
     ensure!(seen == "second", "seen: {seen}");
     Ok(())
@@ -88,4 +92,32 @@ fn no_round_trips() -> Result<()> {
     let took = mount.round_trips()? - before;
     ensure!(took == 0, "{took} round trips the third time: {}", mount.stats()?);
     Ok(())
+}
+
+/// The server has forgotten a mount that was stopped for longer than its lease. Those who ask it for something then are
+/// faster than its recovery, and hear of none of it.
+fn lease_lost() -> Result<()> {
+    let served = Served::with_lease(3)?;
+    run_in(&served.share(), "mkdir d; for i in $(seq 1 9); do echo $i >d/f$i; done; echo old >f", &[])?;
+    let (near, far) = (served.mount("")?, served.mount("")?);
+    run_in(&near.path(), "cat f d/f9", &[])?;
+    let daemon = near.daemon().to_string();
+    run_in(&served.share(), "kill -STOP $1", &[&daemon])?;
+    let near_path = near.path().to_string_lossy().into_owned();
+    // They begin elsewhere: who starts a process waits until it is in its directory.
+    let readers: Result<Vec<_>> = (1..=8)
+        .map(|n| bash(Path::new("/"), "[ \"$(cat $1/d/f$2)\" = $2 ]", &[&near_path, &n.to_string()]))
+        .collect();
+    let written = run_in(&far.path(), "echo new >f", &[]);
+    // Nobody waited for it then; and what has lost its lease without being in anybody's way is kept.
+    std::thread::sleep(Duration::from_secs(4));
+    run_in(&served.share(), "kill -CONT $1", &[&daemon])?;
+    written?;
+    for reader in readers? {
+        let output = reader.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "who asked at once: {said}\n{}", near.log());
+    }
+    ensure!(run_in(&near.path(), "cat f", &[])? == "new\n", "old content\n{}", near.log());
+    near.check_alive()
 }

@@ -79,6 +79,10 @@ fn by_type() -> Result<()> {
 mount -t fuse.holdfast -o rw,_netdev,noatime $1 $HERE/mnt
 findmnt -n -o FSTYPE,SOURCE,OPTIONS $HERE/mnt
 echo content >$HERE/mnt/file
+mount -o remount,ro $HERE/mnt
+if touch $HERE/mnt/file; then exit 5; fi
+mount -o remount,rw $HERE/mnt
+touch $HERE/mnt/file
 umount $HERE/mnt
 if findmnt $HERE/mnt; then exit 3; fi
 if mount -t fuse.holdfast -o cash=none $1 $HERE/mnt; then exit 4; fi

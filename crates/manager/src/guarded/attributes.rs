@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::limits::{LISTING_ASKED_MAX, LISTING_RECALLS_MAX};
-use holdfast_base::{ClientId, Cookie, Instant, Timestamp};
+use holdfast_base::{ClientId, Cookie, Timestamp};
 use holdfast_state::{Deed, Seen};
 use holdfast_vfs::{
     AttrMask, Attrs, Caller, Cx, DirEntry, DirListing, File, Flow, FsError, FsResult, Grounds, Handle,
@@ -51,13 +51,13 @@ impl Guarded {
         self.as_held_since(cx, object, (attrs, want), None)
     }
 
-    /// The same for a request that began then: what its holder has said since will do.
+    /// The same for a request that began when so many questions had been put: the answer to any later one will do.
     fn as_held_since(
         &self,
         cx: &Cx<'_>,
         object: &Handle,
         (attrs, want): (Attrs, AttrMask),
-        since: Option<Instant>,
+        since: Option<u64>,
     ) -> FsResult<Attrs> {
         if (want & (AttrMask::STAT | AttrMask::CHANGE)).is_empty() || !self.is_held(cx, object) {
             return Ok(attrs);
@@ -207,11 +207,11 @@ impl Guarded {
         is_any_taken: &mut bool,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<Flow> {
-        let began = self.manager.clock().now();
-        if want.contains(AttrMask::STAT) {
+        let began = self.manager.questions.count();
+        if want.contains(AttrMask::STAT) && cx.wait == Wait::Yes {
             for one in late.iter().filter(|one| one.is_held) {
                 if let Some(Ok(node)) = &one.node {
-                    self.manager.ask_ahead(node.handle.key(), cx.client, node.attrs.size);
+                    self.manager.ask_ahead((node.handle.key(), node.attrs.size), cx.client, began);
                 }
             }
         }

@@ -9,7 +9,7 @@ mod race;
 pub(crate) mod tests;
 mod told;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -312,6 +312,15 @@ impl Backend for Guarded {
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
         self.inner.commit(touched, results);
+    }
+
+    fn commit_with(
+        &self,
+        own: BorrowedFd<'_>,
+        touched: &[Touched],
+        results: &mut [FsResult<()>],
+    ) -> Option<FsResult<()>> {
+        self.inner.commit_with(own, touched, results)
     }
 
     fn commit_domain(&self, object: &Handle) -> u64 {

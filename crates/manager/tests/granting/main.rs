@@ -246,7 +246,7 @@ fn a_changed_file_is_shown_as_its_holder_has_it() {
     *holder.says.lock() = Some(says);
     let unchanged = w.guarded.getattr(&cx, &w.file, AttrMask::ALL).unwrap();
     assert_eq!(unchanged, before);
-    std::thread::sleep(Duration::from_millis(30));
+    // However soon after.
     *holder.says.lock() =
         Some(HeldAttributes { change: holdfast_base::ChangeId(before.change.0 + 1), size: 77, ..says });
     let changed = w.guarded.getattr(&cx, &w.file, AttrMask::ALL).unwrap();

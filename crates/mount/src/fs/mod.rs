@@ -74,7 +74,14 @@ impl Translation {
         }
     }
 
+    /// Takes set-id bits from a file that is changed, if its caller may not keep them: with `HANDLE_KILLPRIV_V2` the kernel leaves
+    /// it to us.
+    fn drop_set_ids(&self, who: &dyn Waiting, at: NodeId, are_to_go: bool) -> Result<()> {
+        if are_to_go { self.volume.drop_set_ids(who, node(at)).map_err(errno) } else { Ok(()) }
+    }
+
     fn write_for(&self, who: &dyn Waiting, at: NodeId, write: &Write<'_>) -> Result<u32> {
+        self.drop_set_ids(who, at, write.kill_set_ids)?;
         let data = Bytes::copy_from_slice(write.data);
         let written = self.volume.write(who, fh(write.file), write.offset, &data).map_err(errno)?;
         if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {
@@ -116,7 +123,9 @@ impl Filesystem for Translation {
     }
 
     fn setattr(&self, request: &Request<'_>, at: NodeId, set: &SetAttr) -> Result<AttrReply> {
-        let told = self.volume.setattr(&Call::new(request), node(at), &changes(set)).map_err(errno)?;
+        let call = Call::new(request);
+        self.drop_set_ids(&call, at, set.kill_set_ids)?;
+        let told = self.volume.setattr(&call, node(at), &changes(set)).map_err(errno)?;
         Ok(attributes(&told))
     }
 
@@ -175,6 +184,8 @@ impl Filesystem for Translation {
         let passed = self.passing.opened(&self.volume, &call, (at, done.fh), open.flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
         let done = Opened { backing: passed, ..opened(&done) };
+        // It is cut off already: a failure of this would be told of an open that is done.
+        let _ = self.drop_set_ids(&call, at, open.kill_set_ids && open.flags.intersects(OpenFlags::TRUNCATE));
         self.note_writer(&call, done.file, open.flags);
         Ok(done)
     }
@@ -314,7 +325,7 @@ impl Filesystem for Translation {
         self.set_lock(request, at, ask, true)
     }
 
-    fn fallocate(&self, request: &Request<'_>, _: NodeId, what: &Fallocate) -> Result<()> {
+    fn fallocate(&self, request: &Request<'_>, at: NodeId, what: &Fallocate) -> Result<()> {
         let punch = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
         let zero_keep = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
         let mode = match what.mode {
@@ -325,8 +336,10 @@ impl Filesystem for Translation {
             mode if mode == zero_keep => AllocateMode::ZeroRangeKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        let place = (what.offset, what.length);
-        self.volume.allocate(&Call::new(request), fh(what.file), mode, place).map_err(errno)
+        let (call, place) = (Call::new(request), (what.offset, what.length));
+        // Here the kernel does not say it; root alone is sure to have the capability to keep them.
+        self.drop_set_ids(&call, at, request.uid() != 0)?;
+        self.volume.allocate(&call, fh(what.file), mode, place).map_err(errno)
     }
 
     fn lseek(
@@ -346,7 +359,10 @@ impl Filesystem for Translation {
 
     fn copy_file_range(&self, request: &Request<'_>, copy: &CopyRange) -> Result<u64> {
         let (from, to) = ((fh(copy.from_file), copy.from_offset), (fh(copy.to_file), copy.to_offset));
-        self.volume.copy(&Call::new(request), from, to, copy.length).map_err(errno)
+        let call = Call::new(request);
+        // As for `fallocate`.
+        self.drop_set_ids(&call, copy.to, request.uid() != 0)?;
+        self.volume.copy(&call, from, to, copy.length).map_err(errno)
     }
 }
 

@@ -18,10 +18,13 @@ fn getattr_tells_what_was_made() {
 #[test]
 fn a_forged_handle_is_bad_and_a_removed_object_stale() {
     let mut w = World::new();
-    let mut forged = w.root();
-    forged[5] ^= 1;
-    assert_eq!(w.call(Proc3::GetAttr, &Fh3(&forged)), NfsStat3::BadHandle.as_u32().to_be_bytes());
     let f = w.create("a");
+    for i in 0..f.len() {
+        let mut forged = f.clone();
+        forged[i] ^= 1;
+        let told = w.call(Proc3::GetAttr, &Fh3(&forged));
+        assert_eq!(told, NfsStat3::BadHandle.as_u32().to_be_bytes(), "byte {i}: the backend is not asked");
+    }
     let root = w.root();
     w.call(Proc3::Remove, &DirOpArgs3 { dir: Fh3(&root), name: b"a" });
     assert_eq!(w.call(Proc3::GetAttr, &Fh3(&f)), NfsStat3::Stale.as_u32().to_be_bytes());

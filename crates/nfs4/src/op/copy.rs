@@ -152,7 +152,9 @@ impl Op for Clone4Args {
         cx.must_wait()?;
         let Pair { from, source, to, target } = Pair::of(cx, &self.src_stateid, &self.dst_stateid)?;
         let span = CopySpan { from: self.src_offset.0, to: self.dst_offset.0, bytes: self.count.0 };
+        failpoint::pass(Point::BeforeMutation);
         to.backend().clone_range(&to.cx(), source.of(&from.handle), target.of(&to.handle), span)?;
+        failpoint::pass(Point::AfterMutation);
         cx.touched(&to, to.handle);
         Ok(())
     }

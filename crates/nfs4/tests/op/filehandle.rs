@@ -16,11 +16,14 @@ fn a_handle_given_out_leads_back_to_its_object() {
 #[test]
 fn a_forged_handle_is_bad() {
     let world = World::new();
-    let mut handle = Session::open(&world, 1, 1).handle(&[]);
-    *handle.last_mut().unwrap() ^= 1;
+    let handle = Session::open(&world, 1, 1).handle(&[]);
     let mut peer = Peer::new(&world, 2, 0);
-    peer.compound(&[ArgOp::PutFh(PutFh4Args { object: &handle })])
-        .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
+    for i in 0..handle.len() {
+        let mut forged = handle.clone();
+        forged[i] ^= 1;
+        peer.compound(&[ArgOp::PutFh(PutFh4Args { object: &forged })])
+            .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
+    }
     peer.compound(&[ArgOp::PutFh(PutFh4Args { object: b"" })])
         .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
 }

@@ -11,3 +11,4 @@ mod lanes;
 mod lifecycle;
 mod portmap;
 mod program;
+mod together;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_base::{ByteRange, ClientId, Clock, Instant};
-use holdfast_state::{Access, CapSet, DelegationKind, Dialect, LockKind};
+use holdfast_base::{ByteRange, CapSet, ClientId, Clock, Instant};
+use holdfast_state::{Access, DelegationKind, Dialect, LockKind};
 
 /// Bytes that clients chose, as one line of text: what is none is escaped.
 pub(super) fn text(bytes: &[u8]) -> String {

@@ -53,7 +53,10 @@ pub(super) fn ignore_broken_pipes() {
 
 /// Nanoseconds since the machine started: the same in all processes.
 pub(crate) fn boot_time() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a timespec, which this is. It cannot fail: every Linux has this clock. Not by rustix, which ends the
+    // program on a kernel whose vDSO has no `getcpu` (User Mode Linux 7.3).
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

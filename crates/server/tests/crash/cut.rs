@@ -13,7 +13,7 @@ use holdfast_xdr::to_bytes;
 
 use crate::disk::Disk;
 use crate::server::World;
-use crate::{nfs3, nfs4};
+use crate::{nfs3, nfs4, reflink};
 
 /// Fields drop in their order: the server goes before the disk below it.
 struct Machine {
@@ -38,7 +38,7 @@ fn verifier(results: &[u8]) -> &[u8] {
 impl Machine {
     fn of(kind: &str) -> Self {
         let disk = Disk::make(kind);
-        let world = Rc::new(World::on(Some(disk.mount()), Point::BeforeSend, true));
+        let world = Rc::new(World::on(disk.mount(), Point::BeforeSend, true));
         let client = nfs3::Client::of(&world);
         Self { world, client, disk }
     }
@@ -139,6 +139,22 @@ impl Machine {
         assert!(self.world.files().join("dir").is_dir(), "the directory is there");
         assert_eq!(self.world.exchange(&call), results, "and the retry gets the reply that was kept");
     }
+
+    /// No COMMIT follows a CLONE: its answer has no verifier to compare.
+    fn a_cloned_file_is_there(&self) {
+        reflink::prepare(&self.world.files());
+        for name in ["old", "copy"] {
+            fs::File::open(self.world.files().join(name)).unwrap().sync_all().unwrap();
+        }
+        let mut client = nfs4::Client::new(&self.world, "clone", 2);
+        let way = [ArgOp::PutRootFh, nfs4::lookup(b"export")];
+        let call = client.sequenced(0, &[&way[..], &reflink::whole()].concat());
+        assert_eq!(nfs4::status(&self.cut_at_the_promise(&call)), NfsStat4::Ok);
+        reflink::is_whole(&self.world.files());
+        // As after a WRITE, no reply is kept.
+        assert_eq!(nfs4::status(&self.world.exchange(&call)), NfsStat4::Ok);
+        reflink::is_whole(&self.world.files());
+    }
 }
 
 fn what_was_promised_survives(kind: &str) {
@@ -148,6 +164,9 @@ fn what_was_promised_survives(kind: &str) {
     machine.unstable_data_is_told_to_be_lost();
     machine.committed_data_is_there();
     machine.a_directory_made_in_a_session_is_there();
+    if reflink::KINDS.contains(&kind) {
+        machine.a_cloned_file_is_there();
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(crate) struct Disk {
     _dir: TempDir,
     image: PathBuf,
     mount: PathBuf,
+    options: &'static str,
 }
 
 fn try_run(program: &str, args: &[&str]) -> Result<(), String> {
@@ -28,26 +29,36 @@ fn try_run(program: &str, args: &[&str]) -> Result<(), String> {
     if done.status.success() { Ok(()) } else { Err(format!("{program} {}: {said}", args.join(" "))) }
 }
 
-fn run(program: &str, args: &[&str]) {
+/// Runs a program, which must succeed.
+pub(crate) fn run(program: &str, args: &[&str]) {
     try_run(program, args).unwrap_or_else(|said| panic!("{said}"));
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("temporary directories have plain names")
 }
 
 impl Disk {
     /// A fresh file system of a kind.
     pub(crate) fn make(kind: &str) -> Self {
+        Self::with(kind, &[], "loop").unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// The same, made and mounted with options.
+    ///
+    /// # Errors
+    /// What mount(8) says.
+    pub(crate) fn with(kind: &str, features: &[&str], options: &'static str) -> Result<Self, String> {
         assert!(rustix::process::geteuid().is_root(), "this test mounts file systems: run it as root");
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let disk = Self { image: dir.path().join("image"), mount: dir.path().join("mount"), _dir: dir };
+        let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
+        let disk = Self { _dir: dir, image, mount, options };
         fs::create_dir(&disk.mount).unwrap();
         fs::File::create(&disk.image).unwrap().set_len(BYTES).unwrap();
         let force = if kind == "ext4" { "-F" } else { "-f" };
-        run(&format!("mkfs.{kind}"), &["-q", force, text(&disk.image)]);
-        disk.attach();
-        disk
+        run(&format!("mkfs.{kind}"), &[&["-q", force], features, &[text(&disk.image)]].concat());
+        disk.attach()?;
+        Ok(disk)
     }
 
     /// Where it is mounted.
@@ -55,8 +66,8 @@ impl Disk {
         &self.mount
     }
 
-    fn attach(&self) {
-        run("mount", &["-o", "loop", text(&self.image), text(&self.mount)]);
+    fn attach(&self) -> Result<(), String> {
+        try_run("mount", &["-o", self.options, text(&self.image), text(&self.mount)])
     }
 
     /// How often the device was told to put its cache on the medium (Documentation/block/stat.rst, field 16).
@@ -84,7 +95,7 @@ impl Disk {
             std::thread::sleep(Duration::from_millis(20));
         }
         fs::rename(self.image.with_extension("kept"), &self.image).unwrap();
-        self.attach();
+        self.attach().unwrap();
     }
 }
 

@@ -1,7 +1,8 @@
 //! The crash matrix: every mutation of every protocol, the server killed at every step of it, the request sent again
 //! to the server started anew. The client sees one success, the disk one effect.
 //!
-//! Besides, the power cut: the disk under all of it as it is at the moment a reply is read.
+//! Besides, what the same harness shows: the power cut, the disk under all of it as it is at the moment a reply is read;
+//! one session over two addresses; quotas.
 //!
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
@@ -11,9 +12,12 @@ mod cut;
 mod disk;
 mod nfs3;
 mod nfs4;
+mod quota;
+mod reflink;
 mod restart;
 mod server;
 mod tree;
+mod trunking;
 mod wire;
 
 use holdfast_ledger::failpoint::Point;
@@ -51,6 +55,11 @@ macro_rules! matrix {
             #[test]
             fn nfs4_2_is_exact() {
                 nfs4::run(Point::$point, 2, $is_sync);
+            }
+
+            #[test]
+            fn clones_are_exact() {
+                reflink::run(Point::$point, $is_sync);
             }
         })*
     };

@@ -13,7 +13,7 @@ use holdfast_ledger::failpoint::{ARM_VARIABLE, POINT_VARIABLE, Point};
 use holdfast_server::{ClientRule, Config, ExportConfig, ExportOptions, ServeOptions, Squash};
 use tempfile::TempDir;
 
-use crate::wire::{self, Procedure};
+use crate::wire::{self, Line, Procedure};
 
 /// Tells this binary that it is the server, and where its world lies.
 const WORLD_VARIABLE: &str = "HOLDFAST_CRASH_WORLD";
@@ -21,8 +21,14 @@ const WORLD_VARIABLE: &str = "HOLDFAST_CRASH_WORLD";
 /// Whether its export is synchronous: 0 or 1.
 const SYNC_VARIABLE: &str = "HOLDFAST_CRASH_SYNC";
 
+/// Its lease in seconds.
+const LEASE_VARIABLE: &str = "HOLDFAST_CRASH_LEASE";
+
 /// Short, as a client of 4.0 that is not heard of again holds grace open for its time.
-const LEASE_SECONDS: u32 = 1;
+const SHORT_LEASE_SECONDS: u32 = 1;
+
+/// Longer than any test that needs its clients to keep what they hold.
+const LONG_LEASE_SECONDS: u32 = 300;
 
 const SIGKILL: i32 = 9;
 
@@ -34,9 +40,9 @@ pub(crate) fn serve_if_told() {
     let rules = ExportOptions { squash, clients, is_sync, ..ExportOptions::default() };
     let share = format!("{}:/export", world.join("files").display()).parse().unwrap();
     let config = Config {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        listen: ["127.0.0.1:0", "127.0.0.2:0"].map(|address| address.parse().unwrap()).to_vec(),
         state_dir: Some(world.join("state")),
-        lease: Some(LEASE_SECONDS),
+        lease: env::var(LEASE_VARIABLE).ok().and_then(|seconds| seconds.parse().ok()),
         rpcbind: Some(false),
         exports: vec![ExportConfig::from_share(share, &rules)],
         ..Config::default()
@@ -51,25 +57,35 @@ pub(crate) struct World {
     base: PathBuf,
     point: Point,
     is_sync: bool,
+    lease_seconds: u32,
     server: RefCell<Option<Child>>,
-    address: Cell<SocketAddr>,
+    addresses: Cell<[SocketAddr; 2]>,
     xid: Cell<u32>,
     kills: Cell<usize>,
 }
 
 impl World {
     pub(crate) fn new(point: Point, is_sync: bool) -> Self {
-        Self::on(None, point, is_sync)
+        Self::begin(None, point, is_sync, SHORT_LEASE_SECONDS)
     }
 
-    /// One whose two directories lie on a disk mounted here.
-    pub(crate) fn on(disk: Option<&Path>, point: Point, is_sync: bool) -> Self {
+    /// One whose two directories lie on a disk mounted here; the exported one may be there already.
+    pub(crate) fn on(disk: &Path, point: Point, is_sync: bool) -> Self {
+        Self::begin(Some(disk), point, is_sync, SHORT_LEASE_SECONDS)
+    }
+
+    /// One in which nobody's lease ends, killed before a reply leaves; on a disk where one is given.
+    pub(crate) fn lasting(disk: Option<&Path>) -> Self {
+        Self::begin(disk, Point::BeforeSend, true, LONG_LEASE_SECONDS)
+    }
+
+    fn begin(disk: Option<&Path>, point: Point, is_sync: bool, lease_seconds: u32) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let base = disk.unwrap_or(dir.path()).to_owned();
-        fs::create_dir(base.join("files")).unwrap();
-        let address = Cell::new("127.0.0.1:0".parse().unwrap());
+        fs::create_dir_all(base.join("files")).unwrap();
+        let addresses = Cell::new(["127.0.0.1:0".parse().unwrap(); 2]);
         let (server, xid, kills) = (RefCell::default(), Cell::new(1), Cell::new(0));
-        let world = Self { dir, base, point, is_sync, server, address, xid, kills };
+        let world = Self { dir, base, point, is_sync, lease_seconds, server, addresses, xid, kills };
         world.start();
         world
     }
@@ -93,46 +109,53 @@ impl World {
             .args(["--exact", "as_a_server", "--nocapture"])
             .env(WORLD_VARIABLE, &self.base)
             .env(SYNC_VARIABLE, if self.is_sync { "1" } else { "0" })
+            .env(LEASE_VARIABLE, self.lease_seconds.to_string())
             .env(POINT_VARIABLE, self.point.name())
             .env(ARM_VARIABLE, self.armed())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(server.stdout.take().unwrap()).lines();
-        let address = lines.map_while(Result::ok).find_map(|line| {
+        let ready = lines.map_while(Result::ok).filter_map(|line| {
             let said = line.split_once("nfs ")?.1;
             said.strip_suffix(" ready").map(|address| address.parse().unwrap())
         });
+        let addresses: Vec<_> = ready.take(2).collect();
         self.server.replace(Some(server));
-        self.address.set(address.expect("the server says that it is ready"));
+        self.addresses.set(addresses.try_into().expect("the server says of both addresses that it is ready"));
     }
 
-    /// A call under a new number.
+    /// A call of root's under a new number.
     pub(crate) fn call(&self, procedure: Procedure, args: &[u8]) -> Vec<u8> {
-        self.xid.set(self.xid.get() + 1);
-        wire::call(self.xid.get(), procedure, args)
+        self.call_as(0, procedure, args)
     }
 
-    /// Sends a call and gives its results.
+    /// The same, of another user's.
+    pub(crate) fn call_as(&self, uid: u32, procedure: Procedure, args: &[u8]) -> Vec<u8> {
+        self.xid.set(self.xid.get() + 1);
+        wire::call(self.xid.get(), uid, procedure, args)
+    }
+
+    /// A connection to the first of its addresses, or to the second.
+    pub(crate) fn connect(&self, which: usize) -> Line {
+        Line::connect(self.addresses.get()[which]).expect("the server listens")
+    }
+
+    /// Sends a call on a connection of its own and gives its results.
     pub(crate) fn exchange(&self, record: &[u8]) -> Vec<u8> {
-        wire::exchange(self.address.get(), record).expect("a reply")
+        self.connect(0).exchange(record).expect("a reply")
     }
 
     /// Sends a call, on the way of which the server dies, and starts the server anew. Gives the results where the
     /// call did not come by the point.
     pub(crate) fn kill_with(&self, record: &[u8]) -> Option<Vec<u8>> {
         fs::write(self.armed(), b"").unwrap();
-        let results = wire::exchange(self.address.get(), record);
+        let results = self.connect(0).exchange(record);
         fs::remove_file(self.armed()).unwrap();
         if results.is_none() {
             self.restart();
         }
         results
-    }
-
-    /// Where the server is to be found now.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address.get()
     }
 
     /// Does something over which the server dies at its point, which it must say, and starts it anew.

@@ -2,8 +2,6 @@
 //! with it; and nobody is let in between before the mount has had the time to get back what it held.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,10 +14,9 @@ use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
 
 use crate::nfs4::Client as Nfs4Client;
 use crate::server::{World, names};
-use crate::wire::Procedure;
+use crate::wire::{Line, PATIENCE, Procedure};
 
 const TXN: TxnId = TxnId(1);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const fn caps(procedure: CapsProc) -> Procedure {
     Procedure { program: CAPS_PROGRAM, version: CAPS_V1, number: procedure.as_u32() }
@@ -29,18 +26,10 @@ const fn caps(procedure: CapsProc) -> Procedure {
 struct Mount {
     world: Rc<World>,
     session: SessionId,
-    line: TcpStream,
+    line: Line,
     ticket: Ticket,
     in_grace: bool,
     root: Vec<u8>,
-    /// Calls of the server's that were not answered yet.
-    calls: Vec<Vec<u8>>,
-}
-
-fn connect(world: &World) -> TcpStream {
-    let line = TcpStream::connect(world.address()).unwrap();
-    line.set_read_timeout(Some(PATIENCE)).unwrap();
-    line
 }
 
 impl Mount {
@@ -48,9 +37,9 @@ impl Mount {
         let mount = Procedure { program: MOUNT_PROGRAM, version: MOUNT_V3, number: MOUNTPROC3_MNT };
         let results = world.exchange(&world.call(mount, &to_bytes(&DirPath(b"/export"))));
         let MountRes3::Ok(mounted) = from_bytes(&results).unwrap() else { panic!("not mounted") };
-        let (root, line) = (mounted.fhandle.to_vec(), connect(world));
-        let (world, ticket, calls) = (Rc::clone(world), Ticket(0), Vec::new());
-        let mut this = Self { world, session, line, ticket, in_grace: false, root, calls };
+        let (root, line) = (mounted.fhandle.to_vec(), world.connect(0));
+        let (world, ticket) = (Rc::clone(world), Ticket(0));
+        let mut this = Self { world, session, line, ticket, in_grace: false, root };
         this.hello();
         this
     }
@@ -64,41 +53,13 @@ impl Mount {
 
     /// After the server's death.
     fn come_back(&mut self) {
-        self.line = connect(&self.world);
-        self.calls.clear();
+        self.line = self.world.connect(0);
         self.hello();
-    }
-
-    fn send(&mut self, record: &[u8]) {
-        let mut framed = (0x8000_0000 | record.len() as u32).to_be_bytes().to_vec();
-        framed.extend_from_slice(record);
-        self.line.write_all(&framed).unwrap();
-    }
-
-    /// The next record; `None` when the server is gone.
-    fn receive(&mut self) -> Option<Vec<u8>> {
-        let mut mark = [0; 4];
-        self.line.read_exact(&mut mark).ok()?;
-        let mut record = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
-        self.line.read_exact(&mut record).ok()?;
-        Some(record)
-    }
-
-    /// The results of a call that was sent; `None` when the server died over it.
-    fn results(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let record = self.receive()?;
-            if record[4..8] == [0, 0, 0, 1] {
-                return Some(record[24..].to_vec());
-            }
-            self.calls.push(record);
-        }
     }
 
     fn call<R: Decode<'static>>(&mut self, procedure: CapsProc, args: &impl Encode) -> Result<R, CapsStat> {
         let record = self.world.call(caps(procedure), &to_bytes(args));
-        self.send(&record);
-        let results: &'static [u8] = self.results().expect("the server lives").leak();
+        let results: &'static [u8] = self.line.exchange(&record).expect("the server lives").leak();
         from_bytes::<Res<R>>(results).unwrap().into_result()
     }
 
@@ -120,8 +81,7 @@ impl Mount {
         let began = Instant::now();
         loop {
             let record = self.world.call(caps(procedure), args);
-            self.send(&record);
-            let results = self.results().expect("the server lives");
+            let results = self.line.exchange(&record).expect("the server lives");
             let status = u32::from_be_bytes(results[..4].try_into().unwrap());
             let is_passing = [CapsStat::Grace, CapsStat::Delay].map(CapsStat::as_u32).contains(&status);
             if !is_passing || began.elapsed() > PATIENCE {
@@ -160,13 +120,13 @@ impl Mount {
 
     /// Waits for a recall and gives back what it asks for.
     fn give_back(&mut self) {
-        while self.calls.is_empty() {
-            let record = self.receive().expect("the server lives");
-            self.calls.push(record);
+        while self.line.calls.is_empty() {
+            let record = self.line.receive().expect("the server lives");
+            self.line.calls.push(record);
         }
-        for record in std::mem::take(&mut self.calls) {
+        for record in std::mem::take(&mut self.line.calls) {
             let answer = [&record[..4], &[0, 0, 0, 1][..], &[0; 16][..]].concat();
-            self.send(&answer);
+            self.line.send(&answer).expect("the server lives");
             let recall = from_bytes::<RecallArgs<'_>>(&record[40..]).unwrap();
             let items = recall.items.iter();
             let items = items
@@ -233,16 +193,12 @@ pub(crate) fn run(point: Point, is_sync: bool) {
     let stable = |ticket| StableArgs { ticket, through: TXN, done_through: TxnId(0) };
     let batch = removal(&handles, mount.ticket, false);
     let died = if point == Point::AfterCommit {
-        mount.send(&world.call(caps(CapsProc::Batch), &batch));
-        mount.results().expect("the server lives");
+        mount.line.exchange(&world.call(caps(CapsProc::Batch), &batch)).expect("the server lives");
         world.call(caps(CapsProc::Stable), &to_bytes(&stable(mount.ticket)))
     } else {
         world.call(caps(CapsProc::Batch), &batch)
     };
-    world.kill_over(|| {
-        mount.send(&died);
-        mount.results().is_none()
-    });
+    world.kill_over(|| mount.line.exchange(&died).is_none());
     let left = names(&world.files());
     let in_tree = || names(&world.files().join("t"));
     match point {
@@ -326,9 +282,9 @@ fn who_comes_in_grace_waits_for_the_mount_that_held_it() {
     let began = Instant::now();
     while stranger.try_open(b"beside") != holdfast_wire::nfs4::NfsStat4::Ok {
         assert!(began.elapsed() < PATIENCE);
-        mount.line.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        if let Some(record) = mount.receive() {
-            mount.calls.push(record);
+        mount.line.be_patient_for(Duration::from_millis(50));
+        if let Some(record) = mount.line.receive() {
+            mount.line.calls.push(record);
             mount.give_back();
         }
     }

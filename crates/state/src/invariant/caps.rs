@@ -5,7 +5,6 @@ use holdfast_base::FileKey;
 
 use super::require;
 use crate::caps::CapHold;
-use crate::caps_set::CapSet;
 use crate::engine::{Engine, Kind};
 
 pub(super) fn check(engine: &Engine) -> Result<(), String> {
@@ -39,7 +38,7 @@ pub(super) fn check(engine: &Engine) -> Result<(), String> {
 
 fn one(engine: &Engine, file: FileKey, hold: &CapHold) -> Result<(), String> {
     require(!hold.all().is_empty(), || "holds nothing".to_owned())?;
-    require(CapSet::from_wire(hold.held.to_wire()) == hold.held, || format!("{:?} is unsound", hold.held))?;
+    require(hold.held.sound() == hold.held, || format!("{:?} is unsound", hold.held))?;
     require(hold.granted_seq <= hold.seq && hold.seq <= engine.caps.seq, || "numbers run ahead".to_owned())?;
     let of = engine.caps.clients.get(&hold.client);
     require(of.is_some_and(|of| of.files.contains(&file)), || "its client does not list it".to_owned())?;

@@ -1,7 +1,7 @@
 //! Random histories of caps clients against a model that keeps everything in one list and judges bit by bit.
 
 use holdfast_base::limits::CAPS_RECALLED_MS;
-use holdfast_base::{ClientId, Entropy, FileKey, Instant, SeededEntropy};
+use holdfast_base::{CapSet, ClientId, Entropy, FileKey, Instant, SeededEntropy};
 use holdfast_state::*;
 
 use super::world::*;
@@ -26,6 +26,8 @@ struct Model {
     held: Vec<Held>,
     recalled_at: Vec<(FileKey, Instant)>,
     numbers: u64,
+    /// Objects that may be held of in all; none where there is no bound.
+    bound: Option<usize>,
 }
 
 /// What must be gone, bit by bit, for this deed: from the table in the protocol's document.
@@ -68,6 +70,10 @@ impl Model {
     }
 
     fn grantable(&self, client: ClientId, file: FileKey, want: u32, now: Instant) -> u32 {
+        let is_held = self.held.iter().any(|held| held.client == client && held.file == file);
+        if !is_held && self.bound.is_some_and(|bound| self.held.len() >= bound) {
+            return 0;
+        }
         let mut can = want;
         if self.is_recent(file, now) {
             can &= 0x55;
@@ -134,6 +140,24 @@ impl Model {
         (earliest, asked)
     }
 
+    /// What is asked back for want of room. There are too few objects for it to be more than one at a time, or for
+    /// some of a client's not to be looked at.
+    fn press(&mut self, now: Instant) -> Option<(ClientId, FileKey)> {
+        let under_way = self.held.iter().filter(|held| held.recall.is_some()).count();
+        let bound = self.bound.filter(|bound| self.held.len() > bound + under_way)?;
+        assert!(bound < 10, "a bound of ten and more is asked for before it is reached");
+        let of = |client: ClientId| self.held.iter().filter(move |held| held.client == client);
+        let free = self.held.iter().enumerate().filter(|(_, held)| held.recall.is_none());
+        let (at, _) = free.max_by_key(|(_, held)| {
+            let is_exclusive = held.bits & 0xaa != 0;
+            (of(held.client).count(), held.client, !is_exclusive, std::cmp::Reverse(held.granted))
+        })?;
+        self.numbers += 1;
+        let held = &mut self.held[at];
+        held.recall = Some((0, now));
+        Some((held.client, held.file))
+    }
+
     /// Whether it counted.
     fn release(&mut self, client: ClientId, file: FileKey, (keep, seq): (u32, u64), now: Instant) -> bool {
         let Some(held) = self.held.iter_mut().find(|h| h.client == client && h.file == file) else {
@@ -173,6 +197,7 @@ struct History {
     clients: Vec<ClientId>,
     dice: SeededEntropy,
     seen: usize,
+    pressed: usize,
 }
 
 impl History {
@@ -185,7 +210,14 @@ impl History {
             client
         });
         world.settle();
-        Self { world, model: Model::default(), clients: clients.to_vec(), dice: SeededEntropy(seed), seen: 0 }
+        Self {
+            world,
+            model: Model::default(),
+            clients: clients.to_vec(),
+            dice: SeededEntropy(seed),
+            seen: 0,
+            pressed: 0,
+        }
     }
 
     fn roll(&mut self, sides: u64) -> u64 {
@@ -198,19 +230,20 @@ impl History {
         let file = FileKey(u128::from(self.roll(FILES)));
         let set = sound(self.dice.u64() as u32 & 0xff);
         let now = self.world.now;
-        match self.roll(8) {
+        match self.roll(9) {
             0..3 => {
-                let request = CapRequest { client, file, want: CapSet::from_wire(set), reclaim: None };
+                let request = CapRequest { client, file, want: CapSet(set).sound(), reclaim: None };
                 let grant = match self.world.engine.caps_prepare(&request, now).unwrap() {
                     CapOffer::Offered(ticket) => self.world.engine.caps_commit(ticket).unwrap(),
                     CapOffer::Held(grant) => grant,
                 };
-                assert_eq!(grant.held.to_wire(), self.model.acquire(client, file, set, now));
+                assert_eq!(grant.held.0, self.model.acquire(client, file, set, now));
                 self.seen += usize::from(!grant.held.is_empty());
                 assert!(self.world.settle().is_empty());
             }
             3..5 => self.deed(client, file),
             5 => self.world.pass(self.dice.u64() % CAPS_RECALLED_MS),
+            6 => self.press(),
             _ => self.release(client, file, set),
         }
     }
@@ -227,7 +260,7 @@ impl History {
         let expected = since.map_or(Contention::Clear, |since| Contention::Recalling { since });
         assert_eq!(contention, expected, "{deed:?}");
         let effects = self.world.settle().into_iter().map(|effect| match effect {
-            Effect::CapRecall { client, keep, file: of, .. } if of == file => (client, keep.to_wire()),
+            Effect::CapRecall { client, keep, file: of, .. } if of == file => (client, keep.0),
             other => panic!("{other:?}"),
         });
         let mut effects: Vec<_> = effects.collect();
@@ -235,17 +268,34 @@ impl History {
         assert_eq!(effects, asked);
     }
 
+    /// There is another bound from now on, or none, and the second is over.
+    fn press(&mut self) {
+        let now = self.world.now;
+        self.model.bound = (self.roll(2) == 0).then(|| self.roll(8) as usize);
+        let policy = *self.world.engine.policy();
+        let capabilities_max = self.model.bound.unwrap_or(Policy::default().capabilities_max);
+        self.world.engine.set_policy(Policy { capabilities_max, ..policy });
+        let expected = self.model.press(now);
+        self.world.engine.tick(now);
+        let effects = self.world.settle().into_iter().map(|effect| match effect {
+            Effect::CapRecall { client, keep, file, .. } if keep.is_empty() => (client, file),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(effects.collect::<Vec<_>>(), Vec::from_iter(expected));
+        self.pressed += usize::from(expected.is_some());
+    }
+
     /// Mostly as a client would that has seen everything.
     fn release(&mut self, client: ClientId, file: FileKey, set: u32) {
         let now = self.world.now;
         let known = self.world.engine.caps_of(client, file);
-        let keep = if self.roll(2) == 0 { known.held.to_wire() } else { set };
+        let keep = if self.roll(2) == 0 { known.held.0 } else { set };
         let seq = if self.roll(5) == 0 { known.seq.saturating_sub(1 + self.roll(4)) } else { known.seq };
         let held = self.model.held.iter().find(|h| h.client == client && h.file == file).cloned();
         let counts = self.model.release(client, file, (keep, seq), now);
-        let outcome = self.world.engine.caps_release(client, file, (CapSet::from_wire(keep), seq), now);
+        let outcome = self.world.engine.caps_release(client, file, (CapSet(keep).sound(), seq), now);
         assert_eq!(matches!(outcome, CapRelease::Released(_)), counts);
-        assert_eq!(self.world.engine.caps_in_force(client, file).to_wire(), self.model.of(client, file));
+        assert_eq!(self.world.engine.caps_in_force(client, file).0, self.model.of(client, file));
         let is_less = held.is_some_and(|held| held.bits != self.model.of(client, file));
         assert_eq!(self.world.settle().len(), usize::from(is_less));
     }
@@ -253,13 +303,14 @@ impl History {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    let mut granted = 0;
+    let (mut granted, mut pressed) = (0, 0);
     for seed in 0..300 {
         let mut history = History::new(seed);
         for _ in 0..400 {
             history.step();
         }
         granted += history.seen;
+        pressed += history.pressed;
     }
-    assert!(granted > 10_000, "{granted}");
+    assert!(granted > 10_000 && pressed > 1000, "{granted} {pressed}");
 }

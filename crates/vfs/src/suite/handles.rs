@@ -35,28 +35,30 @@ pub(super) fn a_removed_directory_is_stale_for_every_use(t: TestBackend) {
     assert_eq!(renamed.map(drop), Err(FsError::Stale));
 }
 
+/// A backend does not know who made a handle up: signatures, which are checked before it is asked, keep clients from that
+/// (`no_changed_byte_goes_unnoticed` in the crate `export`). What a backend owes is that wrong bytes lead nowhere, unless
+/// they are the very handle of another object: so this case has a file system, or an export of rows, on which nothing lives
+/// but its file and its root.
 pub(super) fn nonsense_is_never_taken_for_a_handle(t: TestBackend) {
     let w = World::new(t);
     let file = w.touch(&w.root, "file");
     let mut tries: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0xff; 52], b"/etc/passwd".to_vec()];
     let good = file.as_bytes();
-    tries.push(good[..good.len() - 1].to_vec());
     tries.push([good, b"x"].concat());
+    tries.extend((0..good.len()).map(|len| good[..len].to_vec()));
     for i in 0..good.len() {
-        let mut bytes = good.to_vec();
-        bytes[i] ^= 0x5a;
-        tries.push(bytes);
+        for change in (0..8).map(|bit| 1 << bit).chain([0x5a]) {
+            let mut bytes = good.to_vec();
+            bytes[i] ^= change;
+            tries.push(bytes);
+        }
     }
+    let fileid = w.attrs(&file).fileid;
     for bytes in tries {
-        let Some(handle) = Handle::new(&bytes) else { continue };
-        let got = w.b().getattr(&w.cx(), &handle, AttrMask::STAT);
-        // Some bytes of a handle may not matter; none may lead to another object, unless by chance it is that object's own:
-        // what is above keeps clients from making those up.
-        match got {
-            Ok(attrs) => {
-                let is_its_own = bytes.windows(8).any(|number| number == attrs.fileid.to_le_bytes());
-                assert!(is_its_own || attrs.fileid == w.attrs(&file).fileid, "{handle:?}");
-            }
+        let Some(handle) = Handle::new(&bytes).filter(|handle| *handle != w.root) else { continue };
+        match w.b().getattr(&w.cx(), &handle, AttrMask::STAT) {
+            // Some bytes of a handle may not matter; none may lead to another object.
+            Ok(attrs) => assert_eq!(attrs.fileid, fileid, "{handle:?}"),
             Err(e) => assert!(matches!(e, FsError::BadHandle | FsError::Stale), "{handle:?}: {e}"),
         }
     }

@@ -159,7 +159,7 @@ impl<'a> Sheet<'a> {
         (attrs, want): (&'a NewAttrs, CapSet),
     ) {
         let (dir, name) = (self.aim(dir), name.as_bytes());
-        let (set, want) = (convert::new_attrs(attrs), convert::caps(want));
+        let (set, want) = (convert::new_attrs(attrs), want);
         match object {
             NewObject::File { data, size } => {
                 let made = Ref::Made { txn: TxnId(self.txn), op: self.next() };
@@ -243,7 +243,7 @@ mod tests {
             name: Name::new(name.as_bytes()),
             object: NewObject::File { data, size: None },
             attrs,
-            want: CapSet::ALL,
+            want: CapSet::ALL_X,
             joins: false,
         }
     }

@@ -15,7 +15,9 @@ use crate::server::Undone;
 /// Pauses between calls that the server is not ready for.
 pub(super) const DELAY_MIN: Duration = Duration::from_millis(1);
 pub(super) const DELAY_MAX: Duration = Duration::from_millis(100);
-const GRACE_PAUSE: Duration = Duration::from_secs(1);
+/// The same while reclaims are taken: that ends at once where nobody is missing, else in many seconds.
+const GRACE_MIN: Duration = Duration::from_millis(10);
+const GRACE_MAX: Duration = Duration::from_secs(1);
 
 /// Why a call has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(super) enum Failure {
     Refused(CapsStat),
     /// Given up, or not reached in time.
     Stopped(Errno),
+    /// The connection broke under it.
+    Disconnected,
     /// The answer makes no sense.
     Garbled,
     /// The server does not have the program.
@@ -35,14 +39,14 @@ impl Failure {
         match self {
             Self::Refused(stat) => convert::errno_of(stat.as_u32()),
             Self::Stopped(errno) => errno,
-            Self::Garbled => Errno::EIO,
+            Self::Garbled | Self::Disconnected => Errno::EIO,
             Self::Absent => Errno::EOPNOTSUPP,
         }
     }
 
     pub(super) fn undone(self) -> Undone {
         match self {
-            Self::Stopped(_) | Self::Absent => Undone::Lost,
+            Self::Stopped(_) | Self::Disconnected | Self::Absent => Undone::Lost,
             other => Undone::Failed(other.errno()),
         }
     }
@@ -78,51 +82,58 @@ impl Inner {
         cancel: &Cancel,
         args: impl Fn(Ticket, &mut Writer),
     ) -> Result<Bytes, Failure> {
-        let mut pause = DELAY_MIN;
+        let (mut pause, mut grace) = (DELAY_MIN, GRACE_MIN);
         let mut used = self.greeting.read().map(|greeting| greeting.ticket);
         loop {
             let ticket = match used {
                 Some(ticket) => ticket,
-                None => self.renewed(None, cancel).map_err(Failure::Stopped)?,
+                None => self.renewed(None, cancel)?,
             };
             let mut w = Writer::new();
             args(ticket, &mut w);
-            let reply = self.send(procedure, cred, cancel, w.into_vec().into())?;
-            let Some(reply) = reply else { continue };
+            let reply = match self.send(procedure, cred, cancel, w.into_vec().into()) {
+                // It is being made anew; whoever comes first would only find it broken still.
+                Err(Failure::Disconnected) => {
+                    pause_for(DELAY_MIN, cancel)?;
+                    continue;
+                }
+                other => other?,
+            };
             let wait = match status(&reply)? {
                 None => return Ok(reply),
                 Some(CapsStat::BadTicket) => {
-                    used = Some(self.renewed(Some(ticket), cancel).map_err(Failure::Stopped)?);
+                    used = Some(self.renewed(Some(ticket), cancel)?);
                     continue;
                 }
                 Some(CapsStat::Delay | CapsStat::Window | CapsStat::Misordered) => pause,
-                Some(CapsStat::Grace) => GRACE_PAUSE,
+                Some(CapsStat::Grace) => {
+                    let now = grace;
+                    grace = (grace * 2).min(GRACE_MAX);
+                    now
+                }
                 Some(other) => return Err(Failure::Refused(other)),
             };
-            cancel.sleep_until(Instant::now() + wait).map_err(|_| Failure::Stopped(Errno::EINTR))?;
+            pause_for(wait, cancel)?;
             pause = (pause * 2).min(DELAY_MAX);
         }
     }
 
-    /// One try; `None` when the connection broke.
-    fn send(
+    /// One try.
+    pub(super) fn send(
         &self,
         procedure: CapsProc,
         cred: &Cred,
         cancel: &Cancel,
         args: Bytes,
-    ) -> Result<Option<Bytes>, Failure> {
-        let target = target(procedure);
-        match self.nfs.client().call_program(target, Cx::new(cred, cancel), &[args]) {
-            Ok(reply) => Ok(Some(reply)),
-            Err(Error::Disconnected) => {
-                // It is being made anew; whoever comes first would only find it broken still.
-                let again = cancel.sleep_until(Instant::now() + DELAY_MIN);
-                again.map(|()| None).map_err(|_| Failure::Stopped(Errno::EINTR))
-            }
-            Err(error) => Err(failure_of(&error)),
-        }
+    ) -> Result<Bytes, Failure> {
+        let sent = self.nfs.client().call_program(target(procedure), Cx::new(cred, cancel), &[args]);
+        sent.map_err(|error| failure_of(&error))
     }
+}
+
+/// Sleeps between two tries.
+pub(super) fn pause_for(pause: Duration, cancel: &Cancel) -> Result<(), Failure> {
+    cancel.sleep_until(Instant::now() + pause).map_err(|_| Failure::Stopped(Errno::EINTR))
 }
 
 pub(super) const fn target(procedure: CapsProc) -> Target {
@@ -132,6 +143,7 @@ pub(super) const fn target(procedure: CapsProc) -> Target {
 pub(super) fn failure_of(error: &Error) -> Failure {
     match error {
         Error::Rpc(_) => Failure::Absent,
+        Error::Disconnected => Failure::Disconnected,
         other => Failure::Stopped(Errno(other.errno().raw_os_error())),
     }
 }

@@ -1,7 +1,7 @@
 //! Between the program's words and the machine's.
 
 use holdfast_base::Timestamp;
-use holdfast_cache::{Attrs, CapSet, Changes, Device, Errno, Grant, Handle, Kind, NewAttrs, Object, SetTime};
+use holdfast_cache::{Attrs, Changes, Device, Errno, Grant, Handle, Kind, NewAttrs, Object, SetTime};
 use holdfast_client::Error;
 use holdfast_wire::caps as wire;
 use holdfast_wire::caps::{CapsStat, NodeKind};
@@ -21,13 +21,9 @@ pub(super) fn errno_of(status: u32) -> Errno {
     })
 }
 
-pub(super) fn caps(set: CapSet) -> wire::CapSet {
-    wire::CapSet(set.closed().0)
-}
-
 pub(super) fn grant(told: wire::Grant) -> Grant {
     Grant {
-        caps: CapSet(told.held.0),
+        caps: told.held.sound(),
         seq: told.seq,
         plain: told.flags.contains(wire::GrantFlags::PLAIN),
         group_of_directory: told.flags.contains(wire::GrantFlags::GROUP_OF_DIRECTORY),

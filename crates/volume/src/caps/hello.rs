@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
-use holdfast_cache::{Errno, Reclaim, Reclaimed};
+use holdfast_cache::{Reclaim, Reclaimed};
 use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
 use holdfast_wire::caps::{
     AcquireOk, ByeArgs, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, Limits, ReclaimArgs,
@@ -12,7 +12,7 @@ use holdfast_wire::caps::{
 };
 use holdfast_xdr::{Encode, Writer};
 
-use super::calling::{decode, failure_of, target};
+use super::calling::{DELAY_MAX, DELAY_MIN, decode, failure_of, pause_for, target};
 use super::{Failure, Inner, convert};
 
 /// What the server said to HELLO.
@@ -46,22 +46,38 @@ pub(super) fn follow_sessions(inner: &Arc<Inner>) {
 }
 
 impl Inner {
-    /// A ticket that is not `stale`: somebody else's, or one by a HELLO of our own.
-    pub(super) fn renewed(&self, stale: Option<Ticket>, cancel: &Cancel) -> Result<Ticket, Errno> {
+    /// A ticket that is not `stale`. Whose lease is lost hears BADTICKET and then BADSESSION, before recovery need have
+    /// noticed: it waits for recovery, as those do who ask by NFS.
+    pub(super) fn renewed(&self, stale: Option<Ticket>, cancel: &Cancel) -> Result<Ticket, Failure> {
+        let mut pause = DELAY_MIN;
+        loop {
+            match self.renewed_once(stale, cancel) {
+                // Not under the lock: recovery has its own HELLO said.
+                Err(Failure::Refused(CapsStat::BadSession)) => {
+                    let cred = Cred::own();
+                    let known = self.nfs.client().check_session(Cx::new(&cred, cancel));
+                    known.map_err(|error| failure_of(&error))?;
+                }
+                Err(Failure::Refused(CapsStat::Delay) | Failure::Disconnected) => {}
+                done => return done,
+            }
+            pause_for(pause, cancel)?;
+            pause = (pause * 2).min(DELAY_MAX);
+        }
+    }
+
+    /// Somebody else's ticket, or one by a HELLO of our own.
+    fn renewed_once(&self, stale: Option<Ticket>, cancel: &Cancel) -> Result<Ticket, Failure> {
         let _turn = self.renewing.lock();
         if let Some(greeting) = *self.greeting.read()
             && Some(greeting.ticket) != stale
         {
             return Ok(greeting.ticket);
         }
-        let session = self.nfs.client().session_id().ok_or(Errno::EIO)?;
+        let session = self.nfs.client().session_id().ok_or(Failure::Refused(CapsStat::BadSession))?;
         let cred = Cred::own();
-        let send = |procedure: CapsProc, args: Vec<u8>| {
-            let reply =
-                self.nfs.client().call_program(target(procedure), Cx::new(&cred, cancel), &[args.into()]);
-            reply.map_err(|error| failure_of(&error))
-        };
-        self.hello(session, &send).map(|greeting| greeting.ticket).map_err(Failure::errno)
+        let send = |procedure: CapsProc, args: Vec<u8>| self.send(procedure, &cred, cancel, args.into());
+        self.hello(session, &send).map(|greeting| greeting.ticket)
     }
 
     fn hello(&self, session: holdfast_base::SessionId, send: Sender<'_>) -> Result<Greeting, Failure> {
@@ -101,22 +117,18 @@ impl Inner {
         Ok(greeting)
     }
 
-    pub(super) fn say_bye(&self, cancel: &Cancel) -> Result<(), Errno> {
+    pub(super) fn say_bye(&self, cancel: &Cancel) -> Result<(), Failure> {
         let reply = self.call(CapsProc::Bye, &Cred::own(), cancel, |ticket, w| ByeArgs { ticket }.encode(w));
-        reply.map(drop).map_err(Failure::errno)
+        reply.map(drop)
     }
 }
 
 fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed> {
     let mut all = Vec::new();
     for some in held.chunks(CAPS_ITEMS_MAX) {
-        let item = |claim: &Reclaim| claim.caps.0;
         let items = some
             .iter()
-            .map(|claim| ReclaimItem {
-                handle: Handle(claim.handle.as_bytes()),
-                held: holdfast_wire::caps::CapSet(item(claim)),
-            })
+            .map(|claim| ReclaimItem { handle: Handle(claim.handle.as_bytes()), held: claim.caps })
             .collect();
         let reply = send(CapsProc::Reclaim, encoded(&ReclaimArgs { ticket, items }));
         match reply.and_then(|reply| checked::<AcquireOk>(&reply)) {

@@ -94,7 +94,7 @@ impl Inner {
     pub(super) fn make_way(&self, question: &Question) {
         let Some(neighbour) = self.neighbour() else { return };
         let wish = |object: &Handle, want: CapSet| {
-            if want.has(CapSet::FILE_X) {
+            if want.contains(CapSet::FILE_X) {
                 neighbour.make_way(object);
             }
         };

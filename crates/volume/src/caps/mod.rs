@@ -83,8 +83,8 @@ impl CapsServer {
         let Self(inner) = Self::unmet(nfs, root, incarnation);
         match inner.renewed(None, cancel) {
             Ok(_) => Ok(Some(Self(inner))),
-            Err(Errno::EOPNOTSUPP) => Ok(None),
-            Err(errno) => Err(errno),
+            Err(Failure::Absent) => Ok(None),
+            Err(failure) => Err(failure.errno()),
         }
     }
 
@@ -113,7 +113,7 @@ impl CapsServer {
     /// What kept it from answering.
     pub fn introduce(&self, cancel: &Cancel) -> Result<(), Errno> {
         let ticket = self.0.greeting.read().map(|greeting| greeting.ticket);
-        self.0.renewed(ticket, cancel).map(drop)
+        self.0.renewed(ticket, cancel).map(drop).map_err(Failure::errno)
     }
 
     /// How much the server takes at once.
@@ -147,8 +147,8 @@ impl CapsServer {
 
     /// Gives everything back. Nothing is to be asked afterwards.
     pub fn bye(&self, cancel: &Cancel) {
-        if let Err(errno) = self.0.say_bye(cancel) {
-            tracing::debug!(%errno, "not said goodbye");
+        if let Err(failure) = self.0.say_bye(cancel) {
+            tracing::debug!(?failure, "not said goodbye");
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Questions that capabilities come with the answers of. All others go by NFS alone.
 
-use std::time::Instant;
-
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
@@ -13,7 +11,7 @@ use holdfast_wire::caps::{
     ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
 };
 
-use super::calling::{DELAY_MAX, DELAY_MIN, decode, put};
+use super::calling::{DELAY_MAX, DELAY_MIN, decode, pause_for, put};
 use super::{Failure, Inner, convert};
 use crate::server::{Server as _, Undone};
 
@@ -46,7 +44,7 @@ impl Inner {
                 let items = self.acquire(items, cred, cancel).map_err(Failure::errno)?;
                 Ok(Answer::Acquired { items })
             }
-            Question::GetAttr { object, want, .. } if !want.is_none() => {
+            Question::GetAttr { object, want, .. } if !want.is_empty() => {
                 let (attrs, grant) = self.acquire_one(object, *want, cred, cancel)?;
                 Ok(Answer::Attrs { attrs, grant: Some(grant) })
             }
@@ -70,13 +68,7 @@ impl Inner {
         cred: &Cred,
         cancel: &Cancel,
     ) -> Result<Answer, Failure> {
-        let args = |ticket| LookupArgs {
-            ticket,
-            dir: of_wire(dir),
-            name: name.as_bytes(),
-            want_dir: convert::caps(want_dir),
-            want: convert::caps(want),
-        };
+        let args = |ticket| LookupArgs { ticket, dir: of_wire(dir), name: name.as_bytes(), want_dir, want };
         let reply = self.call(CapsProc::Lookup, cred, cancel, |ticket, w| put(&args(ticket), w))?;
         let told: LookupOk<'_> = decode(&reply)?;
         let found = match &told.found {
@@ -99,8 +91,8 @@ impl Inner {
             dir: of_wire(dir),
             cookie: Cookie(cookie),
             bytes_max,
-            want_dir: convert::caps(want_dir),
-            want: convert::caps(want),
+            want_dir,
+            want,
         };
         let reply = self.call(CapsProc::List, cred, cancel, |ticket, w| put(&args(ticket), w))?;
         let told: ListOk<'_> = decode(&reply)?;
@@ -147,7 +139,7 @@ impl Inner {
             let reply = self.call(CapsProc::Acquire, cred, cancel, |ticket, w| {
                 let item = |at: &usize| {
                     let (handle, want) = &items[*at];
-                    AcquireItem { handle: of_wire(handle), want: convert::caps(*want) }
+                    AcquireItem { handle: of_wire(handle), want: *want }
                 };
                 put(&AcquireArgs { ticket, items: left.iter().map(item).collect() }, w);
             })?;
@@ -164,7 +156,7 @@ impl Inner {
                 return Ok(results);
             }
             left = delayed;
-            cancel.sleep_until(Instant::now() + pause).map_err(|_| Failure::Stopped(Errno::EINTR))?;
+            pause_for(pause, cancel)?;
             pause = (pause * 2).min(DELAY_MAX);
         }
     }
@@ -221,8 +213,7 @@ impl Inner {
 
     pub(super) fn give_back(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
         for some in releases.chunks(CAPS_ITEMS_MAX) {
-            let item =
-                |release: &'_ Release| (release.handle.clone(), convert::caps(release.keep), release.seq);
+            let item = |release: &'_ Release| (release.handle.clone(), release.keep, release.seq);
             let given: Vec<_> = some.iter().map(item).collect();
             if let Some(neighbour) = self.neighbour.get() {
                 some.iter().for_each(|release| neighbour.keep(&release.handle, release.keep));
@@ -253,7 +244,7 @@ type Wish = Option<(Handle, CapSet)>;
 
 /// What a question that goes by NFS wishes for, of the object and of the directory.
 fn wishes(question: &Question, answer: &Answer) -> (Wish, Wish) {
-    let wish = |handle: &Handle, want: CapSet| (!want.is_none()).then(|| (handle.clone(), want));
+    let wish = |handle: &Handle, want: CapSet| (!want.is_empty()).then(|| (handle.clone(), want));
     let made = |want: CapSet| match answer {
         Answer::Created { object, .. } => wish(&object.handle, want),
         _ => None,

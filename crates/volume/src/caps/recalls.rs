@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use holdfast_cache::{CapSet, Handle};
+use holdfast_cache::Handle;
 use holdfast_client::CallbackProgram;
 use holdfast_wire::caps::{
     CAPS_CALLBACK_PROGRAM, CAPS_CALLBACK_V1, CapsCallbackProc, RecallArgs, StableHint,
@@ -45,7 +45,7 @@ impl CallbackProgram for Listener {
                 tracing::trace!(?recall, "recalled");
                 if let Some(promises) = inner.promises().filter(|_| is_current(recall.epoch)) {
                     for item in &recall.items {
-                        promises.recalled(&Handle::new(item.handle.0), CapSet(item.keep.0), item.seq);
+                        promises.recalled(&Handle::new(item.handle.0), item.keep, item.seq);
                     }
                 }
             }

@@ -114,7 +114,11 @@ pub(crate) fn undone(error: &Error) -> Undone {
     match error {
         // What was asked may have happened: it is asked again, and the answer is the same.
         Error::Cancelled | Error::TimedOut | Error::Disconnected | Error::Unreachable(_) => Undone::Lost,
-        other => Undone::Failed(errno(other)),
+        other => {
+            // An errno alone does not tell why.
+            tracing::warn!(error = %other, "the server does not do it");
+            Undone::Failed(errno(other))
+        }
     }
 }
 

@@ -187,10 +187,10 @@ impl<D> Files<D> {
 
     /// Only this is held of a file from now on. Whether something is left to be put on disk by what it was written by.
     pub(super) fn keep(&mut self, object: &Handle, keep: CapSet) -> bool {
-        if keep.has(CapSet::FILE_X) {
+        if keep.contains(CapSet::FILE_X) {
             return false;
         }
-        let reads = keep.has(CapSet::FILE_S);
+        let reads = keep.contains(CapSet::FILE_S);
         self.retire(object, |slot| slot.lent.writes || !reads);
         self.entries.get(object).is_some_and(|entry| !entry.retired.is_empty())
     }

@@ -1,12 +1,13 @@
 //! BATCH: many mutations in one call.
 
+use holdfast_base::CapSet;
 use holdfast_base::limits::{
     CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX,
 };
 use holdfast_xdr::{Decode, Encode};
 
-use super::types::{Attrs, CapSet, Grant, Handle, NodeKind, Res, SetAttrs, Ticket, TxnId};
+use super::types::{Attrs, Grant, Handle, NodeKind, Res, SetAttrs, Ticket, TxnId};
 use crate::number::numbered;
 
 /// An object, by handle or by where it came from.

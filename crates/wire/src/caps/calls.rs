@@ -4,10 +4,10 @@ use holdfast_base::limits::{
     CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, DIRECTORY_ENTRIES_MAX, SAME_HOST_PATH_BYTES_MAX,
     WIRE_NAME_BYTES_MAX,
 };
-use holdfast_base::{Cookie, SessionId};
+use holdfast_base::{CapSet, Cookie, SessionId};
 use holdfast_xdr::{Decode, Encode};
 
-use super::types::{Attrs, CapSet, Features, Grant, Handle, Limits, Res, Ticket, TxnId};
+use super::types::{Attrs, Features, Grant, Handle, Limits, Res, Ticket, TxnId};
 use crate::number::numbered;
 
 /// HELLO: who calls, on every new connection and after BADTICKET. Binds the connection for recalls.

@@ -15,10 +15,10 @@ pub use calls::{
     RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs,
     SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
 };
+pub use holdfast_base::CapSet;
 pub use status::CapsStat;
 pub use types::{
-    Attrs, CapSet, Features, Grant, GrantFlags, Handle, Limits, NodeKind, Res, SetAttrs, SetTime, Ticket,
-    Time, TxnId,
+    Attrs, Features, Grant, GrantFlags, Handle, Limits, NodeKind, Res, SetAttrs, SetTime, Ticket, Time, TxnId,
 };
 
 use holdfast_xdr::{Decode, Encode};

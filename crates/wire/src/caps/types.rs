@@ -1,7 +1,7 @@
 //! What many messages share.
 
-use holdfast_base::ChangeId;
 use holdfast_base::limits::WIRE_HANDLE4_BYTES_MAX;
+use holdfast_base::{CapSet, ChangeId};
 use holdfast_xdr::{Decode, Encode};
 
 /// A result: what was asked for, or the number of a [`super::CapsStat`] that says why not.
@@ -54,78 +54,6 @@ impl TxnId {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
-    }
-}
-
-/// A set of capabilities on one object. An exclusive one contains its shared one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
-pub struct CapSet(pub u32);
-
-impl CapSet {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// Mode, owner, group and access list are current.
-    pub const AUTH_S: Self = Self(1);
-    /// They may be changed unseen.
-    pub const AUTH_X: Self = Self(3);
-    /// The number of links is current, and the object stays.
-    pub const LINK_S: Self = Self(4);
-    /// It may be linked, renamed and unlinked unseen.
-    pub const LINK_X: Self = Self(12);
-    /// Extended attributes are current.
-    pub const XATTR_S: Self = Self(16);
-    /// They may be changed unseen.
-    pub const XATTR_X: Self = Self(48);
-    /// Data or entries, size and times are current.
-    pub const FILE_S: Self = Self(64);
-    /// They may be changed unseen.
-    pub const FILE_X: Self = Self(192);
-    /// All that is shared.
-    pub const ALL_S: Self = Self(0x55);
-    /// Everything.
-    pub const ALL_X: Self = Self(0xff);
-
-    /// Whether all of `other` is in it.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether any bit of `other` is in it.
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// What is in either.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// What is in both.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// What is in it and not in `other`. Of an exclusive capability whose shared bit goes, nothing stays.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0).sound()
-    }
-
-    /// Whether it is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Unknown bits dropped, and exclusive bits without their shared one.
-    #[must_use]
-    pub const fn sound(self) -> Self {
-        let shared = self.0 & 0x55;
-        Self(shared | (self.0 & 0xaa & (shared << 1)))
     }
 }
 

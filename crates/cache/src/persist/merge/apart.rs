@@ -6,15 +6,15 @@ use rustc_hash::FxHashSet;
 use super::{Places, There};
 use crate::ask::Generation;
 use crate::attrs::NewAttrs;
-use crate::caps::CapSet;
 use crate::extent::Progress;
 use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Load, Op, Thing};
 use crate::tell::Forget;
+use holdfast_base::CapSet;
 
 /// The name of what has none that is known.
-const NAMELESS: &[u8] = b"unnamed";
+pub(super) const NAMELESS: &[u8] = b"unnamed";
 
 pub(super) fn is_about_data(op: &Op) -> bool {
     match op {
@@ -109,14 +109,14 @@ impl Machine {
         let below: Option<Bytes> = self.clean(id).cloned();
         self.with_data(id, |data| data.extents.turn(|_, _| None));
         self.with_data(id, |data| (data.mtime_owed, data.truncations) = (false, Vec::new()));
-        self.disturb(id, CapSet::SHARED);
+        self.disturb(id, CapSet::ALL_S);
         self.invalidate(Forget::Data(id));
         self.last_shown += 1;
         (attrs.fileid, attrs.nlink, attrs.change) = (self.last_shown, 1, 0);
         let ours = self.add_node(None, attrs, now.mono);
         let (atime, mtime) = (Some(attrs.atime), Some(attrs.mtime));
         let made = NewAttrs { mode: attrs.mode, uid: None, gid: None, atime, mtime };
-        let (thing, load, want, joins) = (Thing::File, Load::default(), CapSet::ALL, false);
+        let (thing, load, want, joins) = (Thing::File, Load::default(), CapSet::ALL_X, false);
         let op = Op::Make { dir, name: other.clone(), node: ours, thing, attrs: made, load, want, joins };
         let serial = self.queue(op, &caller, now);
         let born = self.tick();

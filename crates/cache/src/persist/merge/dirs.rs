@@ -2,14 +2,15 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::apart::NAMELESS;
 use super::{Places, There, Told};
 use crate::attrs::NewAttrs;
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Load, Op, Thing};
 use crate::step::Outcome;
+use holdfast_base::CapSet;
 
 /// Directories that must be made anew, and for whom.
 type Needed = FxHashMap<NodeId, Caller>;
@@ -55,7 +56,7 @@ impl Machine {
             let Some(node) = self.nodes.get(&id) else { continue };
             let (mode, mtime) = (node.attrs.mode, Some(node.attrs.mtime));
             let attrs = NewAttrs { mode, uid: None, gid: None, atime: mtime, mtime };
-            let (thing, load, want) = (Thing::Dir, Load::default(), CapSet::ALL);
+            let (thing, load, want) = (Thing::Dir, Load::default(), CapSet::ALL_X);
             let op = Op::Make { dir, name: other, node: id, thing, attrs, load, want, joins: false };
             ops.push((op, caller.clone()));
             made.insert(id);
@@ -96,14 +97,18 @@ impl Machine {
         needed
     }
 
-    /// Where a directory is, or was before it was moved or removed here.
+    /// Where a directory is, or was before it was moved or removed here. In the mount's root where that is not known: what is in
+    /// it has to be somewhere.
     fn place(&self, id: NodeId, places: &Places) -> Option<(NodeId, Name)> {
         let before = self.ops_about(id).into_iter().find_map(|(_, op)| match op {
             Op::Rmdir { dir, name, .. } => Some((dir, name)),
             Op::Rename { from, .. } => Some(from),
             _ => None,
         });
-        before.or_else(|| places.get(&id).cloned())
+        let known = before.or_else(|| places.get(&id).cloned());
+        let known = known.filter(|(dir, _)| self.nodes.contains_key(dir));
+        let nameless = || (id != NodeId::ROOT).then(|| (NodeId::ROOT, Name::new(NAMELESS)));
+        known.or_else(nameless)
     }
 
     /// It is not at the server any more, and is to be made.

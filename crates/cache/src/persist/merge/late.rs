@@ -22,7 +22,7 @@ impl Machine {
             return false;
         }
         let late = self.journal.as_mut().and_then(|journal| journal.late.take());
-        let (through, places) = late.unwrap_or_else(|| (0, self.places()));
+        let (through, places) = late.unwrap_or_else(|| (0, self.last_places()));
         let is_rescued = self.rescue_by(queued, &places, now);
         if let Some(journal) = self.journal.as_mut().filter(|_| through > 0) {
             journal.late = Some((through, places));

@@ -2,12 +2,12 @@
 
 use holdfast_base::{Civil, Timestamp};
 
-use crate::caps::CapSet;
 use crate::errno::Errno;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Op, Queued, Stage};
 use crate::tell::Report;
+use holdfast_base::CapSet;
 
 /// For so long after the comparing what turns out to be in the way is put aside under the time of the comparing.
 const MERGE_S: i64 = 600;
@@ -179,7 +179,7 @@ impl Machine {
             node.pending = node.pending.saturating_sub(1);
         }
         self.name_unsent((dir, &name), node, &ours);
-        self.disturb(id, CapSet::SHARED);
+        self.disturb(id, CapSet::ALL_S);
         self.unknow(dir, &name);
         self.note_conflict((dir, &name), Some(ours), "replaced here, changed there");
     }
@@ -204,7 +204,7 @@ impl Machine {
                 self.note_conflict((*dir, name), None, &format!("{verb} here, removed there"));
             }
         }
-        self.disturb(id, CapSet::SHARED);
+        self.disturb(id, CapSet::ALL_S);
     }
 
     /// A file that was changed there is not removed, unless it has another name here.
@@ -221,7 +221,7 @@ impl Machine {
             self.note_conflict((dir, &name), None, "removed here, changed there: theirs is kept");
         }
         if is_removed {
-            self.disturb(id, CapSet::SHARED);
+            self.disturb(id, CapSet::ALL_S);
         }
     }
 

@@ -7,6 +7,8 @@ import sys
 import time
 import traceback
 
+from mountstats import connections
+
 PROCESSES = 4
 FILES_AFTER = 20
 SIZE = 16 << 10
@@ -14,20 +16,6 @@ SIZE = 16 << 10
 
 def content(worker, n):
     return f"{worker} {n}\n".encode() * (SIZE // 8)
-
-
-def transports(mount):
-    """Of each connection of a mount how many calls were sent, by /proc/self/mountstats."""
-    sent, inside = [], False
-    with open("/proc/self/mountstats") as stats:
-        for line in stats:
-            words = line.split()
-            if line.startswith("device "):
-                inside = f" mounted on {mount} " in line
-            elif inside and words[:2] == ["xprt:", "tcp"]:
-                # The port, binds, connects, time to connect, idle time, sends.
-                sent.append(int(words[7]))
-    return sent
 
 
 def work(worker, mount, restarted):
@@ -61,7 +49,7 @@ def start(worker, *arguments):
         os._exit(1)
 
 
-def main(mount, connections, restarted):
+def main(mount, count, restarted):
     for worker in range(PROCESSES):
         start(worker, mount, restarted)
     while not all(os.path.exists(os.path.join(mount, f"worker-{worker}", "0")) for worker in range(PROCESSES)):
@@ -70,11 +58,11 @@ def main(mount, connections, restarted):
     print("working", flush=True)
     while not os.path.exists(restarted):
         time.sleep(0.02)
-    before = transports(mount)
+    before = [sent for _, sent in connections(mount)]
     for _ in range(PROCESSES):
         assert os.wait()[1] == 0, "a worker failed"
-    after = transports(mount)
-    assert len(after) == int(connections), after
+    after = [sent for _, sent in connections(mount)]
+    assert len(after) == int(count), after
     assert all(a > b for a, b in zip(after, before, strict=True)), f"a connection is used no more: {before} {after}"
     print(f"calls sent by each connection, before and after: {before} {after}")
 

@@ -6,7 +6,7 @@
 import json
 import sys
 
-from mountstats import operations
+from mountstats import connections, operations
 
 MAKES_ITSELF_KNOWN = (
     "EXCHANGE_ID", "CREATE_SESSION", "RECLAIM_COMPLETE", "BIND_CONN_TO_SESSION",
@@ -14,24 +14,10 @@ MAKES_ITSELF_KNOWN = (
 )
 
 
-def connections(mount):
-    """How often each of the mount's connections was made."""
-    inside, counts = False, []
-    with open("/proc/self/mountstats") as stats:
-        for line in stats:
-            words = line.split()
-            if line.startswith("device "):
-                inside = f" mounted on {mount} " in line
-            elif inside and words[:2] == ["xprt:", "tcp"]:
-                counts.append(int(words[4]))
-    assert counts, f"{mount} has no connections in mountstats"
-    return counts
-
-
 def now(mount):
     counted = operations(mount)
     return {
-        "connections": connections(mount),
+        "connections": [made for made, _ in connections(mount)],
         "operations": {name: counted[name] for name in MAKES_ITSELF_KNOWN if name in counted},
     }
 

@@ -88,6 +88,11 @@ impl Memory {
         }
     }
 
+    /// Whether what a path leads to has no name any more in `after`.
+    pub(crate) fn is_lost(&self, path: &str, after: &Self) -> bool {
+        self.find(path).is_ok_and(|node| after.is_nameless(node))
+    }
+
     /// Whether a file has no name any more.
     pub(crate) fn is_nameless(&self, node: u64) -> bool {
         self.nodes.get(&node).is_none_or(|node| node.links == 0)

@@ -15,11 +15,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use chance::Chance;
 use holdfast_lab::{Mount, Scale, Trial};
 use memory::Memory;
-use op::{Op, Told};
+use op::{How, Op, Seen, Told};
 use real::Real;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,6 +27,8 @@ use std::time::{Duration, Instant};
 const EPISODE: usize = 250;
 /// How long one call may take before it counts as hanging: a recall's time is well below.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A call that takes longer has had to wait for something.
+const SLOW: Duration = Duration::from_secs(1);
 /// Operations that are told when something is not as it should be.
 const TOLD: usize = 60;
 
@@ -43,7 +44,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let trial = |(name, options, overlaps): (&'static str, [&'static str; 2], usize)| {
         Trial::new(format!("model::{name}"), move || run(options, overlaps))
     };
-    ways.into_iter().map(trial).collect()
+    let judge = Trial::new("model::the_judge_lets_a_look_meet_a_removal_and_no_more", judges);
+    ways.into_iter().map(trial).chain([judge]).collect()
 }
 
 /// One mount, and the process that calls: should a call hang, the others find out.
@@ -109,12 +111,12 @@ impl Hand {
     }
 }
 
-/// A run: the mounts, the model, and what was done last.
+/// A run: the mounts, the model, and what was done in this directory.
 struct Run {
     hands: [Hand; 2],
     chance: Chance,
     memory: Memory,
-    past: VecDeque<String>,
+    past: Vec<String>,
     /// Mounts that give a file a hidden name when it is removed while they have it open.
     hiding: [bool; 2],
     operations: usize,
@@ -129,7 +131,7 @@ fn run(options: [&str; 2], overlaps: usize) -> Result<()> {
         hands: [Hand::new(one?)?, Hand::new(two?)?],
         chance: Chance::new(seed),
         memory: Memory::new(),
-        past: VecDeque::new(),
+        past: Vec::new(),
         hiding: options.map(|options| options.contains("cache=")),
         operations: 0,
     };
@@ -138,17 +140,19 @@ fn run(options: [&str; 2], overlaps: usize) -> Result<()> {
     while Instant::now() < until {
         episode += 1;
         run.episode(&served, &format!("episode-{episode}"), overlaps).map_err(|error| {
-            let past = run.past.iter().fold(String::new(), |mut all, line| {
-                let _ = writeln!(all, "{line}");
-                all
-            });
-            let kept = run.hands.iter().enumerate().map(|(number, hand)| {
-                let path = std::env::temp_dir().join(format!("holdfast-model-{seed}-{number}.log"));
-                std::fs::write(&path, hand.mount.log())
-                    .map_or_else(|e| e.to_string(), |()| path.display().to_string())
-            });
-            let kept = kept.collect::<Vec<_>>().join(", ");
-            error.context(format!("HOLDFAST_SEED={seed}, episode {episode}; logs: {kept}\n{past}"))
+            let (first, second) = (run.hands[0].mount.log(), run.hands[1].mount.log());
+            let (server, calls) = (served.server.log(), run.past.join("\n"));
+            let kept =
+                [("0", first), ("1", second), ("server", server), ("calls", calls)].map(|(what, text)| {
+                    let path = std::env::temp_dir().join(format!("holdfast-model-{seed}-{what}.log"));
+                    std::fs::write(&path, text)
+                        .map_or_else(|e| e.to_string(), |()| path.display().to_string())
+                });
+            let last = run.past[run.past.len().saturating_sub(TOLD)..].join("\n");
+            error.context(format!(
+                "HOLDFAST_SEED={seed}, episode {episode}; logs: {}\n{last}",
+                kept.join(", ")
+            ))
         })?;
     }
     println!("     {} operations in {episode} directories", run.operations);
@@ -175,9 +179,10 @@ impl Run {
             } else {
                 let mount = self.chance.below(2);
                 let op = self.op(mount, false);
+                let since = Instant::now();
                 let told = self.one(mount, &op)?;
                 let model = self.memory.apply(mount, &op);
-                self.note(&format!("{number} mount {mount}: {op:?} -> {told:?}"));
+                self.note(since, &format!("{number} mount {mount}: {op:?} -> {told:?}"));
                 ensure!(told.is_as(&model), "{op:?} gave {}, and not {}", brief(&told), brief(&model));
             }
         }
@@ -224,20 +229,14 @@ impl Run {
             }
         };
         self.operations += 2;
+        let since = Instant::now();
         self.hands[0].start(&one)?;
         self.hands[1].start(&two)?;
         let told = [self.hands[0].end(&one)?, self.hands[1].end(&two)?];
-        self.note(&format!(
-            "at once, mount 0: {one:?} -> {:?}\n         mount 1: {two:?} -> {:?}",
-            told[0], told[1]
-        ));
+        let both = format!("mount 0: {one:?} -> {:?}\n         mount 1: {two:?} -> {:?}", told[0], told[1]);
+        self.note(since, &format!("at once, {both}"));
         for first in [0, 1] {
-            let mut memory = self.memory.clone();
-            let mut model = [Told::Done, Told::Done];
-            for mount in [first, 1 - first] {
-                model[mount] = memory.apply(mount, if mount == 0 { &one } else { &two });
-            }
-            if told.iter().zip(&model).all(|(told, model)| told.is_as(model)) {
+            if let Some(memory) = explained(&self.memory, [&one, &two], &told, first) {
                 // Both orders may explain it and leave different things: what is there decides.
                 return self.decide(memory, (&one, &two), first);
             }
@@ -299,13 +298,64 @@ impl Run {
         Ok(())
     }
 
-    fn note(&mut self, line: &str) {
-        if self.past.len() == TOLD {
-            self.past.pop_front();
-        }
-        let end = line.char_indices().nth(400).map_or(line.len(), |(at, _)| at);
-        self.past.push_back(line[..end].to_owned());
+    /// Notes a call, and how long it took where that may be what is wrong.
+    fn note(&mut self, since: Instant, line: &str) {
+        let (end, took) = (line.char_indices().nth(400).map_or(line.len(), |(at, _)| at), since.elapsed());
+        let slow = if took > SLOW { format!("({:.1} s) ", took.as_secs_f64()) } else { String::new() };
+        self.past.push(format!("{slow}{}", &line[..end]));
     }
+}
+
+/// What is there when two calls at once told this, if it is as if this one had been the first.
+fn explained(memory: &Memory, calls: [&Op; 2], told: &[Told; 2], first: usize) -> Option<Memory> {
+    let mut after = memory.clone();
+    let mut model = [Told::Done, Told::Done];
+    for mount in [first, 1 - first] {
+        model[mount] = after.apply(mount, calls[mount]);
+    }
+    // Linux looks the path of a stat up and then at what was found (`vfs_statx`), which has no name any more if the other
+    // call took its last one in between: on a local file system, too.
+    let is_lost = matches!(calls[first], Op::Stat { path } if memory.is_lost(path, &after));
+    let is_so = |mount: usize| {
+        let nameless = is_lost && mount == first && told[mount].is_as(&model[mount].nameless());
+        nameless || told[mount].is_as(&model[mount])
+    };
+    (is_so(0) && is_so(1)).then_some(after)
+}
+
+/// The judge lets a look that meets the removal of the last name show what has none, and nothing else.
+fn judges() -> Result<()> {
+    let at = |path: &str| path.to_owned();
+    let (stat, unlink) = (Op::Stat { path: at("a") }, Op::Unlink { path: at("a") });
+    let mut memory = Memory::new();
+    let how = How {
+        reads: true,
+        writes: true,
+        creates: Some(0o600),
+        exclusive: true,
+        truncates: false,
+        appends: false,
+    };
+    memory.apply(0, &Op::Open { path: at("a"), slot: 0, how });
+    memory.apply(0, &Op::Write { slot: 0, offset: 0, bytes: vec![1; 10] });
+    let seen = |links, size| Told::Stat(Seen { kind: 'f', mode: 0o600, links, size, modified: None });
+    let is_let = |memory: &Memory, calls: [&Op; 2], told: [Told; 2]| {
+        [0, 1].iter().any(|first| explained(memory, calls, &told, *first).is_some())
+    };
+    let with_unlink = |memory: &Memory, told| is_let(memory, [&stat, &unlink], [told, Told::Done]);
+    ensure!(with_unlink(&memory, seen(1, 10)) && with_unlink(&memory, Told::Errno(2)), "plain orders");
+    ensure!(with_unlink(&memory, seen(0, 10)), "looked up, removed, looked at");
+    ensure!(!with_unlink(&memory, seen(0, 9)), "another size");
+    ensure!(!with_unlink(&memory, seen(2, 10)), "another number of names");
+    let failed = [seen(0, 10), Told::Errno(13)];
+    ensure!(!is_let(&memory, [&stat, &unlink], failed), "what was not removed");
+    let elsewhere = Op::Rename { from: at("a"), to: at("b") };
+    ensure!(!is_let(&memory, [&stat, &elsewhere], [seen(0, 10), Told::Done]), "a name moved");
+    let open = Op::StatOpen { slot: 0 };
+    ensure!(!is_let(&memory, [&open, &elsewhere], [seen(0, 10), Told::Done]), "by descriptor");
+    memory.apply(0, &Op::Link { from: at("a"), to: at("b") });
+    ensure!(!with_unlink(&memory, seen(0, 10)), "there is another name");
+    Ok(())
 }
 
 fn brief(told: &Told) -> String {

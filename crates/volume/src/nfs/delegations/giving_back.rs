@@ -12,7 +12,7 @@ impl NfsServer {
     /// The machine relies on these no more.
     pub(in crate::nfs) fn give_back(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
         let Some(delegations) = self.delegations.get() else { return Ok(()) };
-        for release in releases.iter().filter(|release| !release.keep.has(CapSet::FILE_S)) {
+        for release in releases.iter().filter(|release| !release.keep.contains(CapSet::FILE_S)) {
             let file = wire(&release.handle);
             match self.client.delegation_number(&file) {
                 None => drop(delegations.written.lock().remove(&release.handle)),

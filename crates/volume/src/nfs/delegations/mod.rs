@@ -64,8 +64,8 @@ const CAME_MAX: usize = 1024;
 /// it: all else is changed at the server.
 const fn promised(kind: DelegationKind) -> CapSet {
     match kind {
-        DelegationKind::Read | DelegationKind::Directory => CapSet::SHARED,
-        DelegationKind::Write => CapSet(CapSet::SHARED.0 | CapSet::FILE_X.0),
+        DelegationKind::Read | DelegationKind::Directory => CapSet::ALL_S,
+        DelegationKind::Write => CapSet(CapSet::ALL_S.0 | CapSet::FILE_X.0),
     }
 }
 

@@ -1,20 +1,22 @@
 //! Suites that are no part of Holdfast: a checkout named by an environment variable is copied into the target folder
 //! and built there, never touched itself.
 
+use crate::kernel::target_dir;
+use crate::process;
 use anyhow::{Context, Result, ensure};
-use holdfast_lab::kernel::target_dir;
-use holdfast_lab::process;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The checkout that the environment names, if it does.
-pub(crate) fn named_by(variable: &str) -> Option<PathBuf> {
+/// The checkout that the environment variable names, if it does.
+pub fn named_by(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
 /// A copy of `checkout` under `name` in the target folder, built once by `build`, which is run in it.
-pub(crate) fn built(checkout: &Path, name: &str, mut build: Command) -> Result<PathBuf> {
+///
+/// Errors when it cannot be copied, and when it does not build, with the last that `build` said.
+pub fn built(checkout: &Path, name: &str, mut build: Command) -> Result<PathBuf> {
     let copy = target_dir().join(name);
     let mark = copy.join("built");
     let parent = copy.parent().context("no parent folder")?;
