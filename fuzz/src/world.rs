@@ -1,6 +1,5 @@
 //! A whole server without a network: every program, over two file systems in memory, one exported `sync` and one
-//! `async`. The file systems outlive an input, as their committer's thread does; they are emptied after each, and
-//! that nothing is left then is checked.
+//! `async`. The file systems outlive an input; they are emptied after each, and that nothing is left then is checked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -51,7 +50,8 @@ static SHELF: LazyLock<Mutex<Shelf>> = LazyLock::new(|| {
         MemBackend::new(&options)
     });
     let backends = files.clone().map(|files| Arc::new(files) as Arc<dyn Backend>);
-    Mutex::new(Shelf { committer: Committer::new(None), files, backends })
+    // Pumped: a thread would keep the server of its input for as long as it waits for more.
+    Mutex::new(Shelf { committer: Committer::pumped(None), files, backends })
 });
 
 /// The server.
@@ -174,7 +174,9 @@ impl World {
             }
             assert!(!self.connection.connection().is_closed(), "the connection was dropped over a call");
             assert!(since.elapsed() < PATIENCE, "no answer to procedure {procedure} of {program} v{version}");
-            std::thread::yield_now();
+            if self.shelf.committer.pump() == 0 {
+                std::thread::yield_now();
+            }
             replies = self.connection.sent();
         }
     }
@@ -197,6 +199,7 @@ impl World {
             files.block_every(0);
             files.set_read_only(false);
         }
+        while self.shelf.committer.pump() > 0 {}
         let Self { shelf, nfs4, connection, .. } = self;
         connection.close();
         drop(nfs4);
