@@ -45,9 +45,10 @@ const SCRIPT: &str = r#"
 modprobe -qa loop ext4 nfsd || true
 grep -qw nfsd /proc/filesystems || { echo "this guest's kernel has no nfsd" >&2; exit 1; }
 mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
-mkdir -p /tmp/clients
+mkdir -p /run/rpc_pipefs /tmp/clients
+mount -t rpc_pipefs rpc /run/rpc_pipefs
 rpcbind -w
-nfsdcld -p /var/lib/nfs/rpc_pipefs -s /tmp/clients
+nfsdcld -p /run/rpc_pipefs -s /tmp/clients
 "$BENCH" knfsd-agent --listen "$GUEST:$AGENT_PORT" --fs "$FS" --entries "$ENTRIES"
 "#;
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// Threads, which is the default of `rpc.nfsd`.
 const THREADS: &str = "8";
+/// Bytes of READ and WRITE at most. By itself it takes so many where memory is 4 GiB and more, fewer in a small guest.
+const BLOCK: (&str, &str) = ("/proc/fs/nfsd/max_block_size", "1048576");
 /// Where writing Y ends the grace period.
 const END_GRACE: &str = "/proc/fs/nfsd/v4_end_grace";
 
@@ -42,6 +44,7 @@ impl Knfsd {
             .spawn()
             .context("starting rpc.mountd")?;
         let server = Self { mountd };
+        fs::write(BLOCK.0, BLOCK.1).context("the size of knfsd's transfers")?;
         run("rpc.nfsd", &["--port", &ports.nfs.port().to_string(), THREADS])?;
         for address in [ports.nfs, ports.mount] {
             wait_for(address, READY_PATIENCE)?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use holdfast_xdr::Writer;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) struct SlowDisk {
 pub(super) enum Missing {
     /// All of 4 KiB.
     All,
-    /// A piece in the middle of 1 MiB.
+    /// All but the ends of 1 MiB.
     Middle,
 }
 
@@ -117,10 +117,6 @@ impl SlowDisk {
         time: Duration,
         missing: Missing,
     ) -> Result<Reading> {
-        if missing == Missing::Middle {
-            // Its ends are to be there. This process is not held up.
-            fs::read(&self.file)?;
-        }
         let (stream, file, target) = (connect(server.ports.nfs)?, File::open(&self.file)?, target.clone());
         let reading = move || {
             let shape = Shape { connections: 1, depth: 2 };
@@ -156,15 +152,14 @@ impl Missing {
 
     /// Drops it from memory. Were that not possible, the READs would be fast, and the figures say so.
     fn forget(self, file: &File) {
-        let drop_from =
-            |offset, bytes| rustix::fs::fadvise(file, offset, bytes, rustix::fs::Advice::DontNeed);
-        match self {
-            Self::All => {
-                let _ = drop_from(0, None);
-            }
-            Self::Middle => {
-                for block in 0..DATA_BYTES >> 20 {
-                    let _ = drop_from((block << 20) + (512 << 10), std::num::NonZero::new(64 << 10));
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        if self == Self::Middle {
+            // The ends of each, and nothing around them. The kernel drops pieces of its own choice, which may be as large
+            // as what is read.
+            let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
+            for block in 0..DATA_BYTES >> 20 {
+                for end in [block << 20, ((block + 1) << 20) - 1] {
+                    let _ = file.read_at(&mut [0], end);
                 }
             }
         }

@@ -58,16 +58,18 @@ fn who_owns_a_file_anew_gets_it_without_set_id_bits() {
 }
 
 #[test]
-fn a_link_that_not_every_file_system_takes_is_made_at_the_server() {
+fn set_id_bits_that_a_new_owner_is_given_outlive_the_change_of_owner() {
     let mut world = World::new(1, true, 1);
-    let mut asks_for = |name: &[u8], len: usize| {
-        let (text, before) = (Bytes::from(vec![b'x'; len]), world.server.rpcs);
-        world.run(0, |m, t, now| m.symlink(t, NodeId::ROOT, name, &text, now)).unwrap();
-        world.server.rpcs - before
-    };
-    asks_for(b"first", 10);
-    assert_eq!(asks_for(b"short", 1023), 0, "it is told later");
-    assert!(asks_for(b"long", 1024) > 0, "XFS has no such link");
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o600, OpenFlags::default(), now));
+    let node = made.unwrap().0.node;
+    for changes in
+        [Changes { uid: Some(7), ..Changes::default() }, Changes { mode: Some(0o4755), ..Changes::default() }]
+    {
+        world.run(0, |m, t, now| m.setattr(t, node, &changes, now)).unwrap();
+    }
+    world.drain();
+    let at_server = world.server.fs.look(1, b"f").unwrap().unwrap();
+    assert_eq!(world.server.attrs(at_server).unwrap().mode, 0o4755);
 }
 
 proptest! {

@@ -242,6 +242,18 @@ fn a_small_file_is_read_without_a_question_until_somebody_else_may_have_changed_
 }
 
 #[test]
+fn a_link_that_not_every_file_system_takes_is_made_at_the_server() {
+    let (mut world, dir) = settled();
+    let mut asks_for = |name: &[u8], len: usize| {
+        let (text, before) = (bytes::Bytes::from(vec![b'x'; len]), world.clients[0].asks);
+        world.run(0, |m, t, now| m.symlink(t, dir, name, &text, now)).unwrap();
+        world.clients[0].asks - before
+    };
+    assert_eq!(asks_for(b"short", 1023), 0, "it is told later");
+    assert!(asks_for(b"long", 1024) > 0, "XFS has no such link");
+}
+
+#[test]
 fn where_data_is_in_a_file_that_is_known_here_needs_no_question() {
     let (mut world, dir) = settled();
     *world.clients[0].machine.settings_mut() = Settings::full();

@@ -4,8 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_base::limits::COMMIT_GATHER_MICROS_MAX;
+use holdfast_base::limits::{COMMIT_GATHER_MICROS_MAX, COMMIT_GATHER_MICROS_MIN};
 
+const GATHER_MIN: Duration = Duration::from_micros(COMMIT_GATHER_MICROS_MIN);
 const GATHER_MAX: Duration = Duration::from_micros(COMMIT_GATHER_MICROS_MAX);
 
 /// Groups, as a power of two, for which nothing is waited for at most after waiting was in vain.
@@ -33,11 +34,11 @@ impl Pace {
 
     /// How many to wait for, and until when; `None` when so many are enough.
     ///
-    /// For half of what a force takes at most: to wait longer could cost more than the force that it spares. And from the
-    /// last group's answer on: what comes long after it is nobody's who was answered then.
+    /// For half of what a force takes, about: to wait longer could cost more than the force that it spares, and a quick one
+    /// costs the processor something all the same. And from the last group's answer on: what comes long after it is nobody's who was answered then.
     pub(crate) fn worth_waiting(&mut self, waiting: usize, now: Instant) -> Option<(usize, Instant)> {
         let (answered, took) = self.last?;
-        let until = answered + (took / 2).min(GATHER_MAX);
+        let until = answered + (took / 2).clamp(GATHER_MIN, GATHER_MAX);
         if waiting >= self.expected || now >= until {
             return None;
         }
@@ -91,6 +92,13 @@ mod tests {
         let now = began + Duration::from_secs(5);
         pace.answered(1, 1, began, now);
         assert_eq!(pace.worth_waiting(1, now), Some((2, now + GATHER_MAX)));
+    }
+
+    #[test]
+    fn a_quick_force_is_no_reason_not_to_wait_at_all() {
+        let (mut pace, began) = pace();
+        pace.answered(1, 1, began, began);
+        assert_eq!(pace.worth_waiting(1, began), Some((2, began + GATHER_MIN)));
     }
 
     #[test]

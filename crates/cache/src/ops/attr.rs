@@ -225,7 +225,10 @@ impl Machine {
         }
         let Some(node) = self.nodes.get(&id) else { return };
         let unsent = node.unsent.clone();
-        for serial in unsent {
+        // A change of owner, and of data by who is not root, takes set-id bits: none may come to be behind their setting.
+        let sets_ids = changes.mode.is_some_and(|mode| mode & 0o6000 != 0);
+        let reach = if sets_ids { 1 } else { usize::MAX };
+        for serial in unsent.into_iter().rev().take(reach) {
             let Some(queued) = self.stream.unsent_mut(serial) else { continue };
             if queued.caller != turn.caller {
                 continue;

@@ -449,6 +449,10 @@ impl Server {
 
     pub(super) fn change(&mut self, i: u64, changes: &Changes) -> Res<()> {
         let node = self.fs.get_mut(i)?;
+        if changes.uid.is_some() && node.kind != Kind::Dir {
+            // As Linux does, and before a mode is set.
+            node.mode &= !0o6000;
+        }
         node.mode = changes.mode.unwrap_or(node.mode);
         node.uid = changes.uid.unwrap_or(node.uid);
         if let Some(size) = changes.size {

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    // A hunt, not yet a proof: about one voyage in six still ends with something missing that was fsynced (`offline.md`, 7).
-    if std::env::var_os("HOLDFAST_SEED").is_none() {
+    // A voyage takes most of a minute: those of the soak, and where one is named.
+    if std::env::var_os("HOLDFAST_SEED").is_none() && Scale::from_env() == Scale::Test {
         return Vec::new();
     }
     let name = "offline::with_server_and_daemon_killed_at_random_what_fsync_promised_is_there_once_and_whole";
@@ -312,8 +312,17 @@ fn listed(directory: &Path) -> Result<BTreeMap<PathBuf, String>> {
     Ok(all)
 }
 
+/// How long a daemon that was killed may hold its journal, on a busy host.
+const DYING: Duration = Duration::from_secs(60);
+
 fn mount(served: &Served, disk: &Path) -> Result<Mount> {
-    served.mount(&format!("offline={}", disk.join("journal").display()))
+    let until = Instant::now() + DYING;
+    loop {
+        match served.mount(&format!("offline={}", disk.join("journal").display())) {
+            Err(error) if format!("{error:#}").contains("in use") && Instant::now() < until => {}
+            other => return other,
+        }
+    }
 }
 
 fn wait_online(mount: &Mount) -> Result<()> {

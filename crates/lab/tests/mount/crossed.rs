@@ -13,8 +13,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![Trial::new("crossed::two_who_change_one_directory_hardly_wait_for_each_other", change_one_directory)]
 }
 
-/// Far longer than any change takes, and far shorter than what the server waits before it takes everything back.
-const WAIT_MAX: Duration = Duration::from_secs(3);
+/// Far longer than any change takes, however busy the host; those who waited for each other did so for a lease of 10 s, until
+/// the server took everything from both.
+const WAIT_MAX: Duration = Duration::from_secs(8);
 
 /// Looks at names, so that they are believed, and makes or removes one, for so many seconds. Says how many changes it was,
 /// and how many microseconds the longest took.

@@ -153,7 +153,7 @@ pub(crate) fn recalled_between(one: &Mount, other: &Mount, below: Option<&Path>)
 const SOON: &str = "
 import os, sys
 one, two = sys.argv[1:]
-for n in range(20):
+for n in range(8):
     name = f'/soon{n}'
     fd = os.open(one + name, os.O_CREAT | os.O_RDWR)
     for size in range(0, 3000, 500):

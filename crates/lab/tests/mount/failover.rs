@@ -78,9 +78,9 @@ impl Peers {
 const MEASURED: usize = 4;
 
 /// How much longer than for the peer to be ready who works may wait, on the average: for a connection, for sessions and
-/// promises, for the end of grace when all who are on record have said that they are done. It was over 1 s once,
-/// however quick the machine: a pause by the clock.
-const WAIT_MAX: Duration = Duration::from_millis(600);
+/// promises, for the end of grace when all who are on record have said that they are done. Half of a grace period, of
+/// 10 s here: it must not be waited for. An idle host takes a small part of that, which the case prints.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 fn stalled(options: &str) -> Result<()> {
     let mut peers = Peers::new()?;

@@ -124,7 +124,8 @@ impl Filesystem for Translation {
 
     fn setattr(&self, request: &Request<'_>, at: NodeId, set: &SetAttr) -> Result<AttrReply> {
         let call = Call::new(request);
-        self.drop_set_ids(&call, at, set.kill_set_ids)?;
+        // A change of owner says so as well, and takes them by itself.
+        self.drop_set_ids(&call, at, set.kill_set_ids && set.size.is_some())?;
         let told = self.volume.setattr(&call, node(at), &changes(set)).map_err(errno)?;
         Ok(attributes(&told))
     }

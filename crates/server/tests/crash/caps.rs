@@ -317,7 +317,7 @@ impl Mount {
 
 /// Every kind of operation, with the server killed at this point of the first of its batch.
 pub(crate) fn run(point: Point, is_sync: bool) {
-    let world = Rc::new(World::new(point, is_sync));
+    let world = Rc::new(World::lasting(None, point, is_sync));
     let mount = Mount::new(&world);
     for case in CASES {
         mount.strike(case, point);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use holdfast_base::Offset;
+use holdfast_ledger::failpoint::Point;
 use holdfast_wire::nfs3::*;
 use holdfast_wire::nfs4::{
     ArgOp, Bitmap4, Create4Args, CreateType4, Fattr4, NfsStat4, StableHow4, Stateid4, Write4Args,
@@ -41,7 +42,7 @@ struct Limited {
 
 impl Limited {
     fn new(disk: &Disk, uid: u32) -> Self {
-        let world = Rc::new(World::lasting(Some(disk.mount())));
+        let world = Rc::new(World::lasting(Some(disk.mount()), Point::BeforeSend, true));
         fs::set_permissions(world.files(), fs::Permissions::from_mode(0o777)).unwrap();
         let (v3, mut v4) = (nfs3::Client::of(&world), nfs4::Client::new(&world, "limited", 1));
         v4.uid = uid;

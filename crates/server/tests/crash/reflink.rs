@@ -89,7 +89,7 @@ const CASES: &[Case] = &[
 pub(crate) fn run(point: Point, is_sync: bool) {
     for kind in KINDS {
         let disk = Disk::make(kind);
-        let world = Rc::new(World::on(disk.mount(), point, is_sync));
+        let world = Rc::new(World::lasting(Some(disk.mount()), point, is_sync));
         let mut client = Client::new(&world, "clone", 2);
         for case in CASES {
             client.strike(case, point);

@@ -74,9 +74,9 @@ impl World {
         Self::begin(Some(disk), point, is_sync, SHORT_LEASE_SECONDS)
     }
 
-    /// One in which nobody's lease ends, killed before a reply leaves; on a disk where one is given.
-    pub(crate) fn lasting(disk: Option<&Path>) -> Self {
-        Self::begin(disk, Point::BeforeSend, true, LONG_LEASE_SECONDS)
+    /// One in which nobody's lease ends, however busy the machine is; on a disk where one is given.
+    pub(crate) fn lasting(disk: Option<&Path>, point: Point, is_sync: bool) -> Self {
+        Self::begin(disk, point, is_sync, LONG_LEASE_SECONDS)
     }
 
     fn begin(disk: Option<&Path>, point: Point, is_sync: bool, lease_seconds: u32) -> Self {

@@ -4,6 +4,7 @@ use std::fs;
 use std::rc::Rc;
 
 use holdfast_base::{Offset, Seqid};
+use holdfast_ledger::failpoint::Point;
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Reader};
 
@@ -35,7 +36,7 @@ fn last<'a, T: Decode<'a>>(results: &'a [u8], count: usize) -> T {
 
 impl Trunk {
     fn new() -> Self {
-        let world = Rc::new(World::lasting(None));
+        let world = Rc::new(World::lasting(None, Point::BeforeSend, true));
         let client = Client::new(&world, "trunk", 1);
         let lines = [world.connect(0), world.connect(1)];
         Self { world, client, lines }

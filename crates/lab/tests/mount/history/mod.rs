@@ -23,6 +23,9 @@ const MOUNTS: usize = 3;
 /// Short, as a killed mount's promises stand in the others' way for so long; and longer than any stall.
 const LEASE_SECONDS: u32 = 6;
 const STALL_MAX_MS: usize = 1500;
+/// So much is to be begun, however slow the host; or so much longer it goes on.
+const ENOUGH: usize = 400;
+const SLOW: Duration = Duration::from_secs(240);
 /// How long a worker may take to come to its end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -97,7 +100,7 @@ impl Run {
             self.places.push(place);
         }
         let until = self.started + Duration::from_secs(Scale::from_env().pick(45, 1200));
-        while Instant::now() < until {
+        while Instant::now() < until || (self.begun() < ENOUGH && Instant::now() < until + SLOW) {
             std::thread::sleep(Duration::from_millis(300 + self.chance.below(2000) as u64));
             self.trouble()?;
             for place in &mut self.places {
@@ -112,6 +115,11 @@ impl Run {
             self.places.remove(0);
         }
         self.judge()
+    }
+
+    /// What those who live have begun.
+    fn begun(&self) -> usize {
+        self.places.iter().map(|place| place.worker.begun()).sum()
     }
 
     /// A new mount, with a worker of its own.

@@ -35,17 +35,23 @@ pub(crate) struct Worker {
     apart: Apart,
     is_killed: bool,
     last: (String, Instant),
+    begun: usize,
 }
 
 impl Worker {
     pub(crate) fn start(number: usize, place: PathBuf, seed: u64) -> Result<Self> {
         let apart = Apart::start("history")?;
         apart.tell(&Order::Work { number, place, seed })?;
-        Ok(Self { number, apart, is_killed: false, last: (String::new(), Instant::now()) })
+        Ok(Self { number, apart, is_killed: false, last: (String::new(), Instant::now()), begun: 0 })
     }
 
     pub(crate) fn number(&self) -> usize {
         self.number
+    }
+
+    /// How many things it has begun, as far as it was heard.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun
     }
 
     /// Errors when it has seen an error, or hangs.
@@ -68,7 +74,10 @@ impl Worker {
     fn heard(&mut self, patience: Duration) -> Result<Option<(Lifetime, Option<String>)>> {
         while let Some(word) = self.apart.hear(patience)? {
             match word {
-                Word::Doing(what) => self.last = (what, Instant::now()),
+                Word::Doing(what) => {
+                    self.last = (what, Instant::now());
+                    self.begun += 1;
+                }
                 Word::Over(life, error) => return Ok(Some((life, error))),
             }
         }
