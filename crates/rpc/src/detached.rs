@@ -160,6 +160,12 @@ impl Detached {
         self.connection.unanswered()
     }
 
+    /// Calls of the programs' over this connection that wait for its peer's answer. Runs nothing that was offloaded.
+    #[must_use]
+    pub fn called_back(&self) -> usize {
+        self.connection.back.unanswered().len()
+    }
+
     /// What goes to the next process of a connection that holds still and whose replies were taken
     /// ([`Detached::sent`]); `None` of one that is closed.
     #[must_use]

@@ -24,6 +24,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (way, target, options) in ways {
         for (case, script) in cases {
+            if (case, way) == ("set_ids", "ganesha") {
+                // NFS-Ganesha 4.3 answers the WRITE of who does not own a file with set-id bits with EPERM.
+                continue;
+            }
             trials
                 .push(Trial::new(format!("everyday::{case}::{way}"), move || over(target, options, script)));
         }

@@ -201,6 +201,12 @@ impl Peer {
         std::mem::take(&mut self.called)
     }
 
+    /// Whether a call of the server's waits for an answer. To be asked by a test's second thread: looking at what came would
+    /// have it do the work that the first is about to do.
+    pub(crate) fn is_called(&self) -> bool {
+        self.wire.called_back() > 0
+    }
+
     /// The one call of the server's since the last time.
     pub(crate) fn call(&mut self) -> CalledBack {
         let mut calls = self.calls();

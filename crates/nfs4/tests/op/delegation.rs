@@ -7,7 +7,7 @@ use holdfast_xdr::{Encode, Writer, to_bytes};
 use crate::client::{CalledBack, Peer, Reply, Session, open_create, open_existing};
 use crate::scene::{file, on};
 use crate::wanted::dir_delegation;
-use crate::world::{LEASE_MS, World};
+use crate::world::{LEASE_MS, Making, World};
 
 pub(crate) const READ: u32 = OPEN4_SHARE_ACCESS_READ;
 pub(crate) const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
@@ -17,7 +17,10 @@ const CONTENDED: OpenDelegation4<'static> = OpenDelegation4::NoneExt(OpenNoneDel
 
 /// A world with a file `f`, two clients that can be called back.
 pub(crate) fn two() -> (World, Session, Session) {
-    let world = World::new();
+    two_in(World::new())
+}
+
+fn two_in(world: World) -> (World, Session, Session) {
     let mut maker = Session::open(&world, 9, 2);
     let made = file(&mut maker, b"f", 0, b"hello");
     close(&mut maker, made);
@@ -267,29 +270,57 @@ fn held_attrs(change: u64, size: u64) -> Vec<u8> {
     to_bytes(&CbGetAttr4Ok { obj_attributes: Fattr4 { mask, values: &values } })
 }
 
+/// What one sees of change and size while the other, who holds the file, is asked and tells these.
+fn look_and_tell(
+    looker: &mut Session,
+    holder: &mut Session,
+    held: (u64, u64),
+) -> Result<(u64, u64), NfsStat4> {
+    let both = [Attr::Change, Attr::Size];
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| getattr(looker, &both));
+        while !holder.peer.is_called() {
+            assert!(!look.is_finished(), "it waits for what the holder says");
+            std::thread::yield_now();
+        }
+        // Noted, it is about to be sent.
+        let call = std::iter::repeat_with(|| holder.peer.calls().pop()).flatten().next().unwrap();
+        let CbArgOp::GetAttr(args) = call.op() else { panic!("{:?}", call.op()) };
+        assert_eq!(args.attr_request, Bitmap4::of(&both));
+        holder.peer.answer(&call, NfsStat4::Ok, &held_attrs(held.0, held.1));
+        look.join().unwrap()
+    })
+}
+
 #[test]
 fn who_looks_at_a_file_sees_what_its_holder_has_not_written_back() {
-    let (world, mut a, mut b) = two();
+    let (world, mut a, mut b) = two_in(World::made(Making { pool_threads: 1, ..Making::default() }));
     open(&mut a, BOTH);
-    let both = [Attr::Change, Attr::Size];
-    let (change, size) = getattr(&mut a, &both).unwrap();
+    let (change, size) = getattr(&mut a, &[Attr::Change, Attr::Size]).unwrap();
     assert_eq!(size, 5);
     assert!(a.peer.calls().is_empty(), "nobody is asked about his own");
-    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
-    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
-    let call = a.peer.call();
-    let CbArgOp::GetAttr(args) = call.op() else { panic!("{:?}", call.op()) };
-    assert_eq!(args.attr_request, Bitmap4::of(&both));
-    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change, 5));
-    assert_eq!(getattr(&mut b, &both), Ok((change, 5)), "it has changed nothing");
-    world.pass(10_000);
-    flags(&mut a);
-    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
-    let call = a.peer.call();
-    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change + 1, 4096));
-    let (seen, size) = getattr(&mut b, &both).unwrap();
+    assert_eq!(look_and_tell(&mut b, &mut a, (change, 5)), Ok((change, 5)), "it has changed nothing");
+    // However soon: the holder may have written since it was asked.
+    let (seen, size) = look_and_tell(&mut b, &mut a, (change + 1, 4096)).unwrap();
     assert_eq!(size, 4096);
     assert!(seen > change);
+    world.check();
+}
+
+#[test]
+fn who_could_not_wait_for_a_holders_answer_has_it_give_back_however_soon_he_comes() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, BOTH));
+    let both = [Attr::Change, Attr::Size];
+    let (change, _) = getattr(&mut a, &both).unwrap();
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::Ok, &held_attrs(change, 5));
+    assert_eq!(getattr(&mut b, &both), Err(NfsStat4::Delay));
+    assert!(is_recall_of(&a.peer.call(), held), "asked again, he might have to be put off for ever");
+    give_back(&mut a, held);
+    assert_eq!(getattr(&mut b, &both).unwrap().1, 5);
     world.check();
 }
 

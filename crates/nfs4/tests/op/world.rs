@@ -141,6 +141,8 @@ pub(crate) struct Making {
     pub(crate) fs: MemOptions,
     pub(crate) ledger: Option<Arc<Ledger>>,
     pub(crate) choices: Options,
+    /// With none, nobody waits for another: the test's one thread runs all.
+    pub(crate) pool_threads: usize,
     /// Exports beside the one at `/export`.
     pub(crate) others: Vec<Export>,
 }
@@ -159,6 +161,7 @@ impl Default for Making {
             fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() },
             ledger: None,
             choices: Options::default(),
+            pool_threads: 0,
             others: Vec::new(),
         }
     }
@@ -189,8 +192,8 @@ impl World {
             grace: making.grace,
         };
         let entropy = Box::new(SeededEntropy(7));
-        // One thread runs all: nobody may wait for another.
-        let manager = Manager::new(Parts { engine, entropy, clock: clock.clone(), pool_threads: 0 });
+        let pool_threads = making.pool_threads;
+        let manager = Manager::new(Parts { engine, entropy, clock: clock.clone(), pool_threads });
         let export = Export {
             id: ExportId(7),
             path: vec![b"export".to_vec()],
