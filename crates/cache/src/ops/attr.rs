@@ -227,8 +227,8 @@ impl Machine {
         let unsent = node.unsent.clone();
         // A change of owner, and of data by who is not root, takes set-id bits: none may come to be behind their setting.
         let sets_ids = changes.mode.is_some_and(|mode| mode & 0o6000 != 0);
-        let reach = if sets_ids { 1 } else { usize::MAX };
-        for serial in unsent.into_iter().rev().take(reach) {
+        let first = if sets_ids { unsent.len().saturating_sub(1) } else { 0 };
+        for serial in unsent.into_iter().skip(first) {
             let Some(queued) = self.stream.unsent_mut(serial) else { continue };
             if queued.caller != turn.caller {
                 continue;

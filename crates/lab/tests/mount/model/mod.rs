@@ -278,6 +278,24 @@ impl Run {
                 "{one:?} and {two:?} left\n{there:?}\nand not\n{:?}",
                 self.memory.tree()
             );
+            return Ok(());
+        }
+        // The names are the same; what was opened may have lost its own, or not.
+        for (mount, op) in [(0, one), (1, two)] {
+            let Op::Open { slot, .. } = op else { continue };
+            let look = Op::StatOpen { slot: *slot };
+            let (as_first, as_other) = (self.memory.apply(mount, &look), other.apply(mount, &look));
+            if as_first != as_other {
+                let there = self.one(mount, &look)?;
+                if there.is_as(&as_other) {
+                    self.memory = other;
+                }
+                ensure!(
+                    there.is_as(&as_first) || there.is_as(&as_other),
+                    "{one:?} and {two:?} opened {there:?}, and neither {as_first:?} nor {as_other:?}"
+                );
+                return Ok(());
+            }
         }
         Ok(())
     }
