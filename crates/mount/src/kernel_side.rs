@@ -1,8 +1,8 @@
 //! The kernel as somebody who believes what the volume told.
 
-use holdfast_fuse::{NodeId, Notifier, Told};
+use holdfast_fuse::{NodeId, Notifier};
 use holdfast_volume::Invalidate;
-use holdfast_volume::cache::{self, Forget};
+use holdfast_volume::cache::Forget;
 
 /// Notifies the kernel.
 pub(crate) struct KernelSide(Notifier);
@@ -21,14 +21,5 @@ impl Invalidate for KernelSide {
             Forget::Data(node) => self.0.inval_data(NodeId(node.0), 0, 0),
             Forget::Entry(dir, name) => self.0.inval_entry(NodeId(dir.0), name.as_bytes()),
         };
-    }
-
-    fn forget_names(&self, dirs: &[cache::NodeId]) -> bool {
-        let all = self.0.inc_epoch();
-        for dir in dirs {
-            // As above.
-            let _ = self.0.inval_attributes(NodeId(dir.0));
-        }
-        all != Told::Unserved
     }
 }

@@ -5,7 +5,6 @@
 
 mod adrift;
 mod apart;
-mod crossed;
 mod delegated;
 mod everyday;
 mod failing;
@@ -34,7 +33,6 @@ fn main() -> ExitCode {
     }
     let cases = [
         adrift::trials(),
-        crossed::trials(),
         delegated::trials(),
         everyday::trials(),
         failing::trials(),
