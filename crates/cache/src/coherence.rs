@@ -6,7 +6,7 @@ use crate::caps::Grant;
 use crate::dir::{Known, Source};
 use crate::ids::{Handle, Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::node::Recalling;
+use crate::node::{Node, Recalling};
 use crate::step::{Step, Turn, Wait};
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
 use holdfast_base::CapSet;
@@ -236,14 +236,15 @@ impl Machine {
     /// Names are forgotten of what something of ours may be in, or about: where it is stays known.
     pub(crate) fn remember_places(&mut self, dir: NodeId, names: Vec<(NodeId, Name)>) {
         for (child, name) in names {
-            let matters =
-                |n: &crate::node::Node| n.dir.is_some() || n.pending > 0 || !n.data.extents.is_empty();
-            let is_news =
-                |n: &crate::node::Node| n.place.as_ref().is_none_or(|at| *at != (dir, name.clone()));
-            if self.nodes.get(&child).is_some_and(|n| matters(n) && is_news(n))
+            let place = Some((dir, name));
+            let is_news = |n: &Node| {
+                (n.dir.is_some() || n.pending > 0 || !n.data.extents.is_empty()) && n.place != place
+            };
+            // Looked at first: what may be changed is journalled.
+            if self.nodes.get(&child).is_some_and(|node| is_news(node))
                 && let Some(node) = self.nodes.get_mut(&child)
             {
-                node.place = Some((dir, name));
+                node.place = place;
             }
         }
     }
@@ -426,7 +427,7 @@ impl Machine {
     #[must_use]
     pub fn reclaim_list(&self) -> Vec<Reclaim> {
         let held = self.nodes.values().filter(|n| !n.held.is_empty() && !n.is_over);
-        let claim = |n: &crate::node::Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
+        let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
         held.filter_map(|n| claim(n)).collect()
     }
 

@@ -278,15 +278,19 @@ fn force(
     }
     let mut results = vec![Ok(()); touched.len()];
     // With one force, where one will do.
+    let mut has_panicked = false;
     let at_once = with.and_then(|with| {
         with.force_by(&mut |own| {
             let committed =
                 catch_unwind(AssertUnwindSafe(|| backend.commit_with(own, &touched, &mut results)));
+            has_panicked = committed.is_err();
             committed.ok().flatten().map(|done| done.map_err(io::Error::other))
         })
     });
     let forced = match at_once {
         Some(done) => done.map_err(|_| FsError::Io),
+        // What it had learnt of failures is lost with it: tried again, it might seem to have succeeded.
+        None if has_panicked => Err(FsError::Io),
         None => force_in_order(backend, with, &touched, &mut results),
     };
     let of = |touched: &[Touched]| touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
