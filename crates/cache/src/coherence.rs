@@ -26,6 +26,7 @@ impl Machine {
         if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {
             node.data.readable_since = tick;
         }
+        self.has_been_promised |= grant.caps.contains(CapSet::FILE_S);
         node.seq = grant.seq;
         node.plain = grant.plain;
         node.group_of_directory = grant.group_of_directory;
@@ -337,6 +338,16 @@ impl Machine {
         std::mem::take(&mut self.releases)
     }
 
+    /// These have reached the server: what they gave back can be had anew.
+    pub fn released(&mut self, releases: &[Release]) {
+        self.progress += 1;
+        for release in releases {
+            if let Some(node) = self.by_handle(&release.handle) {
+                node.is_releasing = false;
+            }
+        }
+    }
+
     /// These did not reach the server: they come out again.
     pub fn releases_lost(&mut self, lost: Vec<Release>) {
         self.releases.extend(lost);
@@ -378,6 +389,7 @@ impl Machine {
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
         node.recall = None;
+        node.is_releasing = node.handle.is_some();
         for child in std::mem::take(&mut node.yields) {
             self.yield_exclusive(child);
         }
@@ -455,6 +467,7 @@ impl Machine {
     /// What is held of one object from now on.
     fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.is_releasing = false;
         let before = node.held;
         let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);

@@ -24,6 +24,7 @@ mod mutation;
 mod node;
 mod ops;
 mod pace;
+mod pages;
 mod persist;
 mod queue;
 mod results;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub batches: bool,
     /// Data may be kept back under `FILE_X`.
     pub write_back: bool,
+    /// The kernel lets a file be mapped whose data goes past its pages.
+    pub direct: bool,
     /// A file that is open at the server goes on existing after its last name was removed. Without it such names are
     /// hidden until the last close.
     pub preserves_unlinked: bool,
@@ -49,6 +51,7 @@ impl Default for Settings {
             caps: false,
             batches: false,
             write_back: true,
+            direct: false,
             preserves_unlinked: false,
             io_bytes: IO_BYTES_MAX as u32,
             batch_ops_max: 256,
@@ -94,6 +97,10 @@ pub struct Machine {
     pub(crate) invalidations: VecDeque<Invalidation>,
     pub(crate) last_invalidation: u64,
     pub(crate) invalidated: u64,
+    /// The kernel was begun to be told to forget everything up to this invalidation.
+    pub(crate) forgetting: u64,
+    /// The server has promised something of a file's data at some time.
+    pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
     pub(crate) wanted_opens: Vec<Fh>,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
@@ -142,6 +149,8 @@ impl Machine {
             invalidations: VecDeque::new(),
             last_invalidation: 0,
             invalidated: 0,
+            forgetting: 0,
+            has_been_promised: false,
             closes: Vec::new(),
             wanted_opens: Vec::new(),
             removals: Vec::new(),
@@ -313,7 +322,13 @@ impl Machine {
     pub(crate) fn invalidate(&mut self, what: Forget) {
         self.last_invalidation += 1;
         self.stats.invalidations += 1;
-        self.invalidations.push_back(Invalidation { number: self.last_invalidation, what });
+        let number = self.last_invalidation;
+        if let Forget::Data(id) = &what
+            && let Some(node) = self.nodes.get_mut(id)
+        {
+            node.data_forget = number;
+        }
+        self.invalidations.push_back(Invalidation { number, what });
     }
 
     /// What the kernel has to forget, in order; each is given out once.

@@ -82,6 +82,10 @@ pub(crate) struct Node {
     pub(crate) told_attrs: bool,
     /// The kernel may have data that it takes for valid.
     pub(crate) told_data: bool,
+    /// The last word to the kernel to drop all of the data.
+    pub(crate) data_forget: u64,
+    /// What was asked back is on its way to the server: until it is there nothing can be had anew.
+    pub(crate) is_releasing: bool,
     /// All data that the kernel has was read while `FILE_S` was held.
     pub(crate) pages_covered: bool,
     /// Names that are hidden until the last close.
@@ -205,6 +209,8 @@ impl Node {
             dead: None,
             told_attrs: false,
             told_data: false,
+            data_forget: 0,
+            is_releasing: false,
             pages_covered: false,
             hidden: None,
             touched: now,

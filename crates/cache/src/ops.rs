@@ -72,6 +72,8 @@ pub struct Opened {
     pub fh: Fh,
     /// The kernel may keep what data it has of the file.
     pub keep_cache: bool,
+    /// It is to keep none, and to ask for all.
+    pub is_direct: bool,
 }
 
 /// One entry of a directory, as `readdir` gives it.

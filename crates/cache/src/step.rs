@@ -32,6 +32,8 @@ pub enum Wait {
     Room,
     /// The kernel is to have forgotten.
     Forgotten,
+    /// What is being given back is to be with the server.
+    Released,
 }
 
 /// One application operation on its way: keep it from the first call to the last, and give it to
@@ -66,6 +68,10 @@ pub struct Turn {
     pub(crate) emptied: bool,
     /// The name under which a file is being hidden.
     pub(crate) hiding: Option<crate::ids::Name>,
+    /// What the kernel gets of this operation it will drop in time.
+    pub(crate) is_covered: bool,
+    /// How often it has asked for what covers that.
+    pub(crate) covers_asked: u32,
     /// Nothing guaranteed the data when it was last asked for.
     pub(crate) reads_unsure: bool,
     /// When the server was last asked for data.
@@ -98,6 +104,8 @@ impl Turn {
             removes_last: false,
             emptied: false,
             hiding: None,
+            is_covered: false,
+            covers_asked: 0,
             reads_unsure: false,
             read_at: Generation(0),
             begun: None,

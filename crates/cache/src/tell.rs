@@ -23,6 +23,8 @@ pub enum Forget {
     Attrs(NodeId),
     /// Attributes and all data (`inval_inode` with offset 0).
     Data(NodeId),
+    /// Attributes and the data between two offsets.
+    Pages(NodeId, u64, u64),
     /// A name, present or absent (`inval_entry`).
     Entry(NodeId, Name),
 }

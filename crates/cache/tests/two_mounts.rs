@@ -51,6 +51,19 @@ fn leaves_paths(op: &Op) -> bool {
     !matches!(op, Op::Rename { .. } | Op::Rmdir { .. } | Op::Pause { .. } | Op::Sync)
 }
 
+/// Whether a read may show some of what was before and some of what was after: where the file ends is one look, what is in it
+/// another, on any file system of Linux.
+fn is_torn(op: &Op, beside: &Op) -> bool {
+    let changes = matches!(
+        beside,
+        Op::Write { .. }
+            | Op::Truncate { .. }
+            | Op::Open { truncate: true, .. }
+            | Op::Create { truncate: true, .. }
+    );
+    matches!(op, Op::Read { .. }) && changes
+}
+
 fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (bool, bool), generous: u8) {
     let mut world = World::new(2, true, seed);
     (world.loses, world.restarts) = (loses, restarts);
@@ -73,6 +86,9 @@ fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (
         let inner = world.interjected.take();
         world.interject = None;
         match (beside, inner) {
+            (Some((other, beside)), Some(inner)) if is_torn(op, &beside) => {
+                candidates.one(other, &beside, &inner);
+            }
             (Some((other, beside)), Some(inner)) => candidates.both((*c, op, &out), (other, &beside, &inner)),
             _ => candidates.one(*c, op, &out),
         }
@@ -88,8 +104,33 @@ fn step(interleaved: bool) -> impl Strategy<Value = (usize, Op, Option<Op>)> {
     (0..2_usize, op(), beside)
 }
 
+/// What is done with one file that both have open: all that the kernel keeps of data matters.
+fn of_one_file() -> impl Strategy<Value = Op> {
+    let at = || any::<u8>();
+    prop_oneof![
+        6 => (at(), 0..100_u8).prop_map(|(offset, len)| Op::Read { slot: 0, offset, len }),
+        4 => (at(), 1..100_u8, at()).prop_map(|(offset, len, byte)| Op::Write { slot: 0, offset, len, byte }),
+        2 => at().prop_map(|size| Op::Truncate { path: 0, size }),
+        2 => Just(Op::Stat { path: 0 }),
+        1 => Just(Op::Fsync { slot: 0 }),
+        1 => (0..3000_u16).prop_map(|ms| Op::Pause { ms }),
+        1 => any::<bool>().prop_map(|truncate| Op::Open { path: 0, truncate, write: true, slot: 1 }),
+        1 => Just(Op::Close { slot: 1 }),
+    ]
+}
+
 proptest! {
     #![proptest_config(config(300))]
+
+    #[test]
+    fn what_one_writes_the_other_reads_though_its_kernel_has_read_it_before(
+        steps in prop::collection::vec((0..2_usize, of_one_file(), prop::option::of(of_one_file())), 1..60),
+        seed in any::<u64>()
+    ) {
+        let open = Op::Create { path: 0, exclusive: false, truncate: false, append: false, slot: 0 };
+        let both = [(0, open.clone(), None), (1, open, None)];
+        linearizes(&[&both[..], &steps].concat(), seed, (false, false), 1);
+    }
 
     #[test]
     fn taking_turns_each_sees_what_the_other_did(

@@ -19,6 +19,7 @@ impl Invalidate for KernelSide {
         let _ = match what {
             Forget::Attrs(node) => self.0.inval_attributes(NodeId(node.0)),
             Forget::Data(node) => self.0.inval_data(NodeId(node.0), 0, 0),
+            Forget::Pages(node, from, to) => self.0.inval_data(NodeId(node.0), *from, to - from),
             Forget::Entry(dir, name) => self.0.inval_entry(NodeId(dir.0), name.as_bytes()),
         };
     }

@@ -123,10 +123,13 @@ fn release(shared: &Shared, releases: Vec<Release>) {
     let done = shared.server.release(&releases, &shared.given_up);
     if done.is_err() {
         pause(shared);
-        let mut machine = shared.machine.lock();
-        machine.releases_lost(releases);
-        shared.look_for_work(machine);
     }
+    let mut machine = shared.machine.lock();
+    match done {
+        Ok(()) => machine.released(&releases),
+        Err(_) => machine.releases_lost(releases),
+    }
+    shared.look_for_work(machine);
 }
 
 fn send_batch(shared: &Shared, batch: &Batch) {

@@ -51,6 +51,7 @@ impl Forgets {
 /// Works until the volume is closed.
 pub(crate) fn run(shared: &Shared, others: &dyn Invalidate) {
     while let Some(next) = shared.forgets.next() {
+        shared.machine.lock().forgetting(next.number);
         others.forget(&next.what);
         let mut machine = shared.machine.lock();
         machine.invalidated(next.number);

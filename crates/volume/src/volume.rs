@@ -141,6 +141,11 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether the kernel lets files be mapped whose data goes past its pages: then what nothing guarantees does so.
+    pub fn may_go_past_pages(&self, does: bool) {
+        self.0.machine.lock().settings_mut().direct = does;
+    }
+
     /// What has still to reach the server's disk.
     #[must_use]
     pub fn pending(&self) -> Pending {

@@ -120,6 +120,8 @@ pub const CLEARING_MS: u64 = 2_000;
 
 /// Recalls remembered of objects that are not known yet, as the grant is still on its way.
 pub const EARLY_RECALLS_MAX: usize = 4_096;
+/// Times that a read or write of a mount asks for the capability that covers the kernel's pages, where recalls overtake the grant.
+pub const COVERS_ASKED_MAX: u32 = 8;
 
 /// Inode numbers shown for objects made here before the server had numbered them, 60 bytes each: they must not change
 /// while the mount lives.

@@ -40,6 +40,7 @@ impl Machine {
         let node = self.node_mut(id)?;
         if !node.sure.contains(CapSet::FILE_S) {
             node.pages_covered = false;
+            self.cover(turn, id, (offset, offset.saturating_add(u64::from(length))), now)?;
             return self.read_unsure(turn, (fh, id), (offset, length), now);
         }
         node.told_data = true;
@@ -110,6 +111,7 @@ impl Machine {
         } else if !turn.pieces.is_empty()
             && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
         {
+            self.given_out(id);
             return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
         }
         let done = if follows { done } else { 0 };
@@ -135,6 +137,7 @@ impl Machine {
         }
         let fresh = turn.take()?;
         if let Some(Fresh::Written(count)) = fresh {
+            self.given_out(id);
             return Ok(count);
         }
         let node = self.node(id)?;
@@ -147,6 +150,7 @@ impl Machine {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }
+        self.cover(turn, id, (offset, offset.saturating_add(data.len() as u64)), now)?;
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         let mut at = offset;
@@ -188,6 +192,7 @@ impl Machine {
         let allocated = allocated_after(self.node(id)?, at, end);
         self.keep_dirty(id, at, data, &turn.caller, now);
         let node = self.node_mut(id)?;
+        node.told_data = true;
         node.attrs.size = node.attrs.size.max(end);
         node.attrs.allocated = allocated;
         node.attrs.mtime = now.wall;

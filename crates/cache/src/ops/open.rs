@@ -117,14 +117,16 @@ impl Machine {
         let (covers, caller) = (access, caller.clone());
         let open = Open { node: id, access, append, token, covers, at_server, caller, stream: None };
         self.opens.insert(fh, open);
-        let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false } };
+        let Some(node) = self.nodes.get_mut(&id) else {
+            return Opened { fh, keep_cache: false, is_direct: false };
+        };
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
         let covered = node.held.contains(CapSet::FILE_S);
         let keep_cache = covered && node.pages_covered;
         node.pages_covered = covered;
         node.told_data |= covered;
-        Opened { fh, keep_cache }
+        Opened { fh, keep_cache, is_direct: self.is_direct(covered) }
     }
 
     /// The end of an open. What the server has to be told comes out of `take_closes`, `take_removals`.

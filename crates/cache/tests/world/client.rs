@@ -1,6 +1,6 @@
 //! A mount: a machine, what its kernel has cached, and descriptors of an application.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_cache::*;
 
@@ -11,13 +11,29 @@ pub struct Kernel {
     pub attrs: BTreeMap<NodeId, Attrs>,
     /// What a node is never changes.
     pub kinds: BTreeMap<NodeId, Kind>,
+    /// Where files end. It goes by this until attributes are told again: who reads before the end does not ask for them.
+    pub sizes: BTreeMap<NodeId, u64>,
+    /// Data of files; all have one page, with zeros behind the end.
+    pub pages: BTreeMap<NodeId, Vec<u8>>,
+    /// The page that is being read, and whether it was to be dropped meanwhile: who drops it waits until it is there.
+    pub reading: Option<(NodeId, bool)>,
 }
+
+/// Longer than all files of these tests.
+pub const PAGE_BYTES: usize = 1024;
 
 impl Kernel {
     pub fn apply(&mut self, invalidation: &Invalidation) {
         match &invalidation.what {
-            Forget::Attrs(node) | Forget::Data(node) => {
+            Forget::Attrs(node) => {
                 self.attrs.remove(node);
+            }
+            Forget::Data(node) | Forget::Pages(node, ..) => {
+                self.attrs.remove(node);
+                self.pages.remove(node);
+                if let Some((reading, is_dropped)) = &mut self.reading {
+                    *is_dropped |= reading == node;
+                }
             }
             Forget::Entry(dir, name) => {
                 self.entries.remove(&(*dir, name.as_bytes().to_vec()));
@@ -36,7 +52,40 @@ impl Kernel {
         self.attributes(entry.node, &Attributes { attrs: entry.attrs, valid: entry.attr_valid });
     }
 
+    pub fn sized(&mut self, node: NodeId, size: u64) {
+        self.sizes.insert(node, size);
+        if let Some(page) = self.pages.get_mut(&node) {
+            page.truncate(usize::try_from(size).unwrap());
+            page.resize(PAGE_BYTES, 0);
+        }
+    }
+
+    /// A page was read: what the server has less than was thought the file has not.
+    pub fn read(&mut self, node: NodeId, mut data: Vec<u8>) -> Vec<u8> {
+        let short = data.len() as u64;
+        if self.sizes.get(&node).is_some_and(|size| *size > short) {
+            self.sizes.insert(node, short);
+        }
+        data.resize(PAGE_BYTES, 0);
+        if self.reading.take() == Some((node, false)) {
+            self.pages.insert(node, data.clone());
+        }
+        data
+    }
+
+    /// Data was written: into the page, if it is still there.
+    pub fn written(&mut self, node: NodeId, at: usize, data: &[u8]) {
+        if let Some(page) = self.pages.get_mut(&node) {
+            page[at..at + data.len()].copy_from_slice(data);
+        }
+        let end = (at + data.len()) as u64;
+        let size = self.sizes.entry(node).or_default();
+        *size = end.max(*size);
+        self.attrs.remove(&node);
+    }
+
     pub fn attributes(&mut self, node: NodeId, attributes: &Attributes) {
+        self.sized(node, attributes.attrs.size);
         if attributes.valid {
             self.attrs.insert(node, attributes.attrs);
         } else {
@@ -50,6 +99,8 @@ pub struct Client {
     pub machine: Machine,
     pub kernel: Kernel,
     pub fds: BTreeMap<u8, (Fh, NodeId)>,
+    /// Those that write to the end.
+    pub appending: BTreeSet<u8>,
     /// Batches executed, whose results have not come yet.
     pub replies: Vec<(u64, Vec<MutationResult>)>,
     pub asks: u64,

@@ -62,11 +62,12 @@ impl World {
         let mut server = Server::new(caps);
         let root = server.root();
         // Of one mount reads and writes are cut into parts; of two each is one moment, so that it has an order.
-        let io_bytes = if clients == 1 { 64 } else { 256 };
+        let io_bytes = if clients == 1 { 64 } else { client::PAGE_BYTES as u32 };
         let client = |_| Client {
             machine: Machine::new(&root, Settings { io_bytes, ..settings(caps) }),
             kernel: Kernel::default(),
             fds: Default::default(),
+            appending: Default::default(),
             replies: Vec::new(),
             asks: 0,
         };
@@ -293,6 +294,7 @@ impl World {
     pub fn invalidate(&mut self, c: usize) {
         let client = &mut self.clients[c];
         for invalidation in client.machine.take_invalidations() {
+            client.machine.forgetting(invalidation.number);
             client.kernel.apply(&invalidation);
             client.machine.invalidated(invalidation.number);
         }
@@ -342,6 +344,7 @@ impl World {
         let releases = self.clients[c].machine.take_releases(now);
         self.keep(c);
         for release in releases {
+            self.clients[c].machine.released(std::slice::from_ref(&release));
             if !self.server.release(c, &release) {
                 self.clients[c].machine.release_crossed(&release.handle);
             }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_cache::*;
 
 use super::World;
+use super::client::PAGE_BYTES;
 use super::fs::{Fs, ROOT, Res};
 use super::server::bytes;
 
@@ -272,9 +273,8 @@ impl World {
             Op::Stat { path } => self.stat(c, path).unwrap_or_else(Out::Failed),
             Op::Read { slot, offset, len } => match self.clients[c].fds.get(&slot).copied() {
                 None => Out::Failed(Errno::EBADF),
-                Some((fh, _)) => {
-                    let read = self.run(c, |m, t, now| m.read(t, fh, offset.into(), len.into(), now));
-                    read.map(|parts| Out::Data(parts.concat())).unwrap_or_else(Out::Failed)
+                Some(file) => {
+                    self.read(c, file, offset.into(), len.into()).map_or_else(Out::Failed, Out::Data)
                 }
             },
             Op::Readlink { path } => {
@@ -294,6 +294,29 @@ impl World {
                 .unwrap_or_else(Out::Failed),
             _ => self.change(c, op).into(),
         }
+    }
+
+    /// As Linux reads: attributes are asked for only where the end is in sight, and what is there is not read again.
+    fn read(&mut self, c: usize, (fh, node): (Fh, NodeId), offset: usize, len: usize) -> Res<Vec<u8>> {
+        self.invalidate_sometimes(c);
+        let end = |w: &Self| usize::try_from(w.clients[c].kernel.sizes[&node]).unwrap();
+        if offset + len > end(self) {
+            self.attrs(c, node)?;
+        }
+        if offset >= end(self) {
+            return Ok(Vec::new());
+        }
+        let page = match self.clients[c].kernel.pages.get(&node) {
+            Some(page) => page.clone(),
+            None => {
+                self.clients[c].kernel.reading = Some((node, false));
+                let whole = u32::try_from(PAGE_BYTES).unwrap();
+                let parts = self.run(c, |m, t, now| m.read(t, fh, 0, whole, now))?;
+                self.clients[c].kernel.read(node, parts.concat())
+            }
+        };
+        let to = end(self).min(offset + len);
+        Ok(page[offset.min(to)..to].to_vec())
     }
 
     fn walk(&mut self, c: usize, dir: NodeId, name: &[u8]) -> Res<Option<NodeId>> {
@@ -399,11 +422,25 @@ impl World {
 
     fn open(&mut self, c: usize, slot: u8, node: NodeId, flags: OpenFlags) -> Res<()> {
         let opened = self.run(c, |m, t, now| m.open(t, node, flags, now))?;
+        let kernel = &mut self.clients[c].kernel;
         if flags.truncate {
-            self.clients[c].kernel.attrs.remove(&node);
+            kernel.attrs.remove(&node);
+            kernel.sized(node, 0);
         }
-        self.clients[c].fds.insert(slot, (opened.fh, node));
+        if !opened.keep_cache {
+            kernel.pages.remove(&node);
+        }
+        self.opened(c, slot, (opened.fh, node), flags);
         Ok(())
+    }
+
+    fn opened(&mut self, c: usize, slot: u8, file: (Fh, NodeId), flags: OpenFlags) {
+        self.clients[c].fds.insert(slot, file);
+        if flags.append {
+            self.clients[c].appending.insert(slot);
+        } else {
+            self.clients[c].appending.remove(&slot);
+        }
     }
 
     fn change(&mut self, c: usize, op: &Op) -> Res<()> {
@@ -427,15 +464,21 @@ impl World {
             Op::Write { slot, offset, len, byte } => {
                 let (fh, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;
                 let (data, mut done) = (vec![byte; len.into()], 0);
+                let appends = self.clients[c].appending.contains(&slot);
+                let offset = if appends { self.clients[c].kernel.sizes[&node] } else { offset.into() };
                 while done < data.len() {
                     let rest = bytes(&data[done..]);
-                    let at = u64::from(offset) + done as u64;
+                    let at = offset + done as u64;
                     done += self.run(c, |m, t, now| m.write(t, fh, at, &rest, now))? as usize;
                 }
                 if data.is_empty() {
-                    self.run(c, |m, t, now| m.write(t, fh, offset.into(), &bytes(b""), now))?;
+                    self.run(c, |m, t, now| m.write(t, fh, offset, &bytes(b""), now))?;
                 }
-                self.clients[c].kernel.attrs.remove(&node);
+                self.clients[c].kernel.written(node, usize::try_from(offset).unwrap(), &data);
+                if appends {
+                    // Where it has put the data into its page it learns a moment too late.
+                    self.invalidate(c);
+                }
                 Ok(())
             }
             Op::Close { slot } => {
@@ -499,7 +542,7 @@ impl World {
             None => {
                 let (entry, opened) = self.run(c, |m, t, now| m.create(t, dir, name, 0o644, flags, now))?;
                 self.made(c, dir, name, &entry);
-                self.clients[c].fds.insert(slot, (opened.fh, entry.node));
+                self.opened(c, slot, (opened.fh, entry.node), flags);
                 Ok(())
             }
         }

@@ -112,6 +112,10 @@ pub(super) fn open_flags(flags: fuse::OpenFlags) -> cache::OpenFlags {
 }
 
 pub(super) fn opened(opened: &cache::Opened) -> fuse::Opened {
-    let keep = if opened.keep_cache { fuse::OpenedFlags::KEEP_CACHE } else { fuse::OpenedFlags::NONE };
-    fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags: keep, backing: None }
+    let flags = match opened {
+        cache::Opened { is_direct: true, .. } => fuse::OpenedFlags::DIRECT_IO,
+        cache::Opened { keep_cache: true, .. } => fuse::OpenedFlags::KEEP_CACHE,
+        _ => fuse::OpenedFlags::NONE,
+    };
+    fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags, backing: None }
 }

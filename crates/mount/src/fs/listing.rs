@@ -1,7 +1,8 @@
 //! Listings: what the volume lists, with `.` and `..` before it.
 
 use holdfast_fuse::{DirItem, DirSink, EntryKind, NodeId, Read, Request};
-use holdfast_volume::cache::Kind;
+use holdfast_volume::cache::{self, Kind};
+use rustix::io::Errno;
 
 use super::call::Call;
 use super::convert::{entry, errno, fh, type_bits};
@@ -32,7 +33,7 @@ impl Translation {
             }
         }
         let from = offset.wrapping_sub(AFTER_DOTS);
-        let mut take = |listed: &holdfast_volume::cache::DirEntry| {
+        let mut take = |listed: &cache::DirEntry| {
             let kind = EntryKind::of_mode(type_bits(listed.kind));
             let next = listed.offset.wrapping_add(AFTER_DOTS);
             let item = DirItem { name: listed.name.as_bytes(), ino: listed.fileid, kind, next };
@@ -40,6 +41,8 @@ impl Translation {
             out.push(&item, known.as_ref())
         };
         let place = (fh(read.file), from);
-        self.volume.readdir(&Call::new(request), place, plus, &mut take).map_err(errno)
+        let listed = self.volume.readdir(&Call::new(request), place, plus, &mut take);
+        // Of a directory that was removed while it was open Linux says so, whatever the server says.
+        listed.map_err(|e| if e == cache::Errno::ESTALE { Errno::NOENT } else { errno(e) })
     }
 }

@@ -8,10 +8,10 @@ mod passing;
 
 use bytes::Bytes;
 use holdfast_fuse::{
-    AttrReply, CopyRange, Create, DataSink, DirSink, Entry, Fallocate, FallocateFlags, FileHandle,
-    Filesystem, Flush, Forget, LockAsk, LockSpan, Make, NameIn, NodeId, Open, OpenFlags, Opened, Read,
-    Release, Rename, RenameFlags, Request, SeekFor, SetAttr, SetXattr, Statfs, StatxReply, SyncWhat, Write,
-    XattrMode,
+    AttrReply, Connection, CopyRange, Create, DataSink, DirSink, Entry, Fallocate, FallocateFlags,
+    FileHandle, Filesystem, Flush, Forget, InitFlags, LockAsk, LockSpan, Make, NameIn, NodeId, Open,
+    OpenFlags, Opened, Read, Release, Rename, RenameFlags, Request, SeekFor, SetAttr, SetXattr, Statfs,
+    StatxReply, SyncWhat, Write, XattrMode,
 };
 use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, RenameMode, SeekKind};
 use holdfast_volume::{Cancel, Volume, Waiting};
@@ -92,6 +92,11 @@ impl Translation {
 }
 
 impl Filesystem for Translation {
+    fn init(&self, connection: &Connection) {
+        // Without it shared mappings of such files are refused.
+        self.volume.may_go_past_pages(connection.flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP));
+    }
+
     fn lookup(&self, request: &Request<'_>, name: NameIn<'_>) -> Result<Entry> {
         match self.volume.lookup(&Call::new(request), at(name)).map_err(errno)? {
             Lookup::Found(found) => Ok(entry(&found)),
