@@ -21,6 +21,7 @@ impl Machine {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if grant.seq <= node.seq {
+            node.late_grants += 1;
             return;
         }
         if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {

@@ -84,6 +84,10 @@ pub(crate) struct Node {
     pub(crate) told_data: bool,
     /// The last word to the kernel to drop all of the data.
     pub(crate) data_forget: u64,
+    /// Grants that a recall had overtaken: they count for nothing.
+    pub(crate) late_grants: u64,
+    /// What would cover its data was refused.
+    pub(crate) refused_at: Option<Instant>,
     /// What was asked back is on its way to the server: until it is there nothing can be had anew.
     pub(crate) is_releasing: bool,
     /// All data that the kernel has was read while `FILE_S` was held.
@@ -153,6 +157,8 @@ pub(crate) struct Open {
     pub(crate) at_server: bool,
     pub(crate) caller: Caller,
     pub(crate) stream: Option<Box<crate::dir::Stream>>,
+    /// Its data goes past the kernel's pages.
+    pub(crate) is_direct: bool,
 }
 
 impl FileData {
@@ -210,6 +216,8 @@ impl Node {
             told_attrs: false,
             told_data: false,
             data_forget: 0,
+            late_grants: 0,
+            refused_at: None,
             is_releasing: false,
             pages_covered: false,
             hidden: None,

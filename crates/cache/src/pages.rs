@@ -10,12 +10,12 @@
 //! * when it has dropped everything nobody waits for readers any more: they wait for the release, and ask then.
 
 use crate::ask::Question;
-use crate::ids::{NodeId, Now};
+use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Turn, Wait};
 use crate::tell::Forget;
 use holdfast_base::CapSet;
-use holdfast_base::limits::COVERS_ASKED_MAX;
+use holdfast_base::limits::{COVERS_ASKED_MAX, REACQUIRE_PAUSE_MS};
 
 impl Machine {
     /// Sees to it, before data in `from..to` is read or written at the server, that what the kernel keeps of it is covered or
@@ -23,17 +23,18 @@ impl Machine {
     pub(crate) fn cover(
         &mut self,
         turn: &mut Turn,
-        id: NodeId,
+        (fh, id): (Fh, NodeId),
         (from, to): (u64, u64),
         now: Now,
     ) -> Outcome<()> {
         let (forgetting, invalidated, caps) = (self.forgetting, self.invalidated, self.settings.caps);
+        let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
         let node = self.node_mut(id)?;
         if node.held.contains(CapSet::FILE_S) {
             node.told_data = true;
             return Ok(());
         }
-        if !caps || turn.is_covered {
+        if !caps || turn.is_covered || is_direct {
             return Ok(());
         }
         if let Some(recall) = node.recall {
@@ -50,11 +51,23 @@ impl Machine {
         if node.is_releasing {
             return self.wait(Wait::Released);
         }
-        // A recall may have overtaken what was granted: asked once more. Who refuses will refuse again.
-        if turn.covers_asked >= COVERS_ASKED_MAX {
+        self.ask_for_cover(turn, id, now)
+    }
+
+    /// Asks for what covers a file's data, unless that was refused a moment ago. Where a recall had overtaken the grant it is
+    /// asked for again.
+    fn ask_for_cover(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+        let node = self.node_mut(id)?;
+        let late = node.late_grants;
+        if turn.covers_asked > 0 && (late == turn.late_before || turn.covers_asked >= COVERS_ASKED_MAX) {
+            node.refused_at = Some(now.mono);
+            return Ok(());
+        }
+        if node.refused_at.is_some_and(|at| now.mono.ms_since(at) < REACQUIRE_PAUSE_MS) {
             return Ok(());
         }
         turn.covers_asked += 1;
+        turn.late_before = late;
         let want = self.want(Some(id), CapSet::ALL_S, now);
         let object = self.handle(turn, id)?;
         self.ask(turn, Question::Acquire { items: vec![(object, want)] })
@@ -69,26 +82,31 @@ impl Machine {
         }
     }
 
-    /// Data was given to the kernel: it is to drop it soon where nothing covers it. That it shows it meanwhile cannot be
-    /// helped, but by servers that make promises and by opens past its pages. From a server that promises nothing at all it
-    /// keeps data from open to open, as every NFS client does.
-    pub(crate) fn given_out(&mut self, id: NodeId) {
-        let is_strict = self.settings.caps || self.has_been_promised || !self.settings.write_back;
-        let (forgetting, caps, direct) = (self.forgetting, self.settings.caps, self.settings.direct);
-        let Some(node) = self.nodes.get(&id) else { return };
-        let is_seen_to = node.held.contains(CapSet::FILE_S)
-            || (caps && node.recall.is_some())
-            || node.data_forget > forgetting
-            || (direct && !self.settings.write_back);
-        if is_strict && !is_seen_to {
-            self.invalidate(Forget::Data(id));
-        }
+    /// Whether what the kernel is given of a file's data by an open is covered, not kept, or dropped anyway. From a server that
+    /// promises nothing at all it keeps data from open to open, as every NFS client does.
+    pub(crate) fn is_seen_to(&self, fh: Fh, id: NodeId) -> bool {
+        let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
+        let Some(node) = self.nodes.get(&id) else { return true };
+        node.held.contains(CapSet::FILE_S)
+            || (self.settings.caps && node.recall.is_some())
+            || is_direct
+            || !self.is_strict()
+    }
+
+    /// The kernel has what nothing covered, and is to drop it again. That it may show it meanwhile cannot be helped, but by
+    /// opens past its pages; nor sooner, for what it takes while it drops may not change the size that it knows.
+    pub fn taken_uncovered(&mut self, id: NodeId) {
+        self.invalidate(Forget::Data(id));
+    }
+
+    /// Whether it matters to others' changes what the kernel keeps.
+    const fn is_strict(&self) -> bool {
+        self.settings.caps || self.has_been_promised || !self.settings.write_back
     }
 
     /// Whether an open file's data is to go past the kernel's pages.
-    pub(crate) fn is_direct(&self, is_covered: bool) -> bool {
-        let is_strict = self.has_been_promised || !self.settings.write_back;
-        self.settings.direct && !self.settings.caps && !is_covered && is_strict
+    pub(crate) const fn is_direct(&self, is_covered: bool) -> bool {
+        self.settings.direct && !is_covered && self.is_strict()
     }
 
     /// The kernel begins to forget this, and all before it.

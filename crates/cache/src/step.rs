@@ -70,8 +70,11 @@ pub struct Turn {
     pub(crate) hiding: Option<crate::ids::Name>,
     /// What the kernel gets of this operation it will drop in time.
     pub(crate) is_covered: bool,
-    /// How often it has asked for what covers that.
+    /// How often it has asked for what covers that, and how many grants had come late by then.
     pub(crate) covers_asked: u32,
+    pub(crate) late_before: u64,
+    /// Nothing covers what it has given the kernel.
+    pub(crate) is_uncovered: bool,
     /// Nothing guaranteed the data when it was last asked for.
     pub(crate) reads_unsure: bool,
     /// When the server was last asked for data.
@@ -106,6 +109,8 @@ impl Turn {
             hiding: None,
             is_covered: false,
             covers_asked: 0,
+            late_before: 0,
+            is_uncovered: false,
             reads_unsure: false,
             read_at: Generation(0),
             begun: None,
@@ -143,6 +148,13 @@ impl<T> From<Outcome<T>> for Step<T> {
 }
 
 impl Turn {
+    /// Whether nothing covers what it has given to the kernel: that is to drop it, once it has it
+    /// ([`Machine::taken_uncovered`](crate::Machine::taken_uncovered)).
+    #[must_use]
+    pub const fn is_uncovered(&self) -> bool {
+        self.is_uncovered
+    }
+
     /// The answer to the last question, if it was not used yet.
     pub(crate) fn take(&mut self) -> Outcome<Option<Fresh>> {
         self.fresh.take().transpose().map_err(Stop::Failed)

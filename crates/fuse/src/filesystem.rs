@@ -164,6 +164,10 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::IO)
     }
 
+    /// The kernel has taken what a READ of this node was answered, which had asked to be told
+    /// ([`DataSink::tell_when_taken`]): its pages are filled, and its size is what a short answer said.
+    fn taken(&self, node: NodeId) {}
+
     /// Writes and answers how many bytes were written, at least one.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ pub struct DataSink {
     /// Memory for pieces that a file system reads or copies; kept from one READ to the next.
     own: Vec<u8>,
     own_used: usize,
+    tells: bool,
 }
 
 impl DataSink {
@@ -39,7 +40,16 @@ impl DataSink {
     /// Makes it empty, keeping its memory.
     pub(crate) fn reset(&mut self, bytes_max: usize) {
         self.parts.clear();
-        (self.bytes, self.bytes_max, self.own_used) = (0, bytes_max, 0);
+        (self.bytes, self.bytes_max, self.own_used, self.tells) = (0, bytes_max, 0, false);
+    }
+
+    /// Has [`Filesystem::taken`](crate::Filesystem::taken) called when the kernel has taken what is given here.
+    pub const fn tell_when_taken(&mut self) {
+        self.tells = true;
+    }
+
+    pub(crate) const fn tells(&self) -> bool {
+        self.tells
     }
 
     /// Bytes taken so far.

@@ -1,8 +1,8 @@
 //! The kernel as somebody who believes what the volume told.
 
-use holdfast_fuse::{NodeId, Notifier};
+use holdfast_fuse::{NodeId, Notifier, Told};
 use holdfast_volume::Invalidate;
-use holdfast_volume::cache::Forget;
+use holdfast_volume::cache::{self, Forget};
 
 /// Notifies the kernel.
 pub(crate) struct KernelSide(Notifier);
@@ -15,6 +15,7 @@ impl KernelSide {
 
 impl Invalidate for KernelSide {
     fn forget(&self, what: &Forget) {
+        tracing::trace!(?what, "to be forgotten");
         // Whatever the kernel did not know it does not believe; and when the connection is gone nobody does.
         let _ = match what {
             Forget::Attrs(node) => self.0.inval_attributes(NodeId(node.0)),
@@ -22,5 +23,14 @@ impl Invalidate for KernelSide {
             Forget::Pages(node, from, to) => self.0.inval_data(NodeId(node.0), *from, to - from),
             Forget::Entry(dir, name) => self.0.inval_entry(NodeId(dir.0), name.as_bytes()),
         };
+    }
+
+    fn forget_names(&self, dirs: &[cache::NodeId]) -> bool {
+        let all = self.0.inc_epoch();
+        for dir in dirs {
+            // As above.
+            let _ = self.0.inval_attributes(NodeId(dir.0));
+        }
+        all != Told::Unserved
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use holdfast_fuse::{Config, End, InitFlags, Session, Unmount};
-use holdfast_volume::Volume;
 use holdfast_volume::cache::Pending;
+use holdfast_volume::{Invalidate, Volume};
 
 use crate::connecting::{self, Connected};
 use crate::control::{Endpoint, Place, runtime_dir};
@@ -158,7 +158,8 @@ fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
     if let Err(error) = session.set_readahead(READ_AHEAD_BYTES) {
         tracing::debug!(%error, "read-ahead stays as it is");
     }
-    volume.invalidate_by(Box::new(KernelSide::new(session.notifier())))?;
+    let kernel: Arc<dyn Invalidate> = Arc::new(KernelSide::new(session.notifier()));
+    volume.invalidate_by(&kernel)?;
     Ok(Arc::new(Mounted::new(volume, (server, caps), session, request.clone())))
 }
 

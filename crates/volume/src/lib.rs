@@ -28,7 +28,7 @@ pub use invalidator::Invalidate;
 pub use locks::{LockClass, LockConflict, LockOwner, LockRequest};
 pub use nfs::{Delegations, NfsServer};
 pub use offline::{AwaySignal, Journal, JournalError, Kept, Standing};
-pub use operations::{At, LockWanted};
+pub use operations::{At, Data, LockWanted};
 pub use running::Waiting;
 pub use same_host::{SameHost, SameHostStats};
 pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};

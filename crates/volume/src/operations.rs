@@ -30,6 +30,15 @@ pub struct LockWanted {
     pub exclusive: bool,
 }
 
+/// What was read.
+#[derive(Debug)]
+pub struct Data {
+    /// Pieces one after the other.
+    pub pieces: Vec<Bytes>,
+    /// Nothing covers it: once the kernel has it, [`Volume::taken_uncovered`] is to be called.
+    pub is_uncovered: bool,
+}
+
 /// # Errors
 /// All of these fail with what the application is to be told, `EINTR` when it has given up.
 impl Volume {
@@ -133,8 +142,21 @@ impl Volume {
     }
 
     /// Reads: pieces one after the other; fewer bytes than asked for where the file ends.
-    pub fn read(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Vec<Bytes>> {
-        self.run_for(who, |machine, turn, now| machine.read(turn, fh, offset, length, now))
+    pub fn read(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
+        let mut is_uncovered = false;
+        let pieces = self.run_for(who, |machine, turn, now| {
+            let step = machine.read(turn, fh, offset, length, now);
+            is_uncovered = turn.is_uncovered();
+            step
+        })?;
+        Ok(Data { pieces, is_uncovered })
+    }
+
+    /// The kernel has what a read gave that nothing covers.
+    pub fn taken_uncovered(&self, node: NodeId) {
+        let mut machine = self.0.machine.lock();
+        machine.taken_uncovered(node);
+        self.0.look_for_work(machine);
     }
 
     /// Writes.

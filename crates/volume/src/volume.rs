@@ -128,16 +128,20 @@ impl Volume {
         Ok(Self(shared))
     }
 
-    /// From now on, whoever believes what this volume tells is told what not to believe any more, on a thread of its
+    /// From now on, whoever believes what this volume tells is told what not to believe any more, on threads of its
     /// own. To be called once.
     ///
     /// # Errors
-    /// When the thread cannot be started.
-    pub fn invalidate_by(&self, others: Box<dyn Invalidate>) -> std::io::Result<()> {
-        let shared = Arc::clone(&self.0);
-        let thread = std::thread::Builder::new().name("invalidate".into());
-        let thread = thread.spawn(move || invalidator::run(&shared, &*others))?;
-        self.0.threads.lock().push(thread);
+    /// When a thread cannot be started.
+    pub fn invalidate_by(&self, others: &Arc<dyn Invalidate>) -> std::io::Result<()> {
+        for (name, work) in [
+            ("invalidate", invalidator::run as fn(&Shared, &dyn Invalidate)),
+            ("stand-in", invalidator::stand_in),
+        ] {
+            let (shared, others) = (Arc::clone(&self.0), Arc::clone(others));
+            let thread = std::thread::Builder::new().name(name.into());
+            self.0.threads.lock().push(thread.spawn(move || work(&shared, &*others))?);
+        }
         Ok(())
     }
 

@@ -40,7 +40,7 @@ impl Machine {
         let node = self.node_mut(id)?;
         if !node.sure.contains(CapSet::FILE_S) {
             node.pages_covered = false;
-            self.cover(turn, id, (offset, offset.saturating_add(u64::from(length))), now)?;
+            self.cover(turn, (fh, id), (offset, offset.saturating_add(u64::from(length))), now)?;
             return self.read_unsure(turn, (fh, id), (offset, length), now);
         }
         node.told_data = true;
@@ -111,7 +111,7 @@ impl Machine {
         } else if !turn.pieces.is_empty()
             && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
         {
-            self.given_out(id);
+            turn.is_uncovered = !self.is_seen_to(fh, id);
             return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
         }
         let done = if follows { done } else { 0 };
@@ -137,7 +137,9 @@ impl Machine {
         }
         let fresh = turn.take()?;
         if let Some(Fresh::Written(count)) = fresh {
-            self.given_out(id);
+            if !self.is_seen_to(fh, id) {
+                self.invalidate(Forget::Data(id));
+            }
             return Ok(count);
         }
         let node = self.node(id)?;
@@ -150,7 +152,7 @@ impl Machine {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }
-        self.cover(turn, id, (offset, offset.saturating_add(data.len() as u64)), now)?;
+        self.cover(turn, (fh, id), (offset, offset.saturating_add(data.len() as u64)), now)?;
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         let mut at = offset;

@@ -37,6 +37,7 @@ impl Machine {
                 at_server: true,
                 caller,
                 stream,
+                is_direct: false,
             };
             self.opens.insert(fh, open);
             if let Some(node) = self.nodes.get_mut(&id) {

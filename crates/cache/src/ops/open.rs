@@ -115,18 +115,18 @@ impl Machine {
         let fh = Fh(self.last_fh);
         let (access, append) = (flags.access, flags.append);
         let (covers, caller) = (access, caller.clone());
-        let open = Open { node: id, access, append, token, covers, at_server, caller, stream: None };
+        let is_covered = self.nodes.get(&id).is_some_and(|n| n.held.contains(CapSet::FILE_S));
+        let is_direct = self.is_direct(is_covered);
+        let open =
+            Open { node: id, access, append, token, covers, at_server, caller, stream: None, is_direct };
         self.opens.insert(fh, open);
-        let Some(node) = self.nodes.get_mut(&id) else {
-            return Opened { fh, keep_cache: false, is_direct: false };
-        };
+        let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false, is_direct } };
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
-        let covered = node.held.contains(CapSet::FILE_S);
-        let keep_cache = covered && node.pages_covered;
-        node.pages_covered = covered;
-        node.told_data |= covered;
-        Opened { fh, keep_cache, is_direct: self.is_direct(covered) }
+        let keep_cache = is_covered && node.pages_covered;
+        node.pages_covered = is_covered;
+        node.told_data |= is_covered;
+        Opened { fh, keep_cache, is_direct }
     }
 
     /// The end of an open. What the server has to be told comes out of `take_closes`, `take_removals`.

@@ -101,6 +101,10 @@ pub struct Client {
     pub fds: BTreeMap<u8, (Fh, NodeId)>,
     /// Those that write to the end.
     pub appending: BTreeSet<u8>,
+    /// Those whose data goes past the kernel's pages.
+    pub direct: BTreeSet<Fh>,
+    /// Nothing covers what the last operation has told.
+    pub was_uncovered: bool,
     /// Batches executed, whose results have not come yet.
     pub replies: Vec<(u64, Vec<MutationResult>)>,
     pub asks: u64,

@@ -68,11 +68,18 @@ impl World {
             kernel: Kernel::default(),
             fds: Default::default(),
             appending: Default::default(),
+            direct: Default::default(),
+            was_uncovered: false,
             replies: Vec::new(),
             asks: 0,
         };
-        let clients = (0..clients).map(client).collect();
-        let dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut clients: Vec<_> = (0..clients).map(client).collect();
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        if clients.len() > 1 {
+            server.is_shy = dice.roll(2) == 0;
+            let is_direct = dice.roll(2) == 0;
+            clients.iter_mut().for_each(|c| c.machine.settings_mut().direct = is_direct);
+        }
         Self {
             server,
             clients,
@@ -111,7 +118,10 @@ impl World {
             let step = op(&mut self.clients[c].machine, &mut turn, now);
             self.check(c);
             match step {
-                Step::Done(v) => return Ok(v),
+                Step::Done(v) => {
+                    self.clients[c].was_uncovered = turn.is_uncovered();
+                    return Ok(v);
+                }
                 Step::Failed(errno) => return Err(errno),
                 Step::Ask(ask) if self.alone => {
                     if ask.question.is_mutation() {

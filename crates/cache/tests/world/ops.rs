@@ -300,6 +300,10 @@ impl World {
     fn read(&mut self, c: usize, (fh, node): (Fh, NodeId), offset: usize, len: usize) -> Res<Vec<u8>> {
         self.invalidate_sometimes(c);
         let end = |w: &Self| usize::try_from(w.clients[c].kernel.sizes[&node]).unwrap();
+        if self.clients[c].direct.contains(&fh) {
+            let parts = self.run(c, |m, t, now| m.read(t, fh, offset as u64, len as u32, now))?;
+            return Ok(parts.concat());
+        }
         if offset + len > end(self) {
             self.attrs(c, node)?;
         }
@@ -312,7 +316,13 @@ impl World {
                 self.clients[c].kernel.reading = Some((node, false));
                 let whole = u32::try_from(PAGE_BYTES).unwrap();
                 let parts = self.run(c, |m, t, now| m.read(t, fh, 0, whole, now))?;
-                self.clients[c].kernel.read(node, parts.concat())
+                let page = self.clients[c].kernel.read(node, parts.concat());
+                if self.clients[c].was_uncovered {
+                    // That it could be shown until it is dropped cannot be helped.
+                    self.clients[c].machine.taken_uncovered(node);
+                    self.invalidate(c);
+                }
+                page
             }
         };
         let to = end(self).min(offset + len);
@@ -422,6 +432,9 @@ impl World {
 
     fn open(&mut self, c: usize, slot: u8, node: NodeId, flags: OpenFlags) -> Res<()> {
         let opened = self.run(c, |m, t, now| m.open(t, node, flags, now))?;
+        if opened.is_direct {
+            self.clients[c].direct.insert(opened.fh);
+        }
         let kernel = &mut self.clients[c].kernel;
         if flags.truncate {
             kernel.attrs.remove(&node);

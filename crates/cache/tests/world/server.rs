@@ -56,6 +56,8 @@ pub struct Server {
     pub recalls: Vec<(usize, Recall)>,
     /// Whether wishes for exclusive capabilities are granted; switched by tests.
     pub generous: bool,
+    /// It promises nothing of the data of files that others have open.
+    pub is_shy: bool,
     pub rpcs: u64,
     /// Recalls sent.
     pub recalled: u64,
@@ -105,6 +107,7 @@ impl Server {
             verifier: 7,
             recalls: Vec::new(),
             generous: true,
+            is_shy: false,
             rpcs: 0,
             recalled: 0,
             unwatched: false,
@@ -178,6 +181,9 @@ impl Server {
         }
         let others = self.held.range((ino, 0)..=(ino, usize::MAX)).filter(|((_, c), _)| *c != client);
         let others = others.fold(0, |all, (_, h)| all | h.caps);
+        // What somebody else has open is not to be had.
+        let is_open = self.is_shy && self.opens.values().any(|(of, by)| *of == ino && *by != client);
+        let others = if is_open { others | CapSet::FILE_X.0 } else { others };
         let mut can = 0;
         for kind in [0, 2, 4, 6] {
             let (s, x) = (1 << kind, 2 << kind);

@@ -234,6 +234,12 @@ impl Lane<'_> {
             self.core.board.end(&self.slot);
         }
         self.reply(header.unique, &answer.unwrap_or(Err(Errno::IO)));
+        if self.data.tells() {
+            let filesystem = &*self.core.filesystem;
+            if catch_unwind(AssertUnwindSafe(|| filesystem.taken(header.node))).is_err() {
+                tracing::error!(node = header.node.0, "being told of a reply panicked");
+            }
+        }
         self.data.reset(0);
     }
 

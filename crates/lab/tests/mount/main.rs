@@ -5,6 +5,7 @@
 
 mod adrift;
 mod apart;
+mod crossed;
 mod delegated;
 mod everyday;
 mod failing;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     }
     let cases = [
         adrift::trials(),
+        crossed::trials(),
         delegated::trials(),
         everyday::trials(),
         failing::trials(),

@@ -210,9 +210,16 @@ impl Filesystem for Translation {
 
     fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {
         let call = Call::new(request);
-        let pieces = self.volume.read(&call, fh(read.file), read.offset, read.bytes).map_err(errno)?;
-        pieces.into_iter().for_each(|piece| out.push(piece));
+        let data = self.volume.read(&call, fh(read.file), read.offset, read.bytes).map_err(errno)?;
+        if data.is_uncovered {
+            out.tell_when_taken();
+        }
+        data.pieces.into_iter().for_each(|piece| out.push(piece));
         Ok(())
+    }
+
+    fn taken(&self, at: NodeId) {
+        self.volume.taken_uncovered(node(at));
     }
 
     fn write(&self, request: &Request<'_>, at: NodeId, write: &Write<'_>) -> Result<u32> {
