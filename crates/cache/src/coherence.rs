@@ -507,6 +507,12 @@ impl Machine {
         }
     }
 
+    /// Whether it matters what a name stands for before the server takes it away: an object that is open has to be hidden, and
+    /// of one that is promised the number of names is believed.
+    pub(crate) fn must_know_names(&self) -> bool {
+        self.settings.caps || self.has_been_promised || !self.opens.is_empty()
+    }
+
     /// What the names say about a name, if they may be relied on.
     pub(crate) fn known(&self, dir: NodeId, name: &[u8]) -> Known {
         let Some(node) = self.nodes.get(&dir) else { return Known::Unknown };

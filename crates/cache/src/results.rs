@@ -55,10 +55,13 @@ impl Machine {
     fn op_done(&mut self, queued: &Queued, result: MutationResult, repeated: bool, now: Now) {
         self.release_nodes(&queued.op);
         let (at, follows) = (self.tick(), self.journal.is_some());
-        if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
+        for (place, id) in queued.op.nodes().into_iter().enumerate() {
+            let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) else { continue };
             // Answers to questions asked before may not know of it.
             node.data.moved = at;
-            node.told_by(&queued.op, follows);
+            if place == 0 {
+                node.told_by(&queued.op, follows);
+            }
         }
         match result {
             MutationResult::Done { made, attrs: _, other_name } => {

@@ -178,3 +178,23 @@ fn what_is_unused_is_told_the_longest_unused_first_and_nothing_that_is_open() {
     assert_eq!(given_back(&mut machine, now(1_000_000)).len(), 1);
     assert!(machine.unused(now(2_000_000), 10).is_empty(), "it is given back");
 }
+
+#[test]
+fn a_name_of_what_is_promised_is_known_before_it_is_removed_for_the_number_of_names_is_believed() {
+    let (mut machine, node) = machine();
+    let promised = Some(Grant { caps: SHARED, seq: 1, plain: false, group_of_directory: false });
+    let fh = open_asking(&mut machine, node, 1000, READ, promised);
+    machine.release(fh, now(2));
+    let mut turn = Turn::new(Caller::new(1000, 1000));
+    let Step::Ask(ask) = machine.unlink(&mut turn, NodeId::ROOT, b"another", now(3)) else { panic!("asked") };
+    assert!(matches!(ask.question, Question::Lookup { .. }), "{ask:?}");
+    let object = Object { handle: handle(), attrs: attrs(Kind::File, 1000, 0o640), grant: None };
+    machine.absorb(&mut turn, *ask, Ok(Answer::Looked { found: Some(object), dir: None }), now(3));
+    let Step::Ask(ask) = machine.unlink(&mut turn, NodeId::ROOT, b"another", now(3)) else { panic!("asked") };
+    assert!(matches!(&ask.question, Question::Remove { victim: Some(_), .. }), "{ask:?}");
+    machine.absorb(&mut turn, *ask, Ok(Answer::Gone { dir: None, dir_attrs: None }), now(3));
+    assert!(matches!(machine.unlink(&mut turn, NodeId::ROOT, b"another", now(3)), Step::Done(())));
+    let mut turn = Turn::new(Caller::new(1000, 1000));
+    let shown = machine.getattr(&mut turn, node, now(4));
+    assert!(matches!(shown, Step::Ask(_)), "it is not believed any more: {shown:?}");
+}

@@ -88,7 +88,7 @@ impl Machine {
         mode: RenameMode,
         now: Now,
     ) -> Outcome<()> {
-        let ask_first = self.settings.caps || !self.opens.is_empty();
+        let ask_first = self.must_know_names();
         let known =
             |m: &Self, place: Place<'_>, asked: Option<Option<NodeId>>| match m.known(place.0, place.1) {
                 Known::Present(id) => Some(Some(id)),

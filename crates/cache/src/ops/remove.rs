@@ -65,7 +65,7 @@ impl Machine {
             }
         }
         self.overtake_none(turn)?;
-        if child.is_none() && (self.settings.caps || !self.opens.is_empty()) {
+        if child.is_none() && self.must_know_names() {
             return self.ask_name(turn, parent, name, now);
         }
         if let Some(id) = child {
