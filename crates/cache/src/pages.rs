@@ -82,14 +82,12 @@ impl Machine {
         }
     }
 
-    /// Whether what the kernel is given of a file's data by an open is covered, not kept, or dropped anyway. From a server that
-    /// promises nothing at all it keeps data from open to open, as every NFS client does.
-    pub(crate) fn is_seen_to(&self, fh: Fh, id: NodeId) -> bool {
-        let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
+    /// Whether what the kernel is given of a file's data is covered, or dropped anyway. Of an open past its pages it keeps what
+    /// is mapped. From a server that promises nothing at all it keeps data from open to open, as every NFS client does.
+    pub(crate) fn is_seen_to(&self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
         node.held.contains(CapSet::FILE_S)
             || (self.settings.caps && node.recall.is_some())
-            || is_direct
             || !self.is_strict()
     }
 

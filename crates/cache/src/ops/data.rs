@@ -111,7 +111,7 @@ impl Machine {
         } else if !turn.pieces.is_empty()
             && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
         {
-            turn.is_uncovered = !self.is_seen_to(fh, id);
+            turn.is_uncovered = !self.is_seen_to(id);
             return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
         }
         let done = if follows { done } else { 0 };
@@ -137,7 +137,7 @@ impl Machine {
         }
         let fresh = turn.take()?;
         if let Some(Fresh::Written(count)) = fresh {
-            if !self.is_seen_to(fh, id) {
+            if !self.is_seen_to(id) {
                 self.invalidate(Forget::Data(id));
             }
             return Ok(count);

@@ -12,6 +12,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("two::what_one_did_the_other_sees_at_once", || both(SEEN)),
         Trial::new("two::every_other_byte_of_a_page_from_two_mounts", || both(BYTES)),
+        Trial::new("two::a_file_ends_where_the_other_has_cut_it", || both(CUT)),
+        Trial::new("two::a_mapping_shows_what_the_other_has_written", || both(MAPPED)),
         Trial::new("two::a_local_change_on_the_server_is_seen", local),
         Trial::new("two::who_has_lost_the_lease_is_answered_all_the_same", lease_lost),
         Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
@@ -59,6 +61,41 @@ assert os.pread(one, 4096, 0) == want
 assert os.pread(two, 4096, 0) == want
 os.close(one); os.close(two)
 assert all(open(mount + '/f', 'rb').read() == want for mount in sys.argv[1:])
+";
+
+/// Reads that end before the end that Linux believes the file to have: it asks nobody where that is.
+const CUT: &str = "
+import os, random, sys
+chance = random.Random(1)
+for n in range(600):
+    one, two = [mount + '/f' for mount in chance.sample(sys.argv[1:], 2)]
+    file = os.open(one, os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, bytes([n % 255 + 1]) * 90, chance.choice([0, 40, 2157, 30000]))
+    if chance.randrange(2): os.fstat(file)
+    if chance.randrange(2): os.pread(file, 10, chance.choice([0, 50, 3000]))
+    if chance.randrange(2): os.pwrite(file, b'y' * 70, 697)
+    other = os.open(two, os.O_RDWR | chance.choice([0, os.O_TRUNC]))
+    chance.choice([lambda: os.ftruncate(other, 0), lambda: os.truncate(two, 0)])()
+    seen = os.pread(file, 10, 55)
+    assert seen == b'', (n, seen)
+    os.pwrite(other, b'new' * 30, 0)
+    seen = os.pread(file, 10, 55)
+    assert seen == b'ewnewnewne', (n, seen)
+    os.close(other); os.close(file)
+";
+
+/// Both have it open for writing, so that nothing is promised to either: the mapping is a moment behind.
+const MAPPED: &str = "
+import mmap, os, sys, time
+one, two = [os.open(mount + '/f', os.O_RDWR | os.O_CREAT) for mount in sys.argv[1:]]
+os.ftruncate(one, 8192)
+view = mmap.mmap(one, 8192, access=mmap.ACCESS_READ)
+for n in range(1, 200):
+    want, place = bytes([n] * 8), n * 40
+    os.pwrite(two, want, place)
+    until = time.monotonic() + 5
+    while view[place:place + 8] != want and time.monotonic() < until: time.sleep(0.0005)
+    assert view[place:place + 8] == want, (n, view[place:place + 8])
 ";
 
 fn local() -> Result<()> {
