@@ -193,12 +193,12 @@ impl Volume {
 
     /// Waits until an object is on the server's disk, and tells errors noted on it.
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.or_kept(self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now)))
+        self.settled_or_kept(self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now)))
     }
 
     /// The same of a directory's names.
     pub fn fsyncdir(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.or_kept(self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now)))
+        self.settled_or_kept(self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now)))
     }
 
     /// Opens a directory.

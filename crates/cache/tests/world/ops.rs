@@ -523,9 +523,16 @@ impl World {
             }
             Op::Fsync { slot } => {
                 let (_, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;
-                self.run(c, |m, t, now| m.fsync(t, node, now))
+                self.run(c, |m, t, now| m.fsync(t, node, now))?;
+                // What is in the journal still is brought up to date before it returns.
+                self.keep(c);
+                Ok(())
             }
-            Op::Sync => self.run(c, |m, t, now| m.sync(t, now)),
+            Op::Sync => {
+                self.run(c, |m, t, now| m.sync(t, now))?;
+                self.keep(c);
+                Ok(())
+            }
             Op::Pause { ms } => {
                 self.ms += u64::from(ms);
                 self.pump(c);

@@ -309,6 +309,16 @@ impl Volume {
         }
     }
 
+    /// The same of what must not come to be undone by a later life: what was made and removed before any of it was sent is in
+    /// the journal until that is brought up to date, and would be made again.
+    pub(crate) fn settled_or_kept(&self, done: Result<(), Errno>) -> Result<(), Errno> {
+        if done.is_ok() {
+            // A journal that cannot be written is not there for a later life, either.
+            let _ = self.0.keep();
+        }
+        self.or_kept(done)
+    }
+
     /// How it stands with the server; nothing for a volume that does not work without it.
     #[must_use]
     pub fn standing(&self) -> Option<Standing> {
