@@ -21,13 +21,15 @@ impl Machine {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if grant.seq <= node.seq {
-            node.late_grants += 1;
+            // With the same number nothing new was given.
+            node.late_grants += u64::from(grant.seq < node.seq);
             return;
         }
         if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {
             node.data.readable_since = tick;
+            node.refused_at = None;
         }
-        self.has_been_promised |= grant.caps.contains(CapSet::FILE_S);
+        self.has_been_promised |= grant.caps.contains(CapSet::FILE_S) && node.dir.is_none();
         node.seq = grant.seq;
         node.plain = grant.plain;
         node.group_of_directory = grant.group_of_directory;
@@ -332,6 +334,7 @@ impl Machine {
 
     /// Releases that may go out now, because what they wait for is done. Each is given out once.
     pub fn take_releases(&mut self, now: Now) -> Vec<Release> {
+        self.look_after_pages(now);
         let mut waiting = std::mem::take(&mut self.recalling);
         waiting.retain(|id| !self.finish_recall(*id, now));
         self.recalling.append(&mut waiting);
@@ -468,7 +471,7 @@ impl Machine {
     /// What is held of one object from now on.
     fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        node.is_releasing = false;
+        (node.is_releasing, node.refused_at) = (false, None);
         let before = node.held;
         let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);

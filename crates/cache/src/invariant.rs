@@ -66,3 +66,9 @@ fn check_pending(machine: &Machine, node: &crate::node::Node) -> Result<(), Stri
     }
     Ok(())
 }
+
+/// Whether the kernel is to drop pages of some file when it has had them for long enough.
+#[must_use]
+pub fn drops_pages(machine: &Machine) -> bool {
+    !machine.drops.is_empty()
+}

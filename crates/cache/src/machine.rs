@@ -99,6 +99,10 @@ pub struct Machine {
     pub(crate) invalidated: u64,
     /// The kernel was begun to be told to forget everything up to this invalidation.
     pub(crate) forgetting: u64,
+    /// When those who wait for a release look again, the first of them.
+    pub(crate) parked: Option<Instant>,
+    /// Files of which the kernel is to drop what nothing covers, and when.
+    pub(crate) drops: Vec<(Instant, NodeId)>,
     /// The server has promised something of a file's data at some time.
     pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
@@ -150,6 +154,8 @@ impl Machine {
             last_invalidation: 0,
             invalidated: 0,
             forgetting: 0,
+            parked: None,
+            drops: Vec::new(),
             has_been_promised: false,
             closes: Vec::new(),
             wanted_opens: Vec::new(),

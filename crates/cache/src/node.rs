@@ -88,6 +88,11 @@ pub(crate) struct Node {
     pub(crate) late_grants: u64,
     /// What would cover its data was refused.
     pub(crate) refused_at: Option<Instant>,
+    /// Parts that the kernel drops while a recall is answered: by which word to it, from where, to where.
+    pub(crate) dropping: Vec<(u64, u64, u64)>,
+    /// When the kernel last dropped what nothing covered, and when it will again.
+    pub(crate) dropped_at: Option<Instant>,
+    pub(crate) drop_due: Option<Instant>,
     /// What was asked back is on its way to the server: until it is there nothing can be had anew.
     pub(crate) is_releasing: bool,
     /// All data that the kernel has was read while `FILE_S` was held.
@@ -218,6 +223,9 @@ impl Node {
             data_forget: 0,
             late_grants: 0,
             refused_at: None,
+            dropping: Vec::new(),
+            dropped_at: None,
+            drop_due: None,
             is_releasing: false,
             pages_covered: false,
             hidden: None,

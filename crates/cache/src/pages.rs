@@ -7,15 +7,21 @@
 //!
 //! * before the kernel has begun to drop, data is given out as ever: it waits for it, and drops it;
 //! * once it has begun, data is given out, and dropped again by a word of its own, which the release waits for too;
-//! * when it has dropped everything nobody waits for readers any more: they wait for the release, and ask then.
+//! * when it has dropped everything nobody waits for other readers any more: they wait for the release, and ask then.
 
-use crate::ask::Question;
+use crate::ask::{Generation, Question};
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Turn, Wait};
 use crate::tell::Forget;
 use holdfast_base::CapSet;
-use holdfast_base::limits::{COVERS_ASKED_MAX, REACQUIRE_PAUSE_MS};
+use holdfast_base::Instant;
+use holdfast_base::limits::{
+    COVERS_ASKED_MAX, KEPT_BUFFERED_MS, KEPT_MAPPED_MS, PARKED_MS_MAX, REACQUIRE_PAUSE_MS,
+};
+
+/// What the kernel drops at least.
+const PAGE_BYTES: u64 = 4096;
 
 impl Machine {
     /// Sees to it, before data in `from..to` is read or written at the server, that what the kernel keeps of it is covered or
@@ -27,31 +33,83 @@ impl Machine {
         (from, to): (u64, u64),
         now: Now,
     ) -> Outcome<()> {
-        let (forgetting, invalidated, caps) = (self.forgetting, self.invalidated, self.settings.caps);
+        let caps = self.settings.caps;
         let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
         let node = self.node_mut(id)?;
         if node.held.contains(CapSet::FILE_S) {
             node.told_data = true;
             return Ok(());
         }
-        if !caps || turn.is_covered || is_direct {
+        if !caps || turn.is_dropped || is_direct {
             return Ok(());
         }
-        if let Some(recall) = node.recall {
-            if node.data_forget <= forgetting && recall.invalidation <= invalidated {
-                return self.wait(Wait::Released);
-            }
-            // Once is enough for what is given out: the page is locked until then.
-            turn.is_covered = true;
-            if node.data_forget <= forgetting {
-                self.drop_pages(id, (from, to));
-            }
-            return Ok(());
+        if node.recall.is_some() {
+            return self.beside_recall(turn, id, (from, to), now);
         }
-        if node.is_releasing {
-            return self.wait(Wait::Released);
+        if node.is_releasing && !turn.has_parked(now) {
+            return self.park(turn, now);
         }
         self.ask_for_cover(turn, id, now)
+    }
+
+    /// What is given out while the file is being given back: see above.
+    fn beside_recall(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        (from, to): (u64, u64),
+        now: Now,
+    ) -> Outcome<()> {
+        let (forgetting, invalidated) = (self.forgetting, self.invalidated);
+        let (from, to) =
+            (from - from % PAGE_BYTES, to.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX));
+        let node = self.node_mut(id)?;
+        node.dropping.retain(|(number, ..)| *number > invalidated);
+        let is_waited_for = node.data_forget > invalidated
+            || node.dropping.iter().any(|(_, begin, end)| *begin < to && from < *end);
+        if !is_waited_for && !turn.has_parked(now) {
+            return self.park(turn, now);
+        }
+        // Once is enough: the page is locked until what is given out is there.
+        turn.is_dropped = true;
+        let whole = node.data_forget;
+        if whole <= forgetting {
+            self.invalidate(Forget::Pages(id, from, to));
+        }
+        let last = if whole > forgetting { whole } else { self.last_invalidation };
+        let node = self.node_mut(id)?;
+        if whole <= forgetting {
+            node.dropping.push((last, from, to));
+        }
+        if let Some(recall) = &mut node.recall {
+            recall.invalidation = recall.invalidation.max(last);
+        }
+        Ok(())
+    }
+
+    /// Waits until what is given back is with the server; not for ever, should somebody wait for the page after all.
+    fn park<T>(&mut self, turn: &mut Turn, now: Now) -> Outcome<T> {
+        let until = turn.parked_at.get_or_insert(now.mono).after_ms(PARKED_MS_MAX);
+        self.parked = Some(self.parked.map_or(until, |first| first.min(until)));
+        turn.covers_asked = 0;
+        self.wait(Wait::Released)
+    }
+
+    /// Those who wait for a release look again when it takes long; and pages go whose time has come.
+    pub(crate) fn look_after_pages(&mut self, now: Now) {
+        if self.parked.is_some_and(|at| at <= now.mono) {
+            self.parked = None;
+            self.progress += 1;
+        }
+        while let Some(at) = self.drops.iter().position(|(due, _)| *due <= now.mono) {
+            let (_, id) = self.drops.swap_remove(at);
+            self.drop_uncovered(id, now);
+        }
+    }
+
+    /// When that is, at the earliest.
+    pub(crate) fn pages_due(&self) -> Option<Instant> {
+        self.drops.iter().map(|(due, _)| *due).chain(self.parked).min()
     }
 
     /// Asks for what covers a file's data, unless that was refused a moment ago. Where a recall had overtaken the grant it is
@@ -73,28 +131,45 @@ impl Machine {
         self.ask(turn, Question::Acquire { items: vec![(object, want)] })
     }
 
-    /// The kernel drops what it is about to be given, and the recall under way is answered after that.
-    fn drop_pages(&mut self, id: NodeId, (from, to): (u64, u64)) {
-        self.invalidate(Forget::Pages(id, from, to));
-        let last = self.last_invalidation;
-        if let Some(recall) = self.nodes.get_mut(&id).and_then(|n| n.recall.as_mut()) {
-            recall.invalidation = last;
+    /// Whether what the kernel is given of a file's data, asked for at this moment, is covered, or dropped anyway. Of an open
+    /// past its pages it keeps what is mapped. From a server that promises nothing at all it keeps data from open to open, as
+    /// every NFS client does.
+    pub(crate) fn is_seen_to(&self, id: NodeId, asked_at: Generation) -> bool {
+        let Some(node) = self.nodes.get(&id) else { return true };
+        let is_covered = node.held.contains(CapSet::FILE_S) && node.data.readable_since <= asked_at;
+        is_covered || (self.settings.caps && node.recall.is_some()) || !self.is_strict()
+    }
+
+    /// The kernel has what nothing covered, and is to drop it again: now, but not all the time, or a program could not go on
+    /// that needs two pages of a mapping at once. That the kernel shows it meanwhile cannot be helped, but by opens past its
+    /// pages, of which it keeps only what is mapped; nor sooner, for what it takes while it drops may not change the size
+    /// that it knows.
+    pub fn taken_uncovered(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        if node.drop_due.is_some() || node.data_forget > self.forgetting {
+            return;
+        }
+        let is_buffered = node.opens.iter().any(|fh| self.opens.get(fh).is_some_and(|open| !open.is_direct));
+        let pause = if is_buffered && self.settings.direct { KEPT_BUFFERED_MS } else { KEPT_MAPPED_MS };
+        let due = match node.dropped_at {
+            _ if !is_buffered => now.mono.after_ms(pause),
+            Some(at) => at.after_ms(pause),
+            None => now.mono,
+        };
+        if due <= now.mono {
+            return self.drop_uncovered(id, now);
+        }
+        self.drops.push((due, id));
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.drop_due = Some(due);
         }
     }
 
-    /// Whether what the kernel is given of a file's data is covered, or dropped anyway. Of an open past its pages it keeps what
-    /// is mapped. From a server that promises nothing at all it keeps data from open to open, as every NFS client does.
-    pub(crate) fn is_seen_to(&self, id: NodeId) -> bool {
-        let Some(node) = self.nodes.get(&id) else { return true };
-        node.held.contains(CapSet::FILE_S)
-            || (self.settings.caps && node.recall.is_some())
-            || !self.is_strict()
-    }
-
-    /// The kernel has what nothing covered, and is to drop it again. That it may show it meanwhile cannot be helped, but by
-    /// opens past its pages; nor sooner, for what it takes while it drops may not change the size that it knows.
-    pub fn taken_uncovered(&mut self, id: NodeId) {
-        self.invalidate(Forget::Data(id));
+    fn drop_uncovered(&mut self, id: NodeId, now: Now) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            (node.drop_due, node.dropped_at) = (None, Some(now.mono));
+            self.invalidate(Forget::Data(id));
+        }
     }
 
     /// Whether it matters to others' changes what the kernel keeps.

@@ -119,6 +119,8 @@ impl Machine {
             self.handles.remove(&old);
         }
         node.handle = Some(object.handle.clone());
+        // What is on its way to be given back is so by another handle.
+        node.is_releasing = false;
         let shown = node.attrs.fileid;
         if let Some(seq) = self.early.remove(&object.handle) {
             node.seq = node.seq.max(seq);

@@ -3,7 +3,9 @@
 use crate::ask::{Ask, Generation};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
-use crate::ids::Caller;
+use crate::ids::{Caller, Now};
+use holdfast_base::Instant;
+use holdfast_base::limits::PARKED_MS_MAX;
 
 /// What came of calling an operation.
 #[derive(Debug)]
@@ -68,8 +70,12 @@ pub struct Turn {
     pub(crate) emptied: bool,
     /// The name under which a file is being hidden.
     pub(crate) hiding: Option<crate::ids::Name>,
-    /// What the kernel gets of this operation it will drop in time.
-    pub(crate) is_covered: bool,
+    /// What the kernel gets of this operation it drops before a recall under way is answered.
+    pub(crate) is_dropped: bool,
+    /// Since when it waits for a release.
+    pub(crate) parked_at: Option<Instant>,
+    /// When the first of the parts was asked for that nothing guarantees.
+    pub(crate) unsure_at: Generation,
     /// How often it has asked for what covers that, and how many grants had come late by then.
     pub(crate) covers_asked: u32,
     pub(crate) late_before: u64,
@@ -107,7 +113,9 @@ impl Turn {
             removes_last: false,
             emptied: false,
             hiding: None,
-            is_covered: false,
+            is_dropped: false,
+            parked_at: None,
+            unsure_at: Generation(0),
             covers_asked: 0,
             late_before: 0,
             is_uncovered: false,
@@ -148,6 +156,11 @@ impl<T> From<Outcome<T>> for Step<T> {
 }
 
 impl Turn {
+    /// Whether it has waited for a release for as long as it may.
+    pub(crate) fn has_parked(&self, now: Now) -> bool {
+        self.parked_at.is_some_and(|at| now.mono.ms_since(at) >= PARKED_MS_MAX)
+    }
+
     /// Whether nothing covers what it has given to the kernel: that is to drop it, once it has it
     /// ([`Machine::taken_uncovered`](crate::Machine::taken_uncovered)).
     #[must_use]

@@ -96,7 +96,7 @@ impl Machine {
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
         let young = young.map(|_| now.mono.after_ms(holdfast_base::limits::YOUNG_FILE_MS));
-        [stream, aging, commits, settle, young].into_iter().flatten().min()
+        [stream, aging, commits, settle, young, self.pages_due()].into_iter().flatten().min()
     }
 
     /// Counters, and how much is held now.

@@ -122,7 +122,14 @@ impl Forgets {
                     [Invalidation { what, .. }] if !is_name(what) => others.forget(what),
                     names => {
                         if !others.forget_names(&dirs_of(names)) {
-                            self.state.lock().is_relieved = false;
+                            let mut state = self.state.lock();
+                            state.is_relieved = false;
+                            let has_gone = state.busy.is_none();
+                            drop(state);
+                            if has_gone {
+                                // The first thread has left it to this one to say so.
+                                source.done(last);
+                            }
                             self.bell.notify_one();
                             return;
                         }

@@ -155,7 +155,7 @@ impl Volume {
     /// The kernel has what a read gave that nothing covers.
     pub fn taken_uncovered(&self, node: NodeId) {
         let mut machine = self.0.machine.lock();
-        machine.taken_uncovered(node);
+        machine.taken_uncovered(node, self.0.now());
         self.0.look_for_work(machine);
     }
 

@@ -187,9 +187,9 @@ impl Shared {
     /// work for it look again, where there is something to see.
     pub(crate) fn look_for_work(&self, mut machine: MutexGuard<'_, Machine>) {
         let now = self.now();
-        // Under the machine's lock, so that they stay in order.
-        self.forgets.add(machine.take_invalidations());
         let jobs = flusher::jobs(&mut machine, now);
+        // Under the machine's lock, so that they stay in order; behind the jobs, for looking for those may bring some.
+        self.forgets.add(machine.take_invalidations());
         let (due, progress) = (machine.next_wake(now), machine.progress());
         drop(machine);
         self.alarm.add(jobs, due);

@@ -120,6 +120,17 @@ pub const CLEARING_MS: u64 = 2_000;
 
 /// Recalls remembered of objects that are not known yet, as the grant is still on its way.
 pub const EARLY_RECALLS_MAX: usize = 4_096;
+/// Milliseconds that a read or write of a mount waits for a recall to be answered, before it goes on beside it.
+pub const PARKED_MS_MAX: u64 = 50;
+
+/// Milliseconds for which the kernel may keep what nothing covers of a file that is read through its pages, when it has had to drop
+/// some a moment ago.
+pub const KEPT_BUFFERED_MS: u64 = 2;
+
+/// The same where only mappings go through them, or nothing can go past them: long enough for a program to go on that needs
+/// several pages of a mapping at once.
+pub const KEPT_MAPPED_MS: u64 = 20;
+
 /// Times that a read or write of a mount asks for the capability that covers the kernel's pages, where recalls overtake the grant.
 pub const COVERS_ASKED_MAX: u32 = 8;
 

@@ -111,10 +111,13 @@ impl Machine {
         } else if !turn.pieces.is_empty()
             && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
         {
-            turn.is_uncovered = !self.is_seen_to(id);
+            turn.is_uncovered = !self.is_seen_to(id, turn.unsure_at);
             return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
         }
         let done = if follows { done } else { 0 };
+        if done == 0 {
+            turn.unsure_at = self.generation;
+        }
         self.told_server(turn, id, CapSet::FILE_S, now)?;
         let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
         let rest = (u64::from(length) - done).min(u64::from(self.settings.io_bytes)) as u32;
@@ -137,8 +140,8 @@ impl Machine {
         }
         let fresh = turn.take()?;
         if let Some(Fresh::Written(count)) = fresh {
-            if !self.is_seen_to(id) {
-                self.invalidate(Forget::Data(id));
+            if !self.is_seen_to(id, turn.asked_at) {
+                self.taken_uncovered(id, now);
             }
             return Ok(count);
         }

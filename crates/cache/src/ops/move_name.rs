@@ -166,10 +166,7 @@ impl Machine {
     fn renamed_at_server(&mut self, turn: &mut Turn) {
         if let Some(id) = turn.target.flatten().filter(|t| turn.source.flatten() != Some(*t)) {
             self.drop_data_after_removal(turn, id);
-            if let Some(node) = self.nodes.get_mut(&id) {
-                node.has_lost_name = true;
-                node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
-            }
+            self.lost_name(id);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn};
+use crate::tell::Forget;
 use holdfast_base::CapSet;
 
 impl Machine {
@@ -104,10 +105,22 @@ impl Machine {
             return;
         }
         self.drop_data_after_removal(turn, id);
-        // A guess, until somebody looks: what it had is not certain.
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.has_lost_name = true;
-            node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
+        self.lost_name(id);
+    }
+
+    /// The server has taken a name, or given it to another. What that stood for is a guess until somebody looks: somebody else
+    /// may have changed it a moment before. So does the kernel guess; what of an object will be seen again is asked for anew.
+    pub(crate) fn lost_name(&mut self, id: NodeId) {
+        let at = self.tick();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.has_lost_name = true;
+        node.attrs.nlink = node.attrs.nlink.saturating_sub(1);
+        if node.dir.is_some() {
+            // Of a directory that goes with the names in it.
+            node.doubt(CapSet::FILE_S, at);
+        }
+        if node.dir.is_some() || node.attrs.nlink > 0 || !node.opens.is_empty() {
+            self.invalidate(Forget::Attrs(id));
         }
     }
 

@@ -319,14 +319,25 @@ impl World {
                 let page = self.clients[c].kernel.read(node, parts.concat());
                 if self.clients[c].was_uncovered {
                     // That it could be shown until it is dropped cannot be helped.
-                    self.clients[c].machine.taken_uncovered(node);
-                    self.invalidate(c);
+                    let now = self.now();
+                    self.clients[c].machine.taken_uncovered(node, now);
+                    self.let_pages_go(c);
                 }
                 page
             }
         };
         let to = end(self).min(offset + len);
         Ok(page[offset.min(to)..to].to_vec())
+    }
+
+    /// What nothing covers is dropped.
+    fn let_pages_go(&mut self, c: usize) {
+        if !invariant::drops_pages(&self.clients[c].machine) {
+            return self.invalidate(c);
+        }
+        self.ms += 30;
+        self.pump(c);
+        self.invalidate(c);
     }
 
     fn walk(&mut self, c: usize, dir: NodeId, name: &[u8]) -> Res<Option<NodeId>> {
@@ -488,6 +499,7 @@ impl World {
                     self.run(c, |m, t, now| m.write(t, fh, offset, &bytes(b""), now))?;
                 }
                 self.clients[c].kernel.written(node, usize::try_from(offset).unwrap(), &data);
+                self.let_pages_go(c);
                 if appends {
                     // Where it has put the data into its page it learns a moment too late.
                     self.invalidate(c);

@@ -111,11 +111,12 @@ pub(super) fn open_flags(flags: fuse::OpenFlags) -> cache::OpenFlags {
     }
 }
 
-pub(super) fn opened(opened: &cache::Opened) -> fuse::Opened {
+pub(super) fn opened(opened: &cache::Opened, backing: Option<fuse::BackingId>) -> fuse::Opened {
     let flags = match opened {
-        cache::Opened { is_direct: true, .. } => fuse::OpenedFlags::DIRECT_IO,
+        // Both together the kernel takes for the first.
+        cache::Opened { is_direct: true, .. } if backing.is_none() => fuse::OpenedFlags::DIRECT_IO,
         cache::Opened { keep_cache: true, .. } => fuse::OpenedFlags::KEEP_CACHE,
         _ => fuse::OpenedFlags::NONE,
     };
-    fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags, backing: None }
+    fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags, backing }
 }

@@ -189,7 +189,7 @@ impl Filesystem for Translation {
         let done = self.volume.open(&call, node(at), open_flags(open.flags)).map_err(errno)?;
         let passed = self.passing.opened(&self.volume, &call, (at, done.fh), open.flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
-        let done = Opened { backing: passed, ..opened(&done) };
+        let done = opened(&done, passed);
         // It is cut off already: a failure of this would be told of an open that is done.
         let _ = self.drop_set_ids(&call, at, open.kill_set_ids && open.flags.intersects(OpenFlags::TRUNCATE));
         self.note_writer(&call, done.file, open.flags);
@@ -203,7 +203,7 @@ impl Filesystem for Translation {
         let entry = entry(&made);
         let passed = self.passing.made_or_opened(&self.volume, &call, (entry.node, done.fh), create.flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
-        let done = Opened { backing: passed, ..opened(&done) };
+        let done = opened(&done, passed);
         self.note_writer(&call, done.file, create.flags);
         Ok((entry, done))
     }

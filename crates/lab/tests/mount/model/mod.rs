@@ -224,7 +224,13 @@ impl Run {
     fn both(&mut self) -> Result<()> {
         let (one, two) = loop {
             let pair = (self.op(0, true), self.op(1, true));
-            if self.may_meet(&pair.0, &pair.1) {
+            let is_hidden_after = |mount: usize, first: &Op, second: &Op| {
+                let mut after = self.memory.clone();
+                after.apply(1 - mount, first);
+                self.hiding[mount] && after.hides(mount, second)
+            };
+            let hides = is_hidden_after(1, &pair.0, &pair.1) || is_hidden_after(0, &pair.1, &pair.0);
+            if !hides && self.may_meet(&pair.0, &pair.1) {
                 break pair;
             }
         };

@@ -20,6 +20,7 @@ pub(crate) struct Real {
 const NAME: &str = "user.model";
 const EBADF: i32 = 9;
 const EISDIR: i32 = 21;
+const ESTALE: i32 = 116;
 
 fn errno(error: &io::Error) -> Told {
     Told::Errno(error.raw_os_error().unwrap_or(-1))
@@ -83,14 +84,17 @@ impl Real {
         flags.set(OFlags::APPEND, how.appends);
         let mode = Mode::from_raw_mode(how.creates.unwrap_or(0));
         let file = File::from(sys::openat(CWD, self.at(path), flags, mode)?);
-        // The model opens no directories.
-        if file.metadata()?.is_dir() { Err(io::Error::from_raw_os_error(EISDIR)) } else { Ok(file) }
+        // The model opens no directories. Only they are gone at once when they are removed elsewhere, over NFS, though open.
+        let is_dir = match file.metadata() {
+            Err(error) if error.raw_os_error() == Some(ESTALE) => true,
+            seen => seen?.is_dir(),
+        };
+        if is_dir { Err(io::Error::from_raw_os_error(EISDIR)) } else { Ok(file) }
     }
 
     /// Linux cannot take a directory from where it knew it to where another client has moved it while a rename is being
     /// prepared, and says ESTALE; having been looked at there, it is known (it is the same over the kernel's NFS).
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        const ESTALE: i32 = 116;
         let rename = || std::fs::rename(self.at(from), self.at(to));
         match rename() {
             Err(error) if error.raw_os_error() == Some(ESTALE) => {
