@@ -88,9 +88,12 @@ impl Memory {
         }
     }
 
-    /// Whether what a path leads to has no name any more in `after`.
-    pub(crate) fn is_lost(&self, path: &str, after: &Self) -> bool {
-        self.find(path).is_ok_and(|node| after.is_nameless(node))
+    /// What who has found a path here sees of it afterwards, where that path does not lead there any more.
+    pub(crate) fn found_here(&self, path: &str, after: &Self) -> Option<Told> {
+        let node = self.find(path).ok().filter(|node| after.find(path) != Ok(*node))?;
+        let is_there = after.nodes.contains_key(&node);
+        let seen = if is_there { after.seen(node) } else { Seen { links: 0, ..self.seen(node) } };
+        Some(Told::Stat(seen))
     }
 
     /// Whether a file has no name any more.

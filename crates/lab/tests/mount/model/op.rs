@@ -84,14 +84,6 @@ impl Told {
             _ => self == model,
         }
     }
-
-    /// The same of what has lost its last name since.
-    pub(crate) fn nameless(&self) -> Self {
-        match self {
-            Self::Stat(seen) => Self::Stat(Seen { links: 0, ..*seen }),
-            other => other.clone(),
-        }
-    }
 }
 
 fn path(chance: &mut Chance) -> String {
