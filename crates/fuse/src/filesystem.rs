@@ -165,7 +165,8 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// The kernel has taken what a READ of this node was answered, which had asked to be told
-    /// ([`DataSink::tell_when_taken`]): its pages are filled, and its size is what a short answer said.
+    /// ([`DataSink::tell_when_taken`]): what was read ahead fills its pages, and its size is what a short answer said. (Who
+    /// waits for one page alone, or reads past the pages, may be about to see to that himself.)
     fn taken(&self, node: NodeId) {}
 
     /// Writes and answers how many bytes were written, at least one.
