@@ -1,7 +1,7 @@
 //! The machine's state, and the few moves that everything else is made of: finding nodes, asking, waiting, noting what
 //! changed. It decides nothing by itself.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
@@ -102,7 +102,7 @@ pub struct Machine {
     /// When those who wait for a release look again, the first of them.
     pub(crate) parked: Option<Instant>,
     /// Files of which the kernel is to drop what nothing covers, and when.
-    pub(crate) drops: Vec<(Instant, NodeId)>,
+    pub(crate) drops: BTreeSet<(Instant, NodeId)>,
     /// The server has promised something of a file's data at some time.
     pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
@@ -155,7 +155,7 @@ impl Machine {
             invalidated: 0,
             forgetting: 0,
             parked: None,
-            drops: Vec::new(),
+            drops: BTreeSet::new(),
             has_been_promised: false,
             closes: Vec::new(),
             wanted_opens: Vec::new(),

@@ -14,11 +14,10 @@ use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Turn, Wait};
 use crate::tell::Forget;
-use holdfast_base::CapSet;
-use holdfast_base::Instant;
 use holdfast_base::limits::{
-    COVERS_ASKED_MAX, KEPT_BUFFERED_MS, KEPT_MAPPED_MS, PARKED_MS_MAX, REACQUIRE_PAUSE_MS,
+    COVERS_ASKED_MAX, DROPPED_PARTS_MAX, KEPT_BUFFERED_MS, KEPT_MAPPED_MS, PARKED_MS_MAX, REACQUIRE_PAUSE_MS,
 };
+use holdfast_base::{CapSet, Instant};
 
 /// What the kernel drops at least.
 const PAGE_BYTES: u64 = 4096;
@@ -72,16 +71,19 @@ impl Machine {
         }
         // Once is enough: the page is locked until what is given out is there.
         turn.is_dropped = true;
-        let whole = node.data_forget;
-        if whole <= forgetting {
+        let last = if node.data_forget > forgetting {
+            node.data_forget
+        } else if node.dropping.len() < DROPPED_PARTS_MAX {
             self.invalidate(Forget::Pages(id, from, to));
-        }
-        let last = if whole > forgetting { whole } else { self.last_invalidation };
-        let node = self.node_mut(id)?;
-        if whole <= forgetting {
-            node.dropping.push((last, from, to));
-        }
-        if let Some(recall) = &mut node.recall {
+            let last = self.last_invalidation;
+            self.node_mut(id)?.dropping.push((last, from, to));
+            last
+        } else {
+            // Somebody holds it up: the file goes once more as a whole, with all that is given out until that begins.
+            self.invalidate(Forget::Data(id));
+            self.last_invalidation
+        };
+        if let Some(recall) = &mut self.node_mut(id)?.recall {
             recall.invalidation = recall.invalidation.max(last);
         }
         Ok(())
@@ -101,15 +103,15 @@ impl Machine {
             self.parked = None;
             self.progress += 1;
         }
-        while let Some(at) = self.drops.iter().position(|(due, _)| *due <= now.mono) {
-            let (_, id) = self.drops.swap_remove(at);
+        while let Some((_, id)) = self.drops.first().copied().filter(|(due, _)| *due <= now.mono) {
+            self.drops.pop_first();
             self.drop_uncovered(id, now);
         }
     }
 
     /// When that is, at the earliest.
     pub(crate) fn pages_due(&self) -> Option<Instant> {
-        self.drops.iter().map(|(due, _)| *due).chain(self.parked).min()
+        self.drops.first().map(|(due, _)| *due).into_iter().chain(self.parked).min()
     }
 
     /// Asks for what covers a file's data, unless that was refused a moment ago. Where a recall had overtaken the grant it is
@@ -159,7 +161,7 @@ impl Machine {
         if due <= now.mono {
             return self.drop_uncovered(id, now);
         }
-        self.drops.push((due, id));
+        self.drops.insert((due, id));
         if let Some(node) = self.nodes.get_mut(&id) {
             node.drop_due = Some(due);
         }

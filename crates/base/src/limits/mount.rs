@@ -120,6 +120,10 @@ pub const CLEARING_MS: u64 = 2_000;
 
 /// Recalls remembered of objects that are not known yet, as the grant is still on its way.
 pub const EARLY_RECALLS_MAX: usize = 4_096;
+
+/// Parts of a file that the kernel is told to drop by themselves while a recall is answered; then the file as a whole.
+pub const DROPPED_PARTS_MAX: usize = 64;
+
 /// Milliseconds that a read or write of a mount waits for a recall to be answered, before it goes on beside it.
 pub const PARKED_MS_MAX: u64 = 50;
 
