@@ -613,6 +613,34 @@ fn a_lock_is_taken_when_the_kernel_has_dropped_what_nothing_covered() {
 }
 
 #[test]
+fn however_many_read_while_a_recall_is_held_up_the_kernel_is_not_told_of_each() {
+    let (mut world, dir) = settled();
+    let (file, fh) = create(&mut world, dir, "f", &[1; 100_000]);
+    world.drain();
+    let (handle, now) = (world.clients[0].machine.handle_of(file).unwrap(), world.now());
+    let machine = &mut world.clients[0].machine;
+    machine.recalled(&handle, CapSet::ALL_S.without(CapSet::FILE_S), 1 << 40, now);
+    let told = machine.take_invalidations();
+    let whole = told.iter().find(|i| i.what == Forget::Data(file)).unwrap().number;
+    // Begun, and not done: the kernel waits for somebody's page.
+    machine.forgetting(whole);
+    for n in 0..1000 {
+        let mut turn = Turn::new(Caller::new(7, 0));
+        let step = machine.read(&mut turn, fh, n * 4096 % 98_304, 4096, now);
+        assert!(matches!(step, Step::Ask(_)), "answered: somebody may wait for it, {step:?}");
+    }
+    let told = machine.take_invalidations();
+    assert!(told.len() <= holdfast_base::limits::DROPPED_PARTS_MAX + 1, "{}", told.len());
+    assert!(
+        told.iter().any(|i| matches!(i.what, Forget::Pages(..)))
+            && told.last().unwrap().what == Forget::Data(file)
+    );
+    assert_eq!(machine.take_releases(now), [], "before all that is dropped");
+    told.iter().for_each(|i| machine.invalidated(i.number));
+    assert_eq!(machine.take_releases(now).len(), 1);
+}
+
+#[test]
 fn what_was_written_before_a_promise_came_is_not_read_from_here_however_late_its_reply() {
     let mut world = World::new(1, false, 1);
     let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags(), now)).unwrap();
