@@ -164,6 +164,8 @@ pub(crate) struct Open {
     pub(crate) stream: Option<Box<crate::dir::Stream>>,
     /// Its data goes past the kernel's pages.
     pub(crate) is_direct: bool,
+    /// A program that runs (or is about to).
+    pub(crate) executes: bool,
 }
 
 impl FileData {

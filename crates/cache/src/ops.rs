@@ -63,6 +63,8 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// The name must be new (`O_EXCL`); of `create` only.
     pub exclusive: bool,
+    /// It is a program, to be run; the open lives as long as it runs.
+    pub execute: bool,
 }
 
 /// An open.

@@ -5,7 +5,7 @@
 mod world;
 
 use bytes::Bytes;
-use holdfast_cache::{Access, Changes, NodeId, OpenFlags};
+use holdfast_cache::{Access, Changes, Errno, NodeId, OpenFlags};
 use proptest::prelude::*;
 use world::choice::{config, op};
 use world::{Model, Op, World};
@@ -38,6 +38,29 @@ fn a_file_that_is_written_takes_what_was_written_and_not_its_holes() {
     assert_eq!(write((1 << 20) + 4096, 10_000), 4 * 4096, "at the end");
     assert_eq!(write(8000, 400), 6 * 4096, "two blocks within the hole");
     assert_eq!(write(8100, 100), 6 * 4096, "in blocks that are there");
+}
+
+#[test]
+fn a_program_that_runs_is_not_emptied() {
+    let read = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+    let (emptying, running) = (OpenFlags { truncate: true, ..read }, OpenFlags { execute: true, ..read });
+    for caps in [true, false] {
+        let mut world = World::new(1, caps, 1);
+        let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+        let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o755, flags, now));
+        let (node, fh) = made.map(|(entry, opened)| (entry.node, opened.fh)).unwrap();
+        world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from_static(b"code"), now)).unwrap();
+        let now = world.now();
+        world.clients[0].machine.release(fh, now);
+        let program = world.run(0, |m, t, now| m.open(t, node, running, now)).unwrap().fh;
+        let emptied = world.run(0, |m, t, now| m.open(t, node, emptying, now));
+        assert_eq!(emptied, Err(Errno::ETXTBSY), "caps: {caps}");
+        let attributes = world.run(0, |m, t, now| m.getattr(t, node, now)).unwrap();
+        assert_eq!(attributes.attrs.size, 4, "caps: {caps}");
+        let now = world.now();
+        world.clients[0].machine.release(program, now);
+        assert!(world.run(0, |m, t, now| m.open(t, node, emptying, now)).is_ok(), "caps: {caps}");
+    }
 }
 
 #[test]

@@ -225,6 +225,8 @@ flags! {
         SYNC = libc::O_SYNC.cast_unsigned();
         /// Past caches.
         DIRECT = libc::O_DIRECT.cast_unsigned();
+        /// To be run (`__FMODE_EXEC` of the kernel, which has no name for applications).
+        EXECUTE = 0x20;
     }
 }
 

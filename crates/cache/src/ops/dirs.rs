@@ -38,6 +38,7 @@ impl Machine {
                 caller,
                 stream,
                 is_direct: false,
+                executes: false,
             };
             self.opens.insert(fh, open);
             if let Some(node) = self.nodes.get_mut(&id) {

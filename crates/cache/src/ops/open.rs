@@ -12,7 +12,7 @@ use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
 
 impl Machine {
-    /// Opens a file. EISDIR, and what the server answers.
+    /// Opens a file. EISDIR, ETXTBSY, and what the server answers.
     pub fn open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Step<Opened> {
         self.stats.operations += 1;
         self.try_open(turn, id, flags, now).into()
@@ -25,6 +25,11 @@ impl Machine {
             Kind::Dir => return Err(Errno::EISDIR.into()),
             Kind::Symlink => return Err(Errno::ELOOP.into()),
             _ => return Err(Errno::ENXIO.into()),
+        }
+        // Linux turns away who would write to a running program before we are asked, but who only empties it
+        // (`O_RDONLY | O_TRUNC`) afterwards, when the program has lost its pages.
+        if flags.truncate && !flags.access.write && self.is_running(id) {
+            return Err(Errno::ETXTBSY.into());
         }
         match turn.take()? {
             Some(Fresh::Opened(token)) => {
@@ -103,6 +108,12 @@ impl Machine {
         self.ask(turn, Question::Open { object, access, truncate, want })
     }
 
+    /// Whether the file is a program that runs on this host.
+    fn is_running(&self, id: NodeId) -> bool {
+        let opens = self.nodes.get(&id).map(|n| n.opens.as_slice()).unwrap_or_default();
+        opens.iter().any(|fh| self.opens.get(fh).is_some_and(|open| open.executes))
+    }
+
     pub(crate) fn add_open(
         &mut self,
         id: NodeId,
@@ -113,12 +124,22 @@ impl Machine {
         let (token, at_server) = (at_server.flatten(), at_server.is_some());
         self.last_fh += 1;
         let fh = Fh(self.last_fh);
-        let (access, append) = (flags.access, flags.append);
+        let (access, append, executes) = (flags.access, flags.append, flags.execute);
         let (covers, caller) = (access, caller.clone());
         let is_covered = self.nodes.get(&id).is_some_and(|n| n.held.contains(CapSet::FILE_S));
         let is_direct = self.is_direct(is_covered);
-        let open =
-            Open { node: id, access, append, token, covers, at_server, caller, stream: None, is_direct };
+        let open = Open {
+            node: id,
+            access,
+            append,
+            token,
+            covers,
+            at_server,
+            caller,
+            stream: None,
+            is_direct,
+            executes,
+        };
         self.opens.insert(fh, open);
         let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false, is_direct } };
         node.opens.push(fh);

@@ -567,7 +567,7 @@ impl World {
         let (exclusive, truncate, append) = flags;
         let (dir, name) = self.parent(c, path)?;
         let access = Access { read: true, write: true };
-        let flags = OpenFlags { access, append, truncate, exclusive };
+        let flags = OpenFlags { access, append, truncate, exclusive, execute: false };
         match self.walk(c, dir, name)? {
             Some(_) if exclusive => Err(Errno::EEXIST),
             Some(node) => self.open(c, slot, node, flags),

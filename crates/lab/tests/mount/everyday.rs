@@ -112,7 +112,15 @@ truncate -s 100M sparse; [ \"$(stat -c %s sparse)\" = 104857600 ]; echo end >>sp
 for i in 1 2 3 4; do (for j in $(seq 1 200); do echo $i-$j >>log; done) & done; wait; [ \"$(wc -l <log)\" = 800 ]
 dd if=big of=direct bs=1M oflag=direct status=none; dd if=direct iflag=direct bs=1M status=none | cmp - big
 python3 - <<'E'
-import mmap, os
+import errno, mmap, os, shutil, subprocess
+# A program that runs keeps its pages, whoever would empty it.
+shutil.copy('/bin/sleep', 'program'); runs = subprocess.Popen(['./program', '60'])
+for flags in os.O_WRONLY, os.O_RDONLY | os.O_TRUNC:
+    try: os.open('program', flags)
+    except OSError as e: assert e.errno == errno.ETXTBSY, e
+    else: assert False, flags
+assert runs.poll() is None and os.path.getsize('program') == os.path.getsize('/bin/sleep')
+runs.kill(); runs.wait()
 fd = os.open('big', os.O_RDWR); m = mmap.mmap(fd, 0); m[5:10] = b'HELLO'; m.flush(); m.close(); os.close(fd)
 assert open('big', 'rb').read(10)[5:] == b'HELLO'
 E

@@ -108,6 +108,7 @@ pub(super) fn open_flags(flags: fuse::OpenFlags) -> cache::OpenFlags {
         append: flags.contains(fuse::OpenFlags::APPEND),
         truncate: flags.contains(fuse::OpenFlags::TRUNCATE),
         exclusive: flags.contains(fuse::OpenFlags::EXCLUSIVE),
+        execute: flags.contains(fuse::OpenFlags::EXECUTE),
     }
 }
 
