@@ -12,6 +12,12 @@ pub struct NotKept;
 /// A service that acts for the engine. Every agent hears of every effect, in the order in which they happened, and
 /// does what is its own.
 pub trait Agent: Send + Sync {
+    /// Hears of all effects of a step before the first of them is run: for what is cheaper done for many at once. As
+    /// [`Agent::run`], which is called with each of them all the same.
+    fn begin(&self, effects: &[Effect]) {
+        let _ = effects;
+    }
+
     /// Does its part of an effect, on the thread whose step left it, after the engine was let go of and before the
     /// reply leaves. May take steps of its own. Must not wait for a peer.
     ///

@@ -221,6 +221,9 @@ impl Manager {
 
     fn run(&self, effects: Vec<Effect>) -> Result<(), NotKept> {
         let agents = self.agents();
+        if effects.len() > 1 {
+            agents.iter().for_each(|agent| agent.begin(&effects));
+        }
         let mut outcome = Ok(());
         for effect in effects {
             let mut is_done = Ok(());

@@ -21,8 +21,8 @@ pub trait ClientRecords: Send + Sync {
     /// The medium's: the client is then told nothing that depends on the record.
     fn persist(&self, client: &ClientImage) -> io::Result<()>;
 
-    /// The record is not needed any more. Need not wait, nor be certain.
-    fn forget(&self, client: ClientId);
+    /// The records of these are not needed any more. Waits for the medium once for all of them; need not be certain.
+    fn forget(&self, clients: &[ClientId]);
 
     /// The client has reclaimed all it wants.
     fn reclaim_done(&self, client: ClientId);
@@ -54,7 +54,7 @@ impl ClientRecords for NoRecords {
         Ok(())
     }
 
-    fn forget(&self, _: ClientId) {}
+    fn forget(&self, _: &[ClientId]) {}
 
     fn reclaim_done(&self, _: ClientId) {}
 
@@ -81,8 +81,8 @@ pub trait SessionRecords: Send + Sync {
     /// The medium's: the session is then not persistent.
     fn session_made(&self, session: &SessionImage) -> io::Result<()>;
 
-    /// A session is gone.
-    fn session_gone(&self, session: SessionId);
+    /// Sessions are gone. Waits for the medium once for all of them.
+    fn sessions_gone(&self, sessions: &[SessionId]);
 }
 
 /// Who the server says it is (RFC 8881 section 2.5).

@@ -165,8 +165,8 @@ impl ClientRecords for Defective {
         if self.plant == Plant::ForgetRecords { Ok(()) } else { self.inner.persist(client) }
     }
 
-    fn forget(&self, client: ClientId) {
-        self.inner.forget(client);
+    fn forget(&self, clients: &[ClientId]) {
+        self.inner.forget(clients);
     }
 
     fn reclaim_done(&self, client: ClientId) {

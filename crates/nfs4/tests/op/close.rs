@@ -49,6 +49,26 @@ fn a_client_that_is_gone_leaves_no_descriptor() {
 }
 
 #[test]
+fn the_records_of_all_who_lose_to_one_conflict_are_taken_away_at_once() {
+    let world = World::new();
+    let courteous: Vec<_> = (1..=20).map(|host| Session::open(&world, host, 1)).collect();
+    for mut client in courteous {
+        open(&mut client, OPEN4_SHARE_ACCESS_READ);
+    }
+    world.pass(crate::world::LEASE_MS + 1);
+    let mut other = Session::open(&world, 30, 1);
+    let denying = Open4Args {
+        share_deny: OPEN4_SHARE_DENY_READ,
+        ..open_existing(b"f", b"other", OPEN4_SHARE_ACCESS_WRITE)
+    };
+    assert_eq!(other.run(&[at(&[]), vec![ArgOp::Open(denying)]].concat()).status, NfsStat4::Ok);
+    let forgotten = world.records.forgotten.lock();
+    assert_eq!(forgotten.first().map(Vec::len), Some(20), "before each of them is looked at");
+    drop(forgotten);
+    world.check();
+}
+
+#[test]
 fn state_ids_of_the_past_are_old_and_of_the_future_bad() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);

@@ -31,6 +31,8 @@ pub(crate) struct Records {
     pub(crate) holders: Mutex<Vec<ClientId>>,
     /// Who has lost what.
     pub(crate) losers: Mutex<Vec<ClientId>>,
+    /// Whose records were taken away, those of one call together.
+    pub(crate) forgotten: Mutex<Vec<Vec<ClientId>>>,
 }
 
 impl ClientRecords for Records {
@@ -42,7 +44,9 @@ impl ClientRecords for Records {
         Ok(())
     }
 
-    fn forget(&self, _: ClientId) {}
+    fn forget(&self, clients: &[ClientId]) {
+        self.forgotten.lock().push(clients.to_vec());
+    }
 
     fn reclaim_done(&self, _: ClientId) {}
 
@@ -111,8 +115,8 @@ impl holdfast_nfs4::SessionRecords for Sessions {
         Ok(())
     }
 
-    fn session_gone(&self, session: SessionId) {
-        self.made.lock().retain(|id| *id != session);
+    fn sessions_gone(&self, sessions: &[SessionId]) {
+        self.made.lock().retain(|id| !sessions.contains(id));
     }
 }
 

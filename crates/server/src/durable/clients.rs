@@ -61,17 +61,26 @@ impl ClientRecords for Durable {
         Ok(())
     }
 
-    fn forget(&self, client: ClientId) {
+    fn forget(&self, clients: &[ClientId]) {
         let turn = self.turn.lock();
-        let Some(known) = self.inner.lock().clients.remove(&client) else { return };
-        let name = known.record.name;
-        // Before the reply that may give to another what this client held: it must not reclaim it after a crash.
-        if let Err(error) = self.records.store(&[RecordChange::ForgetClient(name.clone())]) {
-            tracing::error!(%error, "the record of a client that is gone cannot be removed");
+        let names: Vec<_> = {
+            let mut inner = self.inner.lock();
+            clients
+                .iter()
+                .filter_map(|client| inner.clients.remove(client))
+                .map(|known| known.record.name)
+                .collect()
+        };
+        let changes: Vec<_> = names.iter().cloned().map(RecordChange::ForgetClient).collect();
+        // Before the reply that may give to another what these clients held: they must not reclaim it after a crash.
+        if let Err(error) = self.records.store(&changes) {
+            tracing::error!(%error, clients = names.len(), "the records of clients that are gone cannot be removed");
         }
         drop(turn);
-        let effects = self.inner.lock().grace.gone(&name);
-        self.run(effects);
+        for name in names {
+            let effects = self.inner.lock().grace.gone(&name);
+            self.run(effects);
+        }
     }
 
     fn reclaim_done(&self, client: ClientId) {

@@ -32,14 +32,20 @@ impl SessionRecords for Durable {
         Ok(())
     }
 
-    fn session_gone(&self, session: SessionId) {
-        let Some(record) = self.inner.lock().sessions.remove(&session) else { return };
-        // First the record: entries without a session are forgotten at the next start, a session without its
+    fn sessions_gone(&self, sessions: &[SessionId]) {
+        let gone: Vec<_> = {
+            let mut inner = self.inner.lock();
+            sessions.iter().filter_map(|session| inner.sessions.remove(session)).collect()
+        };
+        // First the records: entries without a session are forgotten at the next start, a session without its
         // entries would run a retry twice.
-        if let Err(error) = self.records.store(&[RecordChange::ForgetSession(session)]) {
-            tracing::warn!(%error, "the record of a session that is gone cannot be removed");
+        let changes: Vec<_> = gone.iter().map(|record| RecordChange::ForgetSession(record.id)).collect();
+        if let Err(error) = self.records.store(&changes) {
+            tracing::warn!(%error, sessions = gone.len(), "the records of sessions that are gone cannot be removed");
         }
-        self.ledger.forget_session(session, record.fore.slots);
+        for record in gone {
+            self.ledger.forget_session(record.id, record.fore.slots);
+        }
     }
 }
 

@@ -65,6 +65,25 @@ fn claims(durable: &Durable, dialect: Dialect, id: u64) -> Recorded {
 }
 
 #[test]
+fn of_clients_that_are_forgotten_together_none_reclaims() {
+    let lives = Lives::new();
+    let first = lives.next();
+    for id in 1..=3 {
+        let named = ClientImage { name: OwnerName::new(&[id]), ..client(Dialect::V41, u64::from(id)) };
+        first.persist(&named).unwrap();
+        first.will_hold(&named).unwrap();
+    }
+    first.forget(&[ClientId(1), ClientId(3), ClientId(9)]);
+    assert!(!first.may_hold(ClientId(1)) && first.may_hold(ClientId(2)));
+    drop(first);
+    let second = lives.next();
+    let recorded = |id: u8| {
+        second.recorded(&ClientImage { name: OwnerName::new(&[id]), ..client(Dialect::V41, u64::from(id)) })
+    };
+    assert_eq!([1, 2, 3].map(recorded), [Recorded::No, Recorded::Yes, Recorded::No]);
+}
+
+#[test]
 fn who_lost_state_while_it_lived_reclaims_nothing_until_it_agrees_with_the_server_again() {
     for dialect in [Dialect::V41, Dialect::V40] {
         let lives = Lives::new();
