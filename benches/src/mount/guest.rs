@@ -22,6 +22,7 @@ umount /mnt
 ///
 /// Errors when the guest, the mount or a load fails.
 pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Load, Duration)) -> Result<()> {
+    let Some(loads) = scale.for_guest() else { return Ok(()) };
     let (_file_system, share) = stand::fresh_share()?;
     let server = stand::serve(&share, Target::Holdfast)?;
     let serving = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
@@ -32,7 +33,7 @@ pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Loa
         ("PORT", way.port().to_string()),
         ("EXPORT", server.export()),
         ("BENCH", bench.display().to_string()),
-        ("LOADS", scale.as_arguments().join(" ")),
+        ("LOADS", loads.join(" ")),
     ];
     let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let outcome = Guest::builder().timeout(PATIENCE).run_script(SCRIPT, &environment)?;

@@ -1,5 +1,6 @@
 //! The loads.
 
+use super::project;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -26,18 +27,18 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// As words of a command line that says the same.
-    pub(super) fn as_arguments(&self) -> Vec<String> {
+    /// As words of a command line that says the same, for a guest: without what is slow there for its processor's sake.
+    /// `None` when nothing is left.
+    pub(super) fn for_guest(&self) -> Option<Vec<String>> {
         let mut words = vec![
             format!("--files={}", self.files),
             format!("--tree-files={}", self.tree_files),
             format!("--data-mib={}", self.data_mib),
         ];
-        if !self.loads.is_empty() {
-            let names: Vec<_> = self.loads.iter().map(|load| load.argument()).collect();
-            words.push(format!("--loads={}", names.join(",")));
-        }
-        words
+        let wanted = Load::ALL.into_iter().filter(|load| self.is_wanted(*load) && !load.is_computing());
+        let names: Vec<_> = wanted.map(Load::argument).collect();
+        words.push(format!("--loads={}", names.join(",")));
+        (!names.is_empty()).then_some(words)
     }
 
     /// For tests: one of each.
@@ -94,6 +95,12 @@ pub(crate) enum Load {
     Write,
     /// And read.
     Read,
+    /// `make -j2` of a project of 200 small C files; then everything on disk.
+    Build,
+    /// `make clean` of it; then everything on disk.
+    Clean,
+    /// `git status` of it, and of 2,000 files beside, the second time.
+    GitStatus,
 }
 
 const FILES_PER_DIRECTORY: usize = 40;
@@ -101,7 +108,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 impl Load {
     /// In the order of a turn.
-    const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Create,
         Self::Unlink,
         Self::Unpack,
@@ -112,7 +119,15 @@ impl Load {
         Self::Remove,
         Self::Write,
         Self::Read,
+        Self::Build,
+        Self::Clean,
+        Self::GitStatus,
     ];
+
+    /// Whether it is programs' work more than a file system's.
+    const fn is_computing(self) -> bool {
+        matches!(self, Self::Build | Self::Clean | Self::GitStatus)
+    }
 
     /// As people write it.
     pub(super) fn name(self) -> &'static str {
@@ -127,6 +142,9 @@ impl Load {
             Self::Remove => "rm -rf",
             Self::Write => "write",
             Self::Read => "read",
+            Self::Build => "build",
+            Self::Clean => "clean",
+            Self::GitStatus => "git status",
         }
     }
 
@@ -143,6 +161,7 @@ impl Load {
             Self::FindAgain => &[Self::Unpack, Self::Find],
             Self::ReadAgain => &[Self::Unpack, Self::ReadAll],
             Self::Read => &[Self::Write],
+            Self::Clean => &[Self::Build],
             _ => &[],
         };
         self == other || needs.contains(&self)
@@ -152,9 +171,16 @@ impl Load {
     ///
     /// Errors of the system, and when what is found is not what was left.
     fn run(self, at: &Path, scale: &Scale, sync: &dyn Fn() -> Result<()>) -> Result<Duration> {
-        let (flat, tree, large) = (at.join("flat"), at.join("tree"), at.join("large"));
-        if self == Self::Create {
-            fs::create_dir(&flat)?;
+        let (flat, tree, large, project) =
+            (at.join("flat"), at.join("tree"), at.join("large"), at.join("project"));
+        match self {
+            Self::Create => fs::create_dir(&flat)?,
+            Self::Build => project::lay_out(&project)?,
+            Self::GitStatus => {
+                project::lay_out(&project)?;
+                project::commit(&project)?;
+            }
+            _ => {}
         }
         let started = Instant::now();
         match self {
@@ -186,6 +212,15 @@ impl Load {
             }
             Self::Write => write(&large, scale.data_bytes())?,
             Self::Read => read(&large, scale.data_bytes())?,
+            Self::Build => {
+                project::build(&project)?;
+                sync()?;
+            }
+            Self::Clean => {
+                project::clean(&project)?;
+                sync()?;
+            }
+            Self::GitStatus => project::status(&project)?,
         }
         let took = started.elapsed();
         if self == Self::Unlink {

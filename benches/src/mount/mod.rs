@@ -4,6 +4,7 @@
 
 mod guest;
 mod load;
+mod project;
 mod rivals;
 mod stand;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use disk::{Disk, must_be_root, run};
+use disk::{Disk, must_be_root, run, unmount};
 use holdfast_backend_local::{LocalBackend, LocalOptions, OpenError};
 use holdfast_base::Cookie;
 use holdfast_vfs::{
@@ -118,7 +118,7 @@ fn mounts_below_the_export_are_crossed_and_found_again_after_a_restart() {
     let dir = w.find(&w.root, "dir").unwrap().handle;
     assert_eq!(w.find(&dir, "point").unwrap_err(), FsError::Access);
     drop(w);
-    run("umount", &[point.to_str().unwrap()]);
+    unmount(point.to_str().unwrap());
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn the_kernels_own_doors_are_not_handed_out() {
     run("mount", &["-t", "proc", "proc", inside.to_str().unwrap()]);
     let world = world(dir.path(), &state, |_| {});
     let found = world.find(&world.root, "proc").map(|node| node.attrs.kind);
-    run("umount", &[inside.to_str().unwrap()]);
+    unmount(inside.to_str().unwrap());
     assert_eq!(found, Err(FsError::Access));
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use disk::{Disk, must_be_root, run};
+use disk::{Disk, must_be_root, run, unmount};
 use holdfast_backend_local::{LocalBackend, LocalOptions, release_thread};
 use holdfast_vfs::{
     AccessMask, AttrMask, Backend, Caller, CreateHow, CreateMode, Cx, File, FsError, FsResult, Handle, Name,
@@ -210,7 +210,7 @@ fn a_read_only_mount_below_the_export_is_read_only_by_handle_too() {
     let backend = open(&root, other_state.path(), |o| o.cross_mounts = false);
     assert_eq!(find(&backend, &backend.root().unwrap(), "data"), Err(FsError::Access), "a mount is a mount");
     drop(backend);
-    run("umount", &[&text(&point)]);
+    unmount(&text(&point));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn two_mounts_of_one_file_system_keep_their_handles_whichever_is_met_first() {
     assert!(read(&backend, &Caller::root(), &at_first.1).is_ok(), "nothing was looked up on the way");
     drop(backend);
     for point in ["a", "b"] {
-        run("umount", &[&text(&root.join(point))]);
+        unmount(&text(&root.join(point)));
     }
 }
 

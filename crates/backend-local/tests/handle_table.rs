@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use disk::{Disk, run};
+use disk::{Disk, run, unmount};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_base::limits::HANDLE_NAMES_MAX;
 use holdfast_vfs::{AttrMask, Backend, Caller, Cx, FsError, FsResult, Handle, Name, Wait};
@@ -133,7 +133,7 @@ fn what_another_mount_covers_is_not_taken_for_what_lies_below_it() {
     // The same number on the same device, through another mount, which may have other rules.
     run("mount", &["--bind", "-o", "ro", path, path]);
     let covered = w.number(&dir);
-    run("umount", &[path]);
+    unmount(path);
     assert_eq!(covered, Err(FsError::Stale));
     assert_eq!(w.number(&dir), Ok(number));
 }

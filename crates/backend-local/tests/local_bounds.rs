@@ -94,7 +94,8 @@ fn twelve_thousand_pledges_leave_nothing_behind() {
         round();
         round();
         assert!(descriptors() <= after_one + 2, "{after_one} after one round, {} after three", descriptors());
-        assert_eq!(watching_threads(), 1);
+        // Those of the cases before may be ending still.
+        assert!(soon(|| watching_threads() == 1));
     }
     assert!(soon(|| watching_threads() == 0), "the thread goes with its backend");
     assert!(soon(|| descriptors() <= at_first + 2), "{at_first} before, {} after", descriptors());
@@ -203,7 +204,7 @@ fn a_test_among_very_many_locks_of_ours_ends() {
     }
     let start = Instant::now();
     assert_eq!(backend.test_lock(&open(), ByteRange::ALL, LockKind::Read), Ok(None));
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

@@ -33,6 +33,7 @@ const READ: OpenMode = OpenMode { read: true, write: false, nfs_exceptions: fals
 const BOTH: OpenMode = OpenMode { read: true, write: true, nfs_exceptions: false };
 /// `truncate(2)`, which opens nothing.
 const CUT: &str = "python3 -c 'import os,sys;os.truncate(sys.argv[1],0)' \"$1\"";
+/// Less than half of what the kernel makes the breaker of a lease wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Remembers what it was told.
@@ -143,6 +144,11 @@ impl World {
             held.is_some()
         }));
         held.unwrap()
+    }
+
+    /// Waits, for the same reason, until an open file is free to lock all.
+    fn is_unlocked(&self, open: &Arc<dyn FileObject>) -> bool {
+        soon(|| self.backend.test_lock(open, ByteRange::ALL, LockKind::Write) == Ok(None))
     }
 
     fn write(&self, file: File<'_>, data: &[u8]) {
@@ -334,7 +340,7 @@ fn our_own_opens_never_wait_for_our_own_leases() {
         // Locks need an open file of their own: strictly that ends the promise, lazily it is kept another way.
         w.backend.lock(&again, ByteRange::ALL, LockKind::Write).unwrap();
         assert_eq!(w.backend.lock(&open, ByteRange::ALL, LockKind::Read), Err(FsError::Locked));
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < PATIENCE);
         assert_eq!(soon_or_not(|| guard.is_broken()), w.local == LocalUse::Strict);
         done(w.run("cat \"$1\" > /dev/null", "file"));
         assert!(
@@ -382,9 +388,11 @@ fn a_lock_goes_with_its_open_file_though_a_pledge_keeps_the_descriptor() {
     drop(open);
     drop(guard);
     let other = w.open(&file, BOTH);
+    assert!(w.is_unlocked(&other), "the lock stays with the pledge's descriptor");
     assert_eq!(w.backend.lock(&other, ByteRange::ALL, LockKind::Write), Ok(()));
     drop(other);
     let open = w.open(&file, BOTH);
+    assert!(w.is_unlocked(&open));
     w.backend.lock(&open, ByteRange::ALL, LockKind::Write).unwrap();
     let guard = w.pledge(&file, Pledge::WriteFile, Some(&open));
     drop(open);
@@ -592,8 +600,8 @@ fn opens_pledges_and_locks_of_ours_at_once_wait_for_nobody() {
             });
             s.spawn(|| again(&|| drop(open(READ))));
         });
-        assert!(*longest.lock().unwrap() < Duration::from_secs(5), "nobody waited for a lease of ours");
-        assert_eq!(w.backend.test_lock(&w.open(&file, BOTH), ByteRange::ALL, LockKind::Write), Ok(None));
+        assert!(*longest.lock().unwrap() < PATIENCE, "nobody waited for a lease of ours");
+        assert!(w.is_unlocked(&w.open(&file, BOTH)), "who is done has no lock");
         // What is not committed is held open for writing.
         w.backend.commit(&[Touched { handle: file, data: true }], &mut [Ok(())]);
         drop(w.pledge(&file, Pledge::ReadFile, None));

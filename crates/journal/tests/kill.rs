@@ -58,11 +58,14 @@ fn what_was_recorded_outlives_sigkill() {
             .spawn()
             .unwrap();
         let mut stderr = child.stderr.take().unwrap();
+        // However long it takes to begin.
+        let mut first = [0; 9];
+        stderr.read_exact(&mut first).unwrap();
         let told = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
+            let mut bytes = first.to_vec();
             stderr.read_to_end(&mut bytes).map(|_| bytes)
         });
-        std::thread::sleep(Duration::from_millis(100 + random.u64() % 150));
+        std::thread::sleep(Duration::from_millis(random.u64() % 200));
         child.kill().unwrap();
         child.wait().unwrap();
         check(&path, &told.join().unwrap().unwrap());
@@ -70,7 +73,6 @@ fn what_was_recorded_outlives_sigkill() {
 }
 
 fn check(path: &std::path::Path, told: &[u8]) {
-    assert!(!told.is_empty(), "the child recorded nothing before it was killed");
     let mut last: HashMap<[u8; 2], u64> = HashMap::new();
     for message in told.chunks_exact(9) {
         let n = u64::from_be_bytes(message[1..].try_into().unwrap());

@@ -5,6 +5,7 @@ pub(crate) mod neighbour;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -20,6 +21,20 @@ pub(crate) fn run(program: &str, args: &[&str]) {
     let done = done.unwrap_or_else(|e| panic!("this test needs the program {program}: {e}"));
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{program} {}: {said}", args.join(" "));
+}
+
+/// Unmounts, as soon as nobody uses it: the children that other tests fork at this moment hold our descriptors until they
+/// have become another program.
+pub(crate) fn unmount(at: &str) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        let done = Command::new("umount").arg(at).output().expect("this test needs the program umount");
+        if done.status.success() {
+            return;
+        }
+        assert!(Instant::now() < patience, "umount {at}: {}", String::from_utf8_lossy(&done.stderr));
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn must_be_root() {

@@ -150,8 +150,9 @@ fn after_an_upgrade_another_instance_answers_and_what_was_held_is_still_shown() 
     let open = holder.open("a");
     holder.lock("a", open).unwrap();
     let before = locks(&server, of_client("holder"));
+    let instance = status(&server).instance;
     let begun: Upgrading = ask(&server).ask(Request::Upgrade).unwrap();
-    assert_eq!(begun.instance, status(&server).instance);
+    assert_eq!(begun.instance, instance);
     server.is_ready();
     let until = Instant::now() + Duration::from_secs(20);
     while status(&server).instance == begun.instance {

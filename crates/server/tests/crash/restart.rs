@@ -11,9 +11,12 @@ use holdfast_xdr::{Decode, Reader};
 use crate::nfs4::{Client, lookup, status};
 use crate::server::World;
 
-/// One file, which two clients want for themselves.
+/// One file, which two clients want for themselves. Grace ends by a word, not by itself.
 fn world() -> Rc<World> {
-    let world = World::new(Point::BeforeSend, true);
+    of(World::lasting(None, Point::BeforeSend, true))
+}
+
+fn of(world: World) -> Rc<World> {
     fs::write(world.files().join("file"), b"precious").unwrap();
     Rc::new(world)
 }
@@ -132,7 +135,8 @@ fn without_anybody_who_held_something_there_is_no_grace() {
 
 #[test]
 fn a_holder_that_does_not_come_back_in_time_loses_its_claim() {
-    let world = world();
+    // Long enough for who comes back after it.
+    let world = of(World::of_lease(Point::BeforeSend, true, 4));
     let mut holder = Client::new(&world, "holder", 1);
     assert_eq!(try_open(&mut holder), NfsStat4::Ok);
     world.kill();

@@ -69,6 +69,11 @@ impl World {
         Self::begin(None, point, is_sync, SHORT_LEASE_SECONDS)
     }
 
+    /// One with a lease of so many seconds.
+    pub(crate) fn of_lease(point: Point, is_sync: bool, seconds: u32) -> Self {
+        Self::begin(None, point, is_sync, seconds)
+    }
+
     /// One whose two directories lie on a disk mounted here; the exported one may be there already.
     pub(crate) fn on(disk: &Path, point: Point, is_sync: bool) -> Self {
         Self::begin(Some(disk), point, is_sync, SHORT_LEASE_SECONDS)

@@ -185,7 +185,7 @@ fn removal(handles: &[(&'static str, Vec<u8>)], ticket: Ticket, is_resent: bool)
 /// The server killed at this point of the removal of a tree.
 pub(crate) fn run(point: Point, is_sync: bool) {
     let what = point.name();
-    let world = Rc::new(World::new(point, is_sync));
+    let world = Rc::new(World::lasting(None, point, is_sync));
     plant(&world.files());
     let mut nfs = Nfs4Client::new(&world, "tree", 1);
     let mut mount = Mount::new(&world, nfs.session());
@@ -251,7 +251,7 @@ pub(crate) fn run(point: Point, is_sync: bool) {
 /// A mount holds a directory and a file for itself; the server dies; a stranger comes before the mount does.
 #[test]
 fn who_comes_in_grace_waits_for_the_mount_that_held_it() {
-    let world = Rc::new(World::new(Point::BeforeSend, true));
+    let world = Rc::new(World::lasting(None, Point::BeforeSend, true));
     plant(&world.files());
     let mut nfs = Nfs4Client::new(&world, "holder", 1);
     let mut mount = Mount::new(&world, nfs.session());
