@@ -200,6 +200,10 @@ fn client4(world: &Rc<World>, host: usize, minor: u32, steps: u64, rng: &mut Rng
     let (world2, mut later) = (Rc::clone(world), rng.fork());
     world.exec.spawn(async move {
         world2.exec.sleep(at).await;
+        if world2.oracles.progress(|progress| progress.is_over()) {
+            // Nothing more is to happen, while some hear the last of directories that they watch.
+            return;
+        }
         client.die();
         world2.oracles.progress(|progress| {
             for number in 0..2 {
