@@ -41,8 +41,6 @@ struct Inner {
     sessions: FxHashMap<SessionId, SessionRecord>,
     /// What could not be stored at grace's end, and is tried again.
     unstored: Vec<RecordChange>,
-    /// Grace is over but for NFSv3's lock manager, whose records could not be stored.
-    must_end: bool,
 }
 
 /// How the grace period stands.
@@ -163,7 +161,6 @@ impl Durable {
             clients: clients.into_iter().map(known).collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
             unstored: Vec::new(),
-            must_end: false,
         };
         let durable = Self {
             records,
@@ -232,10 +229,12 @@ impl Durable {
         let effects = {
             let mut inner = self.inner.lock();
             let unstored = std::mem::take(&mut inner.unstored);
-            match std::mem::take(&mut inner.must_end) {
-                true => vec![GraceEffect::Ended],
-                false if unstored.is_empty() => inner.grace.tick(now),
-                false => vec![GraceEffect::Store(unstored)],
+            if !unstored.is_empty() {
+                vec![GraceEffect::Store(unstored)]
+            } else if inner.grace.is_over() && self.is_grace_obeyed(now) {
+                vec![GraceEffect::Ended]
+            } else {
+                inner.grace.tick(now)
             }
         };
         self.run(effects);
@@ -260,6 +259,15 @@ impl Durable {
         tracing::warn!("grace is ended by an administrator: who has not reclaimed loses what it had");
         self.run(effects);
         true
+    }
+
+    /// Whether new state is still refused: where grace has ended, its end has not been told, as the lock manager's records
+    /// could not be stored, or a planned restart came before the word.
+    fn is_grace_obeyed(&self, now: Instant) -> bool {
+        self.nfs4
+            .get()
+            .and_then(Weak::upgrade)
+            .is_some_and(|nfs4| nfs4.inspect(|engine| engine.grace().is_on(now)))
     }
 
     /// A client that goes on with a session of the server's former life is there, though it made none anew.
@@ -295,8 +303,8 @@ impl Durable {
                     // Hosts that did not reclaim lose their right before anybody gets what was theirs.
                     if let Some(Err(error)) = self.lockd.get().and_then(Weak::upgrade).map(|l| l.end_grace())
                     {
+                        // The next tick sees to it.
                         tracing::error!(%error, "grace cannot end: which hosts may not reclaim cannot be stored");
-                        self.inner.lock().must_end = true;
                         continue;
                     }
                     tracing::info!("grace is over");
