@@ -32,7 +32,8 @@ pub(super) fn lay_out(at: &Path) -> Result<()> {
         writeln!(declared, "int unit_{number}(int n);")?;
         let calls = (number + 1..UNITS.min(number + 4)).map(|next| format!("unit_{next}(n - 1)"));
         let sum = calls.fold(String::from("n"), |sum, call| sum + " + " + &call);
-        let main = if number == 0 { "int main(void) { return printf(\"%d\\n\", unit_0(3)) < 0; }\n" } else { "" };
+        let main =
+            if number == 0 { "int main(void) { return printf(\"%d\\n\", unit_0(3)) < 0; }\n" } else { "" };
         let text = format!(
             "#include \"shared.h\"\nint unit_{number}(int n) {{ return n <= 0 ? (int)strlen(\"unit\") : {sum}; }}\n{main}"
         );

@@ -97,6 +97,15 @@ impl Backend for LocalBackend {
         self.do_link(cx, object, dir, name)
     }
 
+    fn make_nameless(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Arc<dyn FileObject>)> {
+        self.do_make_nameless(cx, dir, set)
+    }
+
     fn rename(
         &self,
         cx: &Cx<'_>,
@@ -128,6 +137,16 @@ impl Backend for LocalBackend {
 
     fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
         self.do_read(cx, file, offset, into)
+    }
+
+    fn read_and_look(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> FsResult<(Read, Option<Attrs>)> {
+        self.do_read_and_look(cx, file, offset, into)
     }
 
     fn read_span(

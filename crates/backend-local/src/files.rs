@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use holdfast_base::Timestamp;
 use holdfast_vfs::{
-    AttrMask, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileSpan, FsError, FsResult,
-    Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written,
+    AttrMask, Attrs, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileSpan, FsError,
+    FsResult, Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written, attrs_if_any,
 };
 use rustix::fs::{AtFlags, OFlags, Statx, openat};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
@@ -149,7 +149,7 @@ impl LocalBackend {
         let Some(fd) = opened? else { return Ok(None) };
         let finished = self
             .proc_fd
-            .reopen(&fd, OFlags::PATH)
+            .path_only(&fd)
             .and_then(|path| self.take_in(dir, name, path, Keep::Always))
             .and_then(|(object, st)| self.finish_file(cx, (&object, st), &fd, how).map(|st| (object, st)));
         let (object, st) = match finished {
@@ -250,6 +250,25 @@ impl LocalBackend {
         let read = read_file(&fd, st, (offset, cx.wait), into);
         marks::was_read(&object);
         read
+    }
+
+    /// See [`holdfast_vfs::Backend::read_and_look`]: the look at which the caller is judged does for both.
+    pub(crate) fn do_read_and_look(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> FsResult<(Read, Option<Attrs>)> {
+        let (object, fd, st) = self.readable(cx, file)?;
+        let attrs = match &st {
+            Some(st) if st.stx_nlink > 0 => Some(self.attrs_of(&object, st, AttrMask::STAT)),
+            // What has lost its last name may have to be let go.
+            _ => attrs_if_any(self.do_getattr(cx, file.handle(), AttrMask::STAT))?,
+        };
+        let read = read_file(&fd, st, (offset, cx.wait), into);
+        marks::was_read(&object);
+        Ok((read?, attrs))
     }
 
     pub(crate) fn do_read_span(

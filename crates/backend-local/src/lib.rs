@@ -25,6 +25,7 @@ mod locks;
 mod marks;
 mod mounts;
 mod named;
+mod nameless;
 mod names;
 mod object;
 mod opening;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::errors::{OpenError, fs_error};
 use crate::mounts::relative;
+use crate::sys;
 
 /// The directory of our own descriptors, kept open so that a changed root or a late unmount of proc does not
 /// matter.
@@ -59,6 +60,12 @@ impl ProcFd {
             Err(Errno::AGAIN) => Err(FsError::Delay),
             other => other.map_err(fs_error),
         }
+    }
+
+    /// A descriptor of the same object that is for nothing but finding it (`O_PATH`).
+    pub(crate) fn path_only(&self, object: impl AsFd) -> FsResult<OwnedFd> {
+        // Not there before Linux 5.2, nor where it passes for one of those that mount, and is forbidden with them.
+        sys::open_same_path(&object).or_else(|_| self.reopen(object, OFlags::PATH))
     }
 
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {

@@ -9,6 +9,7 @@ pub mod entropy;
 pub mod ids;
 pub mod limits;
 pub mod range;
+pub mod waiting;
 
 pub use calendar::Civil;
 pub use caps::CapSet;

@@ -96,6 +96,10 @@ impl Machine {
                 self.admit(object, &turn.caller, *access, at);
                 Ok(Fresh::Opened(open))
             }
+            (Question::Nameless { .. }, Answer::Created { object, open, .. }) => {
+                let (id, attrs) = self.absorb_nameless(&object, at, now);
+                Ok(Fresh::Created(id, attrs, open))
+            }
             (
                 Question::Create { .. } | Question::Make { .. } | Question::Link { .. },
                 Answer::Created { object, open, made, dir, dir_attrs },

@@ -132,6 +132,8 @@ pub enum Question {
         want: CapSet,
         want_dir: CapSet,
     },
+    /// A file without a name made and opened, as if in this directory. Answer: `Created`.
+    Nameless { dir: Handle, attrs: NewAttrs, access: Access, want: CapSet },
     /// Anything else made. Answer: `Created` without an open.
     Make { dir: Handle, name: Name, making: Making, attrs: NewAttrs, want: CapSet, want_dir: CapSet },
     /// One more name. Answer: `Created` with the object's new attributes.

@@ -2,7 +2,8 @@
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{
-    QUEUED_MUTATIONS_MAX, SMALL_FILE_BYTES, UNSETTLED_BATCHES_MAX, UNSYNCED_AGE_MS, YOUNG_FILE_MS,
+    CAPS_OPS_KEPT_MAX, QUEUED_MUTATIONS_MAX, SMALL_FILE_BYTES, SMALL_FILE_PIECES_MAX, UNSETTLED_BATCHES_MAX,
+    UNSYNCED_AGE_MS, YOUNG_FILE_MS,
 };
 
 use crate::ask::Generation;
@@ -15,6 +16,9 @@ use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
 use crate::writes::is_small;
 use holdfast_base::CapSet;
+
+/// Operations of the program that one mutation may become.
+const PARTS_MAX: usize = SMALL_FILE_PIECES_MAX + 2;
 
 impl Machine {
     /// Puts a mutation at the end of the stream.
@@ -88,7 +92,9 @@ impl Machine {
             return None;
         }
         self.stream.trim();
-        if !self.is_due(now) {
+        // The server remembers no more, and would have what is sent now wait until we are done with what was sent before. This
+        // may name what that made, so that we never would be.
+        if !self.is_due(now) || self.stream.parts_kept() >= CAPS_OPS_KEPT_MAX {
             return None;
         }
         self.cut_batch(now)
@@ -123,8 +129,11 @@ impl Machine {
     /// Takes the longest stretch of one caller that fits.
     fn cut_batch(&mut self, now: Now) -> Option<Batch> {
         let txn = self.stream.last_txn + 1;
-        let (mut ops, mut bytes): (Vec<Queued>, usize) = (Vec::new(), 0);
-        while ops.len() < self.settings.batch_ops_max && bytes < self.settings.batch_bytes_max {
+        let (mut ops, mut bytes, mut parts): (Vec<Queued>, usize, usize) = (Vec::new(), 0, 0);
+        while ops.len() < self.settings.batch_ops_max
+            && bytes < self.settings.batch_bytes_max
+            && (ops.is_empty() || parts + PARTS_MAX <= self.settings.batch_parts_max)
+        {
             let Some(front) = self.stream.unsent.front() else { break };
             let urgent = front.serial <= self.stream.hurried;
             if ops.first().is_some_and(|q: &Queued| q.caller != front.caller)
@@ -146,6 +155,7 @@ impl Machine {
                 }
             }
             bytes += queued.op.bytes();
+            parts += queued.op.parts();
             ops.push(queued);
         }
         self.stream.trim();
@@ -154,7 +164,7 @@ impl Machine {
         self.stats.batches_sent += 1;
         let (stage, sent_at, asked) = (Stage::Sent, now.mono, self.generation);
         let (is_repeated, names_since, was) = (false, None, Vec::new());
-        let kept = Kept { txn, caller, ops, stage, sent_at, asked, is_repeated, names_since, was };
+        let kept = Kept { txn, caller, ops, parts, stage, sent_at, asked, is_repeated, names_since, was };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)
     }

@@ -226,8 +226,9 @@ impl Machine {
         let lost: Vec<_> = lost.into_iter().flatten().collect();
         for fh in &node.opens {
             let stream = self.opens.get_mut(fh).and_then(|o| o.stream.as_mut());
-            if let Some(stream) = stream.filter(|s| matches!(s.source, Source::Known)) {
-                let rest = dir.entries(0).map(|(cookie, name, node)| (cookie, (name.clone(), node)));
+            if let Some((stream, last)) = stream.and_then(|s| s.source.last_known().map(|last| (s, last))) {
+                let rest = dir.entries(0).take_while(|(cookie, ..)| *cookie <= last);
+                let rest = rest.map(|(cookie, name, node)| (cookie, (name.clone(), node)));
                 stream.source = Source::Copy(rest.collect());
             }
         }

@@ -74,8 +74,9 @@ pub(crate) enum Source {
     /// Not read yet.
     #[default]
     None,
-    /// What is known here, as long as it is.
-    Known,
+    /// What is known here, as long as it is, up to the last position there was in the beginning: else who renames what he lists
+    /// would meet it again behind all others, for ever.
+    Known(u64),
     /// What was known here when it ceased to be guaranteed.
     Copy(BTreeMap<u64, (Name, NodeId)>),
     /// The server; with the part it gave last, which began behind the position.
@@ -87,6 +88,13 @@ pub(crate) enum Source {
         /// Nothing comes behind it.
         eof: bool,
     },
+}
+
+impl Source {
+    /// Where it ends, if it is what is known here.
+    pub(crate) const fn last_known(&self) -> Option<u64> {
+        if let Self::Known(last) = self { Some(*last) } else { None }
+    }
 }
 
 impl Dir {
@@ -104,19 +112,29 @@ impl Dir {
 
     /// Notes a name, whatever was known of it. Returns whether the kernel had been told of what was.
     pub(crate) fn put(&mut self, name: &Name, node: Option<NodeId>) -> bool {
-        let cookie = if node.is_some() {
-            self.last_cookie += 1;
-            self.order.insert(self.last_cookie, name.clone());
-            self.last_cookie
-        } else {
-            0
+        let old = self.names.get(name.as_bytes()).copied();
+        let place = old.map_or(0, |old| old.cookie);
+        let cookie = match node {
+            None => 0,
+            // What takes another's name at once takes its place: the name was there all the time.
+            Some(_) if place != 0 => place,
+            Some(_) => {
+                self.last_cookie += 1;
+                self.order.insert(self.last_cookie, name.clone());
+                self.last_cookie
+            }
         };
         self.note(name);
-        let old = self.names.insert(name.clone(), Slot { node, told: false, cookie });
-        if let Some(old) = old {
-            self.order.remove(&old.cookie);
+        if cookie != place {
+            self.order.remove(&place);
         }
+        self.names.insert(name.clone(), Slot { node, told: false, cookie });
         old.is_some_and(|s| s.told)
+    }
+
+    /// The last position that was given out.
+    pub(crate) const fn last_cookie(&self) -> u64 {
+        self.last_cookie
     }
 
     /// Forgets what is known of a name; the directory is not complete any more. Returns whether the kernel was told.

@@ -334,7 +334,6 @@ impl Extents {
     }
 
     /// Extents.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }

@@ -95,6 +95,12 @@ impl Caller {
     pub fn new(uid: u32, gid: u32) -> Self {
         Self { uid, gid, groups: Arc::from([]) }
     }
+
+    /// Whether it is of this group.
+    #[must_use]
+    pub fn is_of(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
 }
 
 /// The moment of a call: the machine has no clock of its own.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
-use holdfast_base::limits::{IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
+use holdfast_base::limits::{CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::{Ask, Generation, Object, Question};
@@ -34,8 +34,10 @@ pub struct Settings {
     pub preserves_unlinked: bool,
     /// Bytes of one READ or WRITE.
     pub io_bytes: u32,
-    /// Operations in one batch.
+    /// Mutations in one batch.
     pub batch_ops_max: usize,
+    /// Operations that they may become: a file's data is one for each piece.
+    pub batch_parts_max: usize,
     /// Bytes of data and names in one batch.
     pub batch_bytes_max: usize,
     /// Batches on their way.
@@ -55,6 +57,7 @@ impl Default for Settings {
             preserves_unlinked: false,
             io_bytes: IO_BYTES_MAX as u32,
             batch_ops_max: 256,
+            batch_parts_max: CAPS_BATCH_OPS_MAX,
             batch_bytes_max: 512 << 10,
             batches_in_flight_max: 8,
             writes_in_flight_max: 16,

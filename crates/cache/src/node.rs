@@ -74,6 +74,8 @@ pub(crate) struct Node {
     pub(crate) error: Option<Errno>,
     /// A name of it was removed here, or given to another: it may be gone.
     pub(crate) has_lost_name: bool,
+    /// It was made without a name, and nobody has asked to give it one.
+    pub(crate) is_nameless: bool,
     /// It was removed at the server, which ends by itself what was held.
     pub(crate) is_over: bool,
     /// It is not at the server, and will not be.
@@ -218,6 +220,7 @@ impl Node {
             xattrs: FxHashMap::default(),
             error: None,
             has_lost_name: false,
+            is_nameless: false,
             is_over: false,
             dead: None,
             told_attrs: false,

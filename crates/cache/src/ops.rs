@@ -7,6 +7,7 @@ pub(crate) mod dirs;
 mod lookup;
 mod make;
 mod move_name;
+mod nameless;
 mod open;
 mod remove;
 mod sync;

@@ -96,6 +96,19 @@ impl Op {
         }
     }
 
+    /// How many operations of the program it becomes.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            // Bytes at the beginning come with the making itself; others are followed by the time.
+            Self::Make { load, .. } => {
+                let rest = load.data.iter().filter(|(at, _)| *at > 0).count();
+                if rest > 0 { rest + 2 } else { 1 }
+            }
+            Self::Write { load, .. } => load.data.len() + 1,
+            _ => 1,
+        }
+    }
+
     /// Bytes it is about, beside a hundred or so for its own.
     pub(crate) fn bytes(&self) -> usize {
         128 + match self {
@@ -133,6 +146,8 @@ pub(crate) struct Kept {
     pub(crate) txn: u64,
     pub(crate) caller: Caller,
     pub(crate) ops: Vec<Queued>,
+    /// How many operations of the program they are: so many the server remembers until we are done with it.
+    pub(crate) parts: usize,
     pub(crate) stage: Stage,
     pub(crate) sent_at: Instant,
     /// When it was last sent, in the order of events.
@@ -333,6 +348,11 @@ impl Stream {
     pub(crate) fn is_making(&self) -> bool {
         let under_way = self.kept.iter().filter(|k| k.stage != Stage::Executed);
         under_way.flat_map(|k| &k.ops).any(|q| matches!(q.op, Op::Make { .. }))
+    }
+
+    /// How many operations the server has to remember, or will have to.
+    pub(crate) fn parts_kept(&self) -> usize {
+        self.kept.iter().map(|k| k.parts).sum()
     }
 
     pub(crate) fn in_flight(&self) -> usize {

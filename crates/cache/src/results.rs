@@ -12,6 +12,7 @@ use crate::mutation::{Born, MutationResult};
 use crate::queue::{Load, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
+use holdfast_base::limits::{CAPS_OPS_KEPT_MAX, UNSETTLED_BATCHES_MAX};
 
 impl Machine {
     /// A batch was executed. `stable_through`: the last transaction that is on disk with all before it.
@@ -314,7 +315,8 @@ impl Machine {
     pub fn take_stable(&mut self, now: Now) -> Option<u64> {
         let stream = &self.stream;
         let wanted = stream.wanted_stable > stream.stable();
-        let many = stream.kept.len() >= holdfast_base::limits::UNSETTLED_BATCHES_MAX / 2;
+        let many =
+            stream.kept.len() >= UNSETTLED_BATCHES_MAX / 2 || stream.parts_kept() >= CAPS_OPS_KEPT_MAX / 2;
         let first = stream.first_unstable();
         let old = first.is_some_and(|k| {
             k.stage == Stage::Executed

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use holdfast_base::Instant;
-use holdfast_base::limits::{SMALL_FILE_BYTES, UNSTABLE_BYTES_MAX, UNSYNCED_AGE_MS};
+use holdfast_base::limits::{SMALL_FILE_BYTES, SMALL_FILE_PIECES_MAX, UNSTABLE_BYTES_MAX, UNSYNCED_AGE_MS};
 use rustc_hash::FxHashMap;
 
 use crate::ask::Generation;
@@ -152,7 +152,7 @@ impl Machine {
     /// Sends the modification time that was shown, after WRITEs have set another.
     pub(crate) fn pay_mtime(&mut self, id: NodeId, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let gone = node.dead.is_some() || node.attrs.nlink == 0;
+        let gone = node.dead.is_some() || (node.attrs.nlink == 0 && !node.is_nameless);
         if !std::mem::take(&mut node.data.mtime_owed) || !self.settings.batches || gone {
             return;
         }
@@ -409,5 +409,6 @@ impl Machine {
 pub(crate) fn is_small(data: &FileData) -> bool {
     data.in_flight.is_empty()
         && data.extents.weights().unsent <= SMALL_FILE_BYTES
+        && data.extents.len() <= SMALL_FILE_PIECES_MAX
         && !data.extents.any(|p, _| matches!(p, Progress::Unstable { .. } | Progress::Sent(_)))
 }

@@ -1,4 +1,4 @@
-//! Files without names that are still open.
+//! Files without names that are still open, and such that never had one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -72,4 +72,71 @@ fn whoever_closes_first_leaves_the_servers_open_to_those_who_go_on() {
     for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
         outlives(&[READ, WRITE, BOTH], &order);
     }
+}
+
+/// A file that never had a name, with `data` in it.
+fn never_named(world: &mut World) -> (NodeId, Fh) {
+    let (entry, opened) =
+        world.run(0, |m, t, now| m.make_nameless(t, NodeId::ROOT, 0o640, flags(BOTH), now)).unwrap();
+    assert_eq!((entry.attrs.nlink, entry.entry_valid), (0, false));
+    let data = Bytes::from_static(b"data");
+    world.run(0, |m, t, now| m.write(t, opened.fh, 0, &data, now)).unwrap();
+    (entry.node, opened.fh)
+}
+
+#[test]
+fn what_never_had_a_name_ends_with_its_last_open_and_nothing_of_it_is_sent() {
+    let mut world = World::new(1, true, 1);
+    let (node, fh) = never_named(&mut world);
+    let attributes = world.run(0, |m, t, now| m.getattr(t, node, now)).unwrap();
+    assert_eq!((attributes.attrs.nlink, attributes.attrs.size, attributes.attrs.mode), (0, 4, 0o640));
+    close(&mut world, fh);
+    world.drain();
+    assert_eq!((world.server.opens.len(), world.server.fs.inodes.len()), (0, 1));
+    assert_eq!(world.clients[0].machine.stats().bytes_written, 0);
+    assert!(world.clients[0].machine.take_reports().is_empty());
+}
+
+/// As programs make files that nobody sees before they are whole: a crash after the last step finds name and data.
+#[test]
+fn what_was_put_on_the_disk_without_a_name_is_there_when_it_has_got_one() {
+    let mut world = World::new(1, true, 1);
+    let (node, fh) = never_named(&mut world);
+    world.run(0, |m, t, now| m.fsync(t, node, now)).unwrap();
+    let link = |world: &mut World, name: &'static [u8]| {
+        world.run(0, |m, t, now| m.link(t, node, NodeId::ROOT, name, now))
+    };
+    let named = link(&mut world, b"f").unwrap();
+    assert_eq!((named.node, named.attrs.nlink), (node, 1));
+    // Nothing more is sent: the client is gone.
+    let at_server = world.server.fs.look(1, b"f").unwrap().expect("the name is there");
+    assert_eq!(world.server.fs.get(at_server).unwrap().data, b"data");
+    // And goes on as any other file.
+    let more = Bytes::from_static(b" and more");
+    world.run(0, |m, t, now| m.write(t, fh, 4, &more, now)).unwrap();
+    assert_eq!(link(&mut world, b"f").map(drop), Err(Errno::EEXIST));
+    assert_eq!(link(&mut world, b"g").unwrap().attrs.nlink, 2);
+    close(&mut world, fh);
+    world.drain();
+    assert_eq!(world.server.fs.get(at_server).unwrap().data, b"data and more");
+    assert!(world.server.opens.is_empty());
+}
+
+#[test]
+fn data_written_before_a_name_was_asked_for_is_kept_though_the_answer_tells_nothing() {
+    let mut world = World::new(1, true, 1);
+    world.server.generous = false;
+    let (node, fh) = never_named(&mut world);
+    world.run(0, |m, t, now| m.link(t, node, NodeId::ROOT, b"f", now)).unwrap();
+    close(&mut world, fh);
+    world.drain();
+    let at_server = world.server.fs.look(1, b"f").unwrap().unwrap();
+    assert_eq!(world.server.fs.get(at_server).unwrap().data, b"data");
+}
+
+#[test]
+fn a_server_without_words_for_it_is_not_asked() {
+    let mut world = World::new(1, false, 1);
+    let made = world.run(0, |m, t, now| m.make_nameless(t, NodeId::ROOT, 0o640, flags(BOTH), now));
+    assert_eq!((made.map(drop), world.server.rpcs), (Err(Errno::EOPNOTSUPP), 0));
 }

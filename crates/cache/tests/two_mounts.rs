@@ -4,7 +4,7 @@
 mod world;
 
 use proptest::prelude::*;
-use world::choice::{config, op};
+use world::choice::{config, op_or_nameless};
 use world::{Model, Op, Out, World};
 
 /// States that the world may be in, as far as results have told.
@@ -78,7 +78,9 @@ fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (
         let appends = matches!(op, Op::Write { slot, .. }
             if candidates.0.iter().any(|m| m.fds.get(&(*c, *slot)).is_some_and(|fd| fd.2)));
         // A path is walked and its object then looked at: two moments, in Linux as here.
-        let looks = |b: &Op| matches!((op, b), (Op::Stat { .. }, Op::Unlink { .. } | Op::Link { .. }));
+        let looks = |b: &Op| {
+            matches!((op, b), (Op::Stat { .. }, Op::Unlink { .. } | Op::Link { .. } | Op::Name { .. }))
+        };
         let may = |b: &Op| leaves_paths(b) && leaves_paths(op) && !appends && !looks(b);
         world.interject = beside.clone().filter(may).map(|b| (other, b));
         let beside = world.interject.clone();
@@ -100,8 +102,8 @@ fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (
 }
 
 fn step(interleaved: bool) -> impl Strategy<Value = (usize, Op, Option<Op>)> {
-    let beside = if interleaved { prop::option::of(op()).boxed() } else { Just(None).boxed() };
-    (0..2_usize, op(), beside)
+    let beside = if interleaved { prop::option::of(op_or_nameless()).boxed() } else { Just(None).boxed() };
+    (0..2_usize, op_or_nameless(), beside)
 }
 
 /// What is done with one file that both have open: all that the kernel keeps of data matters.

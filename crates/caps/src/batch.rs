@@ -112,7 +112,9 @@ impl Caps {
             is_new |= txn > state.executed_through;
             state.txns.remove(&txn).unwrap_or_default()
         };
-        if this.fingerprint.is_some_and(|of| of != fingerprint) {
+        // Of which nothing was done may be given up, and another come in its place.
+        let is_open = is_new && this.outcomes.is_empty() && this.partial.is_none();
+        if this.fingerprint.is_some_and(|of| of != fingerprint) && !is_open {
             lane.state.lock().txns.insert(txn, this);
             return refuse(pending, CapsStat::Mixed);
         }

@@ -9,6 +9,7 @@ mod handover;
 mod lane;
 mod make;
 mod members;
+mod nameless;
 mod names;
 mod ops;
 mod outcome;
@@ -46,6 +47,7 @@ pub struct Caps {
     pub(crate) members: Members,
     pub(crate) lanes: Lanes,
     pub(crate) recalls: Recalls,
+    pub(crate) nameless: nameless::Nameless,
     /// Where clients of this host come for descriptors, if they may.
     pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
     /// This run's part of epochs.
@@ -76,6 +78,7 @@ impl Caps {
             members: Members::new(entropy),
             lanes: Lanes::default(),
             recalls: Recalls::default(),
+            nameless: nameless::Nameless::default(),
             neighbours: OnceLock::new(),
             run: AtomicU64::new(run),
             arriving: Mutex::default(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
     AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs, HelloArgs,
-    ListArgs, LookupArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs, Ticket, WhoAmIArgs,
+    ListArgs, LookupArgs, NamelessArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs, Ticket,
+    WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -131,6 +132,11 @@ impl CapsProgram {
                 let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
                 let said = actor.and_then(|actor| caps.descriptor(&actor, &args));
                 said.map(|ok| Res::Ok(ok).encode(reply))
+            }
+            CapsProc::Nameless => {
+                let args = from_bytes::<NamelessArgs<'_>>(args)?;
+                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
+                actor.and_then(|actor| caps.make_nameless(&actor, &args, reply))
             }
             CapsProc::Pool => Err(CapsStat::NotSupp),
             CapsProc::Bye => {

@@ -203,6 +203,7 @@ impl Caps {
         let lanes: Vec<_> = self.lanes.lock().values().cloned().collect();
         lanes.iter().for_each(|lane| self.commit(lane));
         self.forget_lost_lanes();
+        self.nameless.tidy(self.parts.manager.clock().now());
         if let Some(neighbours) = self.neighbours.get() {
             neighbours.tidy();
         }

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let as_helper = mount::helper::translated(&arguments);
+    let as_helper = mount::helper::translated(&arguments, rustix::process::geteuid().is_root());
     let is_helper = as_helper.is_some();
     let cli = cli::Cli::parse_from(as_helper.unwrap_or(arguments));
     start_log(&cli.log);

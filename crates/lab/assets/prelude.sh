@@ -11,7 +11,8 @@ lab_mount() {
 
 # lab_wait NAME [SECONDS]: waits for the host's go-ahead of that name (Guest::signal).
 lab_wait() {
-	local tenths=$((${2:-60} * 10))
+	# Without SECONDS as long as any guest may take: the host, which may wait for another one, ends it.
+	local tenths=$((${2:-600} * 10))
 	until [ -e "$OUT/.signal/$1" ]; do
 		tenths=$((tenths - 1))
 		[ $tenths -gt 0 ] || { echo "lab_wait: no $1 from the host" >&2; return 1; }

@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod loopfs;
 pub mod missing;
 pub mod mount;
+mod port;
 pub mod process;
 pub mod relay;
 pub mod rival;

@@ -204,20 +204,21 @@ mod tests {
     fn a_round_trip_takes_as_much_longer_as_was_asked() {
         let relay = Relay::start(echo(), Duration::from_millis(20)).unwrap();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
-        let quickest = (0..5).map(|_| round_trip(&mut stream)).min().unwrap();
+        let quickest = (0..20).map(|_| round_trip(&mut stream)).min().unwrap();
         assert!((20..40).contains(&quickest.as_millis()), "{quickest:?}");
     }
 
     #[test]
     fn calls_that_follow_each_other_closely_share_the_way() {
-        let relay = Relay::start(echo(), Duration::from_millis(50)).unwrap();
+        let relay = Relay::start(echo(), Duration::from_millis(200)).unwrap();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
         let started = Instant::now();
         for _ in 0..100 {
             stream.write_all(b"x").unwrap();
         }
         stream.read_exact(&mut [0; 100]).unwrap();
-        assert!(started.elapsed() < Duration::from_secs(1));
+        // One after the other they would take 20 s.
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "holdfast-lab-";
 const LOCK: &str = ".alive";
+const LOCK_BEGUN: &str = ".alive-soon";
 
 /// A scratch directory, removed when dropped.
 #[derive(Debug)]
@@ -27,8 +28,11 @@ impl Scratch {
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir().context("making a scratch directory")?;
         // Ordinary users walk through it, for suites act as them.
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755))?;
-        let lock = File::create(dir.path().join(LOCK))?;
+        // It has its name when it is locked: before, another's sweep would take us for dead.
+        let (unnamed, named) = (dir.path().join(LOCK_BEGUN), dir.path().join(LOCK));
+        let lock = File::create(&unnamed)?;
         lock.lock()?;
+        std::fs::rename(&unnamed, &named)?;
         Ok(Self { dir, _lock: lock })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::kernel::{checkout, target_dir};
 use crate::missing::Missing;
+use crate::port::Port;
 use crate::process::{self, tail};
 use crate::rival;
 use crate::scratch::Scratch;
@@ -93,6 +94,8 @@ pub struct ServerBuilder {
 pub struct ServerUnderTest {
     spec: ServerBuilder,
     port: u16,
+    /// Ours while the server is away, too, where nobody has fixed it.
+    _kept_port: Option<Port>,
     scratch: Scratch,
     child: Option<Child>,
     /// Kept open while the server is away, as a service manager does.
@@ -191,10 +194,14 @@ impl ServerBuilder {
     /// Errors when the binary is missing, when it ends early, and when it is not ready in time; the message
     /// holds what it said.
     pub fn start(self) -> Result<ServerUnderTest> {
-        let port = self.port.map_or_else(free_port, Ok)?;
+        let (port, kept_port) = match self.port {
+            Some(fixed) => (fixed, None),
+            None => Port::take().map(|port| (port.number(), Some(port)))?,
+        };
         let scratch = Scratch::new("server")?;
         let listener = self.keeps_listener.then(|| kept_listener(port)).transpose()?;
-        let mut server = ServerUnderTest { spec: self, port, scratch, child: None, listener };
+        let mut server =
+            ServerUnderTest { spec: self, port, _kept_port: kept_port, scratch, child: None, listener };
         server.restart()?;
         Ok(server)
     }
@@ -425,9 +432,4 @@ fn passing(listener: &OwnedFd, command: &Command) -> Command {
     shell.args(["-c", &script]).arg(command.get_program()).args(command.get_args());
     shell.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "holdfast.socket");
     shell
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use holdfast_base::waiting;
 use parking_lot::{Condvar, Mutex};
 
 /// Those who wait for something promised to be given back.
@@ -46,6 +47,7 @@ impl Recalls {
     /// thread may not wait.
     pub(crate) fn wait(&self, seen: u64, ms: u64) -> bool {
         let Some(_seat) = self.seat() else { return false };
+        waiting::about_to_wait();
         let mut ended = self.ended.lock();
         let is_waiting = |ended: &mut u64| *ended == seen && !self.is_held.load(Ordering::SeqCst);
         self.changed.wait_while_for(&mut ended, is_waiting, Duration::from_millis(ms));

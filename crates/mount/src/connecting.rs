@@ -133,6 +133,7 @@ pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<
         io_bytes,
         // A mutation may become several operations, and a call has a head.
         batch_ops_max: full.batch_ops_max.min(taken.batch_ops as usize / 4).max(1),
+        batch_parts_max: full.batch_parts_max.min(taken.batch_ops as usize),
         batch_bytes_max: full.batch_bytes_max.min(taken.call_bytes as usize / 2),
         batches_in_flight_max: full.batches_in_flight_max.min(taken.batches as usize).max(1),
         ..full

@@ -30,6 +30,15 @@ pub fn topmost(mountpoint: &Path) -> io::Result<Option<MountInfo>> {
     Ok(parse(&std::fs::read(TABLE)?).into_iter().rev().find(|mount| mount.mountpoint == mountpoint))
 }
 
+/// Whether a mount of ours with this device number is anywhere in this mount namespace.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn is_mounted(device: &str) -> io::Result<bool> {
+    let mounts = parse(&std::fs::read(TABLE)?);
+    Ok(mounts.iter().any(|mount| mount.device == device && mount.fs_type == FS_TYPE))
+}
+
 /// A process in whose mount namespace a mount of ours with this device number is, if there is any that can be looked at.
 #[must_use]
 pub fn in_other_namespace(device: &str) -> Option<u32> {

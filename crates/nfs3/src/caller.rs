@@ -10,7 +10,7 @@ use holdfast_vfs::{Caller, FsError};
 
 struct Last {
     export: Weak<Export>,
-    auth: Auth,
+    auth: Arc<Auth>,
     caller: Caller,
 }
 
@@ -32,7 +32,11 @@ pub(crate) fn credential(auth: &Auth) -> Option<Credential<'_>> {
 ///
 /// # Errors
 /// [`FsError::Access`] where there is no [`credential`]; [`FsError::Delay`] while groups are looked up.
-pub(crate) fn caller(export: &Arc<Export>, auth: &Auth, groups: &dyn GroupSource) -> Result<Caller, FsError> {
+pub(crate) fn caller(
+    export: &Arc<Export>,
+    auth: &Arc<Auth>,
+    groups: &dyn GroupSource,
+) -> Result<Caller, FsError> {
     let credential = credential(auth).ok_or(FsError::Access)?;
     if looks_up(export, auth) {
         // The server's list of groups may change at any time.
@@ -41,14 +45,18 @@ pub(crate) fn caller(export: &Arc<Export>, auth: &Auth, groups: &dyn GroupSource
     LAST.with_borrow_mut(|last| {
         if let Some(last) = last
             && std::ptr::eq(last.export.as_ptr(), Arc::as_ptr(export))
-            && last.auth == *auth
+            && (Arc::ptr_eq(&last.auth, auth) || last.auth == *auth)
         {
+            if !Arc::ptr_eq(&last.auth, auth) {
+                // A connection's calls come in runs too, and what they share is told at once.
+                last.auth = Arc::clone(auth);
+            }
             return Ok(last.caller.clone());
         }
         let caller = export.caller(&credential, groups)?;
         // Weak: an export that was configured away must not live on here; and its address is not given to
         // another one while this is held.
-        *last = Some(Last { export: Arc::downgrade(export), auth: auth.clone(), caller: caller.clone() });
+        *last = Some(Last { export: Arc::downgrade(export), auth: Arc::clone(auth), caller: caller.clone() });
         Ok(caller)
     })
 }

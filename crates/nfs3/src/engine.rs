@@ -108,7 +108,7 @@ impl Nfs3 {
         &self,
         desc: Desc,
         (first, second): (Fh3<'_>, Option<Fh3<'_>>),
-        auth: &Auth,
+        auth: &Arc<Auth>,
         peer: SocketAddr,
     ) -> Result<On, Failure> {
         let first = self.target(desc, first, auth, peer)?;
@@ -117,7 +117,7 @@ impl Nfs3 {
     }
 
     #[inline]
-    fn target(&self, desc: Desc, fh: Fh3<'_>, auth: &Auth, peer: SocketAddr) -> Result<Target, Failure> {
+    fn target(&self, desc: Desc, fh: Fh3<'_>, auth: &Arc<Auth>, peer: SocketAddr) -> Result<Target, Failure> {
         let (export, handle) = match self.parts.namespace.open(fh.0)? {
             Object::Pseudo(_) if desc.mutates => return Err(NfsStat3::Rofs.into()),
             Object::Pseudo(dir) => return Ok(Target::Pseudo(dir)),

@@ -1,7 +1,8 @@
 //! The NFS program: its parts, and the table of its procedures.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use holdfast_base::ExportId;
@@ -9,7 +10,7 @@ use holdfast_export::{Committer, GroupSource, Namespace, Object};
 use holdfast_ledger::Ledger;
 use holdfast_manager::Manager;
 use holdfast_rpc::reply_cache::ReplyCache;
-use holdfast_rpc::{Call, Lane, Outcome, Program};
+use holdfast_rpc::{Call, Lane, Outcome, Program, Turn};
 use holdfast_wire::nfs3::{Fh3, NFS_V3, NFS3_PROGRAM, NfsStat3, Proc3};
 use holdfast_xdr::{Decode, Reader, Writer};
 
@@ -82,6 +83,12 @@ impl Nfs3 {
     }
 }
 
+/// Stands for a directory's handle, by a secret of the process: nobody can aim at another's turn.
+fn turn_of(fh: &[u8]) -> u64 {
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    SECRET.hash_one(fh)
+}
+
 impl Program for Nfs3 {
     fn number(&self) -> u32 {
         NFS3_PROGRAM
@@ -102,6 +109,22 @@ impl Program for Nfs3 {
             Ok(Object::Export(export, _)) => Some(Lane(u64::from(export.id.0))),
             _ => None,
         }
+    }
+
+    fn turn(&self, procedure: u32, mut args: Reader<'_>) -> Option<Turn> {
+        // Those whose arguments begin with the directory that they change.
+        let changes = matches!(
+            Proc3::from_u32(procedure)?,
+            Proc3::Create
+                | Proc3::Mkdir
+                | Proc3::Symlink
+                | Proc3::Mknod
+                | Proc3::Remove
+                | Proc3::Rmdir
+                | Proc3::Rename
+        );
+        // A directory has one handle, as the namespace seals it; of what is none, calls fail at once.
+        changes.then(|| Fh3::decode(&mut args).ok()).flatten().map(|Fh3(fh)| Turn(turn_of(fh)))
     }
 
     fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_base::SessionId;
 use holdfast_export::Object;
-use holdfast_rpc::{Call, Connection, InLane, Lane, Mode, Outcome, PendingReply, Program};
+use holdfast_rpc::{Call, Connection, InLane, Lane, Mode, Outcome, PendingReply, Program, Turn};
 use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL, NfsStat4, OpNum4};
 use holdfast_xdr::{Reader, Writer};
@@ -111,10 +111,10 @@ impl Program for Nfs4 {
             Stopped::Turned(turn) => compound.turn(turn, reply),
             Stopped::Waits => {
                 let args = call.keep_args();
-                let lane = compound.lane();
+                let (lane, turn) = (compound.lane(), compound.turn_for());
                 let compound = Box::new(compound);
                 let rest = move |reply: &mut Writer| compound.resume(&args, reply);
-                Outcome::Resume(Box::new(InLane { lane, rest }))
+                Outcome::Resume(Box::new(InLane { lane, turn, rest }))
             }
         }
     }
@@ -134,6 +134,15 @@ impl Compound {
         match &self.current.as_ref()?.object {
             Object::Export(export, _) => Some(Lane(u64::from(export.id.0))),
             Object::Pseudo(_) => None,
+        }
+    }
+
+    /// Which directory's names it is about to change: one after the other, for they share the directory's lock.
+    fn turn_for(&self) -> Option<Turn> {
+        let changes = matches!(self.op, OpNum4::Open | OpNum4::Create | OpNum4::Remove | OpNum4::Rename);
+        match &self.current.as_ref()?.object {
+            Object::Export(_, dir) if changes => Some(Turn((dir.key().0 >> 64) as u64)),
+            _ => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! From a record to its outcome: finds the program, runs the call, and sees to what the outcome asks for. The same
 //! for calls on a connection's worker and on the pool.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use crate::pending::PendingReply;
 use crate::pool::{Job, Pool};
 use crate::record::{self, Record};
 use crate::server::Limits;
-use crate::service::{Call, FileBody, Lane, Mode, Outcome, Program, Resume};
+use crate::service::{Call, FileBody, Lane, Mode, Outcome, Program, Resume, Turn};
 use crate::throttle::Throttle;
 use crate::together;
 
@@ -151,7 +152,7 @@ pub(crate) enum Step {
 
 /// A call, or the rest of one, for the pool.
 pub(crate) enum Work {
-    Call { record: Bytes, auth: Arc<Auth>, lane: Option<Lane> },
+    Call { record: Bytes, auth: Arc<Auth>, lane: Option<Lane>, turn: Option<Turn> },
     Resume { resume: Box<dyn Resume>, reply: Writer, xid: u32 },
 }
 
@@ -160,6 +161,13 @@ impl Work {
         match self {
             Self::Call { lane, .. } => *lane,
             Self::Resume { resume, .. } => resume.lane(),
+        }
+    }
+
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        match self {
+            Self::Call { turn, .. } => *turn,
+            Self::Resume { resume, .. } => resume.turn(),
         }
     }
 }
@@ -197,7 +205,8 @@ pub(crate) fn handle(
             let record = record.keep();
             let ticket = Ticket::in_flight(connection, record.len());
             let lane = program.lane(header.body.proc, header.args.clone());
-            let work = Work::Call { record, auth: Arc::clone(auth), lane };
+            let turn = program.turn(header.body.proc, header.args.clone());
+            let work = Work::Call { record, auth: Arc::clone(auth), lane, turn };
             offload(connection, Job::Call { work, ticket })
         }
         Outcome::Resume(resume) => {
@@ -337,6 +346,14 @@ pub(crate) fn finish(ticket: Ticket, xid: u32, reply: &mut Writer, outcome: Outc
     }
 }
 
+/// A larger buffer is not kept for the next reply.
+const POOL_REPLY_BYTES_KEPT: usize = 16 << 10;
+
+thread_local! {
+    /// The buffer of the last reply, unless it went with a call that waits.
+    static REPLY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Runs a call on a thread of the pool.
 pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
     let connection = Arc::clone(ticket.connection());
@@ -345,7 +362,7 @@ pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
             // It was read and found good before it came here.
             let Ok(Message::Call(header)) = message::read(&record) else { return };
             let Ok(program) = connection.core.program(&header) else { return };
-            let mut reply = Writer::new();
+            let mut reply = Writer::from_vec(REPLY.take());
             let record = Record::own(&record);
             let outcome = run_call(program, &connection, &header, &auth, record, Mode::Pool, &mut reply);
             (header.xid, reply, outcome)
@@ -359,4 +376,8 @@ pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
         outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply));
     }
     finish(ticket, xid, &mut reply, outcome);
+    let buf = reply.into_vec();
+    if buf.capacity() <= POOL_REPLY_BYTES_KEPT {
+        REPLY.set(buf);
+    }
 }

@@ -36,5 +36,5 @@ pub use connection::Connection;
 pub use datagram::DatagramServer;
 pub use pending::PendingReply;
 pub use server::{Limits, Server, ServerView};
-pub use service::{Call, FileBody, InLane, Lane, Mode, Outcome, Program, Resume};
+pub use service::{Call, FileBody, InLane, Lane, Mode, Outcome, Program, Resume, Turn};
 pub use together::together;

@@ -1,18 +1,28 @@
 //! The offload pool: threads of our own for calls that may wait for a disk. The queue is bounded; a connection
 //! whose call finds it full stops reading until there is room.
 
-use std::collections::VecDeque;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashMap;
+use holdfast_base::limits::{TURN_LATE_MS, TURN_MS};
+use holdfast_base::waiting;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use self::queue::{State, Task};
+use self::turns::Claim;
 use crate::connection::{Connection, Ticket};
 use crate::dispatch::{self, Work};
-use crate::service::Lane;
+use crate::service::{Lane, Turn};
+use crate::together::{self, Shelf};
 
 /// Something for the pool to do.
 pub(crate) enum Job {
@@ -29,108 +39,40 @@ impl Job {
             Self::Run(_) => None,
         }
     }
-}
 
-/// What of a lane is in the pool.
-#[derive(Default)]
-struct Traffic {
-    /// In the queue or held back.
-    queued: usize,
-    running: usize,
-    /// Jobs that came to the head of the queue while the lane had all the threads it may have, oldest first.
-    held: VecDeque<Job>,
-}
-
-#[derive(Default)]
-struct State {
-    queue: VecDeque<(Option<Lane>, Job)>,
-    /// Lanes of which anything is here.
-    lanes: FxHashMap<Lane, Traffic>,
-    /// Jobs held back in all lanes.
-    held: usize,
-    /// Connections that found the queue full.
-    waiting: VecDeque<Arc<Connection>>,
-    idle: usize,
-    /// A thread was woken and has not come yet. One at a time: short jobs are done by those who are awake before
-    /// more would come, and a thread that comes and finds more than its own job wakes the next. So many run as
-    /// there is work that waits, and not one for each call of a burst, all after the same directory's lock.
-    is_waking: bool,
-    is_closed: bool,
-}
-
-impl State {
-    /// Whether somebody is to be woken now; whoever asks does it. While jobs are queued and threads idle, one is
-    /// always on its way.
-    fn must_wake(&mut self) -> bool {
-        let must = !self.queue.is_empty() && self.idle > 0 && !self.is_waking;
-        self.is_waking |= must;
-        must
-    }
-
-    /// Jobs that wait.
-    fn len(&self) -> usize {
-        self.queue.len() + self.held
-    }
-
-    /// Jobs of a lane that wait.
-    fn len_of(&self, lane: Option<Lane>) -> usize {
-        lane.and_then(|lane| self.lanes.get(&lane)).map_or(0, |traffic| traffic.queued)
-    }
-
-    fn push(&mut self, job: Job) {
-        let lane = job.lane();
-        if let Some(lane) = lane {
-            self.lanes.entry(lane).or_default().queued += 1;
+    fn turn(&self) -> Option<Turn> {
+        match self {
+            Self::Call { work, .. } => work.turn(),
+            Self::Run(_) => None,
         }
-        self.queue.push_back((lane, job));
-    }
-
-    /// Takes out the first job whose lane has fewer than so many threads, and puts those before it aside.
-    fn pop(&mut self, lane_threads: usize) -> Option<(Option<Lane>, Job)> {
-        loop {
-            let (lane, job) = self.queue.pop_front()?;
-            let Some(traffic) = lane.and_then(|lane| self.lanes.get_mut(&lane)) else {
-                return Some((lane, job));
-            };
-            if traffic.running < lane_threads {
-                traffic.queued -= 1;
-                traffic.running += 1;
-                return Some((lane, job));
-            }
-            traffic.held.push_back(job);
-            self.held += 1;
-        }
-    }
-
-    /// A job taken out has run: the oldest that was put aside has its turn.
-    fn finish(&mut self, lane: Option<Lane>) {
-        let Some(traffic) = lane.and_then(|lane| self.lanes.get_mut(&lane)) else { return };
-        traffic.running -= 1;
-        let is_last = traffic.running == 0 && traffic.queued == 0;
-        if let Some(job) = traffic.held.pop_front() {
-            self.held -= 1;
-            self.queue.push_front((lane, job));
-        } else if let Some(lane) = lane.filter(|_| is_last) {
-            self.lanes.remove(&lane);
-        }
-    }
-
-    /// Lets everything have its turn.
-    fn release_held(&mut self) {
-        for (lane, traffic) in &mut self.lanes {
-            self.queue.extend(traffic.held.drain(..).map(|job| (Some(*lane), job)));
-        }
-        self.held = 0;
     }
 }
 
 /// The pool is full; what was to be run comes back.
 pub struct Full(pub Box<dyn FnOnce() + Send>);
 
+/// What a thread of the pool has for itself.
+#[derive(Default)]
+struct Seat {
+    /// Wakes it.
+    bell: Condvar,
+    /// Replies of its that wait for the next.
+    shelf: Arc<Shelf>,
+}
+
+thread_local! {
+    /// The pool that this thread is of, and which it is of its threads.
+    static POOL: RefCell<Option<(Arc<Pool>, usize)>> = const { RefCell::new(None) };
+    /// What the job at hand has the turn for.
+    static CLAIM: Cell<Option<Claim>> = const { Cell::new(None) };
+}
+
 /// Threads that may wait.
 pub struct Pool {
     state: Mutex<State>,
-    work: Condvar,
+    seats: Vec<Seat>,
+    /// Wakes the overseer.
+    overseer: Condvar,
     queue_max: usize,
     /// Threads that one lane may have.
     lane_threads: usize,
@@ -144,13 +86,19 @@ impl Pool {
     pub(crate) fn start(threads: usize, queue_max: usize) -> io::Result<Arc<Self>> {
         // A quarter is left to the others.
         let lane_threads = (threads - threads / 4).max(1);
-        let pool = Arc::new(Self { state: Mutex::default(), work: Condvar::new(), queue_max, lane_threads });
+        let seats = (0..threads).map(|_| Seat::default()).collect();
+        let (state, overseer) = (Mutex::default(), Condvar::new());
+        let pool = Arc::new(Self { state, seats, overseer, queue_max, lane_threads });
+        let spawn = |name: String, run: Box<dyn FnOnce(Arc<Self>) + Send>| {
+            let this = Arc::clone(&pool);
+            let spawned = std::thread::Builder::new().name(name).spawn(move || run(this));
+            spawned.map(drop).inspect_err(|_| pool.close())
+        };
         for n in 0..threads {
-            let worker = Arc::clone(&pool);
-            std::thread::Builder::new()
-                .name(format!("offload-{n}"))
-                .spawn(move || worker.work())
-                .inspect_err(|_| pool.close())?;
+            spawn(format!("offload-{n}"), Box::new(move |pool| pool.work(n)))?;
+        }
+        if threads > 0 {
+            spawn("offload-oversee".to_owned(), Box::new(|pool| pool.oversee()))?;
         }
         Ok(pool)
     }
@@ -200,48 +148,97 @@ impl Pool {
             return Some(job);
         }
         state.push(job);
-        if state.must_wake() {
-            self.work.notify_one();
+        self.wake(state);
+        if state.turns.held() > 0 && !std::mem::replace(&mut state.turns.is_overseen, true) {
+            self.overseer.notify_one();
         }
         None
+    }
+
+    /// Wakes a thread where one is to be.
+    fn wake(&self, state: &mut State) {
+        if let Some(thread) = state.next_to_wake() {
+            self.seats[thread].bell.notify_one();
+        }
     }
 
     /// Runs what is queued on this thread, until nothing is.
     pub(crate) fn run_queued(&self) {
         loop {
-            let job = self.state.lock().pop(usize::MAX);
-            let Some((lane, job)) = job else { return };
+            let task = self.state.lock().pop(usize::MAX, 0);
+            let Some(Task { lane, claim, job }) = task else { return };
             run(job);
-            self.state.lock().finish(lane);
+            self.state.lock().finish(lane, claim);
         }
     }
 
-    fn work(&self) {
+    fn work(self: Arc<Self>, thread: usize) {
+        POOL.set(Some((Arc::clone(&self), thread)));
+        waiting::tell(step_aside);
+        let Seat { bell, shelf } = &self.seats[thread];
+        together::has_shelf(shelf);
         let mut state = self.state.lock();
         loop {
             let lane_threads = if state.is_closed { usize::MAX } else { self.lane_threads };
-            if let Some((lane, job)) = state.pop(lane_threads) {
-                let waiting = state.waiting.pop_front();
-                let must_wake = state.must_wake();
-                drop(state);
-                if must_wake {
-                    self.work.notify_one();
-                }
-                if let Some(connection) = waiting {
-                    connection.waits_for_pool.store(false, Ordering::Release);
-                    connection.kick.kick();
-                }
-                run(job);
-                state = self.state.lock();
-                state.finish(lane);
+            if let Some(task) = state.pop(lane_threads, thread) {
+                state = self.run_task(state, task, shelf);
             } else if state.is_closed {
                 return;
             } else {
-                state.idle += 1;
-                self.work.wait(&mut state);
-                state.idle -= 1;
+                state.idle.push_back(thread);
+                bell.wait(&mut state);
                 state.is_waking = false;
             }
+        }
+    }
+
+    /// Runs a job that was taken out, and sends its reply, unless the next is of the same turn and for the same client:
+    /// then both leave together.
+    fn run_task<'p>(
+        &'p self,
+        mut state: MutexGuard<'p, State>,
+        Task { lane, claim, job }: Task,
+        shelf: &Shelf,
+    ) -> MutexGuard<'p, State> {
+        let waiting = state.waiting.pop_front();
+        self.wake(&mut state);
+        drop(state);
+        if let Some(connection) = waiting {
+            connection.waits_for_pool.store(false, Ordering::Release);
+            connection.kick.kick();
+        }
+        CLAIM.set(claim);
+        together::use_shelf(claim.is_some());
+        run(job);
+        let mut state = self.state.lock();
+        state.finish(lane, claim);
+        let Some(claim) = claim else { return state };
+        let next = |connection: &Arc<Connection>| state.goes_on(claim, connection);
+        if !shelf.must_go(next) {
+            return state;
+        }
+        drop(state);
+        shelf.send();
+        self.state.lock()
+    }
+
+    /// Takes the turn from who keeps it too long, time and again while anybody waits for one.
+    fn oversee(self: Arc<Self>) {
+        let mut state = self.state.lock();
+        while !state.is_closed {
+            if !state.turns.may_hold_up() {
+                state.turns.is_overseen = false;
+                self.overseer.wait(&mut state);
+                continue;
+            }
+            let before = Instant::now();
+            self.overseer.wait_for(&mut state, Duration::from_millis(TURN_MS));
+            let is_late = before.elapsed() >= Duration::from_millis(TURN_LATE_MS);
+            let stuck = state.relieve(is_late);
+            self.wake(&mut state);
+            MutexGuard::unlocked(&mut state, || {
+                stuck.iter().for_each(|thread| self.seats[*thread].shelf.send());
+            });
         }
     }
 
@@ -250,9 +247,26 @@ impl Pool {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.release_held();
+        state.idle.clear();
         drop(state);
-        self.work.notify_all();
+        for seat in &self.seats {
+            seat.bell.notify_one();
+        }
+        self.overseer.notify_one();
     }
+}
+
+/// The job at hand is about to wait for a peer: others have its turn meanwhile, and replies do not wait for its own.
+fn step_aside() {
+    let Some(claim) = CLAIM.take() else { return };
+    POOL.with_borrow(|seat| {
+        let Some((pool, thread)) = seat else { return };
+        let mut state = pool.state.lock();
+        state.pass_on(claim);
+        pool.wake(&mut state);
+        drop(state);
+        pool.seats[*thread].shelf.send();
+    });
 }
 
 fn run(job: Job) {
@@ -284,6 +298,6 @@ fn run(job: Job) {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("queued", &self.state.lock().queue.len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("queued", &self.state.lock().len()).finish_non_exhaustive()
     }
 }

@@ -83,10 +83,19 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lane(pub u64);
 
+/// Calls that would be in each other's way, as changes of one directory's names are, by any number of the program's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Turn(pub u64);
+
 /// The rest of a call that left its connection's worker.
 pub trait Resume: Send {
     /// As [`Program::lane`].
     fn lane(&self) -> Option<Lane> {
+        None
+    }
+
+    /// As [`Program::turn`].
+    fn turn(&self) -> Option<Turn> {
         None
     }
 
@@ -104,6 +113,8 @@ impl<F: FnOnce(&mut Writer) -> Outcome + Send> Resume for F {
 pub struct InLane<R> {
     /// Which.
     pub lane: Option<Lane>,
+    /// What it takes turns for there.
+    pub turn: Option<Turn>,
     /// The rest.
     pub rest: R,
 }
@@ -111,6 +122,10 @@ pub struct InLane<R> {
 impl<R: FnOnce(&mut Writer) -> Outcome + Send> Resume for InLane<R> {
     fn lane(&self) -> Option<Lane> {
         self.lane
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        self.turn
     }
 
     fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
@@ -160,6 +175,15 @@ pub trait Program: Send + Sync + 'static {
     /// only part of the pool, so that a file system that hangs leaves threads to the others. `None` when there is no
     /// telling.
     fn lane(&self, procedure: u32, args: Reader<'_>) -> Option<Lane> {
+        let _ = (procedure, args);
+        None
+    }
+
+    /// With which calls a call that asked for the pool ([`Outcome::Offload`]) takes turns: they are done one after the
+    /// other, in the order in which they came, and replies that follow one another to one client leave together. Who
+    /// takes long (`TURN_MS`), or says that it waits ([`holdfast_base::waiting`]), loses the turn to the next, so it is
+    /// no lock. `None` when it is in nobody's way.
+    fn turn(&self, procedure: u32, args: Reader<'_>) -> Option<Turn> {
         let _ = (procedure, args);
         None
     }

@@ -244,6 +244,23 @@ pub trait Backend: Send + Sync {
         set: &SetAttrs,
     ) -> FsResult<(Node, Change)>;
 
+    /// Makes a regular file without a name, as if it were made in a directory: with the group, the access list and the
+    /// project that it would have there. It lives while it is open, beginning with the open file that comes along; its owner
+    /// opens it whatever its mode, and [`Backend::link`] may give it a name. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`] where the file system has no such files, or no handles of them; [`FsError::NotDir`],
+    /// [`FsError::Access`], [`FsError::NoSpace`], [`FsError::Quota`].
+    fn make_nameless(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Arc<dyn FileObject>)> {
+        let _ = (cx, dir, set);
+        Err(FsError::NotSupported)
+    }
+
     /// Gives an object another name. The directory's change, and the object's attributes afterwards. Waits like
     /// a mutation.
     ///
@@ -310,6 +327,22 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::Io`], [`FsError::IsDir`], [`FsError::WrongKind`], [`FsError::Access`].
     fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read>;
+
+    /// As [`Backend::read`], with the attributes of [`AttrMask::STAT`] as they were before it, for who has to tell of both;
+    /// none where only those cannot be had. A backend that looks at the file anyhow does so once.
+    ///
+    /// # Errors
+    /// Those of [`Backend::read`], and [`FsError::WouldBlock`] of [`Backend::getattr`].
+    fn read_and_look(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> FsResult<(Read, Option<Attrs>)> {
+        let attrs = attrs_if_any(self.getattr(cx, file.handle(), AttrMask::STAT))?;
+        Ok((self.read(cx, file, offset, into)?, attrs))
+    }
 
     /// The same stretch as a descriptor to send from, when this backend has descriptors and the stretch is in
     /// memory or waiting is allowed; `None` when reading into memory is the way.
@@ -574,4 +607,17 @@ pub struct WriteAt {
     pub stability: Stability,
     /// Whether [`Written::change`] is wanted.
     pub want_change: bool,
+}
+
+/// Attributes that go with something else, which does not fail when they cannot be had; unless that is for now, and because
+/// waiting is not allowed.
+///
+/// # Errors
+/// [`FsError::WouldBlock`].
+pub fn attrs_if_any(attrs: FsResult<Attrs>) -> FsResult<Option<Attrs>> {
+    match attrs {
+        Ok(attrs) => Ok(Some(attrs)),
+        Err(FsError::WouldBlock) => Err(FsError::WouldBlock),
+        Err(_) => Ok(None),
+    }
 }

@@ -23,7 +23,7 @@ pub use attrs::{
 };
 pub use backend::{
     Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, Lend, ListEnd, NewNode, Touched, WriteAt,
-    stands_for,
+    attrs_if_any, stands_for,
 };
 pub use caller::{Caller, Cx, Wait};
 pub use error::{FsError, FsResult};

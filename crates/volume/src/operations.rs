@@ -68,7 +68,11 @@ impl Volume {
     /// they are not known here the change itself goes to the server, which takes them.
     pub fn drop_set_ids(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
         let Some(attrs) = self.0.machine.lock().known_rights(node) else { return Ok(()) };
-        let mode = attrs.mode_without_set_ids();
+        let mut mode = attrs.mode_without_set_ids();
+        // As Linux has it since 6.2: who is not of the file's group takes the bit, executable or not.
+        if mode & 0o2000 != 0 && !who.whole_caller().is_of(attrs.gid) {
+            mode &= !0o2000;
+        }
         if mode == attrs.mode {
             return Ok(());
         }
@@ -88,6 +92,17 @@ impl Volume {
     /// A link's text.
     pub fn readlink(&self, who: &dyn Waiting, node: NodeId) -> Result<Bytes> {
         self.run_for(who, |machine, turn, now| machine.readlink(turn, node, now))
+    }
+
+    /// Makes a file without a name, as if in a directory, and opens it.
+    pub fn make_nameless(
+        &self,
+        who: &dyn Waiting,
+        dir: NodeId,
+        mode: u32,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        self.change_for(who, |machine, turn, now| machine.make_nameless(turn, dir, mode, flags, now))
     }
 
     /// Makes a device, pipe, socket, or a regular file that is not opened.

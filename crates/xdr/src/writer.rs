@@ -159,6 +159,18 @@ impl Writer {
         }
     }
 
+    /// Writes an item over what stands from the `at`-th byte on, which is at least as long.
+    ///
+    /// # Panics
+    /// When it is not, which is a defect of ours.
+    pub fn overwrite<T: Encode>(&mut self, at: usize, item: &T) {
+        let end = self.buf.len();
+        item.encode(self);
+        assert!(at + (self.buf.len() - end) <= end, "an item larger than its place");
+        self.buf.copy_within(end.., at);
+        self.buf.truncate(end);
+    }
+
     /// Bytes written since just after `mark`'s place.
     #[must_use]
     pub const fn since(&self, mark: Mark) -> usize {
@@ -228,5 +240,23 @@ mod tests {
         assert_eq!(w.as_slice(), b"\0\0\0\x05hello\0\0\0");
         assert_eq!(w.opaque_with(10, |_| Err::<usize, _>(())), Err(()));
         assert_eq!(w.len(), 12);
+    }
+
+    #[test]
+    fn an_item_takes_the_place_that_was_left_for_it_and_nothing_else() {
+        let mut w = Writer::new();
+        w.u32(1);
+        w.put(&[0; 8]);
+        w.u32(3);
+        w.overwrite(4, &2_u64);
+        assert_eq!(w.as_slice(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "larger than its place")]
+    fn an_item_that_is_larger_than_its_place_is_a_defect() {
+        let mut w = Writer::new();
+        w.u32(1);
+        w.overwrite(0, &2_u64);
     }
 }

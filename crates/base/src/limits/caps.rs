@@ -106,3 +106,13 @@ pub const SAME_HOST_AFTER: u32 = 2;
 /// Milliseconds after its last use until a mount closes a descriptor: it keeps a removed file's space, and others from
 /// what the kernel grants only on files that nobody has open.
 pub const SAME_HOST_IDLE_MS: u64 = 2_000;
+
+/// Files without a name that a client may have the server keep until it has opened them: one for each thread that makes one
+/// at a time, and some more.
+pub const CAPS_NAMELESS_PER_CLIENT_MAX: usize = 64;
+
+/// The same of all clients. Each is an open file of the server's.
+pub const CAPS_NAMELESS_MAX: usize = 1024;
+
+/// Milliseconds that they are kept for: the client opens them with its next call.
+pub const CAPS_NAMELESS_MS: u64 = 5_000;

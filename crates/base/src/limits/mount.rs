@@ -71,6 +71,9 @@ pub const FUSE_GROUP_CACHE_MS: u64 = 1000;
 /// 128 KiB fill a link of 10 Gbit/s and 6 ms.
 pub const FUSE_BACKGROUND_MAX: u16 = 64;
 
+/// Milliseconds that who asks for a lock waits for those to be given back whose file was closed before.
+pub const LOCKS_ENDING_MS: u64 = 1000;
+
 /// Nodes in one PRUNE notification.
 pub const FUSE_PRUNE_MAX: usize = 512;
 
@@ -85,6 +88,9 @@ pub const UNSTABLE_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of one file that travel with its making, in a batch; larger ones go by WRITE.
 pub const SMALL_FILE_BYTES: u64 = 64 << 10;
+
+/// Pieces of one file's data that travel so, each an operation of its own; what lies scattered in more goes by WRITE.
+pub const SMALL_FILE_PIECES_MAX: usize = 64;
 
 /// Mutations of a mount that wait to be sent, about 200 bytes each: what a second's batches carry, twice.
 pub const QUEUED_MUTATIONS_MAX: usize = 131_072;

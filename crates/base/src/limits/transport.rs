@@ -68,6 +68,24 @@ pub const POOL_QUEUE_MAX: usize = 4096;
 /// Threads of the offload pool at least: so many disk requests keep a fast disk busy.
 pub const POOL_THREADS_MIN: usize = 16;
 
+/// Milliseconds after which a call on the pool that is still at it loses its turn to the next of those that take turns with
+/// it, and replies kept to leave with its own are sent: what hangs, or has lost its processor to others, holds up nobody for
+/// longer. Somebody looks so often while anybody waits, which costs a few thousandths of a processor.
+pub const TURN_MS: u64 = 2;
+
+/// Milliseconds after which that look is late: then the machine is so busy with other things that who has a turn is a long way
+/// from a processor.
+pub const TURN_LATE_MS: u64 = 12;
+
+/// As many have one turn at once on such a machine.
+pub const TURN_WIDTH_MAX: usize = 8;
+
+/// Calls that take turns of which replies leave together, and after which others come before them.
+pub const TURN_REPLIES_MAX: usize = 16;
+
+/// Microseconds that the first of them waits for the last.
+pub const TURN_REPLIES_US_MAX: u64 = 500;
+
 /// Entries of the duplicate-request cache: 60 seconds of 1,000 mutations a second.
 pub const REPLY_CACHE_ENTRIES_MAX: usize = 65_536;
 

@@ -95,9 +95,10 @@ impl Machine {
         }
         let stream = self.opens.get(&fh).and_then(|o| o.stream.as_ref()).ok_or(Errno::EBADF)?;
         match &stream.source {
-            Source::Known => {
+            Source::Known(last) => {
                 let dir = self.node(id)?.dir.as_ref().ok_or(Errno::ENOTDIR)?;
-                let rest: Vec<_> = dir.entries(offset).take(ENTRIES_AT_ONCE).map(owned).collect();
+                let rest = dir.entries(offset).take_while(|(cookie, ..)| cookie <= last);
+                let rest: Vec<_> = rest.take(ENTRIES_AT_ONCE).map(owned).collect();
                 self.give(id, rest, plus, take);
                 Ok(())
             }
@@ -126,6 +127,7 @@ impl Machine {
             self.stats.listing_misses += 1;
             return Source::None;
         };
+        let last = dir.last_cookie();
         let sample: Vec<NodeId> = dir.entries(0).take(SAMPLE).map(|(_, _, id)| id).collect();
         let sure = sample.iter().filter(|id| self.nodes.get(id).is_some_and(|n| n.is_sure())).count();
         if plus && self.settings.caps && sure * 2 < sample.len() {
@@ -133,7 +135,7 @@ impl Machine {
             return Source::None;
         }
         self.stats.listing_hits += 1;
-        Source::Known
+        Source::Known(last)
     }
 
     /// Gives entries that are known here.

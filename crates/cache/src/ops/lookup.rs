@@ -126,15 +126,21 @@ impl Machine {
 
     /// What the kernel is told of an object under a name.
     pub(crate) fn entry(&mut self, parent: NodeId, name: &[u8], id: NodeId, attrs: Attrs) -> Entry {
-        let entry_valid = self.known(parent, name) == Known::Present(id);
+        let entry_valid = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
         if entry_valid {
             self.stats.lookup_hits += 1;
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
                 dir.tell(name);
             }
         }
+        Entry { entry_valid, ..self.entry_of(id, attrs) }
+    }
+
+    /// The same of an object under no name.
+    pub(crate) fn entry_of(&mut self, id: NodeId, attrs: Attrs) -> Entry {
+        let entry_valid = false;
         let Some(node) = self.nodes.get_mut(&id) else {
-            return Entry { node: id, attrs, entry_valid: false, attr_valid: false };
+            return Entry { node: id, attrs, entry_valid, attr_valid: false };
         };
         node.lookups += 1;
         let attr_valid = node.is_sure();

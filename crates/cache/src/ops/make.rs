@@ -313,6 +313,7 @@ impl Machine {
             Known::Present(_) => return Err(Errno::EEXIST.into()),
             Known::Absent
                 if self.node(id)?.may_change(CapSet::LINK_X)
+                    && !self.node(id)?.is_nameless
                     && self.may_change_names(turn, parent, now)? =>
             {
                 self.room_in_stream()?;
@@ -329,6 +330,7 @@ impl Machine {
         }
         self.overtake_none(turn)?;
         let (object, dir) = (self.handle(turn, id)?, self.handle(turn, parent)?);
+        self.may_get_name(id);
         let want_dir = self.want(Some(parent), CapSet::ALL_X, now);
         self.ask(turn, Question::Link { object, dir, name: Name::new(name), want_dir })
     }

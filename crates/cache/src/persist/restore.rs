@@ -110,10 +110,12 @@ impl Machine {
             let is_executed = records.contains_key(&key(family::EXECUTED, txn));
             let stage = if is_executed { Stage::Executed } else { Stage::Waiting };
             let (sent_at, asked, is_repeated) = (now.mono, Generation(0), false);
+            let parts = ops.iter().map(|queued| queued.op.parts()).sum();
             self.stream.kept.push_back(Kept {
                 txn,
                 caller,
                 ops,
+                parts,
                 stage,
                 sent_at,
                 asked,

@@ -2,8 +2,25 @@
 
 use holdfast_cache::*;
 
+use holdfast_base::limits::{CAPS_BATCH_OPS_MAX, CAPS_OPS_KEPT_MAX};
+
 use super::fs::Res;
 use super::server::{FILE, LINK, Server, X, ino};
+
+/// How many of the program's operations a batch becomes: pieces of data, and the time after them, are some of their own.
+fn operations(batch: &Batch) -> usize {
+    let of = |mutation: &Mutation| match mutation {
+        Mutation::Make { object: NewObject::File { data, .. }, .. } => {
+            let rest = data.iter().filter(|(at, _)| *at > 0).count();
+            1 + if rest > 0 { rest + 1 } else { 0 }
+        }
+        Mutation::Write { data, .. } => data.len() + 1,
+        _ => 1,
+    };
+    let count = batch.ops.iter().map(of).sum();
+    assert!(count <= CAPS_BATCH_OPS_MAX, "{count} operations in a batch");
+    count
+}
 
 impl Server {
     /// A batch, executed once. `Blocked` never happens under the capabilities that a client must hold.
@@ -31,6 +48,10 @@ impl Server {
             return results;
         }
         assert_eq!(batch.txn, lane.executed + 1, "in order");
+        lane.remembered = lane.remembered.split_off(&(lane.done + 1));
+        lane.remembered.insert(batch.txn, operations(batch));
+        let kept: usize = lane.remembered.values().sum();
+        assert!(kept <= CAPS_OPS_KEPT_MAX + CAPS_BATCH_OPS_MAX, "{kept} operations to be remembered");
         let mut results = Vec::new();
         for (op, mutation) in (0..).zip(&batch.ops) {
             let made = (batch.txn, op);

@@ -16,6 +16,16 @@ pub fn config(cases: u32) -> ProptestConfig {
     }
 }
 
+/// The same, and files without names.
+pub fn op_or_nameless() -> impl Strategy<Value = Op> {
+    let p = || 0..u8::try_from(super::ops::PATHS.len()).unwrap();
+    prop_oneof![
+        20 => op(),
+        2 => (p(), 0..3_u8).prop_map(|(path, slot)| Op::Nameless { path, slot }),
+        3 => (0..3_u8, p()).prop_map(|(slot, to)| Op::Name { slot, to }),
+    ]
+}
+
 pub fn op() -> impl Strategy<Value = Op> {
     let p = || 0..u8::try_from(super::ops::PATHS.len()).unwrap();
     let s = || 0..3_u8;

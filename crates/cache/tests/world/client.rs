@@ -101,6 +101,8 @@ pub struct Client {
     pub fds: BTreeMap<u8, (Fh, NodeId)>,
     /// Those that write to the end.
     pub appending: BTreeSet<u8>,
+    /// Files that were made without a name and have none yet.
+    pub nameless: BTreeSet<NodeId>,
     /// Those whose data goes past the kernel's pages.
     pub direct: BTreeSet<Fh>,
     /// Nothing covers what the last operation has told.

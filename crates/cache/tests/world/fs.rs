@@ -12,6 +12,8 @@ pub struct Inode {
     pub mode: u32,
     pub uid: u32,
     pub nlink: u32,
+    /// It was made without a name and has had none yet.
+    pub is_nameless: bool,
     pub data: Vec<u8>,
     pub entries: BTreeMap<Vec<u8>, u64>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -42,8 +44,20 @@ impl Fs {
         self.next += 1;
         let nlink = if kind == Kind::Dir { 2 } else { 1 };
         let (data, entries, xattrs) = Default::default();
-        self.inodes.insert(ino, Inode { kind, mode, uid, nlink, data, entries, xattrs, change: 1, mtime: 0 });
+        let is_nameless = false;
+        let inode = Inode { kind, mode, uid, nlink, is_nameless, data, entries, xattrs, change: 1, mtime: 0 };
+        self.inodes.insert(ino, inode);
         ino
+    }
+
+    pub fn make_nameless(&mut self, dir: u64, mode: u32, uid: u32) -> Res<u64> {
+        if self.get(dir)?.kind != Kind::Dir {
+            return Err(Errno::ENOTDIR);
+        }
+        let ino = self.add(Kind::File, mode, uid);
+        let inode = self.get_mut(ino)?;
+        (inode.nlink, inode.is_nameless) = (0, true);
+        Ok(ino)
     }
 
     pub fn touch(&mut self, ino: u64) {
@@ -103,11 +117,14 @@ impl Fs {
         if self.look(dir, name)?.is_some() {
             return Err(Errno::EEXIST);
         }
-        if self.get(ino)?.nlink == 0 {
+        let inode = self.get(ino)?;
+        if inode.nlink == 0 && !inode.is_nameless {
             return Err(Errno::ENOENT);
         }
         self.put(dir, name, ino);
-        self.get_mut(ino)?.nlink += 1;
+        let inode = self.get_mut(ino)?;
+        inode.nlink += 1;
+        inode.is_nameless = false;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ pub mod fs;
 pub mod ops;
 pub mod server;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use client::{Client, Kernel};
 use holdfast_base::{Instant, Timestamp};
@@ -66,6 +66,7 @@ impl World {
         let client = |_| Client {
             machine: Machine::new(&root, Settings { io_bytes, ..settings(caps) }),
             kernel: Kernel::default(),
+            nameless: BTreeSet::default(),
             fds: Default::default(),
             appending: Default::default(),
             direct: Default::default(),

@@ -14,27 +14,96 @@ pub const PATHS: [&str; 10] = ["a", "b", "d", "e", "d/a", "d/b", "e/a", "d/s", "
 /// One call of an application. Paths are indices into `PATHS`.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Create { path: u8, exclusive: bool, truncate: bool, append: bool, slot: u8 },
-    Open { path: u8, truncate: bool, write: bool, slot: u8 },
-    Write { slot: u8, offset: u8, len: u8, byte: u8 },
-    Read { slot: u8, offset: u8, len: u8 },
-    Close { slot: u8 },
-    Stat { path: u8 },
-    Truncate { path: u8, size: u8 },
-    Chmod { path: u8, mode: u8 },
-    Mkdir { path: u8 },
-    Rmdir { path: u8 },
-    Unlink { path: u8 },
-    Rename { from: u8, to: u8, mode: RenameMode },
-    Link { from: u8, to: u8 },
-    Symlink { path: u8 },
-    Readlink { path: u8 },
-    Readdir { path: u8, plus: bool },
-    SetXattr { path: u8, value: u8 },
-    GetXattr { path: u8 },
-    Fsync { slot: u8 },
+    Create {
+        path: u8,
+        exclusive: bool,
+        truncate: bool,
+        append: bool,
+        slot: u8,
+    },
+    Open {
+        path: u8,
+        truncate: bool,
+        write: bool,
+        slot: u8,
+    },
+    /// A file without a name, in the directory of the path.
+    Nameless {
+        path: u8,
+        slot: u8,
+    },
+    /// A name for it.
+    Name {
+        slot: u8,
+        to: u8,
+    },
+    Write {
+        slot: u8,
+        offset: u8,
+        len: u8,
+        byte: u8,
+    },
+    Read {
+        slot: u8,
+        offset: u8,
+        len: u8,
+    },
+    Close {
+        slot: u8,
+    },
+    Stat {
+        path: u8,
+    },
+    Truncate {
+        path: u8,
+        size: u8,
+    },
+    Chmod {
+        path: u8,
+        mode: u8,
+    },
+    Mkdir {
+        path: u8,
+    },
+    Rmdir {
+        path: u8,
+    },
+    Unlink {
+        path: u8,
+    },
+    Rename {
+        from: u8,
+        to: u8,
+        mode: RenameMode,
+    },
+    Link {
+        from: u8,
+        to: u8,
+    },
+    Symlink {
+        path: u8,
+    },
+    Readlink {
+        path: u8,
+    },
+    Readdir {
+        path: u8,
+        plus: bool,
+    },
+    SetXattr {
+        path: u8,
+        value: u8,
+    },
+    GetXattr {
+        path: u8,
+    },
+    Fsync {
+        slot: u8,
+    },
     Sync,
-    Pause { ms: u16 },
+    Pause {
+        ms: u16,
+    },
 }
 
 /// What a call returned.
@@ -184,6 +253,22 @@ impl Model {
                 }
                 let ino = self.find(path)?;
                 self.open(c, slot, ino, (truncate && write, write, false))
+            }
+            Op::Nameless { path, slot } => {
+                if self.fds.contains_key(&(c, slot)) {
+                    return Err(Errno::EBUSY);
+                }
+                let (dir, _) = self.parent(path)?;
+                let ino = self.fs.make_nameless(dir, 0o640, 7)?;
+                self.open(c, slot, ino, (false, true, false))
+            }
+            Op::Name { slot, to } => {
+                let (ino, ..) = self.fd(c, slot)?;
+                if !self.fs.get(ino)?.is_nameless {
+                    return Err(Errno::EINVAL);
+                }
+                let (dir, name) = self.parent(to)?;
+                self.fs.link(ino, dir, name)
             }
             Op::Write { slot, offset, len, byte } => {
                 let (ino, write, append) = self.fd(c, slot)?;
@@ -484,6 +569,36 @@ impl World {
                     node,
                     OpenFlags { access, truncate: truncate && write, ..OpenFlags::default() },
                 )
+            }
+            Op::Nameless { path, slot } => {
+                if self.clients[c].fds.contains_key(&slot) {
+                    return Err(Errno::EBUSY);
+                }
+                let (dir, _) = self.parent(c, path)?;
+                let access = Access { read: true, write: true };
+                let flags = OpenFlags { access, ..OpenFlags::default() };
+                let (entry, opened) = self.run(c, |m, t, now| m.make_nameless(t, dir, 0o640, flags, now))?;
+                assert!(!entry.entry_valid && entry.attrs.nlink == 0, "{entry:?}");
+                self.clients[c].nameless.insert(entry.node);
+                let kernel = &mut self.clients[c].kernel;
+                kernel.kinds.insert(entry.node, Kind::File);
+                kernel.attributes(entry.node, &Attributes { attrs: entry.attrs, valid: entry.attr_valid });
+                self.opened(c, slot, (opened.fh, entry.node), flags);
+                Ok(())
+            }
+            Op::Name { slot, to } => {
+                let (_, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;
+                if !self.clients[c].nameless.contains(&node) {
+                    return Err(Errno::EINVAL);
+                }
+                let (dir, name) = self.parent(c, to)?;
+                if self.walk(c, dir, name)?.is_some() {
+                    return Err(Errno::EEXIST);
+                }
+                let entry = self.run(c, |m, t, now| m.link(t, node, dir, name, now))?;
+                self.clients[c].nameless.remove(&node);
+                self.made(c, dir, name, &entry);
+                Ok(())
             }
             Op::Write { slot, offset, len, byte } => {
                 let (fh, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;

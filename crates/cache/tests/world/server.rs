@@ -41,6 +41,8 @@ pub struct Lane {
     pub sent: BTreeMap<u64, Vec<Mutation>>,
     /// What the client has said that it will neither send again nor name.
     pub done: u64,
+    /// Operations of the transactions after that.
+    pub remembered: BTreeMap<u64, usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -384,6 +386,12 @@ impl Server {
                 let object = pass!(self.object(c, i, *want));
                 let open = self.new_open(c, i);
                 self.created(c, d, *want_dir, object, open, made)
+            }
+            Question::Nameless { dir, attrs, want, .. } => {
+                let i = pass!(self.fs.make_nameless(ino(dir), attrs.mode, uid));
+                let open = self.new_open(c, i);
+                let object = pass!(self.object(c, i, *want));
+                Answer::Created { object, open, made: true, dir: None, dir_attrs: None }
             }
             Question::Make { dir, name, making, attrs, want, want_dir } => {
                 let d = ino(dir);

@@ -357,3 +357,62 @@ fn a_batch_that_meets_anothers_promise_stops_there_and_goes_on_when_it_comes_aga
         fs.remove(cx, &object(&server, dir.0), Name::new(b"second").unwrap(), RemoveKind::Any).unwrap();
     });
 }
+
+fn exchange<'a>(root: &'a [u8], one: &'a str, other: &'a str) -> BatchOp<'a> {
+    let (from_name, to_name, how) = (one.as_bytes(), other.as_bytes(), RenameHow::Exchange);
+    BatchOp::Rename { from: at(root), from_name, to: at(root), to_name, how, victim: None, over: None }
+}
+
+#[test]
+fn an_exchange_takes_what_others_hold_of_both_and_is_done_once() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let ok = a.batch(1, vec![create(at(&root), "one", b"1"), mkdir(at(&root), "two")]).unwrap();
+    let both = [0, 1].map(|place| made(&ok.results[place]).handle);
+    for handle in both {
+        let held = b.acquire(handle.0, CapSet::ALL_S | CapSet::LINK_X).unwrap().grant.held;
+        assert!(held.contains(CapSet::LINK_X), "{held:?}");
+    }
+    let mut tries = 0;
+    let ok = loop {
+        match a.batch(2, vec![exchange(&root, "one", "two")]) {
+            Ok(ok) => break ok,
+            Err(stat) => assert_eq!(stat, CapsStat::Delay),
+        }
+        tries += 1;
+        assert!(tries < 4);
+        b.give_back();
+    };
+    assert_eq!(refused(&ok.results[0]), None);
+    assert!(tries > 0, "what b held was recalled first");
+    for handle in both {
+        let held = b.acquire(handle.0, CapSet::NONE).unwrap().grant.held;
+        assert!(!held.contains(CapSet::LINK_S), "{held:?}");
+    }
+    assert_eq!(server.read("two"), b"1");
+    let again = a.batch(2, vec![exchange(&root, "one", "two")]).unwrap();
+    assert_eq!((again.results, server.read("two")), (ok.results, b"1".to_vec()), "and not back again");
+    // One name is free: nothing is exchanged, and nothing replaced.
+    let none = a.batch(3, vec![exchange(&root, "two", "three")]).unwrap();
+    assert_eq!((refused(&none.results[0]), server.names().len()), (Some(CapsStat::NoEnt), 2));
+}
+
+/// Who gave up waiting for another's promise must not find it done an hour later.
+#[test]
+fn what_was_given_up_before_anything_of_it_was_done_can_be_replaced_and_comes_too_late_then() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    a.batch(1, vec![create(at(&root), "one", b"1"), create(at(&root), "two", b"2")]).unwrap();
+    assert!(b.acquire(&root, CapSet::FILE_X).unwrap().grant.held.contains(CapSet::FILE_X));
+    let given_up = || vec![exchange(&root, "one", "two")];
+    assert_eq!(a.batch(2, given_up()), Err(CapsStat::Delay));
+    let nothing = a.batch(2, Vec::new()).unwrap();
+    assert_eq!((nothing.results.len(), nothing.executed_through), (0, TxnId(2)));
+    b.give_back();
+    assert_eq!(a.batch(2, given_up()), Err(CapsStat::Mixed), "it was on its way all the time");
+    assert_eq!(server.read("one"), b"1");
+    // What was done is not replaced.
+    let done = a.batch(3, given_up()).unwrap();
+    assert_eq!((refused(&done.results[0]), server.read("one")), (None, b"2".to_vec()));
+    assert_eq!(a.batch(3, Vec::new()), Err(CapsStat::Mixed));
+}

@@ -5,5 +5,6 @@ mod batches;
 mod capabilities;
 mod groups;
 mod hostile;
+mod nameless;
 mod restart;
 mod world;

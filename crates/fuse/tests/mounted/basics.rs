@@ -232,7 +232,7 @@ fn an_unmount_of_a_busy_mount_is_refused_and_a_lazy_one_serves_on() {
     assert_eq!(&byte, b"held");
     assert_eq!(stage.session.wait_for(Duration::from_millis(20)), None);
     drop(file);
-    assert_eq!(stage.session.wait_for(Duration::from_secs(5)), Some(End::Unmounted));
+    assert_eq!(stage.session.wait_for(Duration::from_secs(30)), Some(End::Unmounted));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn an_abort_frees_those_who_wait() {
     until("the operation waits", || stage.double.gates.waiting("getattr") == 1);
     stage.session.abort().unwrap();
     assert!(waiting.join().unwrap().is_err());
-    let end = stage.session.wait_for(Duration::from_secs(5));
+    let end = stage.session.wait_for(Duration::from_secs(30));
     assert!(matches!(end, Some(End::Aborted | End::Unmounted)), "{end:?}");
     stage.session.unmount(Unmount::Lazy).unwrap();
 }
@@ -264,7 +264,7 @@ fn a_release_is_served_to_its_end_after_the_unmount() {
     assert_eq!(stage.double.destroyed.load(Ordering::SeqCst), 0);
     stage.double.gates.open("release");
     assert!(unmounted.join().unwrap().success());
-    assert!(stage.session.wait_for(Duration::from_secs(5)).is_some());
+    assert!(stage.session.wait_for(Duration::from_secs(30)).is_some());
     assert_eq!(stage.double.destroyed.load(Ordering::SeqCst), 1);
 }
 
@@ -289,7 +289,7 @@ fn a_mount_made_by_somebody_else_is_served() {
     fs::write(folder.path().join("a"), b"x").unwrap();
     assert!(session.unmount(Unmount::Plain).is_err(), "it is not ours");
     holdfast_fuse::unmount(folder.path(), Unmount::Plain).unwrap();
-    assert_eq!(session.wait_for(Duration::from_secs(5)), Some(End::Unmounted));
+    assert_eq!(session.wait_for(Duration::from_secs(30)), Some(End::Unmounted));
 }
 
 #[test]
@@ -303,5 +303,5 @@ fn a_mount_point_behind_a_symbolic_link_is_found_again() {
     let session = holdfast_fuse::Session::mount(double, &at, &options, &Config::default()).unwrap();
     assert_eq!(session.mountpoint(), Some(&*folder.path().join("real")));
     holdfast_fuse::unmount(&at, Unmount::Force).unwrap();
-    assert!(session.wait_for(Duration::from_secs(5)).is_some());
+    assert!(session.wait_for(Duration::from_secs(30)).is_some());
 }

@@ -59,7 +59,7 @@ fn flock_stands_beside_range_locks_of_the_same_file() {
         except BlockingIOError: pass\n\
         os.close(f)\n\
         import time\n\
-        for i in range(100):\n\
+        for i in range(3000):\n\
         \x20   try: fcntl.flock(g, fcntl.LOCK_SH | fcntl.LOCK_NB); break\n\
         \x20   except BlockingIOError: time.sleep(0.01)\n\
         else: sys.exit('still held')\n"
@@ -98,7 +98,7 @@ fn a_waiter_gets_the_lock_when_its_holder_goes_and_eintr_when_killed() {
     until("both wait", || stage.calls("setlkw") == 3);
     std::thread::sleep(std::time::Duration::from_millis(20));
     let took = killed.kill();
-    assert!(took.as_millis() < 100, "{took:?}");
+    assert!(took < crate::interrupts::NOT_FOR_EVER, "{took:?}");
     assert_eq!(stage.double.locks.count(), 1, "the killed waiter holds nothing");
     first.kill();
     assert!(patient.0.wait().unwrap().success(), "the holder's death frees the lock");

@@ -65,7 +65,7 @@ impl Stage {
     /// Unmounts and waits for the end.
     pub(crate) fn finish(self) -> holdfast_fuse::End {
         self.session.unmount(Unmount::Plain).expect("unmounted");
-        self.session.wait_for(Duration::from_secs(5)).expect("over within five seconds")
+        self.session.wait_for(Duration::from_secs(30)).expect("over within half a minute")
     }
 
     /// How often an operation came.
@@ -85,9 +85,9 @@ impl Drop for Stage {
 
 /// Waits until something holds.
 pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what}: not within five seconds");
+        assert!(Instant::now() < end, "{what}: not within half a minute");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -71,7 +71,7 @@ fn as_the_user(at: &Path) {
     let refused = session.passthrough().open(fs::File::open("/proc/self/exe").unwrap().as_fd());
     assert_eq!(refused, Err(PassthroughError::NotOffered));
     session.unmount(Unmount::Plain).expect("unmounted");
-    assert_eq!(session.wait_for(Duration::from_secs(5)), Some(End::Unmounted));
+    assert_eq!(session.wait_for(Duration::from_secs(30)), Some(End::Unmounted));
 
     // Somebody waits, and the mount is forced away.
     let double = Double::new(Manner::default());
@@ -93,7 +93,7 @@ fn as_the_user(at: &Path) {
         double.gates.open("statfs");
         waiting.join().unwrap().expect("answered");
     }
-    assert!(session.wait_for(Duration::from_secs(5)).is_some());
+    assert!(session.wait_for(Duration::from_secs(30)).is_some());
 
     let elsewhere = Path::new("/usr");
     let error = Session::mount(Double::new(Manner::default()), elsewhere, &options, &Config::default()).err();

@@ -23,7 +23,7 @@ Exit codes: 0 done; 1 failed; 2 wrong arguments";
 
 const OPTIONS: &str = "\
 Options, separated by commas:
-  ro, rw, nodev, nosuid, noexec, dev, suid, exec, noatime  as for every mount [default: rw,nodev,nosuid]
+  ro, rw, nodev, nosuid, noexec, dev, suid, exec, noatime  as for every mount [default: rw,nodev,nosuid; by mount(8): rw]
   allow_other, noallow_other   other users may use it [default for root: they may]
   port=N                       where the source names none [default: 2049]
   vers=4.1, vers=4.2           that version only [default: the newest the server speaks]

@@ -7,8 +7,12 @@ use std::path::Path;
 /// Exit code of a helper whose mount failed (mount(8)).
 pub(crate) const MOUNT_FAILURE: u8 = 32;
 
+/// What mount(8) means where it says nothing: it passes on `nodev` and `nosuid`, but never their opposites. An ordinary user's mount
+/// has neither.
+const MEANT_BY_ROOT: [&str; 2] = ["-o", "dev,suid"];
+
 /// The arguments of the `holdfast` command that a helper's arguments mean; `None` when the program goes by its own name.
-pub(crate) fn translated(arguments: &[OsString]) -> Option<Vec<OsString>> {
+pub(crate) fn translated(arguments: &[OsString], is_root: bool) -> Option<Vec<OsString>> {
     let (program, rest) = arguments.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
     let is_ours =
@@ -21,6 +25,9 @@ pub(crate) fn translated(arguments: &[OsString]) -> Option<Vec<OsString>> {
         return None;
     };
     let mut out: Vec<OsString> = vec!["holdfast".into(), command.into()];
+    if command == "mount" && is_root {
+        out.extend(MEANT_BY_ROOT.map(OsString::from));
+    }
     let mut rest = rest.iter();
     while let Some(argument) = rest.next() {
         match flags(argument) {
@@ -52,21 +59,31 @@ fn own(command: &str, flag: char) -> Option<OsString> {
 mod tests {
     use super::*;
 
-    fn translation(line: &str) -> Option<String> {
+    fn translation(line: &str, is_root: bool) -> Option<String> {
         let arguments: Vec<OsString> = line.split(' ').map(Into::into).collect();
         let words: Vec<_> =
-            translated(&arguments)?.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+            translated(&arguments, is_root)?.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         Some(words.join(" "))
     }
 
     #[test]
     fn what_mount_and_umount_call_becomes_the_command() {
-        let mount =
-            translation("/sbin/mount.fuse.holdfast files:/data /mnt -sn -o rw,_netdev -t fuse.holdfast");
+        let mount = translation(
+            "/sbin/mount.fuse.holdfast files:/data /mnt -sn -o rw,_netdev -t fuse.holdfast",
+            false,
+        );
         assert_eq!(mount.unwrap(), "holdfast mount files:/data /mnt --sloppy -o rw,_netdev");
-        let umount = translation("/sbin/umount.fuse.holdfast /mnt -fl -t fuse.holdfast");
+        let umount = translation("/sbin/umount.fuse.holdfast /mnt -fl -t fuse.holdfast", true);
         assert_eq!(umount.unwrap(), "holdfast umount /mnt --force --lazy");
-        assert_eq!(translation("/usr/bin/holdfast mount files:/data /mnt"), None);
-        assert_eq!(translation("mount.nfs files:/data /mnt"), None);
+        assert_eq!(translation("/usr/bin/holdfast mount files:/data /mnt", true), None);
+        assert_eq!(translation("mount.nfs files:/data /mnt", true), None);
+    }
+
+    #[test]
+    fn what_mount_does_not_say_is_allowed_where_root_mounts() {
+        let by = |is_root| translation("/sbin/mount.fuse.holdfast files:/data /mnt -o rw,nosuid", is_root);
+        // The last word counts.
+        assert_eq!(by(true).unwrap(), "holdfast mount -o dev,suid files:/data /mnt -o rw,nosuid");
+        assert_eq!(by(false).unwrap(), "holdfast mount files:/data /mnt -o rw,nosuid");
     }
 }

@@ -33,16 +33,22 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     // What could not be done is told, and will not become better by staying mounted.
     let complaint = drained.err();
     let manner = if args.lazy { Unmount::Lazy } else { Unmount::Plain };
+    let device = daemon.mount().device.clone();
+    // Sending may have taken long.
+    if mountinfo::topmost(&mountpoint)?.is_some_and(|now| now.device != device) {
+        bail!("{shown}: everything is sent, but something else has been mounted there meanwhile");
+    }
     unmount(&mountpoint, manner).with_context(|| shown)?;
-    if !args.lazy {
-        let device = daemon.mount().device.clone();
-        if let Err(error) = daemon.wait_end(GOODBYE) {
-            let elsewhere = mountinfo::in_other_namespace(&device);
-            let pid = elsewhere.ok_or(error).context("unmounted, but its daemon has not ended yet")?;
-            eprintln!(
-                "unmounted here; process {pid} has it in a mount namespace of its own, and is still served"
-            );
-        }
+    // What was bound to another place lives on there.
+    if !args.lazy
+        && !mountinfo::is_mounted(&device)?
+        && let Err(error) = daemon.wait_end(GOODBYE)
+    {
+        let elsewhere = mountinfo::in_other_namespace(&device);
+        let pid = elsewhere.ok_or(error).context("unmounted, but its daemon has not ended yet")?;
+        eprintln!(
+            "unmounted here; process {pid} has it in a mount namespace of its own, and is still served"
+        );
     }
     match complaint {
         Some(complaint) => bail!("unmounted, but not everything was done: {complaint}"),

@@ -156,12 +156,7 @@ impl Guest {
             } else {
                 "the guest died".to_owned()
             };
-            bail!(
-                "{why}\n--- stdout\n{}\n--- stderr\n{}\n--- console\n{}",
-                tail(&self.stdout.text(), 40),
-                tail(&self.stderr.text(), 40),
-                self.console_tail()
-            );
+            bail!("{why}\n{}", self.last_words());
         }
         let drained_by = Instant::now() + DRAIN;
         self.stdout.wait_closed(drained_by);
@@ -175,6 +170,16 @@ impl Guest {
             stderr: self.stderr.text(),
             console_tail: self.console_tail(),
         })
+    }
+
+    /// The last that it has said on each of its outputs, for messages of failures.
+    pub fn last_words(&self) -> String {
+        format!(
+            "--- stdout\n{}\n--- stderr\n{}\n--- console\n{}",
+            tail(&self.stdout.text(), 40),
+            tail(&self.stderr.text(), 40),
+            self.console_tail()
+        )
     }
 
     fn console_tail(&self) -> String {

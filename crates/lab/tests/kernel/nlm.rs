@@ -64,11 +64,21 @@ fn start_with(served: &Served, kernel: &Kernel, script: &str, env: &[(&str, &str
     guest(kernel, "512M", PATIENCE).start(&format!("{BEGIN}{script}"), &env)
 }
 
-/// Whether a process of this host gets the whole file's lock.
+/// Whether a process of this host would get the whole file's lock.
 fn is_free(file: &Path) -> Result<bool> {
     let script = crate::fixture::scripts().join("nlm_locks.py");
     let status = Command::new("python3").arg(script).arg("try").arg(file).status().context("python3")?;
     Ok(status.success())
+}
+
+/// The guest's process asks for its lock after it is monitored: waits until it has it.
+fn wait_for_the_lock(file: &Path) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while is_free(file)? {
+        ensure!(Instant::now() < deadline, "the guest never got its lock");
+        sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 /// The part of Connectathon's suite that is about locks: parent and child, 32 and 64 bits, 15 cases each.
@@ -121,11 +131,11 @@ fn client_restarts(kernel: &Kernel) -> Result<()> {
     let _turn = turn();
     let mut served = serve()?;
     let file = served.server.directory().join("file");
-    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done; sleep 1\n\
+    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done\n\
                   echo locked; lab_wait restart; sm-notify -f; echo told; lab_wait end";
     let guest = start(&served, kernel, script)?;
     guest.wait_for("locked\n", PATIENCE)?;
-    ensure!(!is_free(&file)?, "the guest holds the lock");
+    wait_for_the_lock(&file).with_context(|| guest.last_words())?;
     guest.signal("restart")?;
     let deadline = Instant::now() + PATIENCE;
     while !is_free(&file)? {
@@ -141,11 +151,11 @@ fn server_restarts(kernel: &Kernel) -> Result<()> {
     let _turn = turn();
     let mut served = serve()?;
     let file = served.server.directory().join("file");
-    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done; sleep 1\n\
+    let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done\n\
                   echo locked; lab_wait end";
     let guest = start(&served, kernel, script)?;
     guest.wait_for("locked\n", PATIENCE)?;
-    ensure!(!is_free(&file)?, "the guest holds the lock");
+    wait_for_the_lock(&file).with_context(|| guest.last_words())?;
     served.server.kill()?;
     ensure!(is_free(&file)?, "a dead server's locks are gone");
     served.server.restart()?;

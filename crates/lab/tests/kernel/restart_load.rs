@@ -10,8 +10,11 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const KILLS: usize = 2;
 const KILLS_SOAK: usize = 8;
 const SHARE_BYTES: u64 = 2 << 30;
-/// What a client of 4.1 and later may have to wait where the server's socket is kept, whatever the lease.
+/// What a client of 4.1 and later may have to wait where the server's socket is kept, whatever the lease. One that is refused
+/// waits for three seconds, each time.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The same of a single wait, on a machine that may be busy with something else just then: less than the lease.
+const ONE_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// The load works this long before, between and after the kills.
 const WORK: Duration = Duration::from_secs(3);
 
@@ -142,8 +145,12 @@ pub(crate) fn run(
             kernel.label(),
             said.trim().replace('\n', "; ")
         );
-        let pause = longest_pause(&said).context("no heartbeat")?;
-        ensure!(version == NfsVersion::V40 || pause < PAUSE_MAX, "a pause of {pause:?}");
+        let pauses = longest_pauses(&said).context("no heartbeat")?;
+        // What every strike costs is seen in as many pauses; in a soak run none may be long.
+        let each =
+            Scale::from_env().pick(pauses.get(strikes - 1), pauses.first()).context("few heartbeats")?;
+        let is_short = *each < PAUSE_MAX && pauses[0] < ONE_PAUSE_MAX;
+        ensure!(version == NfsVersion::V40 || is_short, "pauses of {pauses:?}");
     }
     served.server.check_alive()
 }
@@ -160,10 +167,12 @@ fn serve_with(keeper: Keeper) -> Result<Served> {
     Ok(Served { server: server.start()?, filesystem })
 }
 
-fn longest_pause(said: &str) -> Option<Duration> {
+/// The longest first: `heartbeat.py` says "longest pause 0.26 s, then 0.20 0.15" and more.
+fn longest_pauses(said: &str) -> Option<Vec<Duration>> {
     let (_, rest) = said.split_once("longest pause ")?;
-    let (seconds, _) = rest.split_once(' ')?;
-    Some(Duration::from_secs_f64(seconds.parse().ok()?))
+    let (longest, rest) = rest.split_once(" s, then ")?;
+    let all = [longest].into_iter().chain(rest.lines().next()?.split_whitespace());
+    all.map(|seconds| Some(Duration::from_secs_f64(seconds.parse().ok()?))).collect()
 }
 
 fn start(

@@ -66,10 +66,13 @@ df . >/dev/null; stat -f . >/dev/null
 /// Who changes a file takes its set-id bits away, unless it is root who writes.
 pub(crate) const SET_IDS: &str = "
 echo data >f; chmod 777 .
-for change in 'echo more >>f' ': >f' 'truncate -s 2 f' 'printf x | dd of=f conv=notrunc status=none'; do
-    chmod 6777 f; [ \"$(stat -c %a f)\" = 6777 ]
-    setpriv --reuid 65534 --regid 65534 --clear-groups bash -c \"$change\"
-    [ \"$(stat -c %a f)\" = 777 ] || { echo \"$change: $(stat -c %a f)\" >&2; exit 1; }
+for change in 'echo more >>f' ': >f' 'truncate -s 2 f' 'printf x | dd of=f conv=notrunc status=none' 'fallocate -l 9000 f'; do
+    # Where the group may not execute it, who is of the group leaves its bit.
+    for way in '6777 --clear-groups 777' '6766 --clear-groups 766' '6766 --groups=0 2766'; do
+        set -- $way; chmod $1 f; [ \"$(stat -c %a f)\" = $1 ]
+        setpriv --reuid 65534 --regid 65534 $2 bash -c \"$change\"
+        [ \"$(stat -c %a f)\" = $3 ] || { echo \"$change $way: $(stat -c %a f)\" >&2; exit 1; }
+    done
 done
 chmod 6755 f; echo root >f; [ \"$(stat -c %a f)\" = 6755 ]
 chown 1 f; [ \"$(stat -c %a f)\" = 755 ]; chmod 6744 f; chgrp 1 f; [ \"$(stat -c %a f)\" = 2744 ]

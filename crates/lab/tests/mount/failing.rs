@@ -32,24 +32,26 @@ done
 /// A load under which nothing happens for so long does not end: twice grace and a lease, and more.
 const STUCK: Duration = Duration::from_secs(240);
 
+/// Lets a load work between two kills: for a while, and until it has got on with something, as recovery may take longer on a
+/// busy machine. Whether it still works then.
+pub(crate) fn has_worked(load: &mut Child, share: &Path, kills: u32) -> Result<bool> {
+    let (there, since) = (std::fs::read_dir(share)?.count(), Instant::now());
+    let pause = Duration::from_millis(if kills == 0 { 300 } else { 1500 });
+    let has_moved = || anyhow::Ok(std::fs::read_dir(share)?.count() > there);
+    while load.try_wait()?.is_none() && (since.elapsed() < pause || !has_moved()?) {
+        ensure!(since.elapsed() < STUCK, "after {kills} kills nothing goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(load.try_wait()?.is_none())
+}
+
 pub(crate) fn killed(options: &str) -> Result<()> {
     let mut served = Served::new()?;
     let mount = served.mount(options)?;
     let rounds = Scale::from_env().pick(60, 600);
     let mut load = bash(&mount.path(), LOAD, &[&rounds.to_string()])?;
     let mut kills = 0;
-    while load.try_wait()?.is_none() {
-        // On a busy machine recovery may take longer than the pause: it gets on with something between two kills.
-        let (there, since) = (std::fs::read_dir(served.share())?.count(), Instant::now());
-        let pause = Duration::from_millis(if kills == 0 { 300 } else { 1500 });
-        let has_moved = || anyhow::Ok(std::fs::read_dir(served.share())?.count() > there);
-        while load.try_wait()?.is_none() && (since.elapsed() < pause || !has_moved()?) {
-            ensure!(since.elapsed() < STUCK, "after {kills} kills nothing goes on\n{}", mount.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if load.try_wait()?.is_some() {
-            break;
-        }
+    while has_worked(&mut load, &served.share(), kills).with_context(|| mount.log())? {
         served.server.kill()?;
         std::thread::sleep(Duration::from_millis(200));
         served.server.restart()?;
@@ -86,6 +88,9 @@ fn waiters(directory: &Path) -> Result<Vec<Child>> {
     scripts.into_iter().map(|script| bash(Path::new("/"), script, &[&place])).collect()
 }
 
+/// What waits for nobody, however busy the machine: a lease, which is 10 s here, is longer, and the server never comes.
+const AT_ONCE: Duration = Duration::from_secs(9);
+
 fn freed() -> Result<()> {
     let mut served = Served::new()?;
     std::fs::write(served.share().join("big"), vec![7; 8 << 20])?;
@@ -101,7 +106,7 @@ fn freed() -> Result<()> {
         let started = Instant::now();
         child.kill()?;
         child.wait()?;
-        ensure!(started.elapsed() < Duration::from_secs(2), "it took {:?} to be freed", started.elapsed());
+        ensure!(started.elapsed() < AT_ONCE, "it took {:?} to be freed", started.elapsed());
     }
     served.server.restart()?;
     std::fs::read_dir(mount.path())?.count();
@@ -118,11 +123,11 @@ fn forced() -> Result<()> {
     let started = Instant::now();
     // That something was not sent is told, and no success then.
     let output = mount.command()?.args(["umount", "-f"]).arg(mount.path()).output()?;
-    ensure!(started.elapsed() < Duration::from_secs(5), "it took {:?}: {output:?}", started.elapsed());
+    ensure!(started.elapsed() < AT_ONCE, "it took {:?}: {output:?}", started.elapsed());
     for child in &mut waiting {
         child.wait()?;
     }
-    ensure!(started.elapsed() < Duration::from_secs(8), "those who waited: {:?}", started.elapsed());
+    ensure!(started.elapsed() < AT_ONCE, "those who waited: {:?}", started.elapsed());
     mount.wait_end()
 }
 
@@ -163,14 +168,14 @@ fn daemon_killed() -> Result<()> {
     let started = Instant::now();
     while !has_stuck_thread(mount.daemon())? {
         ensure!(
-            started.elapsed() < Duration::from_secs(10),
+            started.elapsed() < Duration::from_secs(30),
             "no thread of the daemon waits for the directory"
         );
         std::thread::sleep(Duration::from_millis(50));
     }
     ensure!(waiting.try_wait()?.is_none(), "it did not wait");
     run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
-    let status = ends_within(&mut waiting, Duration::from_secs(8)).context("the daemon was killed")?;
+    let status = ends_within(&mut waiting, Duration::from_secs(30)).context("the daemon was killed")?;
     ensure!(!status.success(), "it was done");
     mount.wait_end()?;
     ensure!(std::fs::read_dir(&place).is_err(), "the mount works without its daemon");

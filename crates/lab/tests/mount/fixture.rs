@@ -58,9 +58,10 @@ impl Served {
     }
 }
 
-/// In a mount namespace of its own: lets go of what other cases have mounted, which would not end as long as it lives.
+/// In a mount namespace of its own: lets go of what other cases have mounted, which would not end as long as it lives. One that
+/// ends just now takes its directory away, and what is mounted there with it.
 pub(crate) const LET_GO: &str =
-    "awk '$3 == \"fuse.holdfast\" {print $2}' /proc/self/mounts | xargs -r -n1 umount -l";
+    "{ awk '$3 == \"fuse.holdfast\" {print $2}' /proc/self/mounts | xargs -r -n1 umount -l || true; }";
 
 /// Runs a script of bash in a directory; what it says comes with its failure.
 pub(crate) fn run_in(directory: &Path, script: &str, arguments: &[&str]) -> Result<String> {

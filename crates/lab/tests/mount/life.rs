@@ -3,6 +3,7 @@
 use crate::fixture::{Served, run_in};
 use anyhow::{Result, ensure};
 use holdfast_lab::{Mount, Trial};
+use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -12,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("life::what_cannot_be_mounted_is_told_on_the_terminal", refused),
         Trial::new("life::a_read_only_mount_refuses_changes", read_only),
         Trial::new("life::a_term_signal_sends_what_is_left_and_unmounts", terminated),
+        Trial::new("life::what_is_bound_to_another_place_is_unmounted_there_alone", bound),
     ]
 }
 
@@ -47,6 +49,22 @@ fn plain_umount() -> Result<()> {
     let left = run_in(&served.share(), "cat f* | wc -l", &[])?;
     ensure!(left.trim() == "200", "{left} files on the server");
     Ok(())
+}
+
+fn bound() -> Result<()> {
+    let served = Served::new()?;
+    let mount = served.mount("")?;
+    let beside = mount.path().with_file_name("beside");
+    run_in(&mount.path(), "mkdir d ../beside; echo x >d/f; mount --bind d ../beside", &[])?;
+    let begun = Instant::now();
+    let unmounted = mount.command()?.arg("umount").arg(&beside).output()?;
+    // It does not wait for the daemon, which has the mount to serve.
+    ensure!(unmounted.status.success() && unmounted.stderr.is_empty(), "{unmounted:?}");
+    ensure!(begun.elapsed() < Duration::from_secs(15), "it took {:?}", begun.elapsed());
+    ensure!(!beside.join("f").exists(), "it is still bound");
+    mount.check_alive()?;
+    ensure!(std::fs::read_to_string(mount.path().join("d/f"))? == "x\n", "the mount is gone");
+    mount.unmount(&[])
 }
 
 fn refused() -> Result<()> {

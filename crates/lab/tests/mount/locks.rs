@@ -74,6 +74,11 @@ assert refused(take); os.close(d); soon(take); drop()
 c = open(one + '/f', 'r+'); fcntl.flock(c, fcntl.LOCK_EX)
 assert refused(lambda: fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB))
 c.close(); soon(lambda: fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB))
+fcntl.flock(b, fcntl.LOCK_UN)
+# On the same mount at once, though its close is told late, and though another open file takes over what the server knows.
+for lock in lambda f: ofd(f.fileno(), fcntl.F_WRLCK), lambda f: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    for _ in range(50):
+        e = open(one + '/f', 'r+'); c = open(one + '/f', 'r+'); lock(c); c.close(); lock(e); e.close()
 ";
 
 const WAITS: &str = "

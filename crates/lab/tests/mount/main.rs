@@ -17,8 +17,10 @@ mod life;
 mod linux;
 mod locks;
 mod model;
+mod nameless;
 mod offline;
 mod pjdfstest;
+mod renames;
 mod same_host;
 mod two;
 mod unprivileged;
@@ -45,8 +47,10 @@ fn main() -> ExitCode {
         linux::trials(),
         locks::trials(),
         model::trials(),
+        nameless::trials(),
         offline::trials(),
         pjdfstest::trials(),
+        renames::trials(),
         same_host::trials(),
         two::trials(),
         unprivileged::trials(),

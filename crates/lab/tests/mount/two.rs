@@ -2,10 +2,10 @@
 
 use crate::failing::bash;
 use crate::fixture::{Served, run_in};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use holdfast_lab::Trial;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -25,7 +25,8 @@ fn both(script: &str) -> Result<()> {
     let (one, other) = (served.mount("")?, served.mount("")?);
     let (first, second) = (one.path(), other.path());
     let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
-    run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{script}\nE\n"), &[&first, &second])?;
+    run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{script}\nE\n"), &[&first, &second])
+        .with_context(|| format!("{}\n{}\n{}", one.log(), other.log(), served.server.log()))?;
     one.check_alive()?;
     other.check_alive()
 }
@@ -63,10 +64,18 @@ os.close(one); os.close(two)
 assert all(open(mount + '/f', 'rb').read() == want for mount in sys.argv[1:])
 ";
 
-/// Reads that end before the end that Linux believes the file to have: it asks nobody where that is.
+/// Reads that end before the end that Linux believes the file to have: it asks nobody where that is. An open that was covered
+/// for a while is a moment behind afterwards (`docs/design/fuse.md`): a few looks in a thousand are, and more would be another
+/// fault.
 const CUT: &str = "
-import os, random, sys
-chance = random.Random(1)
+import os, random, sys, time
+chance, behind = random.Random(1), []
+def look(file, want, n):
+    until = time.monotonic() + 20
+    while (seen := os.pread(file, 10, 55)) != want:
+        if behind[-1:] != [n]: behind.append(n)
+        assert time.monotonic() < until, (n, seen)
+        time.sleep(0.001)
 for n in range(600):
     one, two = [mount + '/f' for mount in chance.sample(sys.argv[1:], 2)]
     file = os.open(one, os.O_RDWR | os.O_CREAT)
@@ -76,12 +85,11 @@ for n in range(600):
     if chance.randrange(2): os.pwrite(file, b'y' * 70, 697)
     other = os.open(two, os.O_RDWR | chance.choice([0, os.O_TRUNC]))
     chance.choice([lambda: os.ftruncate(other, 0), lambda: os.truncate(two, 0)])()
-    seen = os.pread(file, 10, 55)
-    assert seen == b'', (n, seen)
+    look(file, b'', n)
     os.pwrite(other, b'new' * 30, 0)
-    seen = os.pread(file, 10, 55)
-    assert seen == b'ewnewnewne', (n, seen)
+    look(file, b'ewnewnewne', n)
     os.close(other); os.close(file)
+assert len(behind) <= 30, behind
 ";
 
 /// Both have it open for writing, so that nothing is promised to either: the mapping is a moment behind.
@@ -93,10 +101,13 @@ view = mmap.mmap(one, 8192, access=mmap.ACCESS_READ)
 for n in range(1, 200):
     want, place = bytes([n] * 8), n * 40
     os.pwrite(two, want, place)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while view[place:place + 8] != want and time.monotonic() < until: time.sleep(0.0005)
     assert view[place:place + 8] == want, (n, view[place:place + 8])
 ";
+
+/// How long a local change may go unnoticed on a busy machine.
+const NOTICED: Duration = Duration::from_secs(20);
 
 fn local() -> Result<()> {
     let served = Served::new()?;
@@ -105,11 +116,16 @@ fn local() -> Result<()> {
     std::fs::write(&there, "one")?;
     ensure!(std::fs::read_to_string(&here)? == "one", "made locally");
     std::fs::write(&there, "second")?;
-    // A lazy export's changes are noticed within milliseconds.
-    std::thread::sleep(Duration::from_millis(200));
-    let seen = std::fs::read_to_string(&here)?;
-    ensure!(seen == "second", "seen: {seen}");
-    Ok(())
+    // A lazy export's changes are noticed within milliseconds, by who gets a processor; what is not noticed is never seen.
+    let written = Instant::now();
+    loop {
+        let seen = std::fs::read_to_string(&here)?;
+        if seen == "second" {
+            return Ok(());
+        }
+        ensure!(seen == "one" && written.elapsed() < NOTICED, "seen: {seen}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn no_round_trips() -> Result<()> {

@@ -7,6 +7,7 @@ use holdfast_lab::{Trial, missing};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -123,14 +124,16 @@ umount -l $HERE/mnt
     Ok(())
 }
 
-/// What `/dev/fuse` allows while an ordinary user is to use it.
-struct OpenDevice(u32);
+/// What `/dev/fuse` allows while an ordinary user is to use it: one case at a time sees to it.
+struct OpenDevice(u32, #[expect(dead_code, reason = "held as long")] MutexGuard<'static, ()>);
 
 impl OpenDevice {
     fn new() -> Result<Self> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = std::fs::metadata("/dev/fuse")?.mode() & 0o777;
         std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(0o666))?;
-        Ok(Self(mode))
+        Ok(Self(mode, turn))
     }
 }
 
@@ -218,13 +221,13 @@ fn forced_by_nobody() -> Result<()> {
     let started = Instant::now();
     let unmounted = nobody.holdfast(&["umount", "-f"])?;
     ensure!(
-        started.elapsed() < Duration::from_secs(10),
+        started.elapsed() < Duration::from_secs(20),
         "it took {:?}: {}",
         started.elapsed(),
         said(&unmounted)
     );
     while waiting.try_wait()?.is_none() {
-        ensure!(started.elapsed() < Duration::from_secs(15), "who waited waits");
+        ensure!(started.elapsed() < Duration::from_secs(40), "who waited waits");
         std::thread::sleep(Duration::from_millis(20));
     }
     let table = std::fs::read_to_string("/proc/self/mounts")?;

@@ -21,7 +21,7 @@ use holdfast_vfs::{
     DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge,
     Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge,
     Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written,
-    XattrMode,
+    XattrMode, attrs_if_any,
 };
 
 use crate::contend::Met;
@@ -217,6 +217,17 @@ impl Backend for Guarded {
         )
     }
 
+    fn make_nameless(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Arc<dyn FileObject>)> {
+        // No entry of the directory changes; who may make it, and what it inherits, are the directory's attributes.
+        self.look(cx, dir, Deed::LookRights)?;
+        self.inner.make_nameless(cx, dir, set)
+    }
+
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
         let dir_key = dir.key();
         let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (object.key(), Deed::ChangeName)]);
@@ -245,7 +256,10 @@ impl Backend for Guarded {
             let replaces =
                 self.manager.tells_entries() && self.inner.lookup(cx, to.0, to.1, AttrMask::NONE).is_ok();
             let renamed = self.inner.rename(cx, from, to, flags)?;
-            self.tell_renamed(cx, (from, to), &renamed, replaces);
+            match flags {
+                RenameFlags::Exchange => self.tell_exchanged(cx, (from, to), &renamed),
+                _ => self.tell_renamed(cx, (from, to), &renamed, replaces),
+            }
             Ok(renamed)
         })
     }
@@ -293,6 +307,23 @@ impl Backend for Guarded {
     fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
         self.look(cx, file.handle(), Deed::ReadData)?;
         self.inner.read(cx, file, offset, into)
+    }
+
+    fn read_and_look(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> FsResult<(Read, Option<Attrs>)> {
+        if self.manager.has_promises() {
+            let attrs = attrs_if_any(self.getattr(cx, file.handle(), AttrMask::STAT))?;
+            return Ok((self.read(cx, file, offset, into)?, attrs));
+        }
+        let (read, attrs) = self.inner.read_and_look(cx, file, offset, into)?;
+        // Asked after the look, as ever: were it promised to somebody meanwhile, the attributes would be his to tell.
+        let attrs = attrs.filter(|_| !self.manager.has_promises());
+        Ok((read, attrs))
     }
 
     fn read_span(

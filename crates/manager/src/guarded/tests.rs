@@ -303,3 +303,45 @@ fn while_delegations_may_be_reclaimed_nothing_is_changed_that_they_might_forbid(
     assert_eq!((rename(), remove(b"b")), (Ok(()), Ok(())));
     assert!(!w.manager.has_promises());
 }
+
+/// A name of a directory, and what it stands for.
+type Told = (FileKey, Vec<u8>, Option<Handle>);
+
+/// What those who are told of entries heard.
+#[derive(Default)]
+struct Heard(parking_lot::Mutex<Vec<Told>>);
+
+impl crate::Agent for Heard {
+    fn run(&self, _: &holdfast_state::Effect) -> Result<(), crate::NotKept> {
+        Ok(())
+    }
+
+    fn entries_changed(&self, change: &crate::EntryChange<'_>) {
+        let crate::Entry::Added { name, node, replaces: true } = change.what else {
+            panic!("{change:?}: nothing is gone, and nothing is new")
+        };
+        let node = node.map(|node| node.handle);
+        self.0.lock().push((change.dir, name.as_bytes().to_vec(), node));
+    }
+}
+
+#[test]
+fn of_names_that_change_places_each_is_told_to_stand_for_what_the_other_did() {
+    let w = World::new();
+    let heard = Arc::new(Heard::default());
+    let agent: Arc<dyn crate::Agent> = Arc::clone(&heard) as _;
+    w.manager.register(Arc::downgrade(&agent));
+    w.promise(&w.dir, DelegationKind::NotifiedDirectory);
+    let by_holder = Cx::new(&w.caller, Wait::Yes).by(Some(HOLDER));
+    for to in [(&w.dir, name(b"b")), (&w.root, name(b"c"))] {
+        w.guarded.rename(&by_holder, (&w.dir, name(b"a")), to, RenameFlags::Exchange).unwrap();
+    }
+    let key = w.dir.key();
+    let expected = [
+        (key, b"a".to_vec(), Some(w.b)),
+        (key, b"b".to_vec(), Some(w.a)),
+        (key, b"a".to_vec(), Some(w.c)),
+        (w.root.key(), b"c".to_vec(), Some(w.b)),
+    ];
+    assert_eq!(*heard.0.lock(), expected);
+}

@@ -66,6 +66,23 @@ impl Guarded {
         self.manager.tell_entries(&EntryChange { dir: to.key(), attrs: &come.after, what });
     }
 
+    /// Two names stand for what the other stood for: each has another in its place, and none is gone.
+    pub(super) fn tell_exchanged(
+        &self,
+        cx: &Cx<'_>,
+        (one, other): ((&Handle, Name<'_>), (&Handle, Name<'_>)),
+        changes: &(Change, Change),
+    ) {
+        if !self.manager.tells_entries() {
+            return;
+        }
+        for ((dir, name), change) in [(one, &changes.0), (other, &changes.1)] {
+            let node = self.inner.lookup(cx, dir, name, AttrMask::STAT | AttrMask::CHANGE).ok();
+            let what = Entry::Added { name, node: node.as_ref(), replaces: true };
+            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+        }
+    }
+
     fn seen(&self, cx: &Cx<'_>, object: &Handle) -> Option<Node> {
         let attrs = self.inner.getattr(cx, object, AttrMask::STAT | AttrMask::CHANGE).ok()?;
         Some(Node { handle: *object, attrs })

@@ -133,6 +133,9 @@ fn whoever_conflicts_waits_for_the_return_and_then_goes_on() {
     });
 }
 
+/// Without a wait, on a busy machine; with it, it would be 900 ms and more.
+const AT_ONCE: Duration = Duration::from_millis(800);
+
 #[test]
 fn whoever_waits_too_long_is_told_to_come_again_and_then_at_once() {
     let w = World::new(8);
@@ -144,7 +147,7 @@ fn whoever_waits_too_long_is_told_to_come_again_and_then_at_once() {
     assert!(first >= Duration::from_millis(900), "{first:?}");
     let again = Instant::now();
     assert_eq!(w.write(None).err(), Some(FsError::Delay));
-    assert!(again.elapsed() < Duration::from_millis(500));
+    assert!(again.elapsed() < AT_ONCE);
     assert_eq!(w.recalls(), 1);
 }
 
@@ -162,11 +165,11 @@ fn no_more_than_a_quarter_of_the_threads_wait_and_nobody_while_the_server_holds_
         std::thread::sleep(Duration::from_millis(20));
         let second = Instant::now();
         assert_eq!(w.write(None).err(), Some(FsError::Delay));
-        assert!(second.elapsed() < Duration::from_millis(400), "the only place is taken");
+        assert!(second.elapsed() < AT_ONCE, "the only place is taken");
         let held = Instant::now();
         w.manager.hold();
         assert_eq!(first.join().unwrap().err(), Some(FsError::Delay));
-        assert!(held.elapsed() < Duration::from_millis(400));
+        assert!(held.elapsed() < AT_ONCE);
     });
 }
 

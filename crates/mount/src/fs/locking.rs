@@ -45,15 +45,27 @@ impl Translation {
         if ask.span.mode == LockMode::Unlock {
             return self.volume.unlock(&call, node(at), &wanted).map_err(errno);
         }
-        self.volume.lock(&call, node(at), &wanted, wait).map_err(errno)
+        self.after_those_that_end(request, at);
+        self.volume.lock(&call, node(at), &wanted, wait).map_err(errno)?;
+        self.held.taken(ask.file, wanted.owner);
+        Ok(())
+    }
+
+    /// What was closed before this was asked for is not in its way.
+    fn after_those_that_end(&self, request: &Request<'_>, at: NodeId) {
+        if self.held.is_ending(at) {
+            request.will_wait();
+            self.held.wait(at);
+        }
     }
 
     pub(super) fn test_lock(
         &self,
         request: &Request<'_>,
-        _: NodeId,
+        at: NodeId,
         ask: &LockAsk,
     ) -> Result<Option<LockSpan>> {
+        self.after_those_that_end(request, at);
         let conflict = self.volume.lock_test(&Call::new(request), &wanted(ask)?).map_err(errno)?;
         Ok(conflict.map(|conflict| LockSpan {
             start: conflict.range.first(),
@@ -72,6 +84,7 @@ impl Translation {
         flush: &Flush,
     ) {
         let ended = owner(flush.lock_owner, LockClass::Range);
+        self.held.closed_by(flush.file, ended);
         if !self.volume.holds_locks(node(at), ended) {
             return;
         }
@@ -83,14 +96,17 @@ impl Translation {
         }
     }
 
-    /// Locks of the open file go with its last descriptor.
+    /// Locks of the open file go with its last descriptor: all that were taken through it, for those of an open file description
+    /// have an owner that nothing else tells, and the server's open may live on for another open file.
     pub(super) fn drop_locks_of_open(&self, request: &Request<'_>, at: NodeId, release: &Release) {
-        let call = Call::new(request);
-        for class in [LockClass::Range, LockClass::Flock] {
-            let ended = owner(release.lock_owner, class);
-            if self.volume.holds_locks(node(at), ended) {
-                self.drop_all(&call, at, release.file, ended);
-            }
+        let mut owners = self.held.of_ended(release.file);
+        owners.retain(|owner| self.volume.holds_locks(node(at), *owner));
+        if owners.is_empty() {
+            return;
+        }
+        let (call, _ending) = (Call::new(request), self.held.ending(at));
+        for owner in owners {
+            self.drop_all(&call, at, release.file, owner);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod call;
 mod convert;
+mod held;
 mod listing;
 mod locking;
 mod passing;
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 
 use call::{Call, Ends};
 use convert::{attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, validity};
+use held::Held;
 use passing::Passing;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -31,6 +33,7 @@ pub(crate) struct Translation {
     /// Who opened files for writing: pages of a mapping come back in nobody's name.
     writers: Mutex<FxHashMap<FileHandle, Caller>>,
     passing: Passing,
+    held: Held,
 }
 
 /// Somebody who is not there to be asked any more: who opened a file of which the kernel writes pages back.
@@ -59,12 +62,32 @@ fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
 
 impl Translation {
     pub(crate) fn new(volume: Volume, passes_through: bool) -> Self {
-        Self { volume, writers: Mutex::default(), passing: Passing::new(passes_through) }
+        Self {
+            volume,
+            writers: Mutex::default(),
+            passing: Passing::new(passes_through),
+            held: Held::default(),
+        }
     }
 
     /// Has the kernel read and write by itself what the server lends, from now on.
     pub(crate) fn pass_through(&self, kernel: holdfast_fuse::Passthrough) {
         self.passing.by(kernel);
+    }
+
+    /// A file that was made and opened.
+    fn made(
+        &self,
+        call: &Call<'_>,
+        made: &cache::Entry,
+        (done, flags): (&cache::Opened, OpenFlags),
+    ) -> Result<(Entry, Opened)> {
+        let entry = entry(made);
+        let passed = self.passing.made_or_opened(&self.volume, call, (entry.node, done.fh), flags);
+        let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
+        let done = opened(done, passed);
+        self.note_writer(call, done.file, flags);
+        Ok((entry, done))
     }
 
     fn note_writer(&self, call: &Call<'_>, file: FileHandle, flags: OpenFlags) {
@@ -200,12 +223,14 @@ impl Filesystem for Translation {
         let call = Call::new(request);
         let flags = open_flags(create.flags);
         let (made, done) = self.volume.create(&call, at(name), create.mode & 0o7777, flags).map_err(errno)?;
-        let entry = entry(&made);
-        let passed = self.passing.made_or_opened(&self.volume, &call, (entry.node, done.fh), create.flags);
-        let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
-        let done = opened(&done, passed);
-        self.note_writer(&call, done.file, create.flags);
-        Ok((entry, done))
+        self.made(&call, &made, (&done, create.flags))
+    }
+
+    fn tmpfile(&self, request: &Request<'_>, dir: NodeId, create: &Create) -> Result<(Entry, Opened)> {
+        let (call, flags) = (Call::new(request), open_flags(create.flags));
+        let (made, done) =
+            self.volume.make_nameless(&call, node(dir), create.mode & 0o7777, flags).map_err(errno)?;
+        self.made(&call, &made, (&done, create.flags))
     }
 
     fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {

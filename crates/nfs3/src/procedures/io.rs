@@ -27,20 +27,37 @@ impl Procedure for Read {
             return Ok(());
         }
         NfsStat3::Ok.encode(w);
-        op.post_op(&on.first)?.encode(w);
+        // The data is read to its place in the reply, behind the attributes, which are known afterwards.
+        let attrs_at = w.len();
+        w.put(&[0; POST_OP_ATTR_BYTES]);
         let (count, eof) = (w.mark(), w.mark());
+        let data_at = w.len();
         let (backend, cx, file) = (site.backend(), site.cx(op.wait), File::Stateless(&site.handle));
-        let mut is_eof = false;
+        let (mut is_eof, mut attrs) = (false, None);
         let read = w.opaque_with(bytes_max, |into| {
-            backend.read(&cx, file, args.offset.0, into).map(|read| {
-                is_eof = read.is_eof;
-                read.bytes
-            })
+            let (read, seen) = backend.read_and_look(&cx, file, args.offset.0, into)?;
+            (is_eof, attrs) = (read.is_eof, seen);
+            Ok::<_, FsError>(read.bytes)
         })?;
         w.fill(count, read as u32);
         w.fill(eof, u32::from(is_eof));
+        match attrs {
+            Some(attrs) => w.overwrite(attrs_at, &Some(attr::fattr(&attrs))),
+            None => without_attributes(attrs_at, data_at, w),
+        }
         Ok(())
     }
+}
+
+/// Bytes of a `post_op_attr` that has attributes.
+const POST_OP_ATTR_BYTES: usize = 4 + 84;
+
+/// Moves a READ's results to where they begin when no attributes stand before them.
+fn without_attributes(attrs_at: usize, data_at: usize, w: &mut Writer) {
+    let rest = w.as_slice()[data_at - 8..].to_vec();
+    w.truncate(attrs_at);
+    false.encode(w);
+    w.put(&rest);
 }
 
 /// Answers with a stretch of the file itself, when the backend can: true when it did.

@@ -238,7 +238,7 @@ impl Peer {
 
     /// Waits for so many records.
     pub(crate) fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         let mut records: Vec<_> =
             std::mem::take(&mut self.called).into_iter().map(|call| call.record).collect();
         while records.len() < count && Instant::now() < deadline {
@@ -253,7 +253,7 @@ impl Peer {
     /// Sends a compound's bytes and waits for what comes back.
     pub(crate) fn raw(&mut self, args: &[u8]) -> Vec<Vec<u8>> {
         let mut records = self.send(args);
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while records.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
             let sent = self.wire.sent();

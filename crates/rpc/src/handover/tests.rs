@@ -92,7 +92,7 @@ fn adopted(handed: Handed, program: &Arc<Various>) -> Server {
 }
 
 async fn settle() {
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,15 @@
+use std::hash::BuildHasher as _;
+
 use holdfast_base::ManualClock;
 use holdfast_xdr::Writer;
 
+use super::key::fold;
 use super::*;
+use crate::auth::Auth;
 use crate::callback::OutgoingCall;
 use crate::detached::Detached;
 use crate::server::Limits;
-use crate::service::Program;
+use crate::service::{Call, Program};
 
 const SMALL: ReplyCacheLimits = ReplyCacheLimits { entries: 10, bytes: 1000, age_ms: 1000 };
 

@@ -22,7 +22,7 @@ fn flood(host: &Host, procedure: u32, calls: u32, bytes: usize) -> usize {
     eventually("the server stops", || {
         std::thread::sleep(Duration::from_millis(300));
         let now = host.calls();
-        std::mem::replace(&mut before, now) == now
+        std::mem::replace(&mut before, now) == now && now > 0
     });
     let stopped_at = host.calls();
     let mut seen = vec![false; calls as usize];
@@ -156,8 +156,8 @@ fn under_pressure_who_leaves_his_replies_lying_goes_and_who_holds_little_stays()
         host
     });
     // A call in flight is no reason not to be read: the slow one does not hold up the quick one behind it.
-    for xid in (0..20).step_by(2) {
-        honest.send(&call(xid, SLEEP, &words(&[400], b"")));
+    for xid in (0..10).step_by(2) {
+        honest.send(&call(xid, SLEEP, &words(&[800], b"")));
         honest.send(&call(xid + 1, ECHO, b"quick..."));
         let reply = honest.receive();
         assert_eq!((word(&reply, 0), results(&reply)), (xid + 1, &b"quick..."[..]));
@@ -171,7 +171,7 @@ fn under_pressure_who_leaves_his_replies_lying_goes_and_who_holds_little_stays()
 #[test]
 fn the_time_in_which_a_record_is_not_read_is_not_its_senders() {
     // Long enough that a worker that gets no processor for a while, beside other tests, is not taken for a slow peer.
-    let limits = Limits { record_seconds: 3, output_bytes: MIB, ..Limits::default() };
+    let limits = Limits { record_seconds: 6, output_bytes: MIB, ..Limits::default() };
     let host = Host::with(Everything::default(), limits);
     let mut client = Client::connect(host.address());
     // Half a record comes in behind calls whose replies then stop the reading, the other half's too.
@@ -184,7 +184,7 @@ fn the_time_in_which_a_record_is_not_read_is_not_its_senders() {
     client.0.write_all(&bytes).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     client.0.write_all(&last[20..]).unwrap();
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(9));
     let late = (0..=64).map(|_| client.receive()).find(|reply| word(reply, 0) == 99);
     assert_eq!(results(&late.expect("it is answered")), b"late but whole");
 }

@@ -12,3 +12,4 @@ mod lifecycle;
 mod portmap;
 mod program;
 mod together;
+mod turns;

@@ -180,7 +180,7 @@ fn call_back(call: &Call<'_>) -> Outcome {
             auth: &Auth::None,
             args: &args,
         };
-        connection.call_back(&back, Duration::from_millis(500), move |answer| {
+        connection.call_back(&back, Duration::from_secs(2), move |answer| {
             match answer {
                 Ok(results) => pending.writer().put(results),
                 Err(error) => pending.writer().put(format!("{error:?}").as_bytes()),

@@ -104,6 +104,7 @@ fn make_room<Q, A>(table: &mut FxHashMap<Q, Entry<A>>, answers_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn numbers_of_nobody_push_out_no_answer_on_somebody() {
@@ -130,14 +131,19 @@ mod tests {
 
     #[test]
     fn an_answer_comes_without_the_asker_waiting() {
+        static GOES_ON: AtomicBool = AtomicBool::new(false);
         let slow = Directory::<u32, u32>::start("slow", |q| {
-            thread::sleep(Duration::from_millis(50));
+            let begun = Instant::now();
+            while !GOES_ON.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(10) {
+                thread::sleep(Duration::from_millis(1));
+            }
             (*q != 7).then_some(q + 1)
         })
         .unwrap();
         let begun = Instant::now();
         assert_eq!(slow.look(&1), Known::NotYet);
-        assert!(begun.elapsed() < Duration::from_millis(40));
+        assert!(begun.elapsed() < Duration::from_secs(8));
+        GOES_ON.store(true, Ordering::SeqCst);
         assert_eq!(wait(|| slow.look(&1)), Some(2));
         assert_eq!(wait(|| slow.look(&7)), None);
     }

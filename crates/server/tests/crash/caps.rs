@@ -166,6 +166,23 @@ const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "RENAME that exchanges a file and a directory",
+        prepare: |files| {
+            a_file(files);
+            fs::create_dir(files.join("new")).unwrap();
+            fs::write(files.join("new/inside"), b"x").unwrap();
+        },
+        ops: |root, _| {
+            let (from_name, to_name, how) = (&b"old"[..], &b"new"[..], RenameHow::Exchange);
+            vec![BatchOp::Rename { from: root, from_name, to: root, to_name, how, victim: None, over: None }]
+        },
+        check: |files| {
+            assert_eq!(names(files), ["new", "old"]);
+            assert_eq!(fs::read(files.join("new")).unwrap(), b"0123456789");
+            assert_eq!(fs::read(files.join("old/inside")).unwrap(), b"x");
+        },
+    },
+    Case {
         name: "UNLINK, then CREATE of the same name",
         prepare: a_file,
         ops: |root, old| {

@@ -285,6 +285,7 @@ fn who_comes_in_grace_waits_for_the_mount_that_held_it() {
         mount.line.be_patient_for(Duration::from_millis(50));
         if let Some(record) = mount.line.receive() {
             mount.line.calls.push(record);
+            mount.line.be_patient_for(PATIENCE);
             mount.give_back();
         }
     }

@@ -52,7 +52,7 @@ fn the_server_ends_with_its_parent() {
     let behind = server.behind();
     server.signal(Signal::KILL);
     assert_eq!(server.status().signal(), Some(9));
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(30);
     while is_there(behind) {
         assert!(Instant::now() < until, "it serves on");
         std::thread::sleep(Duration::from_millis(5));

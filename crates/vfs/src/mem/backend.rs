@@ -203,6 +203,20 @@ impl Backend for MemBackend {
         Ok((Self::node(&state, ino)?, change))
     }
 
+    fn make_nameless(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Handle,
+        set: &SetAttrs,
+    ) -> FsResult<(Node, Arc<dyn FileObject>)> {
+        let mut state = self.enter(cx)?;
+        let dir = state.ino(dir)?;
+        let ino = state.make_nameless(cx.caller, dir, set)?;
+        let node = Self::node(&state, ino)?;
+        drop(state);
+        Ok((node, self.open_file(ino, OpenMode { read: true, write: true, nfs_exceptions: false })?))
+    }
+
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
         let mut state = self.enter(cx)?;
         let (ino, dir) = (state.ino(object)?, state.ino(dir)?);

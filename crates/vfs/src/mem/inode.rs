@@ -97,6 +97,8 @@ pub(super) struct Inode {
     pub(super) exclusive: Option<Exclusive>,
     /// Open files; an object without a name lives until the last is closed.
     pub(super) opens: u64,
+    /// It was made without a name, and has had none yet: it may be given one.
+    pub(super) had_no_name: bool,
     /// Changes of attributes or entries that no commit covered yet.
     pub(super) is_dirty: bool,
     /// The same of data.

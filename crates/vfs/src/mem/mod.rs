@@ -112,6 +112,7 @@ impl MemBackend {
             xattrs: BTreeMap::new(),
             exclusive: None,
             opens: 0,
+            had_no_name: false,
             is_dirty: false,
             is_data_dirty: false,
         };

@@ -87,6 +87,20 @@ impl State {
         Ok(Made { ino, dir: self.change(dir, before)?, is_new: true })
     }
 
+    /// A file as a create makes it, without a name.
+    pub(super) fn make_nameless(&mut self, caller: &Caller, dir: Ino, set: &SetAttrs) -> FsResult<Ino> {
+        self.get(dir)?.dir()?;
+        self.check_change(caller, dir)?;
+        let mut blocks = Blocks::default();
+        if let Some(size) = set.size {
+            check_size(size)?;
+            blocks.set_size(size);
+        }
+        let ino = self.make_inode(caller, dir, Body::Regular(blocks), set)?;
+        self.get_mut(ino)?.had_no_name = true;
+        Ok(ino)
+    }
+
     /// What a create does with a name that is there.
     fn reuse(&mut self, caller: &Caller, ino: Ino, how: &CreateHow<'_>) -> FsResult<()> {
         let inode = self.get(ino)?;
@@ -118,8 +132,10 @@ impl State {
         if mode.write {
             self.check_writable()?;
         }
+        // Who made what has no name yet made it open, whatever its mode.
+        let is_excepted = mode.nfs_exceptions || inode.nlink == 0;
         for (asked, want) in [(mode.read, READ), (mode.write, WRITE)] {
-            match (asked, mode.nfs_exceptions) {
+            match (asked, is_excepted) {
                 (false, _) => {}
                 (true, true) => inode.check_nfs(caller, want)?,
                 (true, false) => inode.check(caller, want)?,
@@ -186,7 +202,7 @@ impl State {
         if entry.is_some() {
             return Err(FsError::Exists);
         }
-        if inode.nlink == 0 {
+        if inode.nlink == 0 && !inode.had_no_name {
             return Err(FsError::Stale);
         }
         self.check_change(caller, dir)?;
@@ -196,6 +212,7 @@ impl State {
         let now = (self.now)();
         let inode = self.get_mut(ino)?;
         inode.nlink += 1;
+        inode.had_no_name = false;
         inode.touch(now, false);
         self.get_mut(dir)?.dir_mut()?.put(name.as_bytes(), ino);
         self.touch_dir(dir, now)?;

@@ -221,6 +221,7 @@ impl State {
             xattrs: BTreeMap::new(),
             exclusive: None,
             opens: 0,
+            had_no_name: false,
             is_dirty: false,
             is_data_dirty: false,
         };

@@ -1,4 +1,6 @@
-//! Making and opening regular files by name.
+//! Making and opening regular files, by name and without.
+
+use holdfast_base::Cookie;
 
 use super::TestBackend;
 use super::world::{BOTH, READ, World, at, cx, how, mode, name, user};
@@ -115,4 +117,43 @@ pub(super) fn the_umask_is_applied_at_creation(t: TestBackend) {
     let (dir, _) = w.b().make(&w.cx(), &w.root, name("dir"), NewNode::Directory, &set).unwrap();
     assert_eq!(dir.attrs.mode, 0o750);
     assert_eq!(w.b().getattr(&w.cx(), &dir.handle, AttrMask::STAT).unwrap().mode, 0o750);
+}
+
+pub(super) fn a_file_without_a_name_lives_by_its_opens_and_may_get_a_name(t: TestBackend) {
+    let w = World::new(t);
+    w.set(&w.root, &mode(0o777)).unwrap();
+    let acts = w.t.abilities.acts_as_callers;
+    let maker = if acts { user(4000) } else { w.me.clone() };
+    let make = || w.b().make_nameless(&cx(&maker), &w.root, &mode(0o040));
+    let (node, file) = match make() {
+        Ok(made) => made,
+        // The file system has none, or its handles go by names.
+        Err(error) => return assert_eq!(error, FsError::NotSupported),
+    };
+    let attrs = node.attrs;
+    assert_eq!((attrs.kind, attrs.nlink, attrs.mode, attrs.size), (FileKind::Regular, 0, 0o040, 0));
+    w.b().write(&cx(&maker), File::Open(&node.handle, &file), at(0), b"content").unwrap();
+    assert_eq!(w.list(&w.root, Cookie(0), 9).0.len(), 0);
+    // Who made it opens it, whatever its mode, and nobody else.
+    let again = w.b().open(&cx(&maker), &node.handle, BOTH).unwrap();
+    if acts {
+        let other = w.b().open(&cx(&user(4001)), &node.handle, READ);
+        assert_eq!(other.map(drop).unwrap_err(), FsError::Access);
+    }
+    drop(file);
+    w.b().shed(0);
+    let link = || w.b().link(&cx(&maker), &node.handle, &w.root, name("named")).map(|(_, attrs)| attrs.nlink);
+    assert_eq!((link(), link()), (Ok(1), Err(FsError::Exists)));
+    drop(again);
+    w.b().shed(0);
+    assert_eq!(w.find(&w.root, "named").unwrap().handle, node.handle);
+    assert_eq!(w.read(&node.handle), b"content");
+    // Its last name goes while it is open: it is not to have another.
+    let open = w.open(&node.handle, BOTH);
+    w.remove(&w.root, "named").unwrap();
+    assert_eq!(link(), Err(FsError::Stale));
+    drop(open);
+    let (gone, file) = make().unwrap();
+    drop(file);
+    assert_eq!(w.b().getattr(&w.cx(), &gone.handle, AttrMask::STAT).map(drop), Err(FsError::Stale));
 }

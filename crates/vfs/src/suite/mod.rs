@@ -121,6 +121,7 @@ const CASES: &[Case] = cases! {
         must_exist_never_creates,
         create_refuses_what_is_no_regular_file,
         create_with_open_gives_an_open_file,
+        a_file_without_a_name_lives_by_its_opens_and_may_get_a_name,
         the_umask_is_applied_at_creation;
     attributes:
         attributes_tell_what_was_set,

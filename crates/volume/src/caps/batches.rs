@@ -134,11 +134,7 @@ impl<'a> Sheet<'a> {
                 from_name: from.as_bytes(),
                 to: self.aim(to_dir),
                 to_name: to.as_bytes(),
-                how: match mode {
-                    RenameMode::Replace => RenameHow::Replace,
-                    RenameMode::NoReplace => RenameHow::NoReplace,
-                    RenameMode::Exchange => RenameHow::Exchange,
-                },
+                how: rename_how(*mode),
                 victim: Some(self.aim(victim)),
                 over: over.as_ref().map(|over| self.aim(over)),
             },
@@ -199,6 +195,14 @@ impl<'a> Sheet<'a> {
             let changes = Changes { mtime: Some(SetTime::At(mtime)), ..Changes::default() };
             self.ops.push(BatchOp::SetAttr { object, set: convert::changes(&changes) });
         }
+    }
+}
+
+pub(super) const fn rename_how(mode: RenameMode) -> RenameHow {
+    match mode {
+        RenameMode::Replace => RenameHow::Replace,
+        RenameMode::NoReplace => RenameHow::NoReplace,
+        RenameMode::Exchange => RenameHow::Exchange,
     }
 }
 

@@ -107,6 +107,12 @@ impl Inner {
                 }
                 Some(CapsStat::Delay | CapsStat::Window | CapsStat::Misordered) => pause,
                 Some(CapsStat::Grace) => {
+                    if grace == GRACE_MIN {
+                        // It may be us who are waited for: recovery, which says when all is reclaimed, hears of a restart
+                        // by SEQUENCE alone, and would send the next one to renew the lease.
+                        let known = self.nfs.client().check_session(Cx::new(&Cred::own(), cancel));
+                        known.map_err(|error| failure_of(&error))?;
+                    }
                     let now = grace;
                     grace = (grace * 2).min(GRACE_MAX);
                     now

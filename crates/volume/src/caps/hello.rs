@@ -118,6 +118,7 @@ impl Inner {
     }
 
     pub(super) fn say_bye(&self, cancel: &Cancel) -> Result<(), Failure> {
+        self.end_aside(cancel);
         let reply = self.call(CapsProc::Bye, &Cred::own(), cancel, |ticket, w| ByeArgs { ticket }.encode(w));
         reply.map(drop)
     }
@@ -149,13 +150,13 @@ fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed>
     all
 }
 
-fn encoded<T: Encode>(args: &T) -> Vec<u8> {
+pub(super) fn encoded<T: Encode>(args: &T) -> Vec<u8> {
     let mut w = Writer::new();
     args.encode(&mut w);
     w.into_vec()
 }
 
-fn checked<'a, T: holdfast_xdr::Decode<'a>>(reply: &'a Bytes) -> Result<T, Failure> {
+pub(super) fn checked<'a, T: holdfast_xdr::Decode<'a>>(reply: &'a Bytes) -> Result<T, Failure> {
     let number = holdfast_xdr::Reader::new(reply).u32().map_err(|_| Failure::Garbled)?;
     match CapsStat::from_u32(number) {
         Some(CapsStat::Ok) => decode(reply),

@@ -1,10 +1,12 @@
 //! A Holdfast server: NFSv4.1 for what that says well, and the caps program beside it (`docs/design/caps-protocol.md`).
 
+mod aside;
 mod batches;
 mod calling;
 mod convert;
 mod hello;
 mod lending;
+mod nameless;
 mod questions;
 mod recalls;
 
@@ -24,6 +26,7 @@ use crate::nfs::NfsServer;
 use crate::same_host::{Neighbour, SameHost, SameHostStats};
 use crate::server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
 
+use aside::Aside;
 use batches::Ledger;
 use calling::Failure;
 use hello::Greeting;
@@ -63,6 +66,7 @@ pub(crate) struct Inner {
     /// Held by whoever says HELLO.
     renewing: Mutex<()>,
     ledger: Mutex<Ledger>,
+    aside: Aside,
     promises: RwLock<Option<Weak<dyn Promises>>>,
     /// Where the server is on this host, and may be used so.
     neighbour: OnceLock<Arc<Neighbour>>,
@@ -98,6 +102,7 @@ impl CapsServer {
             greeting: RwLock::default(),
             renewing: Mutex::default(),
             ledger: Mutex::default(),
+            aside: Aside::default(),
             promises: RwLock::default(),
             neighbour: OnceLock::new(),
             verifier: Mutex::default(),

@@ -4,6 +4,7 @@ use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
     Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Question, Release,
+    RenameMode,
 };
 use holdfast_client::{Cancel, Cred};
 use holdfast_wire::caps::{
@@ -50,6 +51,14 @@ impl Inner {
             }
             Question::WhoAmI => self.who_am_i(&ask.caller, cred, cancel).map_err(Failure::errno),
             Question::Commit { .. } => self.commit_asked(ask, cancel),
+            Question::Nameless { dir, attrs, access, .. } => {
+                let answer = self.nameless((dir, attrs), *access, (ask, cred, cancel))?;
+                Ok(self.with_grants(&ask.question, answer, cred, cancel))
+            }
+            Question::Rename { from_dir, from, to_dir, to, mode, .. } if *mode != RenameMode::Replace => {
+                let answer = self.rename_aside((from_dir, from), (to_dir, to), *mode, (cred, cancel))?;
+                Ok(self.with_grants(&ask.question, answer, cred, cancel))
+            }
             _ => {
                 if let Some(answer) = self.read_here(ask, cancel) {
                     return Ok(answer);
@@ -256,6 +265,7 @@ fn wishes(question: &Question, answer: &Answer) -> (Wish, Wish) {
         Question::Create { dir, want, want_dir, .. } | Question::Make { dir, want, want_dir, .. } => {
             (made(*want), wish(dir, *want_dir))
         }
+        Question::Nameless { want, .. } => (made(*want), None),
         Question::Link { dir, want_dir, .. } | Question::Remove { dir, want_dir, .. } => {
             (None, wish(dir, *want_dir))
         }

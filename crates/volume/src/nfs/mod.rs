@@ -190,6 +190,8 @@ impl NfsServer {
                 opens::Existing { exclusive: *exclusive, truncate: *truncate },
                 cx,
             ),
+            // NFS has no words for it.
+            Q::Nameless { .. } => Err(Error::Nfs(holdfast_wire::nfs4::NfsStat4::NotSupp)),
             Q::Make { dir, name, making, attrs, .. } => self.make((dir, name), making, attrs, cx),
             Q::Link { object, dir, name, .. } => self.link(object, (dir, name), cx),
             Q::Remove { dir, name, .. } => self.remove((dir, name), cx),

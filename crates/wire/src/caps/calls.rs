@@ -7,7 +7,7 @@ use holdfast_base::limits::{
 use holdfast_base::{CapSet, Cookie, SessionId};
 use holdfast_xdr::{Decode, Encode};
 
-use super::types::{Attrs, Features, Grant, Handle, Limits, Res, Ticket, TxnId};
+use super::types::{Attrs, Features, Grant, Handle, Limits, Res, SetAttrs, Ticket, TxnId};
 use crate::number::numbered;
 
 /// HELLO: who calls, on every new connection and after BADTICKET. Binds the connection for recalls.
@@ -328,6 +328,27 @@ pub struct DescriptorArgs<'a> {
 pub struct DescriptorOk {
     /// To be said at the socket, once, by the client that asked.
     pub token: [u8; 16],
+}
+
+/// NAMELESS: a regular file without a name, as if it were made in a directory. The server keeps it for a moment, until the
+/// client has it open; from then on for as long as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct NamelessArgs<'a> {
+    /// Whose.
+    pub ticket: Ticket,
+    /// The directory that it has its file system, group, access list and project from.
+    pub dir: Handle<'a>,
+    /// Its attributes.
+    pub set: SetAttrs,
+}
+
+/// What NAMELESS gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct NamelessOk<'a> {
+    /// The file.
+    pub handle: Handle<'a>,
+    /// How it looks: without links.
+    pub attrs: Attrs,
 }
 
 /// The callback RECALL: asks capabilities back. Answered at once; a RELEASE of each item follows.

@@ -11,9 +11,9 @@ pub use batch::{
 };
 pub use calls::{
     AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp,
-    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NodeAt,
-    RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs,
-    SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
+    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NamelessArgs,
+    NamelessOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem,
+    ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
 };
 pub use holdfast_base::CapSet;
 pub use status::CapsStat;
@@ -51,6 +51,7 @@ numbered! {
         Bye = 11, "BYE", "`ByeArgs` to nothing: everything is given back.";
         SameHost = 12, "SAMEHOST", "`SameHostArgs` to `SameHostOk`.";
         Descriptor = 13, "DESCRIPTOR", "`DescriptorArgs` to `DescriptorOk`.";
+        Nameless = 14, "NAMELESS", "`NamelessArgs` to `NamelessOk`.";
     }
 }
 

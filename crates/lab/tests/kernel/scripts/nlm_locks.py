@@ -3,6 +3,7 @@
 
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -79,7 +80,11 @@ def hold(path):
 
 
 def try_it(path):
-    sys.exit(attempt(path) is None)
+    """Asks for the whole file without taking it: who is about to must not find it taken by who only looks."""
+    with open(path, "r+b") as file:
+        wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        in_the_way = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, wanted))[0]
+    sys.exit(in_the_way != fcntl.F_UNLCK)
 
 
 if __name__ == "__main__":
