@@ -85,7 +85,9 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// Starts grace for the recorded clients. `length_ms` is at least the lease of the start before
+    /// Starts grace for the recorded clients: those who may hold something. Who may not reclaim it, as others may have had a
+    /// part of it, is waited for too: until it hears of the restart, or its lease is over, it believes to hold the rest, and
+    /// uses what it has cached. `length_ms` is at least the lease of the start before
     /// ([`crate::Boot::previous_lease_ms`]). `has_nlm_holders` says whether NLM clients are on record: nothing tells
     /// when they are done.
     ///
@@ -95,7 +97,7 @@ impl Grace {
     pub fn start(now: Instant, length_ms: u64, records: &[ClientRecord], has_nlm_holders: bool) -> Self {
         let members: BTreeMap<_, _> = records
             .iter()
-            .filter(|r| r.may_reclaim())
+            .filter(|r| r.holds_state)
             .map(|r| (r.name.clone(), Member { record: r.clone(), progress: Progress::Silent }))
             .collect();
         let has_untold = has_nlm_holders || members.keys().any(|name| !name.is_sessions);
@@ -152,6 +154,7 @@ impl Grace {
             return Reclaim::Over;
         }
         match self.members.get_mut(name) {
+            Some(member) if !member.record.may_reclaim() => Reclaim::NotEntitled,
             Some(member) if member.record.principal != principal => Reclaim::NotEntitled,
             Some(member) if member.progress == Progress::Complete => Reclaim::AlreadyComplete,
             Some(member) => {

@@ -35,12 +35,22 @@ fn start(records: &[ClientRecord]) -> Grace {
 fn with_nothing_to_reclaim_grace_is_over_at_once() {
     assert!(start(&[]).is_over());
     let idle = ClientRecord { holds_state: false, ..record(1, true) };
-    let lost = ClientRecord { lost_state: true, ..record(2, true) };
-    let missed = ClientRecord { missed_grace: true, ..record(3, false) };
-    let grace = start(&[idle, lost, missed]);
+    let grace = start(&[idle]);
     assert!(grace.is_over());
     assert_eq!(grace.deadline(), None);
     assert!(!start(&[record(1, true)]).is_over());
+}
+
+#[test]
+fn who_may_not_reclaim_is_waited_for_as_long_as_he_may_believe_to_hold_something() {
+    let lost = ClientRecord { lost_state: true, ..record(1, true) };
+    let missed = ClientRecord { missed_grace: true, ..record(2, true) };
+    let mut grace = start(&[lost, missed]);
+    assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::NotEntitled);
+    assert_eq!(grace.reclaim_complete(&name(1, true)), []);
+    assert_eq!(grace.awaited().collect::<Vec<_>>(), [&name(2, true)]);
+    let forgotten = RecordChange::ForgetClient(name(2, true));
+    assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![forgotten])]);
 }
 
 #[test]
