@@ -60,7 +60,10 @@ pub(super) fn with_their_clients(
     let has_client = |s: &SessionRecord| clients.iter().any(|c| c.client_id == s.client_id);
     let (kept, orphans): (Vec<_>, Vec<_>) = all.into_iter().partition(has_client);
     let gone: Vec<_> = orphans.iter().map(|s| RecordChange::ForgetSession(s.id)).collect();
-    records.store(&gone).context("session records")?;
+    // Nobody can use them, for their clients are gone: what cannot be removed now is by the next start.
+    if let Err(error) = records.store(&gone) {
+        tracing::warn!(%error, sessions = gone.len(), "the records of sessions without a client cannot be removed");
+    }
     for slot in remembered {
         if let Remembered::Slot { session, slot, .. } = slot
             && !kept.iter().any(|s| s.id == *session && slot.0 < s.fore.slots)
