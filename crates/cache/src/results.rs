@@ -314,9 +314,12 @@ impl Machine {
     /// or because much is kept.
     pub fn take_stable(&mut self, now: Now) -> Option<u64> {
         let stream = &self.stream;
+        if stream.is_held || stream.is_asking_stable || stream.kept.is_empty() {
+            return None;
+        }
         let wanted = stream.wanted_stable > stream.stable();
         let many =
-            stream.kept.len() >= UNSETTLED_BATCHES_MAX / 2 || stream.parts_kept() >= CAPS_OPS_KEPT_MAX / 2;
+            || stream.kept.len() >= UNSETTLED_BATCHES_MAX / 2 || stream.parts_kept() >= CAPS_OPS_KEPT_MAX / 2;
         let first = stream.first_unstable();
         let old = first.is_some_and(|k| {
             k.stage == Stage::Executed
@@ -324,7 +327,7 @@ impl Machine {
         });
         let through = stream.executed_txn();
         let something = first.is_some_and(|k| k.txn <= through);
-        if stream.is_held || stream.is_asking_stable || !something || !(wanted || many || old) {
+        if !something || !(wanted || old || many()) {
             return None;
         }
         self.stream.is_asking_stable = true;

@@ -109,9 +109,9 @@ impl Inner {
                 Some(CapsStat::Grace) => {
                     if grace == GRACE_MIN {
                         // It may be us who are waited for: recovery, which says when all is reclaimed, hears of a restart
-                        // by SEQUENCE alone, and would send the next one to renew the lease.
-                        let known = self.nfs.client().check_session(Cx::new(&Cred::own(), cancel));
-                        known.map_err(|error| failure_of(&error))?;
+                        // by SEQUENCE alone, and would send the next one to renew the lease. What comes of it is recovery's
+                        // to see; this call goes on though the connection were lost once more.
+                        let _ = self.nfs.client().check_session(Cx::new(&Cred::own(), cancel));
                     }
                     let now = grace;
                     grace = (grace * 2).min(GRACE_MAX);
