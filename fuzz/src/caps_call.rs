@@ -75,7 +75,13 @@ fn session(manager: &Manager, name: u8) -> SessionId {
     };
     let step = |engine: &mut Engine, now| {
         let (owner, verifier, intent) = ([name], Verifier([1; 8]), ExchangeIntent::Establish);
-        let request = ExchangeId { owner: &owner, verifier, principal: &principal, intent };
+        let request = ExchangeId {
+            owner: &owner,
+            verifier,
+            principal: &principal,
+            site: [127, 0, 0, 1].into(),
+            intent,
+        };
         let known = engine.exchange_id(&request, now).ok()?;
         let request = CreateSession {
             client: known.client,

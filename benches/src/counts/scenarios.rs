@@ -156,7 +156,13 @@ impl Stateful {
         let mut engine = Engine::new(config, Box::new(SeededEntropy(7)));
         let (now, principal) = (Instant(1000), Principal::new(b"root"));
         let intent = ExchangeIntent::Establish;
-        let request = ExchangeId { owner: b"one", verifier: Verifier([1; 8]), principal: &principal, intent };
+        let request = ExchangeId {
+            owner: b"one",
+            verifier: Verifier([1; 8]),
+            principal: &principal,
+            site: [127, 0, 0, 1].into(),
+            intent,
+        };
         let known = engine.exchange_id(&request, now).expect("a first client");
         let fore = ChannelAttrs {
             header_pad_bytes: 0,

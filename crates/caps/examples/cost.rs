@@ -57,7 +57,8 @@ fn session(manager: &Manager) -> SessionId {
     };
     let step = |engine: &mut Engine, now| {
         let (owner, verifier, intent) = (&b"cost"[..], Verifier([1; 8]), ExchangeIntent::Establish);
-        let request = ExchangeId { owner, verifier, principal: &principal, intent };
+        let request =
+            ExchangeId { owner, verifier, principal: &principal, site: [127, 0, 0, 1].into(), intent };
         let known = engine.exchange_id(&request, now).unwrap();
         let request = CreateSession {
             client: known.client,

@@ -47,7 +47,7 @@ impl Program for CapsProgram {
     }
 
     fn serves(&self, peer: IpAddr) -> Option<bool> {
-        Some(self.0.parts.namespace.exports().iter().any(|export| export.admits(peer, 0)))
+        Some(self.0.parts.namespace.serves(peer))
     }
 
     fn lane(&self, _: u32, _: Reader<'_>) -> Option<PoolLane> {

@@ -226,6 +226,12 @@ impl Namespace {
         all
     }
 
+    /// Whether there is an export for a host at this address.
+    #[must_use]
+    pub fn serves(&self, peer: IpAddr) -> bool {
+        self.tree().exports.values().any(|export| export.admits(peer, 0))
+    }
+
     fn tree(&self) -> Arc<Tree> {
         self.tree.read().clone()
     }

@@ -99,7 +99,7 @@ impl Program for Nfs3 {
     }
 
     fn serves(&self, peer: IpAddr) -> Option<bool> {
-        Some(self.parts.namespace.exports().iter().any(|export| export.admits(peer, 0)))
+        Some(self.parts.namespace.serves(peer))
     }
 
     fn lane(&self, _: u32, mut args: Reader<'_>) -> Option<Lane> {

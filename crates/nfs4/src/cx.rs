@@ -1,11 +1,13 @@
 //! What an operation sees of its compound and of the server.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, Object};
 use holdfast_ledger::{Mutation, Standing};
 use holdfast_rpc::reply_cache::Begin;
+use holdfast_rpc::server::site_of;
 use holdfast_rpc::{Connection, Mode};
 use holdfast_state::{ConnId, Engine, Grounds, Principal, Recorded, StateId, StateIdForm};
 use holdfast_vfs::{Backend, Caller, Change, FileSpan, Handle, Touched, Wait};
@@ -206,6 +208,21 @@ impl Cx<'_> {
         };
         self.compound.current = Some(Place { object, stateid: None, is_admitted });
         Ok(())
+    }
+
+    /// The host that asks, as far as the transport tells hosts apart.
+    pub(crate) fn site(&self) -> IpAddr {
+        site_of(self.connection().peer().ip().to_canonical())
+    }
+
+    /// Only hosts that some export is for become clients: each takes room in memory and on disk from the others. The
+    /// directories above the exports are shown to anybody who asks without being one.
+    ///
+    /// # Errors
+    /// NFS4ERR_PERM.
+    pub(crate) fn refuse_strangers(&self) -> OpResult<()> {
+        let peer = self.connection().peer().ip();
+        if self.config().namespace.serves(peer) { Ok(()) } else { Err(NfsStat4::Perm.into()) }
     }
 
     /// Leaves no object current.

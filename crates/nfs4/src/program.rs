@@ -1,5 +1,6 @@
 //! NFSv4 as an RPC program.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,6 +94,10 @@ impl Program for Nfs4 {
 
     fn versions(&self) -> (u32, u32) {
         (NFS_V4, NFS_V4)
+    }
+
+    fn serves(&self, peer: IpAddr) -> Option<bool> {
+        Some(self.service.config.namespace.serves(peer))
     }
 
     fn call(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {

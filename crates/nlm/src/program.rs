@@ -87,7 +87,7 @@ impl Program for Nlm4 {
     }
 
     fn serves(&self, peer: IpAddr) -> Option<bool> {
-        Some(self.0.parts.namespace.exports().iter().any(|export| export.admits(peer, 0)))
+        Some(self.0.parts.namespace.serves(peer))
     }
 
     fn lane(&self, procedure: u32, args: Reader<'_>) -> Option<Lane> {

@@ -28,6 +28,7 @@ fn client(engine: &mut Engine, n: u128) -> ClientId {
         owner: name.as_bytes(),
         verifier: Verifier([1; 8]),
         principal: &principal,
+        site: [127, 0, 0, 1].into(),
         intent: ExchangeIntent::Establish,
     };
     let exchanged = engine.exchange_id(&request, NOW).unwrap();

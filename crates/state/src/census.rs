@@ -116,7 +116,7 @@ impl Engine {
             |file: &crate::file::File| file.locks.iter().map(|(_, ranges)| ranges.len()).sum::<usize>();
         Census {
             clients: self.clients.by_id.len(),
-            clients_unconfirmed: self.clients.unconfirmed,
+            clients_unconfirmed: self.clients.unconfirmed.len(),
             sessions: self.sessions.len(),
             owners: self.owners.len(),
             opens,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::limits::{CLIENTS_MAX, CLIENTS_UNCONFIRMED_MAX};
+use std::net::IpAddr;
+
+use holdfast_base::limits::CLIENTS_MAX;
 use holdfast_base::{ClientId, Instant, Seqid, SessionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,10 +19,12 @@ mod create_session;
 mod exchange;
 mod leave;
 mod setclientid;
+mod unconfirmed;
 
 pub use create_session::{CreateSession, CreatedSession};
 pub use exchange::{ExchangeId, ExchangeIntent, ExchangedId};
 pub use setclientid::{Callback, SetClientId};
+pub(crate) use unconfirmed::Unconfirmed;
 
 /// What a client says of itself, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +46,8 @@ pub(crate) enum Side {
 pub(crate) struct ClientIncarnation {
     // Constant.
     pub(crate) identity: Identity,
+    /// Where it was when it asked to be known.
+    pub(crate) site: IpAddr,
     // Changing.
     pub(crate) side: Side,
     pub(crate) is_confirmed: bool,
@@ -75,9 +81,10 @@ pub(crate) struct ClientIncarnation {
 }
 
 impl ClientIncarnation {
-    pub(crate) fn new(identity: Identity, side: Side, now: Instant) -> Self {
+    pub(crate) fn new(identity: Identity, site: IpAddr, side: Side, now: Instant) -> Self {
         Self {
             identity,
+            site,
             side,
             is_confirmed: false,
             renewed_at: now,
@@ -133,7 +140,7 @@ pub(crate) struct Clients {
     pub(crate) by_id: FxHashMap<ClientId, ClientIncarnation>,
     // Ordered maps, as the keys are the clients' to choose: a fast hash could be made to collide.
     pub(crate) by_name: [BTreeMap<OwnerName, Records>; 2],
-    pub(crate) unconfirmed: usize,
+    pub(crate) unconfirmed: Unconfirmed,
 }
 
 impl Clients {
@@ -144,7 +151,7 @@ impl Clients {
             has_wrapped: false,
             by_id: FxHashMap::default(),
             by_name: Default::default(),
-            unconfirmed: 0,
+            unconfirmed: Unconfirmed::default(),
         }
     }
 
@@ -157,15 +164,19 @@ impl Clients {
         self.by_id.len() >= CLIENTS_MAX
     }
 
-    /// Adds an unconfirmed record under a new id.
+    /// Adds an unconfirmed record under a new id, in place of an older one where there are too many: nothing is lost
+    /// with that but the time of a client that takes long to confirm, which is told that its id is stale.
     pub(crate) fn add(&mut self, client: ClientIncarnation) -> Result<ClientId, StateError> {
-        if self.is_full() || self.unconfirmed >= CLIENTS_UNCONFIRMED_MAX {
+        if let Some(oldest) = self.unconfirmed.in_the_way_of(client.site) {
+            self.remove(oldest);
+        }
+        if self.is_full() {
             return Err(StateError::Resource);
         }
         let id = self.new_id();
         let dialect = client.dialect() as usize;
         self.by_name[dialect].entry(client.identity.name.clone()).or_default().unconfirmed = Some(id);
-        self.unconfirmed += 1;
+        self.unconfirmed.add(client.site, id);
         self.by_id.insert(id, client);
         Ok(id)
     }
@@ -203,7 +214,7 @@ impl Clients {
             return;
         }
         client.is_confirmed = true;
-        self.unconfirmed -= 1;
+        self.unconfirmed.remove(client.site, id);
         let dialect = client.dialect() as usize;
         let records = self.by_name[dialect].entry(client.identity.name.clone()).or_default();
         *records = Records { confirmed: Some(id), unconfirmed: None };
@@ -229,7 +240,7 @@ impl Clients {
                 names.remove(&client.identity.name);
             }
         }
-        self.unconfirmed -= usize::from(!client.is_confirmed);
+        self.unconfirmed.remove(client.site, id);
         Some(client)
     }
 
@@ -287,7 +298,9 @@ mod tests {
         let principal = Principal::new(b"root");
         let ask = |engine: &mut Engine, owner: &[u8]| {
             let intent = ExchangeIntent::Establish;
-            let request = ExchangeId { owner, verifier: Verifier([1; 8]), principal: &principal, intent };
+            let site = std::net::Ipv4Addr::LOCALHOST.into();
+            let request =
+                ExchangeId { owner, verifier: Verifier([1; 8]), principal: &principal, site, intent };
             engine.exchange_id(&request, Instant(1)).unwrap().client.0 as u32
         };
         assert_eq!(ask(&mut engine, b"a"), 1);

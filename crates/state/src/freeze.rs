@@ -218,7 +218,9 @@ impl Engine {
         let records: &mut Records = names.entry(client.identity.name.clone()).or_default();
         let place = if client.is_confirmed { &mut records.confirmed } else { &mut records.unconfirmed };
         *place = Some(id);
-        self.clients.unconfirmed += usize::from(!client.is_confirmed);
+        if !client.is_confirmed {
+            self.clients.unconfirmed.add(client.site, id);
+        }
         self.clients.by_id.insert(id, client);
     }
 

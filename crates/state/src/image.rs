@@ -1,6 +1,8 @@
 //! Client records and sessions as plain data: what is kept so that a session, with its replies, outlives the server
 //! (CSR4_PERSIST, RFC 8881 section 2.10.6.5).
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use holdfast_base::limits::{CLIENTS_MAX, SESSIONS_PER_CLIENT_MAX};
 use holdfast_base::{ClientId, Instant, Seqid};
 
@@ -89,7 +91,9 @@ impl Engine {
             verifier: image.verifier,
             principal: image.principal.clone(),
         };
-        let mut client = ClientIncarnation::new(identity, side, now);
+        // Only of unconfirmed records it matters where they came from.
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut client = ClientIncarnation::new(identity, nowhere, side, now);
         client.is_confirmed = true;
         let records = Records { confirmed: Some(image.id), unconfirmed: None };
         self.clients.by_name[Dialect::V41 as usize].insert(image.name.clone(), records);

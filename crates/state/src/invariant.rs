@@ -3,8 +3,10 @@
 mod caps;
 mod delegations;
 
+use holdfast_base::limits::CLIENTS_UNCONFIRMED_MAX;
 use rustc_hash::FxHashMap;
 
+use crate::client::Unconfirmed;
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::file::{File, Holder};
 use crate::names::Dialect;
@@ -37,10 +39,14 @@ fn tally(engine: &Engine) -> Result<(), String> {
 
 fn clients(engine: &Engine) -> Result<(), String> {
     let table = &engine.clients;
-    let unconfirmed = table.by_id.values().filter(|client| !client.is_confirmed).count();
+    let mut unconfirmed = Unconfirmed::default();
+    for (id, client) in table.by_id.iter().filter(|(_, client)| !client.is_confirmed) {
+        unconfirmed.add(client.site, *id);
+    }
     require(unconfirmed == table.unconfirmed, || {
-        format!("{unconfirmed} unconfirmed, counted {}", table.unconfirmed)
+        format!("{unconfirmed:?} unconfirmed, noted {:?}", table.unconfirmed)
     })?;
+    require(unconfirmed.len() <= CLIENTS_UNCONFIRMED_MAX, || format!("{} unconfirmed", unconfirmed.len()))?;
     for (id, client) in &table.by_id {
         let records = table.records(client.dialect(), client.identity.name.as_bytes());
         let by_name = if client.is_confirmed { records.confirmed } else { records.unconfirmed };

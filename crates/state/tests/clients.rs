@@ -3,6 +3,7 @@
 
 mod world;
 
+use holdfast_base::limits::{CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX};
 use holdfast_base::{FileKey, Seqid};
 use holdfast_state::*;
 use world::*;
@@ -256,14 +257,29 @@ fn ids_of_another_run_are_stale_and_of_this_run_expired() {
 #[test]
 fn unconfirmed_records_are_bounded_and_end_with_their_lease() {
     let mut world = World::new();
-    let max = holdfast_base::limits::CLIENTS_UNCONFIRMED_MAX;
-    for n in 0..max {
-        world.exchange(&format!("client {n}"), 1).unwrap();
+    let (max, share) = (CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX);
+    let ask = |world: &mut World, site: u8, names: std::ops::Range<usize>| {
+        world.site = [192, 0, 2, site].into();
+        for n in names {
+            world.exchange(&format!("client {n} of {site}"), 1).unwrap();
+        }
+        world.engine.census().clients_unconfirmed
+    };
+    // One host without end: its own oldest go.
+    assert_eq!(ask(&mut world, 1, 0..3 * share), share);
+    world.settle();
+    // All hosts together: the oldest of who has most goes, and who has little keeps it.
+    assert_eq!(ask(&mut world, 2, 0..1), share + 1);
+    let few = world.exchange("client 0 of 2", 1).unwrap();
+    for site in 3..20 {
+        let expected = (share + 1 + usize::from(site - 2) * share).min(max);
+        assert_eq!(ask(&mut world, site, 0..share), expected);
     }
-    assert_eq!(world.exchange("one more", 1), Err(StateError::Resource));
+    world.settle();
+    assert!(world.create(few.client, few.next_seqid).is_ok(), "it may still confirm");
     world.pass(LEASE_MS + 1);
     world.engine.tick(world.now);
-    assert!(world.exchange("one more", 1).is_ok());
+    assert_eq!(world.engine.census().clients_unconfirmed, 0);
     world.settle();
 }
 

@@ -14,6 +14,10 @@ pub const CLIENTS_MAX: usize = 32_768;
 /// the room of clients that confirm.
 pub const CLIENTS_UNCONFIRMED_MAX: usize = 4096;
 
+/// Unconfirmed client records of one host, or of one network behind an address: a client confirms in a round trip, so
+/// even a cluster behind one address that comes back at once has fewer at a time.
+pub const CLIENTS_UNCONFIRMED_PER_SITE_MAX: usize = 1024;
+
 /// Bytes of a client's owner string (`NFS4_OPAQUE_LIMIT`).
 pub const CLIENT_OWNER_BYTES_MAX: usize = 1024;
 

@@ -267,7 +267,13 @@ impl Client {
                 let intent = ExchangeIntent::Establish;
                 let owner = name.as_bytes();
                 let verifier = Verifier([1; 8]);
-                let request = ExchangeId { owner, verifier, principal: &principal, intent };
+                let request = ExchangeId {
+                    owner,
+                    verifier,
+                    principal: &principal,
+                    site: [127, 0, 0, 1].into(),
+                    intent,
+                };
                 let exchanged = engine.exchange_id(&request, now).unwrap();
                 let attrs = ChannelAttrs {
                     header_pad_bytes: 0,

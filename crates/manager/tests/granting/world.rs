@@ -100,6 +100,7 @@ impl World {
                 owner: name.as_bytes(),
                 verifier: Verifier([1; 8]),
                 principal: &principal,
+                site: [127, 0, 0, 1].into(),
                 intent: ExchangeIntent::Establish,
             };
             let exchanged = engine.exchange_id(&request, now).unwrap();

@@ -110,7 +110,13 @@ impl World {
         let denied = self.manager.step(|engine, now| {
             let callback = Callback { program: 1, ident: 1, address: b"tcp 10.0.0.1.8.1"[..].into() };
             let verifier = Verifier([1; 8]);
-            let request = SetClientId { name: b"four", verifier, principal: &principal, callback };
+            let request = SetClientId {
+                name: b"four",
+                verifier,
+                principal: &principal,
+                site: [127, 0, 0, 1].into(),
+                callback,
+            };
             let (client, confirm) = engine.setclientid(&request, now)?;
             engine.setclientid_confirm(client, confirm, &principal, now)?;
             let share = Share { access: Access::READ, deny: Access::WRITE };

@@ -81,8 +81,11 @@ struct Path {
 
 /// Who makes the calls.
 enum Calls {
-    /// A task on the thread.
-    Task(mpsc::Sender<Job>),
+    /// A task on the thread, which gives up what it is about when this is gone.
+    Task {
+        calls: mpsc::Sender<Job>,
+        _alive: oneshot::Sender<()>,
+    },
     Elsewhere {
         calls: Arc<dyn CallsOut>,
         to: SocketAddr,
@@ -100,7 +103,7 @@ struct Job {
 impl Path {
     fn send(&self, job: Job) -> Result<(), Box<(Job, CallError)>> {
         match &self.calls {
-            Calls::Task(calls) => calls.try_send(job).map_err(|failed| match failed {
+            Calls::Task { calls, .. } => calls.try_send(job).map_err(|failed| match failed {
                 mpsc::error::TrySendError::Full(job) => Box::new((job, CallError::Busy)),
                 mpsc::error::TrySendError::Closed(job) => Box::new((job, CallError::Closed)),
             }),
@@ -153,12 +156,13 @@ impl Paths {
             return (probe.done)(Err(CallError::Closed));
         };
         let (calls, waiting) = mpsc::channel(CALLS_BACK_MAX);
-        let path = Path { ident, is_up, calls: Calls::Task(calls) };
+        let (alive, ended) = oneshot::channel();
+        let path = Path { ident, is_up, calls: Calls::Task { calls, _alive: alive } };
         // There is room: the queue is new.
         let _ = path.send(probe);
         inner.paths.insert(client, path);
         drop(inner);
-        runtime.spawn(task.serve(waiting));
+        runtime.spawn(task.serve(waiting, ended));
     }
 
     pub(super) fn is_up(&self, client: ClientId) -> bool {
@@ -222,8 +226,10 @@ impl Task {
         Self { to, program, caller: None, failed_at: None, is_up: Arc::default() }
     }
 
-    /// Makes one call after the other, until nobody can ask for more.
-    async fn serve(mut self, mut calls: mpsc::Receiver<Job>) {
+    /// Makes one call after the other, until nobody can ask for more. What is under way then is given up at once: a
+    /// client may open ways as fast as it can ask, to addresses where nobody answers.
+    async fn serve(mut self, mut calls: mpsc::Receiver<Job>, mut ended: oneshot::Receiver<()>) {
+        let mut is_over = false;
         loop {
             let job = match tokio::time::timeout(IDLE_TIMEOUT, calls.recv()).await {
                 Ok(job) => job,
@@ -233,7 +239,18 @@ impl Task {
                 }
             };
             let Some(Job { procedure, args, done }) = job else { return };
-            let answer = self.call(procedure, &args).await;
+            let answer = if is_over {
+                Err(CallError::Closed)
+            } else {
+                tokio::select! {
+                    // Ends with an error when the other half is dropped; nobody ever sends.
+                    _ = &mut ended => {
+                        is_over = true;
+                        Err(CallError::Closed)
+                    }
+                    answer = self.call(procedure, &args) => answer,
+                }
+            };
             self.is_up.store(answer.is_ok(), Ordering::Relaxed);
             done(answer.as_deref().map_err(|error| *error));
         }

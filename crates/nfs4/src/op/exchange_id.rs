@@ -38,12 +38,14 @@ impl Op for ExchangeId4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         check_flags(self.flags, cx.minor())?;
         check_protection(&self.state_protect)?;
+        cx.refuse_strangers()?;
         let principal = cx.principal();
         let is_update = self.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0;
         let request = ExchangeId {
             owner: self.clientowner.ownerid,
             verifier: Verifier(self.clientowner.verifier),
             principal: &principal,
+            site: cx.site(),
             intent: if is_update { ExchangeIntent::Update } else { ExchangeIntent::Establish },
         };
         let known = cx.state(|engine, now| Ok(engine.exchange_id(&request, now)?))?;

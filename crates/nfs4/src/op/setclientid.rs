@@ -17,6 +17,7 @@ impl Op for SetClientId4Args<'_> {
     type Ok = SetClientId4Ok;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<SetClientId4Ok> {
+        cx.refuse_strangers()?;
         let principal = cx.principal();
         let peer = cx.connection().peer().ip();
         let address = address::keep(&self.callback.cb_location, peer, cx.service().options.calls_anywhere);
@@ -24,6 +25,7 @@ impl Op for SetClientId4Args<'_> {
             name: self.client.id,
             verifier: Verifier(self.client.verifier),
             principal: &principal,
+            site: cx.site(),
             callback: Callback {
                 program: self.callback.cb_program,
                 ident: self.callback_ident,

@@ -115,6 +115,51 @@ fn client(world: &World, host: u8, addr: &str) -> (Peer, ClientId) {
     (peer, clientid)
 }
 
+/// Connections stay with the kernel until they are counted: nobody answers them.
+#[test]
+fn a_client_that_confirms_without_end_has_one_way_open() {
+    let world = anywhere();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
+    let addr = format!("127.0.0.1.{high}.{low}");
+    for _ in 0..100 {
+        client(&world, 1, &addr);
+    }
+    let came = std::thread::spawn(move || {
+        let last = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut all = vec![last];
+        let quiet = Duration::from_millis(300);
+        let mut until = Instant::now() + quiet;
+        while Instant::now() < until {
+            match listener.accept() {
+                Ok(next) => {
+                    all.push(next);
+                    until = Instant::now() + quiet;
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        all
+    });
+    let came = came.join().unwrap();
+    // One that was given up has ended; of one that is open nothing can be read but the call that it waits about.
+    let is_open = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut bytes = [0; 4096];
+        loop {
+            match stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    let open = came.into_iter().map(|(mut stream, _)| is_open(&mut stream)).filter(|open| *open).count();
+    assert_eq!(open, 1);
+    world.check();
+}
+
 fn run(peer: &mut Peer, path: &[&[u8]], ops: Vec<ArgOp<'_>>) -> Reply {
     let mut reply = peer.compound(&[at(path), ops].concat());
     reply.ok::<()>(OpNum4::PutRootFh);

@@ -1,8 +1,9 @@
 use holdfast_base::Seqid;
+use holdfast_export::{ClientRule, Network};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Session, create_session, exchange_id, user};
-use crate::world::World;
+use crate::world::{Making, World};
 
 #[test]
 fn a_new_client_is_unconfirmed_and_the_server_says_who_it_is() {
@@ -71,6 +72,32 @@ fn a_stranger_cannot_take_a_name_whose_owner_holds_state() {
     stranger.auth = user(2000);
     let mut reply = stranger.compound(&[ArgOp::ExchangeId(exchange_id(b"client of host 1"))]);
     reply.fails::<()>(OpNum4::ExchangeId, NfsStat4::ClidInUse);
+}
+
+#[test]
+fn a_host_that_no_export_is_for_becomes_no_client() {
+    let mut making = Making::default();
+    let network: Network = "192.0.2.0/28".parse().unwrap();
+    making.options.clients = vec![ClientRule::Network(network)];
+    let world = World::made(making);
+    let ask = |host, minor| {
+        let exchange = ArgOp::ExchangeId(exchange_id(b"me"));
+        let set = SetClientId4Args {
+            client: NfsClientId4 { verifier: [1; 8], id: b"me" },
+            callback: CbClient4 { cb_program: 1, cb_location: NetAddr4 { netid: b"tcp", addr: b"" } },
+            callback_ident: 1,
+        };
+        let op = if minor == 0 { ArgOp::SetClientId(set) } else { exchange };
+        Peer::new(&world, host, minor).compound(&[op]).status
+    };
+    for minor in 0..3 {
+        assert_eq!(ask(1, minor), NfsStat4::Ok);
+        assert_eq!(ask(16, minor), NfsStat4::Perm);
+        // What is above the exports is there for everybody, as a list of what there is.
+        let mut stranger = Peer::new(&world, 16, 0);
+        assert_eq!(stranger.compound(&[ArgOp::PutRootFh]).status, NfsStat4::Ok);
+    }
+    world.check();
 }
 
 #[test]

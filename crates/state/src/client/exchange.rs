@@ -1,5 +1,7 @@
 //! EXCHANGE_ID: the nine cases of RFC 8881 section 18.35.4.
 
+use std::net::IpAddr;
+
 use holdfast_base::limits::CLIENT_OWNER_BYTES_MAX;
 use holdfast_base::{ClientId, Instant, Seqid};
 
@@ -27,6 +29,8 @@ pub struct ExchangeId<'a> {
     pub verifier: Verifier,
     /// As whom the request came.
     pub principal: &'a Principal,
+    /// From where: what one host has to itself, as far as the transport can tell.
+    pub site: IpAddr,
     /// To establish or to update.
     pub intent: ExchangeIntent,
 }
@@ -110,7 +114,7 @@ impl Engine {
             verifier: request.verifier,
             principal: request.principal.clone(),
         };
-        let client = ClientIncarnation::new(identity, Side::V41(Side41::new()), now);
+        let client = ClientIncarnation::new(identity, request.site, Side::V41(Side41::new()), now);
         if self.clients.is_full() {
             self.make_room(now);
         }

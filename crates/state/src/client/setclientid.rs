@@ -1,6 +1,7 @@
 //! Clients of 4.0: SETCLIENTID (five cases, RFC 7530 section 16.33.5), SETCLIENTID_CONFIRM (section 16.34.5) and
 //! RENEW (section 16.28).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::limits::{CALLBACK_BYTES_MAX, CLIENT_OWNER_BYTES_MAX};
@@ -43,6 +44,8 @@ pub struct SetClientId<'a> {
     pub verifier: Verifier,
     /// As whom the request came.
     pub principal: &'a Principal,
+    /// From where: what one host has to itself, as far as the transport can tell.
+    pub site: IpAddr,
     /// The callback.
     pub callback: Callback,
 }
@@ -91,7 +94,7 @@ impl Engine {
         if self.clients.is_full() {
             self.make_room(now);
         }
-        let id = self.clients.add(ClientIncarnation::new(identity, Side::V40(side), now))?;
+        let id = self.clients.add(ClientIncarnation::new(identity, request.site, Side::V40(side), now))?;
         Ok((id, confirm))
     }
 

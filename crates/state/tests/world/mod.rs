@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) next_open: u64,
     /// The change attribute of every file.
     pub(crate) change: u64,
+    /// Where clients come from.
+    pub(crate) site: std::net::IpAddr,
 }
 
 pub(crate) fn config(boot: u64, grace: Grace) -> Config {
@@ -54,7 +56,7 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let engine = Engine::new(config, Box::new(SeededEntropy(7)));
-        Self { engine, now: Instant(1000), next_open: 1, change: 100 }
+        Self { engine, now: Instant(1000), next_open: 1, change: 100, site: [192, 0, 2, 1].into() }
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
@@ -81,7 +83,8 @@ impl World {
         intent: ExchangeIntent,
     ) -> Result<ExchangedId, StateError> {
         let owner = name.as_bytes();
-        let request = ExchangeId { owner, verifier: Verifier([verifier; 8]), principal, intent };
+        let request =
+            ExchangeId { owner, verifier: Verifier([verifier; 8]), principal, site: self.site, intent };
         self.engine.exchange_id(&request, self.now)
     }
 
@@ -134,7 +137,7 @@ impl World {
         let callback =
             Callback { program: 1, ident: u32::from(verifier), address: b"tcp 10.0.0.1.8.1"[..].into() };
         let verifier = Verifier([verifier; 8]);
-        let request = SetClientId { name: name.as_bytes(), verifier, principal, callback };
+        let request = SetClientId { name: name.as_bytes(), verifier, principal, site: self.site, callback };
         self.engine.setclientid(&request, self.now)
     }
 
