@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use holdfast_backend_local::{LocalBackend, LocalOptions};
 use holdfast_base::{ExportId, Timestamp};
-use holdfast_export::{Export, Namespace, NamespaceError, Sealer};
+use holdfast_export::{Export, LocalUse, Namespace, NamespaceError, Sealer};
 use holdfast_manager::{Guarded, Manager};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{Backend, FsId};
@@ -55,7 +55,36 @@ pub(crate) fn open_all(
     }
     let open =
         |export: &ExportConfig| open_one(export, state_dir, (present, start)).with_context(|| stands(export));
-    config.exports.iter().map(open).collect()
+    let opened = config.exports.iter().map(open).collect::<Result<_>>()?;
+    refuse_overlaps(&config.exports)?;
+    Ok(opened)
+}
+
+/// A file below two exported directories has a handle in each, and so two identities here: byte-range locks of clients
+/// of one meet those of the other as a local process's do, through the kernel, and not at all where `local = "none"`
+/// keeps the kernel out of it.
+fn refuse_overlaps(exports: &[ExportConfig]) -> Result<()> {
+    let directories = exports.iter().filter_map(|export| match &export.source {
+        Source::Directory(dir) => Some((export, dir.canonicalize().ok()?)),
+        Source::Memory => None,
+    });
+    let directories: Vec<_> = directories.collect();
+    for (outer, outside) in &directories {
+        for (inner, inside) in
+            directories.iter().filter(|(_, dir)| dir != outside && dir.starts_with(outside))
+        {
+            let alone = [outer, inner].into_iter().find(|export| export.local == LocalUse::None);
+            let Some(alone) = alone else { continue };
+            bail!(
+                "{}: local = \"none\" says that nobody but its clients uses it, and {} lies in {}, which is exported \
+                 too: write local = \"lazy\" for both, or export one of them",
+                stands(alone),
+                inside.display(),
+                outside.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Where an export is written, and under which words it is found there.
@@ -124,11 +153,11 @@ fn backend_of(
             if let Some((_, verifier)) = start.verifiers.iter().find(|(of, _)| *of == u32::from(id.0)) {
                 options.verifier_seed = u64::from_le_bytes(*verifier);
             }
-            options.is_sole_writer = config.local == holdfast_export::LocalUse::None;
+            options.is_sole_writer = config.local == LocalUse::None;
             options.local = match config.local {
-                holdfast_export::LocalUse::None => holdfast_backend_local::LocalUse::None,
-                holdfast_export::LocalUse::Lazy => holdfast_backend_local::LocalUse::Lazy,
-                holdfast_export::LocalUse::Strict => holdfast_backend_local::LocalUse::Strict,
+                LocalUse::None => holdfast_backend_local::LocalUse::None,
+                LocalUse::Lazy => holdfast_backend_local::LocalUse::Lazy,
+                LocalUse::Strict => holdfast_backend_local::LocalUse::Strict,
             };
             Arc::new(LocalBackend::open(dir, options)?)
         }
@@ -196,4 +225,31 @@ pub(crate) fn describe(export: &Export) -> String {
     let access = if options.is_read_only { "read-only" } else { "read-write" };
     let durability = if options.is_sync { "sync" } else { "async" };
     format!("export {} (id {}): {access}, {durability}, for {clients}", export.path_display(), export.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_directory_keeps_to_itself_is_not_exported_a_second_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let export = |source: &Path, path: &str, local: &str| {
+            let source = source.display();
+            format!("[[export]]\nsource = \"{source}\"\npath = \"{path}\"\nlocal = \"{local}\"\n")
+        };
+        let checked = |outer: &str, within: &str| {
+            let text = export(dir.path(), "/a", outer) + &export(&inner, "/b", within);
+            check(&toml::from_str(&text).unwrap()).map(|lines| lines.len())
+        };
+        assert_eq!(checked("lazy", "strict").unwrap(), 2);
+        for (outer, within) in [("none", "lazy"), ("lazy", "none")] {
+            let error = checked(outer, within).unwrap_err().to_string();
+            assert!(error.contains("local = \"none\"") && error.contains("inner"), "{error}");
+        }
+        let twice = export(&inner, "/a", "none") + &export(&inner, "/b", "none");
+        assert_eq!(check(&toml::from_str(&twice).unwrap()).unwrap().len(), 2, "one identity in both");
+    }
 }

@@ -5,3 +5,4 @@ mod fake;
 mod http;
 mod lines;
 mod paging;
+mod words;

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 const FILES: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The lease: after it, whoever asks is granted what a dead client held.
-const LEASE: Duration = Duration::from_secs(10);
+/// The lease: after it, whoever asks is granted what a dead client held. Two of them are longer than one and all that is
+/// allowed for besides.
+const LEASE: Duration = Duration::from_secs(30);
 /// Linux gives back what it was delegated and has not used for two thirds of a lease (`nfs_expire_unreferenced_delegations`): a
 /// guest without much of a processor takes ten seconds to read all files once.
-const LONG_LEASE_SECONDS: u32 = 120;
+const LONG_LEASE: Duration = Duration::from_secs(120);
 /// How often the dead client's neighbour begins to ask anew, by a process that has not been put off yet.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
-/// Who was put off (DELAY) asks again after 0.1 s, then twice that, and so on (Linux, `nfs4_update_delay`): when the lease
-/// ends it may just have gone to sleep for as long as it has waited.
-const BACK_OFF: Duration = LEASE;
+/// Who was put off (DELAY) asks again after 0.1 s, then twice that, and so on (Linux, `nfs4_update_delay`), up to this
+/// (`NFS4_POLL_RETRY_MAX`): when the lease ends it may just have gone to sleep.
+const BACK_OFF: Duration = Duration::from_secs(15);
 /// What a guest and its server may take for the rest, on a busy machine.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -60,12 +61,16 @@ fn files_in(folder: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn read_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+fn serve_with_lease(lease: Duration) -> Result<Served> {
     let filesystem = LoopFs::new(FsType::Ext4, 1 << 30)?;
     let share = filesystem.path().join("share");
     std::fs::create_dir(&share)?;
-    let server = ServerUnderTest::builder(&share).lease_seconds(LONG_LEASE_SECONDS).start()?;
-    let mut served = Served { server, filesystem };
+    let server = ServerUnderTest::builder(&share).lease_seconds(u32::try_from(lease.as_secs())?).start()?;
+    Ok(Served { server, filesystem })
+}
+
+fn read_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve_with_lease(LONG_LEASE)?;
     files_in(&served.server.directory().join("many"), FILES)?;
     let script = "lab_mount $VERSION /mnt actimeo=1\n\
                   python3 $SCRIPTS/delegations.py again /mnt /mnt/many\n\
@@ -171,7 +176,7 @@ fn kept_open(kernel: &Kernel, version: NfsVersion) -> Result<()> {
 /// A guest dies with delegations and a lock; its neighbour is granted what it asks for within a lease, and who asked before
 /// goes on when it asks again.
 fn dead(kernel: &Kernel, version: NfsVersion) -> Result<()> {
-    let mut served = serve(1 << 30, &[])?;
+    let mut served = serve_with_lease(LEASE)?;
     for name in ["read", "locked"] {
         std::fs::write(served.server.directory().join(name), "before")?;
     }

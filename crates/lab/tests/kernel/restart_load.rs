@@ -10,6 +10,9 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const KILLS: usize = 2;
 const KILLS_SOAK: usize = 8;
 const SHARE_BYTES: u64 = 2 << 30;
+const LEASE_SECONDS: u32 = 10;
+/// A pause that had to do with the lease would be seen by it.
+const LEASE_SECONDS_LONG: u32 = 90;
 /// What a client of 4.1 and later may have to wait where the server's socket is kept, whatever the lease. One that is refused
 /// waits for three seconds, each time.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -30,6 +33,8 @@ enum Keeper {
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     guests: usize,
+    /// But with 4.0, whose clients keep grace open for as long.
+    lease_seconds: u32,
     /// Who keeps the server's socket open while it is away: a client that is refused waits three seconds before it tries
     /// again.
     keeper: Keeper,
@@ -44,6 +49,7 @@ pub(crate) struct Load {
 pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "tree",
+        lease_seconds: LEASE_SECONDS,
         guests: 1,
         keeper: Keeper::Parent,
         prepare: "cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")'\n\
@@ -53,6 +59,7 @@ pub(crate) const LOADS: [Load; 4] = [
     },
     Load {
         name: "sqlite",
+        lease_seconds: LEASE_SECONDS,
         guests: 2,
         keeper: Keeper::Another,
         prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
@@ -63,6 +70,7 @@ pub(crate) const LOADS: [Load; 4] = [
     },
     Load {
         name: "locks",
+        lease_seconds: LEASE_SECONDS_LONG,
         guests: 2,
         keeper: Keeper::Parent,
         prepare: "echo 0 >/mnt/counter",
@@ -73,11 +81,13 @@ pub(crate) const LOADS: [Load; 4] = [
     },
     Load {
         name: "make",
+        lease_seconds: LEASE_SECONDS,
         guests: 1,
         keeper: Keeper::Another,
         prepare: "cp -r $SCRIPTS/project /mnt/project",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project clean; make -s -j 4 -C /mnt/project; done",
-        judge: "make -q -C /mnt/project; echo $n builds",
+        judge: "make -q -C /mnt/project; cp -r $SCRIPTS/project /run/project; make -s -C /run/project\n\
+                for file in $(ls /run/project); do cmp /run/project/$file /mnt/project/$file; done; echo $n builds",
     },
 ];
 
@@ -118,7 +128,7 @@ pub(crate) fn run(
     around: (&str, &str),
     mut strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<()> {
-    let mut served = serve_with(load.keeper)?;
+    let mut served = serve_with(load, version)?;
     let names = &["one", "two"][..load.guests];
     let guests = names
         .iter()
@@ -155,12 +165,13 @@ pub(crate) fn run(
     served.server.check_alive()
 }
 
-fn serve_with(keeper: Keeper) -> Result<Served> {
+fn serve_with(load: &Load, version: NfsVersion) -> Result<Served> {
     let filesystem = LoopFs::new(FsType::Ext4, SHARE_BYTES)?;
     let share = filesystem.path().join("share");
     std::fs::create_dir(&share)?;
-    let server = ServerUnderTest::builder(&share);
-    let server = match keeper {
+    let lease_seconds = if version == NfsVersion::V40 { LEASE_SECONDS } else { load.lease_seconds };
+    let server = ServerUnderTest::builder(&share).lease_seconds(lease_seconds);
+    let server = match load.keeper {
         Keeper::Another => server.keep_listener(),
         Keeper::Parent => server.supervised(),
     };

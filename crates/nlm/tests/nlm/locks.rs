@@ -1,11 +1,12 @@
 //! LOCK, UNLOCK, TEST without waiting.
 
+use holdfast_base::{Length, Offset};
 use holdfast_rpc::OutgoingCall;
 use holdfast_rpc::detached::Detached;
 use holdfast_wire::nlm4::*;
 use holdfast_xdr::{from_bytes, to_bytes};
 
-use crate::world::{Process, World};
+use crate::world::{Client, Process, Wanted, World};
 
 const P: Process = Process(7);
 const Q: Process = Process(8);
@@ -69,7 +70,7 @@ fn a_retransmission_gets_the_first_answer_and_does_nothing() {
     let world = World::new();
     let fh = world.fh(&world.file("f"));
     let mut a = world.client(1);
-    let args = |a: &crate::world::Client| {
+    let args = |a: &Client| {
         let lock = a.lock_of(&fh, P, (0, 0, true));
         to_bytes(&LockArgs4 { cookie: b"c", block: false, exclusive: true, lock, reclaim: false, state: 0 })
     };
@@ -122,24 +123,65 @@ fn handles_that_are_none_and_files_that_are_gone_and_directories_are_refused() {
 fn a_msg_call_is_answered_by_a_call_of_its_res() {
     let world = World::new();
     let fh = world.fh(&world.file("f"));
-    let mut a = world.client(1);
-    let lock = a.lock_of(&fh, P, (0, 0, true));
-    let args =
-        to_bytes(&LockArgs4 { cookie: b"k", block: false, exclusive: true, lock, reclaim: false, state: 0 });
-    let auth = Detached::NOBODY;
-    let call = OutgoingCall {
-        program: NLM_PROGRAM,
-        version: NLM_V4,
-        procedure: NlmProc4::LockMsg.as_u32(),
-        auth: &auth,
-        args: &args,
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    let send = |a: &mut Client, procedure: NlmProc4, args: Vec<u8>| {
+        let auth = Detached::NOBODY;
+        let (program, version, procedure) = (NLM_PROGRAM, NLM_V4, procedure.as_u32());
+        let replies =
+            a.connection.call(3, &OutgoingCall { program, version, procedure, auth: &auth, args: &args });
+        assert_eq!(Detached::results(&replies[0]), Some(&[][..]), "the reply is empty");
+        let (back, _) = world.next_call().expect("a call back");
+        assert_eq!(back.peer, a.ip);
+        (back.procedure, back.args.clone())
     };
-    let replies = a.connection.call(3, &call);
-    assert_eq!(Detached::results(&replies[0]), Some(&[][..]), "the reply is empty");
-    let (back, _) = world.next_call().expect("a call back");
-    assert_eq!((back.peer, back.procedure), (a.ip, NlmProc4::LockRes.as_u32()));
-    let res: NlmRes4<'_> = from_bytes(&back.args).unwrap();
-    assert_eq!((res.cookie, res.stat), (&b"k"[..], NlmStat4::Granted));
+    let said = |(procedure, args): (u32, Vec<u8>), expected: NlmProc4| {
+        assert_eq!(procedure, expected.as_u32());
+        let res: NlmRes4<'_> = from_bytes(&args).unwrap();
+        assert_eq!(res.cookie, b"k");
+        res.stat
+    };
+    let (exclusive, block) = (true, false);
+    const WANTED: Wanted = (0, 10, true);
+    let args = LockArgs4 {
+        cookie: b"k",
+        block,
+        exclusive,
+        lock: a.lock_of(&fh, P, WANTED),
+        reclaim: false,
+        state: 0,
+    };
+    let args = to_bytes(&args);
+    assert_eq!(said(send(&mut a, NlmProc4::LockMsg, args), NlmProc4::LockRes), NlmStat4::Granted);
+    assert_eq!(b.test(&fh, P, (0, 1, true)), Err((7, 0, 10, true)));
+
+    let args = to_bytes(&TestArgs4 { cookie: b"k", exclusive, lock: b.lock_of(&fh, P, WANTED) });
+    let (procedure, answer) = send(&mut b, NlmProc4::TestMsg, args);
+    let res: TestRes4<'_> = from_bytes(&answer).unwrap();
+    assert_eq!((procedure, res.cookie), (NlmProc4::TestRes.as_u32(), &b"k"[..]));
+    assert!(
+        matches!(res.reply, TestReply4::Denied(holder) if (holder.offset, holder.length) == (Offset(0), Length(10)))
+    );
+
+    // One that waits, and then no more.
+    let args = LockArgs4 {
+        cookie: b"k",
+        block: true,
+        exclusive,
+        lock: b.lock_of(&fh, P, WANTED),
+        reclaim: false,
+        state: 0,
+    };
+    let args = to_bytes(&args);
+    assert_eq!(said(send(&mut b, NlmProc4::LockMsg, args), NlmProc4::LockRes), NlmStat4::Blocked);
+    let args =
+        to_bytes(&CancelArgs4 { cookie: b"k", block: true, exclusive, lock: b.lock_of(&fh, P, WANTED) });
+    assert_eq!(said(send(&mut b, NlmProc4::CancelMsg, args), NlmProc4::CancelRes), NlmStat4::Granted);
+
+    let args = to_bytes(&UnlockArgs4 { cookie: b"k", lock: a.lock_of(&fh, P, WANTED) });
+    assert_eq!(said(send(&mut a, NlmProc4::UnlockMsg, args), NlmProc4::UnlockRes), NlmStat4::Granted);
+    assert_eq!(b.test(&fh, P, (0, 1, true)), Ok(()));
+    assert!(world.next_call().is_none(), "nobody waits for it any more");
+    assert_eq!((world.lockd.counts(), world.machine.fs.open_files()), ((0, 0), 0));
 }
 
 #[test]

@@ -204,7 +204,13 @@ impl Administered for Admin {
             grips.insert(found.grip);
             true
         })?;
-        grips.remove(&Grip::None);
+        let only_waits = grips.remove(&Grip::None);
+        if grips.is_empty() && only_waits {
+            return Err(Refusal::new(
+                Code::NotPossible,
+                "who waits for a lock is not turned away: release what is in its way, or revoke the client",
+            ));
+        }
         if grips.is_empty() {
             return Err(Refusal::new(Code::NotFound, "nothing of that kind is held there"));
         }

@@ -106,13 +106,40 @@ fn released_by_path_a_lock_goes_to_whoever_asks_next_and_its_holder_is_told() {
     let lock = holder.lock("a", a).unwrap();
     assert_eq!(next.lock("a", b).unwrap_err(), NfsStat4::Denied);
     let waiting = Which { kinds: vec![HoldingKind::Waiting], ..on(&server.file("a")) };
-    assert_eq!(locks(&server, waiting)[0].client_name, "next");
+    assert_eq!(locks(&server, waiting.clone())[0].client_name, "next");
+    match ask(&server).ask::<Taken>(Request::Release(waiting)) {
+        Err(AskError::Refused(refusal)) => assert_eq!(refusal.code, Code::NotPossible),
+        other => panic!("{other:?}"),
+    }
     let taken: Taken = ask(&server).ask(Request::Release(on(&server.file("a")))).unwrap();
     assert_eq!((taken.holdings, &*taken.clients), (1, &[][..]));
     next.lock("a", b).unwrap();
     assert_eq!(holder.unlock("a", lock), NfsStat4::AdminRevoked);
     let opens = locks(&server, Which { kinds: vec![HoldingKind::Open], ..on(&server.file("a")) });
     assert_eq!(opens.len(), 2, "opens are not taken unless that is asked for");
+}
+
+#[test]
+fn what_one_client_has_locked_is_released_whatever_its_version() {
+    for minor in [0, 1] {
+        let server = Server::start();
+        let mut holder = Nfs4::new(server.address, "holder", minor);
+        let mut next = Nfs4::new(server.address, "next", 1);
+        for name in ["a", "b"] {
+            let (held, other) = (holder.open(name), next.open(name));
+            holder.lock(name, held).unwrap();
+            assert_eq!(next.lock(name, other).unwrap_err(), NfsStat4::Denied);
+        }
+        let taken: Taken = ask(&server).ask(Request::Release(of_client("holder"))).unwrap();
+        assert_eq!(taken.holdings, 2);
+        for name in ["a", "b"] {
+            let open = next.open(name);
+            next.lock(name, open).unwrap();
+        }
+        let kept = locks(&server, of_client("holder"));
+        let opens = kept.iter().filter(|held| held.kind == HoldingKind::Open).count();
+        assert_eq!(opens, 2, "opens are not taken unless that is asked for");
+    }
 }
 
 #[test]
