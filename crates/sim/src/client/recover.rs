@@ -111,6 +111,10 @@ impl Client4 {
     }
 
     async fn recover_without_session(&self) {
+        // As with sessions; an OPEN whose file was made before the server died is answered as it was in that life.
+        while self.under_way.get() > 0 {
+            self.world.exec.sleep(5).await;
+        }
         loop {
             let life = self.world.lives();
             let Some(client) = self.set_client_id().await else {
@@ -118,8 +122,10 @@ impl Client4 {
                 continue;
             };
             self.world.tell(|| format!("{}: client id {:x}", self.name(), client.0));
-            self.client_id.set(Some(client));
-            self.seqids.borrow_mut().clear();
+            // The same id is the same client, with all its owners (RFC 7530 section 16.33.5): their numbers go on.
+            if self.client_id.replace(Some(client)) != Some(client) {
+                self.seqids.borrow_mut().clear();
+            }
             self.epoch.set(self.epoch.get() + 1);
             self.must_reclaim.set(false);
             if self.reclaim_all().await.is_some() {

@@ -74,8 +74,9 @@ pub struct Client4 {
     pub(crate) must_reclaim: Cell<bool>,
     /// The server's life in which the client last had all that it has.
     pub(crate) sure_of: Cell<u64>,
-    /// In 4.0, sequence numbers by owner.
+    /// In 4.0, sequence numbers by owner, and compounds that were sent and are not answered.
     pub(crate) seqids: RefCell<BTreeMap<Vec<u8>, Seqid>>,
+    pub(crate) under_way: Cell<u32>,
     pub(crate) opens: RefCell<BTreeMap<u64, Rc<Open>>>,
     last_open: Cell<u64>,
     /// A lock that was waited for may be had.
@@ -130,6 +131,7 @@ impl Client4 {
             must_reclaim: Cell::new(false),
             sure_of: Cell::new(0),
             seqids: RefCell::default(),
+            under_way: Cell::new(0),
             opens: RefCell::default(),
             last_open: Cell::new(0),
             is_notified: Cell::new(false),
@@ -299,7 +301,13 @@ impl Client4 {
 
     /// One compound, sent until it is answered; whether it was sent more than once.
     pub(super) async fn once(&self, ops: &Ops) -> Result<(Reply, bool), Missed> {
-        if self.sessions() { self.on_slot(ops, false).await } else { Ok(self.without_session(ops).await) }
+        if self.sessions() {
+            return self.on_slot(ops, false).await;
+        }
+        self.under_way.set(self.under_way.get() + 1);
+        let answered = self.without_session(ops).await;
+        self.under_way.set(self.under_way.get() - 1);
+        Ok(answered)
     }
 
     /// Sends what needs no session until it is answered, under one transaction id.
