@@ -10,6 +10,14 @@ use holdfast_base::SeededEntropy;
 
 const STEPS: u64 = 500;
 
+/// Seeds that once failed, run before all others: each with what it found. What a seed means moves with the steps that
+/// there are to choose from; a mistake of the engine's has a test of its own beside it.
+const FAILED_ONCE: [u64; 1] = [
+    // Somebody in line was given a read lock in place of his write lock when a dead client went, and with that the asker
+    // was let in: the reference judged him by the write lock.
+    200_163,
+];
+
 /// 100,000 steps: 200 histories of 500. For longer runs `HOLDFAST_MODEL_SECONDS` says how long, and
 /// `HOLDFAST_MODEL_SEED` where to begin.
 #[test]
@@ -21,11 +29,14 @@ fn the_engine_grants_and_refuses_what_the_reference_does() {
         Some(seconds) => began.elapsed().as_secs() >= seconds,
         None => done >= 200,
     };
-    let mut done = 0;
-    while !is_over(done) {
-        let seed = first + done;
+    let run = |seed| {
         let outcome = std::panic::catch_unwind(|| history(Box::new(SeededEntropy(seed)), STEPS));
         assert!(matches!(outcome, Ok(true)), "seed {seed}");
+    };
+    FAILED_ONCE.into_iter().for_each(run);
+    let mut done = 0;
+    while !is_over(done) {
+        run(first + done);
         done += 1;
     }
     println!("{} steps agree", done * STEPS);

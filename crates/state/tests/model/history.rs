@@ -343,8 +343,15 @@ impl Run {
         };
         let needed = if kind == LockKind::Read { R } else { W };
         let allowed = self.model.share(client, through, file).unwrap().access.contains(needed);
-        let free = allowed && self.model.can_lock(new, last, self.world.now);
-        match self.world.engine.lock_prepare(&request, self.world.now) {
+        if allowed {
+            self.model.can_lock(new, last, self.world.now);
+        }
+        let result = self.world.engine.lock_prepare(&request, self.world.now);
+        // Who was lost to this conflict let others in before the request was judged. One of these may have been given a
+        // weaker lock in place of the one that was in the way.
+        self.settle();
+        let free = allowed && self.model.in_way_of_lock(new, last).next().is_none();
+        match result {
             Err(LockRefusal::Error(StateError::OpenMode)) => assert!(!allowed),
             // In somebody's way, or in that of one who was just told that it can have it.
             Err(LockRefusal::Denied(_)) => {
