@@ -22,7 +22,7 @@ PART ?= server
 soak:
 	@scripts/soak $(PART)
 
-# Against NFS-Ganesha, in turn, in one run; BENCH="OPTIONS" are the bench's own.
+# The server against NFS-Ganesha, in turn, in one run (BENCH="OPTIONS" are its own), then what else is measured: some hours.
 bench:
 	@scripts/install-build
 	@scripts/install-bench
@@ -32,6 +32,8 @@ bench:
 	cargo run --release -p holdfast-bench -- growth
 	cargo run --release -p holdfast-bench -- limits
 	cargo run --release -p holdfast-bench -- knfsd
+	cargo run --release -p holdfast-bench -- mount
+	cargo run --release -p holdfast-bench -- same-host
 
 # The newest guest kernel, into target/kernels.
 kernel:

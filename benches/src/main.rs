@@ -20,6 +20,7 @@ mod rival;
 mod same_host;
 mod state;
 mod volume;
+mod wanted;
 
 use anyhow::{Context, Result, ensure};
 use arguments::LoadArguments;

@@ -2,6 +2,8 @@
 //! plain loopback, by the file system itself, by a mount whose files are passed through, by one that has the server's
 //! descriptors, and by one that goes over the network.
 
+use crate::report::Figure;
+use crate::wanted::Wanted;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::Target;
 use holdfast_lab::{Mount, ServerUnderTest};
@@ -196,9 +198,7 @@ impl Load {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    Figure::of(values.to_vec()).map_or(f64::NAN, |figure| figure.median)
 }
 
 /// Medians in microseconds an access, and how many times the local file system each takes.
@@ -217,6 +217,20 @@ fn table(results: &Results, arguments: &SameHostArguments) -> String {
             let _ = write!(text, "{:>12.2}  {:6.2} x", of(side), of(side) / of(Side::Local));
         }
         text.push('\n');
+    }
+    let _ = writeln!(text, "\n{:70}  wanted", "passed through");
+    for load in Load::all() {
+        let Some(by_side) = results.get(&load.name()) else { continue };
+        let of = |side: Side| by_side.get(&side).map_or(f64::NAN, |took| median(took));
+        let mut judge = |words: &str, value: f64, wanted: Wanted| {
+            let what = format!("{}, {words}", load.name());
+            let _ = writeln!(text, "{what:60}{value:>10.2}  {}", wanted.verdict(value));
+        };
+        let through = of(Side::Passthrough);
+        judge("of the local file system's rate", of(Side::Local) / through, Wanted::AtLeast(0.9));
+        if load.bytes == 4 << 10 {
+            judge("times the rate over the network", of(Side::Network) / through, Wanted::AtLeast(10.0));
+        }
     }
     text
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::slow_disk::{Missing, SlowDisk};
-use super::{Limit, Taken, Wanted};
+use super::{Limit, Taken};
 use crate::client::call;
 use crate::client::echo::EchoLoad;
 use crate::client::nfs3::Nfs3Load;
@@ -18,6 +18,7 @@ use crate::growth::{fill, list};
 use crate::plan::{Op, Shape};
 use crate::rival::{Contender, Server};
 use crate::volume::{CHANGING, Volume};
+use crate::wanted::Wanted;
 
 /// Creates of [`Limit::Creates`], and how many share a force.
 const CREATES: u64 = 1000;

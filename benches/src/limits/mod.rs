@@ -14,6 +14,7 @@ use crate::arena;
 use crate::arguments::Ground;
 use crate::report::Figure;
 use crate::volume::Volume;
+use crate::wanted::Wanted;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
@@ -55,18 +56,6 @@ pub(crate) enum Limit {
 impl Limit {
     const ALL: [Self; 6] =
         [Self::Echo, Self::Iperf, Self::Creates, Self::Connections, Self::SlowDisk, Self::Directory];
-}
-
-/// What is wanted of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Wanted {
-    /// At most this much.
-    AtMost(f64),
-    /// At least this much.
-    AtLeast(f64),
-    /// Shown beside another.
-    Shown,
 }
 
 /// One figure of one round.
@@ -122,13 +111,8 @@ fn table(taken: &[Taken]) -> String {
         shown.push(key);
         let values = taken.iter().filter(|t| (t.limit, t.what) == key).map(|t| t.value).collect();
         let Some(Figure { median, min, max }) = Figure::of(values) else { continue };
-        let (wanted, is_met) = match one.wanted {
-            Wanted::AtMost(bound) => (format!("<= {bound}"), Some(median <= bound)),
-            Wanted::AtLeast(bound) => (format!(">= {bound}"), Some(median >= bound)),
-            Wanted::Shown => (String::new(), None),
-        };
-        let verdict = is_met.map_or("", |is_met| if is_met { "met" } else { "NOT MET" });
-        let _ = writeln!(text, "{:<66}{median:>9.2}{min:>9.2}{max:>9.2}  {wanted} {verdict}", one.what);
+        let verdict = one.wanted.verdict(median);
+        let _ = writeln!(text, "{:<66}{median:>9.2}{min:>9.2}{max:>9.2}  {verdict}", one.what);
     }
     text
 }

@@ -1,6 +1,6 @@
 //! The kernel's own NFS client, in a guest: this program runs there once more and tells the times.
 
-use super::load::{Load, Scale};
+use super::load::{Load, Scale, Told};
 use super::stand;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -21,7 +21,7 @@ umount /mnt
 /// Mounts an export of a Holdfast server over a relay, and does the loads.
 ///
 /// Errors when the guest, the mount or a load fails.
-pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Load, Duration)) -> Result<()> {
+pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
     let Some(loads) = scale.for_guest() else { return Ok(()) };
     let (_file_system, share) = stand::fresh_share()?;
     let server = stand::serve(&share, Target::Holdfast)?;
@@ -42,7 +42,7 @@ pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Loa
     ensure!(lines.peek().is_some(), "the guest told nothing");
     lines.try_for_each(|line| {
         let (load, seconds) = parse(line).with_context(|| format!("the guest said {line:?}"))?;
-        told(load, seconds);
+        told(load, seconds, None);
         Ok(())
     })
 }

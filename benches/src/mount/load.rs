@@ -47,29 +47,36 @@ impl Scale {
         Self { files: 1, tree_files: 1, data_mib: 1, loads: Vec::new() }
     }
 
-    fn data_bytes(&self) -> u64 {
+    pub(super) fn data_bytes(&self) -> u64 {
         self.data_mib << 20
     }
 
-    fn is_wanted(&self, load: Load) -> bool {
+    pub(super) fn is_wanted(&self, load: Load) -> bool {
         self.loads.is_empty() || self.loads.iter().any(|wanted| load.is_needed_by(*wanted))
     }
 }
 
-/// Does all that is wanted below `at`, in the order in which loads need each other, and tells each one's time.
+/// Does all that is wanted below `at`, in the order in which loads need each other, and tells of each.
 ///
 /// Errors of the loads.
 pub(super) fn play(
     at: &Path,
     sync: &dyn Fn() -> Result<()>,
     scale: &Scale,
-    told: &mut dyn FnMut(Load, Duration),
+    round_trips: &dyn Fn() -> Result<Option<u64>>,
+    told: &mut Told<'_>,
 ) -> Result<()> {
     for load in Load::ALL.into_iter().filter(|load| scale.is_wanted(*load)) {
-        told(load, load.run(at, scale, sync).with_context(|| load.name())?);
+        let before = round_trips()?;
+        let took = load.run(at, scale, sync).with_context(|| load.name())?;
+        let asked = before.zip(round_trips()?).map(|(before, after)| after - before);
+        told(load, took, asked);
     }
     Ok(())
 }
+
+/// Told of a load, the time it took, and the round trips that it cost, where these are known.
+pub(super) type Told<'a> = dyn FnMut(Load, Duration, Option<u64>) + 'a;
 
 /// One load, in the order of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]

@@ -2,14 +2,17 @@
 //! file system, by the mount as it is, by synchronous clients, and by other network file systems. Every load ends with
 //! what makes it durable, where the contender has such a thing.
 
+mod goals;
 mod guest;
+mod link;
 mod load;
 mod project;
 mod rivals;
 mod stand;
 
+use crate::report::Figure;
 use anyhow::{Context, Result};
-use load::{Load, Scale};
+use load::{Load, Scale, Told};
 use serde::Serialize;
 use stand::Stand;
 use std::collections::BTreeMap;
@@ -62,10 +65,12 @@ pub(crate) enum Side {
     Gluster,
     /// The file system itself, without a network.
     Local,
+    /// The way between mount and server, with a stream on it and no file system at its ends.
+    Link,
 }
 
 impl Side {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Holdfast,
         Self::Synchronous,
         Self::Kernel,
@@ -73,6 +78,7 @@ impl Side {
         Self::Sshfs,
         Self::Gluster,
         Self::Local,
+        Self::Link,
     ];
 
     fn name(self) -> &'static str {
@@ -84,12 +90,21 @@ impl Side {
             Self::Sshfs => "sshfs",
             Self::Gluster => "glusterfs",
             Self::Local => "local",
+            Self::Link => "link",
         }
     }
 }
 
-/// Seconds that each load took, a round each, by contender.
-type Results = BTreeMap<Load, BTreeMap<Side, Vec<f64>>>;
+/// What came of a load.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Outcome {
+    seconds: f64,
+    /// How often the mount asked its server, where that is counted.
+    round_trips: Option<u64>,
+}
+
+/// What came of each load, a round each, by contender.
+type Results = BTreeMap<Load, BTreeMap<Side, Vec<Outcome>>>;
 
 /// Measures and prints.
 ///
@@ -102,15 +117,17 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
     for round in 1..=arguments.rounds {
         for &side in &sides {
             eprintln!("round {round} of {}: {}", arguments.rounds, side.name());
-            let told = &mut |load: Load, took: Duration| {
-                eprintln!("  {:12} {:8.3} s", load.name(), took.as_secs_f64());
-                results.entry(load).or_default().entry(side).or_default().push(took.as_secs_f64());
+            let told = &mut |load: Load, took: Duration, round_trips: Option<u64>| {
+                let asked = round_trips.map(|asked| format!(", {asked} round trips")).unwrap_or_default();
+                eprintln!("  {:12} {:8.3} s{asked}", load.name(), took.as_secs_f64());
+                let outcome = Outcome { seconds: took.as_secs_f64(), round_trips };
+                results.entry(load).or_default().entry(side).or_default().push(outcome);
             };
             turn(side, round_trip, &arguments.scale, told)
                 .with_context(|| format!("the turn of {}", side.name()))?;
         }
     }
-    print!("{}", table(&results, &sides, arguments));
+    print!("{}\n{}", table(&results, &sides, arguments), goals::judged(&results, &arguments.scale));
     if let Some(folder) = arguments.out.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -123,24 +140,25 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
 /// Errors of the loads.
 pub(crate) fn run_loads(arguments: &LoadsArguments) -> Result<()> {
     let sync = || stand::sync_file_system(&arguments.at);
-    load::play(&arguments.at, &sync, &arguments.scale, &mut |load, took| {
+    load::play(&arguments.at, &sync, &arguments.scale, &|| Ok(None), &mut |load, took, _| {
         println!("{} {}", load.argument(), took.as_secs_f64());
     })
 }
 
-fn turn(side: Side, round_trip: Duration, scale: &Scale, told: &mut dyn FnMut(Load, Duration)) -> Result<()> {
-    if side == Side::Kernel {
-        return guest::turn(round_trip, scale, told);
+fn turn(side: Side, round_trip: Duration, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
+    match side {
+        Side::Kernel => return guest::turn(round_trip, scale, told),
+        Side::Link => return link::turn(round_trip, scale, told),
+        _ => {}
     }
     let stand = Stand::raise(side, round_trip)?;
-    load::play(&stand.path(), &|| stand.sync(), scale, told)?;
+    load::play(&stand.path(), &|| stand.sync(), scale, &|| stand.round_trips(), told)?;
     stand.take_down()
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+fn median(outcomes: &[Outcome]) -> f64 {
+    let seconds = outcomes.iter().map(|outcome| outcome.seconds).collect();
+    Figure::of(seconds).map_or(f64::NAN, |figure| figure.median)
 }
 
 /// Medians in seconds, and how many times the first contender each takes.
@@ -170,11 +188,12 @@ mod tests {
 
     #[test]
     fn medians_and_ratios_are_shown_by_contender() {
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        let one = |seconds| Outcome { seconds, round_trips: None };
+        assert!((median(&[one(3.0), one(1.0), one(2.0)]) - 2.0).abs() < 1e-9);
         let mut results = Results::new();
         let by_side = results.entry(Load::Create).or_default();
-        by_side.insert(Side::Holdfast, vec![1.0]);
-        by_side.insert(Side::Synchronous, vec![30.0]);
+        by_side.insert(Side::Holdfast, vec![one(1.0)]);
+        by_side.insert(Side::Synchronous, vec![one(30.0)]);
         let arguments = MountArguments {
             round_trip_us: 500,
             scale: Scale::tiny(),

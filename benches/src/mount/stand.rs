@@ -37,7 +37,8 @@ impl Stand {
         let (file_system, share) = fresh_share()?;
         let relay = |port| Relay::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), round_trip);
         let (mounted, way, server) = match side {
-            Side::Local => (Mounted::Local(share), None, None),
+            // The way alone has nothing mounted, and is never raised.
+            Side::Local | Side::Link => (Mounted::Local(share), None, None),
             Side::Sshfs => {
                 let (rival, way) = Sshfs::mount(&share, &relay)?;
                 (Mounted::Sshfs(rival), Some(way), None)
@@ -76,6 +77,16 @@ impl Stand {
         match &self.mounted {
             Mounted::Holdfast(mount) => mount.sync(),
             _ => sync_file_system(&self.path()),
+        }
+    }
+
+    /// How often the mount has asked its server so far; `None` where nobody counts.
+    ///
+    /// Errors when the mount does not tell.
+    pub(super) fn round_trips(&self) -> Result<Option<u64>> {
+        match &self.mounted {
+            Mounted::Holdfast(mount) => mount.round_trips().map(Some),
+            _ => Ok(None),
         }
     }
 
