@@ -77,6 +77,9 @@ pub struct Opened {
     pub keep_cache: bool,
     /// It is to keep none, and to ask for all.
     pub is_direct: bool,
+    /// Its closes are to be told by [`flush`](crate::Machine::flush): there may be data to be sent, or a failure that nobody
+    /// was told of.
+    pub is_flushed: bool,
 }
 
 /// One entry of a directory, as `readdir` gives it.

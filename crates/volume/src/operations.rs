@@ -328,6 +328,12 @@ impl Volume {
         if errno == Errno::EINTR { self.0.stopped() } else { errno }
     }
 
+    /// Whether something can be written through an open.
+    #[must_use]
+    pub fn may_write(&self, fh: Fh) -> bool {
+        self.0.machine.lock().may_write(fh)
+    }
+
     /// Whether an owner may hold locks on a node's file.
     #[must_use]
     pub fn holds_locks(&self, node: NodeId, owner: LockOwner) -> bool {

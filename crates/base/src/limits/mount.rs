@@ -74,6 +74,9 @@ pub const FUSE_BACKGROUND_MAX: u16 = 64;
 /// Milliseconds that who asks for a lock waits for those to be given back whose file was closed before.
 pub const LOCKS_ENDING_MS: u64 = 1000;
 
+/// Files that a mount remembers to have seen POSIX locks of; beyond it every close of every file is told.
+pub const LOCKED_FILES_MAX: usize = 4096;
+
 /// Nodes in one PRUNE notification.
 pub const FUSE_PRUNE_MAX: usize = 512;
 

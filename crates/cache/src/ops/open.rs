@@ -141,13 +141,21 @@ impl Machine {
             executes,
         };
         self.opens.insert(fh, open);
-        let Some(node) = self.nodes.get_mut(&id) else { return Opened { fh, keep_cache: false, is_direct } };
+        let mut opened = Opened { fh, keep_cache: false, is_direct, is_flushed: true };
+        let Some(node) = self.nodes.get_mut(&id) else { return opened };
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
-        let keep_cache = is_covered && node.pages_covered;
+        opened.keep_cache = is_covered && node.pages_covered;
+        opened.is_flushed = access.write || node.error.is_some();
         node.pages_covered = is_covered;
         node.told_data |= is_covered;
-        Opened { fh, keep_cache, is_direct }
+        opened
+    }
+
+    /// Whether something can be written through an open.
+    #[must_use]
+    pub fn may_write(&self, fh: Fh) -> bool {
+        self.opens.get(&fh).is_some_and(|open| open.access.write)
     }
 
     /// The end of an open. What the server has to be told comes out of `take_closes`, `take_removals`.

@@ -69,6 +69,7 @@ child = subprocess.Popen([sys.executable, '-c', holder, one + '/f'], stdout=subp
 child.stdout.readline(); assert refused(take)
 child.kill(); child.wait(); soon(take); drop()
 fcntl.lockf(a, fcntl.LOCK_EX); open(one + '/f').close(); soon(take); drop()
+r = open(one + '/f'); fcntl.lockf(a, fcntl.LOCK_EX); r.close(); soon(take); drop()
 c = open(one + '/f', 'r+'); ofd(c.fileno(), fcntl.F_WRLCK); d = os.dup(c.fileno()); c.close()
 assert refused(take); os.close(d); soon(take); drop()
 c = open(one + '/f', 'r+'); fcntl.flock(c, fcntl.LOCK_EX)

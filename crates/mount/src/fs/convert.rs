@@ -112,12 +112,19 @@ pub(super) fn open_flags(flags: fuse::OpenFlags) -> cache::OpenFlags {
     }
 }
 
-pub(super) fn opened(opened: &cache::Opened, backing: Option<fuse::BackingId>) -> fuse::Opened {
-    let flags = match opened {
+/// `is_quiet`: nothing but what the cache wants to hear has its closes told.
+pub(super) fn opened(
+    opened: &cache::Opened,
+    backing: Option<fuse::BackingId>,
+    is_quiet: bool,
+) -> fuse::Opened {
+    let pages = match opened {
         // Both together the kernel takes for the first.
         cache::Opened { is_direct: true, .. } if backing.is_none() => fuse::OpenedFlags::DIRECT_IO,
         cache::Opened { keep_cache: true, .. } => fuse::OpenedFlags::KEEP_CACHE,
         _ => fuse::OpenedFlags::NONE,
     };
+    let is_told = opened.is_flushed || !is_quiet;
+    let flags = if is_told { pages } else { pages | fuse::OpenedFlags::NOFLUSH };
     fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags, backing }
 }

@@ -45,6 +45,9 @@ impl Translation {
         if ask.span.mode == LockMode::Unlock {
             return self.volume.unlock(&call, node(at), &wanted).map_err(errno);
         }
+        if wanted.owner.class == LockClass::Range {
+            self.closes.lock_asked(at, self.volume.may_write(wanted.fh));
+        }
         self.after_those_that_end(request, at);
         self.volume.lock(&call, node(at), &wanted, wait).map_err(errno)?;
         self.held.taken(ask.file, wanted.owner);

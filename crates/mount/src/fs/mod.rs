@@ -1,6 +1,7 @@
 //! The kernel's requests, translated into operations of the volume.
 
 mod call;
+mod closes;
 mod convert;
 mod held;
 mod listing;
@@ -21,6 +22,7 @@ use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use call::{Call, Ends};
+use closes::Closes;
 use convert::{attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, validity};
 use held::Held;
 use passing::Passing;
@@ -34,6 +36,7 @@ pub(crate) struct Translation {
     writers: Mutex<FxHashMap<FileHandle, Caller>>,
     passing: Passing,
     held: Held,
+    closes: Closes,
 }
 
 /// Somebody who is not there to be asked any more: who opened a file of which the kernel writes pages back.
@@ -67,6 +70,7 @@ impl Translation {
             writers: Mutex::default(),
             passing: Passing::new(passes_through),
             held: Held::default(),
+            closes: Closes::default(),
         }
     }
 
@@ -85,7 +89,7 @@ impl Translation {
         let entry = entry(made);
         let passed = self.passing.made_or_opened(&self.volume, call, (entry.node, done.fh), flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
-        let done = opened(done, passed);
+        let done = opened(done, passed, !self.closes.is_told(entry.node));
         self.note_writer(call, done.file, flags);
         Ok((entry, done))
     }
@@ -130,6 +134,7 @@ impl Filesystem for Translation {
 
     fn forget(&self, forgets: &[Forget]) {
         for forget in forgets {
+            self.closes.forgotten(forget.node);
             self.volume.forget(node(forget.node), forget.lookups);
         }
     }
@@ -212,7 +217,7 @@ impl Filesystem for Translation {
         let done = self.volume.open(&call, node(at), open_flags(open.flags)).map_err(errno)?;
         let passed = self.passing.opened(&self.volume, &call, (at, done.fh), open.flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
-        let done = opened(&done, passed);
+        let done = opened(&done, passed, !self.closes.is_told(at));
         // It is cut off already: a failure of this would be told of an open that is done.
         let _ = self.drop_set_ids(&call, at, open.kill_set_ids && open.flags.intersects(OpenFlags::TRUNCATE));
         self.note_writer(&call, done.file, open.flags);
