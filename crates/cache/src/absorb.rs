@@ -297,6 +297,7 @@ impl Machine {
                 return;
             }
             dir.put(name, node);
+            self.forget_listing(id);
         }
     }
 

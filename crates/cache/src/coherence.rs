@@ -155,6 +155,7 @@ impl Machine {
             }
         };
         self.forget_entry(told, id, name);
+        self.forget_listing(id);
     }
 
     /// Names have changed places at the server. The kernel moves its entries with what it believes of them.
@@ -235,6 +236,7 @@ impl Machine {
         for name in dir.clear() {
             self.invalidate(Forget::Entry(id, name));
         }
+        self.forget_listing(id);
         self.remember_places(id, lost);
     }
 

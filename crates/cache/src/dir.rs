@@ -43,6 +43,8 @@ pub(crate) struct Dir {
     pub(crate) cleared_at: Option<Instant>,
     /// Questions about names since it was last filled.
     pub(crate) misses: u32,
+    /// What the kernel may keep of its listings.
+    pub(crate) listing: Listing,
     /// Names that a mutation being asked for is about.
     busy: FxHashMap<Name, u32>,
     /// Names that the journal may have otherwise; `None` while it has none of them, or there is no journal.
@@ -60,11 +62,33 @@ pub(crate) struct Filling {
     pub(crate) pages: u32,
 }
 
+/// What the kernel may keep of a directory's listings, as long as no name in it changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Listing {
+    /// How many times it was another.
+    pub(crate) number: u64,
+    /// The kernel may have this one.
+    pub(crate) is_kept: bool,
+    /// It had one that is none any more, and was not told yet.
+    pub(crate) is_over: bool,
+    /// So many times the kernel has read something of what is in it since it was last told of all attributes: it takes the time
+    /// of last access for unknown then, and asks for each again. One listing with attributes costs less.
+    pub(crate) aged: u32,
+}
+
+/// Attributes that are to be asked for one by one before the whole listing is told again.
+const AGED_MIN: u32 = 4;
+
+/// Entries told at once for what one that is asked for costs.
+const ENTRIES_FOR_ONE: usize = 8;
+
 /// An open directory that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) source: Source,
     pub(crate) verifier: u64,
+    /// The kernel keeps what is read through it, as the listing of this number.
+    pub(crate) kept: Option<u64>,
 }
 
 /// Where its entries come from. Positions of different sources have nothing to do with each other, so it changes only
@@ -124,6 +148,9 @@ impl Dir {
                 self.last_cookie
             }
         };
+        if old.and_then(|old| old.node) != node {
+            self.list_anew();
+        }
         self.note(name);
         if cookie != place {
             self.order.remove(&place);
@@ -140,12 +167,26 @@ impl Dir {
     /// Forgets what is known of a name; the directory is not complete any more. Returns whether the kernel was told.
     pub(crate) fn drop_name(&mut self, name: &[u8]) -> bool {
         self.complete = false;
+        self.list_anew();
         let old = self.names.remove_entry(name);
         if let Some((name, old)) = &old {
             self.order.remove(&old.cookie);
             self.note(name);
         }
         old.is_some_and(|(_, s)| s.told)
+    }
+
+    /// What was listed before is not so any more, or may not be.
+    pub(crate) const fn list_anew(&mut self) {
+        self.listing.number += 1;
+        self.listing.is_over |= self.listing.is_kept;
+        self.listing.is_kept = false;
+    }
+
+    /// Whether it is better told once more than gone through.
+    pub(crate) fn is_aged(&self) -> bool {
+        let aged = self.listing.aged;
+        aged >= AGED_MIN && (aged as usize).saturating_mul(ENTRIES_FOR_ONE) >= self.len()
     }
 
     /// The journal may have this name otherwise.
@@ -168,6 +209,7 @@ impl Dir {
     pub(crate) fn clear(&mut self) -> Vec<Name> {
         self.complete = false;
         self.filling = None;
+        self.list_anew();
         self.order.clear();
         if let Some(changed) = &mut self.changed {
             changed.extend(self.names.keys().cloned());

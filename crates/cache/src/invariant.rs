@@ -27,6 +27,9 @@ pub fn check(machine: &Machine) -> Result<(), String> {
             if !node.held.contains(CapSet::FILE_S) && (dir.has_names() || dir.complete) {
                 return wrong("knows names that nothing guarantees");
             }
+            if dir.listing.is_over || (dir.listing.is_kept && !dir.complete) {
+                return wrong("has a listing that is none any more");
+            }
             if let Some((.., lost)) = dir.entries(0).find(|(.., n)| !machine.nodes.contains_key(n)) {
                 return Err(format!("{id:?} names {lost:?}, which is not known"));
             }

@@ -45,7 +45,7 @@ pub use holdfast_base::CapSet;
 pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 pub use machine::{Machine, Settings};
 pub use mutation::{Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};
-pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, Taker};
+pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir, Taker};
 pub use persist::{Change, Conflict, Doubt, RestoreError, Within, resolved};
 pub use step::{Step, Turn, Wait};
 pub use tell::{Forget, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};

@@ -388,6 +388,19 @@ impl Machine {
         }
     }
 
+    /// Makes the kernel forget a directory's listing, if it may have one that is none any more.
+    pub(crate) fn forget_listing(&mut self, dir: NodeId) {
+        // Looked at first: what may be changed is journalled.
+        let is_over = |n: &Node| n.dir.as_ref().is_some_and(|dir| dir.listing.is_over);
+        if !self.nodes.get(&dir).is_some_and(|n| is_over(n)) {
+            return;
+        }
+        if let Some(dir) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
+            dir.listing.is_over = false;
+        }
+        self.invalidate(Forget::Listing(dir));
+    }
+
     /// Nodes, all of them: for checks.
     pub(crate) fn ids(&self) -> FxHashSet<NodeId> {
         self.nodes.keys().copied().collect()

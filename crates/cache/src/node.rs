@@ -80,6 +80,8 @@ pub(crate) struct Node {
     pub(crate) is_over: bool,
     /// It is not at the server, and will not be.
     pub(crate) dead: Option<Errno>,
+    /// The directory that the kernel was last told of it in.
+    pub(crate) told_in: Option<NodeId>,
     /// The kernel was told that attributes are valid.
     pub(crate) told_attrs: bool,
     /// The kernel may have data that it takes for valid.
@@ -223,6 +225,7 @@ impl Node {
             is_nameless: false,
             is_over: false,
             dead: None,
+            told_in: None,
             told_attrs: false,
             told_data: false,
             data_forget: 0,

@@ -82,6 +82,17 @@ pub struct Opened {
     pub is_flushed: bool,
 }
 
+/// An open directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedDir {
+    /// Its number.
+    pub fh: Fh,
+    /// The kernel may keep what it reads through it, until it is told to forget that.
+    pub keeps: bool,
+    /// It may go by what it keeps already.
+    pub keep_cache: bool,
+}
+
 /// One entry of a directory, as `readdir` gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirEntry {

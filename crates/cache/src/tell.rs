@@ -27,6 +27,9 @@ pub enum Forget {
     Pages(NodeId, u64, u64),
     /// A name, present or absent (`inval_entry`).
     Entry(NodeId, Name),
+    /// A directory's listing, and what of one is on its way to a reader: those who read it now have all they were given when
+    /// this is done (`inval_entry` of whatever name, which waits for them; then `inval_inode` with offset 0).
+    Listing(NodeId),
 }
 
 /// Capabilities given back: `keep` is what remains.

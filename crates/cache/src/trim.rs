@@ -36,7 +36,7 @@ impl Machine {
     /// Directories that know names of what is forgotten cease to know those, and are not complete any more.
     fn unname(&mut self, going: &rustc_hash::FxHashSet<NodeId>) {
         let at = self.tick();
-        let mut told = Vec::new();
+        let (mut told, mut shorter) = (Vec::new(), Vec::new());
         for node in self.nodes.values_mut() {
             let Some(dir) = node.dir.as_mut().filter(|_| !going.contains(&node.id)) else { continue };
             let names: Vec<_> =
@@ -45,6 +45,7 @@ impl Machine {
                 continue;
             }
             node.names_lost = at;
+            shorter.push(node.id);
             for name in names {
                 if dir.drop_name(name.as_bytes()) {
                     told.push((node.id, name));
@@ -53,6 +54,9 @@ impl Machine {
         }
         for (id, name) in told {
             self.forget_entry(true, id, &name);
+        }
+        for id in shorter {
+            self.forget_listing(id);
         }
     }
 

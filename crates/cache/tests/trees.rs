@@ -35,7 +35,7 @@ fn lookup(world: &mut World, dir: NodeId, name: &Name) -> NodeId {
 }
 
 fn list(world: &mut World, dir: NodeId) -> Vec<(Name, Kind)> {
-    let fh = world.run(0, |m, t, now| m.opendir(t, dir, now)).unwrap();
+    let fh = world.run(0, |m, t, now| m.opendir(t, dir, now)).unwrap().fh;
     let (mut all, mut offset) = (Vec::new(), 0);
     loop {
         let mut part = Vec::new();

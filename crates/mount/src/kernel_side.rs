@@ -22,6 +22,11 @@ impl Invalidate for KernelSide {
             Forget::Data(node) => self.0.inval_data(NodeId(node.0), 0, 0),
             Forget::Pages(node, from, to) => self.0.inval_data(NodeId(node.0), *from, to - from),
             Forget::Entry(dir, name) => self.0.inval_entry(NodeId(dir.0), name.as_bytes()),
+            Forget::Listing(dir) => {
+                // It leads nowhere, and waits for those who read the directory as any name does.
+                let _ = self.0.inval_entry(NodeId(dir.0), b".");
+                self.0.inval_data(NodeId(dir.0), 0, 0)
+            }
         };
     }
 
@@ -29,7 +34,7 @@ impl Invalidate for KernelSide {
         let all = self.0.inc_epoch();
         for dir in dirs {
             // As above.
-            let _ = self.0.inval_attributes(NodeId(dir.0));
+            let _ = self.0.inval_data(NodeId(dir.0), 0, 0);
         }
         all != Told::Unserved
     }

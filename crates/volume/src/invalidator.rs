@@ -24,7 +24,8 @@ pub trait Invalidate: Send + Sync + 'static {
     /// Makes it forget. May wait for requests under way.
     fn forget(&self, what: &Forget);
 
-    /// Makes it forget all names there are, and how these directories look. Waits for nothing. False where it cannot.
+    /// Makes it forget all names there are, how these directories look, and what it keeps of their listings. Waits for nothing.
+    /// False where it cannot.
     fn forget_names(&self, dirs: &[NodeId]) -> bool;
 }
 
@@ -184,12 +185,12 @@ impl Forgets {
 }
 
 fn is_name(what: &Forget) -> bool {
-    matches!(what, Forget::Entry(..))
+    matches!(what, Forget::Entry(..) | Forget::Listing(_))
 }
 
 fn dirs_of(names: &[Invalidation]) -> Vec<NodeId> {
     let dir = |of: &Invalidation| match &of.what {
-        Forget::Entry(dir, _) => Some(*dir),
+        Forget::Entry(dir, _) | Forget::Listing(dir) => Some(*dir),
         Forget::Attrs(_) | Forget::Data(_) | Forget::Pages(..) => None,
     };
     let mut dirs: Vec<_> = names.iter().filter_map(dir).collect();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_cache::{
     AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup,
-    Name, NodeId, OpenFlags, OpenToken, Opened, RenameMode, Room, SeekKind, XattrMode,
+    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, RenameMode, Room, SeekKind, XattrMode,
 };
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
@@ -217,7 +217,7 @@ impl Volume {
     }
 
     /// Opens a directory.
-    pub fn opendir(&self, who: &dyn Waiting, node: NodeId) -> Result<Fh> {
+    pub fn opendir(&self, who: &dyn Waiting, node: NodeId) -> Result<OpenedDir> {
         self.run_for(who, |machine, turn, now| machine.opendir(turn, node, now))
     }
 

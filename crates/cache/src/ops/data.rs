@@ -18,6 +18,9 @@ impl Machine {
     /// Reads; the parts follow each other, and are short in sum only where the file ends.
     pub fn read(&mut self, turn: &mut Turn, fh: Fh, offset: u64, length: u32, now: Now) -> Step<Vec<Bytes>> {
         self.stats.operations += 1;
+        if let Some(id) = self.opens.get(&fh).map(|open| open.node) {
+            self.accessed(id);
+        }
         self.try_read(turn, fh, (offset, length), now).into()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::DirEntry;
+use super::{DirEntry, OpenedDir};
 use crate::ask::{Access, Question};
 use crate::dir::{Source, Stream};
 use crate::errno::Errno;
@@ -21,13 +21,15 @@ pub type Taker<'a> = &'a mut dyn FnMut(&DirEntry) -> bool;
 
 impl Machine {
     /// Opens a directory. ENOTDIR.
-    pub fn opendir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<Fh> {
+    pub fn opendir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<OpenedDir> {
         self.stats.operations += 1;
         let outcome = self.directory(id, now).map(|()| {
             self.last_fh += 1;
             let fh = Fh(self.last_fh);
             let caller = turn.caller.clone();
-            let stream = Some(Box::<Stream>::default());
+            let (stream, keep_cache) = self.stream_of(id);
+            let keeps = stream.kept.is_some();
+            let stream = Some(Box::new(stream));
             let open = Open {
                 node: id,
                 access: Access::default(),
@@ -44,9 +46,33 @@ impl Machine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.opens.push(fh);
             }
-            fh
+            OpenedDir { fh, keeps, keep_cache }
         });
         outcome.into()
+    }
+
+    /// How a directory is going to be read, and whether the kernel may have it already. It keeps what is read from here, all
+    /// names being known, as the listing of that moment. It can be told to drop what it has, but not what a reader is about to
+    /// add: as long as anybody has it open who began with another listing it keeps none, and the first after that drops all.
+    fn stream_of(&mut self, id: NodeId) -> (Stream, bool) {
+        if !self.is_listed_here(id, true) {
+            return (Stream::default(), false);
+        }
+        let Some(node) = self.nodes.get(&id) else { return (Stream::default(), false) };
+        let Some(dir) = &node.dir else { return (Stream::default(), false) };
+        let (listing, last, is_aged) = (dir.listing, dir.last_cookie(), dir.is_aged());
+        let kept = |fh: &Fh| self.opens.get(fh)?.stream.as_ref()?.kept;
+        if node.opens.iter().filter_map(kept).any(|number| number != listing.number) {
+            return (Stream::default(), false);
+        }
+        if !listing.is_kept
+            && let Some(dir) = self.nodes.get_mut(&id).and_then(|n| n.dir.as_mut())
+        {
+            dir.listing.is_kept = true;
+        }
+        // The kernel may come for the first time in the middle of it, by a position of what it kept.
+        let source = Source::Known(last);
+        (Stream { source, verifier: 0, kept: Some(listing.number) }, listing.is_kept && !is_aged)
     }
 
     /// The end of reading a directory.
@@ -91,7 +117,11 @@ impl Machine {
             self.set_source(fh, Source::Server { after: offset, rows, eof });
         } else if offset == 0 {
             let source = self.choose_source(id, plus);
+            if source.last_known().is_none() {
+                self.not_kept(id, fh);
+            }
             self.set_source(fh, source);
+            self.listed_from_beginning(id, plus);
         }
         let stream = self.opens.get(&fh).and_then(|o| o.stream.as_ref()).ok_or(Errno::EBADF)?;
         match &stream.source {
@@ -113,29 +143,68 @@ impl Machine {
         }
     }
 
+    /// The kernel is told of a directory's entries, `plus` their attributes; and does not know any more when the directory was
+    /// last read.
+    fn listed_from_beginning(&mut self, id: NodeId, plus: bool) {
+        if let Some(dir) = self.nodes.quietly(id).and_then(|n| n.dir.as_mut()).filter(|_| plus) {
+            dir.listing.aged = 0;
+        }
+        self.accessed(id);
+    }
+
+    /// The kernel does not know any more when this was last read.
+    pub(crate) fn accessed(&mut self, id: NodeId) {
+        let dir = self.nodes.get(&id).and_then(|n| n.told_in);
+        if let Some(dir) = dir.and_then(|dir| self.nodes.quietly(dir)).and_then(|n| n.dir.as_mut()) {
+            dir.listing.aged = dir.listing.aged.saturating_add(1);
+        }
+    }
+
     fn set_source(&mut self, fh: Fh, source: Source) {
         if let Some(stream) = self.opens.get_mut(&fh).and_then(|o| o.stream.as_mut()) {
             stream.source = source;
         }
     }
 
-    /// Whether the directory is read from here: all names are known, and with `plus` the attributes of most.
+    /// Where the directory is read from.
     fn choose_source(&mut self, id: NodeId, plus: bool) -> Source {
-        let Some(node) = self.nodes.get(&id) else { return Source::None };
-        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.contains(CapSet::FILE_S));
-        let Some(dir) = dir else {
-            self.stats.listing_misses += 1;
-            return Source::None;
-        };
-        let last = dir.last_cookie();
-        let sample: Vec<NodeId> = dir.entries(0).take(SAMPLE).map(|(_, _, id)| id).collect();
-        let sure = sample.iter().filter(|id| self.nodes.get(id).is_some_and(|n| n.is_sure())).count();
-        if plus && self.settings.caps && sure * 2 < sample.len() {
-            self.stats.listing_misses += 1;
-            return Source::None;
+        let is_here = self.is_listed_here(id, plus);
+        match self.nodes.get(&id).and_then(|n| n.dir.as_ref()).filter(|_| is_here) {
+            Some(dir) => {
+                self.stats.listing_hits += 1;
+                Source::Known(dir.last_cookie())
+            }
+            None => {
+                self.stats.listing_misses += 1;
+                Source::None
+            }
         }
-        self.stats.listing_hits += 1;
-        Source::Known(last)
+    }
+
+    /// Whether it can be read from here: all names are known, and with `plus` the attributes of most.
+    fn is_listed_here(&self, id: NodeId, plus: bool) -> bool {
+        let Some(node) = self.nodes.get(&id) else { return false };
+        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.contains(CapSet::FILE_S));
+        let Some(dir) = dir else { return false };
+        let is_sure = |id: NodeId| self.nodes.get(&id).is_some_and(|n| n.is_sure());
+        let (mut looked, mut sure) = (0, 0);
+        for (.., id) in dir.entries(0).take(SAMPLE) {
+            looked += 1;
+            sure += usize::from(is_sure(id));
+        }
+        !plus || !self.settings.caps || sure * 2 >= looked
+    }
+
+    /// What is read through this from the beginning on is the server's listing: the kernel may add it to what it keeps, where
+    /// its positions would mean something else.
+    fn not_kept(&mut self, id: NodeId, fh: Fh) {
+        if self.opens.get(&fh).and_then(|o| o.stream.as_ref()).is_none_or(|s| s.kept.is_none()) {
+            return;
+        }
+        if let Some(dir) = self.nodes.get_mut(&id).and_then(|n| n.dir.as_mut()) {
+            dir.list_anew();
+        }
+        self.forget_listing(id);
     }
 
     /// Gives entries that are known here.

@@ -133,6 +133,9 @@ impl Machine {
                 dir.tell(name);
             }
         }
+        if let Some(node) = self.nodes.quietly(id) {
+            node.told_in = Some(parent);
+        }
         Entry { entry_valid, ..self.entry_of(id, attrs) }
     }
 

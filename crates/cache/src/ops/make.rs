@@ -271,7 +271,9 @@ impl Machine {
         let Some(holder) = self.nodes.get_mut(&dir) else { return false };
         holder.attrs.mtime = now.wall;
         holder.attrs.ctime = now.wall;
-        holder.dir.as_mut().is_some_and(|d| d.put(name, node))
+        let told = holder.dir.as_mut().is_some_and(|d| d.put(name, node));
+        self.forget_listing(dir);
+        told
     }
 
     /// A directory has got one more, or one less, in it; file systems that do not count links of directories show 1.

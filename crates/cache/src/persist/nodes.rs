@@ -63,7 +63,7 @@ impl Nodes {
     }
 
     /// Works on a node without noting it.
-    pub(super) fn quietly(&mut self, id: NodeId) -> Option<&mut Node> {
+    pub(crate) fn quietly(&mut self, id: NodeId) -> Option<&mut Node> {
         self.map.get_mut(&id).map(|n| &mut **n)
     }
 }

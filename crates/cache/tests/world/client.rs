@@ -15,6 +15,10 @@ pub struct Kernel {
     pub sizes: BTreeMap<NodeId, u64>,
     /// Data of files; all have one page, with zeros behind the end.
     pub pages: BTreeMap<NodeId, Vec<u8>>,
+    /// Names of directories, as they were listed.
+    pub listings: BTreeMap<NodeId, BTreeSet<Vec<u8>>>,
+    /// The directory that is being listed, and whether its listing was to be dropped meanwhile.
+    pub listing: Option<(NodeId, bool)>,
     /// The page that is being read, and whether it was to be dropped meanwhile: who drops it waits until it is there.
     pub reading: Option<(NodeId, bool)>,
 }
@@ -37,6 +41,13 @@ impl Kernel {
             }
             Forget::Entry(dir, name) => {
                 self.entries.remove(&(*dir, name.as_bytes().to_vec()));
+            }
+            Forget::Listing(dir) => {
+                self.attrs.remove(dir);
+                self.listings.remove(dir);
+                if let Some((listed, is_dropped)) = &mut self.listing {
+                    *is_dropped |= listed == dir;
+                }
             }
         }
     }

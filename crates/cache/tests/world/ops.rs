@@ -349,6 +349,7 @@ impl World {
             }
             self.clients[c].kernel.entries.clear();
             self.clients[c].kernel.attrs.clear();
+            self.clients[c].kernel.listings.clear();
         }
         panic!("{op:?} is stale for ever");
     }
@@ -374,7 +375,13 @@ impl World {
             }
             Op::Readdir { path, plus } => self
                 .find(c, path)
-                .and_then(|n| self.list(c, n, plus))
+                .and_then(|n| {
+                    // So often that the kernel may keep it; the next one then goes by what it has.
+                    while self.dice.roll(3) == 0 {
+                        self.list(c, n, plus)?;
+                    }
+                    self.list(c, n, plus)
+                })
                 .map(Out::Names)
                 .unwrap_or_else(Out::Failed),
             _ => self.change(c, op).into(),
@@ -490,7 +497,15 @@ impl World {
     }
 
     pub fn list(&mut self, c: usize, node: NodeId, plus: bool) -> Res<BTreeSet<Vec<u8>>> {
-        let fh = self.run(c, |m, t, now| m.opendir(t, node, now))?;
+        let OpenedDir { fh, keeps, keep_cache } = self.run(c, |m, t, now| m.opendir(t, node, now))?;
+        let kernel = &mut self.clients[c].kernel;
+        let kept = kernel.listings.remove(&node).filter(|_| keep_cache);
+        if let Some(names) = kept.filter(|_| keeps) {
+            kernel.listings.insert(node, names.clone());
+            self.clients[c].machine.releasedir(fh);
+            return Ok(names);
+        }
+        kernel.listing = Some((node, !keeps));
         let mut names = BTreeSet::new();
         let mut offset = 0;
         loop {
@@ -523,6 +538,10 @@ impl World {
             }
         }
         self.clients[c].machine.releasedir(fh);
+        let kernel = &mut self.clients[c].kernel;
+        if kernel.listing.take() == Some((node, false)) {
+            kernel.listings.insert(node, names.clone());
+        }
         Ok(names)
     }
 
@@ -698,6 +717,7 @@ impl World {
     fn made(&mut self, c: usize, dir: NodeId, name: &[u8], entry: &Entry) {
         let kernel = &mut self.clients[c].kernel;
         kernel.attrs.remove(&dir);
+        kernel.listings.remove(&dir);
         kernel.entry(dir, name, entry);
     }
 
@@ -752,6 +772,7 @@ impl World {
         let kernel = &mut self.clients[c].kernel;
         kernel.entries.remove(&(dir, name.to_vec()));
         kernel.attrs.remove(&dir);
+        kernel.listings.remove(&dir);
         kernel.attrs.remove(&node);
         Ok(())
     }
@@ -787,6 +808,7 @@ impl World {
         }
         for node in [Some(from.0), Some(to.0), Some(source), target].into_iter().flatten() {
             kernel.attrs.remove(&node);
+            kernel.listings.remove(&node);
         }
         Ok(())
     }

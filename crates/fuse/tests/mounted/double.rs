@@ -38,6 +38,8 @@ pub(crate) struct Manner {
     /// Whether absent names may be believed too.
     pub(crate) remembers_absence: bool,
     pub(crate) opened: OpenedFlags,
+    /// Of directories.
+    pub(crate) opened_dir: OpenedFlags,
 }
 
 impl Default for Manner {
@@ -49,6 +51,7 @@ impl Default for Manner {
             no_open: false,
             remembers_absence: false,
             opened: OpenedFlags::NONE,
+            opened_dir: OpenedFlags::NONE,
         }
     }
 }
@@ -484,7 +487,11 @@ impl Filesystem for Double {
 
     fn opendir(&self, request: &Request<'_>, _: NodeId, _: &Open) -> Result<Opened> {
         self.enter("opendir", request)?;
-        if self.manner.no_open { Err(Errno::NOSYS) } else { Ok(Opened::default()) }
+        if self.manner.no_open {
+            Err(Errno::NOSYS)
+        } else {
+            Ok(Opened { flags: self.manner.opened_dir, ..Opened::default() })
+        }
     }
 
     fn readdir(&self, request: &Request<'_>, node: NodeId, read: &Read, out: &mut DirSink<'_>) -> Result<()> {

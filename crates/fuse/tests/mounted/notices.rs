@@ -153,3 +153,62 @@ fn an_invalidation_while_a_lookup_waits_waits_as_well() {
     assert!(looking.join().unwrap().is_err());
     println!("inval_entry waited for a LOOKUP in its directory: {had_to_wait}");
 }
+
+#[test]
+fn a_close_is_not_told_of_an_open_that_needs_none() {
+    let opened = OpenedFlags::KEEP_CACHE | OpenedFlags::NOFLUSH;
+    let stage = Stage::with(Manner { valid: FOREVER, opened, ..Manner::default() }, &Config::default());
+    fs::write(stage.path("a"), b"data").unwrap();
+    assert_eq!(fs::read(stage.path("a")).unwrap(), b"data");
+    assert_eq!(stage.calls("flush"), 0);
+}
+
+fn listed(stage: &Stage) -> usize {
+    fs::read_dir(stage.root()).unwrap().count()
+}
+
+fn listings(stage: &Stage) -> u64 {
+    stage.calls("readdir") + stage.calls("readdirplus")
+}
+
+fn keeping_listings() -> Stage {
+    let opened_dir = OpenedFlags::CACHE_DIR | OpenedFlags::KEEP_CACHE;
+    let manner = Manner { valid: FOREVER, opened_dir, ..Manner::default() };
+    let stage = Stage::with(manner, &Config::default()).undisturbed();
+    for name in ["a", "b", "c"] {
+        fs::write(stage.path(name), b"").unwrap();
+    }
+    stage
+}
+
+#[test]
+fn a_listing_is_kept_until_its_pages_are_dropped() {
+    let stage = keeping_listings();
+    assert_eq!(listed(&stage), 3);
+    let asked = listings(&stage);
+    assert_eq!(listed(&stage), 3);
+    assert_eq!(listings(&stage), asked, "it is kept");
+    assert_eq!(stage.session.notifier().inval_data(NodeId::ROOT, 0, 0), Told::Done);
+    assert_eq!(listed(&stage), 3);
+    assert_ne!(listings(&stage), asked, "it is dropped");
+    fs::remove_file(stage.path("c")).unwrap();
+    assert_eq!(listed(&stage), 2, "its own changes the kernel knows");
+}
+
+#[test]
+fn any_name_waits_for_those_who_list_its_directory_and_pages_do_not() {
+    let stage = keeping_listings();
+    let node = NodeId::ROOT;
+    stage.double.gates.close("readdirplus", true);
+    let root = stage.root().to_path_buf();
+    let listing = std::thread::spawn(move || fs::read_dir(root).unwrap().count());
+    crate::stage::until("the listing waits", || stage.double.gates.waiting("readdirplus") == 1);
+    let notifier = stage.session.notifier();
+    let telling = std::thread::spawn(move || notifier.inval_entry(NodeId::ROOT, b"."));
+    assert_eq!(stage.session.notifier().inval_data(node, 0, 0), Told::Done);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!telling.is_finished(), "it has to wait");
+    stage.double.gates.open("readdirplus");
+    assert_eq!(telling.join().unwrap(), Told::Unknown);
+    assert_eq!(listing.join().unwrap(), 3);
+}

@@ -17,6 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("two::a_local_change_on_the_server_is_seen", local),
         Trial::new("two::who_has_lost_the_lease_is_answered_all_the_same", lease_lost),
         Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
+        Trial::new("two::a_listing_shows_what_the_other_has_changed", || both(LISTED)),
+        Trial::new("two::what_is_looked_at_again_is_opened_and_no_more", opened_and_no_more),
     ]
 }
 
@@ -108,6 +110,50 @@ for n in range(1, 200):
 
 /// How long a local change may go unnoticed on a busy machine.
 const NOTICED: Duration = Duration::from_secs(20);
+
+/// The kernel keeps listings; also while somebody holds a directory open, which `listdir` of a descriptor begins anew.
+const LISTED: &str = "
+import os, random, sys
+chance, names, last = random.Random(1), set(), 0
+mounts = [mount + '/d' for mount in sys.argv[1:]]
+os.mkdir(mounts[0])
+held = {mount: os.open(mount, os.O_RDONLY) for mount in mounts}
+for n in range(500):
+    here, there = chance.sample(mounts, 2)
+    what = chance.randrange(4)
+    if what == 0 and names:
+        os.unlink(here + '/' + names.pop())
+    elif what == 1 and names:
+        old, last = names.pop(), last + 1
+        os.rename(f'{here}/{old}', f'{here}/{last}'); names.add(str(last))
+    elif what != 3:
+        last += 1
+        open(f'{here}/{last}', 'w').close(); names.add(str(last))
+    for mount in chance.choices([here, there], k=chance.randrange(4)):
+        seen = os.listdir(chance.choice([mount, held[mount]]))
+        assert len(seen) == len(names) and set(seen) == names, (n, mount, names.symmetric_difference(seen))
+    if not chance.randrange(10):
+        os.close(held[here]); held[here] = os.open(here, os.O_RDONLY)
+";
+
+/// Listed and read by the kernel from what it keeps.
+fn opened_and_no_more() -> Result<()> {
+    let served = Served::new()?;
+    run_in(&served.share(), "mkdir d; for f in $(seq 60); do echo $f >d/$f; done", &[])?;
+    let mount = served.mount("")?;
+    let look = |times: &str| {
+        let script = "python3 - \"$@\" <<'E'\nimport os, sys\nat, times = sys.argv[1], int(sys.argv[2])\n\
+            for _ in range(times): assert len(os.listdir(at)) == 60 and open(at + '/7').read() == '7\\n'\nE\n";
+        run_in(Path::new("/"), script, &[&mount.path().join("d").to_string_lossy(), times])
+    };
+    let asked = || mount.stats()?["operations"].as_u64().context("no operations in the statistics");
+    look("3")?;
+    let before = asked()?;
+    look("50")?;
+    let took = asked()? - before;
+    ensure!((100..110).contains(&took), "{took} requests for 50 listings and 50 files");
+    Ok(())
+}
 
 fn local() -> Result<()> {
     let served = Served::new()?;

@@ -128,3 +128,9 @@ pub(super) fn opened(
     let flags = if is_told { pages } else { pages | fuse::OpenedFlags::NOFLUSH };
     fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags, backing }
 }
+
+pub(super) fn opened_dir(opened: &cache::OpenedDir) -> fuse::Opened {
+    let keeps = if opened.keeps { fuse::OpenedFlags::CACHE_DIR } else { fuse::OpenedFlags::NONE };
+    let kept = if opened.keep_cache { fuse::OpenedFlags::KEEP_CACHE } else { fuse::OpenedFlags::NONE };
+    fuse::Opened { file: fuse::FileHandle(opened.fh.0), flags: keeps | kept, backing: None }
+}

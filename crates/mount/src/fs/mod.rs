@@ -23,7 +23,9 @@ use rustix::io::Errno;
 
 use call::{Call, Ends};
 use closes::Closes;
-use convert::{attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, validity};
+use convert::{
+    attr, attributes, changes, entry, errno, fh, kind_of, node, open_flags, opened, opened_dir, validity,
+};
 use held::Held;
 use passing::Passing;
 
@@ -282,8 +284,8 @@ impl Filesystem for Translation {
     }
 
     fn opendir(&self, request: &Request<'_>, at: NodeId, _: &Open) -> Result<Opened> {
-        let handle = self.volume.opendir(&Call::new(request), node(at)).map_err(errno)?;
-        Ok(Opened { file: FileHandle(handle.0), ..Opened::default() })
+        let done = self.volume.opendir(&Call::new(request), node(at)).map_err(errno)?;
+        Ok(opened_dir(&done))
     }
 
     fn readdir(&self, request: &Request<'_>, at: NodeId, read: &Read, out: &mut DirSink<'_>) -> Result<()> {
