@@ -9,7 +9,7 @@
 mod batch;
 mod embedded;
 mod memory;
-#[cfg(feature = "suite")]
+#[cfg(any(test, feature = "suite"))]
 pub mod suite;
 mod watch;
 
@@ -33,6 +33,12 @@ pub enum StoreError {
     /// A key, value or batch above its bound, or an empty key; nothing was changed.
     #[error("{0} is above the store's bound, or empty")]
     Bounds(&'static str),
+    /// There is no room for anything new; nothing was changed. Removals, and marks on what is there, go on.
+    #[error("{}: the file system has no room for new records", directory.display())]
+    Full {
+        /// Where the store's file lies.
+        directory: PathBuf,
+    },
     /// Another server holds the store's file.
     #[error(
         "{}: another server is using this state directory (the file is locked). Stop that server, or give this \
@@ -92,7 +98,8 @@ pub trait Store: Send + Sync {
     /// returns. Calls of several threads may share one force to disk.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`], [`StoreError::Conflict`], [`StoreError::Bounds`]: nothing was changed.
+    /// [`StoreError::Fenced`], [`StoreError::Conflict`], [`StoreError::Bounds`], [`StoreError::Full`]: nothing was
+    /// changed.
     /// [`StoreError::Io`]: not known.
     fn transaction(&self, batch: &Batch) -> Result<()>;
 
