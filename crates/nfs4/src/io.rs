@@ -62,6 +62,18 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
     }
 }
 
+/// That a client forces a file to disk: who is asked to give promises back has more time as long as it flushes.
+///
+/// # Errors
+/// NFS4ERR_SERVERFAULT, when what is to be remembered could not be kept.
+pub(crate) fn flushes(cx: &Cx<'_>, at: &At) -> OpResult<()> {
+    let Some(client) = at.cx().client else { return Ok(()) };
+    cx.state(|engine, now| {
+        engine.holder_flushed(at.handle.key(), client, now);
+        Ok(())
+    })
+}
+
 /// Leave under a delegation. A client does the I/O of all its users with its state id, so the descriptor is one that was
 /// opened for this user where there is one: by the open that brought a write delegation, or by one of the client's opens.
 /// With another's he must have the right himself, and where there is none he is judged call by call.

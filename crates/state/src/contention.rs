@@ -246,9 +246,10 @@ impl Engine {
         }
     }
 
-    /// Data of a file came from a client: while it flushes what it kept under a delegation that is being recalled,
-    /// its time to return it goes on, within bounds.
+    /// Data of a file came from a client, or is put on disk for it: while it flushes what it kept under a delegation of
+    /// this file that is being recalled, or under capabilities of any, its time to return them goes on, within bounds.
     pub fn holder_flushed(&mut self, file: FileKey, client: ClientId, now: Instant) {
+        self.caps_flushed(client, now);
         let recall_ms = self.recall_ms();
         let Some(key) = self.delegation_on(client, file) else { return };
         let Ok(delegation) = self.delegation_mut(key) else { return };

@@ -230,27 +230,51 @@ fn who_does_not_release_in_time_loses_everything_and_is_told_by_its_epoch() {
     assert_eq!(world.acquire(a, FILE, CapSet::ALL_S).held, CapSet::ALL_S);
 }
 
+/// A world of two whose leases outlast every recall, so that time alone ends nobody.
+fn world_of_short_recalls() -> (World, ClientId, ClientId) {
+    let (mut world, a, b) = world_of_two();
+    let policy = *world.engine.policy();
+    world.engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
+    (world, a, b)
+}
+
+/// Less than a lease, stretched as far as it goes.
+const RECALL_MS: u64 = LEASE_MS / (RECALL_STRETCH_MAX + 1);
+
 #[test]
 fn a_holder_that_flushes_has_more_time_within_bounds() {
-    let (mut world, a, b) = world_of_two();
-    let (client, session) = world.client("c", 1);
-    let _ = (client, session);
+    let (mut world, a, b) = world_of_short_recalls();
     world.acquire(a, FILE, CapSet::FILE_X);
-    let began = world.now;
+    let epoch = world.engine.caps_epoch(a).unwrap();
     world.recalled_by(FILE, Deed::ReadData, Some(b));
-    // With leases out of the picture: they are a's to keep.
-    for _ in 0..RECALL_STRETCH_MAX * 2 {
-        world.pass(LEASE_MS / 2);
-        world.engine.caps_flushed(a, world.now);
+    for round in 1..RECALL_STRETCH_MAX * 2 {
+        world.pass(RECALL_MS / 2);
+        // By data of another file: what it has still to send before it gets to this one goes the same way.
+        world.engine.holder_flushed(OTHER, a, world.now);
+        world.engine.tick(world.now);
+        assert_eq!(world.engine.caps_epoch(a), Some(epoch), "after {round} halves");
+        assert!(!world.is_clear(FILE, Deed::ReadData, Some(b)), "after {round} halves");
     }
-    assert!(world.now.ms_since(began) >= LEASE_MS * RECALL_STRETCH_MAX);
-    let now = world.now;
-    assert_eq!(
-        world.engine.contend(FILE, Deed::ReadData, Some(b), now),
-        Contention::Clear,
-        "it has had its time"
-    );
-    world.settle();
+    world.pass(RECALL_MS / 2);
+    world.engine.holder_flushed(OTHER, a, world.now);
+    world.engine.tick(world.now);
+    assert!(world.is_clear(FILE, Deed::ReadData, Some(b)), "it has had its time");
+    assert_eq!(world.engine.caps_epoch(a), Some(epoch + 1));
+}
+
+#[test]
+fn a_holder_that_flushes_nothing_has_no_more_time_whatever_others_flush() {
+    let (mut world, a, b) = world_of_short_recalls();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    world.recalled_by(FILE, Deed::ReadData, Some(b));
+    for _ in 0..2 {
+        assert!(!world.is_clear(FILE, Deed::ReadData, Some(b)));
+        world.pass(RECALL_MS / 2);
+        world.engine.caps_flushed(b, world.now);
+        world.engine.holder_flushed(FILE, b, world.now);
+        world.engine.tick(world.now);
+    }
+    assert!(world.is_clear(FILE, Deed::ReadData, Some(b)));
 }
 
 #[test]

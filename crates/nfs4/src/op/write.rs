@@ -56,6 +56,7 @@ impl Op for Commit4Args {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
         let at = cx.at(NfsStat4::IsDir)?;
         io::must_be_regular(at.backend().getattr(&at.cx(), &at.handle, KIND)?.kind)?;
+        io::flushes(cx, &at)?;
         // The whole file, whatever the range: forcing a part of it costs the same.
         cx.commit_before_reply(&at, Touched { handle: at.handle, data: true });
         cx.leave_verifier(&at);

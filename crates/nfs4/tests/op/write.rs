@@ -1,11 +1,13 @@
-use holdfast_base::Offset;
+use holdfast_base::limits::RECALL_STRETCH_MAX;
+use holdfast_base::{CapSet, FileKey, Offset};
 use holdfast_rpc::detached::Detached;
+use holdfast_state::{CapOffer, CapRequest, Contention, Deed, Policy};
 use holdfast_vfs::{Backend, FsError};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Reply, Session, at};
 use crate::scene::{file, make, on, on_nothing, on_root, on_v40, three_exports, to_export};
-use crate::world::World;
+use crate::world::{LEASE_MS, World};
 
 fn write(stateid: Stateid4, offset: u64, stable: StableHow4, data: &[u8]) -> ArgOp<'_> {
     ArgOp::Write(Write4Args { stateid, offset: Offset(offset), stable, data })
@@ -80,6 +82,42 @@ fn a_commit_answers_with_the_verifier_of_after_it() {
         assert_ne!(committed.writeverf, before);
         assert_eq!(committed.writeverf, world.fs.write_verifier());
     }
+}
+
+/// A mount that sends a large file because of a recall does so by WRITE and COMMIT, and the promise may be of anything.
+#[test]
+fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
+    const RECALL_MS: u64 = LEASE_MS / (RECALL_STRETCH_MAX + 1);
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"");
+    let (promised, holder) = (FileKey(7), client.client);
+    world.manager.quiet(|engine, now| {
+        let policy = *engine.policy();
+        engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
+        engine.caps_hello(holder).unwrap();
+        engine.caps_path(holder, true);
+        let request = CapRequest { client: holder, file: promised, want: CapSet::FILE_X, reclaim: None };
+        let CapOffer::Offered(ticket) = engine.caps_prepare(&request, now).unwrap() else { panic!() };
+        engine.caps_commit(ticket).unwrap();
+    });
+    let is_held = || {
+        world.manager.quiet(|engine, now| {
+            let contention = engine.contend(promised, Deed::ReadData, None, now);
+            // There is nobody to be told.
+            drop(engine.take_effects());
+            contention != Contention::Clear
+        })
+    };
+    assert!(is_held());
+    for round in 1..RECALL_STRETCH_MAX * 2 {
+        world.pass(RECALL_MS / 2);
+        let put = write(stateid, 0, StableHow4::Unstable, b"x");
+        on(&mut client, &[b"f"], &[if round % 2 == 0 { put } else { commit() }]);
+        assert!(is_held(), "after {round} halves");
+    }
+    world.pass(RECALL_MS / 2);
+    assert!(!is_held(), "it has had its time");
 }
 
 #[test]
