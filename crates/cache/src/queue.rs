@@ -259,9 +259,18 @@ impl Stream {
         if self.is_followed {
             self.touched.push(serial);
         }
-        let first = self.unsent.front()?.serial;
-        let index = usize::try_from(serial.checked_sub(first)?).ok()?;
+        let index = self.place_of(serial)?;
         self.unsent.get_mut(index)
+    }
+
+    /// The same, to look at.
+    pub(crate) fn unsent(&self, serial: u64) -> Option<&Queued> {
+        self.unsent.get(self.place_of(serial)?)
+    }
+
+    fn place_of(&self, serial: u64) -> Option<usize> {
+        let first = self.unsent.front()?.serial;
+        usize::try_from(serial.checked_sub(first)?).ok()
     }
 
     /// Drops a mutation that is not sent yet.

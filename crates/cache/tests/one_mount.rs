@@ -5,7 +5,8 @@
 mod world;
 
 use bytes::Bytes;
-use holdfast_cache::{Access, Changes, Errno, NodeId, OpenFlags};
+use holdfast_base::Timestamp;
+use holdfast_cache::{Access, Changes, Errno, NodeId, OpenFlags, SetTime};
 use proptest::prelude::*;
 use world::choice::{config, op, op_or_nameless};
 use world::{Model, Op, World};
@@ -78,6 +79,28 @@ fn who_owns_a_file_anew_gets_it_without_set_id_bits() {
         let at_server = world.server.fs.look(1, name.as_bytes()).unwrap().unwrap();
         assert_eq!(world.server.attrs(at_server).unwrap().mode, left, "{mode:o} at the server");
     }
+}
+
+#[test]
+fn a_time_that_is_set_after_a_file_was_cut_off_stays() {
+    let mut world = World::new(1, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let (file, opened) =
+        world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    world.run(0, |m, t, now| m.write(t, opened.fh, 0, &Bytes::from_static(b"content"), now)).unwrap();
+    world.drain();
+    let long_ago = Timestamp { seconds: 1_000_000_000, nanos: 0 };
+    for changes in [
+        Changes { mode: Some(0o600), ..Changes::default() },
+        Changes { size: Some(3), ..Changes::default() },
+        Changes { mtime: Some(SetTime::At(long_ago)), ..Changes::default() },
+    ] {
+        world.run(0, |m, t, now| m.setattr(t, file.node, &changes, now)).unwrap();
+    }
+    world.drain();
+    let at_server = world.server.fs.look(1, b"f").unwrap().unwrap();
+    let attrs = world.server.attrs(at_server).unwrap();
+    assert_eq!((attrs.mode, attrs.size, attrs.mtime), (0o600, 3, long_ago));
 }
 
 #[test]

@@ -228,6 +228,12 @@ impl Machine {
         // A change of owner, and of data by who is not root, takes set-id bits: none may come to be behind their setting.
         let sets_ids = changes.mode.is_some_and(|mode| mode & 0o6000 != 0);
         let first = if sets_ids { unsent.len().saturating_sub(1) } else { 0 };
+        // Cutting a file off gives it the time of that: what was set after it must not come to be before it.
+        let cuts = |serial: &u64| {
+            let op = self.stream.unsent(*serial).map(|queued| &queued.op);
+            matches!(op, Some(Op::SetAttr { changes, .. }) if changes.size.is_some())
+        };
+        let first = unsent.iter().rposition(cuts).map_or(first, |at| first.max(at + 1));
         for serial in unsent.into_iter().skip(first) {
             let Some(queued) = self.stream.unsent_mut(serial) else { continue };
             if queued.caller != turn.caller {

@@ -471,6 +471,8 @@ impl Server {
         node.uid = changes.uid.unwrap_or(node.uid);
         if let Some(size) = changes.size {
             node.data.resize(usize::try_from(size).unwrap(), 0);
+            // The server's own moment.
+            node.mtime = i64::MAX;
         }
         if let Some(SetTime::At(at)) = changes.mtime {
             node.mtime = at.seconds;

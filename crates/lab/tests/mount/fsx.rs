@@ -1,11 +1,13 @@
-//! The file-system exerciser `fsx`, with mappings, over our mount.
+//! The file-system exerciser `fsx`, with mappings, over our mount; and the same sort of work over two mounts by turns,
+//! which `fsx` has no words for.
 
-use crate::fixture::Served;
-use anyhow::Result;
+use crate::fixture::{Served, run_in};
+use anyhow::{Context as _, Result};
 use holdfast_lab::{Scale, Trial, process, suites};
 
 const OPERATIONS: &str = "30000";
 const OPERATIONS_SOAK: &str = "300000";
+const OPERATIONS_FEWER: &str = "5000";
 /// A fixed seed: a failure can be run again.
 const SEED: &str = "4209";
 
@@ -20,7 +22,30 @@ pub(crate) fn trials() -> Vec<Trial> {
     let trial = |(way, options): (&'static str, &'static str)| {
         Trial::new(format!("mount_fsx::{way}"), move || exercised(options))
     };
-    ways.into_iter().map(trial).collect()
+    let by_turns = |(way, options): (&'static str, &'static str)| {
+        Trial::new(format!("mount_fsx::two_mounts_by_turns_{way}"), move || by_turns(options))
+    };
+    ways.into_iter().map(trial).chain(ways.into_iter().map(by_turns)).collect()
+}
+
+fn by_turns(options: &str) -> Result<()> {
+    let served = Served::new()?;
+    let (one, other) = (served.mount(options)?, served.mount(options)?);
+    // Where little is cached most of them are a round trip or more.
+    let operations = match (options, Scale::from_env()) {
+        ("cache=none" | "cache=delegations", Scale::Test) => OPERATIONS_FEWER,
+        (_, scale) => scale.pick(OPERATIONS, OPERATIONS_SOAK),
+    };
+    let (first, second) = (one.path().join("file"), other.path().join("file"));
+    let arguments = [&*first.to_string_lossy(), &*second.to_string_lossy(), operations, SEED];
+    let script = format!("python3 - \"$@\" <<'E'\n{}\nE\n", include_str!("by_turns.py"));
+    let said = run_in(&served.share(), &script, &arguments)
+        .with_context(|| format!("{}\n{}", one.log(), other.log()))?;
+    println!("{options}: {}", said.trim());
+    one.check_alive()?;
+    other.check_alive()?;
+    one.unmount(&[])?;
+    other.unmount(&[])
 }
 
 fn exercised(options: &str) -> Result<()> {

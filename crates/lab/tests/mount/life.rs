@@ -1,8 +1,9 @@
 //! Mounting, asking, unmounting.
 
 use crate::fixture::{Served, run_in};
-use anyhow::{Result, ensure};
-use holdfast_lab::{Mount, Trial};
+use anyhow::{Context as _, Result, ensure};
+use holdfast_lab::{Mount, Relay, Trial};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -10,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("life::a_mount_says_what_it_is_and_goes_when_told", said_and_gone),
         Trial::new("life::a_daemon_outlives_a_plain_umount_until_all_is_sent", plain_umount),
+        Trial::new("life::what_changes_names_and_files_returns_before_the_server_hears_of_it", put_off),
         Trial::new("life::what_cannot_be_mounted_is_told_on_the_terminal", refused),
         Trial::new("life::a_read_only_mount_refuses_changes", read_only),
         Trial::new("life::a_term_signal_sends_what_is_left_and_unmounts", terminated),
@@ -40,15 +42,75 @@ fn said_and_gone() -> Result<()> {
     Ok(())
 }
 
+/// Nothing comes through to the server while it is unmounted, so what is left then is the daemon's to send.
 fn plain_umount() -> Result<()> {
     let served = Served::new()?;
-    let mount = served.mount("")?;
+    let (relay, mount) = over_a_relay(&served)?;
+    run_in(&mount.path(), "ls; touch a; rm a; sync .", &[])?;
+    relay.stall();
     run_in(&mount.path(), "for i in $(seq 1 200); do echo $i >f$i; done", &[])?;
     run_in(mount.path().parent().unwrap_or(&mount.path()), "umount mnt", &[])?;
+    let there = std::fs::read_dir(served.share())?.count();
+    ensure!(there < 200, "everything is on the server, though nothing came through");
+    relay.resume();
     mount.wait_end()?;
     let left = run_in(&served.share(), "cat f* | wc -l", &[])?;
     ensure!(left.trim() == "200", "{left} files on the server");
     Ok(())
+}
+
+fn over_a_relay(served: &Served) -> Result<(Relay, Mount)> {
+    let relay = Relay::start((Ipv4Addr::LOCALHOST, served.server.port()).into(), Duration::ZERO)?;
+    let mount = Mount::new(relay.port(), &served.server.export(), "nolocal")?;
+    Ok((relay, mount))
+}
+
+/// Each kind of change, in a directory that the mount has changed before, with nothing coming through to the server; then
+/// the server has them all, in their order.
+const CHANGES: &str = "
+cd d; echo new >new; mkdir sub; mkfifo pipe; ln -s target link; ln new hard; chmod 600 kept; truncate -s 3 kept
+mv kept moved; echo more >>old; mv old sub/old; rm gone; rmdir empty; touch -d @1000000000 moved; echo atomic >tmp; mv tmp name
+";
+const CHANGED: &str = "
+cd d; [ \"$(cat new hard sub/old name)\" = $'new\\nnew\\nold\\nmore\\natomic' ]; [ -p pipe ]; [ \"$(readlink link)\" = target ]
+[ \"$(stat -c '%a %s %Y' moved)\" = '600 3 1000000000' ]; [ \"$(stat -c %h hard)\" = 2 ]
+[ \"$(ls -A | tr '\\n' ' ')\" = 'hard link moved name new pipe sub ' ]
+";
+
+fn put_off() -> Result<()> {
+    let served = Served::new()?;
+    let (relay, mount) = over_a_relay(&served)?;
+    let before = "mkdir d; cd d; echo old >old; echo kept >kept; touch gone; mkdir empty; mv empty there; mv there empty; sync .";
+    run_in(&mount.path(), before, &[])?;
+    // The first change of a directory, and the first opening of a file to write, ask for the promise that makes the others
+    // local; what was never read has to be.
+    run_in(
+        &mount.path(),
+        "ls -lR >/dev/null; touch d/a; rm d/a; cat d/kept d/old >/dev/null; : >>d/kept; : >>d/old",
+        &[],
+    )?;
+    mount.sync()?;
+    let stats = mount.stats()?;
+    let held = &stats["held"];
+    ensure!(held["promised"].as_u64() > Some(0), "nothing is promised to it: {stats}");
+    relay.stall();
+    let asked = mount.round_trips()?;
+    let begun = Instant::now();
+    run_in(&mount.path(), CHANGES, &[])?;
+    run_in(&mount.path(), CHANGED, &[]).context("as the mount shows it")?;
+    let took = begun.elapsed();
+    let queued = mount.stats()?["queue"]["changes"].as_u64().unwrap_or(0);
+    println!("{queued} changes put off in {took:.1?}");
+    ensure!(queued >= 10, "{queued} changes are queued: {}", mount.stats()?);
+    let waited = mount.round_trips()? - asked;
+    ensure!(waited <= 1, "{waited} answers were waited for, with nothing coming through");
+    ensure!(!served.share().join("d/new").exists(), "the server has heard of it");
+    relay.resume();
+    mount.sync()?;
+    run_in(&served.share(), CHANGED, &[]).context("as the server has it")?;
+    let stats = mount.stats()?;
+    ensure!(stats["queue"]["changes"].as_u64() == Some(0), "after sync: {stats}");
+    mount.unmount(&[])
 }
 
 fn bound() -> Result<()> {

@@ -178,19 +178,25 @@ fn no_round_trips() -> Result<()> {
     let served = Served::new()?;
     run_in(
         &served.share(),
-        "for d in 1 2 3; do mkdir d$d; for f in 1 2 3 4 5; do echo $f >d$d/$f; done; done",
+        "for d in $(seq 40); do mkdir d$d; for f in $(seq 50); do echo $f >d$d/$f; done; done",
         &[],
     )?;
     let mount = served.mount("")?;
-    let look =
-        "find . -type f | sort | xargs cat | md5sum; ls -lR >/dev/null; if [ -e d1/absent ]; then exit 1; fi";
-    run_in(&mount.path(), look, &[])?;
+    let look = "find . -type f -not -path './.git/*' | sort | xargs cat | md5sum; ls -lR >/dev/null; grep -rl absent . || true
+        if [ -e d1/absent ]; then exit 1; fi";
     run_in(&mount.path(), look, &[])?;
     let before = mount.round_trips()?;
     run_in(&mount.path(), look, &[])?;
     let took = mount.round_trips()? - before;
-    ensure!(took == 0, "{took} round trips the third time: {}", mount.stats()?);
-    Ok(())
+    ensure!(took == 0, "{took} round trips the second time: {}", mount.stats()?);
+    let commit = "git init -q .; git add .; git -c user.name=a -c user.email=a@localhost commit -qm all; git status >/dev/null";
+    run_in(&mount.path(), commit, &[])?;
+    mount.sync()?;
+    let before = mount.round_trips()?;
+    ensure!(run_in(&mount.path(), "git status --porcelain", &[])?.is_empty(), "git sees changes");
+    let took = mount.round_trips()? - before;
+    ensure!(took == 0, "git status took {took} round trips: {}", mount.stats()?);
+    mount.unmount(&[])
 }
 
 /// The server has forgotten a mount that was stopped for longer than its lease. Those who ask it for something then are

@@ -99,7 +99,7 @@ impl Run {
             let place = self.place()?;
             self.places.push(place);
         }
-        let until = self.started + Duration::from_secs(Scale::from_env().pick(45, 1200));
+        let until = self.started + Duration::from_secs(Scale::from_env().pick(60, 1200));
         while Instant::now() < until || (self.begun() < ENOUGH && Instant::now() < until + SLOW) {
             std::thread::sleep(Duration::from_millis(300 + self.chance.below(2000) as u64));
             self.trouble()?;
