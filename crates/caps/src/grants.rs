@@ -7,7 +7,7 @@ use holdfast_base::limits::{
     CAPS_BATCH_OPS_MAX, CAPS_BATCHES_MAX, CAPS_ITEMS_MAX, CAPS_OBJECTS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
     RECORD_BYTES_MAX,
 };
-use holdfast_base::{CapSet, ClientId, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use holdfast_manager::CapsOn;
 use holdfast_rpc::Connection;
 use holdfast_state::{CapGrant, CapRelease, CapRequest, Recorded, StateError};
@@ -178,14 +178,18 @@ impl Caps {
         }
         self.will_hold(client)?;
         // Before it is granted: it may be recalled at once.
-        self.members.knows(client, file, self.seal(site));
+        let is_held = || self.is_held(client, file);
+        let granting = self.members.may_know((client, file), self.seal(site), is_held);
         let on = CapsOn { backend: &site.export.backend, handle: &site.handle, kind, file: open };
         let request = CapRequest { client, file, want, reclaim };
         let granted = manager.acquire_caps(&request, &on, until);
-        if manager.look(|engine| engine.caps_in_force(client, file)).is_empty() {
-            self.members.forgets(client, file);
-        }
+        drop(granting);
         Ok(self.told((client, site), kind, granted.map_err(status::of_state)?))
+    }
+
+    /// Whether a client holds something of an object, or is offered it.
+    pub(crate) fn is_held(&self, client: ClientId, file: FileKey) -> bool {
+        !self.parts.manager.look(|engine| engine.caps_in_force(client, file)).is_empty()
     }
 
     fn told(&self, (client, site): (ClientId, &Site), kind: FileKind, grant: CapGrant) -> Grant {

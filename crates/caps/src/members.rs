@@ -18,11 +18,39 @@ pub(crate) struct Member {
     pub(crate) epoch: u64,
 }
 
+/// An object as a client knows it.
+struct Known {
+    handle: WireHandle,
+    /// Calls that may be granting something of it.
+    granting: usize,
+}
+
+/// Something of an object may be about to be granted: it can be recalled for as long as this lives, and afterwards if
+/// anything is held then.
+pub(crate) struct Granting<'m, F: Fn() -> bool> {
+    members: &'m Members,
+    client: ClientId,
+    file: FileKey,
+    is_held: F,
+}
+
+impl<F: Fn() -> bool> Drop for Granting<'_, F> {
+    fn drop(&mut self) {
+        let mut table = self.members.table.lock();
+        let known = table.clients.get_mut(&self.client).and_then(|of| of.handles.get_mut(&self.file));
+        if let Some(known) = known {
+            known.granting -= 1;
+        }
+        drop(table);
+        self.members.forgets(self.client, self.file, &self.is_held);
+    }
+}
+
 #[derive(Default)]
 struct Client {
     connections: Vec<Weak<Connection>>,
     /// Under which handle it was granted what.
-    handles: FxHashMap<FileKey, WireHandle>,
+    handles: FxHashMap<FileKey, Known>,
     /// When it was last noted that it lives.
     alive_at: Option<Instant>,
 }
@@ -118,35 +146,54 @@ impl Members {
         connections.filter_map(Weak::upgrade).find(|connection| !connection.is_closed())
     }
 
-    /// A client was granted something under this handle.
+    /// A client holds something under this handle.
     pub(crate) fn knows(&self, client: ClientId, file: FileKey, handle: WireHandle) {
-        self.table.lock().clients.entry(client).or_default().handles.insert(file, handle);
+        self.note(client, file, (handle, 0));
+    }
+
+    /// A client may be granted something under this handle.
+    pub(crate) fn may_know<F: Fn() -> bool>(
+        &self,
+        (client, file): (ClientId, FileKey),
+        handle: WireHandle,
+        is_held: F,
+    ) -> Granting<'_, F> {
+        self.note(client, file, (handle, 1));
+        Granting { members: self, client, file, is_held }
+    }
+
+    fn note(&self, client: ClientId, file: FileKey, (handle, granting): (WireHandle, usize)) {
+        let mut table = self.table.lock();
+        let handles = &mut table.clients.entry(client).or_default().handles;
+        let others = handles.get(&file).map_or(0, |known| known.granting);
+        handles.insert(file, Known { handle, granting: others + granting });
     }
 
     pub(crate) fn handle(&self, client: ClientId, file: FileKey) -> Option<WireHandle> {
-        self.table.lock().clients.get(&client)?.handles.get(&file).cloned()
+        self.table.lock().clients.get(&client)?.handles.get(&file).map(|known| known.handle)
     }
 
     /// Under which handles clients know what they hold.
     pub(crate) fn handles(&self) -> Vec<(FileKey, WireHandle)> {
         let table = self.table.lock();
-        table.clients.values().flat_map(|of| of.handles.iter().map(|(file, fh)| (*file, *fh))).collect()
+        let of = |client: &Client| client.handles.iter().map(|(file, known)| (*file, known.handle)).collect();
+        table.clients.values().flat_map(|client| -> Vec<_> { of(client) }).collect()
     }
 
-    /// A client holds nothing of an object any more.
-    pub(crate) fn forgets(&self, client: ClientId, file: FileKey) {
-        if let Some(of) = self.table.lock().clients.get_mut(&client) {
+    /// A client held nothing of an object any more. It is asked once more whether it does: who says so may have been slow, and
+    /// another call have granted it something since, which could not be recalled without the handle.
+    pub(crate) fn forgets(&self, client: ClientId, file: FileKey, is_held: impl Fn() -> bool) {
+        let mut table = self.table.lock();
+        let Some(of) = table.clients.get_mut(&client) else { return };
+        // Under the lock: whoever grants notes the handle first.
+        if of.handles.get(&file).is_some_and(|known| known.granting == 0) && !is_held() {
             of.handles.remove(&file);
         }
     }
 
     /// Everything said under a client's tickets is void.
     pub(crate) fn revoke(&self, client: ClientId) {
-        let mut table = self.table.lock();
-        table.by_ticket.retain(|_, of| of.client != client);
-        if let Some(of) = table.clients.get_mut(&client) {
-            of.handles.clear();
-        }
+        self.table.lock().by_ticket.retain(|_, of| of.client != client);
     }
 
     /// Tickets, and what they stand for.
@@ -179,5 +226,33 @@ impl Members {
         let mut table = self.table.lock();
         table.by_ticket.retain(|_, of| of.client != client);
         table.clients.remove(&client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::SeededEntropy;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_handle_is_known_for_as_long_as_anything_is_held_or_may_be_granted() {
+        let (members, is_held) = (Members::new(Box::new(SeededEntropy(1))), Cell::new(false));
+        let (key, handle) = ((ClientId(1), FileKey(2)), WireHandle::new(b"handle").unwrap());
+        let is_known = || members.handle(key.0, key.1).is_some();
+        let first = members.may_know(key, handle, || is_held.get());
+        let second = members.may_know(key, handle, || is_held.get());
+        drop(first);
+        members.forgets(key.0, key.1, || is_held.get());
+        assert!(is_known(), "the other call may be granted something yet");
+        is_held.set(true);
+        drop(second);
+        members.forgets(key.0, key.1, || is_held.get());
+        assert!(is_known(), "it was");
+        is_held.set(false);
+        members.forgets(key.0, key.1, || is_held.get());
+        assert!(!is_known());
+        drop(members.may_know(key, handle, || is_held.get()));
+        assert!(!is_known(), "nothing was granted");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::limits::{CAPS_ITEMS_MAX, CAPS_RECALL_ANSWER_MS, CAPS_RECALLS_QUEUED_MAX};
-use holdfast_base::{CapSet, ClientId, FileKey};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use holdfast_export::WireHandle;
 use holdfast_manager::{Agent, NotKept};
 use holdfast_rpc::{Auth, CallError, OutgoingCall};
@@ -42,14 +42,44 @@ struct Queue {
 
 /// Recalls that have not left.
 #[derive(Default)]
-pub(crate) struct Recalls(Mutex<FxHashMap<ClientId, Queue>>);
+pub(crate) struct Recalls {
+    queues: Mutex<FxHashMap<ClientId, Queue>>,
+    /// When people were last told of one that was not followed.
+    complained: Mutex<Option<Instant>>,
+}
+
+/// Milliseconds between two lines about recalls that were not followed: clients that go away are not to fill the log.
+const COMPLAINTS_MS: u64 = 1000;
+
+impl Recalls {
+    fn may_complain(&self, now: Instant) -> bool {
+        let mut last = self.complained.lock();
+        let may = last.is_none_or(|at| now.ms_since(at) >= COMPLAINTS_MS);
+        if may {
+            *last = Some(now);
+        }
+        may
+    }
+}
 
 impl Agent for Caps {
     fn run(&self, effect: &Effect) -> Result<(), NotKept> {
         match effect {
             Effect::CapRecall { client, file, keep, seq } => self.recall(*client, (*file, *keep, *seq)),
             Effect::CapsLeft { client, file, held } if held.is_empty() => {
-                self.members.forgets(*client, *file);
+                self.members.forgets(*client, *file, || self.is_held(*client, *file));
+            }
+            Effect::CapRecallOver { client, file, what, waited_ms, is_heard }
+                if self.recalls.may_complain(self.parts.manager.clock().now()) =>
+            {
+                tracing::warn!(
+                    client = client.0,
+                    file = format_args!("{:x}", file.0),
+                    capabilities = ?what,
+                    waited_ms,
+                    is_heard,
+                    "a recall was not followed in time: the client loses all its capabilities"
+                );
             }
             Effect::CapsLost { client } => {
                 self.members.revoke(*client);
@@ -58,7 +88,7 @@ impl Agent for Caps {
             Effect::ForgetClient(client) => {
                 self.forget_neighbour(*client);
                 self.members.remove(*client);
-                self.recalls.0.lock().remove(client);
+                self.recalls.queues.lock().remove(client);
                 self.leave_lanes_of(*client);
             }
             _ => {}
@@ -76,10 +106,10 @@ impl Caps {
 
     fn recall(&self, client: ClientId, (file, keep, seq): (FileKey, CapSet, u64)) {
         let Some(handle) = self.members.handle(client, file) else {
-            // It was granted this moment, and its handle is about to be noted.
+            // Whoever is granted something is noted first: it was given back this moment.
             return self.answered(client, &[(file, seq)], RecallAnswer::NotSent);
         };
-        let mut queues = self.recalls.0.lock();
+        let mut queues = self.recalls.queues.lock();
         let queue = queues.entry(client).or_default();
         if queue.due.len() >= CAPS_RECALLS_QUEUED_MAX {
             drop(queues);
@@ -96,7 +126,7 @@ impl Caps {
     /// Sends what is due to a client, if anything is.
     fn call_next(&self, client: ClientId) {
         let due: Vec<Due> = {
-            let mut queues = self.recalls.0.lock();
+            let mut queues = self.recalls.queues.lock();
             let Some(queue) = queues.get_mut(&client) else { return };
             let count = queue.due.len().min(CAPS_ITEMS_MAX);
             if count == 0 {

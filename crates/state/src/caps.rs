@@ -26,6 +26,8 @@ pub(crate) struct CapRecall {
     pub(crate) until: Instant,
     /// When the recall is sent again.
     pub(crate) retry_at: Option<Instant>,
+    /// The holder has answered that it knows.
+    pub(crate) is_heard: bool,
 }
 
 /// What one client holds of one object.

@@ -68,7 +68,7 @@ impl Caps {
             held: hold.held,
             seq: hold.seq,
             granted_seq: hold.granted_seq,
-            recall: hold.recall.map(|CapRecall { keep, since, until, retry_at }| FrozenRecall {
+            recall: hold.recall.map(|CapRecall { keep, since, until, retry_at, .. }| FrozenRecall {
                 keep,
                 since,
                 until,
@@ -99,6 +99,7 @@ impl Caps {
                 since,
                 until,
                 retry_at,
+                is_heard: false,
             });
             if recall.is_some() {
                 caps.recalls.insert((client, file));

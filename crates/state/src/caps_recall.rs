@@ -92,7 +92,7 @@ impl Engine {
         }
         match hold.recall {
             Some(recall) if recall.until <= now => {
-                self.caps_revoke(client, now);
+                self.caps_recall_over(client, file, now);
                 None
             }
             Some(recall) if !forbidden.touches(recall.keep) => Some(recall.since),
@@ -114,7 +114,7 @@ impl Engine {
     pub(crate) fn begin_cap_recall(&mut self, client: ClientId, file: FileKey, keep: CapSet, now: Instant) {
         let until = now.after_ms(self.recall_ms());
         let Some(hold) = self.caps.hold_mut(client, file) else { return };
-        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None });
+        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None, is_heard: false });
         self.caps.recalls.insert((client, file));
         self.send_cap_recall(client, file);
     }
@@ -125,7 +125,7 @@ impl Engine {
         let seq = self.caps.next_seq();
         let Some(hold) = self.caps.hold_mut(client, file) else { return };
         let Some(recall) = &mut hold.recall else { return };
-        (hold.seq, recall.retry_at) = (seq, None);
+        (hold.seq, recall.retry_at, recall.is_heard) = (seq, None, false);
         let keep = recall.keep;
         self.effects.push(Effect::CapRecall { client, file, keep, seq });
     }
@@ -140,7 +140,8 @@ impl Engine {
     ) {
         let Some(hold) = self.caps.hold_mut(client, file).filter(|hold| hold.seq == seq) else { return };
         let Some(recall) = &mut hold.recall else { return };
-        recall.retry_at = (answer != RecallAnswer::Accepted).then(|| now.after_ms(RECALL_RETRY_MS));
+        recall.is_heard = answer == RecallAnswer::Accepted;
+        recall.retry_at = (!recall.is_heard).then(|| now.after_ms(RECALL_RETRY_MS));
     }
 
     /// A client can be called from now on, and so be given something; what could not be recalled waits for
@@ -185,6 +186,16 @@ impl Engine {
         }
     }
 
+    /// The time of a recall is over, and nothing was released.
+    fn caps_recall_over(&mut self, client: ClientId, file: FileKey, now: Instant) {
+        if let Some((held, recall)) = self.caps.hold(client, file).and_then(|h| Some((h.held, h.recall?))) {
+            let what = held.without(recall.keep);
+            let (waited_ms, is_heard) = (now.ms_since(recall.since), recall.is_heard);
+            self.effects.push(Effect::CapRecallOver { client, file, what, waited_ms, is_heard });
+        }
+        self.caps_revoke(client, now);
+    }
+
     /// Takes all capabilities from a client that did not release in time. It is in a new epoch, and must say HELLO before
     /// it is granted anything.
     pub fn caps_revoke(&mut self, client: ClientId, now: Instant) {
@@ -204,7 +215,7 @@ impl Engine {
         for (client, file) in self.caps.recalls.iter().copied().collect::<Vec<_>>() {
             let Some(recall) = self.caps.hold(client, file).and_then(|hold| hold.recall) else { continue };
             if recall.until <= now {
-                self.caps_revoke(client, now);
+                self.caps_recall_over(client, file, now);
             } else if recall.retry_at.is_some_and(|at| at <= now) {
                 self.send_cap_recall(client, file);
             }

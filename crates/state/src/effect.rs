@@ -81,6 +81,19 @@ pub enum Effect {
         /// What is left.
         held: CapSet,
     },
+    /// A client did not release in time what it was asked for: for people to know; what follows of it comes by other effects.
+    CapRecallOver {
+        /// Who.
+        client: ClientId,
+        /// Of what.
+        file: FileKey,
+        /// What it was to release.
+        what: CapSet,
+        /// Milliseconds since it was first asked.
+        waited_ms: u64,
+        /// It has answered that it knows.
+        is_heard: bool,
+    },
     /// A client has lost all its capabilities, or is gone: whatever it says under its former name for them is to be refused.
     CapsLost {
         /// Who.

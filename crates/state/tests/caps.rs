@@ -242,6 +242,22 @@ fn world_of_short_recalls() -> (World, ClientId, ClientId) {
 const RECALL_MS: u64 = LEASE_MS / (RECALL_STRETCH_MAX + 1);
 
 #[test]
+fn a_recall_that_is_not_followed_is_told_of_with_what_is_known_of_it() {
+    let (mut world, a, b) = world_of_two();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    let [(_, keep, seq)] = world.recalled_by(FILE, Deed::ReadData, Some(b))[..] else { panic!() };
+    world.engine.caps_recall_answered(a, (FILE, seq), RecallAnswer::Accepted, world.now);
+    world.pass(LEASE_MS);
+    // It lives.
+    world.engine.caps_alive(a, world.now);
+    world.engine.tick(world.now);
+    let what = CapSet::FILE_X.without(keep);
+    let (client, file, waited_ms, is_heard) = (a, FILE, LEASE_MS, true);
+    let told = Effect::CapRecallOver { client, file, what, waited_ms, is_heard };
+    assert!(world.settle().contains(&told));
+}
+
+#[test]
 fn a_holder_that_flushes_has_more_time_within_bounds() {
     let (mut world, a, b) = world_of_short_recalls();
     world.acquire(a, FILE, CapSet::FILE_X);

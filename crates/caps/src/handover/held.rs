@@ -60,7 +60,7 @@ impl Caps {
     pub(super) fn freeze_held(&self, patience: Duration) -> Option<Vec<HeldImage>> {
         let held = self.parts.manager.look(Engine::caps_held);
         let image = |(client, file, _): (ClientId, FileKey, _)| {
-            // Of what was granted this moment and is not noted yet nothing can be recalled either: it does not come along.
+            // What was given back this moment does not come along.
             let handle = self.members.handle(client, file)?;
             let file = ((file.0 >> 64) as u64, file.0 as u64);
             Some(HeldImage { client: client.0, file, handle: handle.as_bytes().to_vec(), seen: None })

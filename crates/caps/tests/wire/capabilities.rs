@@ -73,6 +73,28 @@ fn an_nfs_client_sees_a_directory_held_exclusively_after_its_recall() {
 }
 
 #[test]
+fn what_is_granted_while_a_release_is_still_being_noted_can_be_recalled() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let grant = a.acquire(&root, CapSet::FILE_S).unwrap().grant;
+    // Another thread of the mount's asks for it again, and the server is slow with the end of the release.
+    let mut asking = Client::stranger_like(&server, "a", a.session, a.incarnation);
+    asking.ticket = a.ticket;
+    let object = root.clone();
+    server.running.early.once_left(move || {
+        assert_eq!(asking.acquire(&object, CapSet::FILE_S).unwrap().grant.held, CapSet::FILE_S);
+    });
+    a.release(&root, CapSet::NONE, grant.seq).unwrap();
+    assert_eq!(server.running.caps.held().len(), 1, "and it is known under which handle");
+    assert_eq!(b.batch(1, vec![create(at(&root), "new", b"")]), Err(CapsStat::Delay));
+    a.look();
+    assert_eq!(a.recalls.len(), 1, "else it would go on believing that the name is absent");
+    a.give_back();
+    b.batch(1, vec![create(at(&root), "new", b"")]).unwrap();
+    assert!(server.running.caps.held().is_empty());
+}
+
+#[test]
 fn grants_recalls_and_releases_cross() {
     let server = Server::new();
     let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());

@@ -1,7 +1,7 @@
 //! A server of one export in memory, which can die and come back, and clients that send it records.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, Timestamp};
@@ -11,7 +11,7 @@ use holdfast_export::{
 };
 use holdfast_journal::{BootId, Config as JournalConfig};
 use holdfast_ledger::Ledger;
-use holdfast_manager::{Guarded, Manager, Parts as ManagerParts};
+use holdfast_manager::{Agent, Guarded, Manager, NotKept, Parts as ManagerParts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
 use holdfast_state::*;
@@ -37,6 +37,27 @@ impl Holders for Anybody {
     }
 }
 
+/// Hears of what the engine leaves to be done before the service does.
+#[derive(Default)]
+pub(crate) struct Early(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Early {
+    /// Has this done when somebody's last capability of an object was given back, before the service has noted that.
+    pub(crate) fn once_left(&self, act: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+impl Agent for Early {
+    fn run(&self, effect: &Effect) -> Result<(), NotKept> {
+        if matches!(effect, Effect::CapsLeft { held, .. } if held.is_empty()) {
+            let act = self.0.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
+        Ok(())
+    }
+}
+
 pub(crate) struct Server {
     fs: MemBackend,
     dir: TempDir,
@@ -55,6 +76,7 @@ pub(crate) struct Running {
     pub(crate) manager: Arc<Manager>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) caps: Arc<Caps>,
+    pub(crate) early: Arc<Early>,
     ledger: Arc<Ledger>,
     wire: Detached,
 }
@@ -186,6 +208,9 @@ fn start(
         clock: Arc::clone(clock) as Arc<_>,
         pool_threads: 0,
     });
+    let early = Arc::new(Early::default());
+    let agent: Arc<dyn Agent> = Arc::clone(&early) as Arc<dyn Agent>;
+    manager.register(Arc::downgrade(&agent));
     let backend = Guarded::new(Arc::new(fs.clone()), &manager);
     let options = options.clone();
     let export = Arc::new(Export { id: ExportId(9), path: vec![b"e".to_vec()], backend, options });
@@ -208,7 +233,7 @@ fn start(
     caps.restore(remembered);
     let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));
     let wire = Detached::new(vec![program], Limits::default()).unwrap();
-    Running { export, namespace, manager, committer, caps, ledger, wire }
+    Running { export, namespace, manager, committer, caps, early, ledger, wire }
 }
 
 /// A Holdfast mount, as far as the wire shows it.
