@@ -5,7 +5,7 @@ use crate::attrs::Attrs;
 use crate::caps::Grant;
 use crate::dir::{Known, Source};
 use crate::ids::{Handle, Name, NodeId, Now};
-use crate::machine::Machine;
+use crate::machine::{Deferred, Machine};
 use crate::node::{Node, Recalling};
 use crate::step::{Step, Turn, Wait};
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
@@ -262,12 +262,18 @@ impl Machine {
     pub fn recalled(&mut self, handle: &Handle, keep: CapSet, seq: u64, now: Now) {
         self.stats.recalls += 1;
         self.progress += 1;
+        if !self.handles.contains_key(handle)
+            && let Some(through) = self.stream.making_through()
+        {
+            // It may be what a batch under way has made: its data and names here would be passed over.
+            self.deferred.push(Deferred { handle: handle.clone(), keep, seq, through });
+            return;
+        }
+        self.recalled_now(handle, keep, seq, now);
+    }
+
+    fn recalled_now(&mut self, handle: &Handle, keep: CapSet, seq: u64, now: Now) {
         let Some(id) = self.handles.get(handle).copied() else {
-            if self.stream.is_making() {
-                // It may be what a batch under way has made: its data and names here would be passed over.
-                self.deferred.push((handle.clone(), keep, seq));
-                return;
-            }
             if self.early.len() >= holdfast_base::limits::EARLY_RECALLS_MAX {
                 self.early.clear();
                 self.forgot_holder = self.tick();
@@ -309,10 +315,16 @@ impl Machine {
         self.hurry_recall(id, !keep, now);
     }
 
-    /// Recalls that came before the results they may be about.
+    /// Recalls that came before the results they may be about. Not one of them waits for batches that were sent after it came:
+    /// there might always be one.
     pub(crate) fn recall_deferred(&mut self, now: Now) {
-        for (handle, keep, seq) in std::mem::take(&mut self.deferred) {
-            self.recalled(&handle, keep, seq, now);
+        for deferred in std::mem::take(&mut self.deferred) {
+            let Deferred { handle, keep, seq, through } = &deferred;
+            if !self.handles.contains_key(handle) && self.stream.is_making(*through) {
+                self.deferred.push(deferred);
+            } else {
+                self.recalled_now(handle, *keep, *seq, now);
+            }
         }
     }
 
@@ -437,9 +449,9 @@ impl Machine {
     /// The server was not heard of for so long that it may have given up on this client: nothing held is relied on. It may
     /// also be waiting still for what was asked back, which goes to it.
     pub fn lapsed(&mut self, now: Now) {
-        let releases = std::mem::take(&mut self.releases);
+        let asked_back = (std::mem::take(&mut self.releases), std::mem::take(&mut self.deferred));
         self.caps_lost(now);
-        self.releases = releases;
+        (self.releases, self.deferred) = asked_back;
     }
 
     /// What is held, to be claimed from a server that restarted.

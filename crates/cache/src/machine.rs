@@ -73,6 +73,16 @@ impl Settings {
     }
 }
 
+/// A recall of what no object here is known to be.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) handle: Handle,
+    pub(crate) keep: CapSet,
+    pub(crate) seq: u64,
+    /// The last batch that may have made it: those that are sent later have not.
+    pub(crate) through: u64,
+}
+
 /// Everything the client knows, may rely on, has changed and has not sent.
 #[derive(Debug)]
 pub struct Machine {
@@ -94,7 +104,7 @@ pub struct Machine {
     /// Recalls of objects that were not known.
     pub(crate) early: FxHashMap<Handle, u64>,
     /// Recalls of what a batch under way may have made.
-    pub(crate) deferred: Vec<(Handle, CapSet, u64)>,
+    pub(crate) deferred: Vec<Deferred>,
     pub(crate) recalling: Vec<NodeId>,
     pub(crate) releases: Vec<Release>,
     pub(crate) invalidations: VecDeque<Invalidation>,

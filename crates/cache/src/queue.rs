@@ -353,10 +353,16 @@ impl Stream {
         self.kept.front().map_or(self.last_txn, |k| k.txn - 1)
     }
 
-    /// Whether objects are being made by batches under way.
-    pub(crate) fn is_making(&self) -> bool {
-        let under_way = self.kept.iter().filter(|k| k.stage != Stage::Executed);
-        under_way.flat_map(|k| &k.ops).any(|q| matches!(q.op, Op::Make { .. }))
+    /// The last of the batches under way that make objects.
+    pub(crate) fn making_through(&self) -> Option<u64> {
+        let makes = |k: &&Kept| k.ops.iter().any(|q| matches!(q.op, Op::Make { .. }));
+        self.kept.iter().filter(|k| k.stage != Stage::Executed).filter(makes).map(|k| k.txn).max()
+    }
+
+    /// Whether objects are being made by batches under way up to this one.
+    pub(crate) fn is_making(&self, through: u64) -> bool {
+        let makes = |k: &Kept| k.ops.iter().any(|q| matches!(q.op, Op::Make { .. }));
+        self.kept.iter().any(|k| k.txn <= through && k.stage != Stage::Executed && makes(k))
     }
 
     /// How many operations the server has to remember, or will have to.

@@ -683,3 +683,28 @@ fn who_has_had_no_word_for_a_lease_asks_again_and_still_gives_back_what_was_aske
     let step = machine.lookup(&mut Turn::new(Caller::new(7, 0)), dir, b"absent", now);
     assert!(matches!(step, Step::Ask(_)), "{step:?}");
 }
+
+#[test]
+fn a_recall_of_what_is_not_known_waits_for_no_batch_that_was_sent_after_it() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let now = world.now();
+    let strange = Handle::new(b"given out and forgotten");
+    let (_, first) = create(&mut world, dir, "first", b"1");
+    close(&mut world, first).unwrap();
+    hurry(&mut world);
+    let one = batch(&mut world);
+    world.clients[0].machine.recalled(&strange, CapSet::NONE, 1 << 40, now);
+    assert_eq!(world.clients[0].machine.take_releases(now), [], "it may be what is being made");
+    let (_, second) = create(&mut world, dir, "second", b"2");
+    close(&mut world, second).unwrap();
+    hurry(&mut world);
+    let other = batch(&mut world);
+    let results = world.server.batch(0, &one);
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(one.txn, results, 0, now);
+    let released = machine.take_releases(now);
+    assert!(released.iter().any(|r| r.handle == strange && r.keep == CapSet::NONE), "{released:?}");
+    let results = world.server.batch(0, &other);
+    world.clients[0].machine.batch_done(other.txn, results, 0, now);
+}
