@@ -144,6 +144,20 @@ impl fmt::Debug for CapSet {
     }
 }
 
+/// Milliseconds for which a client relies on what it holds, counted from when it sent the last SEQUENCE whose answer did not put
+/// that in doubt, where it has so many to answer a recall in.
+#[must_use]
+pub const fn relied_on_ms(recall_ms: u64) -> u64 {
+    recall_ms / 4 * 3
+}
+
+/// Milliseconds before the end of a recall's time from which on all that its holder has is in doubt: more than it goes on
+/// relying on it, so that it has stopped before anything is given to others.
+#[must_use]
+pub const fn in_doubt_ms(recall_ms: u64) -> u64 {
+    relied_on_ms(recall_ms) + recall_ms / 8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ pub mod range;
 pub mod waiting;
 
 pub use calendar::Civil;
-pub use caps::CapSet;
+pub use caps::{CapSet, in_doubt_ms, relied_on_ms};
 pub use clock::{Clock, Instant, ManualClock, SystemClock, Timestamp};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use ids::{ChangeId, ClientId, Cookie, ExportId, FileKey, Length, Offset, Seqid, SessionId, SlotId};

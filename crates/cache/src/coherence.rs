@@ -15,7 +15,7 @@ impl Machine {
     /// Takes over what a reply says is held. One that is older than what was seen is passed over, and so is one to a
     /// question asked before everything was lost.
     pub(crate) fn take_grant(&mut self, id: NodeId, grant: Grant, at: Generation) {
-        if at < self.epoch {
+        if at < self.epoch || self.has_lapsed {
             return;
         }
         let tick = self.tick();
@@ -446,12 +446,21 @@ impl Machine {
         self.reclaimed(Vec::new(), now);
     }
 
-    /// The server was not heard of for so long that it may have given up on this client: nothing held is relied on. It may
-    /// also be waiting still for what was asked back, which goes to it.
+    /// The server was not heard of for so long that it may have given up on this client, or is about to: nothing held is relied
+    /// on, and nothing that is granted before [`regained`](Self::regained). It may also be waiting still for what was asked
+    /// back, which goes to it.
     pub fn lapsed(&mut self, now: Now) {
         let asked_back = (std::mem::take(&mut self.releases), std::mem::take(&mut self.deferred));
         self.caps_lost(now);
         (self.releases, self.deferred) = asked_back;
+        self.has_lapsed = true;
+    }
+
+    /// The server has said that what it promises goes on. Answers to what was asked before may still be older than that.
+    pub fn regained(&mut self) {
+        if std::mem::take(&mut self.has_lapsed) {
+            self.epoch = self.tick();
+        }
     }
 
     /// What is held, to be claimed from a server that restarted.

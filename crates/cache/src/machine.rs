@@ -95,6 +95,8 @@ pub struct Machine {
     pub(crate) generation: Generation,
     /// When everything held was last lost, or claimed anew: grants to older questions are void.
     pub(crate) epoch: Generation,
+    /// What the server promises now may be void when it is heard of.
+    pub(crate) has_lapsed: bool,
     pub(crate) progress: u64,
     /// Numbers shown for objects that were made here, by the handles they have got.
     pub(crate) shown: FxHashMap<Handle, u64>,
@@ -155,6 +157,7 @@ impl Machine {
             last_fh: 0,
             generation: Generation(1),
             epoch: Generation(0),
+            has_lapsed: false,
             progress: 0,
             shown: FxHashMap::default(),
             last_shown: FIRST_SHOWN,

@@ -28,7 +28,7 @@ impl Machine {
         let (took, repeated) = (now.mono.ms_since(kept.sent_at), kept.is_repeated);
         self.stream.window.took(took, now.mono, max);
         // What it says is held may be lost since.
-        let is_void = self.stream.kept[place].asked < self.epoch;
+        let is_void = self.has_lapsed || self.stream.kept[place].asked < self.epoch;
         let ops = std::mem::take(&mut self.stream.kept[place].ops);
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));

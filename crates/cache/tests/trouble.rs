@@ -685,6 +685,34 @@ fn who_has_had_no_word_for_a_lease_asks_again_and_still_gives_back_what_was_aske
 }
 
 #[test]
+fn what_is_promised_while_it_may_be_taken_back_at_any_moment_is_not_relied_on() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let now = world.now();
+    let own = || Turn::new(Caller::new(7, 0));
+    let lookup = |world: &mut World, name: &[u8]| world.run(0, |m, t, now| m.lookup(t, dir, name, now));
+    let is_known = |world: &mut World, name: &[u8]| {
+        let step = world.clients[0].machine.lookup(&mut own(), dir, name, now);
+        !matches!(step, Step::Ask(_))
+    };
+    let _ = lookup(&mut world, b"absent");
+    assert!(is_known(&mut world, b"absent"));
+    world.clients[0].machine.lapsed(now);
+    let _ = lookup(&mut world, b"absent");
+    assert!(!is_known(&mut world, b"absent"), "the answer came with a grant that may be void by now");
+    // Asked before the server was heard of again, and answered after.
+    let mut turn = own();
+    let Step::Ask(ask) = world.clients[0].machine.lookup(&mut turn, dir, b"absent", now) else { panic!() };
+    let Ok(answer) = world.server.answer(0, &ask) else { panic!() };
+    world.clients[0].machine.regained();
+    world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    let _ = world.clients[0].machine.lookup(&mut turn, dir, b"absent", now);
+    assert!(!is_known(&mut world, b"absent"));
+    let _ = lookup(&mut world, b"absent");
+    assert!(is_known(&mut world, b"absent"), "as before");
+}
+
+#[test]
 fn a_recall_of_what_is_not_known_waits_for_no_batch_that_was_sent_after_it() {
     let (mut world, dir) = settled();
     world.drain();

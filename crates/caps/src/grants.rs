@@ -43,9 +43,10 @@ impl Caps {
             let epoch = engine.caps_hello(client)?;
             // Before it is told: what it asks for with its next call is to be had.
             engine.caps_reachable(client);
-            Ok((client, epoch, engine.grace().is_on(now)))
+            Ok((client, epoch, engine.grace().is_on(now), engine.caps_recall_ms()))
         });
-        let (client, epoch, in_grace) = said.map_err(|_| CapsStat::ServerFault)?.map_err(status::of_state)?;
+        let (client, epoch, in_grace, recall_ms) =
+            said.map_err(|_| CapsStat::ServerFault)?.map_err(status::of_state)?;
         let member = Member { client, incarnation: args.incarnation, epoch };
         let ticket = self.members.ticket(member).ok_or(CapsStat::Delay)?;
         self.members.bind(client, connection);
@@ -54,7 +55,7 @@ impl Caps {
             ticket,
             epoch: self.epoch(client, epoch),
             features: Features(args.features.0 & self.features().0),
-            lease_seconds: u32::try_from(manager.lease_ms() / 1000).unwrap_or(u32::MAX),
+            lease_seconds: u32::try_from(recall_ms / 1000).unwrap_or(u32::MAX),
             in_grace,
             is_known: lane.is_known,
             limits: limits(),

@@ -231,13 +231,20 @@ impl Client {
         self.inner().files.look(file, look).unwrap_or(false)
     }
 
-    /// How long the lease still holds without another word with the server; zero when it may have run out, so that others
-    /// may have got what is delegated here.
+    /// How long what the server has promised may still be relied on without another word with it; zero when others may have
+    /// got it: the lease may have run out, or the server was about to take it ([`Client::rely_for`]).
     #[must_use]
-    pub fn lease_left(&self) -> Duration {
+    pub fn promises_left(&self) -> Duration {
         let inner = self.inner();
         let lease = inner.facts.read().lease;
-        inner.todo.renewed_at().map_or(Duration::ZERO, |renewed| lease.saturating_sub(renewed.elapsed()))
+        inner.todo.promises_left(lease)
+    }
+
+    /// Has promises relied on for so long at most without another word with the server, and that word asked for in time. Less than
+    /// a lease, for who has promised them may take them from a client that lives
+    /// ([`holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT`]).
+    pub fn rely_for(&self, at_most: Duration) {
+        self.inner().todo.rely_for(at_most);
     }
 
     /// A number higher than those of all grants and recalls so far: for what the user gives back by itself.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use holdfast_base::SlotId;
 use holdfast_rpc::CallError;
 use holdfast_rpc::link::{Cancel, EncodedAuth, Link, Pending, Stopped, Target};
+use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4, OpNum4, Sequence4Ok};
 
 use crate::client::Inner;
@@ -82,6 +83,7 @@ impl Inner {
             return Err(Missed::Failed(Error::Nfs(NfsStat4::ReqTooBig)));
         }
         let (mut times, epoch) = (0, self.gate.epoch());
+        let begun = Instant::now();
         loop {
             let is_sent = times > 0;
             if times > QUICK_RESENDS && how.cancel.sleep_until(Instant::now() + RESEND_PAUSE).is_err() {
@@ -114,7 +116,7 @@ impl Inner {
                 Err(e) => return Err(Missed::Failed(Error::Rpc(e))),
             };
             let mut answer = Answer::new(reply).map_err(Missed::Failed)?;
-            match self.sequence(session, &mut slot, &mut answer, (&link, sent_at, epoch)) {
+            match self.sequence(session, &mut slot, &mut answer, (&link, (sent_at, begun), epoch)) {
                 Verdict::Good => {
                     answer.hold(slot);
                     return Ok(answer);
@@ -217,7 +219,7 @@ impl Inner {
         session: &Arc<Session>,
         slot: &mut SlotHeld,
         answer: &mut Answer,
-        (link, sent, epoch): (&Link, Instant, u64),
+        (link, (sent, begun), epoch): (&Link, (Instant, Instant), u64),
     ) -> Verdict {
         let asked = slot.sequence(false);
         let status = match answer.next::<Sequence4Ok>(OpNum4::Sequence) {
@@ -225,6 +227,10 @@ impl Inner {
                 slot.used();
                 session.aim(ok.target_highest_slotid);
                 self.todo.renewed(sent);
+                if ok.status_flags & SEQ4_STATUS_CAPS_IN_DOUBT == 0 {
+                    // Sent again it may be answered as it was the first time.
+                    self.todo.promised(begun);
+                }
                 self.heed(ok.status_flags, epoch);
                 return Verdict::Good;
             }

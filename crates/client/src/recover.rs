@@ -49,8 +49,19 @@ struct Work {
     suspects: Vec<(Handle, Stateid4)>,
     orphans: Vec<Orphan>,
     renewed: Option<Instant>,
+    /// When the last request was sent whose answer did not put promises in doubt.
+    promised: Option<Instant>,
+    /// How long what is promised may be relied on after that, where that is less than a lease.
+    reliance: Option<Duration>,
     looked: Option<Instant>,
     rebound: Option<Instant>,
+}
+
+impl Work {
+    /// How long promises are relied on without another word, with this lease.
+    fn promises_last(&self, lease: Duration) -> Duration {
+        self.reliance.map_or(lease, |reliance| reliance.min(lease))
+    }
 }
 
 impl Todo {
@@ -77,9 +88,24 @@ impl Todo {
         }
     }
 
-    /// When the request was sent that renewed the lease last.
-    pub(crate) fn renewed_at(&self) -> Option<Instant> {
-        self.work.lock().renewed
+    /// What is promised goes on, as was said to a request sent then.
+    pub(crate) fn promised(&self, sent: Instant) {
+        let mut work = self.work.lock();
+        work.promised = work.promised.max(Some(sent));
+    }
+
+    /// Promises may be relied on for so long without another word.
+    pub(crate) fn rely_for(&self, at_most: Duration) {
+        self.change(|work| work.reliance = Some(at_most));
+    }
+
+    /// How long promises may still be relied on, with this lease.
+    pub(crate) fn promises_left(&self, lease: Duration) -> Duration {
+        let work = self.work.lock();
+        let left = |since: Option<Instant>, all: Duration| {
+            since.map_or(Duration::ZERO, |since| all.saturating_sub(since.elapsed()))
+        };
+        left(work.renewed, lease).min(left(work.promised, work.promises_last(lease)))
     }
 
     fn change(&self, change: impl FnOnce(&mut Work)) {
@@ -153,13 +179,14 @@ impl Inner {
             if work.is_over {
                 return true;
             }
-            let is_due = work.renewed.is_some_and(|renewed| renewed.elapsed() >= lease / 3);
+            let pause = work.promises_last(lease) / 3;
+            let is_due = work.renewed.is_some_and(|renewed| renewed.elapsed() >= pause);
             let has_work = work.is_awake || !work.suspects.is_empty() || !work.orphans.is_empty();
             if has_work || work.must_look || work.must_reclaim || work.must_rebind || is_due {
                 work.is_awake = false;
                 return false;
             }
-            let until = work.renewed.unwrap_or_else(Instant::now) + lease / 3;
+            let until = work.renewed.unwrap_or_else(Instant::now) + pause;
             self.todo.is_filled.wait_until(&mut work, until);
         }
     }
@@ -312,7 +339,10 @@ impl Inner {
     /// Renews the lease when it is due.
     fn renew(&self, session: &Arc<Session>) -> Result<(), Setback> {
         let lease = self.facts.read().lease;
-        let is_due = self.todo.work.lock().renewed.is_none_or(|renewed| renewed.elapsed() >= lease / 3);
+        let is_due = {
+            let work = self.todo.work.lock();
+            work.renewed.is_none_or(|renewed| renewed.elapsed() >= work.promises_last(lease) / 3)
+        };
         if is_due {
             self.ask(session, &self.options.machine, &Compound::new(), |_| Ok(()))?;
         }
@@ -415,5 +445,30 @@ impl Todo {
         if !is_fine {
             self.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_hold_for_so_long_after_the_last_word_that_did_not_put_them_in_doubt() {
+        let (todo, lease, second) = (Todo::default(), Duration::from_secs(600), Duration::from_secs(1));
+        let now = Instant::now();
+        let earlier = now.checked_sub(10 * second).unwrap_or(now);
+        todo.renewed(now);
+        assert_eq!(todo.promises_left(lease), Duration::ZERO, "nothing was said of them");
+        todo.promised(earlier);
+        assert!(todo.promises_left(lease) > 300 * second);
+        todo.rely_for(200 * second);
+        let left = todo.promises_left(lease);
+        assert!(left > 100 * second && left <= 200 * second - (now - earlier), "{left:?}");
+        // The lease is renewed, and they are in doubt.
+        todo.renewed(Instant::now());
+        assert!(todo.promises_left(lease) <= left);
+        todo.promised(now);
+        todo.promised(earlier);
+        assert!(now == earlier || todo.promises_left(lease) > left, "nor does an older word count");
     }
 }

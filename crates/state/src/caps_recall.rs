@@ -1,7 +1,7 @@
 //! Conflicts with capabilities: who must give back what, how long is waited, and what happens to those who do not.
 
 use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_STRETCH_MAX};
-use holdfast_base::{CapSet, ClientId, FileKey, Instant};
+use holdfast_base::{CapSet, ClientId, FileKey, Instant, in_doubt_ms};
 
 use crate::caps::CapRecall;
 use crate::caps_set::Forbidden;
@@ -184,6 +184,28 @@ impl Engine {
             let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_STRETCH_MAX));
             recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
         }
+    }
+
+    /// Milliseconds in which capabilities are given back, once asked for: no more than a lease.
+    #[must_use]
+    pub fn caps_recall_ms(&self) -> u64 {
+        self.recall_ms().min(self.config.lease_ms)
+    }
+
+    /// Whether all that a client holds may be taken from it soon, for a recall that it has not heard of or does not follow.
+    /// It is told so by each answer to SEQUENCE, and does not count that as a word that it still holds it: so it relies on
+    /// nothing any more when it is taken.
+    #[must_use]
+    pub fn are_caps_in_doubt(&self, client: ClientId, now: Instant) -> bool {
+        if self.caps.recalls.is_empty() {
+            return false;
+        }
+        let doubt_ms = in_doubt_ms(self.caps_recall_ms());
+        let mut its = self.caps.recalls.range((client, FileKey(0))..=(client, FileKey(u128::MAX)));
+        its.any(|(client, file)| {
+            let recall = self.caps.hold(*client, *file).and_then(|hold| hold.recall);
+            recall.is_some_and(|recall| recall.until.ms_since(now) <= doubt_ms)
+        })
     }
 
     /// The time of a recall is over, and nothing was released.

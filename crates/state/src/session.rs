@@ -50,6 +50,8 @@ pub struct StatusFlags {
     pub is_back_channel_faulty: bool,
     /// `SEQ4_STATUS_RESTART_RECLAIM_NEEDED`: the session outlived a restart and its client's state did not.
     pub is_reclaim_needed: bool,
+    /// A recall of capabilities is not followed: all that the client holds may soon be taken from it.
+    pub is_in_doubt: bool,
 }
 
 /// The answer to SEQUENCE.
@@ -235,6 +237,7 @@ impl Session {
             is_callback_down: self.is_callback_down,
             is_back_channel_faulty: self.back_channel_fault.is_some(),
             is_reclaim_needed: self.is_reclaim_needed,
+            is_in_doubt: false,
         }
     }
 

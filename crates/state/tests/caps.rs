@@ -10,7 +10,7 @@ mod model;
 mod pressure;
 
 use holdfast_base::limits::{CAPS_RECALLED_MS, RECALL_RETRY_MS, RECALL_STRETCH_MAX};
-use holdfast_base::{CapSet, ClientId, FileKey};
+use holdfast_base::{CapSet, ClientId, FileKey, in_doubt_ms, relied_on_ms};
 use holdfast_state::*;
 use world::*;
 
@@ -240,6 +240,33 @@ fn world_of_short_recalls() -> (World, ClientId, ClientId) {
 
 /// Less than a lease, stretched as far as it goes.
 const RECALL_MS: u64 = LEASE_MS / (RECALL_STRETCH_MAX + 1);
+
+#[test]
+fn who_does_not_follow_a_recall_is_in_doubt_for_longer_than_it_relies_on_what_it_has() {
+    let (mut world, a, b) = world_of_two();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    world.acquire(a, OTHER, CapSet::ALL_S);
+    assert_eq!(world.engine.caps_recall_ms(), LEASE_MS);
+    let is_in_doubt = |world: &World, client| world.engine.are_caps_in_doubt(client, world.now);
+    assert!(!is_in_doubt(&world, a));
+    let [(_, keep, seq)] = world.recalled_by(FILE, Deed::ReadData, Some(b))[..] else { panic!() };
+    assert!(!is_in_doubt(&world, a), "most recalls are followed at once");
+    let certain = LEASE_MS - in_doubt_ms(LEASE_MS);
+    world.pass(certain);
+    assert!(is_in_doubt(&world, a) && !is_in_doubt(&world, b));
+    // It was told otherwise a moment before, at the latest.
+    let epoch = world.engine.caps_epoch(a);
+    world.pass(relied_on_ms(LEASE_MS));
+    world.engine.tick(world.now);
+    assert_eq!(world.engine.caps_epoch(a), epoch, "nothing is taken from who may still rely on it");
+    // While it flushes it is in no doubt.
+    world.engine.caps_flushed(a, world.now);
+    assert!(!is_in_doubt(&world, a));
+    world.pass(certain);
+    assert!(is_in_doubt(&world, a));
+    world.release(a, FILE, keep, seq);
+    assert!(!is_in_doubt(&world, a));
+}
 
 #[test]
 fn a_recall_that_is_not_followed_is_told_of_with_what_is_known_of_it() {

@@ -1,6 +1,6 @@
-//! Promises hold as long as the lease. Who has had no word with the server for that long may have been given up, and what
-//! was promised to it may be others' by now: the server need not wait for an answer to a recall any longer, and cannot
-//! say so. Nothing is relied on then until the next answer brings it back.
+//! Promises hold as long as the lease, and no longer than the server says that they go on. Who has had no such word for that
+//! long may have been given up, and what was promised to it may be others' by now: the server need not wait for an answer to
+//! a recall any longer. Nothing is relied on then until it says so again.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -18,27 +18,43 @@ const AHEAD: Duration = Duration::from_millis(100);
 /// The thread looks at least so often whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Starts a thread that watches the lease, and says to `holder` each time it may be over. It ends with either of the two.
+/// What became of promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// None may be relied on.
+    Over,
+    /// Those given from now on may be.
+    Back,
+}
+
+/// Starts a thread that watches how long promises hold, and says to `holder` each time they may be over, and when what is
+/// promised holds again. It ends with either of the two.
 ///
 /// # Errors
 /// When it cannot be started.
 pub(crate) fn watch<T: Send + Sync + 'static>(
     server: &Arc<NfsServer>,
     holder: &Arc<T>,
-    over: impl Fn(&T) + Send + 'static,
+    changed: impl Fn(&T, Trust) + Send + 'static,
 ) -> io::Result<()> {
     let (server, holder) = (Arc::downgrade(server), Arc::downgrade(holder));
-    std::thread::Builder::new().name("lease".into()).spawn(move || run(&server, &holder, &over)).map(drop)
+    std::thread::Builder::new().name("lease".into()).spawn(move || run(&server, &holder, &changed)).map(drop)
 }
 
-fn run<T>(server: &Weak<NfsServer>, holder: &Weak<T>, over: &impl Fn(&T)) {
+fn run<T>(server: &Weak<NfsServer>, holder: &Weak<T>, changed: &impl Fn(&T, Trust)) {
     let mut is_over = false;
     loop {
         let (Some(serving), Some(holding)) = (server.upgrade(), holder.upgrade()) else { return };
-        let left = serving.client().lease_left().saturating_sub(AHEAD);
-        if !std::mem::replace(&mut is_over, left.is_zero()) && is_over {
-            tracing::warn!("no word with the server for a lease: none of its promises is relied on");
-            over(&holding);
+        let left = serving.client().promises_left().saturating_sub(AHEAD);
+        match (std::mem::replace(&mut is_over, left.is_zero()), is_over) {
+            (false, true) => {
+                tracing::warn!(
+                    "no word with the server for a lease, or none that its promises go on: none is relied on"
+                );
+                changed(&holding, Trust::Over);
+            }
+            (true, false) => changed(&holding, Trust::Back),
+            _ => {}
         }
         drop((serving, holding));
         std::thread::sleep(if is_over { LOOK_EVERY } else { LOOK_EVERY.min(left + MOMENT) });

@@ -48,6 +48,12 @@ impl Promises for Shared {
         self.look_for_work(machine);
     }
 
+    fn regained(&self) {
+        let mut machine = self.machine.lock();
+        machine.regained();
+        self.look_for_work(machine);
+    }
+
     fn done_through(&self) -> u64 {
         let done = self.machine.lock().done_through();
         // What the server is told to forget must not be sent again by a later life.

@@ -1,6 +1,7 @@
 //! SEQUENCE (RFC 8881 section 18.46): which session a compound comes in, and whether it was executed already.
 
 use holdfast_state::{Admission, ChannelAttrs, Sequenced, SlotRequest, StateError, StatusFlags};
+use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
 use holdfast_wire::nfs4::{
     NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_BACKCHANNEL_FAULT,
     SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
@@ -33,7 +34,8 @@ impl Op for Sequence4Args {
             let session = engine.sessions().get(self.sessionid).ok_or(StateError::BadSession)?;
             let (limits, is_persistent) = (*session.fore(), session.is_persistent());
             check_request(cx.compound, &limits)?;
-            let sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
+            let mut sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
+            sequenced.status.is_in_doubt = engine.are_caps_in_doubt(sequenced.client, now);
             Ok((sequenced, limits, is_persistent))
         })?;
         match sequenced.admission {
@@ -102,4 +104,5 @@ fn status_flags(status: StatusFlags) -> u32 {
         | flag(status.is_state_revoked, SEQ4_STATUS_ADMIN_STATE_REVOKED)
         | flag(status.is_delegation_revoked, SEQ4_STATUS_RECALLABLE_STATE_REVOKED)
         | flag(status.is_reclaim_needed, SEQ4_STATUS_RESTART_RECLAIM_NEEDED)
+        | flag(status.is_in_doubt, SEQ4_STATUS_CAPS_IN_DOUBT)
 }

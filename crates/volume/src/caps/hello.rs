@@ -1,9 +1,11 @@
 //! HELLO: the ticket, and what is to be done when promises were lost.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
+use holdfast_base::relied_on_ms;
 use holdfast_cache::{Reclaim, Reclaimed};
 use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
 use holdfast_wire::caps::{
@@ -98,6 +100,10 @@ impl Inner {
         let greeting =
             Greeting { ticket: told.ticket, epoch: told.epoch, features: told.features, limits: told.limits };
         *self.greeting.write() = Some(greeting);
+        if told.lease_seconds > 0 {
+            let recall_ms = u64::from(told.lease_seconds) * 1000;
+            self.nfs.client().rely_for(Duration::from_millis(relied_on_ms(recall_ms)));
+        }
         if before.is_none_or(|before| before.epoch != told.epoch)
             && let Some(neighbour) = self.neighbour.get()
         {

@@ -21,6 +21,7 @@ use holdfast_client::Cancel;
 use holdfast_wire::caps::{self as wire, Limits};
 use parking_lot::{Mutex, RwLock};
 
+use crate::lease::Trust;
 use crate::locks::{LockConflict, LockRequest};
 use crate::nfs::NfsServer;
 use crate::same_host::{Neighbour, SameHost, SameHostStats};
@@ -44,8 +45,10 @@ pub(crate) trait Promises: Send + Sync {
     fn to_reclaim(&self) -> Vec<Reclaim>;
     /// Everything held is lost, but for what was claimed again.
     fn renewed(&self, reclaimed: Vec<Reclaimed>);
-    /// Nothing held is to be relied on: the lease may be over.
+    /// Nothing held is to be relied on, nor what is promised until further notice: the lease may be over.
     fn lapsed(&self);
+    /// What is promised from now on may be relied on again.
+    fn regained(&self);
     /// Through which transaction nothing will be sent again, nor named.
     fn done_through(&self) -> u64;
     /// What is held is of a former life, and void, whatever the server says of the epoch.
@@ -134,7 +137,7 @@ impl CapsServer {
     pub fn serve(&self, volume: &crate::Volume) -> std::io::Result<()> {
         let shared: Arc<dyn Promises> = Arc::clone(&volume.0) as _;
         *self.0.promises.write() = Some(Arc::downgrade(&shared));
-        crate::lease::watch(&self.0.nfs, &self.0, Inner::lease_over)
+        crate::lease::watch(&self.0.nfs, &self.0, Inner::trust)
     }
 
     /// From now on files are read and written by the server's own descriptors, where it is on this host. To be called
@@ -163,12 +166,14 @@ impl Inner {
         self.promises.read().as_ref()?.upgrade()
     }
 
-    fn lease_over(&self) {
-        if let Some(neighbour) = self.neighbour.get() {
+    fn trust(&self, trust: Trust) {
+        if let (Trust::Over, Some(neighbour)) = (trust, self.neighbour.get()) {
             neighbour.lose_all();
         }
-        if let Some(promises) = self.promises() {
-            promises.lapsed();
+        match (trust, self.promises()) {
+            (Trust::Over, Some(promises)) => promises.lapsed(),
+            (Trust::Back, Some(promises)) => promises.regained(),
+            (_, None) => {}
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct HelloOk {
     pub epoch: u64,
     /// What both can do.
     pub features: Features,
-    /// The lease, in seconds: also the time to answer a recall in.
+    /// The time to answer a recall in, in seconds: a lease, or less.
     pub lease_seconds: u32,
     /// RECLAIM is to be used now; everything else but BATCH's refusals has to wait.
     pub in_grace: bool,

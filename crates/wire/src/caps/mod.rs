@@ -25,6 +25,10 @@ use holdfast_xdr::{Decode, Encode};
 
 use crate::number::numbered;
 
+/// `sr_status_flags` of SEQUENCE, told to clients of this program alone: what they hold may soon be taken from them. A bit that
+/// RFC 8881 section 18.46.3 leaves free.
+pub const SEQ4_STATUS_CAPS_IN_DOUBT: u32 = 0x4000_0000;
+
 /// The caps program, which the client calls.
 pub const CAPS_PROGRAM: u32 = 0x2048_4643;
 /// Its version.

@@ -8,11 +8,16 @@ use holdfast_cache::Handle;
 
 use super::super::NfsServer;
 use super::Delegations;
+use crate::lease::Trust;
 
 /// Starts it.
 pub(super) fn start(delegations: &Arc<Delegations>, server: &Arc<NfsServer>) -> std::io::Result<()> {
     let of = Arc::downgrade(server);
-    crate::lease::watch(server, delegations, move |delegations| lease_over(delegations, &of))?;
+    crate::lease::watch(server, delegations, move |delegations, trust| match trust {
+        Trust::Over => lease_over(delegations, &of),
+        // Opens bring delegations back one by one.
+        Trust::Back => {}
+    })?;
     let (delegations, server) = (Arc::clone(delegations), Arc::downgrade(server));
     let thread = std::thread::Builder::new().name("delegations".into());
     thread.spawn(move || run(&delegations, &server)).map(drop)
