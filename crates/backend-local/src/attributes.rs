@@ -18,6 +18,7 @@ use crate::change::nanos;
 use crate::errors::fs_error;
 use crate::filesystem::dev_of;
 use crate::local::LocalBackend;
+use crate::looks::{Begun, Writes};
 use crate::marks::Changing;
 use crate::mounts::open_below;
 use crate::object::{Object, kind_of};
@@ -34,6 +35,12 @@ pub(crate) struct Before<'a> {
     sole: Option<MutexGuard<'a, ()>>,
     /// Until this is dropped, or the second look is over.
     changing: Option<Changing>,
+}
+
+impl From<Before<'_>> for Begun {
+    fn from(before: Before<'_>) -> Self {
+        Self { pre: before.pre, st: before.st }
+    }
 }
 
 const fn time(t: StatxTimestamp) -> Timestamp {
@@ -104,7 +111,7 @@ impl LocalBackend {
 
     pub(crate) fn do_getattr(&self, cx: &Cx<'_>, handle: &Handle, want: AttrMask) -> FsResult<Attrs> {
         let object = self.resolve(cx.wait, handle)?;
-        let st = object.look()?;
+        let st = object.seen().map_or_else(|| object.look(), Ok)?;
         if st.stx_nlink > 0 {
             return Ok(self.attrs_of(&object, &st, want));
         }
@@ -146,6 +153,19 @@ impl LocalBackend {
     /// The look at a directory that stays as it is.
     pub(crate) fn before_unguarded<'a>(&'a self, object: &'a Object) -> FsResult<Before<'a>> {
         self.before_under(object, (None, None))
+    }
+
+    /// The first look of a write: none, where writes that came together began with one.
+    pub(crate) fn before_write<'a>(&'a self, object: &'a Object) -> FsResult<(Writes, Before<'a>)> {
+        // Asked under the lock, so that nobody changes it meanwhile.
+        let sole = self.options.is_sole_writer.then(|| self.stripe(object).lock());
+        let (writes, begun) = Writes::of(object);
+        let changing = Some(Changing::of(object));
+        let before = match begun {
+            Some(Begun { pre, st }) => Before { object, pre, st, sole, changing },
+            None => self.before_under(object, (sole, changing))?,
+        };
+        Ok((writes, before))
     }
 
     fn before_under<'a>(

@@ -85,7 +85,7 @@ impl LocalBackend {
         };
         // Before the walk: whatever changes the directory from here on gives it another ctime, and what is noted
         // below holds no more.
-        let seen = dir.look()?;
+        let seen = dir.look_shared()?;
         if let Some(ino) = self.bindings.find(&place, ctime_of(&seen))
             && let Some(object) = self.cache.find_number(dir.fs.key, ino)
             && self.may_search(cx, dir, &seen)?

@@ -13,7 +13,8 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::errors::fs_error;
 use crate::local::{Keep, LocalBackend};
-use crate::marks::{self, Changing};
+use crate::looks::{self, Begun};
+use crate::marks::Changing;
 use crate::object::{For, Object};
 use crate::opening::{Opening, local_file, open_flags};
 use crate::residency;
@@ -72,7 +73,7 @@ impl LocalBackend {
             }
             File::Stateless(handle) => {
                 let object = self.resolve(cx.wait, handle)?;
-                let st = object.look()?;
+                let st = object.look_shared()?;
                 let fd = self.stateless(cx, &object, For::Reading, &st)?;
                 Ok((object, fd, Some(st)))
             }
@@ -248,7 +249,7 @@ impl LocalBackend {
     ) -> FsResult<Read> {
         let (object, fd, st) = self.readable(cx, file)?;
         let read = read_file(&fd, st, (offset, cx.wait), into);
-        marks::was_read(&object);
+        looks::was_read(&object);
         read
     }
 
@@ -267,7 +268,7 @@ impl LocalBackend {
             _ => attrs_if_any(self.do_getattr(cx, file.handle(), AttrMask::STAT))?,
         };
         let read = read_file(&fd, st, (offset, cx.wait), into);
-        marks::was_read(&object);
+        looks::was_read(&object);
         Ok((read?, attrs))
     }
 
@@ -280,7 +281,7 @@ impl LocalBackend {
     ) -> FsResult<Option<FileSpan>> {
         let (object, fd, st) = self.readable(cx, file)?;
         // It may be read later than this: its time of last access is then shown late (`LISTING_PAGE_SECONDS_MAX`).
-        marks::was_read(&object);
+        looks::was_read(&object);
         let size = st.map_or_else(|| size_of(&fd), |st| Ok(st.stx_size))?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
@@ -309,8 +310,13 @@ impl LocalBackend {
         data: &[u8],
     ) -> FsResult<Written> {
         let object = self.object_of(cx, file)?;
-        let _changing = Changing::of(&object);
-        let before = at.want_change.then(|| self.before(&object)).transpose()?;
+        let (writes, before, _changing) = match (file, at.want_change) {
+            (File::Open(..), false) => (None, None, Some(Changing::of(&object))),
+            _ => {
+                let (writes, before) = self.before_write(&object)?;
+                (Some(writes), Some(before), None)
+            }
+        };
         let fd = match (file, &before) {
             (File::Stateless(_), Some(before)) => self.stateless(cx, &object, For::Writing, &before.st)?,
             _ => self.writable(cx, &object, file)?,
@@ -331,9 +337,13 @@ impl LocalBackend {
         self.mark_dirty(&object, &fd)?;
         let bytes = written?;
         let change = match before {
-            Some(before) => Some(self.after(before)?),
-            None => {
+            Some(before) if at.want_change => Some(self.after(before)?),
+            before => {
                 self.note_change(&object);
+                let begun = before.map(Begun::from);
+                if let (Some(writes), Some(begun)) = (writes, begun) {
+                    writes.go_on(begun);
+                }
                 None
             }
         };

@@ -22,6 +22,7 @@ mod lend;
 mod listing;
 mod local;
 mod locks;
+mod looks;
 mod marks;
 mod mounts;
 mod named;

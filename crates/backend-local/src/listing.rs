@@ -18,6 +18,7 @@ use rustix::fs::{OFlags, RawDir, SeekFrom, seek};
 
 use crate::errors::fs_error;
 use crate::local::{Keep, LocalBackend};
+use crate::looks;
 use crate::marks;
 use crate::object::Object;
 use crate::sys;
@@ -110,7 +111,7 @@ impl LocalBackend {
         }
         let mut grounds = self.grounds_for(&dir, from > 0, grounds);
         let listed = self.list(cx, &dir, (&mut open, listing.want), &mut grounds, take);
-        marks::was_read(&dir);
+        looks::was_read(&dir);
         let (end, at) = listed?;
         if end == ListEnd::Stopped {
             // The kernel stands after the whole buffer; `position` is left as something that no cookie is, so

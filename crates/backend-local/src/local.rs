@@ -21,7 +21,6 @@ use crate::filesystem::{FileSystem, HandleKind, LOOK, dev_of, root_tag};
 use crate::handles::{self, Inner};
 use crate::lend::Lending;
 use crate::listing::Listings;
-use crate::marks;
 use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::options::LocalOptions;
@@ -71,9 +70,6 @@ impl LocalBackend {
     /// [`OpenError`], naming the path and the way out.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, OpenError> {
         rustix::process::umask(Mode::empty());
-        if Pages::seconds_under(&options).is_some() {
-            marks::begin_to_count();
-        }
         make_state_dir(&options.state_dir)?;
         let root_error = |e: std::io::Error| OpenError::Root { path: root.to_owned(), source: e };
         let flags = OFlags::PATH | OFlags::CLOEXEC;

@@ -5,7 +5,7 @@
 //! One table for the whole process, since one object may be served by two backends (an exported directory below
 //! another). Numbers that share a count only cost a look.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_vfs::{FileKind, Mark};
 
@@ -24,18 +24,6 @@ const UNDER_WAY: u64 = 1 << 48;
 const PLACES: usize = ATTRIBUTE_PLACES + ENTRY_PLACES + WATCH_PLACES;
 
 static COUNTS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
-
-/// Whether any backend of this process remembers anything by these counts.
-static IS_USED: AtomicBool = AtomicBool::new(false);
-
-/// Has changes counted from now on. Before anything is remembered, and before its backend changes anything.
-pub(crate) fn begin_to_count() {
-    IS_USED.store(true, Ordering::SeqCst);
-}
-
-fn is_used() -> bool {
-    IS_USED.load(Ordering::Relaxed)
-}
 
 const fn attributes(ino: u64) -> usize {
     (ino as usize) % ATTRIBUTE_PLACES
@@ -87,11 +75,9 @@ pub(crate) fn holds(mark: Mark) -> bool {
     COUNTS.get(mark.place as usize).is_some_and(|count| count.load(Ordering::SeqCst) == mark.count)
 }
 
-/// Attributes of this object have changed by what is over: a time of last access.
-pub(crate) fn was_read(object: &Object) {
-    if is_used() {
-        COUNTS[attributes(object.ino)].fetch_add(1, Ordering::SeqCst);
-    }
+/// Attributes of this object have changed by what is over: a time of last access. Gives what the count was.
+pub(crate) fn was_read(object: &Object) -> u64 {
+    COUNTS[attributes(object.ino)].fetch_add(1, Ordering::SeqCst)
 }
 
 /// A change that is under way as long as this lives.
@@ -101,9 +87,6 @@ pub(crate) struct Changing([Option<&'static AtomicU64>; 2]);
 impl Changing {
     /// Of an object's attributes, and of its entries if it is a directory.
     pub(crate) fn of(object: &Object) -> Self {
-        if !is_used() {
-            return Self([None; 2]);
-        }
         let has_entries = object.kind == FileKind::Directory;
         let counts =
             [Some(&COUNTS[attributes(object.ino)]), has_entries.then(|| &COUNTS[entries(object.ino)])];

@@ -1,6 +1,7 @@
 //! The file systems below the export: met when a lookup crosses into them, remembered in the state directory so
 //! that handles to them resolve after a restart, and so that one without a lasting id keeps the id it was given.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdfast_base::batch::{self, Batch};
 use holdfast_base::limits::FILE_SYSTEMS_MAX;
 use holdfast_vfs::{FsError, FsId, FsResult};
 use parking_lot::{Mutex, RwLock};
@@ -115,10 +117,22 @@ impl Mounts {
         })
     }
 
-    /// Whether no other mount lies on this one, so that none of its names leads elsewhere.
+    /// Whether no other mount lies on this one, so that none of its names leads elsewhere. Asked once for calls that came
+    /// together.
     pub(crate) fn is_bare(&self, mount_id: u64) -> bool {
+        thread_local! {
+            static TOLD: Cell<Option<(Batch, u64, bool)>> = const { Cell::new(None) };
+        }
+        let batch = batch::current();
+        if let (Some(batch), Some((of, mount, is_bare))) = (batch, TOLD.get())
+            && (of, mount) == (batch, mount_id)
+        {
+            return is_bare;
+        }
         let mut points = self.points.lock();
-        points.as_mut().is_some_and(|p| p.refresh().is_ok() && !p.covered.contains(&mount_id))
+        let is_bare = points.as_mut().is_some_and(|p| p.refresh().is_ok() && !p.covered.contains(&mount_id));
+        TOLD.set(batch.map(|batch| (batch, mount_id, is_bare)));
+        is_bare
     }
 
     /// The file system of a handle's key. One that is remembered and not met yet is looked for below `root`.

@@ -15,7 +15,8 @@ use crate::errors::fs_error;
 use crate::filesystem::HandleKind;
 use crate::handles;
 use crate::local::{Keep, LocalBackend};
-use crate::marks::{self, Changing};
+use crate::looks;
+use crate::marks::Changing;
 use crate::object::Object;
 use crate::procfd::FdName;
 use crate::sys;
@@ -95,7 +96,7 @@ impl LocalBackend {
             self.may_wait(cx, &link)?;
         }
         let text = rustix::fs::readlinkat(link.fd(), "", Vec::with_capacity(256)).map_err(fs_error)?;
-        marks::was_read(&link);
+        looks::was_read(&link);
         Ok(text.into_bytes())
     }
 

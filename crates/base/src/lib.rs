@@ -2,6 +2,7 @@
 //! entropy, and the named limits. It has no dependencies and does no I/O.
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod calendar;
 pub mod caps;
 pub mod clock;

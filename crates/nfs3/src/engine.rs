@@ -65,6 +65,7 @@ impl Nfs3 {
         let peer = call.connection.peer();
         let mut observation = self.observation(call, peer.ip());
         let mut op = Op {
+            call,
             namespace: &self.parts.namespace,
             manager: &self.parts.manager,
             peer: peer.ip(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_export::{Export, Namespace};
 use holdfast_ledger::{Mutation, Undertaking};
 use holdfast_manager::Manager;
-use holdfast_rpc::FileBody;
+use holdfast_rpc::{Call, FileBody};
 use holdfast_state::Access;
 use holdfast_vfs::{AttrMask, Backend, Caller, Cx, FsError, Handle, Name, Touched, Wait};
 use holdfast_wire::nfs3::{
@@ -141,6 +141,7 @@ impl On {
 
 /// One run of a procedure.
 pub(crate) struct Op<'a> {
+    pub(crate) call: &'a Call<'a>,
     pub(crate) namespace: &'a Namespace,
     pub(crate) manager: &'a Manager,
     pub(crate) peer: IpAddr,
@@ -170,6 +171,15 @@ impl Op<'_> {
     /// That no client that has opened a file denies this to others.
     pub(crate) fn check_shares(&self, file: &Handle, access: Access) -> Result<(), FsError> {
         self.manager.check_stateless(file, access)
+    }
+
+    /// Whether the next call is of the same procedure by the same caller on the same object, and comes right after this one.
+    /// No promise that it does.
+    pub(crate) fn goes_on(&self, object: Fh3<'_>) -> bool {
+        // The handle with its length and padding, which all arguments begin with.
+        let bytes = 4 + object.0.len().next_multiple_of(4);
+        let handle = self.call.args.rest().get(..bytes);
+        handle.is_some() && self.call.next_alike().is_some_and(|next| next.get(..bytes) == handle)
     }
 
     /// Notes that the reply promises this object's changes to be durable.

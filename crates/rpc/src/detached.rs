@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use holdfast_base::batch;
 use holdfast_xdr::Writer;
 
 use crate::auth::{Auth, AuthCache};
@@ -13,7 +14,7 @@ use crate::dispatch::{self, Core, Step};
 use crate::message;
 use crate::output::Output;
 use crate::pool::Pool;
-use crate::record::Record;
+use crate::record::{self, Assembler, Record};
 use crate::server::Limits;
 use crate::service::Program;
 
@@ -77,11 +78,31 @@ impl Detached {
         self.sent()
     }
 
-    /// Calls a procedure and looks at nothing: what is offloaded waits for the next use of any of the connections.
-    pub fn post(&mut self, xid: u32, call: &OutgoingCall<'_>) {
+    /// The record of a call, without its header.
+    #[must_use]
+    pub fn record(xid: u32, call: &OutgoingCall<'_>) -> Vec<u8> {
         let mut w = Writer::new();
         message::write_call(&mut w, xid, call);
-        self.give(&w.as_slice()[4..]);
+        w.as_slice()[4..].to_vec()
+    }
+
+    /// As [`Detached::exchange`], of records that come together, as one read of a connection's worker finds them. as one read of a connection's worker finds them.
+    pub fn exchange_together(&mut self, records: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let framed = |record: &Vec<u8>| [&record::header_of(record.len())[..], record].concat();
+        let input: Vec<u8> = records.iter().flat_map(framed).collect();
+        let (mut input, mut assembler) = (&input[..], Assembler::new());
+        let handling = batch::handling();
+        while let Ok(Some(assembled)) = assembler.next(&mut input) {
+            self.take(assembled.record().followed_by(input));
+        }
+        drop(handling);
+        self.connection.core.pool.run_queued();
+        self.sent()
+    }
+
+    /// Calls a procedure and looks at nothing: what is offloaded waits for the next use of any of the connections.
+    pub fn post(&mut self, xid: u32, call: &OutgoingCall<'_>) {
+        self.give(&Self::record(xid, call));
     }
 
     /// Hands a record (without its header) to the programs and looks at nothing: what is offloaded waits for the next
@@ -101,7 +122,11 @@ impl Detached {
     }
 
     fn give(&mut self, record: &[u8]) {
-        match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
+        self.take(Record::borrowed(record));
+    }
+
+    fn take(&mut self, record: Record<'_>) {
+        match dispatch::handle(&self.connection, record, &mut self.auths, &mut self.reply) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),
             Step::ReplyFile(file) => self.connection.send(self.reply.as_slice(), Some(file)),
             // A queue without room would be a hang on a network; here the call is lost.
@@ -112,9 +137,7 @@ impl Detached {
 
     /// Calls a procedure and returns what [`Detached::exchange`] does.
     pub fn call(&mut self, xid: u32, call: &OutgoingCall<'_>) -> Vec<Vec<u8>> {
-        let mut w = Writer::new();
-        message::write_call(&mut w, xid, call);
-        self.exchange(&w.as_slice()[4..])
+        self.exchange(&Self::record(xid, call))
     }
 
     /// The records sent since the last time.

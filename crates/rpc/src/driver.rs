@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use bytes::buf::Limit;
+use holdfast_base::batch;
 use holdfast_base::limits::{INPUT_BYTES, OUTPUT_FLUSH_BYTES};
 use holdfast_xdr::Writer;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -245,10 +246,12 @@ impl Driver {
         let tick = connection.core.tick();
         connection.active_at.store(tick, Ordering::Relaxed);
         let mut handled = 0usize;
+        let _handling = batch::handling();
         while self.stalled.is_none() && connection.may_read() {
             let Some(assembled) = self.assembler.next(&mut input)? else { break };
             handled += 1;
-            let step = dispatch::handle(&connection, assembled.record(), &mut self.auths, &mut scratch.reply);
+            let record = assembled.record().followed_by(input);
+            let step = dispatch::handle(&connection, record, &mut self.auths, &mut scratch.reply);
             record::recycle(assembled);
             match step {
                 Step::Reply => gather(&connection, scratch),

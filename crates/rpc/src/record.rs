@@ -46,7 +46,11 @@ pub(crate) fn drop_spares() {
 
 /// One whole record.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a>(Place<'a>);
+pub struct Record<'a> {
+    place: Place<'a>,
+    /// What came with it and stands behind it: the next record begins here.
+    rest: &'a [u8],
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
@@ -60,19 +64,33 @@ impl<'a> Record<'a> {
     /// A record inside a buffer that others share.
     #[must_use]
     pub const fn borrowed(bytes: &'a [u8]) -> Self {
-        Self(Place::Borrowed(bytes))
+        Self { place: Place::Borrowed(bytes), rest: &[] }
     }
 
     /// A record with a buffer of its own.
     #[must_use]
     pub const fn own(bytes: &'a Bytes) -> Self {
-        Self(Place::Own(bytes))
+        Self { place: Place::Own(bytes), rest: &[] }
+    }
+
+    /// The same with what came with it, from where the next record begins.
+    #[must_use]
+    pub const fn followed_by(self, rest: &'a [u8]) -> Self {
+        Self { rest, ..self }
+    }
+
+    /// The record that came with this one and is the next, when it is whole and in one piece.
+    #[must_use]
+    pub fn next(&self) -> Option<&'a [u8]> {
+        let (header, rest) = self.rest.split_first_chunk::<4>()?;
+        let header = u32::from_be_bytes(*header);
+        if header & LAST == 0 { None } else { rest.get(..(header & !LAST) as usize) }
     }
 
     /// Its bytes, without fragment headers.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
-        match self.0 {
+        match self.place {
             Place::Borrowed(bytes) => bytes,
             Place::Own(bytes) => bytes,
         }
@@ -87,7 +105,7 @@ impl<'a> Record<'a> {
     /// A part of the record, to keep. `part` may be any slice; one from elsewhere is copied.
     #[must_use]
     pub fn keep_part(&self, part: &[u8]) -> Bytes {
-        match self.0 {
+        match self.place {
             Place::Own(bytes) if bytes.as_ptr_range().start <= part.as_ptr() && is_within(bytes, part) => {
                 bytes.slice_ref(part)
             }

@@ -50,6 +50,17 @@ impl Call<'_> {
     pub fn keep_args(&self) -> Bytes {
         self.record.keep_part(self.args.rest())
     }
+
+    /// The arguments of the call that is to be handled next, right after this one and on the same thread, when it has come
+    /// already and is of the same procedure by the same caller. Before `args` is read from. No promise: it may turn out
+    /// otherwise, and be handled later or not at all.
+    #[must_use]
+    pub fn next_alike(&self) -> Option<&[u8]> {
+        let (next, this) = (self.record.next()?, self.record.bytes());
+        let args_at = this.len().checked_sub(self.args.rest().len())?;
+        // All of the header but the xid.
+        (next.get(4..args_at)? == this.get(4..args_at)?).then(|| &next[args_at..])
+    }
 }
 
 /// How a call left its program. In every case but [`Outcome::Reply`], [`Outcome::ReplyFile`],

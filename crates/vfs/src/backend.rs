@@ -353,7 +353,8 @@ pub trait Backend: Send + Sync {
     -> FsResult<Option<FileSpan>>;
 
     /// Writes into the file system's cache. `want_change` asks for the file before and after (NFSv3's wcc), at
-    /// the price of two looks. Seldom waits. Never durable by itself: the caller commits what was to be stable.
+    /// the price of two looks. Of writes to one file that came together ([`holdfast_base::batch`]) the last may tell what
+    /// all have done, if nobody else has changed it meanwhile: then only it asks. Seldom waits. Never durable by itself: the caller commits what was to be stable.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`], [`FsError::Io`], [`FsError::Access`].

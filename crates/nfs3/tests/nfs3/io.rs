@@ -1,7 +1,10 @@
 //! READ, WRITE, COMMIT.
 
 use holdfast_base::Offset;
+use holdfast_rpc::OutgoingCall;
+use holdfast_rpc::detached::Detached;
 use holdfast_wire::nfs3::*;
+use holdfast_xdr::to_bytes;
 
 use crate::world::*;
 
@@ -165,4 +168,52 @@ fn what_a_client_of_nfsv4_denies_is_put_off_until_it_closes() {
     let kept = SetAttr3Args { object: Fh3(&f), new_attributes: mode(0o600), guard: None };
     assert_eq!(status(&w.call(Proc3::SetAttr, &kept)), NfsStat3::Ok);
     assert_eq!(read(&mut w, &f, 0, 10), Ok((b"hello".to_vec(), true)));
+}
+
+/// WRITEs of one byte each that come together, by whom and to which file: whether each reply has attributes.
+fn told_of(w: &mut World, writes: &[(u32, &[u8], StableHow)]) -> Vec<bool> {
+    let record = |(n, (uid, file, stable)): (usize, &(u32, &[u8], StableHow))| {
+        let (file, offset) = (Fh3(file), Offset(n as u64));
+        let args = to_bytes(&Write3Args { file, offset, count: 1, stable: *stable, data: b"x" });
+        let (program, procedure) = (NFS3_PROGRAM, Proc3::Write.as_u32());
+        let call = OutgoingCall { program, version: 3, procedure, auth: &user(*uid), args: &args };
+        Detached::record(1000 + n as u32, &call)
+    };
+    let records: Vec<_> = writes.iter().enumerate().map(record).collect();
+    let replies = w.client.exchange_together(&records);
+    assert_eq!(replies.len(), writes.len());
+    let told = |reply: &Vec<u8>| match decode::<Write3Res>(Detached::results(reply).unwrap()) {
+        Res3::Ok(ok) => {
+            assert_eq!((ok.count, ok.file_wcc.before.is_some()), (1, ok.file_wcc.after.is_some()));
+            ok.file_wcc.after.is_some()
+        }
+        Res3::Fail(status, _) => panic!("{status}"),
+    };
+    replies.iter().map(told).collect()
+}
+
+#[test]
+fn of_writes_to_one_file_that_come_together_the_last_tells_what_all_have_done() {
+    let mut w = World::with(|options| options.is_sync = false);
+    let (a, b) = (w.create("a"), w.create("b"));
+    let plain = |n: usize| (1, [&a[..], &b[..]][n], StableHow::Unstable);
+    assert_eq!(told_of(&mut w, &[plain(0), plain(0), plain(0)]), [false, false, true]);
+    assert_eq!(w.getattr(&a).size, 3);
+    assert_eq!(told_of(&mut w, &[plain(1)]), [true], "one by itself");
+}
+
+#[test]
+fn a_write_that_another_caller_or_file_follows_or_that_must_be_stable_tells_for_itself() {
+    let mut w = World::with(|options| options.is_sync = false);
+    let root = w.root();
+    let (a, b) = (w.create_in(&root, "a", 0o666), w.create_in(&root, "b", 0o666));
+    let unstable = StableHow::Unstable;
+    let writes: [(u32, &[u8], StableHow); 5] = [
+        (1, &a, unstable),
+        (1, &b, unstable),
+        (2, &b, unstable),
+        (2, &b, StableHow::FileSync),
+        (2, &b, unstable),
+    ];
+    assert_eq!(told_of(&mut w, &writes), [true, true, false, true, true]);
 }
