@@ -37,6 +37,8 @@ impl CapSet {
     pub const ALL_S: Self = Self(SHARED);
     /// Everything.
     pub const ALL_X: Self = Self(0xff);
+    /// In a wish, and never held: `FILE_S` though others have the file open for writing, until one of them writes.
+    pub const BESIDE_WRITERS: Self = Self(256);
 
     /// Whether all of `other` is in it.
     #[must_use]

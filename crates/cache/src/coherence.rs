@@ -27,7 +27,7 @@ impl Machine {
         }
         if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {
             node.data.readable_since = tick;
-            node.refused_at = None;
+            node.denied_at = None;
         }
         self.has_been_promised |= grant.caps.contains(CapSet::FILE_S) && node.dir.is_none();
         node.seq = grant.seq;
@@ -204,7 +204,7 @@ impl Machine {
                 self.commit_now(id);
             }
             let Some(node) = self.nodes.get_mut(&id) else { return };
-            node.pages_covered = false;
+            (node.pages_covered, node.lent_until) = (false, None);
             if node.dir.is_some() {
                 self.lose_names(id);
             }
@@ -495,7 +495,7 @@ impl Machine {
     /// What is held of one object from now on.
     fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        (node.is_releasing, node.refused_at) = (false, None);
+        (node.is_releasing, node.refused_at, node.denied_at) = (false, None, None);
         let before = node.held;
         let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);

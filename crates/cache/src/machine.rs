@@ -118,6 +118,8 @@ pub struct Machine {
     pub(crate) parked: Option<Instant>,
     /// Files of which the kernel is to drop what nothing covers, and when.
     pub(crate) drops: BTreeSet<(Instant, NodeId)>,
+    /// Files that are kept beside their writers, and until when.
+    pub(crate) lent: BTreeSet<(Instant, NodeId)>,
     /// The server has promised something of a file's data at some time.
     pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
@@ -172,6 +174,7 @@ impl Machine {
             forgetting: 0,
             parked: None,
             drops: BTreeSet::new(),
+            lent: BTreeSet::new(),
             has_been_promised: false,
             closes: Vec::new(),
             wanted_opens: Vec::new(),

@@ -90,8 +90,12 @@ pub(crate) struct Node {
     pub(crate) data_forget: u64,
     /// Grants that a recall had overtaken: they count for nothing.
     pub(crate) late_grants: u64,
-    /// What would cover its data was refused.
+    /// What would cover its data was refused: others have it open for writing.
     pub(crate) refused_at: Option<Instant>,
+    /// It was refused even until they write.
+    pub(crate) denied_at: Option<Instant>,
+    /// What covers its data was given beside writers, and is given back then.
+    pub(crate) lent_until: Option<Instant>,
     /// Parts that the kernel drops while a recall is answered: by which word to it, from where, to where.
     pub(crate) dropping: Vec<(u64, u64, u64)>,
     /// When the kernel last dropped what nothing covered, and when it will again.
@@ -231,6 +235,8 @@ impl Node {
             data_forget: 0,
             late_grants: 0,
             refused_at: None,
+            denied_at: None,
+            lent_until: None,
             dropping: Vec::new(),
             dropped_at: None,
             drop_due: None,

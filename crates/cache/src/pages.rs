@@ -12,10 +12,12 @@
 use crate::ask::{Generation, Question};
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
-use crate::step::{Outcome, Turn, Wait};
+use crate::node::Recalling;
+use crate::step::{Outcome, ReadInto, Turn, Wait};
 use crate::tell::Forget;
 use holdfast_base::limits::{
-    COVERS_ASKED_MAX, DROPPED_PARTS_MAX, KEPT_BUFFERED_MS, KEPT_MAPPED_MS, PARKED_MS_MAX, REACQUIRE_PAUSE_MS,
+    COVERS_ASKED_MAX, DROPPED_PARTS_MAX, KEPT_BUFFERED_MS, KEPT_MAPPED_MS, LENT_MS, PARKED_MS_MAX,
+    REACQUIRE_PAUSE_MS,
 };
 use holdfast_base::{CapSet, Instant};
 
@@ -34,12 +36,13 @@ impl Machine {
     ) -> Outcome<()> {
         let caps = self.settings.caps;
         let is_direct = self.opens.get(&fh).is_some_and(|open| open.is_direct);
+        let is_past_pages = turn.reads_into.map_or(is_direct, |into| into == ReadInto::Memory);
         let node = self.node_mut(id)?;
         if node.held.contains(CapSet::FILE_S) {
             node.told_data = true;
             return Ok(());
         }
-        if !caps || turn.is_dropped || is_direct {
+        if !caps || turn.is_dropped || is_past_pages {
             return Ok(());
         }
         if node.recall.is_some() {
@@ -49,6 +52,12 @@ impl Machine {
             return self.park(turn, now);
         }
         self.ask_for_cover(turn, id, now)
+    }
+
+    /// Whether a write leaves anything with the kernel: a page of which it writes a part is only kept where all of it was there
+    /// before.
+    pub(crate) const fn leaves_pages((from, to): (u64, u64)) -> bool {
+        from.next_multiple_of(PAGE_BYTES) + PAGE_BYTES <= to
     }
 
     /// What is given out while the file is being given back: see above.
@@ -107,30 +116,76 @@ impl Machine {
             self.drops.pop_first();
             self.drop_uncovered(id, now);
         }
+        while let Some((due, id)) = self.lent.first().copied().filter(|(due, _)| *due <= now.mono) {
+            self.lent.pop_first();
+            self.give_back_lent(id, due);
+        }
     }
 
     /// When that is, at the earliest.
     pub(crate) fn pages_due(&self) -> Option<Instant> {
-        self.drops.first().map(|(due, _)| *due).into_iter().chain(self.parked).min()
+        let first = [self.drops.first(), self.lent.first()].into_iter().flatten().map(|(due, _)| *due);
+        first.chain(self.parked).min()
     }
 
-    /// Asks for what covers a file's data, unless that was refused a moment ago. Where a recall had overtaken the grant it is
-    /// asked for again.
+    /// Asks for what covers a file's data. Where others have it open for writing, which is known for a moment, it is asked for
+    /// until they write. Where a recall had overtaken the grant it is asked for again.
     fn ask_for_cover(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+        let is_recent = |at: Option<Instant>| at.is_some_and(|at| now.mono.ms_since(at) < REACQUIRE_PAUSE_MS);
         let node = self.node_mut(id)?;
         let late = node.late_grants;
         if turn.covers_asked > 0 && (late == turn.late_before || turn.covers_asked >= COVERS_ASKED_MAX) {
+            if turn.is_beside_writers {
+                node.denied_at = Some(now.mono);
+                return Ok(());
+            }
             node.refused_at = Some(now.mono);
+            turn.covers_asked = 0;
+        }
+        let is_written = is_recent(node.refused_at);
+        if is_written && (turn.leaves_nothing || is_recent(node.denied_at)) {
             return Ok(());
         }
-        if node.refused_at.is_some_and(|at| now.mono.ms_since(at) < REACQUIRE_PAUSE_MS) {
-            return Ok(());
-        }
+        turn.is_beside_writers = is_written;
         turn.covers_asked += 1;
         turn.late_before = late;
-        let want = self.want(Some(id), CapSet::ALL_S, now);
+        let mut want = self.want(Some(id), CapSet::ALL_S, now);
+        if is_written {
+            want |= CapSet::BESIDE_WRITERS;
+        }
         let object = self.handle(turn, id)?;
         self.ask(turn, Question::Acquire { items: vec![(object, want)] })
+    }
+
+    /// What was given beside writers is not kept for long: each change of theirs has to wait for it, and not every change
+    /// of a process on the server's host is told.
+    pub(crate) fn note_lent(&mut self, turn: &Turn, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|_| turn.is_beside_writers) else { return };
+        let is_shared = node.held.contains(CapSet::FILE_S) && !node.held.contains(CapSet::FILE_X);
+        if is_shared && node.lent_until.is_none() {
+            let until = now.mono.after_ms(LENT_MS);
+            node.lent_until = Some(until);
+            self.lent.insert((until, id));
+        }
+    }
+
+    /// Gives back what covers a file beside its writers.
+    fn give_back_lent(&mut self, id: NodeId, due: Instant) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.lent_until == Some(due)) else { return };
+        node.lent_until = None;
+        let is_shared = node.held.contains(CapSet::FILE_S) && !node.held.contains(CapSet::FILE_X);
+        if !is_shared || node.recall.is_some() {
+            return;
+        }
+        let keep = node.held.without(CapSet::FILE_S);
+        node.held = keep;
+        node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+        self.lose(id, CapSet::FILE_S);
+        self.recalling.push(id);
+        let last = self.last_invalidation;
+        if let Some(recall) = self.nodes.get_mut(&id).and_then(|node| node.recall.as_mut()) {
+            recall.invalidation = last;
+        }
     }
 
     /// Whether what the kernel is given of a file's data, asked for at this moment, is covered, or dropped anyway. Of an open

@@ -21,6 +21,15 @@ pub enum Step<T> {
     Wait(Wait),
 }
 
+/// Where data that is read goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadInto {
+    /// Pages that the kernel keeps: those of a mapping, too, of a file that otherwise goes past them.
+    Pages,
+    /// The memory of whoever reads, and nowhere else: so does `O_DIRECT`, whatever the open.
+    Memory,
+}
+
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -79,6 +88,12 @@ pub struct Turn {
     /// How often it has asked for what covers that, and how many grants had come late by then.
     pub(crate) covers_asked: u32,
     pub(crate) late_before: u64,
+    /// What it asked for last was to be had beside writers.
+    pub(crate) is_beside_writers: bool,
+    /// It is a write that leaves the kernel nothing that was not there before.
+    pub(crate) leaves_nothing: bool,
+    /// Where what it reads goes, if that is known; else it is as the open.
+    pub(crate) reads_into: Option<ReadInto>,
     /// Nothing covers what it has given the kernel.
     pub(crate) is_uncovered: bool,
     /// Nothing guaranteed the data when it was last asked for.
@@ -118,6 +133,9 @@ impl Turn {
             unsure_at: Generation(0),
             covers_asked: 0,
             late_before: 0,
+            is_beside_writers: false,
+            leaves_nothing: false,
+            reads_into: None,
             is_uncovered: false,
             reads_unsure: false,
             read_at: Generation(0),
@@ -159,6 +177,11 @@ impl Turn {
     /// Whether it has waited for a release for as long as it may.
     pub(crate) fn has_parked(&self, now: Now) -> bool {
         self.parked_at.is_some_and(|at| now.mono.ms_since(at) >= PARKED_MS_MAX)
+    }
+
+    /// Of a read: where it goes, whatever its open does.
+    pub const fn reads_into(&mut self, into: ReadInto) {
+        self.reads_into = Some(into);
     }
 
     /// Whether nothing covers what it has given to the kernel: that is to drop it, once it has it

@@ -165,6 +165,7 @@ impl Caps {
     ) -> Result<Grant, CapsStat> {
         let file = site.key();
         let manager = &self.parts.manager;
+        let is_beside_writers = want.contains(CapSet::BESIDE_WRITERS);
         let mut want = want.sound();
         if !matches!(kind, FileKind::Regular | FileKind::Directory) {
             // What a link says, or a device stands for, never changes: there is nothing to be changed unseen.
@@ -182,7 +183,7 @@ impl Caps {
         let is_held = || self.is_held(client, file);
         let granting = self.members.may_know((client, file), self.seal(site), is_held);
         let on = CapsOn { backend: &site.export.backend, handle: &site.handle, kind, file: open };
-        let request = CapRequest { client, file, want, reclaim };
+        let request = CapRequest { client, file, want, is_beside_writers, reclaim };
         let granted = manager.acquire_caps(&request, &on, until);
         drop(granting);
         Ok(self.told((client, site), kind, granted.map_err(status::of_state)?))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdfast_base::limits::RECALL_WAIT_MS;
+use holdfast_base::limits::{BESIDE_ROUNDS_MAX, RECALL_WAIT_MS};
 use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use holdfast_state::{CapGrant, CapOffer, CapRequest, CapTicket, Contention, StateError};
 use holdfast_vfs::{Backend, Caller, Cx, FileKind, FileObject, Handle, HeldPledge, OpenMode, Pledge, Wait};
@@ -52,6 +52,17 @@ impl CapsInForce {
     }
 }
 
+/// How an attempt to grant something has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With all that can be had now.
+    Told,
+    /// Somebody was changing the file.
+    Met,
+    /// Local processes would not be noticed.
+    Unguarded,
+}
+
 /// What holds it against local processes.
 struct CapsPledge {
     guard: HeldPledge,
@@ -75,8 +86,11 @@ impl Manager {
         if let Some(until) = until {
             self.clear_the_way(request, until);
         }
-        let (grant, is_guarded) = self.acquire_guarded(request, on)?;
-        if is_guarded || request.reclaim.is_some() || !request.want.contains(CapSet::FILE_X) {
+        if request.is_beside_writers && until.is_some() {
+            return self.acquire_beside_writers(request, on);
+        }
+        let (grant, end) = self.acquire_guarded(request, on)?;
+        if end != End::Unguarded || request.reclaim.is_some() || !request.want.contains(CapSet::FILE_X) {
             return Ok(grant);
         }
         // What nobody may look at unseen cannot be had (a local process has it open, descriptors are short): less may.
@@ -84,34 +98,51 @@ impl Manager {
         self.acquire_guarded(&CapRequest { want, ..*request }, on).map(|(grant, _)| grant)
     }
 
-    /// Says as well whether local processes were no obstacle.
-    fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, bool), StateError> {
+    /// The same where others write: between two changes, and behind those who wait to make one.
+    fn acquire_beside_writers(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<CapGrant, StateError> {
+        let mut rounds = BESIDE_ROUNDS_MAX;
+        while rounds > 0 && self.changers.has_other(request.client, request.file) {
+            rounds -= 1;
+            self.recalls.wait(self.recalls.count(), 1);
+        }
+        loop {
+            let (grant, end) = self.acquire_guarded(request, on)?;
+            if end != End::Met || rounds == 0 {
+                return Ok(grant);
+            }
+            rounds -= 1;
+            self.recalls.wait(self.recalls.count(), 1);
+        }
+    }
+
+    /// Says as well how it ended.
+    fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, End), StateError> {
         let offer = match self.step(|engine, now| engine.caps_prepare(request, now)) {
             Ok(offer) => offer?,
             // No record is written for capabilities.
-            Err(_) => return Ok((CapGrant::default(), true)),
+            Err(_) => return Ok((CapGrant::default(), End::Told)),
         };
         let ticket = match offer {
             CapOffer::Offered(ticket) => ticket,
-            CapOffer::Held(grant) => return Ok((grant, true)),
+            CapOffer::Held(grant) => return Ok((grant, End::Told)),
         };
         let key = (request.client, request.file);
         let mut offered = Offered { manager: self, key, ticket: Some(ticket) };
         let held = || self.look(|engine| engine.caps_of(key.0, key.1));
-        let Some(all) = offered.ticket.as_ref().map(CapTicket::all) else { return Ok((held(), true)) };
+        let Some(all) = offered.ticket.as_ref().map(CapTicket::all) else { return Ok((held(), End::Told)) };
         if !self.put_caps_in_force(key, all) {
-            return Ok((held(), true));
+            return Ok((held(), End::Met));
         }
-        if !self.pledge_caps(key, all, on) {
+        if !self.pledge_caps(key, (all, request.is_beside_writers), on) {
             drop(offered);
-            return Ok((held(), false));
+            return Ok((held(), End::Unguarded));
         }
-        let Some(ticket) = offered.ticket.take() else { return Ok((held(), true)) };
+        let Some(ticket) = offered.ticket.take() else { return Ok((held(), End::Told)) };
         match self.step(|engine, _| engine.caps_commit(ticket)) {
-            Ok(Ok(grant)) => Ok((grant, true)),
+            Ok(Ok(grant)) => Ok((grant, End::Told)),
             Ok(Err(_)) | Err(_) => {
                 self.settle_caps(key);
-                Ok((held(), true))
+                Ok((held(), End::Met))
             }
         }
     }
@@ -129,7 +160,7 @@ impl Manager {
         let all = || self.look(|engine| engine.caps_in_force(client, file));
         let held = all();
         // Given back meanwhile, by a client that was quick, it needs none.
-        held.is_empty() || self.pledge_caps((client, file), held, on) || all().is_empty()
+        held.is_empty() || self.pledge_caps((client, file), (held, false), on) || all().is_empty()
     }
 
     /// How long from now on a call may wait for what it has recalled, all together.
@@ -168,8 +199,13 @@ impl Manager {
     }
 
     /// Holds capabilities against local processes. False when that cannot be done.
-    fn pledge_caps(&self, key: (ClientId, FileKey), all: CapSet, on: &CapsOn<'_>) -> bool {
-        let what = pledge_of(on.kind, all);
+    fn pledge_caps(
+        &self,
+        key: (ClientId, FileKey),
+        (all, is_beside_writers): (CapSet, bool),
+        on: &CapsOn<'_>,
+    ) -> bool {
+        let what = pledge_of(on.kind, all, is_beside_writers);
         let former = {
             let mut entries = self.caps.entries.lock();
             let Some(entry) = entries.get_mut(&key) else { return false };
@@ -279,13 +315,21 @@ impl Drop for Offered<'_> {
 
 /// Whether a guard for the one will do for the other.
 fn holds(has: Pledge, needed: Pledge) -> bool {
-    has == needed || (has, needed) == (Pledge::WriteFile, Pledge::ReadFile)
+    has == needed
+        || matches!(
+            (has, needed),
+            (Pledge::WriteFile, Pledge::ReadFile)
+                | (Pledge::ReadFile | Pledge::WriteFile, Pledge::ReadWritten)
+                // What is had beside it needs no more.
+                | (Pledge::ReadWritten, Pledge::ReadFile)
+        )
 }
 
-const fn pledge_of(kind: FileKind, all: CapSet) -> Pledge {
+const fn pledge_of(kind: FileKind, all: CapSet, is_beside_writers: bool) -> Pledge {
     match kind {
         FileKind::Directory => Pledge::Directory,
         _ if all.contains(CapSet::FILE_X) => Pledge::WriteFile,
+        FileKind::Regular if is_beside_writers => Pledge::ReadWritten,
         _ => Pledge::ReadFile,
     }
 }
@@ -303,7 +347,7 @@ fn pledge(
             let mode = OpenMode { read: true, write: true, nfs_exceptions: true };
             Some(backend.open(&cx, handle, mode).ok()?)
         }
-        Pledge::WriteFile | Pledge::ReadFile | Pledge::Directory => None,
+        Pledge::WriteFile | Pledge::ReadFile | Pledge::ReadWritten | Pledge::Directory => None,
     };
     let open = file.or(opened.as_ref());
     backend.pledge(handle, what, open).ok()?.filter(|guard| !guard.is_broken())

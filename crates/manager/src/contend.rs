@@ -2,7 +2,7 @@
 
 use holdfast_base::limits::{RECALL_ROUNDS_MAX, RECALL_WAIT_MS};
 use holdfast_base::{ClientId, FileKey};
-use holdfast_state::{Access, Contention, Deed, IoBy, StateError};
+use holdfast_state::{Access, Contention, Deed, Engine, IoBy, StateError};
 use holdfast_vfs::{Cx, FsError, FsResult, Handle, Wait};
 
 use crate::index::Conflict;
@@ -16,6 +16,8 @@ impl Manager {
     /// [`FsError::WouldBlock`] where waiting is not allowed: the recall goes on meanwhile. [`FsError::Delay`] when it
     /// has not come back in time.
     pub fn contend(&self, file: FileKey, deed: Deed, by: Option<ClientId>, wait: Wait) -> FsResult<()> {
+        let changer = by.filter(|_| matches!(deed, Deed::WriteData | Deed::Truncate));
+        let mut waiting = None;
         loop {
             let seen = self.recalls.count();
             // Recalls touch no client's record.
@@ -24,6 +26,19 @@ impl Manager {
             let Contention::Recalling { since } = contention else { return Ok(()) };
             if wait == Wait::No {
                 return Err(FsError::WouldBlock);
+            }
+            if let Some(client) = changer {
+                if waiting.is_none() {
+                    waiting = Some(self.changers.enter(client, file));
+                    // Who waits for this client need not any more.
+                    self.recalls.end();
+                    continue;
+                }
+                let others = self.changers.others(client);
+                let step = |engine: &mut Engine, now| engine.caps_yield(file, deed, (client, &others), now);
+                if !others.is_empty() && self.step(step).unwrap_or(false) {
+                    continue;
+                }
             }
             let left = RECALL_WAIT_MS.saturating_sub(now.ms_since(since));
             if left == 0 || !self.recalls.wait(seen, left) {

@@ -5,6 +5,7 @@
 
 mod agent;
 mod caps;
+mod changers;
 mod contend;
 mod delegate;
 mod entries;

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::agent::{Agent, NotKept};
 use crate::caps::CapsInForce;
+use crate::changers::Changers;
 use crate::held::Questions;
 use crate::index::PromiseIndex;
 use crate::names::NameGate;
@@ -49,6 +50,7 @@ pub struct Manager {
     pub(crate) index: PromiseIndex,
     pub(crate) names: NameGate,
     pub(crate) recalls: Recalls,
+    pub(crate) changers: Changers,
     pub(crate) unreclaimed: Unreclaimed,
     /// Promises in force whose holders are told of changed entries.
     pub(crate) told: AtomicUsize,
@@ -77,6 +79,7 @@ impl Manager {
             index: PromiseIndex::default(),
             names: NameGate::default(),
             recalls: Recalls::new(seats),
+            changers: Changers::default(),
             unreclaimed: Unreclaimed::default(),
             told: AtomicUsize::new(0),
             questions: Questions::default(),

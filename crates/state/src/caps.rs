@@ -8,7 +8,7 @@ use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::contention::RecentRecalls;
-use crate::deed::DelegationKind;
+use crate::deed::{Deed, DelegationKind};
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind};
 use crate::error::StateError;
@@ -42,6 +42,8 @@ pub(crate) struct CapHold {
     /// Of the last grant.
     pub(crate) granted_seq: u64,
     pub(crate) recall: Option<CapRecall>,
+    /// `FILE_S` was asked for beside writers, and may stand beside their opens.
+    pub(crate) is_beside_writers: bool,
 }
 
 impl CapHold {
@@ -139,6 +141,8 @@ pub struct CapRequest {
     pub file: FileKey,
     /// All that the client would like to hold.
     pub want: CapSet,
+    /// That others have the file open for writing is no obstacle to `FILE_S`: what they write takes it.
+    pub is_beside_writers: bool,
     /// They were held before the restart.
     pub reclaim: Option<Recorded>,
 }
@@ -243,7 +247,7 @@ impl Engine {
     /// # Errors
     /// Those of an unknown client; for a reclaim `NoGrace`, `ReclaimBad`, `ReclaimConflict`; for anything else `Grace`.
     pub fn caps_prepare(&mut self, request: &CapRequest, now: Instant) -> Result<CapOffer, StateError> {
-        let CapRequest { client, file, want, reclaim } = *request;
+        let CapRequest { client, file, want, is_beside_writers, reclaim } = *request;
         let done = self.clients.confirmed(client, Dialect::V41)?.is_reclaim_done();
         let claim = reclaim.map_or(Claim::New, Claim::Reclaim);
         claim.admit(file, self.grace, now, done)?;
@@ -261,11 +265,18 @@ impl Engine {
         let number = self.tickets;
         let all = held.union(can_be_had);
         let offered = Some((can_be_had, number));
+        let is_news = !held.contains(CapSet::FILE_S) && can_be_had.contains(CapSet::FILE_S);
         match self.caps.hold_mut(client, file) {
-            Some(hold) => hold.offered = offered,
+            Some(hold) => {
+                hold.offered = offered;
+                if is_news {
+                    hold.is_beside_writers = is_beside_writers;
+                }
+            }
             None => {
+                let (held, recall) = (CapSet::NONE, None);
                 let hold =
-                    CapHold { client, held: CapSet::NONE, offered, seq: 0, granted_seq: 0, recall: None };
+                    CapHold { client, held, offered, seq: 0, granted_seq: 0, recall, is_beside_writers };
                 self.caps.by_file.entry(file).or_default().push(hold);
                 self.caps.clients.entry(client).or_default().files.insert(file);
                 self.caps.objects += 1;
@@ -373,7 +384,7 @@ impl Engine {
 
     /// What of a wish can be had now.
     fn caps_grantable(&self, request: &CapRequest, now: Instant) -> CapSet {
-        let CapRequest { client, file, want, reclaim } = *request;
+        let CapRequest { client, file, want, is_beside_writers, reclaim } = *request;
         let Some(of) = self.caps.clients.get(&client) else { return CapSet::NONE };
         if of.is_loss_unheard || !of.is_reachable || !self.has_room_for_caps(client, file) {
             return CapSet::NONE;
@@ -390,7 +401,7 @@ impl Engine {
             };
         }
         match self.files.get(&file) {
-            Some(used) => self.caps_beside_use(used, client, can),
+            Some(used) => self.caps_beside_use(used, (client, is_beside_writers), can),
             None => can,
         }
     }
@@ -402,8 +413,14 @@ impl Engine {
                 && self.caps.by_file.get(&file).map_or(0, Vec::len) < CAPS_HOLDERS_PER_OBJECT_MAX)
     }
 
-    /// What can stand beside others' delegations, opens, shares and locks. The client's own are no obstacle.
-    fn caps_beside_use(&self, file: &File, client: ClientId, mut can: CapSet) -> CapSet {
+    /// What can stand beside others' delegations, opens, shares and locks. The client's own are no obstacle, nor are writers
+    /// to who would know of what they have written, and does not mind being asked at each change.
+    fn caps_beside_use(
+        &self,
+        file: &File,
+        (client, is_beside_writers): (ClientId, bool),
+        mut can: CapSet,
+    ) -> CapSet {
         for key in &file.delegations {
             let is_others = self.states.get(key.0).is_some_and(|state| state.client != client);
             if let (true, Ok(delegation)) = (is_others, self.delegation(*key)) {
@@ -413,9 +430,9 @@ impl Engine {
         let mut deeds: Vec<_> = file.foreign_shares.iter().map(|(_, share)| share.deed()).collect();
         for key in &file.opens {
             let Some(state) = self.states.get(key.0).filter(|state| state.client != client) else { continue };
-            if let Kind::Open(open) = &state.kind {
-                deeds.push(open.share.deed());
-            }
+            let Kind::Open(open) = &state.kind else { continue };
+            let is_passed_over = is_beside_writers && open.share.deny.is_none();
+            deeds.push(if is_passed_over { Deed::OpenRead } else { open.share.deed() });
         }
         for (holder, ranges) in file.locks.iter() {
             if matches!(holder, Holder::Foreign(_)) {

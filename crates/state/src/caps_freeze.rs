@@ -36,6 +36,8 @@ struct FrozenHold {
     seq: u64,
     granted_seq: u64,
     recall: Option<FrozenRecall>,
+    #[serde(default)]
+    is_beside_writers: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,6 +76,7 @@ impl Caps {
                 until,
                 retry_at,
             }),
+            is_beside_writers: hold.is_beside_writers,
         };
         let all = self.by_file.iter().flat_map(|(file, holds)| holds.iter().map(|hold| (*file, hold)));
         let mut holds: Vec<_> = all.map(hold).collect();
@@ -93,7 +96,7 @@ impl Caps {
             let of = CapClient { epoch, is_loss_unheard, ..CapClient::default() };
             caps.clients.insert(client, of);
         }
-        for FrozenHold { client, file, held, seq, granted_seq, recall } in frozen.holds {
+        for FrozenHold { client, file, held, seq, granted_seq, recall, is_beside_writers } in frozen.holds {
             let recall = recall.map(|FrozenRecall { keep, since, until, retry_at }| CapRecall {
                 keep,
                 since,
@@ -106,7 +109,8 @@ impl Caps {
             }
             caps.objects += 1;
             caps.clients.entry(client).or_default().files.insert(file);
-            let hold = CapHold { client, held, offered: None, seq, granted_seq, recall };
+            let offered = None;
+            let hold = CapHold { client, held, offered, seq, granted_seq, recall, is_beside_writers };
             caps.by_file.entry(file).or_default().push(hold);
         }
         for (file, at) in frozen.recent {

@@ -110,6 +110,31 @@ impl Engine {
         }
     }
 
+    /// Counts as given back what is being recalled for a change, of those who wait to change something themselves: what
+    /// they keep beside writers they cannot give back sooner. Returns whether there was any.
+    pub fn caps_yield(
+        &mut self,
+        file: FileKey,
+        deed: Deed,
+        (by, waiting): (ClientId, &[ClientId]),
+        now: Instant,
+    ) -> bool {
+        let holds = self.caps.by_file.get(&file).map(Vec::as_slice).unwrap_or_default();
+        let is_in_way = |hold: &&crate::caps::CapHold| {
+            hold.client != by && waiting.contains(&hold.client) && deed.conflicts_with_caps(hold.held)
+        };
+        let yields = |hold: &crate::caps::CapHold| {
+            let keep = hold.recall.filter(|_| hold.is_beside_writers)?.keep;
+            // What is held exclusively has to be flushed.
+            (!hold.held.without(keep).is_exclusive()).then_some((hold.client, hold.held.and(keep)))
+        };
+        let yielded: Vec<_> = holds.iter().filter(is_in_way).filter_map(yields).collect();
+        for (client, left) in &yielded {
+            self.caps_leave(*client, file, *left, now);
+        }
+        !yielded.is_empty()
+    }
+
     /// Asks for all but `keep`, of what is not being recalled yet.
     pub(crate) fn begin_cap_recall(&mut self, client: ClientId, file: FileKey, keep: CapSet, now: Instant) {
         let until = now.after_ms(self.recall_ms());

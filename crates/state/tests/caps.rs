@@ -31,7 +31,7 @@ fn world_of_two() -> (World, ClientId, ClientId) {
 
 impl World {
     fn acquire(&mut self, client: ClientId, file: FileKey, want: CapSet) -> CapGrant {
-        let request = CapRequest { client, file, want, reclaim: None };
+        let request = CapRequest { client, file, want, is_beside_writers: false, reclaim: None };
         match self.engine.caps_prepare(&request, self.now).unwrap() {
             CapOffer::Offered(ticket) => self.engine.caps_commit(ticket).unwrap(),
             CapOffer::Held(grant) => grant,
@@ -181,7 +181,8 @@ fn a_grant_made_during_a_recall_does_not_give_back_what_is_asked_for() {
 #[test]
 fn what_is_only_offered_gives_way_to_a_deed() {
     let (mut world, a, b) = world_of_two();
-    let request = CapRequest { client: a, file: FILE, want: CapSet::FILE_X, reclaim: None };
+    let request =
+        CapRequest { client: a, file: FILE, want: CapSet::FILE_X, is_beside_writers: false, reclaim: None };
     let CapOffer::Offered(ticket) = world.engine.caps_prepare(&request, world.now).unwrap() else { panic!() };
     assert!(world.is_clear(FILE, Deed::ChangeEntries, Some(b)));
     assert_eq!(world.engine.caps_commit(ticket), Err(StateError::Delay));
@@ -403,7 +404,7 @@ fn in_grace_what_was_held_is_reclaimed_and_nothing_else_granted() {
     world.engine.caps_path(client, true);
     let want = CapSet::ALL_X;
     let ask = |world: &mut World, reclaim| {
-        let request = CapRequest { client, file: FILE, want, reclaim };
+        let request = CapRequest { client, file: FILE, want, is_beside_writers: false, reclaim };
         world.engine.caps_prepare(&request, world.now)
     };
     assert_eq!(ask(&mut world, None), Err(StateError::Grace));
@@ -433,4 +434,57 @@ fn a_client_that_says_goodbye_holds_nothing() {
     world.engine.caps_bye(a, world.now);
     assert_eq!(world.engine.caps_count(a), 0);
     assert_eq!(world.settle().len(), 2);
+}
+
+impl World {
+    fn acquire_beside_writers(&mut self, client: ClientId, file: FileKey) -> CapGrant {
+        let request =
+            CapRequest { client, file, want: CapSet::ALL_S, is_beside_writers: true, reclaim: None };
+        match self.engine.caps_prepare(&request, self.now).unwrap() {
+            CapOffer::Offered(ticket) => self.engine.caps_commit(ticket).unwrap(),
+            CapOffer::Held(grant) => grant,
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_it_has_data_beside_writers_until_they_write() {
+    let (mut world, a, b) = world_of_two();
+    world.open(b, "o", 1, share(RW, NONE)).unwrap();
+    assert!(!world.acquire(a, FILE, CapSet::ALL_S).held.contains(CapSet::FILE_S));
+    assert_eq!(world.acquire_beside_writers(a, FILE).held, CapSet::ALL_S);
+    let [(who, keep, seq)] = world.recalled_by(FILE, Deed::WriteData, Some(b))[..] else { panic!() };
+    assert!(who == a && !keep.contains(CapSet::FILE_S));
+    assert!(!world.is_clear(FILE, Deed::WriteData, Some(b)));
+    world.release(a, FILE, keep, seq);
+    assert!(world.is_clear(FILE, Deed::WriteData, Some(b)));
+    assert_eq!(world.acquire_beside_writers(a, FILE).held, CapSet::ALL_S, "and again");
+    // Who denies anything is obeyed.
+    world.open(b, "p", 2, share(R, W)).unwrap();
+    assert!(!world.acquire_beside_writers(a, OTHER).held.contains(CapSet::FILE_S));
+}
+
+#[test]
+fn who_waits_for_a_change_of_its_own_is_not_waited_for_with_what_it_has_beside_writers() {
+    let (mut world, a, b) = world_of_two();
+    world.open(a, "o", 1, share(RW, NONE)).unwrap();
+    world.open(b, "p", 1, share(RW, NONE)).unwrap();
+    world.acquire_beside_writers(a, FILE);
+    world.acquire_beside_writers(b, FILE);
+    let now = world.now;
+    assert!(!world.engine.caps_yield(FILE, Deed::WriteData, (b, &[a]), now), "it was not asked for yet");
+    world.recalled_by(FILE, Deed::WriteData, Some(b));
+    world.recalled_by(FILE, Deed::WriteData, Some(a));
+    assert!(!world.engine.caps_yield(FILE, Deed::WriteData, (b, &[]), now), "it does not wait");
+    assert!(world.engine.caps_yield(FILE, Deed::WriteData, (b, &[a]), now));
+    world.settle();
+    assert!(world.is_clear(FILE, Deed::WriteData, Some(b)), "the one goes on");
+    assert!(
+        !world.is_clear(FILE, Deed::WriteData, Some(a)),
+        "and the other waits for what it has to give back"
+    );
+    // What is held alone has to be flushed.
+    world.acquire(a, OTHER, CapSet::ALL_X);
+    world.recalled_by(OTHER, Deed::WriteData, Some(b));
+    assert!(!world.engine.caps_yield(OTHER, Deed::WriteData, (b, &[a]), now));
 }

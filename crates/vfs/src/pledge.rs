@@ -8,7 +8,10 @@ use holdfast_base::{ByteRange, FileKey};
 pub enum Pledge {
     /// Nobody changes the file's data, attributes or names unnoticed: what a read delegation needs.
     ReadFile,
-    /// Nor does anybody look at its data: what a write delegation needs.
+    /// The same of a file that is open for writing, where processes that have it open as well, and write through a mapping, may
+    /// go unnoticed: for what is not relied on for long.
+    ReadWritten,
+    /// Nobody changes it unnoticed as by `ReadFile`, nor does anybody look at its data: what a write delegation needs.
     WriteFile,
     /// Nobody changes a directory's entries, attributes or names unnoticed: what a directory delegation needs.
     Directory,
@@ -39,12 +42,12 @@ impl LocalDeed {
     pub const fn breaks(self, pledge: Pledge) -> bool {
         match (self, pledge) {
             (Self::Unknown | Self::ChangedAttrs | Self::ChangedName, _)
-            | (Self::OpenToWrite | Self::Wrote, Pledge::ReadFile)
+            | (Self::OpenToWrite | Self::Wrote, Pledge::ReadFile | Pledge::ReadWritten)
             | (Self::OpenToRead | Self::OpenToWrite | Self::Wrote, Pledge::WriteFile)
             | (Self::ChangedEntries, Pledge::Directory) => true,
-            (Self::OpenToRead, Pledge::ReadFile)
+            (Self::OpenToRead, Pledge::ReadFile | Pledge::ReadWritten)
             | (Self::OpenToRead | Self::OpenToWrite | Self::Wrote, Pledge::Directory)
-            | (Self::ChangedEntries, Pledge::ReadFile | Pledge::WriteFile) => false,
+            | (Self::ChangedEntries, Pledge::ReadFile | Pledge::ReadWritten | Pledge::WriteFile) => false,
         }
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_cache::{
     AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup,
-    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, RenameMode, Room, SeekKind, XattrMode,
+    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, XattrMode,
 };
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
@@ -157,9 +157,16 @@ impl Volume {
     }
 
     /// Reads: pieces one after the other; fewer bytes than asked for where the file ends.
-    pub fn read(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
+    pub fn read(
+        &self,
+        who: &dyn Waiting,
+        fh: Fh,
+        (offset, length): (u64, u32),
+        into: ReadInto,
+    ) -> Result<Data> {
         let mut is_uncovered = false;
         let pieces = self.run_for(who, |machine, turn, now| {
+            turn.reads_into(into);
             let step = machine.read(turn, fh, offset, length, now);
             is_uncovered = turn.is_uncovered();
             step

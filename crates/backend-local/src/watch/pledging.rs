@@ -29,6 +29,8 @@ struct Leasing {
     lease: Lease,
     /// The lease is not to stay: it shows that nobody else has the file open, and fanotify tells from then on.
     is_proof: bool,
+    /// Others may have the file open for writing: without the lease fanotify tells what they write.
+    may_be_busy: bool,
 }
 
 /// How it went.
@@ -49,7 +51,7 @@ impl LocalBackend {
         open: Option<&Arc<dyn FileObject>>,
     ) -> FsResult<Option<HeldPledge>> {
         let object = self.resolve(Wait::Yes, handle)?;
-        if what != Pledge::ReadFile {
+        if !matches!(what, Pledge::ReadFile | Pledge::ReadWritten) {
             // From here on its attributes may be the holder's to tell: what shows ours is to be written anew.
             drop(Changing::of(&object));
         }
@@ -57,7 +59,7 @@ impl LocalBackend {
             Pledge::Directory => object.must_be_dir()?,
             Pledge::ReadFile if object.kind == FileKind::Directory => return Err(FsError::IsDir),
             Pledge::ReadFile => {}
-            Pledge::WriteFile => object.must_be_file()?,
+            Pledge::ReadWritten | Pledge::WriteFile => object.must_be_file()?,
         }
         if let Some(open) = open
             && let Some(guard) = local_file(open)?.breaking.lock().take()
@@ -79,8 +81,8 @@ impl LocalBackend {
             return Ok(None);
         }
         self.identity.as_server();
-        if what == Pledge::ReadFile
-            && let Some(joined) = shared.join_writer(handle)
+        if matches!(what, Pledge::ReadFile | Pledge::ReadWritten)
+            && let Some(joined) = shared.join_writer(handle, what)
         {
             return Ok(joined);
         }
@@ -88,9 +90,12 @@ impl LocalBackend {
             Pledge::Directory => None,
             // What a link says never changes, and of a device nothing but its attributes is promised: a mark tells of those.
             Pledge::ReadFile if object.kind != FileKind::Regular => None,
-            Pledge::ReadFile => match self.leasing_to_read(&object, open)? {
+            Pledge::ReadFile | Pledge::ReadWritten => match self.leasing_to_read(&object, open)? {
                 None => return Ok(None),
-                some => some,
+                Some(leasing) => {
+                    let may_be_busy = what == Pledge::ReadWritten && shared.local == LocalUse::Lazy;
+                    Some(Leasing { may_be_busy, ..leasing })
+                }
             },
             Pledge::WriteFile => match leasing_to_write(open)? {
                 None => return Ok(None),
@@ -115,19 +120,29 @@ impl LocalBackend {
         if let Some(open) = open {
             let open = local_file(open)?;
             if open.mode.read && !open.mode.write && !open.is_shared {
-                return Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false }));
+                return Ok(Some(Leasing {
+                    fd: Arc::clone(&open.fd),
+                    lease,
+                    is_proof: false,
+                    may_be_busy: false,
+                }));
             }
             // A lease to read cannot be had beside what is written and not on disk yet.
             if open.mode.write && !open.is_shared && self.watch.0.local == LocalUse::Lazy {
                 object.close_reader();
                 let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
-                return Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: true }));
+                return Ok(Some(Leasing {
+                    fd: Arc::clone(&open.fd),
+                    lease,
+                    is_proof: true,
+                    may_be_busy: false,
+                }));
             }
         }
         // Each lease keeps a file open.
         let is_proof = self.watch.0.local == LocalUse::Lazy && !self.watch.0.has_descriptors();
         match self.sparing(|| object.io(For::Reading, &self.proc_fd)) {
-            Ok(fd) => Ok(Some(Leasing { fd, lease, is_proof })),
+            Ok(fd) => Ok(Some(Leasing { fd, lease, is_proof, may_be_busy: false })),
             // A local process's lease, or an ordinary user's write-only file.
             Err(FsError::Delay | FsError::Access) => Ok(None),
             Err(e) => Err(e),
@@ -147,13 +162,13 @@ fn leasing_to_write(open: Option<&Arc<dyn FileObject>>) -> FsResult<Option<Leasi
         open.object.close_writer();
     }
     let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
-    Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false }))
+    Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false, may_be_busy: false }))
 }
 
 impl Shared {
     /// A reader's pledge beside a writer's, which guards against more; when that goes, [`Shared::sink`] sees to what is
     /// left. The outer `None`: nobody has pledged to write. The inner one: not beside this.
-    fn join_writer(self: &Arc<Self>, handle: &Handle) -> Option<Option<HeldPledge>> {
+    fn join_writer(self: &Arc<Self>, handle: &Handle, what: Pledge) -> Option<Option<HeldPledge>> {
         let mut table = self.table.lock();
         let held = table.held.get(handle)?;
         if !held.pledges.iter().any(|pledged| pledged.what == Pledge::WriteFile) {
@@ -163,7 +178,7 @@ impl Shared {
         if held.is_broken || self.local != LocalUse::Lazy {
             return Some(None);
         }
-        Some(self.guard(&mut table, handle, Pledge::ReadFile))
+        Some(self.guard(&mut table, handle, what))
     }
 
     /// One more pledge on an object that is guarded.
@@ -232,6 +247,7 @@ impl Shared {
                 Leased::Yes => held.lease = Some(leasing.lease),
                 Leased::Unavailable
                     if self.local == LocalUse::Lazy && self.watch_data(&mut held, object.fd()) => {}
+                Leased::Busy if leasing.may_be_busy && self.watch_data(&mut held, object.fd()) => {}
                 Leased::Busy | Leased::Unavailable => {
                     let unused = table.leave_inode(&fid, &object.handle, mask);
                     self.unmark(object.fd(), unused);
@@ -378,7 +394,8 @@ fn leased(taken: Result<(), Errno>) -> Leased {
 impl Held {
     /// Whether one more pledge can stand on what guards the object: several may read, one may write.
     fn can_join(&self, what: Pledge) -> bool {
-        what != Pledge::WriteFile && self.pledges.iter().all(|pledged| pledged.what == what)
+        let holds = |has: Pledge| has == what || (has, what) == (Pledge::ReadFile, Pledge::ReadWritten);
+        what != Pledge::WriteFile && self.pledges.iter().all(|pledged| holds(pledged.what))
     }
 
     /// Whether the one who reads may become the one who writes.

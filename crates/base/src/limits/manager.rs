@@ -34,6 +34,9 @@ pub const RECALL_WAIT_MS: u64 = 1_000;
 /// One in so many threads of the pool may wait for recalls; the others go on serving, the holders' flushes not least.
 pub const RECALL_WAITERS_SHARE: usize = 4;
 
+/// How often, a millisecond apart, who wants to keep data of a file beside its writers waits for one of them or tries again.
+pub const BESIDE_ROUNDS_MAX: usize = 50;
+
 /// How often a call goes back to ask after promises it met before it tells its client to come again: new promises on
 /// what is in demand are the state engine's to refuse.
 pub const RECALL_ROUNDS_MAX: usize = 8;

@@ -144,6 +144,10 @@ pub const KEPT_BUFFERED_MS: u64 = 2;
 /// several pages of a mapping at once.
 pub const KEPT_MAPPED_MS: u64 = 20;
 
+/// Milliseconds for which a mount keeps pages of a file that others have open for writing, where one may be kept waiting by it at
+/// each write, and a process on the server's host that writes through a mapping is not noticed.
+pub const LENT_MS: u64 = 100;
+
 /// Times that a read or write of a mount asks for the capability that covers the kernel's pages, where recalls overtake the grant.
 pub const COVERS_ASKED_MAX: u32 = 8;
 

@@ -10,7 +10,7 @@ use crate::fresh::Fresh;
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::step::{Outcome, Step, Turn, Wait};
+use crate::step::{Outcome, ReadInto, Step, Turn, Wait};
 use crate::tell::Forget;
 use holdfast_base::CapSet;
 
@@ -39,6 +39,7 @@ impl Machine {
             }
             turn.pieces.push(Piece { offset: at, data });
         }
+        self.note_lent(turn, id, now);
         let (executed, executed_txn) = self.stream.surely_executed();
         let node = self.node_mut(id)?;
         if !node.sure.contains(CapSet::FILE_S) {
@@ -114,7 +115,8 @@ impl Machine {
         } else if !turn.pieces.is_empty()
             && (done >= u64::from(length) || turn.end_seen == Some(offset + done))
         {
-            turn.is_uncovered = !self.is_seen_to(id, turn.unsure_at);
+            turn.is_uncovered =
+                turn.reads_into != Some(ReadInto::Memory) && !self.is_seen_to(id, turn.unsure_at);
             return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
         }
         let done = if follows { done } else { 0 };
@@ -148,6 +150,7 @@ impl Machine {
             }
             return Ok(count);
         }
+        self.note_lent(turn, id, now);
         let node = self.node(id)?;
         if self.settings.write_back && node.may_change(CapSet::FILE_X) && node.hidden.is_none() {
             let at = if append { node.attrs.size } else { offset };
@@ -158,7 +161,9 @@ impl Machine {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }
-        self.cover(turn, (fh, id), (offset, offset.saturating_add(data.len() as u64)), now)?;
+        let range = (offset, offset.saturating_add(data.len() as u64));
+        turn.leaves_nothing = !Self::leaves_pages(range);
+        self.cover(turn, (fh, id), range, now)?;
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         let mut at = offset;

@@ -126,7 +126,9 @@ impl Machine {
         let fh = Fh(self.last_fh);
         let (access, append, executes) = (flags.access, flags.append, flags.execute);
         let (covers, caller) = (access, caller.clone());
-        let is_covered = self.nodes.get(&id).is_some_and(|n| n.held.contains(CapSet::FILE_S));
+        // What is kept beside writers is soon given back.
+        let covers_all = |n: &crate::node::Node| n.held.contains(CapSet::FILE_S) && n.lent_until.is_none();
+        let is_covered = self.nodes.get(&id).is_some_and(|n| covers_all(n));
         let is_direct = self.is_direct(is_covered);
         let open = Open {
             node: id,

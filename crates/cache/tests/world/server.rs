@@ -60,6 +60,8 @@ pub struct Server {
     pub generous: bool,
     /// It promises nothing of the data of files that others have open.
     pub is_shy: bool,
+    /// It knows what it is to promise beside writers.
+    pub lends: bool,
     pub rpcs: u64,
     /// Recalls sent.
     pub recalled: u64,
@@ -110,6 +112,7 @@ impl Server {
             recalls: Vec::new(),
             generous: true,
             is_shy: false,
+            lends: true,
             rpcs: 0,
             recalled: 0,
             unwatched: false,
@@ -183,8 +186,9 @@ impl Server {
         }
         let others = self.held.range((ino, 0)..=(ino, usize::MAX)).filter(|((_, c), _)| *c != client);
         let others = others.fold(0, |all, (_, h)| all | h.caps);
-        // What somebody else has open is not to be had.
-        let is_open = self.is_shy && self.opens.values().any(|(of, by)| *of == ino && *by != client);
+        // What somebody else has open is not to be had, but by who gives it back when that is changed.
+        let is_shy = self.is_shy && !(self.lends && want.contains(CapSet::BESIDE_WRITERS));
+        let is_open = is_shy && self.opens.values().any(|(of, by)| *of == ino && *by != client);
         let others = if is_open { others | CapSet::FILE_X.0 } else { others };
         let mut can = 0;
         for kind in [0, 2, 4, 6] {

@@ -15,7 +15,7 @@ use holdfast_fuse::{
     OpenFlags, Opened, Read, Release, Rename, RenameFlags, Request, SeekFor, SetAttr, SetXattr, Statfs,
     StatxReply, SyncWhat, Write, XattrMode,
 };
-use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, RenameMode, SeekKind};
+use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, ReadInto, RenameMode, SeekKind};
 use holdfast_volume::{Cancel, Volume, Waiting};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -242,7 +242,9 @@ impl Filesystem for Translation {
 
     fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {
         let call = Call::new(request);
-        let data = self.volume.read(&call, fh(read.file), read.offset, read.bytes).map_err(errno)?;
+        // The kernel names the owner of what is read into an application's memory, and nobody for its own pages.
+        let into = if read.lock_owner.is_some() { ReadInto::Memory } else { ReadInto::Pages };
+        let data = self.volume.read(&call, fh(read.file), (read.offset, read.bytes), into).map_err(errno)?;
         if data.is_uncovered {
             out.tell_when_taken();
         }

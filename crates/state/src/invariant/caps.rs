@@ -5,6 +5,7 @@ use holdfast_base::FileKey;
 
 use super::require;
 use crate::caps::CapHold;
+use crate::deed::Deed;
 use crate::engine::{Engine, Kind};
 
 pub(super) fn check(engine: &Engine) -> Result<(), String> {
@@ -65,7 +66,8 @@ fn beside_use(engine: &Engine, file: FileKey, hold: &CapHold) -> Result<(), Stri
                 }
             }
             Kind::Open(open) => {
-                let deed = open.share.deed();
+                let is_passed_over = hold.is_beside_writers && open.share.deny.is_none();
+                let deed = if is_passed_over { Deed::OpenRead } else { open.share.deed() };
                 require(!deed.conflicts_with_caps(hold.all()), || {
                     format!("{:?} beside {deed:?} of {}", hold.all(), state.client)
                 })?;

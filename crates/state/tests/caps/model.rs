@@ -232,7 +232,13 @@ impl History {
         let now = self.world.now;
         match self.roll(9) {
             0..3 => {
-                let request = CapRequest { client, file, want: CapSet(set).sound(), reclaim: None };
+                let request = CapRequest {
+                    client,
+                    file,
+                    want: CapSet(set).sound(),
+                    is_beside_writers: false,
+                    reclaim: None,
+                };
                 let grant = match self.world.engine.caps_prepare(&request, now).unwrap() {
                     CapOffer::Offered(ticket) => self.world.engine.caps_commit(ticket).unwrap(),
                     CapOffer::Held(grant) => grant,

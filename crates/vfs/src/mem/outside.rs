@@ -64,7 +64,7 @@ fn check_kind(state: &State, ino: Ino, what: Pledge) -> FsResult<()> {
         (_, Pledge::Directory) => Err(FsError::NotDir),
         (Body::Directory(..), Pledge::ReadFile) => Err(FsError::IsDir),
         (_, Pledge::ReadFile) => Ok(()),
-        (_, Pledge::WriteFile) => state.get(ino)?.blocks().map(drop),
+        (_, Pledge::ReadWritten | Pledge::WriteFile) => state.get(ino)?.blocks().map(drop),
     }
 }
 
