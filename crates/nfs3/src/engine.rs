@@ -286,13 +286,11 @@ impl Ending {
         failpoint::pass(Point::AfterJournal);
     }
 
-    /// Keeps the reply for duplicates. That a call is to be repeated is no reply to keep, only one for those who wait.
+    /// Keeps the reply for duplicates. JUKEBOX as well: its client asks again under another transaction id (RFC 1813 section
+    /// 2.6), and a copy of the first call that comes late, over a connection that was given up, must not be done beside that.
     fn keep(self, reply: &Writer) {
-        let results = &reply.as_slice()[self.start..];
-        match self.token {
-            Some(token) if self.status == NfsStat3::Jukebox => token.decline(results),
-            Some(token) => token.finish(results),
-            None => {}
+        if let Some(token) = self.token {
+            token.finish(&reply.as_slice()[self.start..]);
         }
     }
 }
