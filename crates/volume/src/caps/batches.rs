@@ -16,9 +16,10 @@ use holdfast_client::Cancel;
 use holdfast_wire::caps::{
     BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, IfTaken, OpResult, Ref, RenameHow, Res, SetAttrs, TxnId,
 };
+use parking_lot::Mutex;
 
 use super::calling::{decode, put};
-use super::{Failure, Inner, convert};
+use super::{Failure, Inner, Promises, convert};
 use crate::server::{BatchDone, Undone};
 
 /// What was sent.
@@ -42,6 +43,15 @@ impl Ledger {
     pub(super) fn done(&mut self, through: u64) {
         self.done_through = self.done_through.max(through);
         self.places = self.places.split_off(&(self.done_through + 1));
+    }
+
+    /// The same, as the machine says now.
+    pub(super) fn refresh(ledger: &Mutex<Self>, promises: Option<&dyn Promises>) {
+        if let Some(promises) = promises {
+            // Asked for before the ledger is locked.
+            let done = promises.done_through();
+            ledger.lock().done(done);
+        }
     }
 
     /// The mutation of which an operation was a part.
@@ -298,6 +308,39 @@ mod tests {
         let all = results(&[0, 1], &told);
         assert_eq!(all[0], MutationResult::Done { made: None, other_name: None, attrs: None });
         assert_eq!(all[1], MutationResult::Failed(holdfast_cache::Errno::ENOSPC));
+    }
+
+    /// A machine that is done with everything through a transaction.
+    struct Done(u64);
+
+    impl Promises for Done {
+        fn recalled(&self, _: &Handle, _: CapSet, _: u64) {}
+        fn stable(&self, _: u64) {}
+        fn crossed(&self, _: &Handle) {}
+        fn to_reclaim(&self) -> Vec<holdfast_cache::Reclaim> {
+            Vec::new()
+        }
+        fn renewed(&self, _: Vec<holdfast_cache::Reclaimed>) {}
+        fn lapsed(&self) {}
+        fn done_through(&self) -> u64 {
+            self.0
+        }
+        fn must_renew(&self) -> bool {
+            false
+        }
+        fn resume(&self, _: u64, _: u64, _: bool) {}
+    }
+
+    #[test]
+    fn a_batch_that_finds_no_room_says_what_the_machine_is_done_with_by_now() {
+        let ledger = Mutex::new(Ledger::default());
+        ledger.lock().done(1);
+        Ledger::refresh(&ledger, None);
+        assert_eq!(ledger.lock().done_through(), TxnId(1));
+        Ledger::refresh(&ledger, Some(&Done(7)));
+        assert_eq!(ledger.lock().done_through(), TxnId(7));
+        Ledger::refresh(&ledger, Some(&Done(3)));
+        assert_eq!(ledger.lock().done_through(), TxnId(7), "what was said stays said");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use holdfast_client::{Cancel, Cred, Cx, Error, Target};
 use holdfast_wire::caps::{CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, Ticket};
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
+use super::batches::Ledger;
 use super::{Inner, convert};
 use crate::server::Undone;
 
@@ -105,7 +106,13 @@ impl Inner {
                     used = Some(self.renewed(Some(ticket), cancel)?);
                     continue;
                 }
-                Some(CapsStat::Delay | CapsStat::Window | CapsStat::Misordered) => pause,
+                Some(CapsStat::Window) => {
+                    // What the server may forget was said as it was known then. By now it may be more, and nothing else may
+                    // be about to say so.
+                    Ledger::refresh(&self.ledger, self.promises().as_deref());
+                    pause
+                }
+                Some(CapsStat::Delay | CapsStat::Misordered) => pause,
                 Some(CapsStat::Grace) => {
                     if grace == GRACE_MIN {
                         // It may be us who are waited for: recovery, which says when all is reclaimed, hears of a restart

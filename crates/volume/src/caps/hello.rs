@@ -14,6 +14,7 @@ use holdfast_wire::caps::{
 };
 use holdfast_xdr::{Encode, Writer};
 
+use super::batches::Ledger;
 use super::calling::{DELAY_MAX, DELAY_MIN, decode, failure_of, pause_for, target};
 use super::{Failure, Inner, convert};
 
@@ -83,11 +84,7 @@ impl Inner {
     }
 
     fn hello(&self, session: holdfast_base::SessionId, send: Sender<'_>) -> Result<Greeting, Failure> {
-        if let Some(promises) = self.promises() {
-            // Asked for before the ledger is locked.
-            let done = promises.done_through();
-            self.ledger.lock().done(done);
-        }
+        Ledger::refresh(&self.ledger, self.promises().as_deref());
         let args = HelloArgs {
             session,
             incarnation: self.incarnation,
