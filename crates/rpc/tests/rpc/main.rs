@@ -7,6 +7,7 @@ mod basics;
 mod client;
 mod datagrams;
 mod files;
+mod hanging;
 mod lanes;
 mod lifecycle;
 mod portmap;

@@ -1,0 +1,84 @@
+//! A program that hangs on demand, in turns or in lanes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex};
+
+use holdfast_rpc::server::{Limits, Server, listen};
+use holdfast_rpc::{Call, Lane, Mode, Outcome, Program, Turn};
+use holdfast_xdr::{Reader, Writer};
+use tokio::runtime::Runtime;
+
+use crate::client::PATIENCE;
+use crate::program::PROGRAM;
+
+/// Is answered.
+pub(crate) const PASSES: u32 = 1;
+
+/// Hangs until told.
+pub(crate) const HANGS: u32 = 2;
+
+/// Every call goes to the pool, in the lane that its first word names, if any.
+struct Hanging {
+    /// What all calls take.
+    turn: Option<Turn>,
+    goes_on: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Program for Hanging {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+    fn versions(&self) -> (u32, u32) {
+        (1, 1)
+    }
+    fn turn(&self, _: u32, _: Reader<'_>) -> Option<Turn> {
+        self.turn
+    }
+    fn lane(&self, _: u32, mut args: Reader<'_>) -> Option<Lane> {
+        args.u32().ok().map(|lane| Lane(u64::from(lane)))
+    }
+    fn call(&self, call: &mut Call<'_>, _: &mut Writer) -> Outcome {
+        if call.mode == Mode::Inline {
+            return Outcome::Offload;
+        }
+        if call.procedure == HANGS {
+            let goes_on = self.goes_on.lock().unwrap();
+            drop(self.told.wait_while(goes_on, |goes_on| !*goes_on).unwrap());
+        }
+        Outcome::Reply
+    }
+}
+
+/// A server of it.
+pub(crate) struct Host {
+    program: Arc<Hanging>,
+    server: Server,
+    runtime: Runtime,
+}
+
+impl Host {
+    pub(crate) fn new(turn: Option<Turn>, limits: Limits) -> Self {
+        let program = Arc::new(Hanging { turn, goes_on: Mutex::default(), told: Condvar::new() });
+        let runtime = holdfast_rpc::runtime::runtime(std::num::NonZero::new(2)).unwrap();
+        let inside = runtime.enter();
+        let any = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = Server::start(vec![any], vec![program.clone()], limits).unwrap();
+        drop(inside);
+        Self { program, server, runtime }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.addresses()[0]
+    }
+
+    /// What hangs goes on, and nothing hangs any more.
+    pub(crate) fn go_on(&self) {
+        *self.program.goes_on.lock().unwrap() = true;
+        self.program.told.notify_all();
+    }
+
+    pub(crate) fn shutdown(self) {
+        self.runtime.block_on(self.server.shutdown(PATIENCE));
+    }
+}
