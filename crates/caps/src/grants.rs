@@ -123,6 +123,10 @@ impl Caps {
         let kind = self.kind_of(actor.client, site)?;
         let grant = self.grant(actor.client, site, (kind, want, reclaim), until)?;
         let attrs = look().map_err(status::of_fs)?;
+        if kind == FileKind::Regular && grant.held.contains(CapSet::FILE_X) {
+            // Before it is told: nothing is written under it yet, if it is new.
+            self.members.writes_since(actor.client, site.key(), attrs.mtime);
+        }
         Ok(Acquired { grant, attrs: attrs::attrs(&attrs) })
     }
 

@@ -21,6 +21,7 @@ mod same_host;
 mod site;
 mod stable;
 mod status;
+mod times;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_base::{CapSet, Civil};
 use holdfast_vfs::{
-    AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Name, NewNode, OpenMode,
+    self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Name, NewNode, OpenMode,
     SetAttrs as VfsSetAttrs, Stability, WriteAt,
 };
 use holdfast_wire::caps::{CapsStat, IfTaken, Ref, SetAttrs};
@@ -135,6 +135,9 @@ impl Doing<'_> {
             if !making.want.is_empty() {
                 // What cannot be given is no error.
                 let grant = self.caps.grant_made((client, &site), making.want, created.file.as_ref());
+                if let Some(vfs::SetTime::At(mtime)) = set.mtime {
+                    self.caps.members.writes_since(client, site.key(), mtime);
+                }
                 self.grants.insert(self.op, grant.unwrap_or_default());
             }
             return Ok(made);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::{CAPS_CONNECTIONS_MAX, CAPS_TICKETS_PER_CLIENT_MAX};
-use holdfast_base::{ClientId, Entropy, FileKey, Instant};
+use holdfast_base::{ClientId, Entropy, FileKey, Instant, Timestamp};
 use holdfast_export::WireHandle;
 use holdfast_rpc::Connection;
 use holdfast_wire::caps::Ticket;
@@ -20,9 +20,12 @@ pub(crate) struct Member {
 
 /// An object as a client knows it.
 struct Known {
+    /// Under which it was granted.
     handle: WireHandle,
     /// Calls that may be granting something of it.
     granting: usize,
+    /// The file's modification time when the client came to hold it exclusively, while it does and where that is known.
+    written_since: Option<Timestamp>,
 }
 
 /// Something of an object may be about to be granted: it can be recalled for as long as this lives, and afterwards if
@@ -37,7 +40,7 @@ pub(crate) struct Granting<'m, F: Fn() -> bool> {
 impl<F: Fn() -> bool> Drop for Granting<'_, F> {
     fn drop(&mut self) {
         let mut table = self.members.table.lock();
-        let known = table.clients.get_mut(&self.client).and_then(|of| of.handles.get_mut(&self.file));
+        let known = table.clients.get_mut(&self.client).and_then(|of| of.known.get_mut(&self.file));
         if let Some(known) = known {
             known.granting -= 1;
         }
@@ -49,8 +52,7 @@ impl<F: Fn() -> bool> Drop for Granting<'_, F> {
 #[derive(Default)]
 struct Client {
     connections: Vec<Weak<Connection>>,
-    /// Under which handle it was granted what.
-    handles: FxHashMap<FileKey, Known>,
+    known: FxHashMap<FileKey, Known>,
     /// When it was last noted that it lives.
     alive_at: Option<Instant>,
 }
@@ -164,20 +166,40 @@ impl Members {
 
     fn note(&self, client: ClientId, file: FileKey, (handle, granting): (WireHandle, usize)) {
         let mut table = self.table.lock();
-        let handles = &mut table.clients.entry(client).or_default().handles;
-        let others = handles.get(&file).map_or(0, |known| known.granting);
-        handles.insert(file, Known { handle, granting: others + granting });
+        let known = &mut table.clients.entry(client).or_default().known;
+        let known = known.entry(file).or_insert(Known { handle, granting: 0, written_since: None });
+        (known.handle, known.granting) = (handle, known.granting + granting);
+    }
+
+    /// It may write the file unseen, which has this modification time: what it will have written is not older.
+    pub(crate) fn writes_since(&self, client: ClientId, file: FileKey, mtime: Timestamp) {
+        let mut table = self.table.lock();
+        if let Some(known) = table.clients.get_mut(&client).and_then(|of| of.known.get_mut(&file)) {
+            known.written_since.get_or_insert(mtime);
+        }
+    }
+
+    /// It may not any more.
+    pub(crate) fn writes_no_more(&self, client: ClientId, file: FileKey) {
+        let mut table = self.table.lock();
+        if let Some(known) = table.clients.get_mut(&client).and_then(|of| of.known.get_mut(&file)) {
+            known.written_since = None;
+        }
+    }
+
+    pub(crate) fn written_since(&self, client: ClientId, file: FileKey) -> Option<Timestamp> {
+        self.table.lock().clients.get(&client)?.known.get(&file)?.written_since
     }
 
     pub(crate) fn handle(&self, client: ClientId, file: FileKey) -> Option<WireHandle> {
-        self.table.lock().clients.get(&client)?.handles.get(&file).map(|known| known.handle)
+        self.table.lock().clients.get(&client)?.known.get(&file).map(|known| known.handle)
     }
 
     /// Under which handles clients know what they hold.
     pub(crate) fn handles(&self) -> Vec<(FileKey, WireHandle)> {
         let table = self.table.lock();
-        let of = |client: &Client| client.handles.iter().map(|(file, known)| (*file, known.handle)).collect();
-        table.clients.values().flat_map(|client| -> Vec<_> { of(client) }).collect()
+        let known = table.clients.values().flat_map(|of| &of.known);
+        known.map(|(file, known)| (*file, known.handle)).collect()
     }
 
     /// A client held nothing of an object any more. It is asked once more whether it does: who says so may have been slow, and
@@ -186,14 +208,18 @@ impl Members {
         let mut table = self.table.lock();
         let Some(of) = table.clients.get_mut(&client) else { return };
         // Under the lock: whoever grants notes the handle first.
-        if of.handles.get(&file).is_some_and(|known| known.granting == 0) && !is_held() {
-            of.handles.remove(&file);
+        if of.known.get(&file).is_some_and(|known| known.granting == 0) && !is_held() {
+            of.known.remove(&file);
         }
     }
 
     /// Everything said under a client's tickets is void.
     pub(crate) fn revoke(&self, client: ClientId) {
-        self.table.lock().by_ticket.retain(|_, of| of.client != client);
+        let mut table = self.table.lock();
+        table.by_ticket.retain(|_, of| of.client != client);
+        if let Some(of) = table.clients.get_mut(&client) {
+            of.known.values_mut().for_each(|known| known.written_since = None);
+        }
     }
 
     /// Tickets, and what they stand for.

@@ -8,8 +8,8 @@ use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
 use holdfast_state::Deed;
 use holdfast_vfs::{
-    self as vfs, AccessMask, Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags,
-    Touched, XattrMode, stands_for,
+    Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched, XattrMode,
+    stands_for,
 };
 use holdfast_wire::caps::{
     BatchOp, CapsStat, Grant, IfTaken, NodeKind, Ref, RenameHow, SetAttrs, SetXattrHow, TxnId,
@@ -375,7 +375,8 @@ impl Doing<'_> {
         let caller = self.caller(&site)?;
         let (file, set) = (File::Stateless(&site.handle), attrs::set_attrs(set));
         match self.mutation(&site, &caller).setattr(file, &set, None) {
-            Err(FsError::Perm) if self.is_of_its_writes((&site, &caller), &set)? => {
+            Err(FsError::Perm) => {
+                let set = self.time_of_its_writes((&site, &caller), &set)?.ok_or(FsError::Perm)?;
                 let root = Caller::root();
                 // Done again it gives the same.
                 let this = Mutation { record: None, ..self.mutation(&site, &root) };
@@ -385,19 +386,6 @@ impl Doing<'_> {
         }
         self.touch(&site.export, site.handle, set.size.is_some());
         Ok(self.changed(&site))
-    }
-
-    /// Whether it is the time at which whoever holds the file has changed its data. It is his to say, as with delegated times (RFC
-    /// 9754 section 5): who may write changes it, and need not own the file.
-    fn is_of_its_writes(&self, (site, caller): (&Site, &Caller), set: &vfs::SetAttrs) -> Result<bool, Stop> {
-        let is_time_alone = *set == vfs::SetAttrs { mtime: set.mtime, ..vfs::SetAttrs::default() };
-        let held = self.caps.parts.manager.look(|engine| engine.caps_in_force(self.actor.client, site.key()));
-        if !is_time_alone || !held.contains(CapSet::FILE_X) {
-            return Ok(false);
-        }
-        let asked = AccessMask::MODIFY;
-        let rights = site.export.backend.access(&self.actor.cx(caller), &site.handle, asked)?;
-        Ok(rights.granted.contains(asked))
     }
 
     fn data(&mut self, object: &Ref<'_>, offset: u64, data: &[u8]) -> Result<Outcome, Stop> {

@@ -81,6 +81,9 @@ impl Agent for Caps {
                     "a recall was not followed in time: the client loses all its capabilities"
                 );
             }
+            Effect::CapsLeft { client, file, held } if !held.contains(CapSet::FILE_X) => {
+                self.members.writes_no_more(*client, *file);
+            }
             Effect::CapsLost { client } => {
                 self.members.revoke(*client);
                 self.forget_neighbour(*client);

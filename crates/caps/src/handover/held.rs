@@ -22,6 +22,9 @@ pub(super) struct HeldImage {
     handle: Vec<u8>,
     /// What it looked like; none when a further change might look the same.
     seen: Option<Look>,
+    /// The file's modification time when it came to be held exclusively.
+    #[serde(default)]
+    written_since: Option<(i64, u32)>,
 }
 
 /// What any change of an object by a local process changes.
@@ -62,8 +65,10 @@ impl Caps {
         let image = |(client, file, _): (ClientId, FileKey, _)| {
             // What was given back this moment does not come along.
             let handle = self.members.handle(client, file)?;
+            let written_since = self.members.written_since(client, file).map(|at| (at.seconds, at.nanos));
             let file = ((file.0 >> 64) as u64, file.0 as u64);
-            Some(HeldImage { client: client.0, file, handle: handle.as_bytes().to_vec(), seen: None })
+            let handle = handle.as_bytes().to_vec();
+            Some(HeldImage { client: client.0, file, handle, seen: None, written_since })
         };
         let mut all: Vec<_> = held.into_iter().filter_map(image).collect();
         if all.is_empty() {
@@ -97,6 +102,9 @@ impl Caps {
             let client = ClientId(held.client);
             if let Some(handle) = WireHandle::new(&held.handle) {
                 self.members.knows(client, held.file(), handle);
+            }
+            if let Some((seconds, nanos)) = held.written_since {
+                self.members.writes_since(client, held.file(), Timestamp { seconds, nanos });
             }
             self.parts.manager.adopt_caps(client, held.file());
         }

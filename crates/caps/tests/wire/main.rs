@@ -7,4 +7,5 @@ mod groups;
 mod hostile;
 mod nameless;
 mod restart;
+mod times;
 mod world;
