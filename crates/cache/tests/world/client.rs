@@ -89,9 +89,11 @@ impl Kernel {
         if let Some(page) = self.pages.get_mut(&node) {
             page[at..at + data.len()].copy_from_slice(data);
         }
-        let end = (at + data.len()) as u64;
-        let size = self.sizes.entry(node).or_default();
-        *size = end.max(*size);
+        if !data.is_empty() {
+            let end = (at + data.len()) as u64;
+            let size = self.sizes.entry(node).or_default();
+            *size = end.max(*size);
+        }
         self.attrs.remove(&node);
     }
 
