@@ -19,6 +19,7 @@ mod extent;
 mod fresh;
 mod ids;
 pub mod invariant;
+mod losses;
 mod machine;
 mod mutation;
 mod node;

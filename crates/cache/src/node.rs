@@ -10,6 +10,7 @@ use crate::dir::Dir;
 use crate::errno::Errno;
 use crate::extent::Extents;
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, OpenToken};
+use crate::losses::{Heard, Losses};
 use crate::mutation::WriteId;
 use holdfast_base::CapSet;
 
@@ -70,8 +71,8 @@ pub(crate) struct Node {
     /// It was made here, and nothing was set since: it has no extended attributes.
     pub(crate) no_xattrs: bool,
     pub(crate) xattrs: FxHashMap<Name, Result<Bytes, Errno>>,
-    /// The first failure that nobody was told yet.
-    pub(crate) error: Option<Errno>,
+    /// What was lost of it after it had been said to be done.
+    pub(crate) losses: Losses,
     /// A name of it was removed here, or given to another: it may be gone.
     pub(crate) has_lost_name: bool,
     /// It was made without a name, and nobody has asked to give it one.
@@ -174,6 +175,8 @@ pub(crate) struct Open {
     pub(crate) is_direct: bool,
     /// A program that runs (or is about to).
     pub(crate) executes: bool,
+    /// Of what was lost.
+    pub(crate) heard: Heard,
 }
 
 impl FileData {
@@ -224,7 +227,7 @@ impl Node {
             text: None,
             no_xattrs: false,
             xattrs: FxHashMap::default(),
-            error: None,
+            losses: Losses::default(),
             has_lost_name: false,
             is_nameless: false,
             is_over: false,

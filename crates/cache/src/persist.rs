@@ -354,7 +354,9 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     [node.plain, node.group_of_directory, node.no_xattrs].into_iter().for_each(|is| put.flag(is));
     put_xattrs(&mut put, node);
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
-    [node.error, node.dead].into_iter().for_each(|e| put.option(e, |put, e| put.u32(e.0.cast_unsigned())));
+    [node.losses.unheard(), node.dead]
+        .into_iter()
+        .for_each(|e| put.option(e, |put, e| put.u32(e.0.cast_unsigned())));
     put.flag(node.dir.as_ref().is_some_and(|dir| dir.complete));
     put.option(node.place.as_ref(), |put, (dir, name)| {
         put.node(*dir);

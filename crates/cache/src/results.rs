@@ -191,7 +191,7 @@ impl Machine {
 
     pub(crate) fn note_error(&mut self, id: NodeId, errno: Errno) {
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.error.get_or_insert(errno);
+            node.losses.note(errno);
         }
     }
 
@@ -278,7 +278,7 @@ impl Machine {
         node.held = CapSet::NONE;
         node.sure = CapSet::NONE;
         node.recall = None;
-        node.error.get_or_insert(errno);
+        node.losses.note(errno);
         let unsent = std::mem::take(&mut node.unsent);
         if let Some(dir) = node.dir.as_mut() {
             dir.clear();

@@ -21,14 +21,19 @@ impl Machine {
 
     /// Forgets idle objects until so many are left, as far as there are idle ones.
     pub(crate) fn trim_to(&mut self, count: usize) {
-        let mut idle: Vec<(Instant, NodeId)> =
-            self.nodes.values().filter(|n| n.is_idle()).map(|n| (n.touched, n.id)).collect();
+        // Those of which something was lost that nobody has heard of last.
+        let mut idle: Vec<(bool, Instant, NodeId)> = self
+            .nodes
+            .values()
+            .filter(|n| n.is_idle())
+            .map(|n| (n.losses.unheard().is_some(), n.touched, n.id))
+            .collect();
         idle.sort_unstable();
         let excess = self.nodes.len().saturating_sub(count);
         idle.truncate(excess);
-        let going: rustc_hash::FxHashSet<NodeId> = idle.iter().map(|(_, id)| *id).collect();
+        let going: rustc_hash::FxHashSet<NodeId> = idle.iter().map(|(.., id)| *id).collect();
         self.unname(&going);
-        for (_, id) in idle {
+        for (.., id) in idle {
             self.forget_node(id);
         }
     }

@@ -301,7 +301,7 @@ impl Machine {
     pub(crate) fn data_failed(&mut self, id: NodeId, errno: Errno) {
         self.disturb(id, CapSet::FILE_S);
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.error.get_or_insert(errno);
+            node.losses.note(errno);
         }
         self.stats.mutations_failed += 1;
         self.report(Report { what: "write".into(), node: Some(id), errno, kept_as: None });

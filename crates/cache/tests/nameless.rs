@@ -50,7 +50,7 @@ fn outlives(accesses: &[Access], order: &[usize]) {
             if accesses[*left].write {
                 let more = Bytes::from_static(b"more");
                 world.run(0, |m, t, now| m.write(t, fh, 4, &more, now)).expect("it is open still");
-                world.run(0, |m, t, now| m.fsync(t, node, now)).expect("and is written");
+                world.run(0, |m, t, now| m.fsync(t, node, Some(fh), now)).expect("and is written");
             }
             if accesses[*left].read {
                 let read = world.run(0, |m, t, now| m.read(t, fh, 0, 4, now)).expect("it is open still");
@@ -102,7 +102,7 @@ fn what_never_had_a_name_ends_with_its_last_open_and_nothing_of_it_is_sent() {
 fn what_was_put_on_the_disk_without_a_name_is_there_when_it_has_got_one() {
     let mut world = World::new(1, true, 1);
     let (node, fh) = never_named(&mut world);
-    world.run(0, |m, t, now| m.fsync(t, node, now)).unwrap();
+    world.run(0, |m, t, now| m.fsync(t, node, Some(fh), now)).unwrap();
     let link = |world: &mut World, name: &'static [u8]| {
         world.run(0, |m, t, now| m.link(t, node, NodeId::ROOT, name, now))
     };

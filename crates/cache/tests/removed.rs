@@ -19,7 +19,7 @@ fn caller() -> Turn {
 fn being_written(world: &mut World, dir: NodeId) -> WriteOut {
     let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
     let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
-    world.run(0, |m, t, now| m.fsyncdir(t, dir, now)).unwrap();
+    world.run(0, |m, t, now| m.fsync(t, dir, None, now)).unwrap();
     let data = Bytes::from(vec![7; LARGE]);
     // With a server that promises nothing each write is asked for, and none is under way.
     world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();

@@ -100,9 +100,9 @@ fn a_create_that_fails_late_takes_its_name_and_what_is_in_it_along() {
     let now = world.now();
     world.clients[0].machine.batch_done(sent.txn, results, sent.txn, now);
     world.check(0);
-    assert_eq!(world.run(0, |m, t, now| m.fsyncdir(t, dir, now)), Err(Errno::EDQUOT));
-    assert_eq!(world.run(0, |m, t, now| m.fsyncdir(t, dir, now)), Ok(()), "told once");
-    assert!(world.run(0, |m, t, now| m.fsync(t, file, now)).is_err());
+    assert_eq!(world.run(0, |m, t, now| m.fsync(t, dir, None, now)), Err(Errno::EDQUOT));
+    assert_eq!(world.run(0, |m, t, now| m.fsync(t, dir, None, now)), Ok(()), "told once");
+    assert!(world.run(0, |m, t, now| m.fsync(t, file, None, now)).is_err());
     let found = world.run(0, |m, t, now| m.lookup(t, dir, b"sub", now)).unwrap();
     assert!(matches!(found, Lookup::Absent { .. }));
     let told = world.clients[0].machine.take_invalidations();
@@ -130,7 +130,7 @@ fn a_name_that_was_taken_keeps_both() {
     };
     let now = world.now();
     world.clients[0].machine.batch_done(sent.txn, vec![result], sent.txn, now);
-    assert_eq!(world.run(0, |m, t, now| m.fsync(t, file, now)), Err(Errno::EEXIST));
+    assert_eq!(world.run(0, |m, t, now| m.fsync(t, file, None, now)), Err(Errno::EEXIST));
     let Lookup::Found(theirs) = world.run(0, |m, t, now| m.lookup(t, dir, b"f", now)).unwrap() else {
         panic!()
     };

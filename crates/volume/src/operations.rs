@@ -201,7 +201,7 @@ impl Volume {
         self.change_for(who, |machine, turn, now| machine.copy(turn, from, to, length, now))
     }
 
-    /// A `close`: tells errors noted on the file.
+    /// A `close`: tells who may write what was lost since the open.
     pub fn flush(&self, who: &dyn Waiting, fh: Fh) -> Result<()> {
         self.or_kept(self.run_for(who, |machine, turn, now| machine.flush(turn, fh, now)))
     }
@@ -213,14 +213,11 @@ impl Volume {
         self.0.look_for_work(machine);
     }
 
-    /// Waits until an object is on the server's disk, and tells errors noted on it.
-    pub fn fsync(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.settled_or_kept(self.run_for(who, |machine, turn, now| machine.fsync(turn, node, now)))
-    }
-
-    /// The same of a directory's names.
-    pub fn fsyncdir(&self, who: &dyn Waiting, node: NodeId) -> Result<()> {
-        self.settled_or_kept(self.run_for(who, |machine, turn, now| machine.fsyncdir(turn, node, now)))
+    /// Waits until an object (of a directory its names) is on the server's disk, and tells what was lost of it that this
+    /// open has not heard of.
+    pub fn fsync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
+        let done = self.run_for(who, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
+        self.settled_or_kept(done)
     }
 
     /// Opens a directory.

@@ -30,6 +30,7 @@ impl Machine {
             let (stream, keep_cache) = self.stream_of(id);
             let keeps = stream.kept.is_some();
             let stream = Some(Box::new(stream));
+            let heard = self.nodes.get(&id).map(|n| n.losses.opened()).unwrap_or_default();
             let open = Open {
                 node: id,
                 access: Access::default(),
@@ -41,6 +42,7 @@ impl Machine {
                 stream,
                 is_direct: false,
                 executes: false,
+                heard,
             };
             self.opens.insert(fh, open);
             if let Some(node) = self.nodes.get_mut(&id) {

@@ -130,6 +130,7 @@ impl Machine {
         let covers_all = |n: &crate::node::Node| n.held.contains(CapSet::FILE_S) && n.lent_until.is_none();
         let is_covered = self.nodes.get(&id).is_some_and(|n| covers_all(n));
         let is_direct = self.is_direct(is_covered);
+        let heard = self.nodes.get(&id).map(|n| n.losses.opened()).unwrap_or_default();
         let open = Open {
             node: id,
             access,
@@ -141,6 +142,7 @@ impl Machine {
             stream: None,
             is_direct,
             executes,
+            heard,
         };
         self.opens.insert(fh, open);
         let mut opened = Opened { fh, keep_cache: false, is_direct, is_flushed: true };

@@ -8,25 +8,18 @@ use crate::machine::Machine;
 use crate::step::{Outcome, Step, Turn, Wait};
 
 impl Machine {
-    /// Puts a file, its name included, on the server's disk. The first failure that nobody was told of, once.
-    pub fn fsync(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<()> {
+    /// Puts a file, its name included, on the server's disk, or a directory's names. The first failure that this open was
+    /// not told of, once; of what was before it, that nobody was told of. Without an open, that nobody was told of.
+    pub fn fsync(&mut self, turn: &mut Turn, id: NodeId, fh: Option<Fh>, now: Now) -> Step<()> {
         self.stats.operations += 1;
-        self.try_fsync(turn, id, now).into()
+        self.try_fsync(turn, id, fh, now).into()
     }
 
-    /// Puts a directory's names on the server's disk. The first failure in it that nobody was told of, once.
-    pub fn fsyncdir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_fsync(turn, id, now).into()
-    }
-
-    fn try_fsync(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<()> {
+    fn try_fsync(&mut self, turn: &mut Turn, id: NodeId, fh: Option<Fh>, now: Now) -> Outcome<()> {
         let generation = self.generation;
         let begun = *turn.begun.get_or_insert(generation);
-        let node = self.node_mut(id)?;
-        if let (Some(errno), true) = (node.error, node.dead.is_some()) {
-            node.error = None;
-            return Err(errno.into());
+        if self.node(id)?.dead.is_some() {
+            self.tell_losses(id, fh)?;
         }
         self.data_sent(turn, id, now)?;
         if self.node(id)?.data.mtime_owed {
@@ -38,10 +31,21 @@ impl Machine {
         };
         self.on_disk(id, begun)?;
         self.stable(through)?;
-        match self.node_mut(id)?.error.take() {
-            Some(errno) => Err(errno.into()),
-            None => Ok(()),
+        self.tell_losses(id, fh)
+    }
+
+    /// Fails with what was lost of an object and this open has not heard of.
+    fn tell_losses(&mut self, id: NodeId, fh: Option<Fh>) -> Outcome<()> {
+        if self.node(id)?.losses.is_empty() {
+            return Ok(());
         }
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ESTALE)?;
+        let open = fh.and_then(|fh| self.opens.get_mut(&fh)).filter(|open| open.node == id);
+        let told = match open {
+            Some(open) => node.losses.tell(&mut open.heard),
+            None => node.losses.tell_nobody(),
+        };
+        told.map_or(Ok(()), |errno| Err(errno.into()))
     }
 
     /// Waits until WRITEs that were done before are committed.
@@ -107,8 +111,8 @@ impl Machine {
         }
     }
 
-    /// `close` by one descriptor: a failure that nobody was told of, once. Data that a capability covers goes on its
-    /// way; other data is waited for, so that who opens the file next sees it.
+    /// `close` by one descriptor. Who may write is told what was lost since the open, as long as no `fsync` has told it.
+    /// Data that a capability covers goes on its way; other data is waited for, so that who opens the file next sees it.
     pub fn flush(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Step<()> {
         self.stats.operations += 1;
         self.try_flush(turn, fh, now).into()
@@ -116,17 +120,15 @@ impl Machine {
 
     fn try_flush(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<()> {
         let open = self.opens.get(&fh).ok_or(Errno::EBADF)?;
-        let (id, writes) = (open.node, open.access.write);
-        if writes {
-            if self.node(id)?.held.contains(holdfast_base::CapSet::FILE_X) {
-                self.settle(id, false, now);
-            } else {
-                self.data_sent(turn, id, now)?;
-            }
+        let (id, heard) = (open.node, open.heard);
+        if !open.access.write {
+            return Ok(());
         }
-        match self.node_mut(id)?.error.take() {
-            Some(errno) => Err(errno.into()),
-            None => Ok(()),
+        if self.node(id)?.held.contains(holdfast_base::CapSet::FILE_X) {
+            self.settle(id, false, now);
+        } else {
+            self.data_sent(turn, id, now)?;
         }
+        self.node(id)?.losses.at_close(heard).map_or(Ok(()), |errno| Err(errno.into()))
     }
 }

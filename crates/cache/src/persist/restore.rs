@@ -246,7 +246,9 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     }
     node.text = get.option(Get::text)?;
     let errno = |get: &mut Get<'_>| get.u32().map(|n| Errno(n.cast_signed()));
-    (node.error, node.dead) = (get.option(errno)?, get.option(errno)?);
+    let unheard = get.option(errno)?;
+    unheard.into_iter().for_each(|errno| node.losses.note(errno));
+    node.dead = get.option(errno)?;
     let is_complete = get.flag()?;
     node.place = get.option(|get| Some((get.node()?, get.name()?)))?;
     node.data.barrier = get.u64()?;

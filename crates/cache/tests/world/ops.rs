@@ -668,8 +668,8 @@ impl World {
                 Ok(())
             }
             Op::Fsync { slot } => {
-                let (_, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;
-                self.run(c, |m, t, now| m.fsync(t, node, now))?;
+                let (fh, node) = self.clients[c].fds.get(&slot).copied().ok_or(Errno::EBADF)?;
+                self.run(c, |m, t, now| m.fsync(t, node, Some(fh), now))?;
                 // What is in the journal still is brought up to date before it returns.
                 self.keep(c);
                 Ok(())

@@ -114,7 +114,7 @@ impl Translation {
         let data = Bytes::copy_from_slice(write.data);
         let written = self.volume.write(who, fh(write.file), write.offset, &data).map_err(errno)?;
         if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {
-            self.volume.fsync(who, node(at)).map_err(errno)?;
+            self.volume.fsync(who, node(at), fh(write.file)).map_err(errno)?;
         }
         Ok(written)
     }
@@ -280,9 +280,9 @@ impl Filesystem for Translation {
         self.passing.closed(at);
     }
 
-    fn fsync(&self, request: &Request<'_>, at: NodeId, _: FileHandle, _: SyncWhat) -> Result<()> {
+    fn fsync(&self, request: &Request<'_>, at: NodeId, file: FileHandle, _: SyncWhat) -> Result<()> {
         self.passing.synced(at)?;
-        self.volume.fsync(&Call::new(request), node(at)).map_err(errno)
+        self.volume.fsync(&Call::new(request), node(at), fh(file)).map_err(errno)
     }
 
     fn opendir(&self, request: &Request<'_>, at: NodeId, _: &Open) -> Result<Opened> {
@@ -308,8 +308,8 @@ impl Filesystem for Translation {
         self.volume.releasedir(fh(release.file));
     }
 
-    fn fsyncdir(&self, request: &Request<'_>, at: NodeId, _: FileHandle, _: SyncWhat) -> Result<()> {
-        self.volume.fsyncdir(&Call::new(request), node(at)).map_err(errno)
+    fn fsyncdir(&self, request: &Request<'_>, at: NodeId, file: FileHandle, _: SyncWhat) -> Result<()> {
+        self.volume.fsync(&Call::new(request), node(at), fh(file)).map_err(errno)
     }
 
     fn statfs(&self, request: &Request<'_>, _: NodeId) -> Result<Statfs> {
