@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_cache::Change;
+use parking_lot::Mutex;
 use redb::{Database, DatabaseError, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -41,7 +42,8 @@ pub enum JournalError {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    db: Database,
+    /// None after an error of the disk: redb wants to be opened anew then.
+    db: Mutex<Option<Database>>,
 }
 
 impl Journal {
@@ -62,7 +64,7 @@ impl Journal {
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
             let file = file.map_err(|e| fail(e.to_string()))?;
             match Database::builder().set_cache_size(CACHE_BYTES).create_file(file) {
-                Ok(db) => return Ok(Self { path: path.to_path_buf(), db }),
+                Ok(db) => return Ok(Self { path: path.to_path_buf(), db: Mutex::new(Some(db)) }),
                 Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -84,19 +86,37 @@ impl Journal {
         JournalError::Failed { path: self.path.clone(), reason: error.to_string() }
     }
 
+    /// Works on the database, opened anew where an error had closed it. Never makes a file: one that was taken away is not to
+    /// be begun anew with half of what it had.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, JournalError> {
+        let mut db = self.db.lock();
+        let opened = match db.take() {
+            Some(opened) => opened,
+            None => {
+                let file = OpenOptions::new().read(true).write(true).open(&self.path);
+                let file = file.map_err(|e| self.fail(&e))?;
+                let opened = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
+                opened.map_err(|e| self.fail(&e))?
+            }
+        };
+        let done = work(&opened).map_err(|error| self.fail(&error))?;
+        *db = Some(opened);
+        Ok(done)
+    }
+
     /// A fact noted before.
     ///
     /// # Errors
     /// [`JournalError::Failed`].
     pub fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, JournalError> {
-        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
-            match self.db.begin_read()?.open_table(FACTS) {
+        let read = |db: &Database| -> Result<Option<Vec<u8>>, redb::Error> {
+            match db.begin_read()?.open_table(FACTS) {
                 Ok(table) => Ok(table.get(name)?.map(|value| value.value().to_vec())),
                 Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             }
         };
-        read().map_err(|error| self.fail(&error))
+        self.with(read)
     }
 
     /// All records.
@@ -104,8 +124,8 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Failed`].
     pub fn records(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, JournalError> {
-        let read = || -> Result<BTreeMap<Vec<u8>, Bytes>, redb::Error> {
-            let table = match self.db.begin_read()?.open_table(RECORDS) {
+        let read = |db: &Database| -> Result<BTreeMap<Vec<u8>, Bytes>, redb::Error> {
+            let table = match db.begin_read()?.open_table(RECORDS) {
                 Ok(table) => table,
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
                 Err(error) => return Err(error.into()),
@@ -117,7 +137,7 @@ impl Journal {
             }
             Ok(all)
         };
-        read().map_err(|error| self.fail(&error))
+        self.with(read)
     }
 
     /// Begins anew with these facts and records, in place of all that is there.
@@ -145,8 +165,8 @@ impl Journal {
     }
 
     fn change(&self, anew: bool, facts: &[(&str, &[u8])], changes: &[Change]) -> Result<(), JournalError> {
-        let write = || -> Result<(), redb::Error> {
-            let mut txn = self.db.begin_write()?;
+        let write = |db: &Database| -> Result<(), redb::Error> {
+            let mut txn = db.begin_write()?;
             txn.set_durability(Durability::Immediate)?;
             if anew {
                 txn.delete_table(RECORDS)?;
@@ -173,7 +193,7 @@ impl Journal {
             txn.commit()?;
             Ok(())
         };
-        write().map_err(|error| self.fail(&error))
+        self.with(write)
     }
 }
 
@@ -216,6 +236,50 @@ mod tests {
         assert_eq!(journal.fact("who").unwrap(), Some(b"me".to_vec()));
         journal.begin(&[("who", b"you")], &[]).unwrap();
         assert!(journal.records().unwrap().is_empty());
+    }
+
+    /// A disk of 4 MiB, for root alone.
+    struct SmallDisk(tempfile::TempDir);
+
+    impl SmallDisk {
+        fn new() -> Option<Self> {
+            if !rustix::process::geteuid().is_root() {
+                return None;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let flags = rustix::mount::MountFlags::empty();
+            rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=4m").unwrap();
+            Some(Self(dir))
+        }
+    }
+
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+
+    #[test]
+    fn a_full_disk_takes_nothing_away_and_there_is_more_once_it_has_room() {
+        let Some(disk) = SmallDisk::new() else { return };
+        let path = disk.0.path().join("journal");
+        let journal = Journal::open(&path).unwrap();
+        journal.begin(&[("who", b"me")], &[put("Na", "1")]).unwrap();
+        let filler = disk.0.path().join("filler");
+        let free = rustix::fs::statvfs(disk.0.path()).unwrap();
+        std::fs::write(&filler, vec![0; usize::try_from(free.f_bavail * free.f_frsize).unwrap()]).unwrap();
+        let much = Change::Put(b"Nb".to_vec(), Bytes::from(vec![7; 3 << 20]));
+        for _ in 0..3 {
+            assert!(journal.apply(std::slice::from_ref(&much)).is_err());
+        }
+        std::fs::remove_file(&filler).unwrap();
+        assert_eq!(journal.records().unwrap().len(), 1, "as it was");
+        journal.apply(&[put("Nc", "3")]).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        let all: Vec<_> = journal.records().unwrap().into_keys().collect();
+        assert_eq!(all, [b"Na".to_vec(), b"Nc".to_vec()]);
+        assert_eq!(journal.fact("who").unwrap(), Some(b"me".to_vec()));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use holdfast_cache::{Ask, Caller, CapSet, Errno, Generation, NodeId, Question};
 
-use super::{KEEP_EVERY, PROBE_EVERY};
+use super::owed::Owed;
+use super::{KEEP_EVERY, PROBE_EVERY, Standing};
 use crate::volume::Shared;
 
 /// Keeps what changes until the volume is closed or given up.
@@ -45,23 +46,54 @@ impl Shared {
     /// is at it shares the next force with all who wait. Does nothing for a volume without a journal.
     ///
     /// # Errors
-    /// `EIO` when the journal cannot be written: then nothing is kept any more.
+    /// `EIO` when the journal cannot be written. While nothing is sent (the server is away, or being compared with) it stays
+    /// as it was, a moment of the past with all that was fsynced until then, and is told everything at the next try. Else nothing is kept any more: what is
+    /// sent from then on would be sent again by a later life.
     pub(crate) fn keep(&self) -> Result<(), Errno> {
         let Some(offline) = &self.offline else { return Ok(()) };
-        let _turn = offline.turn.lock();
+        let mut owed = offline.turn.lock();
         if offline.is_broken.load(Ordering::SeqCst) {
             return Err(Errno::EIO);
         }
+        // Looked at before and after: nothing may have been sent in between.
+        let was_sending = offline.standing() == Standing::Online;
         let changes = self.machine.lock().take_changes();
-        if changes.is_empty() {
+        if changes.is_empty() && owed.is_empty() {
             return Ok(());
         }
-        offline.journal.apply(&changes).map_err(|error| {
-            offline.is_broken.store(true, Ordering::SeqCst);
-            // What is there now will be old, and must not be gone on with.
-            let removed = std::fs::remove_file(offline.journal.path());
-            tracing::error!(%error, removed = removed.is_ok(), "nothing is kept for working without the server");
-            Errno::EIO
-        })
+        let was_owed = !owed.is_empty();
+        let applied = if was_owed {
+            owed.add(changes);
+            offline.journal.apply(&owed.all())
+        } else {
+            let applied = offline.journal.apply(&changes);
+            if applied.is_err() {
+                owed.add(changes);
+            }
+            applied
+        };
+        match applied {
+            Ok(()) => {
+                if was_owed {
+                    tracing::info!("what is done without the server is kept on this host's disk again");
+                }
+                *owed = Owed::default();
+                Ok(())
+            }
+            Err(error) if !was_sending && offline.standing() != Standing::Online => {
+                if !was_owed {
+                    tracing::error!(%error, "what is done without the server is not kept on this host's disk for now");
+                }
+                Err(Errno::EIO)
+            }
+            Err(error) => {
+                offline.is_broken.store(true, Ordering::SeqCst);
+                *owed = Owed::default();
+                // What is there now will be old, and must not be gone on with.
+                let removed = std::fs::remove_file(offline.journal.path());
+                tracing::error!(%error, removed = removed.is_ok(), "nothing is kept for working without the server");
+                Err(Errno::EIO)
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod journal;
 mod keeping;
 mod merging;
+mod owed;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -21,6 +22,7 @@ use crate::volume::{Shared, Volume};
 
 pub use journal::{Journal, JournalError};
 pub(crate) use keeping::{probe, run as keep_on};
+use owed::Owed;
 
 /// What a mount that works without the server begins with.
 #[derive(Debug)]
@@ -49,8 +51,8 @@ pub enum Standing {
 #[derive(Debug)]
 pub(crate) struct Offline {
     journal: Journal,
-    /// Held by whoever brings the journal up to date.
-    turn: Mutex<()>,
+    /// Held by whoever brings the journal up to date: what it could not be told yet.
+    turn: Mutex<Owed>,
     standing: AtomicU8,
     /// What the server has must be compared before anything is sent.
     must_merge: AtomicBool,
