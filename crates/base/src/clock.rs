@@ -36,7 +36,10 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Instant;
 }
 
-/// The machine's monotonic clock, which goes on while the machine sleeps, as leases must.
+/// The machine's monotonic clock, which stands still while the machine sleeps. For a server that is right: nobody could renew
+/// a lease meanwhile, and who is asked to give something back could not; with a clock that goes on all leases would be over
+/// when it wakes, while to stand still lets them last longer than their holders count on. Holders must not count by this one
+/// (`holdfast_client::BootTime`).
 #[derive(Debug)]
 pub struct SystemClock {
     origin: std::time::Instant,

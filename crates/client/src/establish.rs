@@ -15,6 +15,7 @@ use holdfast_wire::nfs4::{
     NFS4_CALLBACK_PROGRAM, NfsStat4, OpNum4, StateProtect4A,
 };
 
+use crate::boot::BootTime;
 use crate::client::Inner;
 use crate::compound::Compound;
 use crate::recover::Setback;
@@ -248,7 +249,7 @@ impl Inner {
             sec_parms: vec![CallbackSecParms4::None],
         }));
         // The server counts the lease from when it was asked, at the earliest.
-        let asked_at = Instant::now();
+        let asked_at = BootTime::now();
         let mut answer = self.bare(link, identity.minor, &compound)?;
         let ok: CreateSession4Ok = answer.next(OpNum4::CreateSession)?;
         let next = Identity { create: ok.sequence.next(), address: link.address(), ..identity.clone() };

@@ -11,6 +11,7 @@ use holdfast_rpc::link::{Cancel, EncodedAuth, Link, Pending, Stopped, Target};
 use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
 use holdfast_wire::nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NfsStat4, OpNum4, Sequence4Ok};
 
+use crate::boot::BootTime;
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::session::{Lane, Session, SlotHeld};
@@ -83,7 +84,7 @@ impl Inner {
             return Err(Missed::Failed(Error::Nfs(NfsStat4::ReqTooBig)));
         }
         let (mut times, epoch) = (0, self.gate.epoch());
-        let begun = Instant::now();
+        let begun = BootTime::now();
         loop {
             let is_sent = times > 0;
             if times > QUICK_RESENDS && how.cancel.sleep_until(Instant::now() + RESEND_PAUSE).is_err() {
@@ -92,7 +93,7 @@ impl Inner {
             let Some(link) = self.link_for(session, &slot, &how)? else {
                 return Err(self.without_link(slot, is_sent, &args, how));
             };
-            let sent_at = Instant::now();
+            let sent_at = BootTime::now();
             let pending = match link.start(COMPOUND, how.auth, &args, (how.cancel, how.deadline)) {
                 Ok(pending) => pending,
                 Err(CallError::TimedOut) => return Err(self.give_up(slot, is_sent, &args, how)),
@@ -219,7 +220,7 @@ impl Inner {
         session: &Arc<Session>,
         slot: &mut SlotHeld,
         answer: &mut Answer,
-        (link, (sent, begun), epoch): (&Link, (Instant, Instant), u64),
+        (link, (sent, begun), epoch): (&Link, (BootTime, BootTime), u64),
     ) -> Verdict {
         let asked = slot.sequence(false);
         let status = match answer.next::<Sequence4Ok>(OpNum4::Sequence) {

@@ -4,10 +4,11 @@
 //! Underneath, calls share a few connections and the slots of one session; a thread of its own keeps connections,
 //! session, lease and state in order, and gets back what a restart of the server, a lost lease or a broken connection
 //! took. What cannot be had again is told ([`Error::Lost`], [`Callbacks`]). See `docs/design/client.md`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod attributes;
 mod back;
+mod boot;
 mod chores;
 mod client;
 mod compound;
@@ -32,6 +33,7 @@ mod state;
 mod types;
 
 pub use attributes::{Attributes, FsStat, SetAttributes, Time};
+pub use boot::BootTime;
 pub use client::Client;
 pub use delegation::Delegated;
 pub use error::{Error, Result, errno_of};

@@ -6,6 +6,8 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use holdfast_client::BootTime;
+
 use crate::nfs::NfsServer;
 
 /// Behind the end of the lease it is looked at again.
@@ -57,6 +59,21 @@ fn run<T>(server: &Weak<NfsServer>, holder: &Weak<T>, changed: &impl Fn(&T, Trus
             _ => {}
         }
         drop((serving, holding));
-        std::thread::sleep(if is_over { LOOK_EVERY } else { LOOK_EVERY.min(left + MOMENT) });
+        sleep(if is_over { LOOK_EVERY } else { LOOK_EVERY.min(left + MOMENT) });
+    }
+}
+
+/// Sleeps by the clock that leases run by: who wakes with the machine wakes at once.
+fn sleep(time: Duration) {
+    let until = BootTime::now().since_start_and(time);
+    let until = rustix::thread::Timespec {
+        tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: until.subsec_nanos().into(),
+    };
+    // Who is woken early looks once more than need be.
+    if rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Boottime, &until)
+        .is_err_and(|error| error != rustix::io::Errno::INTR)
+    {
+        std::thread::sleep(time);
     }
 }

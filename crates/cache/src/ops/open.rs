@@ -150,7 +150,7 @@ impl Machine {
         node.opens.push(fh);
         // What the kernel read before the capability came may be old: one open drops it, the next ones need not.
         opened.keep_cache = is_covered && node.pages_covered;
-        opened.is_flushed = access.write || node.error.is_some();
+        opened.is_flushed = access.write;
         node.pages_covered = is_covered;
         node.told_data |= is_covered;
         opened

@@ -322,6 +322,7 @@ mod tests {
         }
         fn renewed(&self, _: Vec<holdfast_cache::Reclaimed>) {}
         fn lapsed(&self) {}
+        fn regained(&self) {}
         fn done_through(&self) -> u64 {
             self.0
         }
