@@ -28,6 +28,7 @@ mod pace;
 mod pages;
 mod persist;
 mod queue;
+mod reports;
 mod results;
 mod step;
 mod tell;

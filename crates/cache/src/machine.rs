@@ -14,8 +14,9 @@ use crate::ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 use crate::node::{Node, Open};
 use crate::persist::{Conflict, Journal, Nodes};
 use crate::queue::Stream;
+use crate::reports::Noted;
 use crate::step::{Outcome, Stop, Turn, Wait};
-use crate::tell::{Forget, Invalidation, Release, Report, Stats};
+use crate::tell::{Forget, Invalidation, Release, Stats};
 use holdfast_base::CapSet;
 
 /// What the server can do, and how much is to be under way.
@@ -128,7 +129,7 @@ pub struct Machine {
     pub(crate) clean: crate::clean::Clean,
     pub(crate) stream: Stream,
     pub(crate) flush: crate::writes::Flush,
-    pub(crate) reports: VecDeque<Report>,
+    pub(crate) reports: VecDeque<Noted>,
     /// The first failure since the last `sync`.
     pub(crate) error: Option<Errno>,
     /// When nodes were last looked through for ones to forget, by how many there were then.
@@ -365,19 +366,6 @@ impl Machine {
     pub fn invalidated(&mut self, number: u64) {
         self.invalidated = self.invalidated.max(number);
         self.progress += 1;
-    }
-
-    /// Notes what changed something after it had returned, and failed.
-    pub(crate) fn report(&mut self, report: Report) {
-        self.error.get_or_insert(report.errno);
-        if self.reports.len() < holdfast_base::limits::REPORTS_MAX {
-            self.reports.push_back(report);
-        }
-    }
-
-    /// Failures of what had already returned, for the log; each is given out once.
-    pub fn take_reports(&mut self) -> Vec<Report> {
-        self.reports.drain(..).collect()
     }
 
     /// An open for `access` that the server knows of.

@@ -21,7 +21,7 @@ use crate::node::Node;
 use crate::queue::{Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
-pub(crate) use merge::Base;
+pub(crate) use merge::{Base, path_of};
 pub use merge::{Doubt, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;

@@ -184,9 +184,9 @@ impl Machine {
         self.conflict_kept(dir, name, other);
         self.note_error(node, Errno::EEXIST);
         self.note_error(dir, Errno::EEXIST);
-        let what = format!("create {:?}", String::from_utf8_lossy(name.as_bytes()));
         let kept_as = Some(other.clone());
-        self.report(Report { what, node: Some(node), errno: Errno::EEXIST, kept_as });
+        let report = Report { kept_as, ..Report::new("create", node, Errno::EEXIST) };
+        self.report_at(Some((dir, name.clone())), report);
     }
 
     pub(crate) fn note_error(&mut self, id: NodeId, errno: Errno) {
@@ -221,20 +221,20 @@ impl Machine {
         }
         self.stats.mutations_failed += 1;
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
-        let (what, node) = match &queued.op {
+        let (what, node, at) = match &queued.op {
             Op::Void => return,
             Op::Make { dir, name, node, .. } => {
                 self.unknow(*dir, name);
                 self.note_error(*dir, errno);
                 self.kill(*node, errno);
-                (format!("create {:?}", text(name)), *node)
+                ("create".to_owned(), *node, Some((*dir, name.clone())))
             }
             Op::Link { node, dir, name } | Op::Unlink { dir, name, node } | Op::Rmdir { dir, name, node } => {
                 self.unknow(*dir, name);
                 self.note_error(*dir, errno);
                 self.distrust(*node);
                 let verb = if matches!(queued.op, Op::Link { .. }) { "link" } else { "remove" };
-                (format!("{verb} {:?}", text(name)), *node)
+                (verb.to_owned(), *node, Some((*dir, name.clone())))
             }
             Op::Rename { from, to, node, .. } => {
                 for (dir, name) in [from, to] {
@@ -242,16 +242,16 @@ impl Machine {
                     self.note_error(*dir, errno);
                 }
                 self.distrust(*node);
-                (format!("rename {:?} to {:?}", text(&from.1), text(&to.1)), *node)
+                (format!("rename to {:?}", text(&to.1)), *node, Some(from.clone()))
             }
             Op::SetAttr { node, .. } => {
                 self.distrust(*node);
-                ("change attributes".to_string(), *node)
+                ("change attributes".to_owned(), *node, None)
             }
             Op::Write { node, .. } => {
                 self.loaded(*node, queued.serial);
                 self.data_refused(*node, errno);
-                ("write".to_string(), *node)
+                ("write".to_owned(), *node, None)
             }
         };
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
@@ -261,7 +261,7 @@ impl Machine {
         if !expected {
             self.conflict_failed(queued, errno);
             self.note_error(node, errno);
-            self.report(Report { what, node: Some(node), errno, kept_as: None });
+            self.report_at(at, Report::new(what, node, errno));
         }
     }
 
@@ -346,7 +346,7 @@ impl Machine {
             let node = kept.and_then(|k| k.ops.get(*op as usize)).and_then(|q| q.op.nodes()[0]);
             if let Some(node) = node {
                 self.note_error(node, *errno);
-                self.report(Report { what: "sync".into(), node: Some(node), errno: *errno, kept_as: None });
+                self.report(Report::new("sync", node, *errno));
             }
         }
         self.stable_through(through);

@@ -64,14 +64,25 @@ pub struct Reclaimed {
 /// A mutation that had already returned to its application and then failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What it was, in words, with the name.
+    /// What it was, in words.
     pub what: String,
+    /// Of what, from the mount's root; empty where no name of it is known.
+    pub path: Vec<u8>,
+    /// The object's inode number, where it is known.
+    pub fileid: Option<u64>,
     /// The object, where the kernel knows it.
     pub node: Option<NodeId>,
     /// Why.
     pub errno: Errno,
     /// The name under which ours was kept, when another's had taken it.
     pub kept_as: Option<Name>,
+}
+
+impl Report {
+    pub(crate) fn new(what: impl Into<String>, node: NodeId, errno: Errno) -> Self {
+        let (path, fileid) = (Vec::new(), None);
+        Self { what: what.into(), path, fileid, node: Some(node), errno, kept_as: None }
+    }
 }
 
 /// Counters since the mount, and how much is held.

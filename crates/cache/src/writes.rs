@@ -304,7 +304,7 @@ impl Machine {
             node.losses.note(errno);
         }
         self.stats.mutations_failed += 1;
-        self.report(Report { what: "write".into(), node: Some(id), errno, kept_as: None });
+        self.report(Report::new("write", id, errno));
         self.invalidate(Forget::Data(id));
     }
 

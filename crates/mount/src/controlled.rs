@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use holdfast_fuse::Session;
-use holdfast_volume::cache::{Conflict, Pending};
+use holdfast_volume::cache::{Conflict, Errno, Pending};
 use holdfast_volume::{CapsServer, NfsServer, Standing, Volume};
 use serde_json::{Value, json};
 
+use crate::complaints::Complaints;
 use crate::connecting::address_of;
 use crate::control::{ConflictLine, Controlled, Identity, Progress, ServerLine};
 use crate::life::MountRequest;
@@ -23,6 +24,7 @@ pub(crate) struct Mounted {
     request: MountRequest,
     since: Instant,
     is_abandoned: AtomicBool,
+    complaints: Complaints,
 }
 
 impl Mounted {
@@ -40,7 +42,33 @@ impl Mounted {
             request,
             since: Instant::now(),
             is_abandoned: AtomicBool::new(false),
+            complaints: Complaints::default(),
         }
+    }
+
+    /// Puts into the log what could not be done on the server since the last time.
+    pub(crate) fn tell_reports(&self) {
+        let reports = self.volume.take_reports();
+        if reports.is_empty() {
+            return;
+        }
+        let (_, server) = self.server.client().servers();
+        self.complaints.tell(reports, (&self.request.source.to_string(), server.as_deref()));
+    }
+
+    /// That not everything could be done: what, and where.
+    pub(crate) fn complaint(&self, errno: Errno) -> String {
+        self.tell_reports();
+        let (_, server) = self.server.client().servers();
+        let server = server.map(|server| format!(" (server {server})")).unwrap_or_default();
+        let what = match self.complaints.take() {
+            none if none.is_empty() => std::io::Error::from_raw_os_error(errno.0).to_string(),
+            some => some.join("; "),
+        };
+        format!(
+            "not everything could be done on {}{server}: {what}; the mount's log has all",
+            self.request.source
+        )
     }
 
     pub(crate) fn volume(&self) -> &Volume {
@@ -122,9 +150,11 @@ impl Controlled for Mounted {
     }
 
     fn sync(&self) -> Result<(), String> {
-        self.volume.sync(self.volume.given_up()).map_err(|errno| {
-            format!("not everything could be done on the server: {errno}; the mount's log says what")
-        })
+        let synced = self.volume.sync(self.volume.given_up()).map_err(|errno| self.complaint(errno));
+        if synced.is_ok() {
+            self.complaints.take();
+        }
+        synced
     }
 
     fn abandon(&self) -> Progress {

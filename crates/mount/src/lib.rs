@@ -2,6 +2,7 @@
 //! kernel's FUSE requests and the volume, and the control socket by which `holdfast mount stats` and the like reach it.
 #![deny(unsafe_code)]
 
+mod complaints;
 mod connecting;
 pub mod control;
 mod controlled;

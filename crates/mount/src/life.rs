@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use holdfast_fuse::{Config, End, InitFlags, Session, Unmount};
+use holdfast_volume::Invalidate;
 use holdfast_volume::cache::Pending;
-use holdfast_volume::{Invalidate, Volume};
 
 use crate::connecting::{self, Connected};
 use crate::control::{Endpoint, Place, runtime_dir};
@@ -207,7 +207,7 @@ fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
             let _ = mounted.session().wait_for(LOOK_EVERY);
             return;
         }
-        tell_reports(mounted.volume());
+        mounted.tell_reports();
         if let Err(error) = logfile::shorten(log) {
             tracing::debug!(%error, "the log");
         }
@@ -240,7 +240,7 @@ fn drain(mounted: &Mounted, wishes: &Wishes) -> Result<()> {
         tracing::info!(changes = left.mutations, bytes = left.bytes, "sending what is left");
     }
     let synced = sync(mounted, wishes);
-    tell_reports(mounted.volume());
+    mounted.tell_reports();
     synced
 }
 
@@ -255,7 +255,7 @@ fn sync(mounted: &Mounted, wishes: &Wishes) -> Result<()> {
     loop {
         match is_done.recv_timeout(LOOK_EVERY) {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(errno)) => anyhow::bail!("not everything could be done on the server: {errno}"),
+            Ok(Err(errno)) => anyhow::bail!(mounted.complaint(errno)),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                 anyhow::bail!("the thread that sent panicked")
             }
@@ -273,14 +273,6 @@ fn sync(mounted: &Mounted, wishes: &Wishes) -> Result<()> {
                 }
             }
         }
-    }
-}
-
-fn tell_reports(volume: &Volume) {
-    for report in volume.take_reports() {
-        let kept_as =
-            report.kept_as.as_ref().map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
-        tracing::error!(errno = %report.errno, kept_as, "not done on the server: {}", report.what);
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use base::Base;
 pub use forgotten::{Doubt, Within, resolved};
 
 /// Where objects are, as far as names are known.
-type Places = FxHashMap<NodeId, (NodeId, Name)>;
+pub(crate) type Places = FxHashMap<NodeId, (NodeId, Name)>;
 
 /// Conflicts looked through for one that was told already.
 const TOLD_LATELY: usize = 256;
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         let mut places = Places::default();
         for (id, node) in &self.nodes {
             let Some(dir) = &node.dir else { continue };
@@ -269,7 +269,8 @@ impl Node {
     }
 }
 
-fn path_of(places: &Places, id: NodeId) -> Vec<u8> {
+/// An object's path from the root, as far as names are known.
+pub(crate) fn path_of(places: &Places, id: NodeId) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let mut at = id;
     while let Some((dir, name)) = places.get(&at).filter(|_| parts.len() < 4096) {

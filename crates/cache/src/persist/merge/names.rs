@@ -107,8 +107,8 @@ impl Machine {
             let what = format!("{verb} here, the name was taken there");
             self.note_conflict((dir, &taken), Some(other.clone()), &what);
         }
-        let what = format!("{verb} to {:?}", String::from_utf8_lossy(taken.as_bytes()));
-        self.report(Report { what, node: Some(node), errno: Errno::EEXIST, kept_as: Some(other) });
+        let report = Report { kept_as: Some(other), ..Report::new(verb, node, Errno::EEXIST) };
+        self.report_at(Some((dir, taken)), report);
         true
     }
 
