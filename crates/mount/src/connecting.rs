@@ -93,7 +93,11 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         Some(caps) => Arc::clone(caps) as _,
         None => Arc::clone(&server) as _,
     };
-    let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS })?;
+    let patience = match options.patience {
+        Patience::Soft(patience) => Some(patience),
+        Patience::Hard => None,
+    };
+    let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS, patience })?;
     if let Some(caps) = &caps {
         caps.serve(&volume)?;
     }

@@ -125,7 +125,8 @@ impl Beginning<'_> {
         caps.use_same_host(self.options.same_host.clone());
         let source = self.source.to_string();
         let serving = Arc::clone(&caps) as _;
-        let options = VolumeOptions { settings, flushers: FLUSHERS };
+        // Who waits goes on when the server counts as away.
+        let options = VolumeOptions { settings, flushers: FLUSHERS, patience: None };
         let volume = Volume::start_kept(root, self.kept, &source, serving, &options)?;
         // Nothing has come before this that it would have to be told.
         let _ = self.away.set(volume.away_signal());

@@ -1,6 +1,7 @@
 //! Threads that wait for the machine, and are all woken when it has moved.
 
 use std::thread::Thread;
+use std::time::Instant;
 
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
@@ -28,13 +29,18 @@ impl Crowd {
         self.0.lock().iter().for_each(Thread::unpark);
     }
 
-    /// Waits until `ready` brings something; `None` when the token is given first.
-    pub(crate) fn wait<T>(&self, cancel: &Cancel, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Waits until `ready` brings something; `None` when the token is given or the deadline passes first.
+    pub(crate) fn wait<T>(
+        &self,
+        cancel: &Cancel,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         if let Some(value) = ready() {
             return Some(value);
         }
         self.0.lock().push(std::thread::current());
         let _member = Member(self);
-        cancel.wait(None, ready).ok()
+        cancel.wait(deadline, ready).ok()
     }
 }

@@ -119,6 +119,13 @@ fn pause(shared: &Shared) {
     let _ = shared.given_up.sleep_until(Instant::now() + LOST_PAUSE);
 }
 
+/// What was not lost was answered.
+fn heard<T>(shared: &Shared, done: &Result<T, Undone>) {
+    if !matches!(done, Err(Undone::Lost)) {
+        shared.patience.heard();
+    }
+}
+
 fn release(shared: &Shared, releases: Vec<Release>) {
     let done = shared.server.release(&releases, &shared.given_up);
     if done.is_err() {
@@ -136,6 +143,7 @@ fn send_batch(shared: &Shared, batch: &Batch) {
     let started = Instant::now();
     let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.batch(batch, &sending));
     shared.counters.batch(started.elapsed(), batch.ops.len());
+    heard(shared, &done);
     let now = shared.now();
     match done {
         Ok(done) => {
@@ -163,6 +171,7 @@ fn send_write(shared: &Shared, write: &WriteOut) {
     let started = Instant::now();
     let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.write(write, &sending));
     shared.counters.write(started.elapsed(), write.data.len());
+    heard(shared, &done);
     let done = match done {
         Ok(done) => Ok(Written { count: done.count, stable: done.stable, verifier: done.verifier }),
         Err(Undone::Failed(errno)) => Err(errno),
@@ -179,7 +188,9 @@ fn send_write(shared: &Shared, write: &WriteOut) {
 }
 
 fn send_commit(shared: &Shared, commit: &CommitOut) {
-    let done = match shared.server.commit(commit, &shared.given_up) {
+    let done = shared.server.commit(commit, &shared.given_up);
+    heard(shared, &done);
+    let done = match done {
         Ok(verifier) => Ok(verifier),
         Err(Undone::Failed(errno)) => Err(errno),
         Err(Undone::Lost) => {
@@ -196,6 +207,7 @@ fn send_commit(shared: &Shared, commit: &CommitOut) {
 
 fn settle(shared: &Shared, through: u64) {
     let done = shared.server.stable(through, &shared.given_up);
+    heard(shared, &done);
     if !matches!(&done, Ok(settled) if settled.through >= through) {
         pause(shared);
     }

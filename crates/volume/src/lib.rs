@@ -15,6 +15,7 @@ mod locks;
 mod nfs;
 mod offline;
 mod operations;
+mod patience;
 mod promises;
 mod room;
 mod running;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Step, Turn};
+use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Step, Turn, Wait};
 use holdfast_client::Cancel;
 use parking_lot::MutexGuard;
 
@@ -84,6 +84,7 @@ impl Volume {
         mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
         let shared = &*self.0;
+        let mut waits_since = None;
         let mut machine = shared.machine.lock();
         loop {
             let seen = machine.progress();
@@ -101,14 +102,17 @@ impl Volume {
                     drop(machine);
                     machine = self.asked(*ask, &mut turn, waiting)?;
                 }
-                Step::Wait(_) => {
+                Step::Wait(wait) => {
                     // What is waited for was made urgent.
                     let is_away = shared.is_away();
                     shared.look_for_work(machine);
                     if is_away {
                         return Err(crate::offline::AWAY);
                     }
-                    machine = self.waited(seen, &waiting.cancel())?;
+                    // The kernel is no server.
+                    let since =
+                        (wait != Wait::Forgotten).then(|| *waits_since.get_or_insert_with(Instant::now));
+                    machine = self.waited(seen, since, &waiting.cancel())?;
                 }
             }
         }
@@ -125,6 +129,9 @@ impl Volume {
         let started = Instant::now();
         let answer = shared.while_living(&waiting.cancel(), |cancel| shared.server.perform(&ask, cancel));
         shared.counters.answered(started.elapsed());
+        if !matches!(answer, Err(Errno::EINTR | Errno::ETIMEDOUT)) {
+            shared.patience.heard();
+        }
         let mut machine = shared.machine.lock();
         if answer == Err(Errno::EINTR) {
             if ask.question.is_mutation() {
@@ -139,19 +146,33 @@ impl Volume {
         Ok(machine)
     }
 
-    fn waited(&self, seen: u64, cancel: &Cancel) -> Result<MutexGuard<'_, Machine>, Errno> {
+    /// Waits until the machine has moved; not for ever, where the mount is to give up and this was begun `since`.
+    fn waited(
+        &self,
+        seen: u64,
+        since: Option<Instant>,
+        cancel: &Cancel,
+    ) -> Result<MutexGuard<'_, Machine>, Errno> {
         let shared = &*self.0;
+        let over = || since.and_then(|since| shared.patience.over(since));
+        let is_over = || over().is_some_and(|over| over <= Instant::now());
         let has_moved = || {
             if shared.given_up.is_cancelled() {
                 return Some(Err(Errno::EIO));
             }
             (shared.machine.lock().progress() != seen).then_some(Ok(()))
         };
-        match shared.progressed.wait(cancel, has_moved) {
-            Some(Ok(())) => Ok(shared.machine.lock()),
-            Some(Err(errno)) => Err(errno),
-            None => Err(Errno::EINTR),
+        // Looked at each time: what is lost and sent again moves the machine, too.
+        while !is_over() {
+            match shared.progressed.wait(cancel, over(), has_moved) {
+                Some(Ok(())) => return Ok(shared.machine.lock()),
+                Some(Err(errno)) => return Err(errno),
+                None if cancel.is_cancelled() => return Err(Errno::EINTR),
+                // It was heard of meanwhile, or not.
+                None => {}
+            }
         }
+        Err(Errno::ETIMEDOUT)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use holdfast_base::{Clock as _, SystemClock, Timestamp};
 use holdfast_cache::{Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
@@ -14,6 +15,7 @@ use crate::crowd::Crowd;
 use crate::flusher::{self, Job};
 use crate::invalidator::{self, Forgets, Invalidate};
 use crate::offline::{Kept, Offline};
+use crate::patience::Patience;
 use crate::room::RoomSeen;
 use crate::server::Server;
 use crate::stats::{Counters, Stats};
@@ -25,6 +27,9 @@ pub struct VolumeOptions {
     pub settings: Settings,
     /// Threads that send what is queued: as many calls of that kind may be under way.
     pub flushers: usize,
+    /// What waits fails with `ETIMEDOUT` when the server has said nothing for so long; what is queued stays so. Without it,
+    /// it waits for ever.
+    pub patience: Option<Duration>,
 }
 
 /// A mounted file system. Clones are the same.
@@ -47,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) asking: Mutex<(u64, rustc_hash::FxHashMap<u64, Cancel>)>,
     pub(crate) counters: Counters,
     pub(crate) room: RoomSeen,
+    pub(crate) patience: Patience,
     /// Of a volume that works without the server.
     pub(crate) offline: Option<Offline>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -115,6 +121,7 @@ impl Volume {
             asking: Mutex::default(),
             counters: Counters::default(),
             room: RoomSeen::new(options.settings.caps),
+            patience: Patience::new(options.patience),
             threads: Mutex::default(),
         });
         if let Some(offline) = &shared.offline {

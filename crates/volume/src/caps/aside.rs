@@ -64,7 +64,7 @@ impl Aside {
             let mut state = self.state.lock();
             (!std::mem::replace(&mut state.is_taken, true)).then_some(())
         };
-        self.waiting.wait(cancel, free).map(|()| Turn(self)).ok_or(Failure::Stopped(Errno::EINTR))
+        self.waiting.wait(cancel, None, free).map(|()| Turn(self)).ok_or(Failure::Stopped(Errno::EINTR))
     }
 
     fn incarnation(&self) -> Result<[u8; 16], Failure> {
