@@ -7,6 +7,7 @@ mod connecting;
 pub mod control;
 mod controlled;
 pub mod daemon;
+pub mod dead;
 mod fs;
 pub mod guard;
 mod kernel_side;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use holdfast_mount::control::{ConflictLine, Controller, Request, ServerLine};
-use holdfast_mount::{MountOptions, MountRequest, Source, daemon, guard, mountinfo};
+use holdfast_mount::{MountOptions, MountRequest, Source, daemon, dead, guard, mountinfo};
 
 use args::{MountArgs, MountCommand, ServersCommand};
 use progress::ProgressBar;
@@ -43,6 +43,9 @@ fn mount(args: &MountArgs, source: &Source, mountpoint: &Path) -> Result<()> {
     if daemon::is_daemon() {
         let mounted = holdfast_mount::run(&request, || Ok(daemon::report_mounted()?));
         return mounted.inspect_err(|error| daemon::report_failure(&format!("{error:#}")));
+    }
+    if dead::take_away(&request.mountpoint).with_context(|| shown.to_string())? {
+        eprintln!("{shown}: the daemon of what was mounted here had died: that was unmounted");
     }
     if args.foreground {
         return holdfast_mount::run(&request, || {

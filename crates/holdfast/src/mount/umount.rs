@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use holdfast_mount::control::{AskError, Controller, Progress, Request};
-use holdfast_mount::{Unmount, mountinfo, unmount};
+use holdfast_mount::{Unmount, dead, mountinfo, unmount};
 
 use super::args::UmountArgs;
 use super::progress::ProgressBar;
@@ -17,6 +17,12 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     let shown = args.mountpoint.display().to_string();
     let mountpoint = mountinfo::resolve(&args.mountpoint).with_context(|| shown.clone())?;
     let daemon = match Controller::connect(&args.mountpoint) {
+        Err(AskError::NoDaemon { .. }) if dead::take_away(&mountpoint).with_context(|| shown.clone())? => {
+            eprintln!(
+                "{shown}: its daemon had died; unmounted. What it had not sent is lost, but for what was kept (`offline`)"
+            );
+            return Ok(());
+        }
         Err(AskError::NoDaemon { reason, .. }) if args.force || args.lazy => {
             tracing::debug!(reason, "the daemon does not answer");
             None
