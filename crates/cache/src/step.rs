@@ -106,6 +106,8 @@ pub struct Turn {
     pub(crate) asked_at: Generation,
     /// The invalidation that is waited for.
     pub(crate) forgets: Option<u64>,
+    /// It reads what the server has, whatever is known here.
+    pub(crate) passes_cache: bool,
 }
 
 impl Turn {
@@ -142,6 +144,7 @@ impl Turn {
             begun: None,
             asked_at: Generation(0),
             forgets: None,
+            passes_cache: false,
         }
     }
 }
@@ -182,6 +185,11 @@ impl Turn {
     /// Of a read: where it goes, whatever its open does.
     pub const fn reads_into(&mut self, into: ReadInto) {
         self.reads_into = Some(into);
+    }
+
+    /// Has a read ask the server, whatever is known here (`O_DIRECT`).
+    pub const fn pass_cache(&mut self) {
+        self.passes_cache = true;
     }
 
     /// Whether nothing covers what it has given to the kernel: that is to drop it, once it has it

@@ -174,6 +174,15 @@ impl Volume {
         Ok(Data { pieces, is_uncovered })
     }
 
+    /// Reads what the server has, whatever is known here (`O_DIRECT`).
+    pub fn read_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
+        let pieces = self.run_for(who, |machine, turn, now| {
+            turn.pass_cache();
+            machine.read(turn, fh, offset, length, now)
+        })?;
+        Ok(Data { pieces, is_uncovered: false })
+    }
+
     /// The kernel has what a read gave that nothing covers.
     pub fn taken_uncovered(&self, node: NodeId) {
         let mut machine = self.0.machine.lock();
@@ -184,6 +193,13 @@ impl Volume {
     /// Writes.
     pub fn write(&self, who: &dyn Waiting, fh: Fh, offset: u64, data: &Bytes) -> Result<u32> {
         self.change_for(who, |machine, turn, now| machine.write(turn, fh, offset, data, now))
+    }
+
+    /// Writes, and waits until the server has it (`O_DIRECT`).
+    pub fn write_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, data: &Bytes) -> Result<u32> {
+        let written = self.write(who, fh, offset, data)?;
+        self.run_for(who, |machine, turn, now| machine.written_by(turn, fh, now))?;
+        Ok(written)
     }
 
     /// Reserves, frees or zeroes.

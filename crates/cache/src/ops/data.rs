@@ -39,6 +39,13 @@ impl Machine {
             }
             turn.pieces.push(Piece { offset: at, data });
         }
+        if turn.passes_cache {
+            // The kernel keeps nothing of it, and what was written here before is to be read there.
+            self.settled(turn, id, now)?;
+            let parts = self.read_unsure(turn, (fh, id), (offset, length), now)?;
+            turn.is_uncovered = false;
+            return Ok(parts);
+        }
         self.note_lent(turn, id, now);
         let (executed, executed_txn) = self.stream.surely_executed();
         let node = self.node_mut(id)?;
@@ -358,6 +365,17 @@ impl Machine {
     /// Waits until the server has all data written before: before a lock is given back.
     pub fn written(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<()> {
         self.settled(turn, id, now).into()
+    }
+
+    /// The same for a write that is to have been done by the server when it returns (`O_DIRECT`), with what it says to it.
+    pub fn written_by(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Step<()> {
+        self.try_written_by(turn, fh, now).into()
+    }
+
+    fn try_written_by(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<()> {
+        let id = self.opens.get(&fh).ok_or(Errno::EBADF)?.node;
+        self.settled(turn, id, now)?;
+        self.tell_losses(id, Some(fh))
     }
 }
 

@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Fails with what was lost of an object and this open has not heard of.
-    fn tell_losses(&mut self, id: NodeId, fh: Option<Fh>) -> Outcome<()> {
+    pub(super) fn tell_losses(&mut self, id: NodeId, fh: Option<Fh>) -> Outcome<()> {
         if self.node(id)?.losses.is_empty() {
             return Ok(());
         }

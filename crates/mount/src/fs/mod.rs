@@ -112,9 +112,15 @@ impl Translation {
     fn write_for(&self, who: &dyn Waiting, at: NodeId, write: &Write<'_>) -> Result<u32> {
         self.drop_set_ids(who, at, write.kill_set_ids)?;
         let data = Bytes::copy_from_slice(write.data);
-        let written = self.volume.write(who, fh(write.file), write.offset, &data).map_err(errno)?;
+        let file = fh(write.file);
+        let written = if write.flags.contains(OpenFlags::DIRECT) && self.volume.has_server() {
+            self.volume.write_there(who, file, write.offset, &data)
+        } else {
+            self.volume.write(who, file, write.offset, &data)
+        };
+        let written = written.map_err(errno)?;
         if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {
-            self.volume.fsync(who, node(at), fh(write.file)).map_err(errno)?;
+            self.volume.fsync(who, node(at), file).map_err(errno)?;
         }
         Ok(written)
     }
@@ -242,9 +248,15 @@ impl Filesystem for Translation {
 
     fn read(&self, request: &Request<'_>, _: NodeId, read: &Read, out: &mut DataSink) -> Result<()> {
         let call = Call::new(request);
+        let (file, is_direct) = (fh(read.file), read.flags.contains(OpenFlags::DIRECT));
         // The kernel names the owner of what is read into an application's memory, and nobody for its own pages.
         let into = if read.lock_owner.is_some() { ReadInto::Memory } else { ReadInto::Pages };
-        let data = self.volume.read(&call, fh(read.file), (read.offset, read.bytes), into).map_err(errno)?;
+        let data = if is_direct && self.volume.has_server() {
+            self.volume.read_there(&call, file, read.offset, read.bytes)
+        } else {
+            self.volume.read(&call, file, (read.offset, read.bytes), into)
+        };
+        let data = data.map_err(errno)?;
         if data.is_uncovered {
             out.tell_when_taken();
         }

@@ -321,6 +321,12 @@ impl Volume {
         self.or_kept(done)
     }
 
+    /// Whether there is a server to ask: one that a volume can do without may be away.
+    #[must_use]
+    pub fn has_server(&self) -> bool {
+        !self.0.is_away()
+    }
+
     /// How it stands with the server; nothing for a volume that does not work without it.
     #[must_use]
     pub fn standing(&self) -> Option<Standing> {
