@@ -59,8 +59,6 @@ pub struct MountOptions {
     pub minor_version: Option<u32>,
     /// `soft` and `hard`.
     pub patience: Patience,
-    /// Until a call without an answer is looked after: a new connection is made.
-    pub call_timeout: Duration,
     /// `nconnect=`: connections to the server.
     pub connections: u32,
     /// `cache=`.
@@ -110,7 +108,6 @@ impl Default for MountOptions {
             port: None,
             minor_version: None,
             patience: Patience::Hard,
-            call_timeout: TIMEO_DEFAULT,
             connections: 1,
             cache: CacheMode::All,
             same_host: SameHost::AsTold,
@@ -151,7 +148,6 @@ impl MountOptions {
             }
         }
         let timeo = pending.timeo.unwrap_or(TIMEO_DEFAULT);
-        options.call_timeout = timeo;
         if options.offline != Offline::No && options.cache != CacheMode::All {
             return Err(
                 "offline: what is not cached cannot be used without the server: it needs cache=all".into()
@@ -315,7 +311,7 @@ mod tests {
     fn soft_gives_up_after_the_last_retransmission_would_have_run_out() {
         assert_eq!(parsed("soft").patience, Patience::Soft(Duration::from_secs(180)));
         assert_eq!(parsed("retrans=1,soft,timeo=20").patience, Patience::Soft(Duration::from_secs(4)));
-        assert_eq!(parsed("timeo=20").call_timeout, Duration::from_secs(2));
+        assert_eq!(parsed("timeo=20").patience, Patience::Hard, "without it nothing is given up");
     }
 
     #[test]
