@@ -10,9 +10,10 @@ use holdfast_base::limits::MOUNT_LOG_BYTES_MAX;
 /// Bytes of a mount point's path that are kept in its log's name.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The log of what is mounted at a path, which is without symbolic links: `/mnt/data` has `mnt-data.log`.
+/// The log of what is mounted at a path, which is without symbolic links: `/mnt/data` has `mnt-data.log`, and `/mnt-data`, as
+/// `systemd-escape --path` has it, `mnt\x2ddata.log`.
 pub(crate) fn path_for(dir: &Path, mountpoint: &Path) -> PathBuf {
-    let name = mountpoint.to_string_lossy().trim_matches('/').replace('/', "-");
+    let name = mountpoint.to_string_lossy().trim_matches('/').replace('-', "\\x2d").replace('/', "-");
     let start = name.len().saturating_sub(NAME_BYTES_MAX);
     let start = (start..name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(name.len());
     dir.join(format!("{}.log", &name[start..]))
@@ -40,6 +41,13 @@ pub(crate) fn shorten(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write as _;
+
+    #[test]
+    fn no_two_mount_points_have_one_log() {
+        let name = |path: &str| path_for(Path::new("/run"), Path::new(path)).display().to_string();
+        assert_eq!(name("/mnt-data"), "/run/mnt\\x2ddata.log");
+        assert_ne!(name("/mnt/a-b"), name("/mnt/a/b"));
+    }
 
     #[test]
     fn a_log_that_grew_too_long_is_put_aside_and_goes_on_empty() {
