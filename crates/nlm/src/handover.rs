@@ -42,6 +42,8 @@ struct HostImage {
     caller: Vec<u8>,
     local: IpAddr,
     is_recorded: bool,
+    #[serde(default)]
+    has_lost: bool,
     state: Option<i32>,
 }
 
@@ -225,6 +227,7 @@ impl Lockd {
             caller: name.caller.clone(),
             local: host.local,
             is_recorded: host.is_recorded,
+            has_lost: host.has_lost,
             state: host.state,
         };
         let hosts = table.hosts.iter().map(host).collect();
@@ -285,6 +288,7 @@ impl Lockd {
             let name = HostName { ip: host.ip, caller: host.caller };
             if let Ok(known) = table.host(&name, host.local, now) {
                 known.is_recorded |= host.is_recorded;
+                known.has_lost = host.has_lost;
                 known.state = host.state;
             }
         }

@@ -17,12 +17,13 @@ impl Lockd {
     /// Puts a host on record, where that is asked for, unless it is: before it hears that it has a lock or waits for
     /// one, and not for a refusal, which anybody may provoke. Waits for the disk.
     pub(crate) fn keep_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
-        let is_recorded = self.table.lock().hosts.get(host).is_some_and(|known| known.is_recorded);
-        if is_recorded || !how.is_monitored {
+        // Who has lost something is not to reclaim anything.
+        let is_settled = || self.table.lock().hosts.get(host).is_some_and(|of| of.is_recorded || of.has_lost);
+        if is_settled() || !how.is_monitored {
             return Ok(());
         }
         let _turn = self.record_turn.lock();
-        if self.table.lock().hosts.get(host).is_some_and(|known| known.is_recorded) {
+        if is_settled() {
             return Ok(());
         }
         if let Err(error) = self.records.keep(&HostRecord { host: host.clone(), local }) {
@@ -104,6 +105,7 @@ impl Lockd {
                 // Said again: the locks it has by now are new ones.
                 let is_news = state.is_none() || known.state != state;
                 known.state = state;
+                known.has_lost &= !is_news;
                 is_news
             });
             here
@@ -112,6 +114,20 @@ impl Lockd {
             tracing::info!(ip = %host.ip, name = %host.caller.escape_ascii(), "a client restarted: its locks are free");
             self.free(&host, state);
         }
+    }
+
+    /// Takes a host off the record before something is taken from it: NLM has no word to tell it, and after a restart it would
+    /// reclaim that with the rest. Whether it is off it. Waits for the disk.
+    pub(crate) fn bar_reclaims(&self, host: &HostName) -> bool {
+        let _turn = self.record_turn.lock();
+        if let Err(error) = self.records.forget(std::slice::from_ref(host)) {
+            tracing::error!(%error, "a host's record cannot be removed: nothing is taken from it");
+            return false;
+        }
+        if let Some(known) = self.table.lock().hosts.get_mut(host) {
+            (known.is_recorded, known.may_reclaim, known.has_lost) = (false, false, true);
+        }
+        true
     }
 
     /// Takes everything from a host but what it got since its monitor has this state.

@@ -54,9 +54,9 @@ impl Lockd {
     }
 
     /// Takes all that an owner has of a file, requests that wait included, as an administrator's decision: NLM has no
-    /// word to tell its host. Whether it had anything.
+    /// word to tell its host, which may reclaim nothing from then on (`bar_reclaims`). Whether anything was taken.
     pub fn take_away(&self, owner: ForeignOwner, file: FileKey) -> bool {
         let of = self.table.lock().file_of(owner, file);
-        of.is_some_and(|of| self.let_go_of(&of, &mut of.held.lock()))
+        of.is_some_and(|of| self.bar_reclaims(&of.host) && self.let_go_of(&of, &mut of.held.lock()))
     }
 }

@@ -24,6 +24,9 @@ use crate::sites::Sites;
 pub(crate) struct Host {
     pub(crate) local: IpAddr,
     pub(crate) is_recorded: bool,
+    /// Something was taken from it that it may believe to hold. It stays off the record while it has anything, as it might
+    /// reclaim that.
+    pub(crate) has_lost: bool,
     /// It was on record when the server started, and grace is not over.
     pub(crate) may_reclaim: bool,
     pub(crate) has_reclaimed: bool,
@@ -39,6 +42,7 @@ impl Host {
         Self {
             local,
             is_recorded: false,
+            has_lost: false,
             may_reclaim: false,
             has_reclaimed: false,
             state: None,

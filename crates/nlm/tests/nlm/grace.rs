@@ -75,6 +75,41 @@ fn who_missed_a_grace_cannot_reclaim_in_the_next() {
 }
 
 #[test]
+fn who_lost_a_lock_to_the_administrator_reclaims_nothing() {
+    let world = World::new();
+    let (fh, other) = (world.fh(&world.file("f")), world.fh(&world.file("g")));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    let held = &world.lockd.report()[0];
+    assert!(world.lockd.take_away(held.owner, held.file));
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Granted, "it is free");
+    // What it is granted since does not put it on record again.
+    assert_eq!(a.lock(&other, P, ALL), NlmStat4::Granted);
+    drop((a, b));
+    let world = world.restart(2, true);
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Denied, "it does not know that it has lost it");
+    assert_eq!(a.reclaim(&other, P, ALL), NlmStat4::Denied);
+    assert_eq!(b.reclaim(&fh, P, ALL), NlmStat4::Granted);
+}
+
+#[test]
+fn who_lost_a_lock_and_restarted_is_on_record_again() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    let held = &world.lockd.report()[0];
+    assert!(world.lockd.take_away(held.owner, held.file));
+    a.notify(b"client1", 3);
+    world.work();
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Granted);
+}
+
+#[test]
 fn a_restart_in_the_middle_of_grace_takes_nobodys_right_away() {
     let world = World::new();
     let fh = world.fh(&world.file("f"));
