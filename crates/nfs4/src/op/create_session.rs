@@ -72,7 +72,7 @@ fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
         return Ok(());
     }
     // It was promised to the client by nobody yet: take it back.
-    cx.state(|engine, _| Ok(engine.destroy_session(created.id, 0)?))?;
+    cx.state(|engine, _| Ok(engine.withdraw_session(created)?))?;
     Err(NfsStat4::ServerFault.into())
 }
 

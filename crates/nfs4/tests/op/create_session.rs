@@ -72,6 +72,25 @@ fn persistence_is_promised_when_the_session_is_stored() {
 }
 
 #[test]
+fn a_session_that_could_not_be_stored_is_not_what_a_retry_is_told_of() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = CREATE_SESSION4_FLAG_PERSIST;
+    *world.sessions.is_broken.lock() = true;
+    for _ in 0..2 {
+        create(&mut peer, args.clone()).fails::<()>(OpNum4::CreateSession, NfsStat4::ServerFault);
+    }
+    *world.sessions.is_broken.lock() = false;
+    let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
+    assert_eq!(*world.sessions.made.lock(), [made.sessionid]);
+    let destroy = ArgOp::DestroySession(DestroySession4Args { sessionid: made.sessionid });
+    peer.compound(&[destroy]).ok::<()>(OpNum4::DestroySession);
+    world.check();
+}
+
+#[test]
 fn a_session_destroyed_from_within_ends_its_compound() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);

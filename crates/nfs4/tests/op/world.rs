@@ -107,10 +107,14 @@ impl Force for Gate {
 #[derive(Default)]
 pub(crate) struct Sessions {
     pub(crate) made: Mutex<Vec<SessionId>>,
+    pub(crate) is_broken: Mutex<bool>,
 }
 
 impl holdfast_nfs4::SessionRecords for Sessions {
     fn session_made(&self, session: &holdfast_state::SessionImage) -> io::Result<()> {
+        if *self.is_broken.lock() {
+            return Err(io::Error::other("disk on fire"));
+        }
         self.made.lock().push(session.id);
         Ok(())
     }

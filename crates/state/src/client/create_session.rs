@@ -119,6 +119,22 @@ impl Engine {
         Ok(created)
     }
 
+    /// Takes back a session that could not be kept where it outlives the server, and with it the reply that tells of it:
+    /// its number is not used up, and whoever sends it again asks anew (RFC 8881 section 18.36.4, phase 4).
+    ///
+    /// # Errors
+    /// `BadSession`: it is gone.
+    pub fn withdraw_session(&mut self, created: &CreatedSession) -> Result<(), StateError> {
+        let client = self.sessions.get(created.id).ok_or(StateError::BadSession)?.client;
+        if let Side::V41(side) = &mut self.clients.get_mut(client)?.side
+            && side.reply.is_ok_and(|reply| reply.id == created.id)
+        {
+            side.seqid = Seqid(created.seqid.0.wrapping_sub(1));
+            side.reply = Err(StateError::SeqMisordered);
+        }
+        self.destroy_session(created.id, 0)
+    }
+
     /// The session that its client has not used for the longest time, of those that no connection belongs to. Linux makes
     /// a new one after each restart of the server, and destroys none, for those of a server's former life it takes for
     /// gone: persistent ones pile up.
