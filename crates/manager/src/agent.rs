@@ -1,6 +1,6 @@
 //! Who carries out what the engine leaves to be done.
 
-use holdfast_base::{ByteRange, FileKey};
+use holdfast_base::{ByteRange, ClientId, FileKey};
 use holdfast_state::Effect;
 
 use crate::entries::EntryChange;
@@ -16,6 +16,19 @@ pub trait Agent: Send + Sync {
     /// [`Agent::run`], which is called with each of them all the same.
     fn begin(&self, effects: &[Effect]) {
         let _ = effects;
+    }
+
+    /// Takes clients off the record ([`holdfast_state::Witness::forget`]). Within a step: the engine is held, so that nothing
+    /// may be asked of it. May wait for a disk, for nothing else.
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        let _ = clients;
+        true
+    }
+
+    /// Records whether a client has lost something ([`holdfast_state::Witness::note_losses`]). As [`Agent::forget`].
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
+        let _ = (client, has_lost);
+        true
     }
 
     /// Does its part of an effect, on the thread whose step left it, after the engine was let go of and before the

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::{RECALL_STRETCH_MAX, RECALL_WAITERS_SHARE};
-use holdfast_base::{Clock, Entropy, Instant};
-use holdfast_state::{BootInstance, Config, DelegationToken, Effect, Engine, Memory, Policy};
+use holdfast_base::{ClientId, Clock, Entropy, Instant};
+use holdfast_state::{BootInstance, Config, DelegationToken, Effect, Engine, Memory, Policy, Witness};
 use holdfast_vfs::HeldPledge;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -65,32 +65,36 @@ impl Manager {
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { engine: config, entropy, clock, pool_threads } = parts;
-        let engine = Engine::new(config, entropy);
+        let mut engine = Engine::new(config, entropy);
         let seats = if pool_threads == 0 { 0 } else { (pool_threads / RECALL_WAITERS_SHARE).max(1) };
-        Arc::new_cyclic(|this| Self {
-            clock,
-            lease_ms: config.lease_ms,
-            boot: config.boot,
-            this: Weak::clone(this),
-            denials: AtomicUsize::new(engine.denials()),
-            recall_ms_max: AtomicU64::new(u64::MAX),
-            engine: Mutex::new(engine),
-            agents: RwLock::default(),
-            index: PromiseIndex::default(),
-            names: NameGate::default(),
-            recalls: Recalls::new(seats),
-            changers: Changers::default(),
-            unreclaimed: Unreclaimed::default(),
-            told: AtomicUsize::new(0),
-            questions: Questions::default(),
-            caps: CapsInForce::default(),
-            pledges: Mutex::default(),
+        Arc::new_cyclic(|this| {
+            engine.set_witness(Arc::new(Agents(Weak::clone(this))));
+            Self {
+                clock,
+                lease_ms: config.lease_ms,
+                boot: config.boot,
+                this: Weak::clone(this),
+                denials: AtomicUsize::new(engine.denials()),
+                recall_ms_max: AtomicU64::new(u64::MAX),
+                engine: Mutex::new(engine),
+                agents: RwLock::default(),
+                index: PromiseIndex::default(),
+                names: NameGate::default(),
+                recalls: Recalls::new(seats),
+                changers: Changers::default(),
+                unreclaimed: Unreclaimed::default(),
+                told: AtomicUsize::new(0),
+                questions: Questions::default(),
+                caps: CapsInForce::default(),
+                pledges: Mutex::default(),
+            }
         })
     }
 
     /// Goes on with the engine of a former process, of the same run and lease, in place of the one made here. Before
     /// anything is asked of it. Nothing that it has granted is in force before [`Manager::adopt`].
-    pub fn resume(&self, engine: Engine) {
+    pub fn resume(&self, mut engine: Engine) {
+        engine.set_witness(Arc::new(Agents(Weak::clone(&self.this))));
         self.denials.store(engine.denials(), Ordering::Relaxed);
         *self.engine.lock() = engine;
         self.obey_bound();
@@ -245,6 +249,27 @@ impl Manager {
             }
         }
         outcome
+    }
+}
+
+/// Those who keep records, as the engine asks them in the middle of a step.
+struct Agents(Weak<Manager>);
+
+impl Agents {
+    /// Asks all of them, whatever one says.
+    fn ask(&self, ask: impl Fn(&dyn Agent) -> bool) -> bool {
+        let agents = self.0.upgrade().map(|manager| manager.agents()).unwrap_or_default();
+        agents.iter().fold(true, |all, agent| ask(&**agent) && all)
+    }
+}
+
+impl Witness for Agents {
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        self.ask(|agent| agent.forget(clients))
+    }
+
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
+        self.ask(|agent| agent.note_losses(client, has_lost))
     }
 }
 

@@ -21,8 +21,13 @@ pub trait ClientRecords: Send + Sync {
     /// The medium's: the client is then told nothing that depends on the record.
     fn persist(&self, client: &ClientImage) -> io::Result<()>;
 
-    /// The records of these are not needed any more. Waits for the medium once for all of them; need not be certain.
-    fn forget(&self, clients: &[ClientId]);
+    /// Takes these clients' records away, before anybody else can have what they held. Waits for the medium once for all of
+    /// them, perhaps with the state engine held: must not ask anything of it. False when one may still be there, which is
+    /// tried again; clients without a record are no failure.
+    fn forget(&self, clients: &[ClientId]) -> bool;
+
+    /// Does what follows from records that are gone, now that the engine is let go of.
+    fn forgotten(&self) {}
 
     /// The client has reclaimed all it wants.
     fn reclaim_done(&self, client: ClientId);
@@ -36,10 +41,10 @@ pub trait ClientRecords: Send + Sync {
     /// The medium's: nothing is granted.
     fn will_hold(&self, client: &ClientImage) -> io::Result<()>;
 
-    /// Something was revoked from a client that lives on, or it has acknowledged all that was: stores which, as
-    /// `has_lost` says when asked. Waits for it: only then is what it lost another's to have. `has_lost` may take the
-    /// state engine's lock.
-    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool);
+    /// Something is being revoked from a client that lives on, or it has acknowledged all that was: stores which. Waits for
+    /// it with the state engine held, as [`ClientRecords::forget`]: only then is what it loses another's to have. False
+    /// when that is not stored.
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool;
 
     /// Whether the client of that name held state when the server last stopped, and may reclaim it.
     fn recorded(&self, client: &ClientImage) -> Recorded;
@@ -54,7 +59,9 @@ impl ClientRecords for NoRecords {
         Ok(())
     }
 
-    fn forget(&self, _: &[ClientId]) {}
+    fn forget(&self, _: &[ClientId]) -> bool {
+        true
+    }
 
     fn reclaim_done(&self, _: ClientId) {}
 
@@ -66,7 +73,9 @@ impl ClientRecords for NoRecords {
         Ok(())
     }
 
-    fn note_losses(&self, _: ClientId, _: &dyn Fn() -> bool) {}
+    fn note_losses(&self, _: ClientId, _: bool) -> bool {
+        true
+    }
 
     fn recorded(&self, _: &ClientImage) -> Recorded {
         Recorded::No

@@ -169,6 +169,14 @@ impl Service {
 }
 
 impl Agent for Service {
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        self.config.records.forget(clients)
+    }
+
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
+        self.config.records.note_losses(client, has_lost)
+    }
+
     /// Takes the records of many clients away at once: who comes in conflict with a thousand courteous ones would else wait
     /// for two thousand writes.
     fn begin(&self, effects: &[Effect]) {
@@ -199,12 +207,14 @@ impl Agent for Service {
                 self.delegations.client_gone(*client);
                 self.attribution.client_gone(*client);
                 self.offloads.cancel_clients(|of| of == *client);
+                // Of who held something it is gone already; a failure is tried again by who keeps the records.
                 records.forget(&[*client]);
+                records.forgotten();
             }
             Effect::ReclaimDone(client) => records.reclaim_done(*client),
-            Effect::StateRevoked { client, .. } | Effect::RevocationsAcknowledged { client } => {
-                let client = *client;
-                records.note_losses(client, &|| self.look(|engine| engine.has_unheard_revocations(client)));
+            // Within a step, for meanwhile it may have lost something more.
+            Effect::RevocationsAcknowledged { client } => {
+                self.config.manager.quiet(|engine, _| engine.record_losses(*client));
             }
             Effect::NotifyLock { client, file, owner } => self.notify_lock(*client, *file, owner),
             Effect::SessionGone(session) => {

@@ -165,8 +165,12 @@ impl ClientRecords for Defective {
         if self.plant == Plant::ForgetRecords { Ok(()) } else { self.inner.persist(client) }
     }
 
-    fn forget(&self, clients: &[ClientId]) {
-        self.inner.forget(clients);
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        self.inner.forget(clients)
+    }
+
+    fn forgotten(&self) {
+        self.inner.forgotten();
     }
 
     fn reclaim_done(&self, client: ClientId) {
@@ -181,8 +185,8 @@ impl ClientRecords for Defective {
         self.inner.will_hold(client)
     }
 
-    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
-        self.inner.note_losses(client, has_lost);
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
+        self.inner.note_losses(client, has_lost)
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

@@ -62,9 +62,9 @@ impl Engine {
         let is_in_way =
             |hold: &&crate::caps::CapHold| Some(hold.client) != by && forbidden.touches(hold.all());
         let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        self.expire_lapsed(others.clone(), now);
         let waited =
             others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now));
-        // One after the other: each may end its holder.
         waited.min()
     }
 
@@ -75,9 +75,9 @@ impl Engine {
         forbidden: Forbidden,
         now: Instant,
     ) -> Option<Instant> {
-        if self.is_lapsed(client, now) {
-            self.remove_client(client, now);
-            return None;
+        if self.is_leaving(client) {
+            // Its record could not be taken away, and what it holds is nobody's yet.
+            return Some(now);
         }
         let hold = self.caps.hold_mut(client, file)?;
         if hold.offered.is_some_and(|(offered, _)| forbidden.touches(offered)) {
@@ -92,8 +92,7 @@ impl Engine {
         }
         match hold.recall {
             Some(recall) if recall.until <= now => {
-                self.caps_recall_over(client, file, now);
-                None
+                (!self.caps_recall_over(client, file, now)).then_some(recall.since)
             }
             Some(recall) if !forbidden.touches(recall.keep) => Some(recall.since),
             Some(recall) => {
@@ -233,27 +232,32 @@ impl Engine {
         })
     }
 
-    /// The time of a recall is over, and nothing was released.
-    fn caps_recall_over(&mut self, client: ClientId, file: FileKey, now: Instant) {
+    /// The time of a recall is over, and nothing was released. False when that could not be put on record.
+    fn caps_recall_over(&mut self, client: ClientId, file: FileKey, now: Instant) -> bool {
         if let Some((held, recall)) = self.caps.hold(client, file).and_then(|h| Some((h.held, h.recall?))) {
             let what = held.without(recall.keep);
             let (waited_ms, is_heard) = (now.ms_since(recall.since), recall.is_heard);
             self.effects.push(Effect::CapRecallOver { client, file, what, waited_ms, is_heard });
         }
-        self.caps_revoke(client, now);
+        self.caps_revoke(client, now)
     }
 
     /// Takes all capabilities from a client that did not release in time. It is in a new epoch, and must say HELLO before
-    /// it is granted anything.
-    pub fn caps_revoke(&mut self, client: ClientId, now: Instant) {
-        let Some(of) = self.caps.clients.get_mut(&client) else { return };
-        let Some(file) = of.files.first().copied() else { return };
+    /// it is granted anything. False when that could not be put on record: it keeps them till then.
+    pub fn caps_revoke(&mut self, client: ClientId, now: Instant) -> bool {
+        let holds = self.caps.clients.get(&client).and_then(|of| of.files.first().copied());
+        let Some(file) = holds else { return true };
+        // Before anybody else has what is taken: after a restart the client must not reclaim it.
+        if !self.witness.note_losses(client, true) {
+            return false;
+        }
+        let Some(of) = self.caps.clients.get_mut(&client) else { return true };
         of.epoch += 1;
         of.is_loss_unheard = true;
-        // Before anybody else has what is taken: after a restart the client must not reclaim it.
         self.effects.push(Effect::StateRevoked { client, file });
         self.effects.push(Effect::CapsLost { client });
         self.caps_drop_all(client, now);
+        true
     }
 
     /// Revokes from those who did not release in time, and sends again what was not heard.

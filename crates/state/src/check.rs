@@ -124,7 +124,7 @@ impl Engine {
         };
         let wanted = Share { access: Access::READ, deny: Access::NONE };
         let is_free = self.is_share_free(file, own, wanted, Some(client), now);
-        if is_free { Ok(IoGrant::NoOpen) } else { Err(StateError::Locked) }
+        if is_free { Ok(IoGrant::NoOpen) } else { Err(self.share_refusal(file, StateError::Locked)) }
     }
 
     /// Whether I/O without an open is allowed.
@@ -149,7 +149,7 @@ impl Engine {
             IoBy::Nfs3 => self.is_free_of_opens(file, wanted, now),
             IoBy::Anonymous | IoBy::Bypass => self.is_share_free(file, Share::default(), wanted, None, now),
         };
-        if is_free { Ok(IoGrant::NoOpen) } else { Err(StateError::Locked) }
+        if is_free { Ok(IoGrant::NoOpen) } else { Err(self.share_refusal(file, StateError::Locked)) }
     }
 
     /// TEST_STATEID of one stateid.
@@ -181,7 +181,7 @@ impl Engine {
         match self.judge(key, stateid.seqid, Dialect::V41) {
             Ok(()) => self.free_good(key, now),
             Err(StateError::AdminRevoked | StateError::DelegRevoked) => {
-                self.drop_revoked(key, client, now);
+                self.drop_revoked(key, now);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -189,11 +189,15 @@ impl Engine {
     }
 
     /// The client knows that it lost this.
-    pub(crate) fn drop_revoked(&mut self, key: StateKey, client: ClientId, now: Instant) {
+    pub(crate) fn drop_revoked(&mut self, key: StateKey, now: Instant) {
         self.drop_state(key, now);
-        if !self.has_unheard_revocations(client) {
-            self.effects.push(Effect::RevocationsAcknowledged { client });
-        }
+    }
+
+    /// Puts on record whether a client knows of everything that was taken from it: to be called when it has acknowledged
+    /// all of it ([`Effect::RevocationsAcknowledged`]).
+    pub fn record_losses(&mut self, client: ClientId) {
+        // Should that fail, the client counts as one who may have missed something.
+        self.witness.note_losses(client, self.has_unheard_revocations(client));
     }
 
     /// Whether something was taken from a client of which it has not acknowledged to know.
@@ -217,15 +221,21 @@ impl Engine {
         }
     }
 
-    /// Takes a state from its client and leaves its name with `standing`.
-    pub(crate) fn revoke_key(&mut self, key: StateKey, standing: Standing, now: Instant) {
-        let Ok((client, file)) = self.state(key).map(|state| (state.client, state.file)) else { return };
+    /// Takes a state from its client and leaves its name with `standing`, once it is on record that the client has lost
+    /// something. Whether it is.
+    pub(crate) fn revoke_key(&mut self, key: StateKey, standing: Standing, now: Instant) -> bool {
+        let Ok((client, file)) = self.state(key).map(|state| (state.client, state.file)) else { return true };
+        if !self.witness.note_losses(client, true) {
+            return false;
+        }
         self.effects.push(Effect::StateRevoked { client, file });
         self.detach(key, standing, now);
         self.count_revoked(client, standing, 1);
+        true
     }
 
-    /// Counts states that were revoked and wait to be freed; others are not counted.
+    /// Counts states that were revoked and wait to be freed; others are not counted. Who knows of all of them has
+    /// acknowledged them, whichever way: by FREE_STATEID, or with the open that a lock was made from.
     pub(crate) fn count_revoked(&mut self, id: ClientId, standing: Standing, change: i32) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
         let count = match standing {
@@ -233,12 +243,16 @@ impl Engine {
             Standing::DelegationRevoked => &mut client.delegations_revoked,
             Standing::Good | Standing::Closed => return,
         };
-        *count = count.saturating_add_signed(change);
+        let before = std::mem::replace(count, count.saturating_add_signed(change));
+        let has_heard = before > 0 && *count == 0;
         for session in &client.sessions {
             if let Some(session) = self.sessions.get_mut(*session) {
                 session.is_state_revoked = client.revoked > 0;
                 session.is_delegation_revoked = client.delegations_revoked > 0;
             }
+        }
+        if has_heard && !self.has_unheard_revocations(id) {
+            self.effects.push(Effect::RevocationsAcknowledged { client: id });
         }
     }
 
@@ -339,7 +353,12 @@ impl Engine {
             Caller::V41(client) => (Dialect::V41, client),
         };
         self.live_client(client, dialect, now)?;
-        self.judge(key, stateid.seqid, dialect)?;
+        let judged = self.judge(key, stateid.seqid, dialect);
+        if (dialect, judged) == (Dialect::V40, Err(StateError::AdminRevoked)) {
+            // Nothing else tells that it knows: 4.0 has no FREE_STATEID.
+            self.drop_revoked(key, now);
+        }
+        judged?;
         Ok(key)
     }
 

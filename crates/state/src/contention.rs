@@ -110,6 +110,10 @@ impl Engine {
         now: Instant,
     ) -> Option<Instant> {
         let in_way = self.in_way(file, deed, by);
+        self.expire_lapsed(
+            in_way.iter().filter_map(|key| Some(self.states.get(key.0)?.client)).collect(),
+            now,
+        );
         in_way.into_iter().filter_map(|key| self.contend_with(key, deed, now)).min()
     }
 
@@ -134,9 +138,9 @@ impl Engine {
     fn contend_with(&mut self, key: StateKey, deed: Deed, now: Instant) -> Option<Instant> {
         let state = self.states.get(key.0).filter(|state| state.standing == Standing::Good)?;
         let (client, file) = (state.client, state.file);
-        if self.is_lapsed(client, now) {
-            self.remove_client(client, now);
-            return None;
+        if self.is_leaving(client) {
+            // Its record could not be taken away, and what it holds is nobody's yet.
+            return Some(now);
         }
         let delegation = self.delegation(key).ok()?;
         let (granted, offered, recall) = (delegation.granted, delegation.offered, delegation.recall);
@@ -147,8 +151,7 @@ impl Engine {
         granted.filter(|kind| deed.conflicts(*kind))?;
         match recall {
             Some(recall) if recall.until <= now => {
-                self.revoke_delegation(key, now);
-                None
+                (!self.revoke_delegation(key, now)).then_some(recall.since)
             }
             Some(recall) => Some(recall.since),
             None => {
@@ -259,12 +262,13 @@ impl Engine {
         }
     }
 
-    /// Takes a delegation from a client that did not return it. Its name stays, so that the client learns of it.
-    fn revoke_delegation(&mut self, key: StateKey, now: Instant) {
+    /// Takes a delegation from a client that did not return it. Its name stays, so that the client learns of it. Whether
+    /// it is taken: not before that is on record.
+    fn revoke_delegation(&mut self, key: StateKey, now: Instant) -> bool {
         if let Ok(file) = self.state(key).map(|state| state.file) {
             self.recent_recalls.note(file, now);
         }
-        self.revoke_key(key, Standing::DelegationRevoked, now);
+        self.revoke_key(key, Standing::DelegationRevoked, now)
     }
 
     /// Revokes what was not returned in time, and sends again what was not heard.

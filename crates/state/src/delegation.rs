@@ -397,7 +397,7 @@ impl Engine {
                     && let Ok(state) = self.state(key)
                     && state.standing == Standing::DelegationRevoked
                 {
-                    self.drop_revoked(key, state.client, now);
+                    self.drop_revoked(key, now);
                 }
                 return Err(StateError::Expired);
             }

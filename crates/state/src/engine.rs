@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use holdfast_base::{ClientId, Entropy, FileKey, Instant, Seqid};
 use rustc_hash::FxHashMap;
@@ -28,6 +29,7 @@ use crate::share::{Obtained, Share};
 use crate::slab::{Key, Slab};
 use crate::stateid::{BootInstance, StateId};
 use crate::waiters::Waits;
+use crate::witness::{NoRecords, Witness};
 
 /// Which open or lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -163,6 +165,7 @@ pub struct Engine {
     /// Who waits for locks of which files.
     pub(crate) waits: Waits,
     pub(crate) effects: Vec<Effect>,
+    pub(crate) witness: Arc<dyn Witness>,
 }
 
 impl fmt::Debug for Engine {
@@ -199,7 +202,13 @@ impl Engine {
             denying: 0,
             waits: Waits::default(),
             effects: Vec::new(),
+            witness: Arc::new(NoRecords),
         }
+    }
+
+    /// Names whom to ask before what a client held may be another's. Nobody is asked till then.
+    pub fn set_witness(&mut self, witness: Arc<dyn Witness>) {
+        self.witness = witness;
     }
 
     /// The effects of calls since they were last taken. To be taken after every call that changes anything, run in

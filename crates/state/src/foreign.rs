@@ -176,6 +176,9 @@ impl Engine {
     ) -> ForeignRefusal {
         let ForeignRequest { owner, file, range, kind, wait, .. } = *request;
         match (wait, conflict) {
+            (ForeignWait::No, Some(conflict)) if self.is_of_one_leaving(&conflict) => {
+                return StateError::Delay.into();
+            }
             (ForeignWait::No, Some(conflict)) => return ForeignRefusal::Denied(conflict),
             (ForeignWait::No, None) => return StateError::Delay.into(),
             (ForeignWait::InLine, _) => {}
@@ -347,7 +350,7 @@ impl Engine {
             return Err(StateError::Resource);
         }
         if !self.is_share_free(file, own.unwrap_or_default(), share, None, now) {
-            return Err(StateError::ShareDenied);
+            return Err(self.share_refusal(file, StateError::ShareDenied));
         }
         if self.contend(file, share.deed(), None, now) != Contention::Clear {
             return Err(StateError::Delay);

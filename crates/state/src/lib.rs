@@ -50,6 +50,7 @@ mod slots;
 mod stateid;
 mod unlock;
 mod waiters;
+mod witness;
 
 pub use caps::{CapGrant, CapOffer, CapRelease, CapRequest, CapTicket};
 pub use caps_set::Forbidden;
@@ -88,3 +89,4 @@ pub use session::{Completed, Direction, Sequenced, Session, SessionImage, Sessio
 pub use share::{Access, Share};
 pub use slots::{Admission, KeptReply, SlotImage, SlotRequest, SlotTable};
 pub use stateid::{BootInstance, StateId, StateIdForm};
+pub use witness::Witness;

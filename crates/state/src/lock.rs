@@ -240,6 +240,9 @@ impl Engine {
             if matches!(request.claim, Claim::Reclaim(_)) {
                 return Err(StateError::ReclaimConflict.into());
             }
+            if self.is_of_one_leaving(&conflict) {
+                return Err(StateError::Delay.into());
+            }
             self.wait_in_line(party, request, now)?;
             return Err(LockRefusal::Denied(conflict));
         }
@@ -469,9 +472,7 @@ impl Engine {
         clients.sort_unstable();
         clients.dedup();
         clients.retain(|client| self.is_lapsed(*client, now));
-        for client in clients {
-            self.remove_client(client, now);
-        }
+        self.expire(&clients, now);
         let file = self.files.get(&wanted.file)?;
         match file.locks.conflict(wanted.holder, wanted.range, wanted.kind) {
             None => file.reserved_for_waiter(wanted, now),
@@ -479,6 +480,11 @@ impl Engine {
                 Some(Conflict { holder: self.conflict_holder(holder)?, range, kind })
             }
         }
+    }
+
+    /// Whether a lock in the way is that of a client that goes once its record is gone.
+    pub(crate) fn is_of_one_leaving(&self, conflict: &Conflict) -> bool {
+        matches!(&conflict.holder, ConflictHolder::Nfs4 { client, .. } if self.is_leaving(*client))
     }
 
     fn client_of(&self, holder: Holder) -> Option<ClientId> {

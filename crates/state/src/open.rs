@@ -88,7 +88,8 @@ impl Engine {
             _ => Share::default(),
         };
         if !self.is_share_free(request.file, own, request.share, Some(request.client), now) {
-            return Err(request.claim.conflict_error(StateError::ShareDenied));
+            let refusal = self.share_refusal(request.file, StateError::ShareDenied);
+            return Err(request.claim.conflict_error(refusal));
         }
         // Who has a delegation opens by itself; an OPEN of an owner that has not opened the file yet may come from
         // another mount of the client's, which does not know of the delegation.
@@ -293,10 +294,16 @@ impl Engine {
             }
         }
         lapsed.retain(|client| self.is_lapsed(*client, now));
-        for client in lapsed {
-            self.remove_client(client, now);
-        }
+        self.expire(&lapsed, now);
         is_free(self)
+    }
+
+    /// Why a share is refused: for good, or till a client has gone whose record is still there.
+    pub(crate) fn share_refusal(&self, file: FileKey, error: StateError) -> StateError {
+        let opens = self.files.get(&file).map(|file| file.opens.as_slice()).unwrap_or_default();
+        let awaits =
+            opens.iter().any(|key| self.state(*key).is_ok_and(|state| self.is_leaving(state.client)));
+        if awaits { StateError::Delay } else { error }
     }
 
     /// Whether a client may have one stateid more.

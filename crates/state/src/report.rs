@@ -277,7 +277,7 @@ impl Engine {
     /// `AdminRevoked`. With an open go its locks.
     ///
     /// # Errors
-    /// `BadStateid`.
+    /// `BadStateid`; `Delay` when it cannot be put on record now, without which nothing is taken.
     pub fn revoke_state(&mut self, stateid: StateId, now: Instant) -> Result<(), StateError> {
         let (boot, key) = stateid.parts();
         let key = StateKey(key);
@@ -285,8 +285,7 @@ impl Engine {
         if boot != self.config.boot.get() || state.standing != Standing::Good {
             return Err(StateError::BadStateid);
         }
-        self.revoke_key(key, Standing::AdminRevoked, now);
-        Ok(())
+        if self.revoke_key(key, Standing::AdminRevoked, now) { Ok(()) } else { Err(StateError::Delay) }
     }
 
     /// Takes all byte-range locks of a file from their holders, as an administrator's decision, and lets those in who
@@ -294,16 +293,18 @@ impl Engine {
     pub fn release_locks(&mut self, file: FileKey, now: Instant) -> usize {
         let Some(of) = self.files.get(&file) else { return 0 };
         let holders: Vec<_> = of.locks.iter().map(|(holder, _)| holder).collect();
+        let mut lost = 0;
         for holder in &holders {
             match holder {
-                Holder::State(key) => self.revoke_key(*key, Standing::AdminRevoked, now),
+                Holder::State(key) => lost += usize::from(self.revoke_key(*key, Standing::AdminRevoked, now)),
                 Holder::Foreign(owner) => {
                     self.effects.push(Effect::ForeignRevoked { owner: *owner, file });
                     self.foreign_busy.remove(&(*owner, file));
                     self.release_holder(file, *holder, now);
+                    lost += 1;
                 }
             }
         }
-        holders.len()
+        lost
     }
 }

@@ -6,12 +6,12 @@ mod listing;
 mod random;
 mod world;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use holdfast_base::FileKey;
-use holdfast_manager::{AttributeHolder, Granted, HeldAnswer, HeldAttributes};
-use holdfast_state::{Access, Deed, DelegationKind, WhyNone, WriteHolder};
+use holdfast_base::{ClientId, FileKey};
+use holdfast_manager::{Agent, AttributeHolder, Granted, HeldAnswer, HeldAttributes, NotKept};
+use holdfast_state::{Access, Deed, DelegationKind, Effect, WhyNone, WriteHolder};
 use holdfast_vfs::{
     AttrMask, Backend, CopySpan, Cx, DirListing, File, Flow, FsError, LocalDeed, Name, Pledge, RemoveKind,
     Wait,
@@ -310,4 +310,41 @@ fn nfs3_is_held_off_what_an_open_denies() {
     w.manager.step(|engine, now| engine.revoke_client(a, now)).unwrap();
     assert!(w.manager.check_stateless(&w.file, Access::WRITE).is_ok());
     assert!(!w.manager.has_denials());
+}
+
+/// Takes its time to take records away.
+struct SlowRecords {
+    begun: mpsc::Sender<()>,
+    may_end: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Agent for SlowRecords {
+    fn forget(&self, _: &[ClientId]) -> bool {
+        self.begun.send(()).is_ok() && self.may_end.lock().recv().is_ok()
+    }
+
+    fn run(&self, _: &Effect) -> Result<(), NotKept> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_is_granted_what_a_client_leaves_before_its_record_is_gone() {
+    let w = World::new(0);
+    let (a, b) = (w.client("a"), w.client("b"));
+    w.open_denying(a, Access::BOTH, Access::WRITE);
+    let (begun, has_begun) = mpsc::channel();
+    let (ends, may_end) = mpsc::channel();
+    let records: Arc<dyn Agent> = Arc::new(SlowRecords { begun, may_end: Mutex::new(may_end) });
+    w.manager.register(Arc::downgrade(&records));
+    std::thread::scope(|threads| {
+        let leave = threads.spawn(|| w.manager.step(|engine, now| engine.revoke_client(a, now)));
+        has_begun.recv().unwrap();
+        let grant = threads.spawn(|| w.open(b, Access::WRITE));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!grant.is_finished(), "a crash now would leave two who may reclaim");
+        ends.send(()).unwrap();
+        grant.join().unwrap();
+        assert_eq!(leave.join().unwrap(), Ok(true));
+    });
 }

@@ -69,6 +69,32 @@ fn the_records_of_all_who_lose_to_one_conflict_are_taken_away_at_once() {
 }
 
 #[test]
+fn what_a_dead_client_held_is_given_to_nobody_while_its_record_cannot_be_removed() {
+    let world = World::new();
+    open(&mut Session::open(&world, 1, 1), OPEN4_SHARE_ACCESS_READ);
+    world.pass(crate::world::LEASE_MS + 1);
+    let mut other = Session::open(&world, 30, 1);
+    let denying = || {
+        let denying = Open4Args {
+            share_deny: OPEN4_SHARE_DENY_READ,
+            ..open_existing(b"f", b"other", OPEN4_SHARE_ACCESS_WRITE)
+        };
+        [at(&[]), vec![ArgOp::Open(denying)]].concat()
+    };
+    // It is on record itself, so that nothing of its own has to be stored.
+    other
+        .run(&[at(&[]), vec![ArgOp::Open(open_existing(b"f", b"first", OPEN4_SHARE_ACCESS_WRITE))]].concat());
+    *world.records.is_broken.lock() = true;
+    assert_eq!(other.run(&denying()).status, NfsStat4::Delay);
+    world.pass(1000);
+    assert_eq!(other.run(&denying()).status, NfsStat4::Delay);
+    *world.records.is_broken.lock() = false;
+    world.pass(1000);
+    assert_eq!(other.run(&denying()).status, NfsStat4::Ok);
+    world.check();
+}
+
+#[test]
 fn state_ids_of_the_past_are_old_and_of_the_future_bad() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);

@@ -44,8 +44,17 @@ impl ClientRecords for Records {
         Ok(())
     }
 
-    fn forget(&self, clients: &[ClientId]) {
-        self.forgotten.lock().push(clients.to_vec());
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        if *self.is_broken.lock() {
+            return false;
+        }
+        let mut forgotten = self.forgotten.lock();
+        let is_new = |client: &ClientId| !forgotten.iter().flatten().any(|gone| gone == client);
+        let gone: Vec<_> = clients.iter().copied().filter(is_new).collect();
+        if !gone.is_empty() {
+            forgotten.push(gone);
+        }
+        true
     }
 
     fn reclaim_done(&self, _: ClientId) {}
@@ -62,11 +71,14 @@ impl ClientRecords for Records {
         Ok(())
     }
 
-    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
-        let has_lost = has_lost();
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
+        if *self.is_broken.lock() {
+            return false;
+        }
         let mut losers = self.losers.lock();
         losers.retain(|loser| *loser != client);
         losers.extend(has_lost.then_some(client));
+        true
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

@@ -4,10 +4,12 @@ use std::io;
 
 use holdfast_base::ClientId;
 use holdfast_nfs4::ClientRecords;
-use holdfast_recovery::{ClientName, ClientRecord, Reclaim, RecordChange};
+use holdfast_recovery::{ClientName, ClientRecord, Reclaim, RecordChange, RecoveryError};
 use holdfast_state::{ClientImage, Dialect, Recorded};
+use rustc_hash::FxHashSet;
 
-use super::{Durable, Inner, Known};
+use super::known::Known;
+use super::{Durable, Inner};
 
 fn name_of(client: &ClientImage) -> ClientName {
     ClientName { is_sessions: client.dialect == Dialect::V41, owner: client.name.as_bytes().to_vec() }
@@ -26,8 +28,7 @@ impl Inner {
             lost_state: false,
             missed_grace: false,
         };
-        let before = self.clients.values().map(|known| &known.record).find(|old| old.name == fresh.name);
-        match before {
+        match self.clients.named(&fresh.name).map(|known| &known.record) {
             Some(old) if old.verifier == fresh.verifier && old.principal == fresh.principal => {
                 let ClientRecord { holds_state, lost_state, missed_grace, .. } = *old;
                 ClientRecord { holds_state, lost_state, missed_grace, ..fresh }
@@ -41,11 +42,114 @@ impl Durable {
     /// Stores a record, then knows it. The caller has the turn.
     fn keep(&self, record: ClientRecord) -> io::Result<()> {
         self.records.store(&[RecordChange::Client(record.clone())]).map_err(io::Error::other)?;
-        let mut inner = self.inner.lock();
         // A former incarnation's record lay under the same name: nothing of it is left to be forgotten.
-        inner.clients.retain(|_, known| known.record.name != record.name);
-        inner.clients.insert(record.client_id, Known { record, is_stored: true });
+        self.inner.lock().clients.insert(Known { record, is_stored: true });
         Ok(())
+    }
+}
+
+/// What could not be removed or marked, and is tried again by each tick. Nothing that depends on it was given to anybody:
+/// the state engine has that from the answer.
+#[derive(Default)]
+pub(super) struct Owed {
+    /// Whose records are to go.
+    forget: FxHashSet<ClientId>,
+    /// Who has acknowledged what it lost.
+    unmark: FxHashSet<ClientId>,
+    /// The log has been told, once for all that fails until it goes again.
+    is_told: bool,
+}
+
+impl Owed {
+    fn tell(&mut self, error: &RecoveryError) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            tracing::error!(%error, "records of clients cannot be removed or marked: what these held is given to nobody");
+        }
+    }
+
+    fn went(&mut self) {
+        if std::mem::take(&mut self.is_told) {
+            tracing::info!("records of clients can be removed and marked again");
+        }
+    }
+}
+
+/// What changes records on behalf of the state engine, which may be held meanwhile: nothing may be asked of it. The caller has
+/// the turn.
+impl Durable {
+    fn forget_now(&self, clients: &[ClientId]) -> bool {
+        let known: Vec<_> = {
+            let inner = self.inner.lock();
+            let name = |id: &ClientId| Some((*id, inner.clients.get(*id)?.record.name.clone()));
+            clients.iter().filter_map(name).collect()
+        };
+        if known.is_empty() {
+            return true;
+        }
+        let changes: Vec<_> =
+            known.iter().map(|(_, name)| RecordChange::ForgetClient(name.clone())).collect();
+        let stored = self.records.store(&changes);
+        let mut inner = self.inner.lock();
+        if let Err(error) = stored {
+            inner.owed.tell(&error);
+            inner.owed.forget.extend(known.into_iter().map(|(id, _)| id));
+            return false;
+        }
+        inner.owed.went();
+        for (id, name) in known {
+            inner.clients.remove(id);
+            inner.owed.forget.remove(&id);
+            inner.owed.unmark.remove(&id);
+            let effects = inner.grace.gone(&name);
+            inner.due.extend(effects);
+        }
+        true
+    }
+
+    fn mark_now(&self, client: ClientId, has_lost: bool) -> bool {
+        let known = {
+            let mut inner = self.inner.lock();
+            inner.owed.unmark.remove(&client);
+            inner.clients.get(client).map(|known| (known.record.clone(), known.is_stored))
+        };
+        let Some((record, is_stored)) = known else { return true };
+        if record.lost_state == has_lost && is_stored {
+            return true;
+        }
+        let outcome =
+            self.records.store(&[RecordChange::Client(ClientRecord { lost_state: has_lost, ..record })]);
+        let mut inner = self.inner.lock();
+        if let Err(error) = outcome {
+            inner.owed.tell(&error);
+            // Perhaps it is marked. Then it is so for nothing, till this client's record is stored the next time.
+            inner.owed.unmark.extend((!has_lost).then_some(client));
+            if let Some(known) = inner.clients.get_mut(client) {
+                known.is_stored = false;
+            }
+            return false;
+        }
+        inner.owed.went();
+        if let Some(known) = inner.clients.get_mut(client) {
+            known.record.lost_state = has_lost;
+            known.is_stored = true;
+        }
+        true
+    }
+
+    /// Tries again what is owed.
+    pub(super) fn settle_owed(&self) {
+        let turn = self.turn.lock();
+        let (forget, unmark): (Vec<_>, Vec<_>) = {
+            let mut inner = self.inner.lock();
+            let owed = &mut inner.owed;
+            (owed.forget.drain().collect(), owed.unmark.drain().collect())
+        };
+        self.forget_now(&forget);
+        for client in unmark {
+            self.mark_now(client, false);
+        }
+        drop(turn);
+        self.forgotten();
     }
 }
 
@@ -61,33 +165,21 @@ impl ClientRecords for Durable {
         Ok(())
     }
 
-    fn forget(&self, clients: &[ClientId]) {
-        let turn = self.turn.lock();
-        let names: Vec<_> = {
-            let mut inner = self.inner.lock();
-            clients
-                .iter()
-                .filter_map(|client| inner.clients.remove(client))
-                .map(|known| known.record.name)
-                .collect()
-        };
-        let changes: Vec<_> = names.iter().cloned().map(RecordChange::ForgetClient).collect();
-        // Before the reply that may give to another what these clients held: they must not reclaim it after a crash.
-        if let Err(error) = self.records.store(&changes) {
-            tracing::error!(%error, clients = names.len(), "the records of clients that are gone cannot be removed");
-        }
-        drop(turn);
-        for name in names {
-            let effects = self.inner.lock().grace.gone(&name);
-            self.run(effects);
-        }
+    fn forget(&self, clients: &[ClientId]) -> bool {
+        let _turn = self.turn.lock();
+        self.forget_now(clients)
+    }
+
+    fn forgotten(&self) {
+        let effects = std::mem::take(&mut self.inner.lock().due);
+        self.run(effects);
     }
 
     fn reclaim_done(&self, client: ClientId) {
         let turn = self.turn.lock();
         let known = {
             let inner = self.inner.lock();
-            inner.clients.get(&client).map(|known| (known.record.clone(), known.is_stored))
+            inner.clients.get(client).map(|known| (known.record.clone(), known.is_stored))
         };
         let Some((record, is_stored)) = known else { return };
         let (holds_state, lost_state) = (record.holds_state, record.lost_state);
@@ -105,7 +197,7 @@ impl ClientRecords for Durable {
     }
 
     fn may_hold(&self, client: ClientId) -> bool {
-        self.inner.lock().clients.get(&client).is_some_and(|known| {
+        self.inner.lock().clients.get(client).is_some_and(|known| {
             // The first new lock of a 4.0 client shows that it has reclaimed what it wanted.
             let is_agreed = known.record.name.is_sessions || !known.record.missed_grace;
             known.is_stored && known.record.holds_state && is_agreed
@@ -122,24 +214,9 @@ impl ClientRecords for Durable {
         self.keep(record)
     }
 
-    fn note_losses(&self, client: ClientId, has_lost: &dyn Fn() -> bool) {
+    fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
         let _turn = self.turn.lock();
-        // Asked now that nobody else stores: the last to do so has the last word.
-        let lost_state = has_lost();
-        let Some(record) = self.inner.lock().clients.get(&client).map(|known| known.record.clone()) else {
-            return;
-        };
-        if record.lost_state == lost_state {
-            return;
-        }
-        let record = ClientRecord { lost_state, ..record };
-        if let Err(error) = self.keep(record.clone()) {
-            tracing::error!(%error, "that a client lost state cannot be stored");
-            // It is, with whatever is stored of this client next: its next OPEN sees to that.
-            if let Some(known) = self.inner.lock().clients.get_mut(&client) {
-                *known = Known { record, is_stored: false };
-            }
-        }
+        self.mark_now(client, has_lost)
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

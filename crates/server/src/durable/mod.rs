@@ -4,6 +4,7 @@
 //! Nothing here decides: `recovery` does, and `docs/design/exactly-once.md` says how the parts meet.
 
 mod clients;
+mod known;
 mod sessions;
 
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
-use holdfast_base::{ClientId, Clock, Instant, SessionId};
+use holdfast_base::{Clock, Instant, SessionId};
 use holdfast_export::{Export, Force};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
@@ -22,25 +23,22 @@ use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Snapshot;
 use holdfast_store::Store;
 use holdfast_xdr::{Decode, Reader};
+use known::{Clients, Known};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-
-/// A client's record as it is meant to be.
-struct Known {
-    record: ClientRecord,
-    /// Whether the store has it. Grace's end takes the records of those who were not heard of; one of them may
-    /// yet live.
-    is_stored: bool,
-}
 
 /// What changes while serving.
 struct Inner {
     grace: Grace,
-    clients: FxHashMap<ClientId, Known>,
+    clients: Clients,
     /// Persistent sessions, and how many slots each has.
     sessions: FxHashMap<SessionId, SessionRecord>,
     /// What could not be stored at grace's end, and is tried again.
     unstored: Vec<RecordChange>,
+    /// The same of clients that go, or lost something.
+    owed: clients::Owed,
+    /// What follows for grace from clients that are gone, and was not run yet.
+    due: Vec<GraceEffect>,
 }
 
 /// How the grace period stands.
@@ -58,8 +56,10 @@ pub(crate) struct GraceReport {
 pub struct Durable {
     records: Records,
     ledger: Arc<Ledger>,
+    /// Never held while the state engine is asked something: that may be held by who waits for this.
     inner: Mutex<Inner>,
-    /// Held from reading a record to having stored its successor: changes of one record keep their order.
+    /// Held from reading a record to having stored its successor: changes of one record keep their order. Towards the state
+    /// engine as `inner`.
     turn: Mutex<()>,
     /// Whom the end of grace is told.
     nfs4: OnceLock<Weak<Nfs4>>,
@@ -119,7 +119,7 @@ impl Durable {
         (boot, lease_ms): (&Boot, u64),
         clock: &dyn Clock,
     ) -> Result<(Arc<Self>, Former)> {
-        let known = |record: ClientRecord| (record.client_id, Known { record, is_stored: true });
+        let known = |record: ClientRecord| Known { record, is_stored: true };
         let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, &known))?;
         durable.inner.lock().grace = Grace::over();
         Ok((durable, former))
@@ -142,7 +142,7 @@ impl Durable {
         store: Arc<dyn Store>,
         (ledger, remembered): (Arc<Ledger>, Vec<Remembered>),
         (boot, lease_ms): (&Boot, u64),
-        (clock, known): (&dyn Clock, &dyn Fn(ClientRecord) -> (ClientId, Known)),
+        (clock, known): (&dyn Clock, &dyn Fn(ClientRecord) -> Known),
     ) -> Result<(Arc<Self>, Former)> {
         let has_nlm_holders =
             holdfast_nlm::has_holders(store.as_ref()).context("records of hosts with locks")?;
@@ -161,6 +161,8 @@ impl Durable {
             clients: clients.into_iter().map(known).collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
             unstored: Vec::new(),
+            owed: clients::Owed::default(),
+            due: Vec::new(),
         };
         let durable = Self {
             records,
@@ -226,12 +228,15 @@ impl Durable {
     /// What is due about once a second. Waits for the disk when there is something to store or to force.
     pub fn tick(&self, now: Instant) {
         self.note_signs_of_life();
+        self.settle_owed();
+        // The engine may be held by somebody who waits for the records: it is asked before they are looked at.
+        let is_grace_obeyed = self.is_grace_obeyed(now);
         let effects = {
             let mut inner = self.inner.lock();
             let unstored = std::mem::take(&mut inner.unstored);
             if !unstored.is_empty() {
                 vec![GraceEffect::Store(unstored)]
-            } else if inner.grace.is_over() && self.is_grace_obeyed(now) {
+            } else if inner.grace.is_over() && is_grace_obeyed {
                 vec![GraceEffect::Ended]
             } else {
                 inner.grace.tick(now)
@@ -272,18 +277,23 @@ impl Durable {
 
     /// A client that goes on with a session of the server's former life is there, though it made none anew.
     fn note_signs_of_life(&self) {
-        let mut inner = self.inner.lock();
-        let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade).filter(|_| !inner.grace.is_over()) else {
-            return;
+        let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) else { return };
+        let ids: Vec<_> = {
+            let inner = self.inner.lock();
+            let sessions = inner.sessions.values().filter(|_| !inner.grace.is_over());
+            sessions.map(|session| (session.id, session.client_id)).collect()
         };
-        let ids: Vec<_> = inner.sessions.values().map(|session| (session.id, session.client_id)).collect();
+        if ids.is_empty() {
+            return;
+        }
         let alive = nfs4.inspect(|engine| {
             let is_used = |id| engine.sessions().get(id).is_some_and(|s| s.last_used() > self.started_at);
             ids.into_iter().filter(|(id, _)| is_used(*id)).map(|(_, client)| client).collect::<Vec<_>>()
         });
+        let mut inner = self.inner.lock();
         for client in alive {
             let named =
-                inner.clients.get(&client).map(|known| (known.record.name.clone(), known.record.verifier));
+                inner.clients.get(client).map(|known| (known.record.name.clone(), known.record.verifier));
             if let Some((name, verifier)) = named {
                 // Under its own verifier a client that returns ends nothing.
                 let _ = inner.grace.returned(&name, verifier);
@@ -322,7 +332,7 @@ impl Durable {
         let inner = self.inner.lock();
         for change in &mut changes {
             if let RecordChange::Client(record) = change
-                && let Some(known) = inner.clients.values().find(|known| known.record.name == record.name)
+                && let Some(known) = inner.clients.named(&record.name)
             {
                 *record = ClientRecord { missed_grace: record.missed_grace, ..known.record.clone() };
             }
@@ -340,15 +350,19 @@ impl Durable {
             inner.unstored = changes;
             return Vec::new();
         }
-        for known in inner.clients.values_mut() {
-            for change in &changes {
-                match change {
-                    RecordChange::ForgetClient(name) if *name == known.record.name => known.is_stored = false,
-                    RecordChange::Client(record) if record.client_id == known.record.client_id => {
-                        known.record = record.clone();
+        for change in changes {
+            match change {
+                RecordChange::ForgetClient(name) => {
+                    if let Some(known) = inner.clients.named_mut(&name) {
+                        known.is_stored = false;
                     }
-                    _ => {}
                 }
+                RecordChange::Client(record) => {
+                    if let Some(known) = inner.clients.get_mut(record.client_id) {
+                        known.record = record;
+                    }
+                }
+                RecordChange::Session(_) | RecordChange::ForgetSession(_) => {}
             }
         }
         inner.grace.stored()
@@ -357,10 +371,10 @@ impl Durable {
 
 /// A client's record after a crash. What was revoked in a life that is over stands against its client like a grace that
 /// it missed, until the two agree again; `lost_state` is of this life alone, and ends when the client acknowledges it.
-fn of_former_life(record: ClientRecord) -> (ClientId, Known) {
+fn of_former_life(record: ClientRecord) -> Known {
     let missed_grace = record.missed_grace || record.lost_state;
     let record = ClientRecord { lost_state: false, missed_grace, ..record };
-    (record.client_id, Known { record, is_stored: true })
+    Known { record, is_stored: true }
 }
 
 /// A call for the cache of replies, if that is what is remembered.

@@ -10,7 +10,7 @@ use holdfast_recovery::{ChannelRecord, ClientRecord, RecordChange, Records, Sess
 use holdfast_state::{
     ChannelAttrs, ClientImage, Dialect, OwnerName, Principal, SessionImage, SlotImage, Snapshot, Verifier,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Durable;
 
@@ -57,16 +57,18 @@ pub(super) fn with_their_clients(
     (clients, remembered): (&[ClientRecord], &[Remembered]),
 ) -> Result<Vec<SessionRecord>> {
     let all = records.sessions().context("session records")?;
-    let has_client = |s: &SessionRecord| clients.iter().any(|c| c.client_id == s.client_id);
+    let recorded: FxHashSet<_> = clients.iter().map(|client| client.client_id).collect();
+    let has_client = |s: &SessionRecord| recorded.contains(&s.client_id);
     let (kept, orphans): (Vec<_>, Vec<_>) = all.into_iter().partition(has_client);
     let gone: Vec<_> = orphans.iter().map(|s| RecordChange::ForgetSession(s.id)).collect();
     // Nobody can use them, for their clients are gone: what cannot be removed now is by the next start.
     if let Err(error) = records.store(&gone) {
         tracing::warn!(%error, sessions = gone.len(), "the records of sessions without a client cannot be removed");
     }
+    let slots: FxHashMap<_, _> = kept.iter().map(|session| (session.id, session.fore.slots)).collect();
     for slot in remembered {
         if let Remembered::Slot { session, slot, .. } = slot
-            && !kept.iter().any(|s| s.id == *session && slot.0 < s.fore.slots)
+            && slots.get(session).is_none_or(|slots| slot.0 >= *slots)
         {
             ledger.forget_slot(*session, *slot);
         }
@@ -82,7 +84,8 @@ pub(super) fn snapshot(
     remembered: &[Remembered],
 ) -> Snapshot {
     let slots = slots_of(remembered);
-    let has_session = |client: &&ClientRecord| sessions.iter().any(|s| s.client_id == client.client_id);
+    let owners: FxHashSet<_> = sessions.iter().map(|session| session.client_id).collect();
+    let has_session = |client: &&ClientRecord| owners.contains(&client.client_id);
     Snapshot {
         clients: clients.iter().filter(has_session).map(client_image).collect(),
         sessions: sessions.iter().map(|session| session_image(session, &slots)).collect(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use holdfast_base::{ManualClock, Seqid};
+use holdfast_base::{ClientId, ManualClock, Seqid};
 use holdfast_nfs4::ClientRecords;
 use holdfast_state::{ClientImage, Dialect, OwnerName, Principal, Recorded, Verifier};
 use holdfast_store::MemoryStore;
@@ -92,7 +92,7 @@ fn who_lost_state_while_it_lived_reclaims_nothing_until_it_agrees_with_the_serve
         drop(first);
         let second = lives.next();
         assert_eq!(claims(&second, dialect, 2), Recorded::Yes);
-        second.note_losses(ClientId(2), &|| true);
+        second.note_losses(ClientId(2), true);
         // Said in the same life, it is no word about what was lost.
         second.reclaim_done(ClientId(2));
         assert!(second.may_hold(ClientId(2)), "it loses no more than that");
@@ -112,11 +112,116 @@ fn who_has_acknowledged_what_it_lost_may_reclaim_the_rest() {
     let lives = Lives::new();
     let first = lives.next();
     holder(&first, Dialect::V41, 1);
-    first.note_losses(ClientId(1), &|| true);
-    // Told in the wrong order, what is so counts.
-    first.note_losses(ClientId(1), &|| false);
-    first.note_losses(ClientId(1), &|| false);
-    first.note_losses(ClientId(7), &|| true);
+    first.note_losses(ClientId(1), true);
+    first.note_losses(ClientId(1), false);
+    first.note_losses(ClientId(1), false);
+    first.note_losses(ClientId(7), true);
     drop(first);
     assert_eq!(claims(&lives.next(), Dialect::V41, 2), Recorded::Yes);
+}
+
+/// As many clients as a large site has, each with a persistent session and what is remembered of one of its slots.
+const MANY: u32 = 10_000;
+
+/// What a restart may be held up by records, in a build that is not optimized: a cost that grew with the square of their
+/// number would be a multiple.
+const RESTART_MS_MAX: u128 = 1000;
+
+/// The processor time that something takes here, in milliseconds: the machine may be busy with other tests.
+fn cpu_ms<R>(act: impl FnOnce() -> R) -> (R, u128) {
+    let now = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as u128 * 1000 + now.tv_nsec as u128 / 1_000_000
+    };
+    let begun = now();
+    let done = act();
+    (done, now() - begun)
+}
+
+#[test]
+fn ten_thousand_clients_with_sessions_are_taken_in_again_within_a_second() {
+    let lives = Lives::new();
+    let first = lives.next();
+    let named = |n: u32| ClientImage {
+        name: OwnerName::new(format!("client {n}").as_bytes()),
+        ..client(Dialect::V41, u64::from(n) + 1)
+    };
+    let changes: Vec<_> = (0..MANY).flat_map(|n| records_of(&named(n), n)).collect();
+    first.records.store(&changes).unwrap();
+    drop(first);
+
+    let (second, open_ms) = cpu_ms(|| lives.next());
+    let ((), back_ms) = cpu_ms(|| {
+        for n in 0..MANY {
+            let back = ClientImage { id: ClientId(u64::from(n) + 1_000_000), ..named(n) };
+            second.persist(&back).unwrap();
+            assert_eq!(second.recorded(&back), Recorded::Yes);
+        }
+    });
+    let (has_ended, end_ms) = cpu_ms(|| second.end_grace());
+    assert!(has_ended);
+    println!(
+        "{MANY} clients: {open_ms} ms to open, {back_ms} ms for all to come back, {end_ms} ms to end grace"
+    );
+    assert!(open_ms < RESTART_MS_MAX, "{open_ms} ms");
+    // These come one after the other, in as many requests.
+    assert!(back_ms < 2 * RESTART_MS_MAX, "{back_ms} ms");
+    assert!(end_ms < RESTART_MS_MAX, "{end_ms} ms");
+}
+
+/// A client that holds something, and its session.
+fn records_of(client: &ClientImage, n: u32) -> [RecordChange; 2] {
+    let record = ClientRecord {
+        name: holdfast_recovery::ClientName { is_sessions: true, owner: client.name.as_bytes().to_vec() },
+        verifier: client.verifier.0,
+        principal: client.principal.as_bytes().to_vec(),
+        client_id: client.id,
+        holds_state: true,
+        lost_state: false,
+        missed_grace: false,
+    };
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&n.to_be_bytes());
+    let session = SessionRecord {
+        id: SessionId(id),
+        client_id: client.id,
+        fore: holdfast_recovery::ChannelRecord { slots: 4, ..Default::default() },
+        back: Default::default(),
+        callback_program: 0,
+        flags: 1,
+    };
+    [RecordChange::Client(record), RecordChange::Session(session)]
+}
+
+#[test]
+fn what_cannot_be_removed_or_marked_is_tried_again_and_said_to_stand() {
+    let lives = Lives::new();
+    let store = Arc::new(holdfast_store::suite::Faulty::new(MemoryStore::new()));
+    let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
+    let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
+    let opened = Ledger::open(&lives.dir().join("journal"), &size, &[]).unwrap();
+    let shared: Arc<dyn Store> = store.clone();
+    let durable = Durable::with(shared, opened, (&boot, LEASE_MS), &ManualClock::default()).unwrap().0;
+    let it = holder(&durable, Dialect::V41, 1);
+    store.fail_nth(1, holdfast_store::suite::Fault::Fail);
+    assert!(!durable.note_losses(it.id, true), "nothing is taken from it");
+    assert!(!durable.may_hold(it.id), "which mark it has is not known, till it is stored anew");
+    assert!(durable.note_losses(it.id, true));
+    store.fail_nth(1, holdfast_store::suite::Fault::ApplyThenFail);
+    assert!(!durable.note_losses(it.id, false));
+    durable.tick(Instant(1));
+    assert!(!durable.records.clients().unwrap()[0].lost_state, "it has acknowledged that");
+    store.fail_nth(1, holdfast_store::suite::Fault::Fail);
+    assert!(!durable.forget(&[it.id]));
+    assert_eq!(durable.records.clients().unwrap().len(), 1);
+    durable.tick(Instant(1));
+    assert_eq!(durable.records.clients().unwrap(), []);
+    assert!(durable.forget(&[it.id]), "it is gone");
+    // One that comes anew is not taken for the one that was to go.
+    let it = holder(&durable, Dialect::V41, 2);
+    store.fail_nth(1, holdfast_store::suite::Fault::Fail);
+    assert!(!durable.forget(&[it.id]));
+    holder(&durable, Dialect::V41, 3);
+    durable.tick(Instant(1));
+    assert_eq!(durable.records.clients().unwrap().len(), 1);
 }

@@ -51,12 +51,12 @@ impl Engine {
     ///
     /// # Errors
     /// `ClidInuse`, `NoEnt`, `NotSame`, `Perm` by the cases; `Inval` for a name that is too long; `Resource` at
-    /// the limit of clients.
+    /// the limit of clients; `Delay` while a former client of that name still has a record that must go first.
     pub fn exchange_id(&mut self, request: &ExchangeId<'_>, now: Instant) -> Result<ExchangedId, StateError> {
         if request.owner.len() > CLIENT_OWNER_BYTES_MAX {
             return Err(StateError::Inval);
         }
-        self.finish_leaving(Dialect::V41, request.owner, now);
+        self.finish_leaving(Dialect::V41, request.owner, now)?;
         match request.intent {
             ExchangeIntent::Update => self.exchange_update(request),
             ExchangeIntent::Establish => self.exchange_establish(request, now),
@@ -101,7 +101,9 @@ impl Engine {
                 if !client.states.is_empty() && !self.is_lapsed(id, now) {
                     return Err(StateError::ClidInuse);
                 }
-                self.remove_client(id, now);
+                if !self.expire(&[id], now) {
+                    return Err(StateError::Delay);
+                }
             }
         }
         if let Some(old) = records.unconfirmed {

@@ -6,6 +6,7 @@ use holdfast_base::{ClientId, Instant};
 use crate::client::ClientIncarnation;
 use crate::effect::Effect;
 use crate::engine::Engine;
+use crate::error::StateError;
 use crate::names::Dialect;
 
 impl Engine {
@@ -50,6 +51,10 @@ impl Engine {
         let mut leaving: Vec<_> = leaving.map(|(id, _)| *id).collect();
         // The map's order is arbitrary; effects must not be.
         leaving.sort_unstable();
+        // As a rule they are off the record by now. If not, they are tried again with the next tick.
+        if leaving.is_empty() || !self.witness.forget(&leaving) {
+            return;
+        }
         for id in leaving {
             self.release_client(id, now);
         }
@@ -100,12 +105,56 @@ impl Engine {
     }
 
     /// A client that comes anew finishes the leaving of its former self.
-    pub(crate) fn finish_leaving(&mut self, dialect: Dialect, name: &[u8], now: Instant) {
+    ///
+    /// # Errors
+    /// `Delay` while that still has a record, and so still has what it held.
+    pub(crate) fn finish_leaving(
+        &mut self,
+        dialect: Dialect,
+        name: &[u8],
+        now: Instant,
+    ) -> Result<(), StateError> {
         let confirmed = self.clients.records(dialect, name).confirmed;
         let is_leaving = |id: &ClientId| self.clients.by_id.get(id).is_some_and(|client| client.is_leaving);
-        if let Some(id) = confirmed.filter(is_leaving) {
-            self.remove_client(id, now);
+        match confirmed.filter(is_leaving) {
+            Some(id) if !self.expire(&[id], now) => Err(StateError::Delay),
+            _ => Ok(()),
         }
+    }
+
+    /// Whether a client goes once its record is gone.
+    pub(crate) fn is_leaving(&self, id: ClientId) -> bool {
+        self.clients.by_id.get(&id).is_some_and(|client| client.is_leaving)
+    }
+
+    /// Of these clients, has those go whose lease ran out.
+    pub(crate) fn expire_lapsed(&mut self, mut clients: Vec<ClientId>, now: Instant) {
+        clients.sort_unstable();
+        clients.dedup();
+        clients.retain(|client| self.is_lapsed(*client, now));
+        self.expire(&clients, now);
+    }
+
+    /// Has clients go at once, so that others can have what they held: first their records, all together, then all else.
+    /// Whether they are gone. If not, as they may be off the record or not, nobody may act as them any more, and the tick
+    /// goes on trying.
+    pub(crate) fn expire(&mut self, clients: &[ClientId], now: Instant) -> bool {
+        let may_reclaim = |id: &ClientId| {
+            let client = self.clients.by_id.get(id);
+            client.is_some_and(|of| of.is_confirmed && (!of.states.is_empty() || self.caps.count_of(*id) > 0))
+        };
+        let holders: Vec<_> = clients.iter().copied().filter(may_reclaim).collect();
+        if !holders.is_empty() && !self.witness.forget(&holders) {
+            let staying = holders.into_iter().filter(|id| !self.is_leaving(*id));
+            for id in staying.collect::<Vec<_>>() {
+                self.begin_leaving(id, now);
+            }
+            return false;
+        }
+        for id in clients {
+            self.remove_client(*id, now);
+        }
+        true
     }
 
     /// At a limit, those go whom only courtesy keeps, longest away first: one at a time.
@@ -113,19 +162,18 @@ impl Engine {
         let away = self.clients.by_id.iter().filter_map(|(id, client)| Some((client.courteous_since?, *id)));
         let away = away.filter(|(_, id)| self.is_lapsed(*id, now));
         let Some((_, id)) = away.min() else { return false };
-        self.remove_client(id, now);
-        true
+        self.expire(&[id], now)
     }
 
-    /// Removes a client at once with all it holds, as an administrator's decision. Whether there was one.
+    /// Removes a client with all it holds, as an administrator's decision: at once, or once its record can be removed.
+    /// Whether there was one.
     pub fn revoke_client(&mut self, id: ClientId, now: Instant) -> bool {
         let is_known = self.clients.by_id.contains_key(&id);
-        self.remove_client(id, now);
+        self.expire(&[id], now);
         is_known
     }
 
-    /// Removes a client with all it holds. The record is forgotten by an effect of the same step, so that whatever
-    /// else the step grants is told only after that.
+    /// Removes a client with all it holds. If others may have that now, its record must be gone: see [`Engine::expire`].
     pub(crate) fn remove_client(&mut self, id: ClientId, now: Instant) {
         let is_confirmed = self.clients.by_id.get(&id).is_some_and(|client| client.is_confirmed);
         self.release_client(id, now);
@@ -137,6 +185,8 @@ impl Engine {
     /// Takes all a client holds, and the client.
     fn release_client(&mut self, id: ClientId, now: Instant) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
+        // Nobody is left to acknowledge anything.
+        (client.revoked, client.delegations_revoked) = (0, 0);
         let states = client.states.clone();
         let sessions = std::mem::take(&mut client.sessions);
         let owners: Vec<_> =

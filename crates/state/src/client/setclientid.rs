@@ -55,7 +55,8 @@ impl Engine {
     ///
     /// # Errors
     /// `ClidInuse`: another principal has a confirmed record of that name and holds state under a lease;
-    /// `Inval` for a name or address that is too long; `Resource`.
+    /// `Inval` for a name or address that is too long; `Resource`; `Delay` while a former client of that name still has
+    /// a record that must go first.
     pub fn setclientid(
         &mut self,
         request: &SetClientId<'_>,
@@ -65,7 +66,7 @@ impl Engine {
         {
             return Err(StateError::Inval);
         }
-        self.finish_leaving(Dialect::V40, request.name, now);
+        self.finish_leaving(Dialect::V40, request.name, now)?;
         let mut confirm = Verifier::default();
         self.entropy.fill(&mut confirm.0);
         let records = self.clients.records(Dialect::V40, request.name);
@@ -76,7 +77,9 @@ impl Engine {
                 if !client.states.is_empty() && !self.is_lapsed(id, now) {
                     return Err(StateError::ClidInuse);
                 }
-                self.remove_client(id, now);
+                if !self.expire(&[id], now) {
+                    return Err(StateError::Delay);
+                }
             } else if client.identity.verifier == request.verifier {
                 return self.update_callback(id, confirm, request, now);
             }
