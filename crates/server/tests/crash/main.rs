@@ -10,11 +10,13 @@
 mod caps;
 mod cut;
 mod disk;
+mod full;
 mod nfs3;
 mod nfs4;
 mod quota;
 mod reflink;
 mod restart;
+mod revoked;
 mod server;
 mod tree;
 mod trunking;

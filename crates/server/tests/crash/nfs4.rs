@@ -319,6 +319,18 @@ pub(crate) struct Client {
     incarnations: u8,
 }
 
+fn create_session(known: &ExchangeId4Ok<'_>) -> CreateSession4Args<'static> {
+    CreateSession4Args {
+        clientid: known.clientid,
+        sequence: known.sequenceid,
+        flags: CREATE_SESSION4_FLAG_PERSIST,
+        fore_chan_attrs: CHANNEL,
+        back_chan_attrs: CHANNEL,
+        cb_program: NFS4_CALLBACK_PROGRAM,
+        sec_parms: vec![CallbackSecParms4::None],
+    }
+}
+
 pub(crate) fn status(results: &[u8]) -> NfsStat4 {
     CompoundResHeader::decode(&mut Reader::new(results)).unwrap().status
 }
@@ -349,6 +361,29 @@ impl Client {
         client
     }
 
+    /// A client that makes a session; what the first refusal said.
+    pub(crate) fn try_introduce(world: &Rc<World>, name: &str) -> NfsStat4 {
+        let ask = |op: ArgOp<'_>| {
+            let mut args = Writer::new();
+            encode_compound(&mut args, b"", 1, &[op]);
+            world.exchange(&world.call(COMPOUND, args.as_slice()))
+        };
+        let known = ask(ArgOp::ExchangeId(ExchangeId4Args {
+            clientowner: ClientOwner4 { verifier: [1; 8], ownerid: name.as_bytes() },
+            flags: 0,
+            state_protect: StateProtect4A::None,
+            client_impl_id: None,
+        }));
+        let mut r = Reader::new(&known);
+        let header = CompoundResHeader::decode(&mut r).unwrap();
+        if header.status != NfsStat4::Ok {
+            return header.status;
+        }
+        ResOpHeader::decode(&mut r).unwrap();
+        let known = ExchangeId4Ok::decode(&mut r).unwrap();
+        status(&ask(ArgOp::CreateSession(create_session(&known))))
+    }
+
     /// Its session.
     pub(crate) const fn session(&self) -> SessionId {
         self.session
@@ -369,7 +404,8 @@ impl Client {
         r.rest().to_vec()
     }
 
-    fn set_client_id(&mut self) {
+    /// SETCLIENTID, as the incarnation it is.
+    pub(crate) fn set_client_id(&mut self) {
         let answer = self.alone(ArgOp::SetClientId(SetClientId4Args {
             client: NfsClientId4 { verifier: [self.incarnations; 8], id: self.name.as_bytes() },
             callback: CbClient4 { cb_program: 0, cb_location: NetAddr4 { netid: b"tcp", addr: b"" } },
@@ -397,15 +433,7 @@ impl Client {
         let answer = self.alone(self.who_it_is());
         let known = ExchangeId4Ok::decode(&mut Reader::new(&answer)).unwrap();
         self.id = known.clientid;
-        let answer = self.alone(ArgOp::CreateSession(CreateSession4Args {
-            clientid: known.clientid,
-            sequence: known.sequenceid,
-            flags: CREATE_SESSION4_FLAG_PERSIST,
-            fore_chan_attrs: CHANNEL,
-            back_chan_attrs: CHANNEL,
-            cb_program: NFS4_CALLBACK_PROGRAM,
-            sec_parms: vec![CallbackSecParms4::None],
-        }));
+        let answer = self.alone(ArgOp::CreateSession(create_session(&known)));
         let made = CreateSession4Ok::decode(&mut Reader::new(&answer)).unwrap();
         assert_eq!(made.flags & CREATE_SESSION4_FLAG_PERSIST, CREATE_SESSION4_FLAG_PERSIST);
         self.session = made.sessionid;

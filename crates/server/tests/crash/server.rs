@@ -105,6 +105,11 @@ impl World {
         self.base.join("files")
     }
 
+    /// The server's own directory.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.base.join("state")
+    }
+
     fn armed(&self) -> PathBuf {
         self.dir.path().join("armed")
     }
