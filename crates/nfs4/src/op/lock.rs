@@ -68,7 +68,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         range,
         kind: kind_of(args.locktype),
         claim,
-        wait: if may_notify(cx, args.locktype) { Wait::Notify } else { Wait::No },
+        wait: wait_of(cx, args.locktype),
     };
     let ticket = match cx.state(|engine, now| Ok(engine.lock_prepare(&request, now)))? {
         Ok(ticket) => ticket,
@@ -182,16 +182,19 @@ fn await_outside(
     Ok(())
 }
 
-/// Whether the client waits for the lock and can be told when it is free (RFC 8881 section 20.11); it polls else.
-fn may_notify(cx: &Cx<'_>, kind: LockType4) -> bool {
-    let Some(slot) = &cx.compound.slot else { return false };
-    kind.is_blocking()
-        && cx.service().look(|engine| {
-            engine
-                .sessions()
-                .get(slot.session)
-                .is_some_and(|session| session.back_connections().next().is_some())
+/// How the client waits for the lock, if it does: it is told when the lock is free (RFC 8881 section 20.11) where it can
+/// be called back; else, and in 4.0 always (RFC 7530 section 9.4), it asks again and again.
+fn wait_of(cx: &Cx<'_>, kind: LockType4) -> Wait {
+    if !kind.is_blocking() {
+        return Wait::No;
+    }
+    let can_be_told = cx.compound.slot.as_ref().is_some_and(|slot| {
+        cx.service().look(|engine| {
+            let session = engine.sessions().get(slot.session);
+            session.is_some_and(|session| session.back_connections().next().is_some())
         })
+    });
+    if can_be_told { Wait::Notify } else { Wait::Poll }
 }
 
 fn recorded(cx: &Cx<'_>, args: &Lock4Args<'_>) -> OpResult<holdfast_state::Recorded> {

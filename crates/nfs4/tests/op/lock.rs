@@ -1,3 +1,4 @@
+use holdfast_base::limits::LOCK_WAIT_FRESH_MS;
 use holdfast_base::{ByteRange, ClientId, Length, Offset, Seqid};
 use holdfast_export::LocalUse;
 use holdfast_vfs::{Backend, Caller, Cx, Handle, LockKind, Name, Wait};
@@ -15,7 +16,11 @@ fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
 }
 
 fn open(client: &mut Session) -> Stateid4 {
-    let args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH);
+    open_wanting(client, 0)
+}
+
+fn open_wanting(client: &mut Session, want: u32) -> Stateid4 {
+    let args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH | want);
     let mut reply = client.run(&[at(&[]), vec![ArgOp::Open(args)]].concat());
     reply.ok::<()>(OpNum4::PutRootFh);
     reply.ok::<()>(OpNum4::Lookup);
@@ -224,6 +229,48 @@ fn who_waits_for_a_lock_is_called_when_it_is_free() {
     let greedy = lock(of_holder, b"h", LockType4::Write, 0, 10);
     run(&mut holder, greedy).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
     run(&mut waiter, asked).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
+#[test]
+fn a_circle_of_blocking_locks_ends_in_an_error_with_and_without_a_back_channel() {
+    let sessions: [fn(&World, u8, u32) -> Session; 2] = [Session::open, Session::with_back];
+    for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for minor in [1, 2] {
+            let world = World::new();
+            let mut a = sessions[first](&world, 1, minor);
+            let mut b = sessions[second](&world, 2, minor);
+            let [of_a, of_b] = [&mut a, &mut b].map(|of| open_wanting(of, OPEN4_SHARE_ACCESS_WANT_NO_DELEG));
+            run(&mut a, lock(of_a, b"a", LockType4::Write, 0, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+            let held = run(&mut b, lock(of_b, b"b", LockType4::Write, 10, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+            let asks = lock(of_a, b"a", LockType4::WriteWait, 10, 10);
+            run(&mut a, asks.clone()).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+            // Who does not wait closes no circle.
+            let tries = lock(of_b, b"b", LockType4::Write, 0, 10);
+            run(&mut b, tries).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+            for kind in [LockType4::WriteWait, LockType4::ReadWait] {
+                run(&mut b, lock(of_b, b"b", kind, 0, 10)).fails::<()>(OpNum4::Lock, NfsStat4::Deadlock);
+            }
+            // Whoever was told gives up what he has, and the other goes on.
+            run(&mut b, locku(held.lock_stateid, 10, 10)).ok::<Locku4Ok>(OpNum4::Locku);
+            run(&mut a, asks).ok::<Lock4Ok>(OpNum4::Lock);
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn who_has_asked_no_more_for_a_while_closes_no_circle() {
+    let world = World::new();
+    let (mut a, mut b) = (Session::open(&world, 1, 2), Session::open(&world, 2, 2));
+    let (of_a, of_b) = (open(&mut a), open(&mut b));
+    run(&mut a, lock(of_a, b"a", LockType4::Write, 0, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+    run(&mut b, lock(of_b, b"b", LockType4::Write, 10, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+    run(&mut a, lock(of_a, b"a", LockType4::WriteWait, 10, 10))
+        .fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    world.pass(LOCK_WAIT_FRESH_MS + 1);
+    run(&mut b, lock(of_b, b"b", LockType4::WriteWait, 0, 10))
+        .fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
     world.check();
 }
 

@@ -234,3 +234,67 @@ fn an_open_that_panics_leaves_its_owner_free() {
     confirm(&mut peer, stateid, 2);
     world.check();
 }
+
+/// A client with the file open, and a lock-owner of its.
+struct Locking {
+    peer: Peer,
+    client: ClientId,
+    open: Stateid4,
+    /// Its locks, and the number it last used for them.
+    held: Option<(Stateid4, Seqid)>,
+}
+
+impl Locking {
+    fn of_host(world: &World, host: u8) -> Self {
+        let (mut peer, client) = client(world, host);
+        let stateid = open(&mut peer, client, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+        let open = confirm(&mut peer, stateid, 2);
+        Self { peer, client, open, held: None }
+    }
+
+    /// Asks for ten bytes.
+    fn lock(&mut self, offset: u64, locktype: LockType4) -> Reply {
+        let locker = match &mut self.held {
+            None => Locker4::New(OpenToLockOwner4 {
+                open_seqid: Seqid(3),
+                open_stateid: self.open,
+                lock_seqid: Seqid(0),
+                lock_owner: StateOwner4 { clientid: self.client, owner: b"l" },
+            }),
+            Some((lock_stateid, seqid)) => {
+                *seqid = seqid.next();
+                Locker4::Exist(ExistLockOwner4 { lock_stateid: *lock_stateid, lock_seqid: *seqid })
+            }
+        };
+        let (offset, length) = (Offset(offset), Length(10));
+        let args = Lock4Args { locktype, reclaim: false, offset, length, locker };
+        let mut reply = self.peer.compound(&[at(&[b"f"]), vec![ArgOp::Lock(args)]].concat());
+        for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+            reply.ok::<()>(op);
+        }
+        if reply.status == NfsStat4::Ok {
+            let seqid = self.held.map_or(Seqid(0), |(_, seqid)| seqid);
+            self.held = Some((reply.clone().ok::<Lock4Ok>(OpNum4::Lock).lock_stateid, seqid));
+        }
+        reply
+    }
+}
+
+#[test]
+fn a_circle_of_blocking_locks_ends_in_an_error() {
+    let world = World::new();
+    let (mut a, mut b) = (Locking::of_host(&world, 1), Locking::of_host(&world, 2));
+    assert_eq!(a.lock(0, LockType4::Write).status, NfsStat4::Ok);
+    assert_eq!(b.lock(10, LockType4::Write).status, NfsStat4::Ok);
+    // It asks from time to time, as these clients do.
+    for _ in 0..3 {
+        a.lock(10, LockType4::WriteWait).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+        world.pass(LEASE_MS / 4);
+    }
+    b.lock(0, LockType4::Write).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    b.lock(0, LockType4::WriteWait).fails::<()>(OpNum4::Lock, NfsStat4::Deadlock);
+    // Whoever was told does not wait, and may ask for something else.
+    assert_eq!(b.lock(20, LockType4::WriteWait).status, NfsStat4::Ok);
+    a.lock(10, LockType4::WriteWait).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    world.check();
+}
