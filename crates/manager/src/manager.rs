@@ -259,7 +259,7 @@ impl Agents {
     /// Asks all of them, whatever one says.
     fn ask(&self, ask: impl Fn(&dyn Agent) -> bool) -> bool {
         let agents = self.0.upgrade().map(|manager| manager.agents()).unwrap_or_default();
-        agents.iter().fold(true, |all, agent| ask(&**agent) && all)
+        agents.iter().filter(|agent| !ask(&***agent)).count() == 0
     }
 }
 

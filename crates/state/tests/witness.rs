@@ -74,8 +74,11 @@ fn case(deny: Access) -> Case {
     Case { world, record, gone, session, open, other, others_open }
 }
 
+/// A wish of somebody else.
+type Wish = fn(&mut Case) -> Result<(), StateError>;
+
 /// What may be wanted of what the dead client holds.
-const WISHES: [(Access, fn(&mut Case) -> Result<(), StateError>); 8] = [
+const WISHES: [(Access, Wish); 8] = [
     (W, |c| c.world.open(c.other, "o", 1, share(W, NONE)).map(drop)),
     (W, |c| c.world.engine.check_io(FILE, W, IoBy::Nfs3, c.world.now).map(drop)),
     (W, |c| c.world.engine.check_io(FILE, W, IoBy::Anonymous, c.world.now).map(drop)),

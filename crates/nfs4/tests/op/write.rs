@@ -97,7 +97,13 @@ fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
         engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
         engine.caps_hello(holder).unwrap();
         engine.caps_path(holder, true);
-        let request = CapRequest { client: holder, file: promised, want: CapSet::FILE_X, reclaim: None };
+        let request = CapRequest {
+            client: holder,
+            file: promised,
+            want: CapSet::FILE_X,
+            reclaim: None,
+            is_beside_writers: false,
+        };
         let CapOffer::Offered(ticket) = engine.caps_prepare(&request, now).unwrap() else { panic!() };
         engine.caps_commit(ticket).unwrap();
     });

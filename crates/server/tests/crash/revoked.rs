@@ -77,7 +77,7 @@ impl Holder {
             share_deny: OPEN4_SHARE_DENY_BOTH,
             owner: StateOwner4 { clientid: self.client.id, owner: name },
             openhow: OpenFlag4::NoCreate,
-            claim: claim.clone(),
+            claim,
         });
         let at: &[_] = if let OpenClaim4::Null(_) = claim { &[] } else { &[lookup(name)] };
         self.run(&[at, &[open]].concat())
