@@ -178,6 +178,12 @@ impl Turn {
         }
     }
 
+    /// Whether somebody has it.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.get()
+    }
+
     /// Lets the next one in.
     pub fn pass(&self) {
         self.is_taken.set(false);

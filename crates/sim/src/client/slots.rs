@@ -20,9 +20,11 @@ pub(crate) struct Session {
 }
 
 impl Client4 {
-    async fn take_slot(&self) -> Option<(SessionId, usize, Sequence4Args)> {
+    async fn take_slot(&self, is_recovering: bool) -> Option<(SessionId, usize, Sequence4Args)> {
         loop {
-            {
+            // Who has waited for a slot while a recovery began waits for its end too: what he heard in its middle would be
+            // taken for word of another restart.
+            if is_recovering || !self.recovering.is_taken() {
                 let mut session = self.session.borrow_mut();
                 let session = session.as_mut()?;
                 let highest = session.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
@@ -57,7 +59,7 @@ impl Client4 {
 
     /// One compound on a slot, sent until it is answered. While recovering, a restart is known of already.
     pub(crate) async fn on_slot(&self, ops: &Ops, is_recovering: bool) -> Result<(Reply, bool), Missed> {
-        let Some((id, slot, sequence)) = self.take_slot().await else { return Err(Missed) };
+        let Some((id, slot, sequence)) = self.take_slot(is_recovering).await else { return Err(Missed) };
         let args = ops.compound(self.kind.minor, Some(sequence));
         let (epoch, mut times) = (self.epoch.get(), 0);
         loop {
@@ -119,6 +121,11 @@ impl Client4 {
         let ms = self.rng.borrow_mut().below(LEASE_MS / 8);
         self.world.exec.sleep(ms).await;
         let Ok(again) = self.send(self.conn.next_xid(), args).await else { return };
+        // Its lease may have run out meanwhile, or not: the next request hears the same, and is judged.
+        let is_gone = |reply: Reply| matches!(reply.status, NfsStat4::BadSession | NfsStat4::DeadSession);
+        if self.read(&again).is_some_and(is_gone) {
+            return self.world.tell(|| format!("{}: its session is gone at a retry", self.name()));
+        }
         let is_known = self.session.borrow().as_ref().is_some_and(|session| session.id == id);
         if is_known && self.world.lives() == life && again != results {
             let what = format!("{}: a retry was not answered as the first time", self.name());
