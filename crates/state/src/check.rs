@@ -353,13 +353,19 @@ impl Engine {
             Caller::V41(client) => (Dialect::V41, client),
         };
         self.live_client(client, dialect, now)?;
-        let judged = self.judge(key, stateid.seqid, dialect);
-        if (dialect, judged) == (Dialect::V40, Err(StateError::AdminRevoked)) {
-            // Nothing else tells that it knows: 4.0 has no FREE_STATEID.
+        match self.judge(key, stateid.seqid, dialect) {
+            Ok(()) => Ok(key),
+            Err(error) => Err(self.heard_of(key, error, dialect, now)),
+        }
+    }
+
+    /// A client is told why what it names is not good. Nothing else tells that one of 4.0 knows: it has no FREE_STATEID.
+    #[cold]
+    fn heard_of(&mut self, key: StateKey, error: StateError, dialect: Dialect, now: Instant) -> StateError {
+        if dialect == Dialect::V40 && matches!(error, StateError::AdminRevoked) {
             self.drop_revoked(key, now);
         }
-        judged?;
-        Ok(key)
+        error
     }
 
     /// Whose state a stateid of this run names, however it stands: in 4.0 nothing else tells whose a request is.

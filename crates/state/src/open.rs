@@ -299,6 +299,7 @@ impl Engine {
     }
 
     /// Why a share is refused: for good, or till a client has gone whose record is still there.
+    #[cold]
     pub(crate) fn share_refusal(&self, file: FileKey, error: StateError) -> StateError {
         let opens = self.files.get(&file).map(|file| file.opens.as_slice()).unwrap_or_default();
         let awaits =

@@ -128,6 +128,7 @@ impl Engine {
     }
 
     /// Of these clients, has those go whose lease ran out.
+    #[cold]
     pub(crate) fn expire_lapsed(&mut self, mut clients: Vec<ClientId>, now: Instant) {
         clients.sort_unstable();
         clients.dedup();
