@@ -67,6 +67,7 @@ pub(super) fn play(
     told: &mut Told<'_>,
 ) -> Result<()> {
     for load in Load::ALL.into_iter().filter(|load| scale.is_wanted(*load)) {
+        load.prepare(at).with_context(|| load.name())?;
         let before = round_trips()?;
         let took = load.run(at, scale, sync).with_context(|| load.name())?;
         let asked = before.zip(round_trips()?).map(|(before, after)| after - before);
@@ -174,14 +175,13 @@ impl Load {
         self == other || needs.contains(&self)
     }
 
-    /// Does it below `at`, and says how long it took.
+    /// What has to be there, and is not measured.
     ///
-    /// Errors of the system, and when what is found is not what was left.
-    fn run(self, at: &Path, scale: &Scale, sync: &dyn Fn() -> Result<()>) -> Result<Duration> {
-        let (flat, tree, large, project) =
-            (at.join("flat"), at.join("tree"), at.join("large"), at.join("project"));
+    /// Errors of the system and of git.
+    fn prepare(self, at: &Path) -> Result<()> {
+        let project = at.join("project");
         match self {
-            Self::Create => fs::create_dir(&flat)?,
+            Self::Create => fs::create_dir(at.join("flat"))?,
             Self::Build => project::lay_out(&project)?,
             Self::GitStatus => {
                 project::lay_out(&project)?;
@@ -189,6 +189,15 @@ impl Load {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Does it below `at`, and says how long it took.
+    ///
+    /// Errors of the system, and when what is found is not what was left.
+    fn run(self, at: &Path, scale: &Scale, sync: &dyn Fn() -> Result<()>) -> Result<Duration> {
+        let (flat, tree, large, project) =
+            (at.join("flat"), at.join("tree"), at.join("large"), at.join("project"));
         let started = Instant::now();
         match self {
             Self::Create => {

@@ -70,6 +70,17 @@ impl Machine {
             let to = usize::try_from(end).unwrap_or(usize::MAX).min(whole.len());
             return Ok(vec![whole.slice(from..to.max(from))]);
         }
+        self.read_kept(turn, (fh, id), (offset, end), (executed, executed_txn))
+    }
+
+    /// Reads what a promise covers: what is kept here, and in its holes what the server has.
+    fn read_kept(
+        &mut self,
+        turn: &mut Turn,
+        (fh, id): (Fh, NodeId),
+        (offset, end): (u64, u64),
+        (executed, executed_txn): (u64, u64),
+    ) -> Outcome<Vec<Bytes>> {
         let node = self.node_mut(id)?;
         let mut known = node.data.extents.read(offset, end, node.data.readable_since);
         // Where nothing is kept here, the server's data counts: but not what is cut off by a mutation on its way.
