@@ -17,9 +17,9 @@ use crate::gate::Gate;
 use crate::links::Links;
 use crate::offload::Offloads;
 use crate::program::{CallbackProgram, Hook};
-use crate::recover::Todo;
 use crate::run::Manner;
 use crate::state::{Files, Open};
+use crate::todo::Todo;
 use crate::{Callbacks, Cx, Delegated, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
 
 /// How long a shutdown waits for a server that is being connected to.

@@ -30,6 +30,7 @@ mod recover;
 mod run;
 mod session;
 mod state;
+mod todo;
 mod types;
 
 pub use attributes::{Attributes, FsStat, SetAttributes, Time};

@@ -9,12 +9,10 @@ use holdfast_wire::nfs4::{
     SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
     SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Ok, Stateid4,
 };
-use parking_lot::{Condvar, Mutex};
 
-use crate::boot::BootTime;
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
-use crate::exchange::{COMPOUND, Missed, Orphan, Sending};
+use crate::exchange::{COMPOUND, Missed, Sending};
 use crate::program::SessionEvent;
 use crate::session::{Lane, Session};
 use crate::{Cred, Error, Event, Handle, Result};
@@ -28,93 +26,6 @@ const PAUSE_PART: u32 = 8;
 /// Between two looks at all state because of a flag that stays, and at the lease: what is waited for stands still while the
 /// machine sleeps, and the lease does not.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-
-/// What is left to do.
-#[derive(Default)]
-pub(crate) struct Todo {
-    work: Mutex<Work>,
-    is_filled: Condvar,
-}
-
-#[derive(Default)]
-struct Work {
-    /// Something changed that the thread should look at.
-    is_awake: bool,
-    is_over: bool,
-    /// The server restarted: what it knew must be told it again.
-    must_reclaim: bool,
-    /// State may have been revoked.
-    must_look: bool,
-    /// The back channel does not work.
-    must_rebind: bool,
-    /// State that the server refused.
-    suspects: Vec<(Handle, Stateid4)>,
-    orphans: Vec<Orphan>,
-    renewed: Option<BootTime>,
-    /// When the last request was sent whose answer did not put promises in doubt.
-    promised: Option<BootTime>,
-    /// How long what is promised may be relied on after that, where that is less than a lease.
-    reliance: Option<Duration>,
-    looked: Option<Instant>,
-    rebound: Option<Instant>,
-}
-
-impl Work {
-    /// How long promises are relied on without another word, with this lease.
-    fn promises_last(&self, lease: Duration) -> Duration {
-        self.reliance.map_or(lease, |reliance| reliance.min(lease))
-    }
-}
-
-impl Todo {
-    /// Has the thread look after connections and the session.
-    pub(crate) fn wake(&self) {
-        self.change(|work| work.is_awake = true);
-    }
-
-    /// Ends the thread.
-    pub(crate) fn quit(&self) {
-        self.change(|work| work.is_over = true);
-    }
-
-    /// Notes a request whose end is not known.
-    pub(crate) fn orphan(&self, orphan: Orphan) {
-        self.change(|work| work.orphans.push(orphan));
-    }
-
-    /// The lease was renewed by a request sent then.
-    pub(crate) fn renewed(&self, sent: BootTime) {
-        let mut work = self.work.lock();
-        if work.renewed.is_none_or(|renewed| renewed < sent) {
-            work.renewed = Some(sent);
-        }
-    }
-
-    /// What is promised goes on, as was said to a request sent then.
-    pub(crate) fn promised(&self, sent: BootTime) {
-        let mut work = self.work.lock();
-        work.promised = work.promised.max(Some(sent));
-    }
-
-    /// Promises may be relied on for so long without another word.
-    pub(crate) fn rely_for(&self, at_most: Duration) {
-        self.change(|work| work.reliance = Some(at_most));
-    }
-
-    /// How long promises may still be relied on, with this lease.
-    pub(crate) fn promises_left(&self, lease: Duration) -> Duration {
-        let work = self.work.lock();
-        let left = |since: Option<BootTime>, all: Duration| {
-            since.map_or(Duration::ZERO, |since| all.saturating_sub(since.elapsed()))
-        };
-        left(work.renewed, lease).min(left(work.promised, work.promises_last(lease)))
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Work)) {
-        change(&mut self.work.lock());
-        self.is_filled.notify_one();
-    }
-}
 
 /// Why recovery has to begin again.
 #[derive(Debug)]
@@ -438,39 +349,5 @@ impl Inner {
                 read => return read.map_err(Setback::Because),
             }
         }
-    }
-}
-
-impl Todo {
-    /// [`Todo::wake`], unless there is no need.
-    pub(crate) fn wake_unless(&self, is_fine: bool) {
-        if !is_fine {
-            self.wake();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn promises_hold_for_so_long_after_the_last_word_that_did_not_put_them_in_doubt() {
-        let (todo, lease, second) = (Todo::default(), Duration::from_secs(600), Duration::from_secs(1));
-        let now = BootTime::now();
-        let earlier = now.before(10 * second);
-        todo.renewed(now);
-        assert_eq!(todo.promises_left(lease), Duration::ZERO, "nothing was said of them");
-        todo.promised(earlier);
-        assert!(todo.promises_left(lease) > 300 * second);
-        todo.rely_for(200 * second);
-        let left = todo.promises_left(lease);
-        assert!(left > 100 * second && left <= 190 * second, "{left:?}");
-        // The lease is renewed, and they are in doubt.
-        todo.renewed(BootTime::now());
-        assert!(todo.promises_left(lease) <= left);
-        todo.promised(now);
-        todo.promised(earlier);
-        assert!(todo.promises_left(lease) > left, "nor does an older word count");
     }
 }

@@ -1,0 +1,130 @@
+//! What the thread that mends has before it, and what is known of lease and promises.
+
+use std::time::{Duration, Instant};
+
+use holdfast_wire::nfs4::Stateid4;
+use parking_lot::{Condvar, Mutex};
+
+use crate::Handle;
+use crate::boot::BootTime;
+use crate::exchange::Orphan;
+
+/// What is left to do.
+#[derive(Default)]
+pub(crate) struct Todo {
+    pub(crate) work: Mutex<Work>,
+    pub(crate) is_filled: Condvar,
+}
+
+/// It.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Something changed that the thread should look at.
+    pub(crate) is_awake: bool,
+    pub(crate) is_over: bool,
+    /// The server restarted: what it knew must be told it again.
+    pub(crate) must_reclaim: bool,
+    /// State may have been revoked.
+    pub(crate) must_look: bool,
+    /// The back channel does not work.
+    pub(crate) must_rebind: bool,
+    /// State that the server refused.
+    pub(crate) suspects: Vec<(Handle, Stateid4)>,
+    pub(crate) orphans: Vec<Orphan>,
+    pub(crate) renewed: Option<BootTime>,
+    /// When the last request was sent whose answer did not put promises in doubt.
+    pub(crate) promised: Option<BootTime>,
+    /// How long what is promised may be relied on after that, where that is less than a lease.
+    pub(crate) reliance: Option<Duration>,
+    pub(crate) looked: Option<Instant>,
+    pub(crate) rebound: Option<Instant>,
+}
+
+impl Work {
+    /// How long promises are relied on without another word, with this lease.
+    pub(crate) fn promises_last(&self, lease: Duration) -> Duration {
+        self.reliance.map_or(lease, |reliance| reliance.min(lease))
+    }
+}
+
+impl Todo {
+    /// Has the thread look after connections and the session.
+    pub(crate) fn wake(&self) {
+        self.change(|work| work.is_awake = true);
+    }
+
+    /// [`Todo::wake`], unless there is no need.
+    pub(crate) fn wake_unless(&self, is_fine: bool) {
+        if !is_fine {
+            self.wake();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn quit(&self) {
+        self.change(|work| work.is_over = true);
+    }
+
+    /// Notes a request whose end is not known.
+    pub(crate) fn orphan(&self, orphan: Orphan) {
+        self.change(|work| work.orphans.push(orphan));
+    }
+
+    /// The lease was renewed by a request sent then.
+    pub(crate) fn renewed(&self, sent: BootTime) {
+        let mut work = self.work.lock();
+        if work.renewed.is_none_or(|renewed| renewed < sent) {
+            work.renewed = Some(sent);
+        }
+    }
+
+    /// What is promised goes on, as was said to a request sent then.
+    pub(crate) fn promised(&self, sent: BootTime) {
+        let mut work = self.work.lock();
+        work.promised = work.promised.max(Some(sent));
+    }
+
+    /// Promises may be relied on for so long without another word.
+    pub(crate) fn rely_for(&self, at_most: Duration) {
+        self.change(|work| work.reliance = Some(at_most));
+    }
+
+    /// How long promises may still be relied on, with this lease.
+    pub(crate) fn promises_left(&self, lease: Duration) -> Duration {
+        let work = self.work.lock();
+        let left = |since: Option<BootTime>, all: Duration| {
+            since.map_or(Duration::ZERO, |since| all.saturating_sub(since.elapsed()))
+        };
+        left(work.renewed, lease).min(left(work.promised, work.promises_last(lease)))
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Work)) {
+        change(&mut self.work.lock());
+        self.is_filled.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_hold_for_so_long_after_the_last_word_that_did_not_put_them_in_doubt() {
+        let (todo, lease, second) = (Todo::default(), Duration::from_secs(600), Duration::from_secs(1));
+        let now = BootTime::now();
+        let earlier = now.before(10 * second);
+        todo.renewed(now);
+        assert_eq!(todo.promises_left(lease), Duration::ZERO, "nothing was said of them");
+        todo.promised(earlier);
+        assert!(todo.promises_left(lease) > 300 * second);
+        todo.rely_for(200 * second);
+        let left = todo.promises_left(lease);
+        assert!(left > 100 * second && left <= 190 * second, "{left:?}");
+        // The lease is renewed, and they are in doubt.
+        todo.renewed(BootTime::now());
+        assert!(todo.promises_left(lease) <= left);
+        todo.promised(now);
+        todo.promised(earlier);
+        assert!(todo.promises_left(lease) > left, "nor does an older word count");
+    }
+}
