@@ -44,6 +44,16 @@ struct Run {
     asleep: Option<usize>,
     /// The reference does not know how it goes on.
     has_lost_track: bool,
+    /// In this step the engine was asked something, and its answer judged.
+    is_asked: bool,
+}
+
+/// How a history ended.
+pub(crate) struct Ended {
+    /// Nothing is left of it.
+    pub(crate) is_clean: bool,
+    /// Steps in which the engine was asked something: others find their client asleep, or nothing to close.
+    pub(crate) steps: u64,
 }
 
 impl Run {
@@ -66,6 +76,7 @@ impl Run {
             forgotten: Vec::new(),
             asleep: None,
             has_lost_track: false,
+            is_asked: false,
         };
         run.model.is_led = run.pick(3) == 0;
         let courtesy_clients_max = [4, 1, 0][run.pick(3)];
@@ -90,6 +101,7 @@ impl Run {
 
     /// A new incarnation of a client.
     fn boot(&mut self, client: usize) {
+        self.is_asked = true;
         self.incarnation = self.incarnation.wrapping_add(1);
         let name = format!("client {client}");
         self.ids[client] = if client < FIRST_40 {
@@ -117,6 +129,7 @@ impl Run {
 
     /// Every request of a client begins with a sign of life.
     fn renew(&mut self, client: usize) {
+        self.is_asked = true;
         let id = self.ids[client];
         if client < FIRST_40 {
             let session = self.world.engine.snapshot().sessions.into_iter().find(|s| s.client == id).unwrap();
@@ -163,6 +176,7 @@ impl Run {
     }
 
     fn tick(&mut self) {
+        self.is_asked = true;
         self.settle();
         self.note_lost();
         let now = self.world.now;
@@ -415,6 +429,7 @@ impl Run {
     }
 
     fn anonymous_io(&mut self, file: usize) {
+        self.is_asked = true;
         let access = self.access(false);
         let result =
             self.world.engine.check_io(FileKey(file as u128), access, IoBy::Anonymous, self.world.now);
@@ -450,15 +465,17 @@ impl Run {
     }
 }
 
-/// One history of so many steps; whether nothing is left of it in the end. All choices come from `random`, which a
-/// fuzzer may make as well as a seed.
-pub(crate) fn history(random: Box<dyn Entropy>, steps: u64) -> bool {
+/// One history of so many choices. All of them come from `random`, which a fuzzer may make as well as a seed.
+pub(crate) fn history(random: Box<dyn Entropy>, choices: u64) -> Ended {
     let mut run = Run::new(random);
-    for _ in 0..steps {
+    let mut steps = 0;
+    for _ in 0..choices {
+        run.is_asked = false;
         run.step();
+        steps += u64::from(run.is_asked);
         run.check("after a step");
         if run.has_lost_track {
-            return run.model.is_led;
+            return Ended { is_clean: run.model.is_led, steps };
         }
         run.settle();
         run.note_lost();
@@ -472,8 +489,9 @@ pub(crate) fn history(random: Box<dyn Entropy>, steps: u64) -> bool {
     run.world.pass(LEASE_MS + 1);
     run.tick();
     run.tick();
-    run.world.engine.census() == Census::default()
+    let is_clean = run.world.engine.census() == Census::default()
         && run.descriptors.is_empty()
         && run.tokens.is_empty()
-        && run.delegation_tokens.is_empty()
+        && run.delegation_tokens.is_empty();
+    Ended { is_clean, steps }
 }

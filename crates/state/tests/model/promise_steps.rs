@@ -30,6 +30,7 @@ impl Run {
             8..=10 => self.give_back(client, file),
             11 | 12 => self.contend(file),
             13 => {
+                self.is_asked = true;
                 self.model.flush(client, file, self.world.now);
                 self.world.engine.holder_flushed(FileKey(file as u128), self.ids[client], self.world.now);
             }
@@ -99,6 +100,7 @@ impl Run {
     }
 
     fn contend_with(&mut self, file: usize, deed: Deed, by: Option<usize>) {
+        self.is_asked = true;
         let waits = self.world.contend(file as u128, deed, by.map(|by| self.ids[by]));
         let expected = self.model.contend(file, deed, by, self.world.now);
         assert_eq!(waits, expected, "{deed:?} by {by:?} on {file}");
@@ -161,6 +163,7 @@ impl Run {
     }
 
     fn foreign_lock(&mut self, who: usize, file: usize) {
+        self.is_asked = true;
         let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
         let (first, last) = self.span();
         let wait = if self.pick(3) == 0 { ForeignWait::No } else { ForeignWait::InLine };
@@ -228,6 +231,7 @@ impl Run {
     }
 
     fn foreign_unlock(&mut self, who: usize, file: usize) {
+        self.is_asked = true;
         let (first, last) = self.span();
         let range = bytes(first as u64, last as u64);
         let key = FileKey(file as u128);
@@ -237,6 +241,7 @@ impl Run {
     }
 
     fn foreign_share(&mut self, who: usize, file: usize) {
+        self.is_asked = true;
         let key = FileKey(file as u128);
         if self.pick(2) == 0 {
             let had = self.world.engine.foreign_unshare(Self::owner(who), key);
@@ -262,6 +267,7 @@ impl Run {
     }
 
     fn foreign_leave(&mut self, who: usize, file: usize) {
+        self.is_asked = true;
         self.world.engine.foreign_leave(Self::owner(who), FileKey(file as u128), self.world.now);
         self.model.opens.retain(|open| (open.client, open.file) != (who, file));
         self.model.waits.retain(|wait| (wait.lock.client, wait.lock.file) != (who, file));
@@ -273,6 +279,7 @@ impl Run {
         if self.model.waits.is_empty() {
             return;
         }
+        self.is_asked = true;
         let at = self.pick(self.model.waits.len());
         let Waiting { lock, last } = self.model.waits.remove(at);
         let range = bytes(lock.byte as u64, last as u64);
