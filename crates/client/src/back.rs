@@ -44,6 +44,9 @@ struct Slot {
     seqid: u32,
     /// What it was answered.
     reply: Bytes,
+    /// The connection was made anew since: to a server that may have restarted and kept the session, but not the numbers
+    /// of its own calls.
+    may_begin_anew: bool,
 }
 
 impl Back {
@@ -64,6 +67,11 @@ impl Back {
         let mut state = self.state.lock();
         state.session = Some(session);
         state.slots = Default::default();
+    }
+
+    /// A connection was bound: the server may count its calls from 1 again.
+    pub(crate) fn may_begin_anew(&self) {
+        self.state.lock().slots.iter_mut().for_each(|slot| slot.may_begin_anew = true);
     }
 
     pub(crate) fn end(&self) {
@@ -95,7 +103,10 @@ impl Back {
         let Some(slot) = state.slots.get(args.slotid.0 as usize) else {
             return Err(Judged::Refuse(NfsStat4::BadSlot));
         };
-        if args.sequenceid.0 == slot.seqid.wrapping_add(1) {
+        // What looks like the first call sent again may be another one. No callback does harm when it is carried out twice,
+        // and a recall that is taken for one that was answered would never be heeded.
+        let is_first_anew = slot.may_begin_anew && args.sequenceid.0 == 1;
+        if is_first_anew || args.sequenceid.0 == slot.seqid.wrapping_add(1) {
             return Ok(());
         }
         if args.sequenceid.0 == slot.seqid && !slot.reply.is_empty() {
@@ -109,7 +120,7 @@ impl Back {
         if state.session == Some(args.sessionid)
             && let Some(slot) = state.slots.get_mut(args.slotid.0 as usize)
         {
-            *slot = Slot { seqid: args.sequenceid.0, reply };
+            *slot = Slot { seqid: args.sequenceid.0, reply, may_begin_anew: false };
         }
     }
 }

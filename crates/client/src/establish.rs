@@ -273,6 +273,7 @@ impl Inner {
         let mut answer = self.bare(link, session.minor, &compound)?;
         match answer.next::<BindConnToSession4Ok>(OpNum4::BindConnToSession) {
             Ok(_) => {
+                self.back.may_begin_anew();
                 self.links.bind(n, session.id);
                 Ok(())
             }
@@ -283,6 +284,7 @@ impl Inner {
             Err(Error::Nfs(status)) => {
                 // Without state protection a connection is bound by being used, too (RFC 8881 section 2.10.3.1).
                 tracing::debug!(?status, "a connection could not be bound");
+                self.back.may_begin_anew();
                 self.links.bind(n, session.id);
                 Ok(())
             }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::nfs4::{
-    NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_BACKCHANNEL_FAULT,
-    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED,
-    SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
-    SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Ok, Stateid4,
+    ArgOp, DestroySession4Args, NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED,
+    SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+    SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED, SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED,
+    SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Ok, Stateid4,
 };
 
 use crate::client::Inner;
@@ -26,6 +26,9 @@ const PAUSE_PART: u32 = 8;
 /// Between two looks at all state because of a flag that stays, and at the lease: what is waited for stands still while the
 /// machine sleeps, and the lease does not.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a session that is to be replaced may take to answer what was asked on it: meanwhile nothing new is.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why recovery has to begin again.
 #[derive(Debug)]
@@ -95,7 +98,8 @@ impl Inner {
             let pause = work.promises_last(lease) / 3;
             let is_due = work.renewed.is_some_and(|renewed| renewed.elapsed() >= pause);
             let has_work = work.is_awake || !work.suspects.is_empty() || !work.orphans.is_empty();
-            if has_work || work.must_look || work.must_reclaim || work.must_rebind || is_due {
+            let must_mend = work.must_look || work.must_reclaim || work.must_rebind || work.must_replace;
+            if has_work || must_mend || is_due {
                 work.is_awake = false;
                 return false;
             }
@@ -106,9 +110,13 @@ impl Inner {
 
     /// Brings everything in order, or as far as it goes.
     fn mend(&self) -> Result<(), Setback> {
-        let session = self.mend_session()?;
+        let mut session = self.mend_session()?;
         self.mend_links(&session)?;
         self.adopt_orphans(&session)?;
+        if std::mem::take(&mut self.todo.work.lock().must_replace) && self.replace_session(&session) {
+            session = self.mend_session()?;
+            self.mend_links(&session)?;
+        }
         if self.todo.work.lock().must_reclaim {
             self.reclaim_all(&session)?;
             self.todo.work.lock().must_reclaim = false;
@@ -158,6 +166,26 @@ impl Inner {
             self.run_hooks(SessionEvent { session: session.id, is_new_session: true, must_reclaim: false });
         }
         Ok(session)
+    }
+
+    /// Ends a session whose back channel is out of step, so that another takes its place: nothing more is sent on it, what
+    /// is under way is awaited, and then it is destroyed (RFC 8881 section 18.46.3, SEQ4_STATUS_BACKCHANNEL_FAULT). What
+    /// takes too long is left for another time; the flag comes again.
+    fn replace_session(&self, session: &Arc<Session>) -> bool {
+        self.gate.close();
+        let until = Instant::now() + DRAIN_PATIENCE;
+        let is_cut = || self.links.get(session.id, 0).is_none() || !self.todo.work.lock().orphans.is_empty();
+        let is_drained = session.drained(&self.quit, until, is_cut);
+        self.todo.work.lock().replaced = Some(Instant::now());
+        let Some(link) = self.links.get(session.id, 0).filter(|_| is_drained) else { return false };
+        let mut compound = Compound::new();
+        compound.op(&ArgOp::DestroySession(DestroySession4Args { sessionid: session.id }));
+        // Whatever the answer: a server that does not know it has ended it.
+        if self.bare(&link, session.minor, &compound).is_ok() {
+            tracing::info!("the back channel was out of step: another session");
+            self.lose_session(session);
+        }
+        session.is_lost()
     }
 
     /// Binds every connection to the session, making those that are missing.
@@ -271,8 +299,7 @@ impl Inner {
             | SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
             | SEQ4_STATUS_ADMIN_STATE_REVOKED
             | SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
-        let down =
-            SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANNEL_FAULT;
+        let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
         let mut work = self.todo.work.lock();
         let mut is_new = false;
         if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 && self.gate.is_open() {
@@ -288,6 +315,11 @@ impl Inner {
         let may_rebind = work.rebound.is_none_or(|rebound| rebound.elapsed() > LOOK_PAUSE);
         if flags & down != 0 && may_rebind && !work.must_rebind {
             work.must_rebind = true;
+            is_new = true;
+        }
+        let may_replace = work.replaced.is_none_or(|replaced| replaced.elapsed() > LOOK_PAUSE);
+        if flags & SEQ4_STATUS_BACKCHANNEL_FAULT != 0 && may_replace && !work.must_replace {
+            work.must_replace = true;
             is_new = true;
         }
         drop(work);

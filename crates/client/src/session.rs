@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_rpc::link::{Cancel, Stopped, Wakers};
 use holdfast_wire::nfs4::{ChannelAttrs4, Sequence4Args};
 use parking_lot::Mutex;
+
+/// How often who waits for a session to be without requests looks whether it ever will be.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// A session, as long as the server keeps it.
 #[derive(Debug)]
@@ -129,6 +132,18 @@ impl Session {
         self.freed.wait(cancel, Some(until), is_settled).is_ok()
     }
 
+    /// Waits until no request is under way. False when it is late, or `is_over`, which is looked at ten times a second.
+    pub(crate) fn drained(&self, cancel: &Cancel, until: Instant, is_over: impl Fn() -> bool) -> bool {
+        let is_drained = || (!self.slots.lock().slots.iter().any(|slot| slot.is_taken)).then_some(());
+        while !is_over() && Instant::now() < until && !cancel.is_cancelled() {
+            let moment = until.min(Instant::now() + DRAIN_LOOK);
+            if self.freed.wait(cancel, Some(moment), is_drained).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
     fn free(&self, n: usize, is_used: bool) {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.slots.get_mut(n) {
@@ -230,6 +245,24 @@ mod tests {
         let one = take(&session, Lane::Ordinary).unwrap();
         assert!(take(&session, Lane::Ordinary).is_none());
         drop((one, first));
+    }
+
+    #[test]
+    fn a_session_is_drained_when_its_last_request_is_answered() {
+        let session = session();
+        let drained = |ms| {
+            let until = Instant::now() + Duration::from_millis(ms);
+            session.drained(&Cancel::new(), until, || false)
+        };
+        assert!(drained(1));
+        let held = take(&session, Lane::Ordinary).unwrap();
+        assert!(!drained(20));
+        assert!(!session.drained(&Cancel::new(), Instant::now() + Duration::from_secs(600), || true));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| drained(60_000));
+            drop(held);
+            assert!(waiter.join().unwrap());
+        });
     }
 
     #[test]

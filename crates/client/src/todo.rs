@@ -28,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) must_look: bool,
     /// The back channel does not work.
     pub(crate) must_rebind: bool,
+    /// The back channel's slots are out of step, for good.
+    pub(crate) must_replace: bool,
     /// State that the server refused.
     pub(crate) suspects: Vec<(Handle, Stateid4)>,
     pub(crate) orphans: Vec<Orphan>,
@@ -38,6 +40,7 @@ pub(crate) struct Work {
     pub(crate) reliance: Option<Duration>,
     pub(crate) looked: Option<Instant>,
     pub(crate) rebound: Option<Instant>,
+    pub(crate) replaced: Option<Instant>,
 }
 
 impl Work {

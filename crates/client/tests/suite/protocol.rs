@@ -7,7 +7,9 @@ use holdfast_client::{
     Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Handle, OpenArgs, OpenTarget, Options,
     WantDelegation,
 };
-use holdfast_wire::nfs4::{CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4};
+use holdfast_wire::nfs4::{
+    CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_BACKCHANNEL_FAULT,
+};
 use holdfast_wire::rpc::AcceptStat;
 use holdfast_xdr::Writer;
 
@@ -74,6 +76,39 @@ fn a_callback_is_carried_out_once_and_answered_the_same_again() {
     assert_eq!(wrong(stranger), NfsStat4::BadSession);
     assert_eq!(guest.heard.state.lock().recalls.len(), 1);
     assert_eq!(wrong(cb_sequence(0, 2)), NfsStat4::Ok);
+}
+
+/// A server that keeps sessions over a restart need not keep the numbers of its own calls (RFC 8881 section 2.10.6.5).
+#[test]
+fn over_a_new_connection_calls_may_be_counted_anew() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let _file = guest.open();
+    let called = |seqid| status(&script.compound_back(cb_sequence(0, seqid), Script::recall()));
+    assert_eq!((called(1), called(2)), (NfsStat4::Ok, NfsStat4::Ok));
+    let bound = script.shared.state.lock().bound;
+    script.cut();
+    guest.look();
+    script.shared.wait("a new connection", |state| state.bound > bound);
+    assert_eq!((called(1), called(2)), (NfsStat4::Ok, NfsStat4::Ok));
+    assert_eq!(guest.heard.state.lock().recalls.len(), 4);
+    assert_eq!(called(1), NfsStat4::SeqMisordered, "but once");
+}
+
+#[test]
+fn a_session_whose_back_channel_is_out_of_step_is_replaced() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    script.shared.state.lock().flags = SEQ4_STATUS_BACKCHANNEL_FAULT;
+    guest.look();
+    script.shared.wait("another session", |state| state.sessions == 2);
+    guest.look();
+    assert_eq!(script.shared.state.lock().destroyed, [SessionId([1; 16])]);
+    let recall = holdfast_wire::nfs4::CbSequence4Args { sessionid: SessionId([2; 16]), ..cb_sequence(0, 1) };
+    assert_eq!(status(&script.compound_back(recall, Script::recall())), NfsStat4::Ok);
+    assert_eq!(guest.heard.state.lock().recalls.len(), 1, "what was held is held on");
+    drop(file);
 }
 
 #[test]

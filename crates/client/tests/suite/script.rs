@@ -41,6 +41,10 @@ pub(crate) struct State {
     /// OPEN's answers wait.
     pub(crate) holds_opens: bool,
     pub(crate) opens: u32,
+    /// Flags of the next SEQUENCE.
+    pub(crate) flags: u32,
+    pub(crate) destroyed: Vec<SessionId>,
+    pub(crate) bound: u32,
     streams: Vec<TcpStream>,
     /// Answers to calls of ours.
     answers: Vec<Vec<u8>>,
@@ -102,6 +106,13 @@ impl Script {
             assert!(!self.shared.changed.wait_for(&mut state, PATIENCE).timed_out());
         }
         state.answers[before].clone()
+    }
+
+    /// Breaks all connections; the next one is the one that calls go over.
+    pub(crate) fn cut(&self) {
+        for stream in self.shared.state.lock().streams.drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     /// One CB_COMPOUND of a CB_SEQUENCE and an operation; the status of each.
@@ -172,6 +183,7 @@ impl Shared {
         w.opaque(b"");
         w.u32(count);
         w.put(results.as_slice());
+        self.changed.notify_all();
     }
 
     fn run(&self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
@@ -198,12 +210,14 @@ impl Shared {
                 }
                 .encode(w);
             }
-            ArgOp::BindConnToSession(args) => BindConnToSession4Ok {
-                sessionid: args.sessionid,
-                dir: ChannelDirFromServer4::Both,
-                use_conn_in_rdma_mode: false,
+            ArgOp::BindConnToSession(args) => {
+                state.bound += 1;
+                let dir = ChannelDirFromServer4::Both;
+                let ok =
+                    BindConnToSession4Ok { sessionid: args.sessionid, dir, use_conn_in_rdma_mode: false };
+                ok.encode(w);
             }
-            .encode(w),
+            ArgOp::DestroySession(args) => state.destroyed.push(args.sessionid),
             ArgOp::Sequence(args) => return state.sequence(args, w),
             ArgOp::PutFh(_) if state.moved_to.is_some() => {}
             ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
@@ -261,7 +275,7 @@ impl State {
             slotid: args.slotid,
             highest_slotid: SlotId(7),
             target_highest_slotid: target,
-            status_flags: 0,
+            status_flags: std::mem::take(&mut self.flags),
         }
         .encode(w);
         NfsStat4::Ok
