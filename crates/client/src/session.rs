@@ -271,7 +271,7 @@ mod tests {
         let _taken: Vec<_> = std::iter::from_fn(|| take(&session, Lane::Ordinary)).collect();
         let waiting = Arc::clone(&session);
         let waiter = std::thread::spawn(move || waiting.take(Lane::Ordinary, &Cancel::new(), None));
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         session.lose();
         assert!(waiter.join().unwrap().unwrap().is_none());
     }
