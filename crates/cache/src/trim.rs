@@ -1,7 +1,7 @@
 //! Bounds: what is remembered beyond need is forgotten, longest untouched first; and figures about what is held.
 
 use holdfast_base::Instant;
-use holdfast_base::limits::CACHED_NODES_MAX;
+use holdfast_base::limits::{CACHED_NODES_MAX, STILL_DUE_MS, UNSYNCED_AGE_MS, YOUNG_FILE_MS};
 
 use crate::ids::{NodeId, Now};
 use crate::machine::Machine;
@@ -93,7 +93,8 @@ impl Machine {
         }
     }
 
-    /// When something is due that nobody waits for: the flusher looks again then, at the latest.
+    /// When something is due that nobody waits for: the flusher looks again then, at the latest. Asked after all that could
+    /// be taken was: what is due all the same waits for the server, of whose answer the flusher hears without looking.
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Option<Instant> {
         let stream =
@@ -101,11 +102,12 @@ impl Machine {
         let aging = self.flush.aging.front().map(|(due, _)| *due);
         let commits = self.flush.commits.front().map(|(due, _)| *due);
         let settle = self.stream.first_unstable().filter(|k| k.stage == crate::queue::Stage::Executed);
-        let settle = settle.map(|k| k.sent_at.after_ms(holdfast_base::limits::UNSYNCED_AGE_MS));
+        let settle = settle.map(|k| k.sent_at.after_ms(UNSYNCED_AGE_MS));
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
-        let young = young.map(|_| now.mono.after_ms(holdfast_base::limits::YOUNG_FILE_MS));
-        [stream, aging, commits, settle, young, self.pages_due()].into_iter().flatten().min()
+        let young = young.map(|_| now.mono.after_ms(YOUNG_FILE_MS));
+        let first = [stream, aging, commits, settle, young, self.pages_due()].into_iter().flatten().min()?;
+        Some(if first > now.mono { first } else { now.mono.after_ms(STILL_DUE_MS) })
     }
 
     /// Counters, and how much is held now.

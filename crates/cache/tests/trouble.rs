@@ -736,3 +736,61 @@ fn a_recall_of_what_is_not_known_waits_for_no_batch_that_was_sent_after_it() {
     let results = world.server.batch(0, &other);
     world.clients[0].machine.batch_done(other.txn, results, 0, now);
 }
+
+/// Takes all there is to send, as a flusher does that gets no answer to anything, for a minute. Says how often it has looked.
+fn looks_in_a_minute(world: &mut World) -> u32 {
+    let (mut looks, until) = (0, world.ms + 60_000);
+    while world.ms < until {
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        drop(machine.take_releases(now));
+        while machine.take_batch(now).is_some() {}
+        while machine.take_write(now).is_some() {}
+        while machine.take_commit(now).is_some() {}
+        let _ = machine.take_stable(now);
+        let wake = machine.next_wake(now).map_or(until, |at| at.0);
+        assert!(wake > world.ms, "it is to look again at once, after {looks} looks");
+        (world.ms, looks) = (wake, looks + 1);
+    }
+    looks
+}
+
+#[test]
+fn who_gets_no_answer_to_putting_batches_on_disk_does_not_look_again_and_again() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (_, fh) = create(&mut world, dir, "f", b"data");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let sent = batch(&mut world);
+    let results = world.server.batch(0, &sent);
+    let now = world.now();
+    world.clients[0].machine.batch_done(sent.txn, results, 0, now);
+    assert!(looks_in_a_minute(&mut world) < 400);
+}
+
+#[test]
+fn who_gets_no_answer_to_a_commit_that_several_wait_for_does_not_look_again_and_again() {
+    let (mut world, dir) = settled();
+    let (node, fh) = create(&mut world, dir, "f", &[7; 100]);
+    world.drain();
+    world.run(0, |m, t, now| m.write(t, fh, 0, &vec![8; 100_000].into(), now)).unwrap();
+    world.run(0, |m, t, now| m.written(t, node, now)).unwrap();
+    for _ in 0..2 {
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        let synced = machine.fsync(&mut Turn::new(Caller::new(7, 0)), node, Some(fh), now);
+        assert!(matches!(synced, Step::Wait(Wait::Stable)), "{synced:?}");
+        drop(machine.take_commit(now));
+    }
+    assert!(looks_in_a_minute(&mut world) < 400);
+}
+
+#[test]
+fn who_has_data_for_a_server_that_is_away_does_not_look_again_and_again() {
+    let (mut world, dir) = settled();
+    world.drain();
+    create(&mut world, dir, "f", b"data");
+    world.clients[0].machine.hold(true);
+    assert!(looks_in_a_minute(&mut world) < 400);
+}

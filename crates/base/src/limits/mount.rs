@@ -113,6 +113,10 @@ pub const FILL_PAGES_MAX: u32 = 64;
 /// Milliseconds after which what nobody waits for is sent: what a crash of the client may lose.
 pub const UNSYNCED_AGE_MS: u64 = 5_000;
 
+/// Milliseconds after which a mount looks again at what is due and cannot be sent, as what goes before it is under way or the server
+/// is away: that it can be is told by the answer, so that this is for nothing but the time that passes.
+pub const STILL_DUE_MS: u64 = 200;
+
 /// Milliseconds for which a new file that is still open for writing keeps back the mutations from it on, so that its
 /// data can go with it.
 pub const YOUNG_FILE_MS: u64 = 50;
