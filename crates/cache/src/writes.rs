@@ -113,10 +113,11 @@ impl Machine {
         }
         let data = &mut node.data;
         let making = if node.handle.is_none() { node.last_serial } else { 0 };
+        // What makes or truncates the file goes before its data.
+        let before = data.barrier.max(making);
         if !data.extents.any(|p, _| p == Progress::Dirty) {
             if urgent {
-                let on_the_way = data.barrier.max(making);
-                self.stream.hurry(on_the_way);
+                self.stream.hurry(before);
             }
             return;
         }
@@ -127,9 +128,8 @@ impl Machine {
             if !std::mem::replace(&mut data.in_bulk, true) {
                 self.flush.bulk.push_back(id);
             }
-            if urgent {
-                self.stream.hurry(making);
-            }
+            // Batches are looked for before data: heard of by the look for this data, they would wait for the next one.
+            self.stream.hurry(before);
             return;
         }
         let carrier = data.carrier.filter(|_| carried);

@@ -794,3 +794,23 @@ fn who_has_data_for_a_server_that_is_away_does_not_look_again_and_again() {
     world.clients[0].machine.hold(true);
     assert!(looks_in_a_minute(&mut world) < 400);
 }
+
+#[test]
+fn fsync_does_not_wait_for_the_age_of_a_truncation_that_goes_before_its_data() {
+    let (mut world, dir) = settled();
+    *world.clients[0].machine.settings_mut() = Settings::full();
+    let (node, fh) = create(&mut world, dir, "f", &vec![7; 300_000]);
+    world.drain();
+    let size = Changes { size: Some(1000), ..Changes::default() };
+    world.run(0, |m, t, now| m.setattr(t, node, &size, now)).unwrap();
+    world.run(0, |m, t, now| m.write(t, fh, 0, &vec![8; 200_000].into(), now)).unwrap();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let step = machine.fsync(&mut Turn::new(Caller::new(7, 0)), node, Some(fh), now);
+    assert!(matches!(step, Step::Wait(Wait::Written)), "{step:?}");
+    let batch = machine.take_batch(now).expect("the truncation goes at once");
+    let results = world.server.batch(0, &batch);
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(batch.txn, results, 0, now);
+    assert!(machine.take_write(now).is_some(), "and the data behind it");
+}
