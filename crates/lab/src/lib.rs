@@ -4,6 +4,7 @@
 //! The lab drives the `holdfast` binary from outside, as a user does, and depends on no crate of the server.
 //! What a test needs and this machine lacks fails under its own name (`Missing`); it never passes.
 
+pub mod case;
 pub mod checkout;
 pub mod expected;
 pub mod guest;
@@ -14,12 +15,14 @@ pub mod mount;
 mod port;
 pub mod process;
 pub mod relay;
+mod remains;
 pub mod rival;
 pub mod scale;
 pub mod scratch;
 pub mod server;
 pub mod suites;
 pub mod trial;
+pub mod turn;
 
 pub use expected::{Expectations, Observation, Outcome as SuiteOutcome};
 pub use guest::{Guest, GuestBuilder, Outcome};
@@ -31,3 +34,4 @@ pub use relay::Relay;
 pub use scale::Scale;
 pub use server::{NfsVersion, ServerBuilder, ServerUnderTest};
 pub use trial::Trial;
+pub use turn::Turn;

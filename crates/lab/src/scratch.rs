@@ -42,6 +42,13 @@ impl Scratch {
     }
 }
 
+/// The scratch directory whose lock this is.
+pub(crate) fn of_lock(path: &Path) -> Option<&Path> {
+    let directory = path.parent()?;
+    let is_scratch = directory.file_name()?.to_string_lossy().starts_with(PREFIX);
+    (is_scratch && path.file_name()? == LOCK).then_some(directory)
+}
+
 /// Removes directories of dead runs. Failures are passed over: what cannot be removed harms nobody but the disk.
 fn sweep(parent: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };

@@ -1,20 +1,26 @@
-//! A test runner whose cases are made at run time (kernel × version × script), and may say "not run".
+//! A test runner whose cases are made at run time (kernel × version × script), and may say "not run". Each runs in a process
+//! of its own, for as long as its limit at the longest (`crate::case`).
 //!
 //! It takes the arguments that `cargo test` users know: name filters, `--exact`, `--skip`, `--list`,
 //! `--test-threads`; cases run in the order of the filters. A case that is not run is printed with its reason and counted apart; with
 //! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out. A filter that no case answers to is one, too:
 //! a misspelt one would pass for ever.
 
+use crate::case;
 use crate::scale::Scale;
 use anyhow::{Result, anyhow};
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Cases that run at once: a guest keeps one core busy, and the server wants the other.
 const THREADS_DEFAULT: usize = 2;
+/// How long a case may take that names no limit of its own: most take a tenth of it.
+const LIMIT_DEFAULT: Duration = Duration::from_secs(240);
+/// A soak run does so much more, and no case of it takes longer than the second of these.
+const SOAK_LIMIT_FACTOR: u32 = 30;
+const SOAK_LIMIT_MAX: Duration = Duration::from_secs(6 * 3600);
 /// How often a long case is named, lest a run look dead.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
@@ -22,18 +28,34 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 pub struct Trial {
     name: String,
     not_run: Option<String>,
+    limit: Duration,
     body: Box<dyn Fn() -> Result<()> + Send + Sync>,
 }
 
 impl Trial {
     /// A case that passes when `body` gives no error and does not panic.
     pub fn new(name: impl Into<String>, body: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), not_run: None, body: Box::new(body) }
+        Self { name: name.into(), not_run: None, limit: LIMIT_DEFAULT, body: Box::new(body) }
     }
 
     /// A case that cannot be run here, and why.
     pub fn not_run(name: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { name: name.into(), not_run: Some(why.into()), body: Box::new(|| Ok(())) }
+        Self { name: name.into(), not_run: Some(why.into()), limit: LIMIT_DEFAULT, body: Box::new(|| Ok(())) }
+    }
+}
+
+impl Trial {
+    /// The same, which may take so long in a test run: more than any patience within it, for that knows better what it
+    /// waited for.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it in a process of its own.
+    fn run_apart(&self) -> Result<()> {
+        let limit = Scale::from_env().pick(self.limit, (self.limit * SOAK_LIMIT_FACTOR).min(SOAK_LIMIT_MAX));
+        case::run_apart(&self.name, limit)
     }
 }
 
@@ -67,9 +89,12 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
         chosen.iter().for_each(|trial| println!("{}: test", trial.name));
         return ExitCode::SUCCESS;
     }
+    if let (Some(place), [only]) = (case::place(), &chosen[..]) {
+        return case::run_here(&place, &only.body);
+    }
     let started = Instant::now();
     println!("\nrunning {} cases", chosen.len());
-    let tally = run_all(chosen, options.threads.unwrap_or(THREADS_DEFAULT).max(1));
+    let tally = run_all(chosen, options.threads.unwrap_or(THREADS_DEFAULT).max(1), &Trial::run_apart);
     let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
     println!(
         "\ntest result: {verdict}. {} passed; {} failed; {} not run; finished in {:.0} s\n",
@@ -82,7 +107,10 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
     if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_all(trials: Vec<Trial>, threads: usize) -> Tally {
+/// How a case is run.
+type Way<'a> = &'a (dyn Fn(&Trial) -> Result<()> + Sync);
+
+fn run_all(trials: Vec<Trial>, threads: usize, way: Way<'_>) -> Tally {
     let queue = Mutex::new(VecDeque::from(trials));
     let tally = Mutex::new(Tally::default());
     let running = Running::default();
@@ -96,7 +124,7 @@ fn run_all(trials: Vec<Trial>, threads: usize) -> Tally {
             scope.spawn(move || {
                 while let Some(trial) = next() {
                     running.begin(&trial.name);
-                    run_one(&trial, tally);
+                    run_one(&trial, tally, way);
                     running.end(&trial.name);
                 }
                 drop(worker_lives);
@@ -133,7 +161,7 @@ fn report_progress(running: &Running, all_done: mpsc::Receiver<()>) {
     }
 }
 
-fn run_one(trial: &Trial, tally: &Mutex<Tally>) {
+fn run_one(trial: &Trial, tally: &Mutex<Tally>, way: Way<'_>) {
     let started = Instant::now();
     let result = match &trial.not_run {
         Some(why) if Scale::from_env() == Scale::Soak => Err(anyhow!("not run: {why}")),
@@ -144,7 +172,7 @@ fn run_one(trial: &Trial, tally: &Mutex<Tally>) {
         }
         None => {
             println!("test {} ... started", trial.name);
-            catch_unwind(AssertUnwindSafe(&trial.body)).unwrap_or_else(|_| Err(anyhow!("it panicked")))
+            way(trial)
         }
     };
     let took = started.elapsed();
@@ -242,16 +270,16 @@ mod tests {
     }
 
     #[test]
-    fn an_error_and_a_panic_both_fail_and_the_rest_goes_on() {
+    fn an_error_fails_and_the_rest_goes_on() {
         let tally = run_all(
             vec![
                 Trial::new("error", || Err(anyhow!("no"))),
-                Trial::new("panic", || panic!("on purpose")),
                 Trial::new("good", || Ok(())),
                 Trial::not_run("absent", "no kernel"),
             ],
             1,
+            &|trial| (trial.body)(),
         );
-        assert_eq!((tally.passed, tally.not_run, tally.failed.len()), (1, 1, 2));
+        assert_eq!((tally.passed, tally.not_run, tally.failed.len()), (1, 1, 1));
     }
 }

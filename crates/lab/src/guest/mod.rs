@@ -257,6 +257,8 @@ impl GuestBuilder {
         let mut passed = ends;
         passed.push(console.into());
         inherit::pass_descriptors(&mut command, passed);
+        let said =
+            [File::create(control.path().join("stdout"))?, File::create(control.path().join("stderr"))?];
         let process = command.spawn().context("starting the guest")?;
         // Our copies of the pipes' writing ends live in the command; their readers wait for the last to go.
         drop(command);
@@ -264,9 +266,9 @@ impl GuestBuilder {
             process,
             deadline: Instant::now() + self.timeout,
             timeout: self.timeout,
-            stdout: Stream::follow(stdout),
-            stderr: Stream::follow(stderr),
-            status: Stream::follow(status),
+            stdout: Stream::follow(stdout, Some(said[0].try_clone()?)),
+            stderr: Stream::follow(stderr, Some(said[1].try_clone()?)),
+            status: Stream::follow(status, None),
             _tap: tap,
             control,
             slot,

@@ -1,6 +1,7 @@
 //! What a guest says, gathered while it speaks.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write as _};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,15 +21,20 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Starts to read `source` on a thread of its own, which ends with it.
-    pub(super) fn follow(mut source: impl Read + Send + 'static) -> Self {
+    /// Starts to read `source` on a thread of its own, which ends with it. What it hears goes to `copy`, too, for who looks
+    /// from outside.
+    pub(super) fn follow(mut source: impl Read + Send + 'static, mut copy: Option<File>) -> Self {
         let stream = Self::default();
         let heard = stream.clone();
         std::thread::spawn(move || {
             let mut chunk = vec![0; 64 << 10];
             loop {
                 match source.read(&mut chunk) {
-                    Ok(count) if count > 0 => heard.append(&chunk[..count]),
+                    Ok(count) if count > 0 => {
+                        heard.append(&chunk[..count]);
+                        // A full disk is told of by what meets it otherwise.
+                        let _ = copy.as_mut().map(|copy| copy.write_all(&chunk[..count]));
+                    }
                     _ => break,
                 }
             }
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn a_line_is_seen_while_the_stream_is_still_open() {
         let (source, mut sink) = std::io::pipe().unwrap();
-        let stream = Stream::follow(source);
+        let stream = Stream::follow(source, None);
         std::io::Write::write_all(&mut sink, b"READY\n").unwrap();
         assert!(stream.wait_until(soon(), |text| text.contains("READY")));
         assert!(!stream.wait_closed(Instant::now()));
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn waiting_for_what_never_comes_ends_with_the_stream() {
-        let stream = Stream::follow(&b"something else"[..]);
+        let stream = Stream::follow(&b"something else"[..], None);
         assert!(!stream.wait_until(soon(), |text| text.contains("READY")));
         assert_eq!(stream.text(), "something else");
     }

@@ -17,6 +17,9 @@ const SHARE_BYTES: u64 = 4 << 30;
 /// The parts of Connectathon's suite. The mounts of v3 keep their locks to themselves: over NLM they have a case of their own.
 const PARTS: &str = "basic general special lock";
 
+/// More than the guests' ten minutes.
+const LIMIT: Duration = Duration::from_secs(660);
+
 /// The cases: none without a checkout.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -30,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             trials.extend(at_hand.trials("nfs_conformance", &NfsVersion::ALL, run));
         }
     }
-    trials
+    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
 }
 
 /// Connectathon's suite, built.

@@ -17,9 +17,12 @@ const CONFIG: &str = "flen = 1048576\n[opsize]\nmax = 131072\n[weights]\nclose_o
                       mapread = 10\nmapwrite = 10\ninvalidate = 1\ntruncate = 3\nfsync = 1\nfdatasync = 1\n\
                       posix_fallocate = 1\npunch_hole = 2\nsendfile = 3\ncopy_file_range = 2\n";
 
+const PATIENCE: Duration = Duration::from_secs(900);
+const LIMIT: Duration = Duration::from_secs(960);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    kernels().iter().map(|at_hand| at_hand.trial("fsx::v4.2", exercised)).collect()
+    kernels().iter().map(|at_hand| at_hand.trial("fsx::v4.2", exercised).limit(LIMIT)).collect()
 }
 
 fn exercised(kernel: &Kernel) -> Result<()> {
@@ -35,5 +38,5 @@ fn exercised(kernel: &Kernel) -> Result<()> {
     let operations = Scale::from_env().pick(OPERATIONS, in_soak);
     let env = [("PROGRAM", &*program), ("CONFIG", &*config), ("OPERATIONS", operations), ("SEED", SEED)];
     // The oldest guest takes a minute where nobody else is busy.
-    run_in(guest(kernel, "512M", Duration::from_secs(900)), &mut served, script, &env).map(drop)
+    run_in(guest(kernel, "512M", PATIENCE), &mut served, script, &env).map(drop)
 }

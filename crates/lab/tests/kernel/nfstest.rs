@@ -70,7 +70,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         for program in PROGRAMS {
             let checkout = checkout.clone();
             let run = move |kernel: &Kernel, version| conforms(&checkout, program, kernel, version);
-            trials.extend(at_hand.trials(program.name, program.versions, run));
+            let cases = at_hand.trials(program.name, program.versions, run);
+            // What failed is run once more.
+            trials.extend(cases.into_iter().map(|case| case.limit(program.patience * 2)));
         }
     }
     trials

@@ -4,19 +4,17 @@
 use crate::checkout;
 use crate::fixture::{Served, guest, guest_env, kernels};
 use anyhow::{Context, Result, ensure};
-use holdfast_lab::{FsType, Guest, Kernel, LoopFs, ServerUnderTest, Trial};
+use holdfast_lab::{FsType, Guest, Kernel, LoopFs, ServerUnderTest, Trial, Turn};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Of a case, which may have to wait for another one's turn.
+const LIMIT: Duration = Duration::from_secs(480);
 /// Of the servers here; grace is as long.
 const LEASE_SECONDS: u32 = 5;
-
-/// One server at a time has port 111.
-static PORTMAP: Mutex<()> = Mutex::new(());
 
 /// What every script begins with. Names are not looked up: the monitor would wait for a resolver that is not there.
 const BEGIN: &str = "> /etc/resolv.conf; hostname client-a; mkdir -p /run/sendsigs.omit.d /mnt/three\n\
@@ -38,11 +36,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             trials.push(at_hand.trial("nlm::connectathons_lock_tests_pass", run));
         }
     }
-    trials
+    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
 }
 
-fn turn() -> MutexGuard<'static, ()> {
-    PORTMAP.lock().unwrap_or_else(PoisonError::into_inner)
+/// One server at a time has port 111.
+fn turn() -> Result<Turn> {
+    Turn::at("portmap")
 }
 
 fn serve() -> Result<Served> {
@@ -83,7 +82,7 @@ fn wait_for_the_lock(file: &Path) -> Result<()> {
 
 /// The part of Connectathon's suite that is about locks: parent and child, 32 and 64 bits, 15 cases each.
 fn connectathon(checkout: &Path, kernel: &Kernel) -> Result<()> {
-    let _turn = turn();
+    let _turn = turn()?;
     let suite = crate::conformance::connectathon_suite(checkout)?;
     let mut served = serve()?;
     let script = "mkdir /mnt/three/test; export NFSTESTDIR=/mnt/three/test LOCKTESTS='tlocklfs tlock64' PATH=$PATH:.\n\
@@ -99,7 +98,7 @@ fn connectathon(checkout: &Path, kernel: &Kernel) -> Result<()> {
 }
 
 fn exclusion(kernel: &Kernel) -> Result<()> {
-    let _turn = turn();
+    let _turn = turn()?;
     let mut served = serve()?;
     let file = served.server.directory().join("file");
     let script = "mkdir -p /mnt/four; mount -t nfs -o vers=4.2,proto=tcp,port=$PORT $SERVER:$EXPORT /mnt/four\n\
@@ -128,7 +127,7 @@ fn exclusion(kernel: &Kernel) -> Result<()> {
 
 /// The notice that a client sends after its own restart; that it did not really restart, the server cannot know.
 fn client_restarts(kernel: &Kernel) -> Result<()> {
-    let _turn = turn();
+    let _turn = turn()?;
     let mut served = serve()?;
     let file = served.server.directory().join("file");
     let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done\n\
@@ -148,7 +147,7 @@ fn client_restarts(kernel: &Kernel) -> Result<()> {
 }
 
 fn server_restarts(kernel: &Kernel) -> Result<()> {
-    let _turn = turn();
+    let _turn = turn()?;
     let mut served = serve()?;
     let file = served.server.directory().join("file");
     let script = "locks hold /mnt/three/file & until [ -e /var/lib/nfs/sm/* ]; do sleep 0.1; done\n\

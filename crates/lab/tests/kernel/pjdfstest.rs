@@ -3,7 +3,7 @@
 //! What fails on the file system itself is not the server's; what the protocol dictates is listed, each case
 //! with its reason, in `expected/pjdfstest.toml`.
 
-use crate::fixture::{guest, kernels, run_in, serve};
+use crate::fixture::{KernelAtHand, guest, kernels, run_in, serve};
 use anyhow::{Context, Result};
 use holdfast_lab::{Expectations, Kernel, NfsVersion, Observation, SuiteOutcome, Trial, process, suites};
 use std::collections::BTreeMap;
@@ -18,9 +18,13 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nutime_now = {}\nutimensa
                       [settings]\nnaptime = 0.02\nallow_remount = false\n\
                       [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
 
+/// More than the guest's time, and what the suite takes below.
+const LIMIT: Duration = Duration::from_secs(420);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    kernels().iter().flat_map(|at_hand| at_hand.trials("pjdfstest", &VERSIONS, no_worse_than_below)).collect()
+    let on = |at_hand: &KernelAtHand| at_hand.trials("pjdfstest", &VERSIONS, no_worse_than_below);
+    kernels().iter().flat_map(on).map(|trial| trial.limit(LIMIT)).collect()
 }
 
 fn no_worse_than_below(kernel: &Kernel, version: NfsVersion) -> Result<()> {

@@ -2,7 +2,7 @@
 //! no connection is made anew, nobody says who it is again, nothing is reclaimed.
 
 use crate::fixture::{Served, guest, guest_env, kernels};
-use crate::restart_load::{LOADS, Load, run};
+use crate::restart_load::{LIMIT, LOADS, Load, run};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerBuilder, ServerUnderTest, Trial};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     for at_hand in kernels() {
         trials.extend(at_hand.trials("restart::stall_after_kill", versions, stall_after_kill));
     }
-    trials
+    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
 }
 
 /// A client that makes and removes a name without end, while the server is killed and started again: once as it comes,

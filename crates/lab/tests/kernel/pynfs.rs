@@ -135,6 +135,7 @@ const DELEGATIONS_LEASE_SECONDS: u32 = 40;
 
 /// Lease-bound cases wait for the lease, so a run takes minutes.
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
+const BUILDING: Duration = Duration::from_secs(5 * 60);
 
 /// The cases: none without a checkout.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -143,7 +144,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .map(|group| {
             let checkout = checkout.clone();
             let name = format!("pynfs::{}{}", group.version, group.name);
-            Trial::new(name, move || conforms(&checkout, group))
+            Trial::new(name, move || conforms(&checkout, group)).limit(PATIENCE + BUILDING)
         })
         .into()
 }

@@ -7,6 +7,8 @@ use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnder
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(240);
+/// Of a case, more than all its waits take where nothing hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 const KILLS: usize = 2;
 const KILLS_SOAK: usize = 8;
 const SHARE_BYTES: u64 = 2 << 30;
@@ -106,7 +108,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             );
         }
     }
-    trials
+    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
 }
 
 fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {

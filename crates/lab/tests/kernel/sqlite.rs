@@ -8,6 +8,7 @@ use std::time::Duration;
 const TRANSACTIONS: usize = 40;
 const TRANSACTIONS_SOAK: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -19,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 at_hand.trial("sqlite::writers_in_two_guests_lose_nothing::v4.1", two_guests),
             ]
         })
+        .map(|trial| trial.limit(LIMIT))
         .collect()
 }
 

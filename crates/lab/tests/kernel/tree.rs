@@ -12,6 +12,9 @@ use std::time::Duration;
 const SHARE_BYTES: u64 = 2 << 30;
 const SHARE_BYTES_SOAK: u64 = 24 << 30;
 
+/// More than any guest's time.
+const LIMIT: Duration = Duration::from_secs(360);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -21,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(at_hand.trial("features::v4.2", v42_features));
         trials.push(at_hand.trial("ipv6::v4.2", over_ipv6));
     }
-    trials
+    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
 }
 
 /// A real one in a soak run, of every version on one of the kernels: all eight would take hours.

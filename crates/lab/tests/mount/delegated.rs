@@ -27,7 +27,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("delegated::a_recall_sends_first_and_times_stay", recalled),
         Trial::new("delegated::a_look_however_soon_after_a_write_shows_it", || both(holdfast, OURS, SOON)),
         Trial::new("delegated::a_listing_known_is_listed_without_asking", listed),
-        Trial::new("delegated::a_killed_server_loses_nothing_written", || crate::failing::killed(OURS)),
+        Trial::new("delegated::a_killed_server_loses_nothing_written", || crate::failing::killed(OURS))
+            .limit(crate::failing::LIMIT),
         Trial::new("delegated::who_is_cut_off_for_a_lease_shows_nothing_old", cut_off),
         Trial::new("delegated::what_is_open_stays_open_when_it_is_recalled", open_while_recalled),
     ]

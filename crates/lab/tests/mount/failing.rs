@@ -7,11 +7,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// More than [`STUCK`].
+pub(crate) const LIMIT: Duration = Duration::from_secs(360);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::new("failing::a_server_killed_under_load_and_restarted_shows_no_error", || killed("")),
-        Trial::new("failing::the_same_with_nothing_cached", || killed("cache=none")),
+        Trial::new("failing::a_server_killed_under_load_and_restarted_shows_no_error", || killed(""))
+            .limit(LIMIT),
+        Trial::new("failing::the_same_with_nothing_cached", || killed("cache=none")).limit(LIMIT),
         Trial::new("failing::a_process_that_waits_for_a_dead_server_is_killed_at_once", freed),
         Trial::new("failing::a_forced_unmount_of_a_dead_server_is_done_at_once", forced),
         Trial::new("failing::those_who_wait_for_a_killed_daemon_are_freed", daemon_killed),

@@ -1,6 +1,6 @@
 //! Servers that take each other's place: over the same directory and state, at other addresses.
 
-use crate::failing::{LOAD, bash, has_worked};
+use crate::failing::{LIMIT, LOAD, bash, has_worked};
 use crate::fixture::{Served, run_in};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use holdfast_lab::{FsType, LoopFs, Mount, Scale, ServerUnderTest, Trial};
@@ -17,11 +17,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         .into_iter()
         .map(|(way, options)| {
             Trial::new(format!("failover::a_peer_takes_over_under_load::{way}"), move || taken_over(options))
+                .limit(LIMIT)
         })
         .collect();
     trials.extend(ways.into_iter().map(|(way, options)| {
         let name = format!("failover::who_works_hardly_waits_longer_than_for_the_peer_to_come::{way}");
-        Trial::new(name, move || stalled(options))
+        Trial::new(name, move || stalled(options)).limit(LIMIT)
     }));
     trials.extend([
         Trial::new("failover::a_server_named_while_all_are_away_is_gone_to", named_late),

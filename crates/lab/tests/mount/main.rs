@@ -24,6 +24,7 @@ mod renames;
 mod same_host;
 mod two;
 mod unprivileged;
+mod watched;
 mod xfstests;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         same_host::trials(),
         two::trials(),
         unprivileged::trials(),
+        watched::trials(),
         xfstests::trials(),
     ];
     holdfast_lab::trial::run(cases.into_iter().flatten().collect())

@@ -7,17 +7,20 @@ use holdfast_lab::{Expectations, FsType, Observation, SuiteOutcome, Trial, proce
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// Sleeps of 20 ms, longer than a tick of the coarse clock that stamps files. The two users exist everywhere.
 const CONFIG: &str = "[features]\nposix_fallocate = {}\nutime_now = {}\nutimensat = {}\nrename_ctime = {}\n\
                       [settings]\nnaptime = 0.02\nallow_remount = false\n\
                       [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
 
+const LIMIT: Duration = Duration::from_secs(480);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     let ways = [("cached", ""), ("delegated", "cache=delegations"), ("uncached", "cache=none")];
     let trial = |(way, options): (&'static str, &'static str)| {
-        Trial::new(format!("mount_pjdfstest::{way}"), move || no_worse_than_below(way, options))
+        Trial::new(format!("mount_pjdfstest::{way}"), move || no_worse_than_below(way, options)).limit(LIMIT)
     };
     ways.into_iter().map(trial).collect()
 }

@@ -3,11 +3,10 @@
 use crate::fixture::{LET_GO, Served, run_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::holdfast_binary;
-use holdfast_lab::{Trial, missing};
+use holdfast_lab::{Trial, Turn, missing};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -125,12 +124,11 @@ umount -l $HERE/mnt
 }
 
 /// What `/dev/fuse` allows while an ordinary user is to use it: one case at a time sees to it.
-struct OpenDevice(u32, #[expect(dead_code, reason = "held as long")] MutexGuard<'static, ()>);
+struct OpenDevice(u32, #[expect(dead_code, reason = "held as long")] Turn);
 
 impl OpenDevice {
     fn new() -> Result<Self> {
-        static ONE: Mutex<()> = Mutex::new(());
-        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::at("fuse-device")?;
         let mode = std::fs::metadata("/dev/fuse")?.mode() & 0o777;
         std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(0o666))?;
         Ok(Self(mode, turn))

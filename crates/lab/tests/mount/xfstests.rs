@@ -28,11 +28,14 @@ const POLL: Duration = Duration::from_millis(200);
 /// Some cases write until the file system is full.
 const FILESYSTEM_BYTES: u64 = 4 << 30;
 
+/// The whole group; what hangs in it is ended long before.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+
 /// The cases: none without a checkout.
 pub(crate) fn trials() -> Vec<Trial> {
     let Some(checkout) = checkout::named_by("XFSTESTS_DIR") else { return Vec::new() };
     // The suite makes device files and sets set-id bits, and looks what they do.
-    vec![Trial::new("xfstests::cached", move || conforms(&checkout, "cached", "dev,suid"))]
+    vec![Trial::new("xfstests::cached", move || conforms(&checkout, "cached", "dev,suid")).limit(LIMIT)]
 }
 
 fn conforms(checkout: &Path, way: &str, options: &str) -> Result<()> {

@@ -29,11 +29,15 @@ const SLOW: Duration = Duration::from_secs(240);
 /// How long a worker may take to come to its end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Of the case: what it takes on a slow host, and its end.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("history::the_judge_of_histories_knows_good_from_bad", order::check_the_checker),
-        Trial::new("history::names_are_linear_and_what_was_fsynced_is_there_whatever_breaks", run),
+        Trial::new("history::names_are_linear_and_what_was_fsynced_is_there_whatever_breaks", run)
+            .limit(LIMIT),
     ]
 }
 
