@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use holdfast_cache::{AllocateMode, Answer, Attrs, Changes, Handle, OpenToken, Room, SeekKind, WriteOut};
-use holdfast_client::{Cx, Error, Io, OpenFile, Seek};
+use holdfast_client::{Client, Cx, Error, Io, OpenFile, Seek};
 use holdfast_wire::nfs4::{NfsStat4, StableHow4};
 
 use super::attributes::{WANTED, attrs_of, set_attributes};
+use super::placement::{DataServer, Placement, Put};
 use super::{NfsServer, wire};
 use crate::server::WriteDone;
 
@@ -41,6 +42,34 @@ fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'
     Io { file, open, owner: None }
 }
 
+/// The server itself as the one that holds a file's data.
+struct Own<'a> {
+    client: &'a Client,
+    cx: Cx<'a>,
+    io: Io<'a>,
+}
+
+impl DataServer for Own<'_> {
+    fn read(&self, offset: u64, length: u32) -> Result<(Bytes, bool), Error> {
+        let read = self.client.read(self.cx, self.io, offset, length.min(self.client.limits().max_read))?;
+        Ok((read.data, read.eof))
+    }
+
+    fn write(&self, offset: u64, data: Bytes, how: StableHow4) -> Result<Put, Error> {
+        let written = self.client.write(self.cx, self.io, offset, data, how)?;
+        Ok(Put {
+            count: written.count,
+            is_stable: written.committed != StableHow4::Unstable,
+            verifier: u64::from_be_bytes(written.verifier),
+            attrs: attrs_of(&written.attributes).ok(),
+        })
+    }
+
+    fn commit(&self) -> Result<u64, Error> {
+        self.client.commit(self.cx, self.io.file, 0, 0).map(u64::from_be_bytes)
+    }
+}
+
 impl NfsServer {
     pub(super) fn get_attributes(&self, object: &Handle, cx: Cx<'_>) -> Result<Answer, Error> {
         // What is held before the question covers the answer.
@@ -62,6 +91,11 @@ impl NfsServer {
         Ok(Answer::Attrs { attrs: attrs_of(&attributes)?, grant: None })
     }
 
+    /// Who holds the file's data. A layout will name others.
+    fn copies<'a>(&'a self, io: Io<'a>, cx: Cx<'a>) -> [Own<'a>; 1] {
+        [Own { client: &self.client, cx, io }]
+    }
+
     pub(super) fn read(
         &self,
         object: &Handle,
@@ -70,11 +104,9 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let (file, open) = (wire(object), self.opens.get(open));
-        let most = self.client.limits().max_read;
-        let (data, eof) = read_all(length, |done, left| {
-            let read = self.client.read(cx, io(&file, open.as_ref()), offset + done, left.min(most))?;
-            Ok((read.data, read.eof))
-        })?;
+        let copies = self.copies(io(&file, open.as_ref()), cx);
+        let placement = Placement::new(&copies, 0);
+        let (data, eof) = read_all(length, |done, left| placement.read(offset + done, left))?;
         Ok(Answer::Read { data, eof })
     }
 
@@ -105,14 +137,15 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<(WriteDone, Option<Attrs>), Error> {
         let (file, open) = (wire(object), self.opens.get(open));
+        let copies = self.copies(io(&file, open.as_ref()), cx);
+        let placement = Placement::new(&copies, 0);
         let most = self.client.limits().max_write.max(1) as usize;
         let mut whole = WriteDone { count: 0, stable: true, verifier: 0 };
         let (mut done, mut restarts) = (0, 0);
         loop {
             let piece = data.slice(done..data.len().min(done + most));
-            let written =
-                self.client.write(cx, io(&file, open.as_ref()), offset + done as u64, piece, how)?;
-            let verifier = u64::from_be_bytes(written.verifier);
+            let put = placement.write(offset + done as u64, &piece, how)?;
+            let verifier = put.verifier;
             if done > 0 && verifier != whole.verifier {
                 restarts += 1;
                 if restarts > VERIFIERS_MAX {
@@ -123,21 +156,23 @@ impl NfsServer {
             }
             whole.verifier = verifier;
             self.write_verifier.store(verifier, Ordering::Relaxed);
-            whole.stable &= written.committed != StableHow4::Unstable;
-            done += written.count as usize;
+            whole.stable &= put.is_stable;
+            done += put.count as usize;
             whole.count = u32::try_from(done).unwrap_or(u32::MAX);
             if done >= data.len() {
-                return Ok((whole, attrs_of(&written.attributes).ok()));
+                return Ok((whole, put.attrs));
             }
-            if written.count == 0 {
+            if put.count == 0 {
                 return Err(Error::Protocol("a WRITE that wrote nothing"));
             }
         }
     }
 
     pub(super) fn commit_out(&self, object: &Handle, cx: Cx<'_>) -> Result<u64, Error> {
-        match self.client.commit(cx, &wire(object), 0, 0) {
-            Ok(verifier) => Ok(u64::from_be_bytes(verifier)),
+        let file = wire(object);
+        let copies = self.copies(io(&file, None), cx);
+        match Placement::new(&copies, 0).commit() {
+            Ok(verifier) => Ok(verifier),
             // Removed since it was written, here or by somebody else: of what is gone nothing can be lost.
             Err(Error::Nfs(NfsStat4::Stale)) => Ok(self.write_verifier.load(Ordering::Relaxed)),
             Err(error) => Err(error),

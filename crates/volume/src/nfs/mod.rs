@@ -7,6 +7,7 @@ mod delegations;
 mod locking;
 mod names;
 mod opens;
+mod placement;
 mod xattrs;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
