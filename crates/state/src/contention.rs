@@ -31,13 +31,23 @@ pub enum Contention {
 pub enum RecallAnswer {
     /// The holder has heard.
     Accepted,
-    /// The holder knows no such delegation (`NFS4ERR_BAD_STATEID`, `NFS4ERR_BADHANDLE`): the reply that brings it may
-    /// still be under way.
+    /// The holder knows no such delegation (`NFS4ERR_BAD_STATEID`, `NFS4ERR_BADHANDLE`). Of 4.0 the engine sees itself
+    /// whether the reply that brings it may still be under way.
     Unknown,
+    /// The same, and the holder is not known to have the reply that brings it (4.1: it has not used the slot since).
+    Overtook,
     /// The holder could not be reached, or answered something else.
     Unreachable,
     /// It could not be sent just now, which says nothing of the holder.
     NotSent,
+}
+
+impl RecallAnswer {
+    /// What an answer means if the reply that tells of the delegation may still be on its way.
+    #[must_use]
+    pub fn of_one_not_told(self) -> Self {
+        if self == Self::Unknown { Self::Overtook } else { self }
+    }
 }
 
 /// Files recalled of late, oldest first: since the recall began, or came to its end. Whoever had something recalled and
@@ -201,7 +211,13 @@ impl Engine {
         let key = token.key();
         let Ok(client) = self.state(key).map(|state| state.client) else { return };
         let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.is_callback_up);
-        if matches!(answer, RecallAnswer::Accepted | RecallAnswer::Unknown) && !is_up {
+        let answer = match answer {
+            RecallAnswer::Unknown if !self.is_told_of(key) => RecallAnswer::Overtook,
+            answer => answer,
+        };
+        let is_reached =
+            matches!(answer, RecallAnswer::Accepted | RecallAnswer::Unknown | RecallAnswer::Overtook);
+        if is_reached && !is_up {
             self.callback_path(client, true);
         }
         let Ok(delegation) = self.delegation_mut(key) else { return };
@@ -219,7 +235,10 @@ impl Engine {
                 recall.until = if is_over { now } else { recall.until };
                 recall.retry_at = (!is_over).then(|| now.after_ms(RECALL_RETRY_MS));
             }
-            RecallAnswer::NotSent => recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS)),
+            // It may use what it is about to be told of for as long as anybody may who is asked to give something back.
+            RecallAnswer::Overtook | RecallAnswer::NotSent => {
+                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS))
+            }
             RecallAnswer::Unreachable => {
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
                 self.callback_path(client, false);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::Caller;
 use crate::deed::DelegationKind;
 use crate::effect::Effect;
-use crate::engine::{Engine, Kind, Standing, State, StateKey};
+use crate::engine::{Engine, Kind, OwnerKey, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::grace::{Claim, Recorded};
 use crate::looked::Kept;
@@ -199,6 +199,9 @@ pub(crate) struct Delegation {
     pub(crate) granted_at: Instant,
     pub(crate) recall: Option<Recall>,
     pub(crate) attributes: HeldAttributes,
+    /// 4.0: the open-owner whose OPEN it came with, and which of that owner's operations that was.
+    #[serde(default)]
+    pub(crate) came_by: Option<(OwnerKey, u64)>,
     /// The mount of its client's that it came to, where that can be told.
     #[serde(default)]
     pub(crate) mount: Option<Mount>,
@@ -269,9 +272,11 @@ impl Engine {
         let mount = self.mount_of_opens(request.client, request.file);
         let key = own.unwrap_or_else(|| self.add_delegation(request, mount, now));
         let is_unwelcome = matches!(why, Some(WhyNone::Off | WhyNone::NoCallback));
+        let came_by = self.open_under_way(request);
         let delegation = self.delegation_mut(key)?;
         delegation.offered = Some((request.kind, number));
         delegation.is_unwelcome = is_unwelcome;
+        delegation.came_by = came_by;
         delegation.delegates_timestamps |= request.delegates_timestamps;
         if let Some(seen) = request.seen.filter(|_| request.kind == DelegationKind::Write) {
             delegation.attributes =
@@ -296,6 +301,7 @@ impl Engine {
             granted_at: now,
             recall: None,
             attributes: HeldAttributes::default(),
+            came_by: None,
             mount: mount.filter(|_| request.grounds != Grounds::Want),
         };
         let key = self.add_state(State {

@@ -5,12 +5,37 @@ use holdfast_base::{ClientId, FileKey, Instant};
 
 use crate::deed::DelegationKind;
 use crate::delegation::{DelegationRequest, Grounds, WhyNone};
-use crate::engine::{Engine, Kind, StateKey};
+use crate::engine::{Engine, Kind, OwnerKey, StateKey};
 use crate::file::{File, Holder};
 use crate::looked::Kept;
 use crate::share::{Access, Share};
 
 impl Engine {
+    /// 4.0: the operation of an open-owner that a delegation would come with. A reclaim does not say which OPEN it is of:
+    /// one of the client's that is under way.
+    pub(crate) fn open_under_way(&self, request: &DelegationRequest) -> Option<(OwnerKey, u64)> {
+        let opens = &self.files.get(&request.file)?.opens;
+        let is_its = |key: &&StateKey| match request.grounds {
+            Grounds::Open(open) => **key == StateKey(open.parts().1),
+            Grounds::Want => false,
+            Grounds::Reclaim(_) => self.states.get(key.0).is_some_and(|state| state.client == request.client),
+        };
+        opens.iter().filter(is_its).find_map(|key| {
+            let owner = self.states.get(key.0)?.owner?;
+            let turn = self.owners.get(owner.0)?.sequence.as_ref()?.turn()?;
+            Some((owner, turn))
+        })
+    }
+
+    /// Whether the holder of a delegation has the reply that it came with, as far as 4.0's owners tell.
+    pub(crate) fn is_told_of(&self, key: StateKey) -> bool {
+        let Some((owner, turn)) = self.delegation(key).ok().and_then(|delegation| delegation.came_by) else {
+            return true;
+        };
+        let sequence = self.owners.get(owner.0).and_then(|owner| owner.sequence.as_ref());
+        sequence.is_none_or(|sequence| sequence.has_gone_on_from(turn))
+    }
+
     /// Why a delegation is not to be granted; `done`: whether the client said RECLAIM_COMPLETE. The reasons that a
     /// reclaim does not heed come last.
     pub(crate) fn why_no_delegation(

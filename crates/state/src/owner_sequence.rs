@@ -73,17 +73,36 @@ pub(crate) struct OwnerSequence {
     #[serde(with = "crate::plain::bytes")]
     reply: Vec<u8>,
     running: bool,
+    /// Operations begun: a client sends one only when it has the reply to the one before.
+    #[serde(default)]
+    turns: u64,
     /// An open-owner: OPEN_CONFIRM was said. A lock-owner is born confirmed, as its open is.
     pub(crate) is_confirmed: bool,
 }
 
 impl OwnerSequence {
     pub(crate) fn new(kind: OwnerKind) -> Self {
-        Self { last: None, reply: Vec::new(), running: false, is_confirmed: kind == OwnerKind::Lock }
+        Self {
+            last: None,
+            reply: Vec::new(),
+            running: false,
+            turns: 0,
+            is_confirmed: kind == OwnerKind::Lock,
+        }
     }
 
     pub(crate) const fn is_running(&self) -> bool {
         self.running
+    }
+
+    /// The operation that runs, to be told from all others of this owner.
+    pub(crate) fn turn(&self) -> Option<u64> {
+        self.running.then_some(self.turns)
+    }
+
+    /// Whether the client has sent another operation since, and so has the reply to that one.
+    pub(crate) const fn has_gone_on_from(&self, turn: u64) -> bool {
+        self.turns > turn
     }
 
     fn judge(&mut self, seqid: Seqid, op: OwnerOp) -> Result<Turn, StateError> {
@@ -102,6 +121,7 @@ impl OwnerSequence {
             Some(_) => return Err(StateError::BadSeqid),
         }
         self.running = true;
+        self.turns += 1;
         Ok(Turn::Run)
     }
 

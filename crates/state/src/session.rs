@@ -5,7 +5,7 @@ use holdfast_base::limits::{
     PRESSED_SLOTS_MIN, SESSION_CONNECTIONS_MAX, SESSIONS_SLOTS_MAX, SESSIONS_SLOTS_ROOM_SHARE,
     SESSIONS_SLOTS_SHARE,
 };
-use holdfast_base::{ClientId, Instant, SessionId, SlotId};
+use holdfast_base::{ClientId, Instant, Seqid, SessionId, SlotId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -389,6 +389,12 @@ impl Sessions {
     pub fn set_slot_target(&mut self, id: SessionId, count: u32) -> Result<(), StateError> {
         self.by_id.get_mut(&id).ok_or(StateError::BadSession)?.slots.set_target(count);
         Ok(())
+    }
+
+    /// Whether the reply to a request is known to have come: its slot was used again since, or is no more.
+    #[must_use]
+    pub fn is_reply_known(&self, id: SessionId, slot: SlotId, seqid: Seqid) -> bool {
+        self.by_id.get(&id).is_none_or(|session| session.slots.has_gone_on_from(slot, seqid))
     }
 
     /// A session as plain data; `None` when there is none of that name.

@@ -198,6 +198,11 @@ impl SlotTable {
         retry_waits
     }
 
+    /// Whether the client has used a slot again since this request, and so has the reply to it.
+    pub(crate) fn has_gone_on_from(&self, slot: SlotId, seqid: Seqid) -> bool {
+        self.slots.get(slot.0 as usize).is_none_or(|slot| slot.seqid != seqid)
+    }
+
     /// Slots that memory is held for.
     pub(crate) const fn len(&self) -> usize {
         self.slots.len()

@@ -6,7 +6,7 @@ mod wants;
 mod world;
 
 use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS};
-use holdfast_base::{ChangeId, ClientId, FileKey, SessionId};
+use holdfast_base::{ChangeId, ClientId, FileKey, Seqid, SessionId};
 use holdfast_state::*;
 use world::*;
 
@@ -465,6 +465,66 @@ fn what_its_holder_does_not_know_is_recalled_a_few_times_and_then_revoked() {
     pair.world.engine.tick(pair.world.now);
     assert_eq!(ended(&pair.world.settle()), [of.token]);
     assert_eq!(pair.world.engine.test_stateid(pair.a, of.stateid), Err(StateError::DelegRevoked));
+}
+
+/// 4.0 has no referring calls: a recall may come before the reply that tells of the delegation, and its holder will
+/// believe in it all the same.
+#[test]
+fn who_may_not_have_the_reply_that_brings_it_is_asked_again_for_the_whole_time() {
+    let mut world = World::new();
+    let client = world.client40("a", 1);
+    world.engine.callback_path(client, true);
+    let begin =
+        |world: &mut World, of, seqid, op| match world.engine.begin_owner(of, Seqid(seqid), op, world.now) {
+            Ok(OwnerTurn::Run(ticket)) => ticket,
+            other => panic!("{other:?}"),
+        };
+    let turn = begin(&mut world, OwnerOf::Open { client, name: b"o" }, 1, OwnerOp::Open);
+    let open = world.open(client, "o", 1, share(R, NONE)).unwrap();
+    let Offer::Offered(ticket) = world.offer(client, 1, READ, Grounds::Open(open)).unwrap() else {
+        panic!("not offered")
+    };
+    let of = world.engine.delegation_commit(ticket, world.now).unwrap();
+    world.engine.end_owner(&turn, Some(b"reply"));
+    assert!(world.contend(1, Deed::WriteData, None));
+    let ask = |world: &mut World| {
+        let effects = world.settle();
+        world.engine.recall_answered(of.token, RecallAnswer::Unknown, world.now);
+        world.pass(RECALL_RETRY_MS);
+        world.engine.tick(world.now);
+        (recalled(&effects), ended(&effects))
+    };
+    for _ in 0..3 * RECALL_UNKNOWN_MAX {
+        assert_eq!(ask(&mut world), (vec![of.token], vec![]));
+    }
+    assert_eq!(recalled(&world.settle()), [of.token]);
+    world.restart_as_planned();
+    world.engine.recall_answered(of.token, RecallAnswer::Unknown, world.now);
+    world.pass(RECALL_RETRY_MS);
+    world.engine.tick(world.now);
+    assert_eq!(ask(&mut world), (vec![of.token], vec![]), "as before a planned restart");
+    // The owner's next operation shows that its client has the reply.
+    let turn = begin(&mut world, OwnerOf::Stateid(open), 2, OwnerOp::OpenConfirm);
+    world.engine.open_confirm(open, FILE, world.now).unwrap();
+    world.engine.end_owner(&turn, Some(b"reply"));
+    for _ in 0..RECALL_UNKNOWN_MAX {
+        assert_eq!(ask(&mut world), (vec![of.token], vec![]));
+    }
+    assert_eq!(ask(&mut world), (vec![], vec![of.token]), "it has forgotten what it was told");
+}
+
+#[test]
+fn who_does_not_return_what_it_may_not_know_of_loses_it_at_the_end_of_a_recall() {
+    let mut pair = Pair::new();
+    let of = pair.world.delegate(pair.a, 1, READ);
+    assert!(pair.world.contend(1, Deed::WriteData, None));
+    for _ in 0..LEASE_MS / RECALL_RETRY_MS {
+        assert_eq!(recalled(&pair.world.settle()), [of.token]);
+        pair.world.engine.recall_answered(of.token, RecallAnswer::Overtook, pair.world.now);
+        pair.pass(RECALL_RETRY_MS);
+        pair.world.engine.tick(pair.world.now);
+    }
+    assert_eq!(ended(&pair.world.settle()), [of.token]);
 }
 
 #[test]

@@ -114,8 +114,8 @@ pub const RECALL_STRETCH_MAX: u64 = 3;
 /// Milliseconds after which a recall that did not reach its holder is sent again.
 pub const RECALL_RETRY_MS: u64 = 2000;
 
-/// Recalls of one delegation that its holder says it does not know, as the reply that brings it may still be on its
-/// way; then it is revoked.
+/// Recalls of one delegation that its holder says it does not know though it has had the reply that brought it, as the
+/// answer may have crossed with that; then it is revoked.
 pub const RECALL_UNKNOWN_MAX: u32 = 3;
 
 /// Milliseconds between two CB_RECALL_ANY to one client: time to answer the first.

@@ -36,7 +36,12 @@ impl Service {
         let answered = move |answer: Result<crate::callback::Answer<'_>, CallbackError>| match meaning(
             answer.map(|answer| answer.status),
         ) {
-            Some(answer) => service.tell(|engine, now| engine.recall_answered(token, answer, now)),
+            Some(answer) => service.tell(|engine, now| {
+                let is_told =
+                    refers.is_none_or(|of| engine.sessions().is_reply_known(of.session, of.slot, of.seqid));
+                let answer = if is_told { answer } else { answer.of_one_not_told() };
+                engine.recall_answered(token, answer, now);
+            }),
             None if service.delegations.put_off(recall) => {}
             // Its client is about to be given it.
             None => service.recall_later(token),
