@@ -3,11 +3,13 @@
 use holdfast_base::limits::DELEGATED_OPENS_MAX;
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 
+use crate::client::ClientIncarnation;
 use crate::deed::DelegationKind;
 use crate::delegation::DelegationToken;
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::error::StateError;
+use crate::grace::Recorded;
 use crate::names::{Dialect, OpenId};
 use crate::share::{Access, Share};
 use crate::stateid::{StateId, StateIdForm, seqid_age};
@@ -279,6 +281,21 @@ impl Engine {
     #[must_use]
     pub fn admits_new(&self, client: ClientId, now: Instant) -> bool {
         !self.grace.is_on(now) && !self.has_to_reclaim(client)
+    }
+
+    /// Whether a client may reclaim opens or locks now. To be asked before anything else is: a claim that comes too late must
+    /// not wait for what others were granted since, but be told so.
+    ///
+    /// # Errors
+    /// `NoGrace`, `ReclaimBad`.
+    pub fn admits_reclaim(
+        &self,
+        client: ClientId,
+        recorded: Recorded,
+        now: Instant,
+    ) -> Result<(), StateError> {
+        let is_done = self.clients.by_id.get(&client).and_then(ClientIncarnation::is_reclaim_done);
+        recorded.admit(self.grace, now, is_done)
     }
 
     /// Whether a 4.1 client came over from an earlier run, with its session, and has not reclaimed yet. Its stateids

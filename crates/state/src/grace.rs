@@ -55,6 +55,22 @@ pub enum Recorded {
     No,
 }
 
+impl Recorded {
+    /// As [`Claim::admit`], of a reclaim.
+    pub(crate) fn admit(
+        self,
+        grace: Grace,
+        now: Instant,
+        is_client_done: Option<bool>,
+    ) -> Result<(), StateError> {
+        match self {
+            _ if !grace.is_on(now) || is_client_done == Some(true) => Err(StateError::NoGrace),
+            Self::No => Err(StateError::ReclaimBad),
+            Self::Yes => Ok(()),
+        }
+    }
+}
+
 impl Claim {
     /// Whether the claim may be heard. `is_client_done`: the client said RECLAIM_COMPLETE; `None` for those who
     /// cannot (4.0).
@@ -75,9 +91,7 @@ impl Claim {
                 Err(StateError::Grace)
             }
             Self::New | Self::Resumed { .. } | Self::Delegated(_) => Ok(()),
-            Self::Reclaim(_) if !grace.is_on(now) || is_client_done == Some(true) => Err(StateError::NoGrace),
-            Self::Reclaim(Recorded::No) => Err(StateError::ReclaimBad),
-            Self::Reclaim(Recorded::Yes) => Ok(()),
+            Self::Reclaim(recorded) => recorded.admit(grace, now, is_client_done),
         }
     }
 

@@ -101,8 +101,10 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     let share = share_of(args, cx.minor())?;
     let claim = claim_of(cx, args, client)?;
     let is_resumed = matches!(args.openhow, OpenFlag4::Create(_)) && cx.is_resumed()?;
-    // A file must not be made for an open that is refused (RFC 8881 section 8.4.2.1).
+    // A file must not be made for an open that is refused (RFC 8881 section 8.4.2.1), and a reclaim that is too late must not
+    // be put off until the server's next restart, in which it might be taken for one in time.
     cx.state(|engine, now| match claim {
+        Claim::Reclaim(recorded) => Ok(engine.admits_reclaim(client, recorded, now)?),
         Claim::New if !is_resumed && !engine.admits_new(client, now) => Err(NfsStat4::Grace.into()),
         _ => Ok(()),
     })?;

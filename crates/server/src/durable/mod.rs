@@ -355,6 +355,9 @@ impl Durable {
                 RecordChange::ForgetClient(name) => {
                     if let Some(known) = inner.clients.named_mut(&name) {
                         known.is_stored = false;
+                        // It has reclaimed nothing. Should it come back, its record must not say again that it may,
+                        // in a life after this, in which others have had what it held.
+                        known.record.holds_state = false;
                     }
                 }
                 RecordChange::Client(record) => {

@@ -194,6 +194,27 @@ fn records_of(client: &ClientImage, n: u32) -> [RecordChange; 2] {
 }
 
 #[test]
+fn who_comes_back_after_grace_ended_without_it_may_reclaim_in_no_later_life() {
+    for dialect in [Dialect::V40, Dialect::V41] {
+        let lives = Lives::new();
+        let first = lives.next();
+        holder(&first, dialect, 1);
+        drop(first);
+        let durable = lives.next();
+        durable.tick(Instant(3 * LEASE_MS));
+        assert!(durable.inner.lock().grace.is_over());
+        // It has an id again, and was granted nothing when the server dies once more.
+        durable.persist(&client(dialect, 2)).unwrap();
+        assert!(!durable.may_hold(ClientId(2)));
+        drop(durable);
+        let durable = lives.next();
+        let it = client(dialect, 3);
+        durable.persist(&it).unwrap();
+        assert_eq!(durable.recorded(&it), Recorded::No, "{dialect:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_removed_or_marked_is_tried_again_and_said_to_stand() {
     let lives = Lives::new();
     let store = Arc::new(holdfast_store::suite::Faulty::new(MemoryStore::new()));
