@@ -47,6 +47,15 @@ enum Phase {
     Over,
 }
 
+/// How grace comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// When its time is over, or nobody is left to wait for.
+    InTime,
+    /// Before, by an administrator's word.
+    Early,
+}
+
 /// The answer to a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
@@ -211,13 +220,15 @@ impl Grace {
             let stretched = now.after_ms(GRACE_STRETCH_MS).min(self.latest_end);
             self.ends_at = self.ends_at.max(stretched);
         }
-        if self.phase == Phase::Open && now >= self.ends_at { self.close() } else { Vec::new() }
+        if self.phase == Phase::Open && now >= self.ends_at { self.close(End::InTime) } else { Vec::new() }
     }
 
-    /// An administrator ends grace now.
+    /// An administrator ends grace now. Who was not heard of stays on record, marked: its lease may not be over, so that it
+    /// still believes to hold what others are given from now on, and a next start has to know both that it may come and
+    /// that it may not reclaim.
     #[must_use]
     pub fn end_now(&mut self) -> Vec<GraceEffect> {
-        if self.phase == Phase::Open { self.close() } else { Vec::new() }
+        if self.phase == Phase::Open { self.close(End::Early) } else { Vec::new() }
     }
 
     /// What [`GraceEffect::Store`] asked for is on stable storage.
@@ -229,21 +240,27 @@ impl Grace {
     fn end_if_all_are_done(&mut self) -> Vec<GraceEffect> {
         let all = self.members.values().all(|m| m.progress == Progress::Complete);
         // Untold holders keep grace open for its time even when those on record have gone: they may come as another.
-        if self.phase == Phase::Open && all && !self.has_untold { self.close() } else { Vec::new() }
+        if self.phase == Phase::Open && all && !self.has_untold {
+            self.close(End::InTime)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Stops reclaims and takes the right to reclaim from those who did not finish: who was not heard of for the
     /// whole period is forgotten (its lease is over too), who was is marked.
-    fn close(&mut self) -> Vec<GraceEffect> {
+    fn close(&mut self, end: End) -> Vec<GraceEffect> {
         let changes: Vec<_> = self
             .members
             .values()
             .filter_map(|m| match m.progress {
-                Progress::Silent => Some(RecordChange::ForgetClient(m.record.name.clone())),
+                Progress::Silent if end == End::InTime => {
+                    Some(RecordChange::ForgetClient(m.record.name.clone()))
+                }
                 // A 4.0 client cannot say that it is done; that it reclaimed something must do (RFC 7530 section
                 // 9.6.3.4 asks no more).
                 Progress::Reclaiming if !m.record.name.is_sessions => None,
-                Progress::Back | Progress::Reclaiming => {
+                Progress::Silent | Progress::Back | Progress::Reclaiming => {
                     Some(RecordChange::Client(ClientRecord { missed_grace: true, ..m.record.clone() }))
                 }
                 Progress::Complete => None,

@@ -53,6 +53,28 @@ fn who_may_not_reclaim_is_waited_for_as_long_as_he_may_believe_to_hold_something
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![forgotten])]);
 }
 
+/// RFC 8881 section 8.4.3, the second edge condition, where the restart after comes before its lease is over.
+#[test]
+fn who_was_not_heard_of_when_an_administrator_ends_grace_stays_on_record_and_may_not_reclaim() {
+    for is_sessions in [false, true] {
+        let (silent, back) = (record(1, is_sessions), record(2, is_sessions));
+        let mut grace = start(&[silent.clone(), back.clone()]);
+        assert_eq!(grace.returned(&back.name, back.verifier), []);
+        let marked = [silent, back].map(|record| ClientRecord { missed_grace: true, ..record });
+        let store = GraceEffect::Store(marked.iter().cloned().map(RecordChange::Client).collect());
+        assert_eq!(grace.end_now(), [store]);
+        assert_eq!(grace.reclaim(&name(1, is_sessions), b"p"), Reclaim::Over, "while that is being stored");
+        assert_eq!(grace.stored(), [GraceEffect::Ended]);
+        let mut grace = start(&marked);
+        assert!(!grace.is_over(), "it may still believe in what it had");
+        for n in [1, 2] {
+            assert_eq!(grace.reclaim(&name(n, is_sessions), b"p"), Reclaim::NotEntitled);
+        }
+        let forgotten = [1, 2].map(|n| RecordChange::ForgetClient(name(n, is_sessions))).to_vec();
+        assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(forgotten)], "it is over by now");
+    }
+}
+
 #[test]
 fn grace_ends_when_every_session_client_is_done() {
     let mut grace = start(&[record(1, true), record(2, true)]);
