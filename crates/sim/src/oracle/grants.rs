@@ -74,8 +74,8 @@ pub struct Grants {
     /// Delegations by their stateids, and until when one that was recalled is believed in.
     delegations: BTreeMap<[u8; 12], GrantId>,
     recalled: BTreeMap<[u8; 12], u64>,
-    /// When the server died last.
-    died_at: u64,
+    /// When each of the server's lives ended.
+    deaths: Vec<u64>,
 }
 
 fn conflict(a: &Grant, b: &Grant) -> bool {
@@ -135,8 +135,9 @@ impl Grants {
     }
 
     /// A client of a protocol without leases hears of a grant: it believes in it until the server dies, and then for as
-    /// long as a server holds the locks of clients that may reclaim, a lease. `is_of_this_life`: the server has not died
-    /// since it granted it.
+    /// long as a server holds the locks of clients that may reclaim, a lease. `ended`: how many of the server's lives were over
+    /// when the one that granted it was, if it is. Only the grace period after that one keeps what it granted: a GRANTED
+    /// that comes after another restart is believed in, but of what may be another's for long, and no server can help it.
     ///
     /// # Errors
     /// Those of [`Grants::begin`].
@@ -145,10 +146,11 @@ impl Grants {
         now: u64,
         (client, owner): (usize, u64),
         (file, what): (usize, What),
-        is_of_this_life: bool,
+        ended: Option<usize>,
     ) -> Result<GrantId, String> {
         self.leases.insert(client, u64::MAX);
-        let cap = if is_of_this_life { None } else { Some(self.died_at + LEASE_MS) };
+        let death = |ended: usize| self.deaths.get(ended.checked_sub(1)?).copied();
+        let cap = ended.map(|ended| death(ended).unwrap_or(0) + LEASE_MS);
         let id = self.last + 1;
         self.begin_until(now, (client, owner), (file, what), cap).map(|()| id)
     }
@@ -244,7 +246,7 @@ impl Grants {
     /// The server died: nobody reclaims delegations of directories (RFC 8881 section 10.9.5), and who has no lease may
     /// count on the next grace period alone until it has reclaimed.
     pub fn server_died(&mut self, now: u64) {
-        self.died_at = now;
+        self.deaths.push(now);
         self.grants.retain(|_, grant| !matches!(grant.what, What::Directory { .. } | What::Notified { .. }));
         let leases = &self.leases;
         let without = |grant: &&mut Grant| leases.get(&grant.client) == Some(&u64::MAX);
@@ -404,11 +406,25 @@ mod tests {
         for waits in [LEASE_MS - 1, LEASE_MS] {
             let mut grants = two();
             grants.renewed(0, 2, u64::MAX - 1).unwrap();
-            grants.begin_without_lease(1, (1, 1), (0, EXCLUSIVE), true).unwrap();
+            grants.begin_without_lease(1, (1, 1), (0, EXCLUSIVE), None).unwrap();
             grants.server_died(1_000_000);
             let second = grants.begin(1_000_000 + waits, (2, 1), (0, EXCLUSIVE));
             assert_eq!(second.is_ok(), waits == LEASE_MS, "{second:?}");
         }
+    }
+
+    #[test]
+    fn what_a_life_granted_counts_no_longer_for_the_death_of_a_later_one() {
+        let mut grants = two();
+        grants.renewed(0, 2, u64::MAX - 1).unwrap();
+        grants.server_died(1_000_000);
+        grants.server_died(1_000_000 + LEASE_MS);
+        grants.begin(1_000_000 + LEASE_MS, (2, 1), (0, EXCLUSIVE)).unwrap();
+        let late = |grants: &mut Grants, ended| {
+            grants.begin_without_lease(1_000_001 + LEASE_MS, (1, 1), (0, EXCLUSIVE), Some(ended))
+        };
+        assert!(late(&mut grants, 1).is_ok());
+        assert!(late(&mut grants, 2).is_err());
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Client3 {
             let stat = self.ask(handle, range, (true, false)).await;
             match stat {
                 // By a GRANTED that came first, it is believed in already.
-                NlmStat4::Granted if !self.is_granted() => self.believe(range, life),
+                NlmStat4::Granted if !self.is_granted() => self.believe(range, self.last_ended(life)),
                 NlmStat4::Blocked | NlmStat4::DeniedGracePeriod => self.await_granted().await,
                 NlmStat4::Granted | NlmStat4::Denied | NlmStat4::Deadlck => {}
                 other => {
@@ -176,19 +176,24 @@ impl Client3 {
         }
     }
 
-    /// The client has it from now on, by word of that life of the server, or of a later one.
-    fn believe(&self, range: Range, life: u64) {
+    /// Which of the server's lives was the last to end, if that life is over.
+    fn last_ended(&self, life: u64) -> Option<usize> {
+        let ended = self.world.lives() - u64::from(self.world.is_up());
+        (life <= ended).then_some(ended as usize)
+    }
+
+    /// The client has it from now on. `ended`: which of the server's lives granted it, or a later one, if that is over.
+    fn believe(&self, range: Range, ended: Option<usize>) {
         let (now, mut id) = (self.world.now(), 0);
         let deaths = self.locks.borrow().waiting.as_ref().map_or(0, |waiting| waiting.deaths);
         self.world.oracles.reclaims(|reclaims| {
             reclaims.granted(now, deaths);
             Ok(())
         });
-        let is_of_this_life = life == self.world.lives() && self.world.is_up();
         let Range { file, first, last, is_write } = range;
         self.world.oracles.grants(|grants| {
             let what = (file, What::Lock { first, last, is_write });
-            id = grants.begin_without_lease(now, (self.host, 0), what, is_of_this_life)?;
+            id = grants.begin_without_lease(now, (self.host, 0), what, ended)?;
             Ok(())
         });
         self.locks.borrow_mut().held.push((range, id));
@@ -297,7 +302,9 @@ impl Client3 {
             }
             waiting.range
         };
-        self.believe(range, sent.life);
+        // A call says of which life it is, however late it comes.
+        let ended = self.last_ended(sent.life).map(|_| sent.life as usize);
+        self.believe(range, ended);
         if let Some(waiting) = &mut self.locks.borrow_mut().waiting {
             waiting.is_granted = true;
         }
