@@ -7,6 +7,7 @@
 mod attendant;
 mod boot;
 mod conformance;
+mod deadlock;
 mod delegations;
 mod fixture;
 mod fsx;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let cases = [
         boot::trials(),
         conformance::trials(),
+        deadlock::trials(),
         delegations::trials(),
         tree::trials(),
         pjdfstest::trials(),

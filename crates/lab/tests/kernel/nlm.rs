@@ -16,8 +16,13 @@ const LIMIT: Duration = Duration::from_secs(480);
 /// Of the servers here; grace is as long.
 const LEASE_SECONDS: u32 = 5;
 
-/// What every script begins with. Names are not looked up: the monitor would wait for a resolver that is not there.
-const BEGIN: &str = "> /etc/resolv.conf; hostname client-a; mkdir -p /run/sendsigs.omit.d /mnt/three\n\
+/// What every script begins with, on a client of this name: a mount at `/mnt/three`.
+pub(crate) fn begin(name: &str) -> String {
+    format!("hostname {name}\n{BEGIN}")
+}
+
+/// Names are not looked up: the monitor would wait for a resolver that is not there.
+const BEGIN: &str = "> /etc/resolv.conf; mkdir -p /run/sendsigs.omit.d /mnt/three\n\
     rpcbind -w; rpc.statd --no-notify\n\
     mount -t nfs -o vers=3,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT $SERVER:$EXPORT /mnt/three\n\
     locks() { python3 $SCRIPTS/nlm_locks.py \"$@\"; }\n";
@@ -40,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// One server at a time has port 111.
-fn turn() -> Result<Turn> {
+pub(crate) fn turn() -> Result<Turn> {
     Turn::at("portmap")
 }
 
@@ -60,7 +65,7 @@ fn start(served: &Served, kernel: &Kernel, script: &str) -> Result<Guest> {
 fn start_with(served: &Served, kernel: &Kernel, script: &str, env: &[(&str, &str)]) -> Result<Guest> {
     let env = guest_env(served, env);
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    guest(kernel, "512M", PATIENCE).start(&format!("{BEGIN}{script}"), &env)
+    guest(kernel, "512M", PATIENCE).start(&format!("{}{script}", begin("client-a")), &env)
 }
 
 /// Whether a process of this host would get the whole file's lock.
