@@ -154,6 +154,10 @@ impl Lockd {
         if held.is_gone {
             return NlmStat4::Granted;
         }
+        let can = self.step(|engine, _| engine.foreign_can_unlock(of.owner, of.file, asked.range));
+        if let Some(Err(error)) = can {
+            return status_of_state(error);
+        }
         // Had one been granted just now, what follows gives it back.
         self.drop_requests(&of, &mut held, |b| asked.range.contains(b.range));
         held.is_known(asked.range, None);

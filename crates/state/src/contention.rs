@@ -237,7 +237,7 @@ impl Engine {
             }
             // It may use what it is about to be told of for as long as anybody may who is asked to give something back.
             RecallAnswer::Overtook | RecallAnswer::NotSent => {
-                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS))
+                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
             }
             RecallAnswer::Unreachable => {
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));

@@ -20,6 +20,7 @@ use crate::error::StateError;
 use crate::file::File;
 use crate::foreign::ForeignOwner;
 use crate::grace::Grace;
+use crate::lock_room::Account;
 use crate::looked::Looked;
 use crate::names::{Dialect, LockToken};
 use crate::owner::Owner;
@@ -162,6 +163,8 @@ pub struct Engine {
     pub(crate) foreign_busy: BTreeMap<(ForeignOwner, FileKey), u64>,
     /// Files that an open denies something of.
     pub(crate) denying: usize,
+    /// Byte ranges held.
+    pub(crate) lock_ranges: Account,
     /// Who waits for locks of which files.
     pub(crate) waits: Waits,
     pub(crate) effects: Vec<Effect>,
@@ -200,6 +203,7 @@ impl Engine {
             caps: Caps::default(),
             foreign_busy: BTreeMap::new(),
             denying: 0,
+            lock_ranges: Account::default(),
             waits: Waits::default(),
             effects: Vec::new(),
             witness: Arc::new(NoRecords),

@@ -23,6 +23,8 @@ pub(crate) struct File {
     pub(crate) sums: ShareSums,
     pub(crate) opens: Vec<StateKey>,
     pub(crate) locks: LockSet<Holder>,
+    /// Ranges in these, of all holders.
+    pub(crate) lock_ranges: usize,
     pub(crate) waiters: Vec<Waiter>,
     /// Offered and granted ones.
     pub(crate) delegations: Vec<StateKey>,

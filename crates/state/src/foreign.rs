@@ -1,20 +1,19 @@
 //! Locks and share reservations of those who do not come by NFSv4 stateids. Their own services keep their names and
 //! leases; here they are in each other's way, and in that of everybody else.
 
-use holdfast_base::limits::{
-    FOREIGN_SHARES_PER_FILE_MAX, LOCK_HOLDERS_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX,
-};
+use holdfast_base::limits::{FOREIGN_SHARES_PER_FILE_MAX, LOCK_HOLDERS_PER_FILE_MAX};
 use holdfast_base::{ByteRange, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::contention::Contention;
+use crate::deadlock::Circle;
 use crate::deed::Deed;
 use crate::engine::Engine;
 use crate::error::StateError;
 use crate::file::Holder;
 use crate::lock::{Conflict, LockRefusal, WantedLock};
+use crate::lock_room::Payer;
 use crate::lock_set::{LockKind, LockSet};
-use crate::range_map::RangeMap;
 use crate::share::{Access, Share};
 use crate::waiters::{Manner, Party, Waiter};
 
@@ -151,14 +150,15 @@ impl Engine {
             return Err(self.foreign_denied(request, conflict, now));
         }
         let held = self.files.get(&file).map(|file| &file.locks);
-        let ranges = held.and_then(|locks| locks.of(holder)).map_or(0, RangeMap::len);
-        let holders = held.map_or(0, LockSet::len);
-        if ranges + 3 > LOCK_RANGES_PER_OWNER_FILE_MAX || holders >= LOCK_HOLDERS_PER_FILE_MAX {
+        if held.map_or(0, LockSet::len) >= LOCK_HOLDERS_PER_FILE_MAX {
             return Err(StateError::Resource.into());
         }
-        let locks = &mut self.files.entry(file).or_default().locks;
-        let before = locks.within(holder, range);
-        locks.strengthen(holder, range, kind);
+        self.check_room_for_lock(file, Some(holder), Payer::Door(owner.door))?;
+        let before = self.change_locks(file, holder, |locks| {
+            let before = locks.within(holder, range);
+            locks.strengthen(holder, range, kind);
+            before
+        });
         self.retain_waiters(file, |waiter| {
             (&waiter.party, waiter.range, waiter.kind) != (&Party::Foreign(owner), range, kind)
         });
@@ -184,8 +184,10 @@ impl Engine {
             (ForeignWait::InLine, _) => {}
         }
         let party = Party::Foreign(owner);
-        if self.would_deadlock(&party, file, range, kind, now) {
-            return StateError::Deadlock.into();
+        match self.circle(&party, file, (range, kind), now) {
+            Circle::Open => {}
+            Circle::Closed => return StateError::Deadlock.into(),
+            Circle::Unknown => return StateError::Resource.into(),
         }
         let manner = Manner::Given;
         let waiter = Waiter { party, range, kind, manner, asked_at: now, kept_until: None };
@@ -200,9 +202,8 @@ impl Engine {
         if !self.end_foreign(owner, file, number) {
             return false;
         }
-        if let Some(of) = self.files.get_mut(&file) {
-            of.locks.set(Holder::Foreign(owner), range, kind);
-        }
+        let holder = Holder::Foreign(owner);
+        self.change_locks(file, holder, |locks| locks.set(holder, range, kind));
         // It may be weaker than before, and others of its own may have waited for it to be done.
         self.wake_waiters(file, None, now);
         true
@@ -222,10 +223,11 @@ impl Engine {
         if !self.end_foreign(owner, file, number) {
             return false;
         }
-        self.leave_file(file, |of| {
-            of.locks.clear(Holder::Foreign(owner), range);
+        let holder = Holder::Foreign(owner);
+        self.change_locks(file, holder, |locks| {
+            locks.clear(holder, range);
             for (part, kind) in before {
-                of.locks.set(Holder::Foreign(owner), part, kind);
+                locks.set(holder, part, kind);
             }
         });
         self.wake_waiters(file, None, now);
@@ -313,9 +315,10 @@ impl Engine {
         self.files.get(&file).map(|file| file.locks.within(Holder::Foreign(owner), range)).unwrap_or_default()
     }
 
-    /// Takes a range from a foreign owner.
+    /// Takes a range from a foreign owner, for which its service has asked for room ([`Engine::foreign_can_unlock`]).
     pub fn foreign_unlock(&mut self, owner: ForeignOwner, file: FileKey, range: ByteRange, now: Instant) {
-        self.leave_file(file, |file| file.locks.clear(Holder::Foreign(owner), range));
+        let holder = Holder::Foreign(owner);
+        self.change_locks(file, holder, |locks| locks.clear(holder, range));
         self.wake_waiters(file, Some(range), now);
     }
 

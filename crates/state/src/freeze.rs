@@ -264,12 +264,12 @@ impl Engine {
             }
         }
         foreign_shares.iter().for_each(|(_, share)| file.sums.add(*share));
-        for FrozenLock { holder, range, kind } in locks {
-            file.locks.set(holder, range, kind);
-        }
         (file.opens, file.foreign_shares) = (opens, foreign_shares);
         self.denying += usize::from(!file.held_by_opens().deny.is_none());
         self.files.insert(key, file);
+        for FrozenLock { holder, range, kind } in locks {
+            self.change_locks(key, holder, |locks| locks.set(holder, range, kind));
+        }
         for waiter in waiters {
             self.thaw_waiter(key, waiter);
         }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::client::Unconfirmed;
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::file::{File, Holder};
+use crate::lock_room::Account;
 use crate::names::Dialect;
 use crate::owner::OwnerKind;
 use crate::share::ShareSums;
@@ -183,6 +184,7 @@ fn files(engine: &Engine) -> Result<(), String> {
         locks_agree(engine, file).map_err(|what| format!("file {key}: {what}"))?;
     }
     let denying = engine.files.values().filter(|file| !file.held_by_opens().deny.is_none()).count();
+    lock_ranges_add_up(engine)?;
     require(denying == engine.denying, || "files with deny modes are miscounted".to_owned())?;
     let waiting = engine.files.iter().filter(|(_, file)| !file.waiters.is_empty());
     let is_listed = waiting.clone().all(|(key, _)| engine.waiting.contains(key));
@@ -194,6 +196,22 @@ fn files(engine: &Engine) -> Result<(), String> {
     };
     let expected = engine.states.iter().filter(|(_, state)| is_good_open(state)).count();
     require(opens == expected, || format!("{opens} opens listed by files, {expected} there"))
+}
+
+fn lock_ranges_add_up(engine: &Engine) -> Result<(), String> {
+    let mut account = Account::default();
+    for (key, file) in &engine.files {
+        let mut in_file = 0;
+        for (holder, ranges) in file.locks.iter() {
+            in_file += ranges.len();
+            let payer = engine.payer(holder).ok_or_else(|| format!("{holder:?} is nobody's"))?;
+            account.change(payer, 0, ranges.len());
+        }
+        require(in_file == file.lock_ranges, || format!("file {key}: ranges are miscounted"))?;
+    }
+    require(account == engine.lock_ranges, || {
+        format!("{account:?} of ranges, counted {:?}", engine.lock_ranges)
+    })
 }
 
 fn shares_agree(engine: &Engine, file: &File) -> Result<(), String> {

@@ -31,6 +31,7 @@ mod image;
 pub mod invariant;
 mod lock;
 mod lock_index;
+mod lock_room;
 mod lock_set;
 mod looked;
 mod memory;

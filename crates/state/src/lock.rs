@@ -1,15 +1,17 @@
 //! LOCK and LOCKT. A lock is taken in two steps, as the backend must agree: `lock_prepare` reserves the range here
 //! without weakening anything the owner has, the edge asks the backend, then `lock_commit` or `lock_abort`.
 
-use holdfast_base::limits::{LOCK_HOLDERS_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX};
+use holdfast_base::limits::LOCK_HOLDERS_PER_FILE_MAX;
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Seqid};
 
 use crate::check::Caller;
+use crate::deadlock::Circle;
 use crate::engine::{Engine, Kind, LockOwnerFile, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::file::Holder;
 use crate::foreign::ForeignOwner;
 use crate::grace::Claim;
+use crate::lock_room::Payer;
 use crate::lock_set::LockKind;
 use crate::names::{Dialect, LockToken, OwnerName};
 use crate::owner::OwnerKind;
@@ -263,9 +265,14 @@ impl Engine {
         };
         let (file, range, kind) = (request.file, request.range, request.kind);
         let party = Party::Nfs4 { client: locker.client, owner: locker.owner.clone() };
-        if self.would_deadlock(&party, file, range, kind, now) {
-            self.forget_waiter(file, &party, ByteRange::ALL, now);
-            return Err(StateError::Deadlock);
+        match self.circle(&party, file, (range, kind), now) {
+            Circle::Open => {}
+            Circle::Closed => {
+                self.forget_waiter(file, &party, ByteRange::ALL, now);
+                return Err(StateError::Deadlock);
+            }
+            // It is denied all the same, and asks again.
+            Circle::Unknown => return Ok(()),
         }
         self.enqueue_waiter(file, Waiter { party, range, kind, manner, asked_at: now, kept_until: None });
         Ok(())
@@ -303,22 +310,14 @@ impl Engine {
             }
         };
         if let Some(key) = party.state {
-            self.check_not_busy(key, request.file)?;
+            self.check_not_busy(key)?;
         }
         Ok(party)
     }
 
-    /// A change must not be under way, and must have room to split ranges.
-    pub(crate) fn check_not_busy(&mut self, key: StateKey, file: FileKey) -> Result<(), StateError> {
-        if self.lock_mut(key)?.is_busy {
-            return Err(StateError::Delay);
-        }
-        let ranges = self.files.get(&file).and_then(|file| file.locks.of(Holder::State(key)));
-        // One change splits at most two ranges and adds one.
-        if ranges.is_some_and(|ranges| ranges.len() + 3 > LOCK_RANGES_PER_OWNER_FILE_MAX) {
-            return Err(StateError::Resource);
-        }
-        Ok(())
+    /// A change must not be under way.
+    pub(crate) fn check_not_busy(&mut self, key: StateKey) -> Result<(), StateError> {
+        if self.lock_mut(key)?.is_busy { Err(StateError::Delay) } else { Ok(()) }
     }
 
     fn reserve(
@@ -328,15 +327,19 @@ impl Engine {
         access: Access,
         now: Instant,
     ) -> Result<LockTicket, StateError> {
+        let (payer, holder) = (Payer::Client(party.client), party.state.map(Holder::State));
+        self.check_room_for_lock(request.file, holder, payer)?;
         let key = match party.state {
             Some(key) => key,
             None => self.new_lock_state(party, request.file, now)?,
         };
         self.lock_mut(key)?.is_busy = true;
-        let file = self.files.entry(request.file).or_default();
         let holder = Holder::State(key);
-        let before = file.locks.within(holder, request.range);
-        file.locks.strengthen(holder, request.range, request.kind);
+        let before = self.change_locks(request.file, holder, |locks| {
+            let before = locks.within(holder, request.range);
+            locks.strengthen(holder, request.range, request.kind);
+            before
+        });
         let waited = Party::Nfs4 { client: party.client, owner: party.owner.clone() };
         self.forget_waiter(request.file, &waited, request.range, now);
         Ok(LockTicket {
@@ -390,12 +393,11 @@ impl Engine {
         }
         let owner = state.owner;
         self.lock_mut(key)?.is_busy = false;
-        if let Some(of) = self.files.get_mut(&file) {
-            match becomes {
-                Some(kind) => of.locks.set(Holder::State(key), range, kind),
-                None => of.locks.clear(Holder::State(key), range),
-            }
-        }
+        let holder = Holder::State(key);
+        self.change_locks(file, holder, |locks| match becomes {
+            Some(kind) => locks.set(holder, range, kind),
+            None => locks.clear(holder, range),
+        });
         // Anything weaker than before lets others in.
         if before.into_iter().any(|(_, had)| Some(had) > becomes) {
             self.wake_waiters(file, Some(range), now);
@@ -429,12 +431,12 @@ impl Engine {
         }
         let holder = Holder::State(ticket.state);
         // Never stronger than the reservation, so that nobody can be in the way.
-        if let Some(file) = self.files.get_mut(&ticket.file) {
-            file.locks.clear(holder, ticket.range);
+        self.change_locks(ticket.file, holder, |locks| {
+            locks.clear(holder, ticket.range);
             for (part, kind) in ticket.before {
-                file.locks.set(holder, part, kind);
+                locks.set(holder, part, kind);
             }
-        }
+        });
         self.wake_waiters(ticket.file, Some(ticket.range), now);
         true
     }

@@ -103,6 +103,19 @@ impl<H: Copy + Ord> LockSet<H> {
         of_few.chain(self.many.iter().flat_map(move |many| many.index.conflicts(holder, range, kind)))
     }
 
+    /// Every lock that is looked at to find those in the way of one, with its holder and whether it is: of each holder up to
+    /// the first, of many holders those in the way alone.
+    pub(crate) fn looked_at(&self, range: ByteRange, kind: LockKind) -> impl Iterator<Item = (H, bool)> + '_ {
+        let of_few = self.few.iter().flat_map(move |(holder, ranges)| {
+            let mut is_found = false;
+            let over = ranges.overlapping(range).map(move |(_, theirs)| theirs.conflicts(kind));
+            over.take_while(move |conflicts| !std::mem::replace(&mut is_found, *conflicts))
+                .map(|conflicts| (*holder, conflicts))
+        });
+        let in_way = self.many.iter().flat_map(move |many| many.index.conflicts(None, range, kind));
+        of_few.chain(in_way.map(|(holder, ..)| (holder, true)))
+    }
+
     /// Gives the holder this lock, replacing what it held there. The caller has looked for conflicts.
     pub fn set(&mut self, holder: H, range: ByteRange, kind: LockKind) {
         if let Some(many) = &mut self.many {

@@ -28,7 +28,8 @@ impl Engine {
         let key = self.resolve(caller, stateid, file, now)?;
         let Kind::Lock(lock) = &self.state(key)?.kind else { return Err(StateError::BadStateid) };
         let access = self.open_of(lock.open)?.obtained.union().access;
-        self.check_not_busy(key, file)?;
+        self.check_not_busy(key)?;
+        self.check_room_for_unlock(file, Holder::State(key), range)?;
         self.lock_mut(key)?.is_busy = true;
         let locks = self.files.get(&file).map(|file| &file.locks);
         let before = locks.map(|locks| locks.within(Holder::State(key), range)).unwrap_or_default();
@@ -72,9 +73,7 @@ impl Engine {
 
     /// Takes all locks of a holder on a file, and lets waiters in.
     pub(crate) fn release_holder(&mut self, file: FileKey, holder: Holder, now: Instant) {
-        let mut had = false;
-        self.leave_file(file, |file| had = file.locks.remove(holder));
-        if had {
+        if self.change_locks(file, holder, |locks| locks.remove(holder)) {
             self.wake_waiters(file, None, now);
         }
     }

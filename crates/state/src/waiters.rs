@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::file::{File, Holder};
 use crate::foreign::ForeignOwner;
 use crate::lock::{Conflict, ConflictHolder, LockTicket, WantedLock};
+use crate::lock_room::{Account, Payer};
 use crate::lock_set::LockKind;
 use crate::names::OwnerName;
 use crate::owner::OwnerKind;
@@ -85,26 +86,36 @@ impl Waiter {
 
 /// Of which files each party waits for locks, as often as it waits.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(pub(crate) BTreeMap<Party, Vec<FileKey>>);
+pub(crate) struct Waits {
+    pub(crate) by_party: BTreeMap<Party, Vec<FileKey>>,
+    pub(crate) account: Account,
+}
 
 impl Waits {
     fn add(&mut self, party: &Party, file: FileKey) {
-        self.0.entry(party.clone()).or_default().push(file);
+        self.by_party.entry(party.clone()).or_default().push(file);
+        self.account.change(Payer::of(party), 0, 1);
     }
 
     fn remove(&mut self, party: &Party, file: FileKey) {
-        let Some(files) = self.0.get_mut(party) else { return };
+        let Some(files) = self.by_party.get_mut(party) else { return };
         if let Some(at) = files.iter().position(|other| *other == file) {
             files.swap_remove(at);
+            self.account.change(Payer::of(party), 1, 0);
         }
         if files.is_empty() {
-            self.0.remove(party);
+            self.by_party.remove(party);
         }
+    }
+
+    /// Of which files somebody waits for locks, as often as it does.
+    pub(crate) fn files_of(&self, party: &Party) -> &[FileKey] {
+        self.by_party.get(party).map(Vec::as_slice).unwrap_or_default()
     }
 
     pub(crate) fn of_client(&self, client: ClientId) -> Vec<FileKey> {
         let from = Party::Nfs4 { client, owner: OwnerName::new(&[]) };
-        let its = self.0.range(from..);
+        let its = self.by_party.range(from..);
         let its = its.take_while(|(party, _)| matches!(party, Party::Nfs4 { client: c, .. } if *c == client));
         let mut files: Vec<_> = its.flat_map(|(_, files)| files.iter().copied()).collect();
         files.sort_unstable();
@@ -156,7 +167,9 @@ impl Engine {
             }
             return true;
         }
-        if file.waiters.len() >= LOCK_WAITERS_PER_FILE_MAX {
+        let has_room = self.waits.account.has_room_for_waiter(Payer::of(&waiter.party));
+        if file.waiters.len() >= LOCK_WAITERS_PER_FILE_MAX || !has_room {
+            self.leave_file(key, |_| ());
             return false;
         }
         self.waits.add(&waiter.party, key);
@@ -267,13 +280,16 @@ impl Engine {
                     self.effects.push(Effect::NotifyLock { client, file: key, owner });
                 }
                 Party::Foreign(owner) => {
-                    file.locks.set(Holder::Foreign(*owner), range, kind);
                     self.effects.push(Effect::ForeignGranted { owner: *owner, file: key, range, kind });
-                    given.push((waiter.party.clone(), range, kind));
+                    given.push((*owner, range, kind));
                 }
             }
         }
-        for (party, range, kind) in &given {
+        for (owner, range, kind) in &given {
+            self.change_locks(key, Holder::Foreign(*owner), |locks| {
+                locks.set(Holder::Foreign(*owner), *range, *kind);
+            });
+            let party = &Party::Foreign(*owner);
             self.retain_waiters(key, |waiter| !waiter.is_same(party, *range, *kind));
         }
         !given.is_empty()

@@ -54,6 +54,18 @@ pub const STATEIDS_MAX: usize = 1 << 20;
 /// Byte ranges one lock-owner holds on one file after merging; insertion moves those behind it, 24 bytes each.
 pub const LOCK_RANGES_PER_OWNER_FILE_MAX: usize = 16_384;
 
+/// Byte ranges of all holders on one file: eight holders at their bound.
+pub const LOCK_RANGES_PER_FILE_MAX: usize = 131_072;
+
+/// Byte ranges of one NFSv4 client, as many as it may have stateids.
+pub const LOCK_RANGES_PER_CLIENT_MAX: usize = 262_144;
+
+/// Byte ranges of all owners that came by one door other than NFSv4, half of all: no one protocol uses up the others' room.
+pub const LOCK_RANGES_PER_DOOR_MAX: usize = LOCK_RANGES_MAX / 2;
+
+/// Byte ranges of all: 24 bytes each, 80 more where a file has many holders, so 100 MiB at the very worst.
+pub const LOCK_RANGES_MAX: usize = 1 << 20;
+
 /// Lock holders (lock-owners of any protocol) on one file.
 pub const LOCK_HOLDERS_PER_FILE_MAX: usize = 16_384;
 
@@ -63,6 +75,15 @@ pub const LOCK_HOLDERS_LISTED: usize = 32;
 
 /// Blocked lock requests remembered on one file; later ones are told to poll.
 pub const LOCK_WAITERS_PER_FILE_MAX: usize = 1024;
+
+/// The same of one client: each process waits for one lock at a time.
+pub const LOCK_WAITERS_PER_CLIENT_MAX: usize = 4096;
+
+/// The same of all owners that came by one door other than NFSv4, half of all.
+pub const LOCK_WAITERS_PER_DOOR_MAX: usize = LOCK_WAITERS_MAX / 2;
+
+/// The same of all, some 200 bytes each.
+pub const LOCK_WAITERS_MAX: usize = 65_536;
 
 /// How long a freed range is kept for the waiter that was notified of it, in milliseconds: a round trip to a slow
 /// client, and short enough that a dead one hardly delays the next.
@@ -134,9 +155,9 @@ pub const WANTS_MAX: usize = 4096;
 /// Such wishes of one client.
 pub const WANTS_PER_CLIENT_MAX: usize = 1024;
 
-/// Steps through the graph of who waits for whom when a blocking lock is asked for. Beyond it no deadlock is seen,
-/// and the waiting ends when the client gives up.
-pub const DEADLOCK_STEPS_MAX: usize = 4096;
+/// Steps through the graph of who waits for whom when a blocking lock is asked for: each party, file, waiter and lock looked
+/// at is one, a fifth of a microsecond or so. A request for which they do not suffice is denied and not put in line.
+pub const DEADLOCK_STEPS_MAX: usize = 16_384;
 
 /// Milliseconds for which a request for a lock counts as waiting: Linux asks again after 30 seconds, and one that a
 /// signal ended asks no more.

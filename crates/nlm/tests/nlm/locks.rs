@@ -1,8 +1,10 @@
 //! LOCK, UNLOCK, TEST without waiting.
 
-use holdfast_base::{Length, Offset};
+use holdfast_base::limits::{LOCK_RANGES_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX};
+use holdfast_base::{ByteRange, Instant, Length, Offset};
 use holdfast_rpc::OutgoingCall;
 use holdfast_rpc::detached::Detached;
+use holdfast_state::{Door, ForeignOwner, LockKind};
 use holdfast_wire::nlm4::*;
 use holdfast_xdr::{from_bytes, to_bytes};
 
@@ -23,6 +25,40 @@ fn writers_exclude_and_readers_share() {
     assert_eq!(a.lock(&fh, P, (0, 10, false)), NlmStat4::Granted, "downgraded");
     assert_eq!(b.lock(&fh, P, (0, 0, false)), NlmStat4::Granted);
     assert_eq!(a.lock(&fh, P, (0, 10, true)), NlmStat4::Denied, "others read it by now");
+}
+
+#[test]
+fn an_unlock_that_cuts_a_lock_in_two_needs_room_and_one_that_does_not_is_never_refused() {
+    let world = World::new();
+    let (file, mut a) = (world.file("f"), world.client(1));
+    let fh = world.fh(&file);
+    assert_eq!(a.lock(&fh, P, (0, 100, true)), NlmStat4::Granted);
+    // Others have all the room that is left of the file's.
+    let (key, now) = (file.key(), Instant(0));
+    world
+        .manager
+        .step(|engine, _| {
+            for id in 0..LOCK_RANGES_PER_FILE_MAX.div_ceil(LOCK_RANGES_PER_OWNER_FILE_MAX) as u64 + 1 {
+                let other = ForeignOwner { door: Door::Caps, id };
+                let mut at = (id + 1) << 32;
+                let whole = ByteRange::from_bounds(at, at + (1 << 20)).unwrap();
+                let mut is_full = engine.foreign_lock(other, key, whole, LockKind::Write, now).is_err();
+                while !is_full {
+                    at += 2;
+                    let byte = ByteRange::from_bounds(at, at).unwrap();
+                    is_full = engine.foreign_can_unlock(other, key, byte).is_err();
+                    if !is_full {
+                        engine.foreign_unlock(other, key, byte, now);
+                    }
+                }
+            }
+        })
+        .unwrap();
+    assert_eq!(a.unlock(&fh, P, (50, 1, true)), NlmStat4::DeniedNoLocks);
+    assert_eq!(a.test(&fh, Q, (50, 1, true)), Err((7, 0, 100, true)), "it has it still");
+    assert_eq!(a.unlock(&fh, P, (90, 20, true)), NlmStat4::Granted);
+    assert_eq!(a.unlock(&fh, P, (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(a.test(&fh, Q, (50, 1, true)), Ok(()));
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn waits(engine: &Engine) -> Result<(), String> {
         }
     }
     lines.values_mut().for_each(|files| files.sort_unstable());
-    let mut indexed = engine.waits.0.clone();
+    let mut indexed = engine.waits.by_party.clone();
     indexed.values_mut().for_each(|files| files.sort_unstable());
     require(lines == indexed, || "the index of who waits is wrong".to_owned())
 }
