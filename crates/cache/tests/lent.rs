@@ -168,3 +168,24 @@ fn a_write_of_less_than_a_page_leaves_nothing_that_would_have_to_be_covered() {
         assert_eq!(shared.asked().iter().any(is_beside_writers), is_asked, "{bytes}");
     }
 }
+
+/// The kernel does not believe the size in an answer to GETATTR that a drop has overtaken: none is made for nothing.
+#[test]
+fn behind_a_write_of_less_than_a_page_nothing_is_dropped() {
+    let mut shared = shared();
+    shared.world.server.lends = false;
+    shared.page();
+    let fh = shared.written;
+    write(&mut shared.world, fh, b"new");
+    let fh = shared.read;
+    shared.world.drain();
+    for (bytes, is_dropped) in [(100, false), (8192, true)] {
+        let (file, client) = (shared.file, &mut shared.world.clients[0]);
+        client.kernel.pages.insert(file, Vec::new());
+        let data = Bytes::from(vec![1; bytes]);
+        shared.world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+        shared.world.invalidate(0);
+        let dropped = !shared.world.clients[0].kernel.pages.contains_key(&file);
+        assert_eq!(dropped, is_dropped, "{bytes}");
+    }
+}

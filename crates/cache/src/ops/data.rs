@@ -163,7 +163,9 @@ impl Machine {
         }
         let fresh = turn.take()?;
         if let Some(Fresh::Written(count)) = fresh {
-            if !self.is_seen_to(id, turn.asked_at) {
+            // Where the kernel keeps nothing of it there is nothing to drop; and a drop makes it disbelieve the size in an answer
+            // to GETATTR that is on its way.
+            if !turn.leaves_nothing && !self.is_seen_to(id, turn.asked_at) {
                 self.taken_uncovered(id, now);
             }
             return Ok(count);
