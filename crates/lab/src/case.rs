@@ -39,8 +39,11 @@ pub(crate) fn run_apart(name: &str, limit: Duration) -> Result<()> {
     let mut case = command.spawn().context("starting a case")?;
     let remains = Remains::of(case.id(), place.path());
     match wait(&mut case, limit)? {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => Err(failure(place.path(), &remains, status)),
+        Some(status) => {
+            // What it has not put away itself would take time from those after it.
+            end(name, &remains);
+            if status.success() { Ok(()) } else { Err(failure(place.path(), status)) }
+        }
         None => {
             println!("     {name} did not end within its limit of {limit:?}. What it has running:");
             println!("{}", tell(&remains));
@@ -81,13 +84,12 @@ fn wait(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Why it failed; who has no word of it has died of something, and nobody has put away what it had.
-fn failure(place: &Path, remains: &Remains, status: ExitStatus) -> anyhow::Error {
-    if let Ok(told) = std::fs::read_to_string(place.join(FAILURE)) {
-        return anyhow!(told);
+/// Why it failed: by its own word, if it had the time for one.
+fn failure(place: &Path, status: ExitStatus) -> anyhow::Error {
+    match std::fs::read_to_string(place.join(FAILURE)) {
+        Ok(told) => anyhow!(told),
+        Err(_) => anyhow!("its process ended with {status}"),
     }
-    end("a case that died", remains);
-    anyhow!("its process ended with {status}")
 }
 
 fn tell(remains: &Remains) -> String {

@@ -4,6 +4,7 @@
 //! and clean up after the dead (see [`crate::loopfs`], whose leavings are mounts).
 
 use anyhow::{Context, Result};
+use rustix::mount::{UnmountFlags, unmount};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,11 @@ fn is_dead(dir: &Path) -> bool {
     File::open(dir.join(LOCK)).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Unmounts whatever is mounted directly below `dir`, lest its removal empty a file system.
+/// Unmounts whatever is mounted directly below `dir`, lest its removal empty a file system; by force, as a mount whose daemon was
+/// killed would be waited for.
 fn detach_mounts(dir: &Path) {
     for mount_point in mounts_below(dir) {
-        let _ = rustix::mount::unmount(&mount_point, rustix::mount::UnmountFlags::DETACH);
+        let _ = unmount(&mount_point, UnmountFlags::FORCE | UnmountFlags::DETACH);
     }
 }
 
