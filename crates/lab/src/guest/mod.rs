@@ -138,6 +138,11 @@ impl Guest {
         self.stdout.text().contains(words)
     }
 
+    /// All that the script has said by now on its standard output.
+    pub fn said(&self) -> String {
+        self.stdout.text()
+    }
+
     /// Lets a script that does `lab_wait NAME` go on.
     pub fn signal(&self, name: &str) -> Result<()> {
         File::create(self.out_dir().join(".signal").join(name)).context("signalling the guest")?;

@@ -18,10 +18,12 @@ mod linux;
 mod locks;
 mod model;
 mod nameless;
+mod neighbours;
 mod offline;
 mod pjdfstest;
 mod renames;
 mod same_host;
+mod sides;
 mod two;
 mod unprivileged;
 mod watched;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         locks::trials(),
         model::trials(),
         nameless::trials(),
+        neighbours::trials(),
         offline::trials(),
         pjdfstest::trials(),
         renames::trials(),
