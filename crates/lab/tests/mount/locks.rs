@@ -1,8 +1,14 @@
 //! Locks: of processes, of open files, of whole files, between two mounts.
 
 use crate::fixture::{Served, run_in};
-use anyhow::Result;
+use crate::sides::Side;
+use anyhow::{Context as _, Result};
 use holdfast_lab::Trial;
+use std::time::{Duration, Instant};
+
+const LEASE_SECONDS: u32 = 5;
+/// Until a lock is seen to be free whose holder has ended, on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -10,6 +16,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("locks::of_every_kind_exclude_the_other_mount", || two_mounts(EXCLUDE)),
         Trial::new("locks::end_with_the_process_the_open_file_and_the_close", || two_mounts(ENDS)),
         Trial::new("locks::one_who_waits_is_woken_and_one_who_is_signalled_gives_up", || two_mounts(WAITS)),
+        Trial::new("locks::outlive_the_servers_death_and_end_with_their_holders::all", || {
+            server_dies("nolocal")
+        }),
+        Trial::new("locks::outlive_the_servers_death_and_end_with_their_holders::none", || {
+            server_dies("cache=none")
+        }),
         Trial::new("locks::sqlite_from_two_mounts_loses_nothing", || two_mounts(SQLITE)),
     ]
 }
@@ -22,6 +34,45 @@ fn two_mounts(script: &str) -> Result<()> {
     run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{PRELUDE}{script}\nE\n"), &[&first, &second])?;
     one.check_alive()?;
     other.check_alive()
+}
+
+/// What is held: ranges of one file by two processes, a whole file, and one by `flock`. Nobody else gets any of it from the
+/// server that comes after, neither in its grace nor later.
+fn server_dies(options: &str) -> Result<()> {
+    let mut served = Served::with_lease(LEASE_SECONDS)?;
+    for name in ["ranges", "whole", "flocked"] {
+        std::fs::write(served.share().join(name), "content")?;
+    }
+    let (mount, elsewhere) = (served.mount(options)?, served.mount(options)?);
+    let (one, two) = (Side::here(&mount.path())?, Side::here(&mount.path())?);
+    let third = Side::here(&elsewhere.path())?;
+    let of_one: [&[&str]; 2] = [&["lock", "ranges", "write", "0", "10"], &["flock", "flocked"]];
+    let of_two: [&[&str]; 2] =
+        [&["lock", "ranges", "write", "10", "10"], &["lock", "whole", "write", "0", "0"]];
+    of_one.into_iter().try_for_each(|lock| one.shows(lock, "granted"))?;
+    of_two.into_iter().try_for_each(|lock| two.shows(lock, "granted"))?;
+    let is_kept_out = || of_one.into_iter().chain(of_two).try_for_each(|lock| third.shows(lock, "refused"));
+    is_kept_out().context("before the server died")?;
+    for death in ["first", "second"] {
+        served.server.kill()?;
+        std::thread::sleep(Duration::from_secs(1));
+        served.server.restart()?;
+        let restarted = Instant::now();
+        // Grace is as long as a lease; and what was not reclaimed would be free a lease later at the latest.
+        while restarted.elapsed() < Duration::from_secs(u64::from(2 * LEASE_SECONDS + 1)) {
+            is_kept_out().with_context(|| format!("{:?} after the {death} death", restarted.elapsed()))?;
+        }
+    }
+    let log = || format!("{}\n{}\n{}", mount.log(), elsewhere.log(), served.server.log());
+    one.end()?;
+    of_one.into_iter().try_for_each(|lock| third.shows_soon(lock, "granted", SOON)).with_context(log)?;
+    third.shows(of_two[0], "refused")?;
+    // Killed.
+    drop(two);
+    of_two.into_iter().try_for_each(|lock| third.shows_soon(lock, "granted", SOON)).with_context(log)?;
+    third.end()?;
+    mount.check_alive()?;
+    elsewhere.check_alive()
 }
 
 const PRELUDE: &str = "

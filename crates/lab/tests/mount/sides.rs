@@ -21,8 +21,22 @@ pub(crate) struct Side {
 }
 
 enum Who {
-    Guest(Box<Guest>),
-    Here { worker: Child, scratch: Scratch },
+    /// None when it has ended.
+    Guest(Option<Box<Guest>>),
+    Here {
+        worker: Child,
+        scratch: Scratch,
+    },
+}
+
+impl Drop for Who {
+    fn drop(&mut self) {
+        if let Self::Here { worker, .. } = self {
+            let _ = worker.kill();
+            // A mount may not let it go at once; the case's end does.
+            let _ = worker.try_wait();
+        }
+    }
 }
 
 impl Side {
@@ -33,7 +47,7 @@ impl Side {
 
     /// In a guest, whose script runs the program on `$OUT`.
     pub(crate) fn of_guest(guest: Guest) -> Self {
-        Self { who: Who::Guest(Box::new(guest)), told: Cell::new(0) }
+        Self { who: Who::Guest(Some(Box::new(guest))), told: Cell::new(0) }
     }
 
     /// On this host.
@@ -100,14 +114,13 @@ impl Side {
     /// Lets it end.
     ///
     /// Errors when it fails.
-    pub(crate) fn end(self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         self.tell(&["end"])?;
-        let last_words = self.last_words();
-        match self.who {
-            Who::Guest(guest) => guest.wait()?.success().map(drop),
-            Who::Here { mut worker, scratch: _scratch } => {
+        match &mut self.who {
+            Who::Guest(guest) => guest.take().context("a guest that is gone")?.wait()?.success().map(drop),
+            Who::Here { worker, .. } => {
                 let status = worker.wait()?;
-                ensure!(status.success(), "the worker ended with {status}\n{last_words}");
+                ensure!(status.success(), "the worker ended with {status}\n{}", self.last_words());
                 Ok(())
             }
         }
@@ -116,7 +129,7 @@ impl Side {
     fn tell(&self, words: &[&str]) -> Result<usize> {
         let number = self.told.replace(self.told.get() + 1);
         let directory = match &self.who {
-            Who::Guest(guest) => guest.out_dir(),
+            Who::Guest(guest) => guest.as_ref().context("a guest that is gone")?.out_dir(),
             Who::Here { scratch, .. } => scratch.path(),
         };
         let (unnamed, named) = (directory.join("order"), directory.join(format!("order-{number}")));
@@ -127,7 +140,7 @@ impl Side {
 
     fn said(&self) -> String {
         match &self.who {
-            Who::Guest(guest) => guest.said(),
+            Who::Guest(guest) => guest.as_ref().map(|guest| guest.said()).unwrap_or_default(),
             Who::Here { scratch, .. } => {
                 std::fs::read_to_string(scratch.path().join("stdout")).unwrap_or_default()
             }
@@ -136,7 +149,7 @@ impl Side {
 
     fn last_words(&self) -> String {
         match &self.who {
-            Who::Guest(guest) => guest.last_words(),
+            Who::Guest(guest) => guest.as_ref().map(|guest| guest.last_words()).unwrap_or_default(),
             Who::Here { scratch, .. } => {
                 std::fs::read_to_string(scratch.path().join("stderr")).unwrap_or_default()
             }
