@@ -12,6 +12,7 @@ mod failing;
 mod failover;
 mod fixture;
 mod fsx;
+mod full;
 mod history;
 mod life;
 mod linux;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         failing::trials(),
         failover::trials(),
         fsx::trials(),
+        full::trials(),
         history::trials(),
         life::trials(),
         linux::trials(),
