@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 use holdfast_base::ByteRange;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds, Handle,
-    HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
-    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched, Wait,
-    WriteAt, Written, XattrMode,
+    AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
+    DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds,
+    Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode,
+    Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched,
+    Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -161,6 +161,16 @@ impl Backend for LocalBackend {
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
         self.do_write(cx, file, at, data)
+    }
+
+    fn append(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        data: &[u8],
+        about_to: &mut dyn FnMut(u64) -> FsResult<()>,
+    ) -> FsResult<Appended> {
+        self.do_append(cx, file, data, about_to)
     }
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {

@@ -41,7 +41,13 @@ fn made_with(st: &Statx, verifier: Exclusive) -> bool {
 
 impl LocalBackend {
     /// The descriptor for stateless I/O, after judging the caller by the object as `st` shows it.
-    fn stateless(&self, cx: &Cx<'_>, object: &Object, what: For, st: &Statx) -> FsResult<Arc<OwnedFd>> {
+    pub(crate) fn stateless(
+        &self,
+        cx: &Cx<'_>,
+        object: &Object,
+        what: For,
+        st: &Statx,
+    ) -> FsResult<Arc<OwnedFd>> {
         object.must_be_file()?;
         let need = if what == For::Reading { libc::R_OK } else { libc::W_OK };
         if !object.was_granted(cx.caller, (need, self.identity.can_switch()), st) {

@@ -171,6 +171,10 @@ impl Caps {
             Outcome::Failed(stat) => Res::Failed(stat.as_u32()),
             Outcome::Done => Res::Ok(OpResult::Done),
             Outcome::Changed(handle) => Res::Ok(OpResult::Changed(seen_of(handle))),
+            Outcome::Appended(crate::outcome::Appended { handle, offset, count, verifier }) => {
+                let (offset, count, verifier, attrs) = (*offset, *count, *verifier, seen_of(handle));
+                Res::Ok(OpResult::Appended(caps::Appended { offset, count, verifier, attrs }))
+            }
             Outcome::Made { handle, other_name } => Res::Ok(OpResult::Made(Made {
                 handle: caps::Handle(handle.as_bytes()),
                 attrs: made.map(|(attrs, _)| attrs),

@@ -67,7 +67,8 @@ impl Caps {
 
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
-        if self.neighbours.get().is_some() { Features::SAME_HOST } else { Features::default() }
+        let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
+        Features(Features::APPEND.0 | same_host)
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.

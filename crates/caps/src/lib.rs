@@ -2,6 +2,7 @@
 //! `docs/design/caps-protocol.md` is its specification.
 #![forbid(unsafe_code)]
 
+mod append;
 mod attrs;
 mod batch;
 mod grants;

@@ -113,6 +113,7 @@ impl Run<'_> {
         let former = self.lane.restored(self.txn, place);
         if let Some(former) = &former
             && let Some(known) = former.outcome.as_deref().and_then(Outcome::from_bytes)
+            && self.stands(op, place, &known, done)?
         {
             return self.known(op, place, (former, known), done);
         }
@@ -255,6 +256,7 @@ impl Doing<'_> {
             BatchOp::Rmdir { dir, name, .. } => self.remove(dir, name, RemoveKind::Directory),
             BatchOp::SetXattr { object, how, name, value } => self.set_xattr(object, *how, (name, value)),
             BatchOp::RemoveXattr { object, name } => self.remove_xattr(object, name),
+            BatchOp::Append { object, data } => self.append(object, data),
         }
     }
 

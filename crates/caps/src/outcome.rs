@@ -18,6 +18,18 @@ pub(crate) enum Outcome {
     Made { handle: WireHandle, other_name: Vec<u8> },
     /// It changed this.
     Changed(WireHandle),
+    /// It has written to this one's end.
+    Appended(Appended),
+}
+
+/// What was written to the end of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    pub(crate) handle: WireHandle,
+    pub(crate) offset: u64,
+    pub(crate) count: u32,
+    /// The write verifier before.
+    pub(crate) verifier: [u8; 8],
 }
 
 /// The form in which it is recorded.
@@ -42,6 +54,15 @@ enum Recorded<'a> {
         count: u32,
         #[xdr(max = CAPS_FAILED_REMOVALS_MAX)]
         failed: Vec<Refused>,
+    },
+    /// Where an append is, or is to be.
+    #[xdr(case = 6)]
+    Appended {
+        #[xdr(max = WIRE_HANDLE4_BYTES_MAX)]
+        handle: &'a [u8],
+        offset: u64,
+        count: u32,
+        verifier: [u8; 8],
     },
 }
 
@@ -83,6 +104,12 @@ impl Outcome {
             Self::Done => Recorded::Done,
             Self::Made { handle, other_name } => Recorded::Made { handle: handle.as_bytes(), other_name },
             Self::Changed(handle) => Recorded::Changed(handle.as_bytes()),
+            Self::Appended(Appended { handle, offset, count, verifier }) => Recorded::Appended {
+                handle: handle.as_bytes(),
+                offset: *offset,
+                count: *count,
+                verifier: *verifier,
+            },
         })
     }
 
@@ -95,6 +122,9 @@ impl Outcome {
                 Self::Made { handle: WireHandle::new(handle)?, other_name: other_name.to_vec() }
             }
             Recorded::Changed(handle) => Self::Changed(WireHandle::new(handle)?),
+            Recorded::Appended { handle, offset, count, verifier } => {
+                Self::Appended(Appended { handle: WireHandle::new(handle)?, offset, count, verifier })
+            }
             Recorded::Removals { .. } => return None,
         })
     }

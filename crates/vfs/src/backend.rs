@@ -22,8 +22,8 @@ use crate::handle::Handle;
 use crate::handover::ArrivedFile;
 use crate::name::Name;
 use crate::open::{
-    CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
-    Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
+    Appended, CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node,
+    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
@@ -359,6 +359,27 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Quota`], [`FsError::TooBig`], [`FsError::Io`], [`FsError::Access`].
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written>;
+
+    /// Writes at the end of a file, where that is when it is written: `about_to` is told the place before, and what it fails
+    /// with is what comes of it. Otherwise as [`Backend::write`].
+    ///
+    /// As it stands here it is a look and a write: whoever guards the backend lets no other append of the file come between, and
+    /// a backend that knows better overrides it.
+    ///
+    /// # Errors
+    /// Those of [`Backend::write`].
+    fn append(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        data: &[u8],
+        about_to: &mut dyn FnMut(u64) -> FsResult<()>,
+    ) -> FsResult<Appended> {
+        let offset = self.getattr(cx, file.handle(), AttrMask::STAT)?.size;
+        about_to(offset)?;
+        let at = WriteAt { offset, stability: Stability::Unstable, want_change: false };
+        Ok(Appended { offset, bytes: self.write(cx, file, at, data)?.bytes })
+    }
 
     /// Makes durable all completed changes of these objects, one result an object: an error of write-back
     /// belongs to the file it befell. Waits: never call it inline. One call may be far cheaper than many.

@@ -154,6 +154,15 @@ pub struct Written {
     pub change: Option<Change>,
 }
 
+/// The outcome of a write at a file's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where the data begins.
+    pub offset: u64,
+    /// Bytes written; below what was given only when space ran out.
+    pub bytes: usize,
+}
+
 /// What to look for with [`crate::Backend::seek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {

@@ -1,6 +1,7 @@
 //! The caps program as clients meet it, record by record.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod appends;
 mod batches;
 mod capabilities;
 mod groups;

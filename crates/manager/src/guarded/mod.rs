@@ -9,6 +9,7 @@ mod race;
 pub(crate) mod tests;
 mod told;
 
+use std::hash::BuildHasher as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -17,12 +18,15 @@ use holdfast_base::{ByteRange, FileKey};
 use holdfast_state::Deed;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle, HeldPledge,
-    Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page, PageKey, Pledge,
-    Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched, WriteAt, Written,
-    XattrMode, attrs_if_any,
+    AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
+    DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle,
+    HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
+    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched,
+    WriteAt, Written, XattrMode, attrs_if_any,
 };
+
+use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxBuildHasher;
 
 use crate::contend::Met;
 use crate::index::Entered;
@@ -33,6 +37,17 @@ use crate::manager::Manager;
 pub struct Guarded {
     inner: Arc<dyn Backend>,
     manager: Arc<Manager>,
+    appends: Appends,
+}
+
+/// One append of a file at a time: files share locks, which are held for as long as one takes.
+struct Appends([Mutex<()>; 64]);
+
+impl Appends {
+    fn of(&self, file: FileKey) -> MutexGuard<'_, ()> {
+        let place = FxBuildHasher.hash_one(file) >> 58;
+        self.0[place as usize].lock()
+    }
 }
 
 impl Guarded {
@@ -44,7 +59,11 @@ impl Guarded {
         if let Some(seconds) = inner.pledge_seconds() {
             manager.bound_recalls(seconds.saturating_mul(1000));
         }
-        Arc::new(Self { inner, manager: Arc::clone(manager) })
+        Arc::new(Self {
+            inner,
+            manager: Arc::clone(manager),
+            appends: Appends([const { Mutex::new(()) }; 64]),
+        })
     }
 
     /// Sees to it that nothing stands against looking at something.
@@ -339,6 +358,20 @@ impl Backend for Guarded {
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, data: &[u8]) -> FsResult<Written> {
         self.change(cx, &[(file.handle().key(), Deed::WriteData)], || self.inner.write(cx, file, at, data))
+    }
+
+    fn append(
+        &self,
+        cx: &Cx<'_>,
+        file: File<'_>,
+        data: &[u8],
+        about_to: &mut dyn FnMut(u64) -> FsResult<()>,
+    ) -> FsResult<Appended> {
+        let key = file.handle().key();
+        self.change(cx, &[(key, Deed::WriteData)], || {
+            let _alone = self.appends.of(key);
+            self.inner.append(cx, file, data, &mut *about_to)
+        })
     }
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {

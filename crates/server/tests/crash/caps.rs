@@ -150,6 +150,15 @@ const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "APPEND",
+        prepare: a_file,
+        ops: |_, old| {
+            let object = Ref::Handle(Handle(old));
+            vec![BatchOp::Append { object, data: b"one" }, BatchOp::Append { object, data: b"two" }]
+        },
+        check: |files| assert_eq!(fs::read(files.join("old")).unwrap(), b"0123456789onetwo"),
+    },
+    Case {
         name: "RENAME over another",
         prepare: |files| {
             a_file(files);
@@ -244,6 +253,9 @@ fn told(results: &[Res<OpResult<'static>>]) -> Vec<Res<OpResult<'static>>> {
             Res::Ok(OpResult::Made(Made { attrs: made.attrs.map(untouched), ..*made }))
         }
         Res::Ok(OpResult::Changed(attrs)) => Res::Ok(OpResult::Changed(attrs.map(untouched))),
+        Res::Ok(OpResult::Appended(done)) => {
+            Res::Ok(OpResult::Appended(Appended { attrs: done.attrs.map(untouched), ..*done }))
+        }
         other => *other,
     };
     results.iter().map(one).collect()

@@ -238,7 +238,8 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
                 made = Some(Born { handle: Handle::new(told.handle.0), grant });
             }
             Res::Ok(OpResult::Changed(now)) => attrs = now.as_ref().map(convert::attrs).or(attrs),
-            Res::Ok(OpResult::Done) => {}
+            // Appends go beside the stream: none is in a batch of it.
+            Res::Ok(OpResult::Done | OpResult::Appended(_)) => {}
         }
     }
     MutationResult::Done { made, other_name, attrs }

@@ -68,6 +68,7 @@ numbered! {
         Rmdir = 9, "RMDIR", "Removal of an empty directory.";
         SetXattr = 11, "SETXATTR", "An extended attribute.";
         RemoveXattr = 12, "REMOVEXATTR", "Its removal.";
+        Append = 13, "APPEND", "Data at the end of a file.";
     }
 }
 
@@ -241,6 +242,15 @@ pub enum BatchOp<'a> {
         #[xdr(max = XATTR_NAME_BYTES_MAX)]
         name: &'a [u8],
     },
+    /// Writes data where the file ends when it is executed. To servers that have the feature only.
+    #[xdr(case = BatchOpKind::Append as u32)]
+    Append {
+        /// To what.
+        object: Ref<'a>,
+        /// What.
+        #[xdr(max = IO_BYTES_MAX)]
+        data: &'a [u8],
+    },
 }
 
 impl BatchOp<'_> {
@@ -260,6 +270,7 @@ impl BatchOp<'_> {
             Self::Rmdir { .. } => BatchOpKind::Rmdir,
             Self::SetXattr { .. } => BatchOpKind::SetXattr,
             Self::RemoveXattr { .. } => BatchOpKind::RemoveXattr,
+            Self::Append { .. } => BatchOpKind::Append,
         }
     }
 }
@@ -294,6 +305,19 @@ pub struct Made<'a> {
     pub other_name: &'a [u8],
 }
 
+/// What APPEND has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Appended {
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes written; below what was given only when space ran out.
+    pub count: u32,
+    /// As of an unstable WRITE by NFS: another one tells that the data may be lost.
+    pub verifier: [u8; 8],
+    /// The file's attributes as they are now, when it still is.
+    pub attrs: Option<Attrs>,
+}
+
 /// What an operation that succeeded gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum OpResult<'a> {
@@ -306,6 +330,9 @@ pub enum OpResult<'a> {
     /// LINK, SETATTR, DATA, SETXATTR, REMOVEXATTR: the object's attributes as they are now, when it still is.
     #[xdr(case = 2)]
     Changed(Option<Attrs>),
+    /// APPEND.
+    #[xdr(case = 4)]
+    Appended(Appended),
 }
 
 /// A directory after a batch.

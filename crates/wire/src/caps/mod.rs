@@ -7,7 +7,8 @@ mod status;
 mod types;
 
 pub use batch::{
-    BatchArgs, BatchOk, BatchOp, BatchOpKind, DirState, IfTaken, Made, OpResult, Ref, RenameHow, SetXattrHow,
+    Appended, BatchArgs, BatchOk, BatchOp, BatchOpKind, DirState, IfTaken, Made, OpResult, Ref, RenameHow,
+    SetXattrHow,
 };
 pub use calls::{
     AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp,

@@ -195,6 +195,8 @@ impl Features {
     pub const POOL: Self = Self(2);
     /// Descriptors are handed over to clients on the same host.
     pub const SAME_HOST: Self = Self(4);
+    /// Data is written at a file's end, wherever that is by then (the operation APPEND of a batch).
+    pub const APPEND: Self = Self(8);
 
     /// Whether all of `other` is in it.
     #[must_use]
