@@ -3,6 +3,7 @@
 //! An answer may be kept when nothing happened to its object between question and answer that it may not know of
 //! ([`Generation`]), and when a capability that is held now covers it.
 
+use bytes::Bytes;
 use holdfast_base::Instant;
 
 use crate::ask::{Answer, Ask, Generation, Listed, Object, Question};
@@ -118,33 +119,62 @@ impl Machine {
                 self.absorb_dir(&dir, grant, dir_attrs, at);
                 Ok(Fresh::Gone)
             }
-            (Question::Write { .. }, Answer::Written { count, stable, verifier, attrs }) => {
-                let unstable = (!stable).then_some(verifier);
-                Ok(self.absorb_written(question, (count, unstable, attrs), (&turn.caller, at), now))
+            (Question::Write { .. } | Question::Append { .. }, answer) => {
+                self.absorb_put(turn, question, answer, at, now)
             }
             (_, answer) => self.absorb_plain(question, answer, at),
         }
     }
 
-    /// What the server took of a WRITE; `unstable`: it may lose it, after which its verifier is another.
+    /// The answer to data that was written: where it was said, or where the server found the end.
+    fn absorb_put(
+        &mut self,
+        turn: &Turn,
+        question: &Question,
+        answer: Answer,
+        at: Generation,
+        now: Now,
+    ) -> Result<Fresh, Errno> {
+        match (question, answer) {
+            (
+                Question::Write { object, offset, data, .. },
+                Answer::Written { count, stable, verifier, attrs },
+            ) => {
+                let (unstable, place) = ((!stable).then_some(verifier), (object, *offset, data));
+                self.end_change(question, at, None);
+                let count = self.absorb_written(place, (count, unstable, attrs), (&turn.caller, at), now);
+                Ok(Fresh::Written(count))
+            }
+            (
+                Question::Append { object, data, .. },
+                Answer::Appended { offset, count, stable, verifier, attrs },
+            ) => {
+                let (unstable, place) = ((!stable).then_some(verifier), (object, offset, data));
+                self.end_change(question, at, None);
+                let count = self.absorb_written(place, (count, unstable, attrs), (&turn.caller, at), now);
+                Ok(Fresh::Appended(offset, count))
+            }
+            (_, answer) => self.absorb_plain(question, answer, at),
+        }
+    }
+
+    /// What the server took of data; `unstable`: it may lose it, after which its verifier is another.
     fn absorb_written(
         &mut self,
-        question: &Question,
+        (object, offset, data): (&Handle, u64, &Bytes),
         (count, unstable, attrs): (u32, Option<u64>, Option<Attrs>),
         (caller, at): (&Caller, Generation),
         now: Now,
-    ) -> Fresh {
-        let Question::Write { object, offset, data, .. } = question else { return Fresh::Done };
+    ) -> u32 {
         let taken = data.slice(..data.len().min(count as usize));
         let count = taken.len() as u32;
-        self.end_change(question, at, None);
         if let Some(attrs) = attrs {
             self.absorb_attrs(object, &attrs, None, at);
         }
         if let Some(verifier) = unstable {
-            self.keep_unstable(object, (*offset, taken), verifier, (caller.clone(), at), now);
+            self.keep_unstable(object, (offset, taken), verifier, (caller.clone(), at), now);
         }
-        Fresh::Written(count)
+        count
     }
 
     /// Answers of which nothing is kept but that a change has come to its end.

@@ -156,6 +156,8 @@ pub enum Question {
     SetAttr { object: Handle, open: Option<OpenToken>, changes: Changes, want: CapSet },
     /// Data written; `stable` means on disk before the answer. Answer: `Written`.
     Write { object: Handle, open: Option<OpenToken>, offset: u64, data: Bytes, stable: bool },
+    /// Data written where the file ends when the server does it. Answer: `Appended`.
+    Append { object: Handle, open: Option<OpenToken>, data: Bytes },
     /// What was written unstably put on disk. Answer: `Committed`.
     Commit { object: Handle, open: Option<OpenToken> },
     /// Space reserved, freed or zeroed. Answer: `Done`.
@@ -257,6 +259,8 @@ pub enum Answer {
     Gone { dir: Option<Grant>, dir_attrs: Option<Attrs> },
     /// `verifier` changes when the server may have lost unstable data.
     Written { count: u32, stable: bool, verifier: u64, attrs: Option<Attrs> },
+    /// As above; `offset` is where it was written.
+    Appended { offset: u64, count: u32, stable: bool, verifier: u64, attrs: Option<Attrs> },
     /// As above.
     Committed { verifier: u64 },
     /// Done, nothing to tell.
@@ -320,7 +324,9 @@ impl Question {
                 touched
             }
             Self::SetAttr { object: o, .. } => object(o, CapSet::AUTH_S | CapSet::FILE_S),
-            Self::Write { object: o, .. } | Self::Allocate { object: o, .. } => object(o, CapSet::FILE_S),
+            Self::Write { object: o, .. }
+            | Self::Append { object: o, .. }
+            | Self::Allocate { object: o, .. } => object(o, CapSet::FILE_S),
             Self::Copy { to, .. } => object(to, CapSet::FILE_S),
             Self::Open { object: o, truncate: true, .. } => object(o, CapSet::FILE_S),
             Self::SetXattr { object: o, .. } | Self::RemoveXattr { object: o, .. } => {

@@ -124,6 +124,41 @@ impl Machine {
         }
     }
 
+    /// All of a small file, if it is known here, whether the server has it or not.
+    pub(crate) fn known_whole(&self, id: NodeId) -> Option<Vec<u8>> {
+        let node = self.nodes.get(&id).filter(|n| n.attrs.size <= SMALL_FILE_BYTES)?;
+        if let Some(whole) = self.clean(id).or_else(|| self.grown(id)) {
+            return Some(whole.to_vec());
+        }
+        let mut whole = Vec::new();
+        for piece in node.data.extents.read(0, node.attrs.size, node.data.readable_since) {
+            if piece.offset != whole.len() as u64 {
+                return None;
+            }
+            whole.extend_from_slice(&piece.data);
+        }
+        (whole.len() as u64 == node.attrs.size).then_some(whole)
+    }
+
+    /// Keeps all of a file with what was just appended to it: past the kernel's pages nobody else does, once a part is sent.
+    pub(crate) fn keep_appended(&mut self, id: NodeId, mut whole: Vec<u8>, data: &Bytes) {
+        if (whole.len() + data.len()) as u64 > SMALL_FILE_BYTES {
+            return;
+        }
+        whole.extend_from_slice(data);
+        let number = self.clean.put(id, whole.into());
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.data.grown = Some(number);
+        }
+    }
+
+    /// All of a file as it is to be shown, if it is kept.
+    pub(crate) fn grown(&self, id: NodeId) -> Option<&Bytes> {
+        let node = self.nodes.get(&id)?;
+        let data = self.clean.get(id, node.data.grown?)?;
+        (data.len() as u64 == node.attrs.size).then_some(data)
+    }
+
     /// All of a file, if it is kept and nothing is known that the server does not know.
     pub(crate) fn clean(&self, id: NodeId) -> Option<&Bytes> {
         let node = self.nodes.get(&id)?;

@@ -19,6 +19,7 @@ pub(crate) enum Fresh {
     Created(NodeId, Attrs, Option<OpenToken>),
     Gone,
     Written(u32),
+    Appended(u64, u32),
     Done,
     Sought(u64),
     Copied(u64),

@@ -49,6 +49,6 @@ pub use machine::{Machine, Settings};
 pub use mutation::{Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};
 pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir, Taker};
 pub use persist::{Change, Conflict, Doubt, RestoreError, Within, resolved};
-pub use step::{ReadInto, Step, Turn, Wait};
+pub use step::{ReadInto, Step, Turn, Wait, WriteTo};
 pub use tell::{Forget, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};
 pub use writes::Written;

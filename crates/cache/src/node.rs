@@ -135,6 +135,8 @@ pub(crate) struct FileData {
     pub(crate) moved: Generation,
     /// All of it is kept, under this number.
     pub(crate) clean: Option<u64>,
+    /// All of it as it is shown is kept, under this number: the server may not have all of that.
+    pub(crate) grown: Option<u64>,
     /// When it last became, or may have become, something else than the server had.
     pub(crate) differs_since: Generation,
     /// Truncations that the server has not executed: from where on its data is void, and the mutation's serial.
@@ -182,7 +184,7 @@ pub(crate) struct Open {
 impl FileData {
     /// It is not any more what it was before.
     pub(crate) fn differs(&mut self, at: Generation) {
-        self.clean = None;
+        (self.clean, self.grown) = (None, None);
         self.differs_since = at;
     }
 }

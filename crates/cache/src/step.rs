@@ -30,6 +30,15 @@ pub enum ReadInto {
     Memory,
 }
 
+/// Where data that is written goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteTo {
+    /// To the place that is given.
+    Place,
+    /// To the end, whatever place is given: that is where whoever writes believes the end to be.
+    End,
+}
+
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -94,6 +103,8 @@ pub struct Turn {
     pub(crate) leaves_nothing: bool,
     /// Where what it reads goes, if that is known; else it is as the open.
     pub(crate) reads_into: Option<ReadInto>,
+    /// Where what it writes goes, if that is known; else it is as the open.
+    pub(crate) writes_to: Option<WriteTo>,
     /// Nothing covers what it has given the kernel.
     pub(crate) is_uncovered: bool,
     /// Nothing guaranteed the data when it was last asked for.
@@ -138,6 +149,7 @@ impl Turn {
             is_beside_writers: false,
             leaves_nothing: false,
             reads_into: None,
+            writes_to: None,
             is_uncovered: false,
             reads_unsure: false,
             read_at: Generation(0),
@@ -185,6 +197,11 @@ impl Turn {
     /// Of a read: where it goes, whatever its open does.
     pub const fn reads_into(&mut self, into: ReadInto) {
         self.reads_into = Some(into);
+    }
+
+    /// Of a write: where it goes, whatever its open says.
+    pub const fn writes_to(&mut self, to: WriteTo) {
+        self.writes_to = Some(to);
     }
 
     /// Has a read ask the server, whatever is known here (`O_DIRECT`).

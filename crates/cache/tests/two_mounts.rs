@@ -74,14 +74,11 @@ fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (
         }
         world.server.generous = generous > 0 && world.dice.roll(u64::from(generous)) != 0;
         let other = 1 - *c;
-        // Where no capability can be had an append is two calls, as over NFS ever: not one moment.
-        let appends = matches!(op, Op::Write { slot, .. }
-            if candidates.0.iter().any(|m| m.fds.get(&(*c, *slot)).is_some_and(|fd| fd.2)));
         // A path is walked and its object then looked at: two moments, in Linux as here.
         let looks = |b: &Op| {
             matches!((op, b), (Op::Stat { .. }, Op::Unlink { .. } | Op::Link { .. } | Op::Name { .. }))
         };
-        let may = |b: &Op| leaves_paths(b) && leaves_paths(op) && !appends && !looks(b);
+        let may = |b: &Op| leaves_paths(b) && leaves_paths(op) && !looks(b);
         world.interject = beside.clone().filter(may).map(|b| (other, b));
         let beside = world.interject.clone();
         let out = world.apply(*c, op);

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_cache::{
     AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup,
-    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, XattrMode,
+    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, WriteTo,
+    XattrMode,
 };
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
@@ -16,6 +17,9 @@ type Result<T> = std::result::Result<T, Errno>;
 
 /// A name in a directory.
 pub type At<'a> = (NodeId, &'a [u8]);
+
+/// Where something is written: at this place, or at the end, which whoever writes believes to be there.
+pub(crate) type Place = (u64, WriteTo);
 
 /// A lock asked for, or to be given back.
 #[derive(Clone, Copy, Debug)]
@@ -190,14 +194,17 @@ impl Volume {
         self.0.look_for_work(machine);
     }
 
-    /// Writes.
-    pub fn write(&self, who: &dyn Waiting, fh: Fh, offset: u64, data: &Bytes) -> Result<u32> {
-        self.change_for(who, |machine, turn, now| machine.write(turn, fh, offset, data, now))
+    /// Writes; to the end where that is said, however it was opened.
+    pub fn write(&self, who: &dyn Waiting, fh: Fh, (offset, to): Place, data: &Bytes) -> Result<u32> {
+        self.change_for(who, |machine, turn, now| {
+            turn.writes_to(to);
+            machine.write(turn, fh, offset, data, now)
+        })
     }
 
     /// Writes, and waits until the server has it (`O_DIRECT`).
-    pub fn write_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, data: &Bytes) -> Result<u32> {
-        let written = self.write(who, fh, offset, data)?;
+    pub fn write_there(&self, who: &dyn Waiting, fh: Fh, place: Place, data: &Bytes) -> Result<u32> {
+        let written = self.write(who, fh, place, data)?;
         self.run_for(who, |machine, turn, now| machine.written_by(turn, fh, now))?;
         Ok(written)
     }

@@ -10,7 +10,7 @@ use crate::fresh::Fresh;
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::step::{Outcome, ReadInto, Step, Turn, Wait};
+use crate::step::{Outcome, ReadInto, Step, Turn, Wait, WriteTo};
 use crate::tell::Forget;
 use holdfast_base::CapSet;
 
@@ -65,7 +65,7 @@ impl Machine {
             turn.end_seen = None;
         }
         let end = offset.saturating_add(u64::from(length)).min(node.attrs.size).max(offset);
-        if let Some(whole) = self.clean(id) {
+        if let Some(whole) = self.clean(id).or_else(|| self.grown(id)) {
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
             let to = usize::try_from(end).unwrap_or(usize::MAX).min(whole.len());
             return Ok(vec![whole.slice(from..to.max(from))]);
@@ -156,16 +156,25 @@ impl Machine {
 
     fn try_write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Outcome<u32> {
         let open = self.opens.get(&fh).filter(|o| o.access.write).ok_or(Errno::EBADF)?;
-        let (id, append) = (open.node, open.append);
+        let (id, is_direct) = (open.node, open.is_direct);
+        let append = turn.writes_to.map_or(open.append, |to| to == WriteTo::End);
         self.living(id, now)?;
         if data.is_empty() {
             return Ok(0);
         }
         let fresh = turn.take()?;
-        if let Some(Fresh::Written(count)) = fresh {
-            // Where the kernel keeps nothing of it there is nothing to drop; and a drop makes it disbelieve the size in an answer
-            // to GETATTR that is on its way.
-            if !turn.leaves_nothing && !self.is_seen_to(id, turn.asked_at) {
+        let done = match fresh {
+            Some(Fresh::Written(count)) => Some((offset, count)),
+            Some(Fresh::Appended(at, count)) => Some((at, count)),
+            _ => None,
+        };
+        if let Some((at, count)) = done {
+            if at != offset {
+                // The kernel has put the data, if anywhere, where it thought the end was.
+                self.invalidate(Forget::Data(id));
+            } else if !turn.leaves_nothing && !self.is_seen_to(id, turn.asked_at) {
+                // Where the kernel keeps nothing of it there is nothing to drop; and a drop makes it disbelieve the size in an
+                // answer to GETATTR that is on its way.
                 self.taken_uncovered(id, now);
             }
             return Ok(count);
@@ -174,7 +183,12 @@ impl Machine {
         let node = self.node(id)?;
         if self.settings.write_back && node.may_change(CapSet::FILE_X) && node.hidden.is_none() {
             let at = if append { node.attrs.size } else { offset };
-            return self.write_here(turn, id, (offset, at), data, now);
+            let whole = if append && is_direct { self.known_whole(id) } else { None };
+            let written = self.write_here(turn, id, (offset, at), data, now)?;
+            if let Some(whole) = whole {
+                self.keep_appended(id, whole, data);
+            }
+            return Ok(written);
         }
         let want = self.want(Some(id), CapSet::ALL_X, now);
         if self.settings.caps && !turn.acquired && want.contains(CapSet::FILE_X) {
@@ -186,24 +200,35 @@ impl Machine {
         self.cover(turn, (fh, id), range, now)?;
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
+        let most = data.len().min(self.settings.io_bytes as usize);
         let mut at = offset;
+        if append && self.settings.caps {
+            self.room_for_unstable(id)?;
+            let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
+            return self.ask(turn, Question::Append { object, open, data: data.slice(..most) });
+        }
         if append {
             if self.node(id)?.changing > 0 {
                 return self.wait(Wait::Written);
             }
             at = self.fresh_attrs(turn, id, fresh.as_ref(), now)?.size;
         }
-        if self.flush.unstable > UNSTABLE_BYTES_MAX {
-            self.commit_now(id);
-            return self.wait(Wait::Room);
-        }
+        self.room_for_unstable(id)?;
         if at != offset {
             self.invalidate(Forget::Data(id));
         }
         let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
-        let most = data.len().min(self.settings.io_bytes as usize);
         let question = Question::Write { object, open, offset: at, data: data.slice(..most), stable: false };
         self.ask(turn, question)
+    }
+
+    /// Waits until there is not too much that the server may lose.
+    fn room_for_unstable(&mut self, id: NodeId) -> Outcome<()> {
+        if self.flush.unstable > UNSTABLE_BYTES_MAX {
+            self.commit_now(id);
+            return self.wait(Wait::Room);
+        }
+        Ok(())
     }
 
     /// Takes data to be sent later.

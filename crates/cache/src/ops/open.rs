@@ -129,7 +129,9 @@ impl Machine {
         // What is kept beside writers is soon given back.
         let covers_all = |n: &crate::node::Node| n.held.contains(CapSet::FILE_S) && n.lent_until.is_none();
         let is_covered = self.nodes.get(&id).is_some_and(|n| covers_all(n));
-        let is_direct = self.is_direct(is_covered);
+        // What the kernel takes into its pages it sends page by page, and where it believes the end to be: an append would neither
+        // come whole nor as one.
+        let is_direct = self.is_direct(is_covered) || (append && access.write && self.settings.direct);
         let heard = self.nodes.get(&id).map(|n| n.losses.opened()).unwrap_or_default();
         let open = Open {
             node: id,

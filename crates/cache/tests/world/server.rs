@@ -450,6 +450,13 @@ impl Server {
                 let count = u32::try_from(data.len()).unwrap();
                 Answer::Written { count, stable: *stable, verifier: self.verifier, attrs: None }
             }
+            Question::Append { object, data, .. } => {
+                self.clear(c, ino(object), FILE | (X & AUTH))?;
+                let offset = pass!(self.fs.get(ino(object))).data.len() as u64;
+                pass!(self.fs.write(ino(object), offset, data));
+                let count = u32::try_from(data.len()).unwrap();
+                Answer::Appended { offset, count, stable: false, verifier: self.verifier, attrs: None }
+            }
             Question::SetXattr { object, name, value, .. } => {
                 self.clear(c, ino(object), AUTH | XATTR | FILE | (X & LINK))?;
                 let xattrs = &mut pass!(self.fs.get_mut(ino(object))).xattrs;

@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("two::every_other_byte_of_a_page_from_two_mounts", || both(BYTES)),
         Trial::new("two::a_file_ends_where_the_other_has_cut_it", || both(CUT)),
         Trial::new("two::a_mapping_shows_what_the_other_has_written", || both(MAPPED)),
+        Trial::new("two::what_both_append_at_once_is_there_once", || both(APPENDED)),
         Trial::new("two::a_local_change_on_the_server_is_seen", local),
         Trial::new("two::who_has_lost_the_lease_is_answered_all_the_same", lease_lost),
         Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
@@ -101,6 +102,41 @@ for n in range(1, 200):
     os.pwrite(two, want, place)
     seen = view[place:place + 8]
     assert seen == want, (n, seen)
+";
+
+/// Shells and programs append to one log from both; lines are of 20 to 10,000 bytes, each of one `write`.
+const APPENDED: &str = "
+import os, random, subprocess, sys
+APPENDER = r'''
+import os, random, sys
+at, who, go = sys.argv[1:]
+chance = random.Random(who)
+log = os.open(at + '/log', os.O_WRONLY | os.O_APPEND)
+os.read(int(go), 1)
+for n in range(300):
+    line = f'{who} {n} '.encode().ljust(chance.choice([20, 100, 4090, 4096, 4097, 10000]), who.encode()) + b'\\n'
+    assert os.write(log, line) == len(line)
+    if n % 50 == 0: os.fsync(log)
+'''
+def whole(line):
+    who, n, rest = line.split(b' ', 2)
+    assert rest == who * len(rest), line
+    return who.decode(), int(n), len(line)
+mounts = sys.argv[1:]
+open(mounts[0] + '/log', 'w').close()
+waits, go = os.pipe()
+begun = [subprocess.Popen([sys.executable, '-c', APPENDER, mount, who, str(waits)], pass_fds=[waits])
+         for mount, who in zip(mounts, 'ab')]
+os.write(go, b'go')
+assert [one.wait() for one in begun] == [0, 0]
+shells = [subprocess.Popen(['sh', '-c', f'for n in $(seq 1000 1040); do echo {who} $n {who * 40} >>{mount}/log; done'])
+          for mount, who in zip(mounts, 'ab')]
+assert [one.wait() for one in shells] == [0, 0]
+for mount in mounts:
+    seen = [whole(line) for line in open(mount + '/log', 'rb').read().splitlines()]
+    for who in 'ab':
+        mine = [n for at, n, _ in seen if at == who]
+        assert mine == [*range(300), *range(1000, 1041)], (mount, who, len(mine))
 ";
 
 /// How long a local change may go unnoticed on a busy machine.

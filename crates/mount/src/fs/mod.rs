@@ -15,7 +15,7 @@ use holdfast_fuse::{
     OpenFlags, Opened, Read, Release, Rename, RenameFlags, Request, SeekFor, SetAttr, SetXattr, Statfs,
     StatxReply, SyncWhat, Write, XattrMode,
 };
-use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, ReadInto, RenameMode, SeekKind};
+use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, ReadInto, RenameMode, SeekKind, WriteTo};
 use holdfast_volume::{Cancel, Volume, Waiting};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -113,10 +113,13 @@ impl Translation {
         self.drop_set_ids(who, at, write.kill_set_ids)?;
         let data = Bytes::copy_from_slice(write.data);
         let file = fh(write.file);
+        // As it is now, which `fcntl` may have changed. What comes back of a mapping goes where it was.
+        let appends = write.flags.contains(OpenFlags::APPEND) && !write.is_write_back;
+        let place = (write.offset, if appends { WriteTo::End } else { WriteTo::Place });
         let written = if write.flags.contains(OpenFlags::DIRECT) && self.volume.has_server() {
-            self.volume.write_there(who, file, write.offset, &data)
+            self.volume.write_there(who, file, place, &data)
         } else {
-            self.volume.write(who, file, write.offset, &data)
+            self.volume.write(who, file, place, &data)
         };
         let written = written.map_err(errno)?;
         if write.flags.intersects(OpenFlags::DSYNC.union(OpenFlags::SYNC)) {

@@ -1,4 +1,4 @@
-//! Renames that NFS has no words for: batches of one operation each, asked for and waited for like any other question.
+//! Renames and appends that NFS has no words for: batches of one operation each, asked for and waited for like any other question.
 //!
 //! They go beside the stream, under an incarnation of their own: the server may have to wait for another client's promises
 //! first, and what that client waits for must not stand behind them. One is under way at a time. Each has a number, so that
@@ -13,8 +13,8 @@ use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_cache::{Answer, Errno, Handle, Name, RenameMode};
 use holdfast_client::{Cancel, Cred, Cx};
 use holdfast_wire::caps::{
-    BatchArgs, BatchOk, BatchOp, ByeArgs, CapsProc, CapsStat, Features, HelloArgs, HelloOk, Ref, Res,
-    StableArgs, StableOk, Ticket, TxnId, WhoAmIArgs,
+    Appended, BatchArgs, BatchOk, BatchOp, ByeArgs, CapsProc, CapsStat, Features, HelloArgs, HelloOk,
+    OpResult, Ref, Res, StableArgs, StableOk, Ticket, TxnId, WhoAmIArgs,
 };
 use holdfast_xdr::Encode;
 use parking_lot::Mutex;
@@ -90,8 +90,8 @@ struct Transaction<'a> {
     begun: Instant,
 }
 
-/// What came of an operation: done, or the number of the status that says why not.
-type Outcome = Result<(), u32>;
+/// What came of an operation: done, and where something was appended; or the number of the status that says why not.
+type Outcome = Result<Option<Appended>, u32>;
 
 impl Inner {
     /// A rename with flags. It is on the server's disk when it is answered, as one by NFS is.
@@ -113,13 +113,13 @@ impl Inner {
             over: None,
         };
         match self.do_aside(op, cred, cancel).map_err(Failure::errno)? {
-            Ok(()) => Ok(Answer::Gone { dir: None, dir_attrs: None }),
+            Ok(_) => Ok(Answer::Gone { dir: None, dir_attrs: None }),
             Err(status) => Err(convert::errno_of(status)),
         }
     }
 
     /// Has one operation done, once.
-    fn do_aside(&self, op: BatchOp<'_>, cred: &Cred, cancel: &Cancel) -> Result<Outcome, Failure> {
+    pub(super) fn do_aside(&self, op: BatchOp<'_>, cred: &Cred, cancel: &Cancel) -> Result<Outcome, Failure> {
         let turn = self.aside.take(cancel)?;
         self.settle_aside(cred, cancel)?;
         let txn = {
@@ -153,11 +153,11 @@ impl Inner {
         loop {
             match self.try_once(this, &mut is_resent) {
                 Err(Failure::Refused(CapsStat::BadTicket)) => self.aside.state.lock().ticket = None,
+                // Those before it are done with once they are on disk.
+                Err(Failure::Refused(CapsStat::Window)) => self.settle_before(this)?,
                 Err(
                     Failure::Disconnected
-                    | Failure::Refused(
-                        CapsStat::Delay | CapsStat::Grace | CapsStat::Window | CapsStat::Misordered,
-                    ),
+                    | Failure::Refused(CapsStat::Delay | CapsStat::Grace | CapsStat::Misordered),
                 ) => {}
                 other => return other,
             }
@@ -175,7 +175,9 @@ impl Inner {
         let reply = self.send_aside(CapsProc::Batch, &batch, this)?;
         let told: BatchOk<'_> = checked(&reply)?;
         match (&this.op, told.results.first()) {
-            (None, _) => return Ok(Ok(())),
+            (None, _) => return Ok(Ok(None)),
+            // On disk by a COMMIT, as what is written by NFS.
+            (Some(_), Some(Res::Ok(OpResult::Appended(done)))) => return Ok(Ok(Some(*done))),
             (Some(_), Some(Res::Ok(_))) => {}
             (Some(_), Some(Res::Failed(status))) => return Ok(Err(*status)),
             (Some(_), None) => return Err(Failure::Garbled),
@@ -184,7 +186,19 @@ impl Inner {
             self.send_aside(CapsProc::Stable, &StableArgs { ticket, through: txn, done_through }, this)?;
         let told: StableOk = checked(&reply)?;
         let failed = told.failed.iter().find(|failed| failed.txn == txn);
-        Ok(failed.map_or(Ok(()), |failed| Err(failed.status)))
+        Ok(failed.map_or(Ok(None), |failed| Err(failed.status)))
+    }
+
+    /// Has what was done before put on disk, so that the server may forget it.
+    fn settle_before(&self, this: &Transaction<'_>) -> Result<(), Failure> {
+        let through = TxnId(this.txn.0.saturating_sub(1));
+        let Some(ticket) = self.aside.state.lock().ticket else { return Ok(()) };
+        match self.send_aside(CapsProc::Stable, &StableArgs { ticket, through, done_through: through }, this)
+        {
+            // It is said again if it has to be.
+            Ok(_) | Err(Failure::Disconnected) => Ok(()),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn send_aside(

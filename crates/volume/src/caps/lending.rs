@@ -148,7 +148,8 @@ impl Inner {
     /// What applications had the server write at once.
     pub(super) fn answered_by_wire(&self, question: &Question, answer: &mut Answer) {
         match (question, answer) {
-            (Question::Write { object, .. }, Answer::Written { verifier, .. }) => {
+            (Question::Write { object, .. }, Answer::Written { verifier, .. })
+            | (Question::Append { object, .. }, Answer::Appended { verifier, .. }) => {
                 if let Some(neighbour) = self.neighbour() {
                     neighbour.wrote_by_wire(object);
                 }

@@ -1,5 +1,6 @@
 //! A Holdfast server: NFSv4.1 for what that says well, and the caps program beside it (`docs/design/caps-protocol.md`).
 
+mod appends;
 mod aside;
 mod batches;
 mod calling;

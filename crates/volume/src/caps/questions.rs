@@ -59,6 +59,11 @@ impl Inner {
                 let answer = self.rename_aside((from_dir, from), (to_dir, to), *mode, (cred, cancel))?;
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))
             }
+            Question::Append { object, open, data } => {
+                let mut answer = self.append((object, data), open.is_some(), (ask, cred, cancel))?;
+                self.answered_by_wire(&ask.question, &mut answer);
+                Ok(answer)
+            }
             _ => {
                 if let Some(answer) = self.read_here(ask, cancel) {
                     return Ok(answer);

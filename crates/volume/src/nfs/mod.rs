@@ -203,6 +203,7 @@ impl NfsServer {
             Q::Write { object, open, offset, data, stable } => {
                 self.write_now((object, *open, *offset), data, *stable, cx)
             }
+            Q::Append { object, open, data } => self.append((object, *open), data, cx),
             Q::Commit { object, .. } => {
                 self.commit_out(object, cx).map(|verifier| Answer::Committed { verifier })
             }
