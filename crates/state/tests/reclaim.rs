@@ -66,8 +66,9 @@ impl Run {
         });
         let ids = ids.collect();
         let mut random = SeededEntropy(seed);
-        let recorded =
-            (0..CLIENTS).map(|_| if random.u64() % 4 == 0 { Recorded::No } else { Recorded::Yes }).collect();
+        let recorded = (0..CLIENTS)
+            .map(|_| if random.u64().is_multiple_of(4) { Recorded::No } else { Recorded::Yes })
+            .collect();
         let (held, locked, opens) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (is_done, is_over, given) = ([false; CLIENTS], false, [0; 2]);
         Self { world, random, ids, recorded, is_done, is_over, held, locked, opens, given }
