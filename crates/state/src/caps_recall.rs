@@ -68,6 +68,22 @@ impl Engine {
         waited.min()
     }
 
+    /// The same of those whose lease has not run out, and of nobody else.
+    pub(crate) fn contend_with_living_caps(
+        &mut self,
+        file: FileKey,
+        forbidden: Forbidden,
+        by: Option<ClientId>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let holds = self.caps.by_file.get(&file)?;
+        let is_in_way = |hold: &&crate::caps::CapHold| {
+            Some(hold.client) != by && forbidden.touches(hold.all()) && !self.is_lapsed(hold.client, now)
+        };
+        let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now)).min()
+    }
+
     fn contend_with_hold(
         &mut self,
         client: ClientId,

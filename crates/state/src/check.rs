@@ -126,7 +126,11 @@ impl Engine {
         };
         let wanted = Share { access: Access::READ, deny: Access::NONE };
         let is_free = self.is_share_free(file, own, wanted, Some(client), now);
-        if is_free { Ok(IoGrant::NoOpen) } else { Err(self.share_refusal(file, StateError::Locked)) }
+        if is_free {
+            Ok(IoGrant::NoOpen)
+        } else {
+            Err(self.share_refusal(file, (own, wanted), StateError::Locked, now))
+        }
     }
 
     /// Whether I/O without an open is allowed.
@@ -151,7 +155,11 @@ impl Engine {
             IoBy::Nfs3 => self.is_free_of_opens(file, wanted, now),
             IoBy::Anonymous | IoBy::Bypass => self.is_share_free(file, Share::default(), wanted, None, now),
         };
-        if is_free { Ok(IoGrant::NoOpen) } else { Err(self.share_refusal(file, StateError::Locked)) }
+        if is_free {
+            Ok(IoGrant::NoOpen)
+        } else {
+            Err(self.share_refusal(file, (Share::default(), wanted), StateError::Locked, now))
+        }
     }
 
     /// TEST_STATEID of one stateid.

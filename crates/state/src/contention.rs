@@ -105,10 +105,29 @@ impl Engine {
         by: (Option<ClientId>, Option<ClientId>),
         now: Instant,
     ) -> Contention {
+        if let Some(since) = self.contend_with_the_living(file, deed, by, now) {
+            return Contention::Recalling { since };
+        }
         let delegations = self.contend_with_delegations(file, deed, by.0, now);
         let caps = self.contend_with_caps(file, deed.forbids(), by.1, now);
         let earliest = [delegations, caps].into_iter().flatten().min();
         earliest.map_or(Contention::Clear, |since| Contention::Recalling { since })
+    }
+
+    /// The same of those whose lease has not run out. While these are waited for nobody else loses anything: the deed may
+    /// never be done, and who is away may come back.
+    pub(crate) fn contend_with_the_living(
+        &mut self,
+        file: FileKey,
+        deed: Deed,
+        by: (Option<ClientId>, Option<ClientId>),
+        now: Instant,
+    ) -> Option<Instant> {
+        let mut in_way = self.in_way(file, deed, by.0);
+        in_way.retain(|key| self.states.get(key.0).is_some_and(|state| !self.is_lapsed(state.client, now)));
+        let delegations = in_way.into_iter().filter_map(|key| self.contend_with(key, deed, now)).min();
+        let caps = self.contend_with_living_caps(file, deed.forbids(), by.1, now);
+        [delegations, caps].into_iter().flatten().min()
     }
 
     /// Recalls the delegations in a deed's way; since when, at the longest, they are waited for.

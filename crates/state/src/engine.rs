@@ -384,8 +384,12 @@ impl Engine {
 
     /// Changes the share reservations of a file, and counts whether any denies.
     pub(crate) fn change_shares(&mut self, key: FileKey, change: impl FnOnce(&mut File)) {
-        let denies =
-            |engine: &Self| engine.files.get(&key).is_some_and(|of| !of.held_by_opens().deny.is_none());
+        let denies = |engine: &Self| {
+            engine
+                .files
+                .get(&key)
+                .is_some_and(|of| !of.held_by_opens(&crate::share::ShareSums::default()).deny.is_none())
+        };
         self.denying -= usize::from(denies(self));
         self.leave_file(key, change);
         self.denying += usize::from(denies(self));

@@ -33,16 +33,16 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The reservations of all but one opener.
-    pub(crate) fn held_by_others(&self, own: Share) -> Share {
-        let mut others = self.sums;
+    /// The reservations of all but one opener and those away.
+    pub(crate) fn held_by_others(&self, own: Share, away: &ShareSums) -> Share {
+        let mut others = self.sums.without(away);
         others.subtract(own);
         others.held()
     }
 
-    /// The reservations that opens make together.
-    pub(crate) fn held_by_opens(&self) -> Share {
-        let mut opens = self.sums;
+    /// The reservations that opens make together, but for those away.
+    pub(crate) fn held_by_opens(&self, away: &ShareSums) -> Share {
+        let mut opens = self.sums.without(away);
         self.foreign_shares.iter().for_each(|(_, share)| opens.subtract(*share));
         opens.held()
     }

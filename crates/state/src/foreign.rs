@@ -353,7 +353,12 @@ impl Engine {
             return Err(StateError::Resource);
         }
         if !self.is_share_free(file, own.unwrap_or_default(), share, None, now) {
-            return Err(self.share_refusal(file, StateError::ShareDenied));
+            return Err(self.share_refusal(
+                file,
+                (own.unwrap_or_default(), share),
+                StateError::ShareDenied,
+                now,
+            ));
         }
         if self.contend(file, share.deed(), None, now) != Contention::Clear {
             return Err(StateError::Delay);

@@ -265,7 +265,7 @@ impl Engine {
         }
         foreign_shares.iter().for_each(|(_, share)| file.sums.add(*share));
         (file.opens, file.foreign_shares) = (opens, foreign_shares);
-        self.denying += usize::from(!file.held_by_opens().deny.is_none());
+        self.denying += usize::from(!file.held_by_opens(&crate::share::ShareSums::default()).deny.is_none());
         self.files.insert(key, file);
         for FrozenLock { holder, range, kind } in locks {
             self.change_locks(key, holder, |locks| locks.set(holder, range, kind));

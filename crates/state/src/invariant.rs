@@ -183,7 +183,11 @@ fn files(engine: &Engine) -> Result<(), String> {
         shares_agree(engine, file)?;
         locks_agree(engine, file).map_err(|what| format!("file {key}: {what}"))?;
     }
-    let denying = engine.files.values().filter(|file| !file.held_by_opens().deny.is_none()).count();
+    let denying = engine
+        .files
+        .values()
+        .filter(|file| !file.held_by_opens(&ShareSums::default()).deny.is_none())
+        .count();
     lock_ranges_add_up(engine)?;
     require(denying == engine.denying, || "files with deny modes are miscounted".to_owned())?;
     let waiting = engine.files.iter().filter(|(_, file)| !file.waiters.is_empty());
@@ -217,7 +221,7 @@ fn lock_ranges_add_up(engine: &Engine) -> Result<(), String> {
 fn shares_agree(engine: &Engine, file: &File) -> Result<(), String> {
     for open in &file.opens {
         let Ok(open) = engine.open_of(*open) else { continue };
-        let others = file.held_by_others(open.share);
+        let others = file.held_by_others(open.share, &ShareSums::default());
         require(!others.conflicts(open.share), || "two opens deny each other".to_owned())?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::grace::Claim;
 use crate::names::{Dialect, OpenId};
 use crate::owner::OwnerKind;
-use crate::share::{Access, Share};
+use crate::share::{Access, Share, ShareSums};
 use crate::stateid::StateId;
 
 /// The arguments of OPEN that concern state; the edge has found or made the file.
@@ -87,9 +87,9 @@ impl Engine {
             (Claim::Reclaim(_), Some(key)) => self.open_of(key)?.share,
             _ => Share::default(),
         };
-        if !self.is_share_free(request.file, own, request.share, Some(request.client), now) {
-            let refusal = self.share_refusal(request.file, StateError::ShareDenied);
-            return Err(request.claim.conflict_error(refusal));
+        let by_others = (Some(request.client), own);
+        if !self.is_free_of_the_living(request.file, request.share, by_others, now) {
+            return Err(request.claim.conflict_error(StateError::ShareDenied));
         }
         // Who has a delegation opens by itself; an OPEN of an owner that has not opened the file yet may come from
         // another mount of the client's, which does not know of the delegation.
@@ -98,8 +98,21 @@ impl Engine {
             || self.is_of_holders_mount(request.client, request.file, request.owner);
         let by = is_known.then_some(request.client);
         let by = (by, Some(request.client));
-        if self.contend_as(request.file, request.share.deed(), by, now) != Contention::Clear {
+        let deed = request.share.deed();
+        // Nothing that a client away is kept for courtesy ends before all else is known to be granted.
+        if self.contend_with_the_living(request.file, deed, by, now).is_some() {
             return Err(StateError::Delay);
+        }
+        if existing.is_none() {
+            self.check_room(request.client, now)?;
+        }
+        if self.contend_as(request.file, deed, by, now) != Contention::Clear {
+            return Err(StateError::Delay);
+        }
+        if !self.is_share_free(request.file, own, request.share, Some(request.client), now) {
+            let refusal =
+                self.share_refusal(request.file, (own, request.share), StateError::ShareDenied, now);
+            return Err(request.claim.conflict_error(refusal));
         }
         let opened = match existing {
             Some(key) => self.open_again(key, request.share)?,
@@ -253,7 +266,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a share fits beside everybody's but `own`. Clients in the way whose lease ran out are expired.
+    /// Whether a share fits beside everybody's but `own`. Clients in the way whose lease ran out are expired, if nobody else
+    /// is in the way.
     pub(crate) fn is_share_free(
         &mut self,
         file: FileKey,
@@ -262,48 +276,102 @@ impl Engine {
         requester: Option<ClientId>,
         now: Instant,
     ) -> bool {
-        let is_free = |file: &File| !file.held_by_others(own).conflicts(wanted);
-        self.expire_for_share(file, wanted, requester, is_free, now)
+        let is_free = |of: &File, away: &ShareSums| !of.held_by_others(own, away).conflicts(wanted);
+        self.expire_for_share(file, (wanted, requester), is_free, now)
     }
 
     /// Whether I/O fits beside what opens reserve, whatever NLM's shares say: those are of NFSv3 clients, whose I/O does
     /// not tell that it comes from who holds one.
     pub(crate) fn is_free_of_opens(&mut self, file: FileKey, wanted: Share, now: Instant) -> bool {
-        let is_free = |file: &File| !file.held_by_opens().conflicts(wanted);
-        self.expire_for_share(file, wanted, None, is_free, now)
+        let is_free = |of: &File, away: &ShareSums| !of.held_by_opens(away).conflicts(wanted);
+        self.expire_for_share(file, (wanted, None), is_free, now)
+    }
+
+    /// Whether an OPEN would be refused, as things stand, for what others reserve who are not away. Changes nothing: to be
+    /// asked before anything is done for it that may end what is kept for those away.
+    ///
+    /// # Errors
+    /// `ShareDenied`.
+    pub fn check_share(&self, request: &OpenRequest<'_>, now: Instant) -> Result<(), StateError> {
+        let by_others = (Some(request.client), Share::default());
+        if self.is_free_of_the_living(request.file, request.share, by_others, now) {
+            return Ok(());
+        }
+        Err(StateError::ShareDenied)
+    }
+
+    /// Whether a share fits beside everybody's but `own` and those whose lease ran out.
+    fn is_free_of_the_living(
+        &self,
+        file: FileKey,
+        wanted: Share,
+        (requester, own): (Option<ClientId>, Share),
+        now: Instant,
+    ) -> bool {
+        let Some(of) = self.files.get(&file) else { return true };
+        if !of.held_by_others(own, &ShareSums::default()).conflicts(wanted) {
+            return true;
+        }
+        let (_, away) = self.in_way_and_away(of, (wanted, requester), now);
+        !of.held_by_others(own, &away).conflicts(wanted)
     }
 
     fn expire_for_share(
         &mut self,
         file: FileKey,
-        wanted: Share,
-        requester: Option<ClientId>,
-        is_file_free: impl Fn(&File) -> bool,
+        wanted: (Share, Option<ClientId>),
+        is_free: impl Fn(&File, &ShareSums) -> bool,
         now: Instant,
     ) -> bool {
-        let is_free = |engine: &Self| engine.files.get(&file).is_none_or(&is_file_free);
-        if is_free(self) {
-            return true;
+        let nobody = ShareSums::default();
+        let Some(of) = self.files.get(&file).filter(|of| !is_free(of, &nobody)) else { return true };
+        let (lapsed, away) = self.in_way_and_away(of, wanted, now);
+        if !is_free(of, &away) {
+            return false;
         }
-        let mut lapsed: Vec<ClientId> = Vec::new();
-        for key in self.files.get(&file).map(|file| file.opens.as_slice()).unwrap_or_default() {
-            let Ok(state) = self.state(*key) else { continue };
-            let is_in_way = matches!(&state.kind, Kind::Open(open) if open.share.conflicts(wanted));
-            if is_in_way && Some(state.client) != requester && !lapsed.contains(&state.client) {
-                lapsed.push(state.client);
-            }
-        }
-        lapsed.retain(|client| self.is_lapsed(*client, now));
         self.expire(&lapsed, now);
-        is_free(self)
+        self.files.get(&file).is_none_or(|of| is_free(of, &nobody))
+    }
+
+    /// Clients whose opens are in the way of a share and whose lease ran out, and what these reserve.
+    fn in_way_and_away(
+        &self,
+        of: &File,
+        (wanted, requester): (Share, Option<ClientId>),
+        now: Instant,
+    ) -> (Vec<ClientId>, ShareSums) {
+        let opens = || {
+            of.opens.iter().filter_map(|key| {
+                let state = self.states.get(key.0)?;
+                let Kind::Open(open) = &state.kind else { return None };
+                Some((state.client, open.share))
+            })
+        };
+        let in_way = opens().filter(|(client, share)| share.conflicts(wanted) && Some(*client) != requester);
+        let mut lapsed: Vec<ClientId> = in_way.map(|(client, _)| client).collect();
+        lapsed.sort_unstable();
+        lapsed.dedup();
+        lapsed.retain(|client| self.is_lapsed(*client, now));
+        let mut away = ShareSums::default();
+        for (_, share) in opens().filter(|(client, _)| lapsed.binary_search(client).is_ok()) {
+            away.add(share);
+        }
+        (lapsed, away)
     }
 
     /// Why a share is refused: for good, or till a client has gone whose record is still there.
     #[cold]
-    pub(crate) fn share_refusal(&self, file: FileKey, error: StateError) -> StateError {
+    pub(crate) fn share_refusal(
+        &self,
+        file: FileKey,
+        (own, wanted): (Share, Share),
+        error: StateError,
+        now: Instant,
+    ) -> StateError {
         let opens = self.files.get(&file).map(|file| file.opens.as_slice()).unwrap_or_default();
+        let is_leaving = |key: &StateKey| self.state(*key).is_ok_and(|state| self.is_leaving(state.client));
         let awaits =
-            opens.iter().any(|key| self.state(*key).is_ok_and(|state| self.is_leaving(state.client)));
+            opens.iter().any(is_leaving) && self.is_free_of_the_living(file, wanted, (None, own), now);
         if awaits { StateError::Delay } else { error }
     }
 

@@ -140,6 +140,12 @@ impl ShareSums {
         }
     }
 
+    /// What is left without some of them.
+    pub(crate) fn without(self, some: &Self) -> Self {
+        let left = |all: [u32; 2], some: [u32; 2]| [all[0] - some[0], all[1] - some[1]];
+        Self { access: left(self.access, some.access), deny: left(self.deny, some.deny) }
+    }
+
     /// The union of all.
     pub(crate) fn held(self) -> Share {
         let bits = |n: [u32; 2]| Access(u8::from(n[0] > 0) | u8::from(n[1] > 0) << 1);

@@ -165,3 +165,54 @@ fn a_client_that_comes_anew_while_it_is_going_begins_anew() {
     assert!(new != old);
     world.settle();
 }
+
+/// Whoever is refused or put off takes nothing from anybody: who is away loses what it has to a grant, and to nothing less.
+#[test]
+fn an_open_that_is_refused_or_put_off_ends_nobodys_courtesy() {
+    for is_put_off in [false, true] {
+        let mut world = World::new();
+        let (away, session) = world.client("a", 1);
+        let (lives, its) = world.client("b", 1);
+        let (other, others) = world.client("c", 1);
+        // Two readers, of which one will be away.
+        let of = if is_put_off {
+            world.delegate(away, 1, DelegationKind::Read);
+            Some(world.delegate(lives, 1, DelegationKind::Read))
+        } else {
+            world.open(away, "o", 1, share(R, W)).unwrap();
+            world.open(lives, "o", 1, share(R, W)).unwrap();
+            None
+        };
+        world.settle();
+        world.pass(LEASE_MS - 1000);
+        for (seqid, session) in [its, others].into_iter().map(|session| (1, session)) {
+            world.sequence(session, 0, seqid).unwrap();
+            let now = world.now;
+            world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, now);
+        }
+        world.pass(2000);
+        world.engine.tick(world.now);
+        assert_eq!(world.engine.census().courteous, 1);
+        let refusal = if is_put_off { StateError::Delay } else { StateError::ShareDenied };
+        for _ in 0..2 {
+            assert_eq!(world.open(other, "o", 1, share(W, NONE)), Err(refusal));
+            let effects = world.settle();
+            assert_eq!((forgotten(&effects), ended(&effects)), (vec![], vec![]), "{refusal:?}");
+            assert_eq!(world.engine.census().courteous, 1);
+        }
+        match of {
+            Some(of) => {
+                let caller = Caller::V41(lives);
+                world.engine.delegation_return(caller, of.stateid, FileKey(1), world.now).unwrap();
+            }
+            None => {
+                let open = world.open(lives, "o", 1, share(R, W)).unwrap();
+                world.engine.close(Caller::V41(lives), open, FileKey(1), world.now).unwrap();
+            }
+        }
+        world.settle();
+        world.open(other, "o", 1, share(W, NONE)).unwrap();
+        assert_eq!(forgotten(&world.settle()), [away], "the grant ends it");
+        assert_eq!(world.sequence(session, 0, 1), Err(StateError::BadSession));
+    }
+}

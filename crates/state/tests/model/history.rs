@@ -265,10 +265,13 @@ impl Run {
         };
         let result = self.world.engine.open(&request, self.world.now);
         let now = self.world.now;
-        let can_share = self.model.can_open(new, now);
+        let can_share = self.model.is_denied_by_nobody_here(new, now);
         // An owner that has not opened the file may not know of its client's delegation.
         let by = self.model.has_open(client, owner, file).then_some(client);
         let is_promised = can_share && self.model.contend(file, deed_of_share(new.share), by, now);
+        if can_share && !is_promised {
+            assert!(self.model.can_open(new, now));
+        }
         let expected = match (can_share, is_promised) {
             (false, _) => Some(StateError::ShareDenied),
             (true, true) => Some(StateError::Delay),

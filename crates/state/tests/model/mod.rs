@@ -124,7 +124,15 @@ impl Model {
         self.can_share(new.file, new.share, |open| open.client != new.client, |_| true, now)
     }
 
-    /// Whether a share goes with all those `counted`; of those in its way, the ones `expirable` go if they are away.
+    /// Whether an open goes with all those of clients that are not away, which lose nothing to what is not granted.
+    pub(crate) fn is_denied_by_nobody_here(&self, new: Open, now: Instant) -> bool {
+        let in_way = |open: &&Open| open.file == new.file && open.share.conflicts(new.share);
+        let stays = |open: &Open| open.client == new.client || !self.is_away(open.client, now);
+        !self.opens.iter().filter(in_way).any(stays)
+    }
+
+    /// Whether a share goes with all those `counted`; of those in its way, the ones `expirable` go if they are away, and
+    /// nobody else is in the way.
     pub(crate) fn can_share(
         &mut self,
         file: usize,
@@ -139,8 +147,12 @@ impl Model {
         }
         let away = self.opens.iter().filter(in_way).filter(|open| expirable(open));
         let away: BTreeSet<_> = away.map(|open| open.client).filter(|c| self.is_away(*c, now)).collect();
+        let stays = |open: &Open| counted(open) && !away.contains(&open.client);
+        if self.opens.iter().filter(in_way).any(stays) {
+            return false;
+        }
         self.expire(away.into_iter().collect());
-        !self.opens.iter().filter(in_way).any(counted)
+        true
     }
 
     /// Whether an open for writing may read as well: when nobody else denies it.

@@ -96,24 +96,27 @@ impl Model {
     /// A deed: whether it has to wait.
     pub(crate) fn contend(&mut self, file: usize, deed: Deed, by: Option<usize>, now: Instant) -> bool {
         let in_way = |d: &&Delegation| d.file == file && Some(d.client) != by && excludes(d.kind, deed);
-        let away: BTreeSet<_> = self.delegations.iter().filter(in_way).map(|d| d.client).collect();
-        let away: Vec<_> = away.into_iter().filter(|client| self.is_away(*client, now)).collect();
-        self.expire(away);
-        let overdue: Vec<_> = self.delegations.iter().filter(in_way).copied().collect();
-        for delegation in overdue {
+        let all: Vec<_> = self.delegations.iter().filter(in_way).copied().collect();
+        let (away, here): (Vec<_>, Vec<_>) = all.into_iter().partition(|d| self.is_away(d.client, now));
+        for delegation in &here {
             if delegation.recalled.is_some_and(|(until, _)| until <= now) {
-                self.revoke(delegation, now);
+                self.revoke(*delegation, now);
             }
         }
         let mut waits = false;
         for d in &mut self.delegations {
-            if d.file == file && Some(d.client) != by && excludes(d.kind, deed) {
+            let is_here = here.iter().any(|of| (of.client, of.file) == (d.client, d.file));
+            if is_here && excludes(d.kind, deed) {
                 waits = true;
                 if d.recalled.is_none() {
                     d.recalled = Some((now.after_ms(LEASE_MS), now.after_ms(3 * LEASE_MS)));
                     self.recent[file] = Some(now);
                 }
             }
+        }
+        if !waits {
+            let away: BTreeSet<_> = away.into_iter().map(|d| d.client).collect();
+            self.expire(away.into_iter().collect());
         }
         waits
     }
