@@ -287,19 +287,6 @@ impl Engine {
         self.expire_for_share(file, (wanted, None), is_free, now)
     }
 
-    /// Whether an OPEN would be refused, as things stand, for what others reserve who are not away. Changes nothing: to be
-    /// asked before anything is done for it that may end what is kept for those away.
-    ///
-    /// # Errors
-    /// `ShareDenied`.
-    pub fn check_share(&self, request: &OpenRequest<'_>, now: Instant) -> Result<(), StateError> {
-        let by_others = (Some(request.client), Share::default());
-        if self.is_free_of_the_living(request.file, request.share, by_others, now) {
-            return Ok(());
-        }
-        Err(StateError::ShareDenied)
-    }
-
     /// Whether a share fits beside everybody's but `own` and those whose lease ran out.
     fn is_free_of_the_living(
         &self,

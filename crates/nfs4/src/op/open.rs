@@ -23,7 +23,6 @@ use crate::cx::{At, Cx};
 use crate::delegation::{self, wish};
 use crate::desc::{BITMAP_BYTES, CHANGE_INFO_BYTES, Flags, Minor, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
-use crate::io::permit;
 use crate::owner::{Turn, in_turn};
 
 mod back;
@@ -116,11 +115,6 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     // Permission for what was held before, or is held under a delegation, was given then.
     let is_reclaim = matches!(claim, Claim::Reclaim(_) | Claim::Delegated(_));
     let wanted = Backed { access: share.access, is_reclaim };
-    // Asking the backend may end what is kept for who is away: not for an OPEN that is refused in any case.
-    if !is_reclaim && let Err(refusal) = cx.state(|engine, now| Ok(engine.check_share(&request, now)))? {
-        permit(&found.at, share.access)?;
-        return Err(refusal.into());
-    }
     back::ask(cx, &mut found, &request, wanted)?;
     if !is_reclaim {
         wait_for_recall(cx, &found.at, share)?;
