@@ -351,7 +351,7 @@ impl Cx<'_> {
     /// Sees to it that a client's record says that it may hold state, before it holds any.
     ///
     /// # Errors
-    /// [`Failure::Wait`]; NFS4ERR_SERVERFAULT when it cannot be stored.
+    /// [`Failure::Wait`]; NFS4ERR_DELAY while it cannot be stored, for want of room or whatever it is.
     pub(crate) fn will_hold_state(&self, client: ClientId) -> OpResult<()> {
         let records = &self.config().records;
         if records.may_hold(client) {
@@ -360,7 +360,7 @@ impl Cx<'_> {
         // Whether there is such a client at all is for the state engine to say.
         let Some(image) = self.service().look(|engine| engine.client_image(client)) else { return Ok(()) };
         self.must_wait()?;
-        records.will_hold(&image).map_err(|_| NfsStat4::ServerFault.into())
+        records.will_hold(&image).map_err(|_| NfsStat4::Delay.into())
     }
 
     /// The same for who asks for a delegation by itself, if it may be given one at all: who merely tries is not to be

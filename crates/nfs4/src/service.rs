@@ -81,7 +81,7 @@ impl Service {
 
     /// Runs a step of the engine, then what it left to do.
     pub(crate) fn state<R>(&self, step: impl FnOnce(&mut Engine, Instant) -> OpResult<R>) -> OpResult<R> {
-        self.config.manager.step(step).map_err(|NotKept| NfsStat4::ServerFault)?
+        self.config.manager.step(step).map_err(|NotKept| NfsStat4::Delay)?
     }
 
     /// Only looks at the engine.

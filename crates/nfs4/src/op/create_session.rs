@@ -73,7 +73,7 @@ fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
     }
     // It was promised to the client by nobody yet: take it back.
     cx.state(|engine, _| Ok(engine.withdraw_session(created)?))?;
-    Err(NfsStat4::ServerFault.into())
+    Err(NfsStat4::Delay.into())
 }
 
 const fn from_wire(attrs: &ChannelAttrs4) -> ChannelAttrs {

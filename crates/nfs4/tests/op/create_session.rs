@@ -80,7 +80,7 @@ fn a_session_that_could_not_be_stored_is_not_what_a_retry_is_told_of() {
     args.flags = CREATE_SESSION4_FLAG_PERSIST;
     *world.sessions.is_broken.lock() = true;
     for _ in 0..2 {
-        create(&mut peer, args.clone()).fails::<()>(OpNum4::CreateSession, NfsStat4::ServerFault);
+        create(&mut peer, args.clone()).fails::<()>(OpNum4::CreateSession, NfsStat4::Delay);
     }
     *world.sessions.is_broken.lock() = false;
     let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);

@@ -168,7 +168,7 @@ fn an_open_whose_client_cannot_be_put_on_record_steps_the_number_too() {
     world.records.holders.lock().clear();
     *world.records.is_broken.lock() = true;
     for _ in 0..2 {
-        open(&mut peer, id, 3).fails::<()>(OpNum4::Open, NfsStat4::ServerFault);
+        open(&mut peer, id, 3).fails::<()>(OpNum4::Open, NfsStat4::Delay);
     }
     *world.records.is_broken.lock() = false;
     assert_eq!(open(&mut peer, id, 4).status, NfsStat4::Ok, "the number had stepped");

@@ -41,8 +41,8 @@ fn a_full_state_directory_turns_new_clients_away_and_needs_no_restart() {
         (status != NfsStat4::Ok).then_some((n, status))
     });
     let (n, status) = refused.expect("there is room for all");
-    assert_eq!(status, NfsStat4::ServerFault, "after {n}");
-    assert_eq!(Client::try_introduce(&world, &name(n)), NfsStat4::ServerFault);
+    assert_eq!(status, NfsStat4::Delay, "after {n}");
+    assert_eq!(Client::try_introduce(&world, &name(n)), NfsStat4::Delay);
     assert_eq!(known.try_open(b"file"), NfsStat4::Ok, "who is on record goes on");
     std::fs::remove_file(world.files().join("filler")).unwrap();
     assert_eq!(Client::try_introduce(&world, &name(n)), NfsStat4::Ok);
