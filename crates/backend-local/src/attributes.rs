@@ -120,6 +120,11 @@ impl LocalBackend {
             return Err(FsError::Stale);
         }
         if self.forget(&object) {
+            // What a file holds is there for whoever has it open, be that a local process; of a directory nothing is left but
+            // what a descriptor of somebody's keeps of it.
+            if object.kind == FileKind::Directory {
+                return Err(FsError::Stale);
+            }
             drop(object);
             let object = self.resolve(cx.wait, handle)?;
             return self.look_at(&object, want);
