@@ -4,6 +4,7 @@
 //! have been written, by looking there; the data itself is in no record.
 
 use holdfast_ledger::failpoint::{self, Point};
+use holdfast_state::Access;
 use holdfast_vfs::{Caller, File};
 use holdfast_wire::caps::{BatchOp, Ref};
 
@@ -14,6 +15,8 @@ impl Doing<'_> {
     pub(crate) fn append(&mut self, object: &Ref<'_>, data: &[u8]) -> Result<Outcome, Stop> {
         let site = self.site(object)?;
         let caller = self.caller(&site)?;
+        // It names no open; who has one that denies writing is to be asked first.
+        self.caps.parts.manager.check_stateless(&site.handle, Access::WRITE)?;
         let (handle, backend) = (self.caps.seal(&site), &site.export.backend);
         // Of before: should what was not committed be lost meanwhile, another is told later.
         let verifier = backend.write_verifier();

@@ -1,7 +1,7 @@
 //! APPEND: data where a file ends by then, once.
 
 use holdfast_base::CapSet;
-use holdfast_state::Grace;
+use holdfast_state::{Access, Backing, Caller, Claim, Grace, OpenId, OpenRequest, Share};
 use holdfast_wire::caps::*;
 
 use crate::world::*;
@@ -60,6 +60,30 @@ fn what_the_exclusive_holder_has_not_sent_comes_before_it() {
     a.give_back();
     assert_eq!(appended(&b.batch(1, append(&log, b"later ")).unwrap()), (6, 6));
     assert_eq!(server.read("log"), b"first later ");
+}
+
+#[test]
+fn who_has_the_file_open_and_denies_writing_is_waited_for() {
+    let server = Server::new();
+    let (mut a, b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let log = file(&mut a, &root, b"");
+    let (session, key) = (b.session, object(&server, &log).key());
+    let opened = server.running.manager.step(|engine, now| {
+        let client = engine.sessions().get(session).unwrap().client();
+        let share = Share { access: Access::READ, deny: Access::WRITE };
+        let request = OpenRequest { client, owner: b"o", file: key, share, claim: Claim::New };
+        let opened = engine.open(&request, now).unwrap();
+        if let Backing::Needed(access) = opened.backing {
+            engine.attach(&opened.ticket, OpenId(1), access).unwrap();
+        }
+        (client, engine.open_commit(opened.ticket).unwrap())
+    });
+    let (client, open) = opened.unwrap();
+    assert_eq!(a.batch(2, append(&log, b"late")), Err(CapsStat::Delay));
+    assert_eq!(server.read("log"), b"");
+    let closed = server.running.manager.step(|engine, now| engine.close(Caller::V41(client), open, key, now));
+    closed.unwrap().unwrap();
+    assert_eq!(appended(&a.batch(2, append(&log, b"late")).unwrap()), (0, 4));
 }
 
 /// After a death of the server, of the machine's power as well, or not.
