@@ -105,6 +105,9 @@ impl Engine {
         by: (Option<ClientId>, Option<ClientId>),
         now: Instant,
     ) -> Contention {
+        if !self.is_promised(file) {
+            return Contention::Clear;
+        }
         if let Some(since) = self.contend_with_the_living(file, deed, by, now) {
             return Contention::Recalling { since };
         }
@@ -123,11 +126,20 @@ impl Engine {
         by: (Option<ClientId>, Option<ClientId>),
         now: Instant,
     ) -> Option<Instant> {
+        if !self.is_promised(file) {
+            return None;
+        }
         let mut in_way = self.in_way(file, deed, by.0);
         in_way.retain(|key| self.states.get(key.0).is_some_and(|state| !self.is_lapsed(state.client, now)));
         let delegations = in_way.into_iter().filter_map(|key| self.contend_with(key, deed, now)).min();
         let caps = self.contend_with_living_caps(file, deed.forbids(), by.1, now);
         [delegations, caps].into_iter().flatten().min()
+    }
+
+    /// Whether anybody holds or is offered a delegation or a capability: of most files nobody does.
+    fn is_promised(&self, file: FileKey) -> bool {
+        self.files.get(&file).is_some_and(|of| !of.delegations.is_empty())
+            || self.caps.by_file.contains_key(&file)
     }
 
     /// Recalls the delegations in a deed's way; since when, at the longest, they are waited for.
