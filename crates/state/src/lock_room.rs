@@ -1,13 +1,12 @@
 //! How much room there is for byte ranges and for those who wait: by file, by client or door, and in all. Without it a client
 //! could have the server remember as many as it likes, one byte at a time, and everybody's locks take as long as that.
 
-use std::collections::BTreeMap;
-
 use holdfast_base::limits::{
     LOCK_RANGES_MAX, LOCK_RANGES_PER_CLIENT_MAX, LOCK_RANGES_PER_DOOR_MAX, LOCK_RANGES_PER_FILE_MAX,
     LOCK_RANGES_PER_OWNER_FILE_MAX, LOCK_WAITERS_MAX, LOCK_WAITERS_PER_CLIENT_MAX, LOCK_WAITERS_PER_DOOR_MAX,
 };
 use holdfast_base::{ByteRange, ClientId, FileKey};
+use rustc_hash::FxHashMap;
 
 use crate::engine::Engine;
 use crate::error::StateError;
@@ -21,7 +20,7 @@ use crate::waiters::Party;
 const RANGES_OF_A_LOCK: usize = 3;
 
 /// Whose account something is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Payer {
     /// A client of NFSv4.
     Client(ClientId),
@@ -42,11 +41,14 @@ impl Payer {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     total: usize,
-    by_payer: BTreeMap<Payer, usize>,
+    by_payer: FxHashMap<Payer, usize>,
 }
 
 impl Account {
     pub(crate) fn change(&mut self, payer: Payer, from: usize, to: usize) {
+        if from == to {
+            return;
+        }
         self.total = (self.total + to).saturating_sub(from);
         let its = self.by_payer.entry(payer).or_default();
         *its = (*its + to).saturating_sub(from);
