@@ -3,15 +3,17 @@
 
 mod house;
 mod layers;
+mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask layers | house | counts [--record]
+const USAGE: &str = "usage: cargo xtask layers | house | tests ARGUMENTS | counts [--record]
   layers   fail when a crate imports one of its own layer or above
   house    sizes of files and functions, unwraps and unfinished notes
+  tests    build what `cargo test ARGUMENTS` runs, and run several of its programs at once
   counts   fail when codec or engines take more instructions than is recorded; --record moves the record";
 
 fn main() -> ExitCode {
@@ -30,6 +32,7 @@ fn run(chore: Option<&str>) -> Result<()> {
     match chore {
         Some("layers") => layers::check(&root),
         Some("house") => house::report(&root),
+        Some("tests") => tests::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("counts") => count(std::env::args().nth(2)),
         _ => bail!("{USAGE}"),
     }

@@ -62,9 +62,14 @@ impl Stage {
         self.folder.path()
     }
 
-    /// Unmounts and waits for the end.
+    /// Unmounts and waits for the end. A child that another test has just forked holds what this one had open until it runs its
+    /// program.
     pub(crate) fn finish(self) -> holdfast_fuse::End {
-        self.session.unmount(Unmount::Plain).expect("unmounted");
+        let began = Instant::now();
+        while let Err(e) = self.session.unmount(Unmount::Plain) {
+            assert!(began.elapsed() < Duration::from_secs(30), "not unmounted: {e}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         self.session.wait_for(Duration::from_secs(30)).expect("over within half a minute")
     }
 
