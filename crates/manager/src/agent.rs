@@ -1,7 +1,7 @@
 //! Who carries out what the engine leaves to be done.
 
 use holdfast_base::{ByteRange, ClientId, FileKey};
-use holdfast_state::Effect;
+use holdfast_state::{Effect, Verifier};
 
 use crate::entries::EntryChange;
 
@@ -29,6 +29,13 @@ pub trait Agent: Send + Sync {
     fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
         let _ = (client, has_lost);
         true
+    }
+
+    /// Whether an incarnation of a client may have been here before ([`holdfast_state::Witness::may_have_met`]). As
+    /// [`Agent::forget`], but must not wait.
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        let _ = (name, verifier);
+        false
     }
 
     /// Does its part of an effect, on the thread whose step left it, after the engine was let go of and before the

@@ -6,7 +6,9 @@ use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::{RECALL_STRETCH_MAX, RECALL_WAITERS_SHARE};
 use holdfast_base::{ClientId, Clock, Entropy, Instant};
-use holdfast_state::{BootInstance, Config, DelegationToken, Effect, Engine, Memory, Policy, Witness};
+use holdfast_state::{
+    BootInstance, Config, DelegationToken, Effect, Engine, Memory, Policy, Verifier, Witness,
+};
 use holdfast_vfs::HeldPledge;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -170,6 +172,11 @@ impl Manager {
         self.questions.tick(self.clock.now());
     }
 
+    /// Notes the time of day ([`Engine::note_calendar`]), in milliseconds since 1970.
+    pub fn note_calendar(&self, unix_ms: u64) {
+        self.quiet(|engine, now| engine.note_calendar(unix_ms, now));
+    }
+
     /// The time by which the engine judges.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
@@ -270,6 +277,10 @@ impl Witness for Agents {
 
     fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
         self.ask(|agent| agent.note_losses(client, has_lost))
+    }
+
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        !self.ask(|agent| !agent.may_have_met(name, verifier))
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast_export::{Committer, GroupSource, Namespace};
 use holdfast_ledger::Ledger;
 use holdfast_manager::Manager;
 use holdfast_rpc::reply_cache::ReplyCache;
-use holdfast_state::{ClientImage, Recorded, SessionImage};
+use holdfast_state::{ClientImage, Recorded, SessionImage, Verifier};
 
 use crate::attr::ids::IdNames;
 use crate::observe::Observer;
@@ -25,6 +25,18 @@ pub trait ClientRecords: Send + Sync {
     /// them, perhaps with the state engine held: must not ask anything of it. False when one may still be there, which is
     /// tried again; clients without a record are no failure.
     fn forget(&self, clients: &[ClientId]) -> bool;
+
+    /// The client has said that it goes: what it may believe goes with it. Its record is taken away next. Must not wait.
+    fn left(&self, client: ClientId) {
+        let _ = client;
+    }
+
+    /// Whether this incarnation of a client of 4.1 may have been here before, though it is no client now: in an earlier life of
+    /// the server, or before it was lost. As [`ClientRecords::forget`], but must not wait.
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        let _ = (name, verifier);
+        false
+    }
 
     /// Does what follows from records that are gone, now that the engine is let go of.
     fn forgotten(&self) {}

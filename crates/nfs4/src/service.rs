@@ -8,6 +8,7 @@ use holdfast_manager::{Agent, AttributeHolder, EntryChange, NotKept};
 use holdfast_rpc::Auth;
 use holdfast_state::{
     Admission, Completed, ConnId, Effect, Engine, KeptReply, OwnerName, Principal, SlotRequest, StateError,
+    Verifier,
 };
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
@@ -177,6 +178,10 @@ impl Agent for Service {
         self.config.records.note_losses(client, has_lost)
     }
 
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        self.config.records.may_have_met(name, verifier)
+    }
+
     /// Takes the records of many clients away at once: who comes in conflict with a thousand courteous ones would else wait
     /// for two thousand writes.
     fn begin(&self, effects: &[Effect]) {
@@ -211,6 +216,7 @@ impl Agent for Service {
                 records.forget(&[*client]);
                 records.forgotten();
             }
+            Effect::ClientLeft(client) => records.left(*client),
             Effect::ReclaimDone(client) => records.reclaim_done(*client),
             // Within a step, for meanwhile it may have lost something more.
             Effect::RevocationsAcknowledged { client } => {

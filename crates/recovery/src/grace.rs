@@ -255,7 +255,7 @@ impl Grace {
             .values()
             .filter_map(|m| match m.progress {
                 Progress::Silent if end == End::InTime => {
-                    Some(RecordChange::ForgetClient(m.record.name.clone()))
+                    Some(RecordChange::LoseClient(m.record.name.clone(), m.record.verifier))
                 }
                 // A 4.0 client cannot say that it is done; that it reclaimed something must do (RFC 7530 section
                 // 9.6.3.4 asks no more).

@@ -21,7 +21,9 @@ pub use codec::DecodeError;
 pub use grace::{Grace, GraceEffect, Reclaim};
 pub use identity::Identity;
 pub use intent::{Intent, Look, Step};
-pub use records::{ChannelRecord, ClientName, ClientRecord, RecordChange, Records, SessionRecord};
+pub use records::{
+    ChannelRecord, ClientName, ClientRecord, LostRecord, RecordChange, Records, SessionRecord,
+};
 pub use settle::{Facts, Seen, Settled, settle};
 
 /// Why a record could not be read or written.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use holdfast_base::limits::{OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, STORE_BATCH_CHANGES_MAX};
+use holdfast_base::limits::{
+    LOST_INCARNATIONS_MAX, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, STORE_BATCH_CHANGES_MAX,
+};
 use holdfast_base::{ClientId, SessionId};
 use holdfast_store::{Batch, Flow, Store};
 use holdfast_xdr::{Decode, Encode, Error, Reader, Writer};
@@ -12,8 +14,10 @@ use crate::codec::{self, DecodeError, unreadable};
 
 const CLIENTS: &[u8] = b"client/";
 const SESSIONS: &[u8] = b"session/";
+const LOST: &[u8] = b"lost/";
 const CLIENT_VERSION: u8 = 1;
 const SESSION_VERSION: u8 = 1;
+const LOST_VERSION: u8 = 1;
 
 /// Who a client says it is, across its own restarts and ours: the long-form id of SETCLIENTID (RFC 7530
 /// section 9.1.1) or `co_ownerid` of EXCHANGE_ID (RFC 8881 section 2.4).
@@ -30,6 +34,10 @@ impl ClientName {
     fn key(&self) -> Vec<u8> {
         let kind: &[u8] = if self.is_sessions { b"1/" } else { b"0/" };
         [CLIENTS, kind, &self.owner].concat()
+    }
+
+    fn lost_key(&self) -> Vec<u8> {
+        [LOST, &self.owner].concat()
     }
 }
 
@@ -101,6 +109,43 @@ impl ClientRecord {
                 lost_state: bool::decode(r)?,
                 missed_grace: bool::decode(r)?,
             })
+        })
+    }
+}
+
+/// Incarnations of a client of 4.1 that are no clients any more, and may not know it: one may come back and believe in what it
+/// saw before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRecord {
+    /// Who they said they are.
+    pub name: ClientName,
+    /// Their place among all that were lost: who is higher was lost later.
+    pub number: u64,
+    /// Their verifiers, the last lost one last; at most [`LOST_INCARNATIONS_MAX`].
+    pub verifiers: Vec<[u8; 8]>,
+}
+
+impl LostRecord {
+    /// The record's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        codec::encode(LOST_VERSION, |w| {
+            w.opaque(&self.name.owner);
+            w.u64(self.number);
+            w.opaque(&self.verifiers.concat());
+        })
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Self, DecodeError> {
+        codec::decode(bytes, LOST_VERSION, |r| {
+            let name = ClientName { is_sessions: true, owner: r.opaque(OWNER_BYTES_MAX)?.to_vec() };
+            let number = r.u64()?;
+            let (verifiers, _) = r.opaque(8 * LOST_INCARNATIONS_MAX)?.as_chunks();
+            Ok(Self { name, number, verifiers: verifiers.to_vec() })
         })
     }
 }
@@ -202,8 +247,14 @@ fn session_key(id: SessionId) -> Vec<u8> {
 pub enum RecordChange {
     /// Set a client's record, taking the place of its earlier incarnation's.
     Client(ClientRecord),
-    /// The client has no state and is gone.
+    /// The client has no state, has said that it goes, and is gone.
     ForgetClient(ClientName),
+    /// The client has no state and is gone, and may not know it. (It has its place in [`RecordChange::Lost`].)
+    LoseClient(ClientName, [u8; 8]),
+    /// Which incarnations of a client were lost.
+    Lost(LostRecord),
+    /// Nothing is remembered of those incarnations any more.
+    ForgetLost(ClientName),
     /// Set a session's record.
     Session(SessionRecord),
     /// The session is gone. Its slots' entries in the journal are to be forgotten afterwards.
@@ -237,7 +288,9 @@ impl Records {
     fn store_part(&self, changes: &[RecordChange]) -> Result<()> {
         let batch = changes.iter().fold(Batch::new(), |batch, change| match change {
             RecordChange::Client(c) => batch.put(&c.name.key(), &c.to_bytes()),
-            RecordChange::ForgetClient(name) => batch.delete(&name.key()),
+            RecordChange::ForgetClient(name) | RecordChange::LoseClient(name, _) => batch.delete(&name.key()),
+            RecordChange::Lost(lost) => batch.put(&lost.name.lost_key(), &lost.to_bytes()),
+            RecordChange::ForgetLost(name) => batch.delete(&name.lost_key()),
             RecordChange::Session(s) => batch.put(&session_key(s.id), &s.to_bytes()),
             RecordChange::ForgetSession(id) => batch.delete(&session_key(*id)),
         });
@@ -250,6 +303,14 @@ impl Records {
     /// [`crate::RecoveryError`]: one unreadable record is an error, for without it somebody's locks could be given away.
     pub fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.all(CLIENTS, "client", ClientRecord::from_bytes)
+    }
+
+    /// All records of lost incarnations.
+    ///
+    /// # Errors
+    /// [`crate::RecoveryError`].
+    pub fn lost(&self) -> Result<Vec<LostRecord>> {
+        self.all(LOST, "lost client", LostRecord::from_bytes)
     }
 
     /// All session records.

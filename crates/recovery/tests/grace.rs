@@ -41,6 +41,11 @@ fn with_nothing_to_reclaim_grace_is_over_at_once() {
     assert!(!start(&[record(1, true)]).is_over());
 }
 
+/// One that was not heard of, and may come back all the same.
+fn unheard_of(n: u8, is_sessions: bool) -> RecordChange {
+    RecordChange::LoseClient(name(n, is_sessions), [n; 8])
+}
+
 #[test]
 fn who_may_not_reclaim_is_waited_for_as_long_as_he_may_believe_to_hold_something() {
     let lost = ClientRecord { lost_state: true, ..record(1, true) };
@@ -49,7 +54,7 @@ fn who_may_not_reclaim_is_waited_for_as_long_as_he_may_believe_to_hold_something
     assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::NotEntitled);
     assert_eq!(grace.reclaim_complete(&name(1, true)), []);
     assert_eq!(grace.awaited().collect::<Vec<_>>(), [&name(2, true)]);
-    let forgotten = RecordChange::ForgetClient(name(2, true));
+    let forgotten = unheard_of(2, true);
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![forgotten])]);
 }
 
@@ -70,7 +75,7 @@ fn who_was_not_heard_of_when_an_administrator_ends_grace_stays_on_record_and_may
         for n in [1, 2] {
             assert_eq!(grace.reclaim(&name(n, is_sessions), b"p"), Reclaim::NotEntitled);
         }
-        let forgotten = [1, 2].map(|n| RecordChange::ForgetClient(name(n, is_sessions))).to_vec();
+        let forgotten = [1, 2].map(|n| unheard_of(n, is_sessions)).to_vec();
         assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(forgotten)], "it is over by now");
     }
 }
@@ -148,7 +153,7 @@ fn what_was_reclaimed_long_ago_and_what_is_refused_keep_nothing_open() {
     assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::AlreadyComplete);
     assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
     assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
-    let forgotten = RecordChange::ForgetClient(name(2, true));
+    let forgotten = unheard_of(2, true);
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![forgotten])]);
 }
 
@@ -190,11 +195,7 @@ fn nothing_new_is_granted_before_the_marks_are_stored() {
     assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
     let effects = grace.tick(START.after_ms(LEASE));
     let marked = ClientRecord { missed_grace: true, ..record(1, true) };
-    let changes = [
-        RecordChange::ForgetClient(name(4, false)),
-        RecordChange::Client(marked),
-        RecordChange::ForgetClient(name(3, true)),
-    ];
+    let changes = [unheard_of(4, false), RecordChange::Client(marked), unheard_of(3, true)];
     assert_eq!(effects, [GraceEffect::Store(changes.to_vec())]);
     assert!(!grace.is_over());
     assert_eq!(grace.reclaim(&name(1, true), b"p"), Reclaim::Over);
@@ -252,8 +253,13 @@ impl World {
     fn apply(&mut self, change: RecordChange) {
         match change {
             RecordChange::Client(c) => drop(self.records.insert(c.name.clone(), c)),
-            RecordChange::ForgetClient(name) => drop(self.records.remove(&name)),
-            RecordChange::Session(_) | RecordChange::ForgetSession(_) => {}
+            RecordChange::ForgetClient(name) | RecordChange::LoseClient(name, _) => {
+                drop(self.records.remove(&name));
+            }
+            RecordChange::Session(_)
+            | RecordChange::ForgetSession(_)
+            | RecordChange::Lost(_)
+            | RecordChange::ForgetLost(_) => {}
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use holdfast_base::{ClientId, SessionId, Timestamp};
 use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_recovery::{
-    ChannelRecord, ClientName, ClientRecord, Intent, RecordChange, Records, RecoveryError, SessionRecord,
-    Step,
+    ChannelRecord, ClientName, ClientRecord, Intent, LostRecord, RecordChange, Records, RecoveryError,
+    SessionRecord, Step,
 };
 use holdfast_store::suite::{Fault, Faulty};
 use holdfast_store::{MemoryStore, Store};
@@ -170,6 +170,30 @@ fn a_client_and_its_session_are_stored_as_one_and_found_again() {
         .unwrap();
     assert_eq!(records.clients().unwrap().len(), 1);
     assert_eq!(records.sessions(), Ok(Vec::new()));
+}
+
+#[test]
+fn which_incarnations_were_lost_stays_on_record_when_the_client_goes() {
+    let records = Records::new(Arc::new(MemoryStore::new()));
+    let it = client(b"a");
+    let lost = LostRecord { name: it.name.clone(), number: 7, verifiers: vec![[9; 8], it.verifier] };
+    records.store(&[RecordChange::Client(it.clone())]).unwrap();
+    let lose = RecordChange::LoseClient(it.name.clone(), it.verifier);
+    records.store(&[lose, RecordChange::Lost(lost.clone())]).unwrap();
+    assert_eq!((records.clients(), records.lost()), (Ok(Vec::new()), Ok(vec![lost.clone()])));
+    records.store(&[RecordChange::Client(it.clone()), RecordChange::ForgetClient(it.name.clone())]).unwrap();
+    assert_eq!(records.lost(), Ok(vec![lost]));
+    records.store(&[RecordChange::ForgetLost(it.name)]).unwrap();
+    assert_eq!(records.lost(), Ok(Vec::new()));
+}
+
+#[test]
+fn a_lost_client_has_the_bytes_of_version_1() {
+    let lost = LostRecord { name: client(b"ab").name, number: 3, verifiers: vec![[1; 8], [2; 8]] };
+    let golden = unhex("01 00000002 61620000 0000000000000003 00000010 0101010101010101 0202020202020202");
+    assert_eq!(lost.to_bytes(), golden);
+    assert_eq!(LostRecord::from_bytes(&golden), Ok(lost));
+    assert!(LostRecord::from_bytes(&golden[..golden.len() - 1]).is_err());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use holdfast_export::{ANONYMOUS_ID, ClientRule, ExportOptions, LocalUse, Squash};
+use holdfast_state::Directories;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -31,6 +32,9 @@ pub struct Config {
     pub domain: Option<String>,
     /// Whether to register with rpcbind when one runs.
     pub rpcbind: Option<bool>,
+    /// Which directories are delegated to NFSv4 clients.
+    #[serde(default)]
+    pub directory_delegations: Directories,
     /// Whether NFSv4 clients that hold directory delegations are told of changes (CB_NOTIFY) when they ask for it.
     #[serde(default)]
     pub directory_notifications: bool,
@@ -148,6 +152,7 @@ impl Config {
             ("domain", self.domain != served.domain),
             ("caps", self.caps != served.caps),
             ("same_host", self.same_host != served.same_host),
+            ("directory_delegations", self.directory_delegations != served.directory_delegations),
             ("directory_notifications", self.directory_notifications != served.directory_notifications),
             ("metrics.listen", self.metrics != served.metrics),
             ("rpcbind", self.rpcbind.is_some() && self.rpcbind != served.rpcbind),

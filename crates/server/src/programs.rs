@@ -15,7 +15,7 @@ use holdfast_nlm::{Lockd, Start as LocksStart};
 use holdfast_recovery::{Boot, Identity};
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
-use holdfast_state::{BootInstance, Engine, Grace};
+use holdfast_state::{BootInstance, Engine, Grace, Policy};
 use holdfast_store::{EmbeddedStore, Store};
 use parking_lot::Mutex;
 
@@ -110,7 +110,10 @@ impl Base {
             // What a crash cut short is settled before the first request can change what is looked at.
             None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,
         };
-        manager.quiet(|engine, _| engine.set_grace(durable.grace()));
+        manager.quiet(|engine, _| {
+            engine.set_grace(durable.grace());
+            engine.set_policy(Policy { directories: config.directory_delegations, ..*engine.policy() });
+        });
         manager.await_reclaims(durable.awaits_reclaims());
         Ok(Self { store, identity, boot, engine: thawed, clock, manager, opened, durable, former })
     }
@@ -294,6 +297,7 @@ impl Programs {
             return;
         }
         self.look_after_memory();
+        self.manager.note_calendar(crate::admin::unix_ms());
         self.nfs4.tick();
         if let Some(caps) = &self.caps {
             caps.tick();

@@ -22,7 +22,7 @@ use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
 use holdfast_server::durable::{Durable, Former};
-use holdfast_state::{BootInstance, ClientImage, Grace, Recorded};
+use holdfast_state::{BootInstance, ClientImage, Directories, Grace, Policy, Recorded, Verifier};
 use holdfast_store::{MemoryStore, Store};
 use holdfast_vfs::Backend;
 
@@ -167,6 +167,14 @@ impl ClientRecords for Defective {
 
     fn forget(&self, clients: &[ClientId]) -> bool {
         self.inner.forget(clients)
+    }
+
+    fn left(&self, client: ClientId) {
+        self.inner.left(client);
+    }
+
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        self.inner.may_have_met(name, verifier)
     }
 
     fn forgotten(&self) {
@@ -384,6 +392,10 @@ impl Life {
         let Base { own_store, identity, boot, engine, manager, exports, durable, former } =
             Base::open(&start, process, &mut inherited)?;
         let Start { machine, plant, is_power_cut_to_come, notifies, .. } = start.clone();
+        // Its clients drop what they know of a directory that has changed before it was delegated.
+        manager.quiet(|engine, _| {
+            engine.set_policy(Policy { directories: Directories::Always, ..*engine.policy() });
+        });
         let forces = Forces::of(durable.ledger());
         let namespace =
             Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, machine.wall.now())?);

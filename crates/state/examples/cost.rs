@@ -61,7 +61,8 @@ fn open(engine: &mut Engine, client: ClientId, file: FileKey, id: u64) -> StateI
 fn delegate(engine: &mut Engine, client: ClientId, file: FileKey, open: StateId) -> Option<Delegated> {
     let (kind, grounds, delegates_timestamps) = (DelegationKind::Read, Grounds::Open(open), false);
     let seen = Some(Seen { change: ChangeId(1), size: 0 });
-    let request = DelegationRequest { client, file, kind, grounds, delegates_timestamps, seen };
+    let request =
+        DelegationRequest { client, file, kind, grounds, delegates_timestamps, seen, unchanged_ms: u64::MAX };
     match engine.delegation_prepare(&request, NOW).unwrap() {
         Offer::Offered(ticket) => Some(engine.delegation_commit(ticket, NOW).unwrap()),
         Offer::Declined(_) => None,

@@ -48,6 +48,9 @@ pub(crate) struct ClientIncarnation {
     pub(crate) identity: Identity,
     /// Where it was when it asked to be known.
     pub(crate) site: IpAddr,
+    /// When it came, if it surely knew nothing of this server before; of one that may have, none.
+    #[serde(with = "crate::plain", default)]
+    pub(crate) new_at: Option<Instant>,
     // Changing.
     pub(crate) side: Side,
     pub(crate) is_confirmed: bool,
@@ -85,6 +88,7 @@ impl ClientIncarnation {
         Self {
             identity,
             site,
+            new_at: None,
             side,
             is_confirmed: false,
             renewed_at: now,

@@ -55,6 +55,8 @@ pub struct DelegationRequest {
     pub delegates_timestamps: bool,
     /// The file as its holder will first see it: looked at after the OPEN, if it comes with one.
     pub seen: Option<Seen>,
+    /// For how many milliseconds it had not changed at all then, nor its attributes; 0 where that is not known.
+    pub unchanged_ms: u64,
 }
 
 /// Why nothing is delegated (`why_no_delegation4`).
@@ -70,7 +72,8 @@ pub enum WhyNone {
     NoCallback,
     /// The client has not opened the file in a way that fits.
     NotOpen,
-    /// The client had the file open before this OPEN, and may go on with data of it that is not current.
+    /// The client had the file open before this OPEN, and may go on with data of it that is not current; or it may know the
+    /// directory as it was before.
     OpenBefore,
     /// The client has as good a delegation already.
     Held,
@@ -110,7 +113,7 @@ impl DelegationTicket {
 
     /// What the file's change attribute must be for the delegation to be granted, looked at once nobody else can change
     /// the file without taking the offer back: else the client, which had it open before, may keep data that another
-    /// has overwritten. `None`: whatever it is.
+    /// has overwritten, or names of a directory. `None`: whatever it is.
     #[must_use]
     pub const fn if_change_is(&self) -> Option<ChangeId> {
         self.if_change_is
@@ -264,6 +267,7 @@ impl Engine {
         }
         let if_change_is = match (request.grounds, self.kept_data(request.client, request.file)) {
             (Grounds::Open(_), Kept::If(change)) => Some(change),
+            _ if request.kind.is_directory() => request.seen.map(|seen| seen.change),
             _ => None,
         };
         self.tickets += 1;

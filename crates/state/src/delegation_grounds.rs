@@ -8,6 +8,7 @@ use crate::delegation::{DelegationRequest, Grounds, WhyNone};
 use crate::engine::{Engine, Kind, OwnerKey, StateKey};
 use crate::file::{File, Holder};
 use crate::looked::Kept;
+use crate::policy::Directories;
 use crate::share::{Access, Share};
 
 impl Engine {
@@ -67,7 +68,8 @@ impl Engine {
             // It did not give one back, and has not even taken note.
             return Some(WhyNone::Resource);
         }
-        if !self.policy.is_delegating {
+        let is_never = kind.is_directory() && self.policy.directories == Directories::Never;
+        if !self.policy.is_delegating || is_never {
             return Some(WhyNone::Off);
         }
         if !self.can_call_back(client) {
@@ -75,6 +77,9 @@ impl Engine {
         }
         if self.grace.is_on(now) || done == Some(false) {
             return Some(WhyNone::Grace);
+        }
+        if kind.is_directory() && !self.knows_no_other_names(request, now) {
+            return Some(WhyNone::OpenBefore);
         }
         if !matches!(grounds, Grounds::Open(_)) {
             return None;

@@ -136,7 +136,8 @@ impl Engine {
     ) -> Option<WhyNone> {
         let done = self.clients.by_id.get(&client)?.is_reclaim_done();
         let (grounds, delegates_timestamps, seen) = (Grounds::Want, false, None);
-        let request = DelegationRequest { client, file, kind, grounds, delegates_timestamps, seen };
+        let request =
+            DelegationRequest { client, file, kind, grounds, delegates_timestamps, seen, unchanged_ms: 0 };
         self.why_no_delegation(&request, done, now)
     }
 }

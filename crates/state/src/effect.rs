@@ -19,6 +19,8 @@ pub enum Effect {
     ReleaseLocks(LockToken),
     /// Put this record on stable storage before the reply leaves: the client may reclaim after a restart.
     PersistClient(ClientImage),
+    /// The client has said that it goes (DESTROY_CLIENTID): it believes nothing any more. Its record is forgotten next.
+    ClientLeft(ClientId),
     /// The record of this client is not needed any more.
     ForgetClient(ClientId),
     /// The client has reclaimed all it wants to (RECLAIM_COMPLETE).

@@ -21,6 +21,7 @@ use crate::file::File;
 use crate::foreign::ForeignOwner;
 use crate::grace::Grace;
 use crate::lock_room::Account;
+use crate::looked::CalendarSeen;
 use crate::looked::Looked;
 use crate::names::{Dialect, LockToken};
 use crate::owner::Owner;
@@ -149,6 +150,7 @@ pub struct Engine {
     pub(crate) waiting: BTreeSet<FileKey>,
     pub(crate) owners_swept_at: Instant,
     pub(crate) policy: Policy,
+    pub(crate) calendar: CalendarSeen,
     /// Delegations offered or granted.
     pub(crate) delegations: usize,
     pub(crate) tally: Tally,
@@ -194,6 +196,7 @@ impl Engine {
             waiting: BTreeSet::new(),
             owners_swept_at: Instant::default(),
             policy: Policy::default(),
+            calendar: CalendarSeen::default(),
             delegations: 0,
             tally: Tally::default(),
             tickets: 0,

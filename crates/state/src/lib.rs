@@ -83,7 +83,7 @@ pub use memory::{InUse, Memory};
 pub use names::{ConnId, Dialect, LockToken, OpenId, OwnerName, Principal, Verifier};
 pub use open::{Backing, OpenRequest, OpenTicket, Opened};
 pub use owner_sequence::{OwnerOf, OwnerOp, OwnerTicket, OwnerTurn};
-pub use policy::Policy;
+pub use policy::{Directories, Policy};
 pub use range_map::RangeMap;
 pub use report::{ClientReport, Held, HolderReport, Holding};
 pub use session::{Completed, Direction, Sequenced, Session, SessionImage, Sessions, StatusFlags};

@@ -1,9 +1,12 @@
 //! How current the data is that a client keeps of a file it has open: what can be known of it here.
 
-use holdfast_base::{ChangeId, ClientId, FileKey};
+use holdfast_base::limits::{DIRECTORY_AGE_SLACK_MS, DIRECTORY_AGE_SLACK_PART};
+use holdfast_base::{ChangeId, ClientId, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
+use crate::delegation::DelegationRequest;
 use crate::engine::{Engine, Kind, StateKey};
+use crate::policy::Directories;
 use crate::stateid::StateId;
 
 /// How the file was after the OPENs of one owner, each looked at before its reply left.
@@ -30,6 +33,28 @@ impl Looked {
     fn look(&mut self, change: ChangeId) {
         // One that differs is never made good: what the client has kept since then may be of before or after.
         self.alike += u32::from(*self.change.get_or_insert(change) == change && self.alike < self.granted);
+    }
+}
+
+/// How the time of day goes beside the engine's clock.
+#[derive(Debug, Default)]
+pub(crate) struct CalendarSeen {
+    /// When it was last looked at, and what it was when the engine's clock stood at 0, in milliseconds.
+    last: Option<(Instant, u64)>,
+    /// When it was last seen to have been set, and not just slewed.
+    set_at: Option<Instant>,
+}
+
+impl CalendarSeen {
+    fn note(&mut self, unix_ms: u64, now: Instant) {
+        let origin = unix_ms.wrapping_sub(now.0);
+        if let Some((at, before)) = self.last {
+            let moved = (origin.wrapping_sub(before) as i64).unsigned_abs();
+            if moved > DIRECTORY_AGE_SLACK_MS / 2 + now.ms_since(at) / DIRECTORY_AGE_SLACK_PART {
+                self.set_at = Some(now);
+            }
+        }
+        self.last = Some((now, origin));
     }
 }
 
@@ -88,5 +113,27 @@ impl Engine {
             Some(change) if all_alike => Kept::If(change),
             _ => Kept::Unknown,
         }
+    }
+
+    /// Whether every name that a client can know of a directory is current, because the directory is as it was before the
+    /// client came. What it has seen of it since then cannot be told: a name that it looked up, that another has replaced since,
+    /// and that it has not asked for again is current to Linux (6.19 to 7.3) from the moment that it has the delegation.
+    pub(crate) fn knows_no_other_names(&self, request: &DelegationRequest, now: Instant) -> bool {
+        let came = self.clients.by_id.get(&request.client).and_then(|client| client.new_at);
+        let is_older = |came: Instant| {
+            // Its age is told by another clock, which is set now and then, and has been running fast or slow.
+            let known = now.ms_since(came);
+            request.unchanged_ms
+                > known.saturating_add(DIRECTORY_AGE_SLACK_MS + known / DIRECTORY_AGE_SLACK_PART)
+        };
+        let is_by_this_calendar = |came: &Instant| self.calendar.set_at.is_none_or(|set_at| *came > set_at);
+        self.policy.directories == Directories::Always
+            || came.filter(is_by_this_calendar).is_some_and(is_older)
+    }
+
+    /// Notes what time of day it is, in milliseconds since 1970: a calendar that is set makes directories look older or younger
+    /// than they are. To be called before a directory is asked about, and about once a second.
+    pub fn note_calendar(&mut self, unix_ms: u64, now: Instant) {
+        self.calendar.note(unix_ms, now);
     }
 }

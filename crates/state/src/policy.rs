@@ -7,12 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 
+/// Which directories are delegated, with notifications or without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Directories {
+    /// Those that have not changed since before the client knew anything of this server: names that it may have kept are
+    /// current. Linux 6.19 to 7.3 take all names that they have ever seen for current once they have the delegation.
+    #[default]
+    Unchanged,
+    /// All: for clients that drop what they know of a directory that differs from what came with the delegation.
+    Always,
+    /// None.
+    Never,
+}
+
 /// How long others are waited for, and budgets. May change while the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     /// Whether anything is delegated at all.
     pub is_delegating: bool,
+    /// Of which directories there are delegations.
+    pub directories: Directories,
     /// Milliseconds in which a delegation is to be returned once recalled; a lease when `None`. While its holder
     /// flushes, up to [`holdfast_base::limits::RECALL_STRETCH_MAX`] times this.
     pub recall_ms: Option<u64>,
@@ -35,6 +51,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             is_delegating: true,
+            directories: Directories::default(),
             recall_ms: None,
             courtesy_ms: COURTESY_MS,
             courtesy_clients_max: COURTESY_CLIENTS_MAX,

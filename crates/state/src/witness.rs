@@ -5,6 +5,8 @@ use std::fmt;
 
 use holdfast_base::ClientId;
 
+use crate::names::Verifier;
+
 /// Has it on stable storage that a client may not reclaim. Asked in the middle of a step, as nobody may see what is let go
 /// before: the engine waits, and everybody behind it. Nothing is asked of it where nothing that may be reclaimed changes
 /// hands. Must not ask anything of the engine.
@@ -16,6 +18,13 @@ pub trait Witness: Send + Sync {
     /// Records whether a client has lost something in this life that it may not know of. Whether that is recorded. If not,
     /// nothing is taken from it yet.
     fn note_losses(&self, client: ClientId, has_lost: bool) -> bool;
+
+    /// Whether an incarnation of a client of 4.1 that the engine does not know may have been here before: in an earlier life of
+    /// the server, or before it was lost without a word. Must not wait.
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        let _ = (name, verifier);
+        false
+    }
 }
 
 /// For an engine whose clients nobody records.

@@ -1,6 +1,8 @@
 //! Delegations: whom they are granted, whose deeds recall them, and what becomes of those not returned.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "delegations/names_known.rs"]
+mod names_known;
 #[path = "delegations/wants.rs"]
 mod wants;
 mod world;

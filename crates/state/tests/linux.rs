@@ -188,6 +188,7 @@ impl Linux {
             grounds: Grounds::Open(open),
             delegates_timestamps: false,
             seen: Some(Seen { change, size: 0 }),
+            unchanged_ms: u64::MAX,
         };
         match self.world.engine.delegation_prepare(&request, self.world.now).unwrap() {
             Offer::Offered(ticket) => Stage::Offered(ticket),

@@ -110,6 +110,21 @@ pub const COURTESY_CLIENTS_MAX: usize = 4096;
 /// Milliseconds for which such a client keeps its state: a day, after which its user has surely noticed.
 pub const COURTESY_MS: u64 = 86_400_000;
 
+/// Clients of which lost incarnations are remembered, some hundred bytes each: hosts that were switched off and never came back, or may
+/// yet wake. With more, those lost longest ago are taken for new should they come.
+pub const LOST_CLIENTS_MAX: usize = 65_536;
+
+/// Lost incarnations that are remembered of one client: a host has one that may come back; several hosts under one name, as copies of
+/// one image are, have each their own.
+pub const LOST_INCARNATIONS_MAX: usize = 8;
+
+/// By how much a directory must be older than a client's acquaintance with the server for its names to be delegated, in
+/// milliseconds: file systems stamp changes by ticks of some milliseconds.
+pub const DIRECTORY_AGE_SLACK_MS: u64 = 1000;
+
+/// The same, as a part of the time for which the client has been known: calendar clocks are slewed by up to a two-thousandth.
+pub const DIRECTORY_AGE_SLACK_PART: u64 = 1000;
+
 /// Delegations of all clients, about 300 bytes each here, and some 2 KiB with the descriptors and leases behind them.
 pub const DELEGATIONS_MAX: usize = 262_144;
 

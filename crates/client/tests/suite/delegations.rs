@@ -162,7 +162,7 @@ fn an_open_under_a_recalled_delegation_is_claimed_at_once() {
 
 #[test]
 fn the_delegation_of_a_directory_is_recalled_for_others_changes_and_not_for_ones_own() {
-    let world = World::new();
+    let world = World::delegating_directories();
     let (holder, other) = (world.client(), world.client());
     let asked = holder.client.delegate_directory(holder.cx(), &holder.root, Attributes::STAT).unwrap();
     let (held, attributes) = asked.expect("no delegation of the directory");
@@ -182,7 +182,7 @@ fn the_delegation_of_a_directory_is_recalled_for_others_changes_and_not_for_ones
 /// RFC 8881 section 10.9.5.
 #[test]
 fn the_delegation_of_a_directory_is_lost_with_a_restart_and_that_is_told() {
-    let mut world = World::new();
+    let mut world = World::delegating_directories();
     let holder = world.client();
     let (held, _) = holder
         .client

@@ -27,7 +27,10 @@ impl World {
     }
 
     pub(crate) fn with(adjust: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
-        let temporary = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), adjust)
+    }
+
+    fn within(temporary: tempfile::TempDir, adjust: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         let directory = temporary.path().join("export");
         std::fs::create_dir(&directory).unwrap();
         let builder = adjust(ServerUnderTest::builder(&directory).listen_on("127.0.0.1"));
@@ -35,6 +38,14 @@ impl World {
         let server = (0..5).find_map(|_| builder.clone().start().ok());
         let server = server.unwrap_or_else(|| builder.start().unwrap());
         Self { server, directory, _temporary: temporary }
+    }
+
+    /// Whose server delegates directories that have changed since the client came, for this one compares what it knows.
+    pub(crate) fn delegating_directories() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let config = temporary.path().join("config.toml");
+        std::fs::write(&config, "directory_delegations = \"always\"\n").unwrap();
+        Self::within(temporary, |builder| builder.arguments(&["--config", &config.to_string_lossy()]))
     }
 
     /// Has the server answer nothing: every thread of it stands still when this returns.

@@ -37,7 +37,6 @@ pub struct GuestBuilder {
     memory: String,
     timeout: Duration,
     out_dir: Option<PathBuf>,
-    parameters: String,
 }
 
 /// A running guest. Dropped, it is killed with all its processes, and its link and files are removed.
@@ -94,7 +93,6 @@ impl Guest {
             memory: "1G".to_owned(),
             timeout: TIMEOUT_DEFAULT,
             out_dir: None,
-            parameters: String::new(),
         }
     }
 
@@ -231,12 +229,6 @@ impl GuestBuilder {
         self
     }
 
-    /// More kernel parameters, separated by spaces.
-    pub fn parameters(mut self, parameters: &str) -> Self {
-        parameters.clone_into(&mut self.parameters);
-        self
-    }
-
     /// Boots, runs `script` (bash, after `assets/prelude.sh`, in `/tmp`) with `env`, and waits for its end.
     ///
     /// Errors as [`GuestBuilder::start`] and [`Guest::wait`]; a script that fails is an [`Outcome`].
@@ -302,7 +294,6 @@ impl GuestBuilder {
             ])
             .arg(format!("init={dir}/init"))
             .args(self.kernel.parameters().split_whitespace())
-            .args(self.parameters.split_whitespace())
             .args(["con=null", "ssl=null"])
             .arg(format!("con0=null,fd:{}", console.as_raw_fd()))
             .args(ends.iter().enumerate().map(|(line, end)| format!("ssl{line}=null,fd:{}", end.as_raw_fd())))

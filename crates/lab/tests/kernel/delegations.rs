@@ -49,8 +49,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[NfsVersion::V42],
         directory,
     ));
+    trials.extend(newest.trials(
+        "delegations::names_that_were_replaced_before_a_directory_is_delegated_are_seen",
+        &[NfsVersion::V42],
+        replaced,
+    ));
     trials
 }
+
+/// By more than a directory has to be older than what a client knows.
+const SURELY_OLDER: Duration = Duration::from_secs(3);
 
 fn files_in(folder: &Path, count: usize) -> Result<()> {
     std::fs::create_dir(folder)?;
@@ -131,6 +139,8 @@ fn directory(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let folder = served.server.directory().join("folder");
     std::fs::create_dir(&folder)?;
     std::fs::write(folder.join("old"), "")?;
+    // What has changed since the guest came is not delegated, and the clocks of files are not exact.
+    std::thread::sleep(SURELY_OLDER);
     let env = guest_env(&served, &[("VERSION", version.as_str())]);
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let script = "lab_mount $VERSION /mnt actimeo=600\n\
@@ -142,6 +152,29 @@ fn directory(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     guest.signal("changed")?;
     let said = guest.wait()?.success()?;
     println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
+    served.server.check_alive()
+}
+
+/// A guest has looked names up, which others replace, remove and make. Linux (6.19 to 7.3) would take what it knows for current
+/// from the moment that the directory is delegated to it; so it must not be.
+fn replaced(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    let folder = served.server.directory().join("folder");
+    std::fs::create_dir(&folder)?;
+    for name in ["replaced", "removed"] {
+        std::fs::write(folder.join(name), "before")?;
+    }
+    std::thread::sleep(SURELY_OLDER);
+    let script = "act known /mnt/folder replaced removed made; echo known; lab_wait changed\n\
+                  act replaced /mnt/folder replaced removed made; umount /mnt";
+    let guest = start(&served, kernel, version, script)?;
+    guest.wait_for("known\n", PATIENCE)?;
+    std::fs::write(folder.join("new"), "after")?;
+    std::fs::rename(folder.join("new"), folder.join("replaced"))?;
+    std::fs::remove_file(folder.join("removed"))?;
+    std::fs::write(folder.join("made"), "after")?;
+    guest.signal("changed")?;
+    guest.wait()?.success()?;
     served.server.check_alive()
 }
 

@@ -52,11 +52,6 @@ struct Neighbours {
     share: PathBuf,
 }
 
-/// Deviation: without delegations of directories. Granted one after another's rename, Linux 7.3 takes names for right that it
-/// had cached before (as it may for a second, by `actimeo=1`), and opens their files by handle without a look at the directory,
-/// for as long as it has the delegation; 6.1 does not know the parameter, nor such delegations.
-const PARAMETERS: &str = "nfsv4.directory_delegations=N";
-
 /// What the guest does before it is asked: a mount at `/mnt/at`. With NFSv3 locks go by NLM.
 const BEGIN: &str = "if [ $VERSION = 3 ]; then\n\
     > /etc/resolv.conf; hostname neighbour; mkdir -p /run/sendsigs.omit.d; rpcbind -w; rpc.statd --no-notify\n\
@@ -80,8 +75,7 @@ impl Neighbours {
             ("AGENT", Side::program().to_string_lossy().into_owned()),
         ];
         let env: Vec<_> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let guest =
-            Guest::builder().kernel(kernel.clone()).parameters(PARAMETERS).memory("512M").timeout(PATIENCE);
+        let guest = Guest::builder().kernel(kernel.clone()).memory("512M").timeout(PATIENCE);
         // As from another host: nothing is read and written without the server.
         let mount = Mount::new(server.port(), &server.export(), "nolocal")?;
         let linux = Side::of_guest(guest.start(BEGIN, &env)?);

@@ -42,6 +42,7 @@ fn world(files: usize, pause: Option<Duration>) -> (World, Arc<Slow>) {
             grounds: Grounds::Want,
             delegates_timestamps: false,
             seen: Some(Seen { change: attrs.change, size: attrs.size }),
+            unchanged_ms: u64::MAX,
         };
         let on = PledgeOn { backend: &*world.guarded, handle: &file, open: None, change: None };
         let granted = world.manager.delegate(&request, &on).unwrap();

@@ -55,6 +55,7 @@ impl Game {
             grounds: Grounds::Want,
             delegates_timestamps: false,
             seen: Some(Seen { change: holdfast_base::ChangeId(before.0), size: before.1 }),
+            unchanged_ms: u64::MAX,
         };
         let on = PledgeOn { backend: &*w.guarded, handle: file, open: None, change: None };
         let Granted::Delegated(delegated) = w.manager.delegate(&request, &on).unwrap() else {

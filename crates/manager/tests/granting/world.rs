@@ -163,6 +163,7 @@ impl World {
             grounds: Grounds::Open(self.last_open.lock().unwrap()),
             delegates_timestamps: false,
             seen: Some(seen),
+            unchanged_ms: u64::MAX,
         };
         let look = || Ok(self.guarded.getattr(&self.cx(Some(client)), &self.file, AttrMask::CHANGE)?.change);
         let (open, change) = (Some(&self.open), Some(&look as &dyn Fn() -> FsResult<ChangeId>));

@@ -1,8 +1,10 @@
 //! Giving a delegation, and what is said with it.
 
-use holdfast_base::ClientId;
+use std::time::SystemTime;
+
+use holdfast_base::{ClientId, Timestamp};
 use holdfast_export::{ExportOptions, Squash};
-use holdfast_manager::{Granted as Decided, PledgeOn};
+use holdfast_manager::{Granted as Decided, Manager, PledgeOn};
 use holdfast_state::{DelegationKind, DelegationRequest, Grounds, Seen, StateError, WhyNone};
 use holdfast_vfs::{AttrMask, Attrs};
 use holdfast_wire::nfs4::{
@@ -66,8 +68,17 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
     let expecting = service.delegations.expect((client, file), fh, refers, notifying.is_some());
     let seen = Seen { change: attrs.change, size: attrs.size };
-    let request =
-        DelegationRequest { client, file, kind, grounds, delegates_timestamps: has_times, seen: Some(seen) };
+    let unchanged_ms = if kind.is_directory() { age_ms(&service.config.manager, attrs.ctime) } else { 0 };
+    let delegates_timestamps = has_times;
+    let request = DelegationRequest {
+        client,
+        file,
+        kind,
+        grounds,
+        delegates_timestamps,
+        seen: Some(seen),
+        unchanged_ms,
+    };
     let change = || Ok(at.backend().getattr(&at.cx(), &at.handle, AttrMask::CHANGE)?.change);
     let open_file = open.as_ref().map(|open| &open.file);
     let on = PledgeOn { backend: at.backend(), handle: &at.handle, open: open_file, change: Some(&change) };
@@ -86,6 +97,15 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
         drop(service.delegations.ended(given.token));
     }
     Ok(Answered { given, is_recalled: delegated.is_recalled, attrs })
+}
+
+/// How long ago that was, in milliseconds, by the time of day, of which the engine takes note; 0 for what is yet to come.
+fn age_ms(manager: &Manager, of: Timestamp) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    manager.note_calendar(now);
+    let then = u64::try_from(of.seconds).unwrap_or(0).saturating_mul(1000) + u64::from(of.nanos / 1_000_000);
+    now.saturating_sub(then)
 }
 
 /// What an error of the engine's means for who asked for a delegation.

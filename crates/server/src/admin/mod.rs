@@ -32,6 +32,7 @@ use holdings::{Grip, Spot};
 pub use log::{LogControl, control_log_by};
 pub(crate) use tally::Tally;
 use who::Chosen;
+pub(crate) use words::unix_ms;
 
 /// What the administrator's view is made of.
 pub(crate) struct AdminParts {
@@ -78,7 +79,7 @@ impl Admin {
         let events = Arc::new(Events::default());
         let agent: Arc<dyn Agent> = events.clone();
         programs.manager().register(Arc::downgrade(&agent));
-        let started_unix_ms = words::unix_ms();
+        let started_unix_ms = unix_ms();
         let instance = format!("{started_unix_ms:x}-{:x}", std::process::id());
         let admin = Arc::new(Self {
             programs,

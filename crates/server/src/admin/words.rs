@@ -74,7 +74,7 @@ pub(super) fn range((range, kind): (ByteRange, LockKind)) -> holdfast_admin::rep
 }
 
 /// Now, in milliseconds since 1970.
-pub(super) fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

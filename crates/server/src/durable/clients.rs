@@ -5,7 +5,7 @@ use std::io;
 use holdfast_base::ClientId;
 use holdfast_nfs4::ClientRecords;
 use holdfast_recovery::{ClientName, ClientRecord, Reclaim, RecordChange, RecoveryError};
-use holdfast_state::{ClientImage, Dialect, Recorded};
+use holdfast_state::{ClientImage, Dialect, Recorded, Verifier};
 use rustc_hash::FxHashSet;
 
 use super::known::Known;
@@ -41,9 +41,20 @@ impl Inner {
 impl Durable {
     /// Stores a record, then knows it. The caller has the turn.
     fn keep(&self, record: ClientRecord) -> io::Result<()> {
-        self.records.store(&[RecordChange::Client(record.clone())]).map_err(io::Error::other)?;
+        let mut changes = {
+            let mut inner = self.inner.lock();
+            let replaced = inner.clients.named(&record.name).map(|known| known.record.verifier);
+            let replaced = replaced.filter(|verifier| *verifier != record.verifier);
+            let mut changes =
+                replaced.map_or_else(Vec::new, |verifier| inner.lost.add(&record.name, verifier));
+            changes.extend(inner.lost.back(&record.name, record.verifier));
+            changes
+        };
+        changes.push(RecordChange::Client(record.clone()));
+        self.records.store(&changes).map_err(io::Error::other)?;
+        let mut inner = self.inner.lock();
         // A former incarnation's record lay under the same name: nothing of it is left to be forgotten.
-        self.inner.lock().clients.insert(Known { record, is_stored: true });
+        inner.clients.insert(Known { record, is_stored: true });
         Ok(())
     }
 }
@@ -78,16 +89,25 @@ impl Owed {
 /// the turn.
 impl Durable {
     fn forget_now(&self, clients: &[ClientId]) -> bool {
-        let known: Vec<_> = {
-            let inner = self.inner.lock();
-            let name = |id: &ClientId| Some((*id, inner.clients.get(*id)?.record.name.clone()));
-            clients.iter().filter_map(name).collect()
+        let (known, changes) = {
+            let mut inner = self.inner.lock();
+            let record = |id: &ClientId| Some((*id, &inner.clients.get(*id)?.record));
+            let change = |(id, of): (ClientId, &ClientRecord)| {
+                let change = if inner.left.contains(&id) {
+                    RecordChange::ForgetClient(of.name.clone())
+                } else {
+                    RecordChange::LoseClient(of.name.clone(), of.verifier)
+                };
+                ((id, of.name.clone()), change)
+            };
+            let (known, mut changes): (Vec<_>, Vec<_>) =
+                clients.iter().filter_map(record).map(change).unzip();
+            changes.extend(inner.lost.of(&changes));
+            (known, changes)
         };
         if known.is_empty() {
             return true;
         }
-        let changes: Vec<_> =
-            known.iter().map(|(_, name)| RecordChange::ForgetClient(name.clone())).collect();
         let stored = self.records.store(&changes);
         let mut inner = self.inner.lock();
         if let Err(error) = stored {
@@ -98,6 +118,7 @@ impl Durable {
         inner.owed.went();
         for (id, name) in known {
             inner.clients.remove(id);
+            inner.left.remove(&id);
             inner.owed.forget.remove(&id);
             inner.owed.unmark.remove(&id);
             let effects = inner.grace.gone(&name);
@@ -168,6 +189,20 @@ impl ClientRecords for Durable {
     fn forget(&self, clients: &[ClientId]) -> bool {
         let _turn = self.turn.lock();
         self.forget_now(clients)
+    }
+
+    fn left(&self, client: ClientId) {
+        let mut inner = self.inner.lock();
+        if inner.clients.get(client).is_some() {
+            inner.left.insert(client);
+        }
+    }
+
+    fn may_have_met(&self, name: &[u8], verifier: Verifier) -> bool {
+        let name = ClientName { is_sessions: true, owner: name.to_vec() };
+        let inner = self.inner.lock();
+        let is_on_record = |known: &Known| known.record.verifier == verifier.0;
+        inner.clients.named(&name).is_some_and(is_on_record) || inner.lost.may_be(&name, verifier.0)
     }
 
     fn forgotten(&self) {

@@ -5,6 +5,7 @@
 
 mod clients;
 mod known;
+mod lost;
 mod sessions;
 
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
-use holdfast_base::{Clock, Instant, SessionId};
+use holdfast_base::{ClientId, Clock, Instant, SessionId};
 use holdfast_export::{Export, Force};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
@@ -24,13 +25,17 @@ use holdfast_state::Snapshot;
 use holdfast_store::Store;
 use holdfast_xdr::{Decode, Reader};
 use known::{Clients, Known};
+use lost::Lost;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What changes while serving.
 struct Inner {
     grace: Grace,
     clients: Clients,
+    /// Those that said that they go, until they are off the record.
+    left: FxHashSet<ClientId>,
+    lost: Lost,
     /// Persistent sessions, and how many slots each has.
     sessions: FxHashMap<SessionId, SessionRecord>,
     /// What could not be stored at grace's end, and is tried again.
@@ -159,6 +164,8 @@ impl Durable {
         let inner = Inner {
             grace,
             clients: clients.into_iter().map(known).collect(),
+            left: FxHashSet::default(),
+            lost: records.lost().context("records of lost clients")?.into_iter().collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
             unstored: Vec::new(),
             owed: clients::Owed::default(),
@@ -342,7 +349,9 @@ impl Durable {
 
     fn end_reclaims(&self, changes: Vec<RecordChange>) -> Vec<GraceEffect> {
         let _turn = self.turn.lock();
-        let changes = self.as_known(changes);
+        let mut changes = self.as_known(changes);
+        let lost = self.inner.lock().lost.of(&changes);
+        changes.extend(lost);
         let stored = self.records.store(&changes);
         let mut inner = self.inner.lock();
         if let Err(error) = stored {
@@ -352,7 +361,7 @@ impl Durable {
         }
         for change in changes {
             match change {
-                RecordChange::ForgetClient(name) => {
+                RecordChange::LoseClient(name, _) | RecordChange::ForgetClient(name) => {
                     if let Some(known) = inner.clients.named_mut(&name) {
                         known.is_stored = false;
                         // It has reclaimed nothing. Should it come back, its record must not say again that it may,
@@ -365,7 +374,10 @@ impl Durable {
                         known.record = record;
                     }
                 }
-                RecordChange::Session(_) | RecordChange::ForgetSession(_) => {}
+                RecordChange::Session(_)
+                | RecordChange::ForgetSession(_)
+                | RecordChange::Lost(_)
+                | RecordChange::ForgetLost(_) => {}
             }
         }
         inner.grace.stored()

@@ -84,6 +84,86 @@ fn of_clients_that_are_forgotten_together_none_reclaims() {
 }
 
 #[test]
+fn who_was_here_and_has_not_said_that_it_goes_may_be_met_again_in_any_life() {
+    let lives = Lives::new();
+    let met = |durable: &Durable, verifier| durable.may_have_met(b"client", Verifier([verifier; 8]));
+    let durable = lives.next();
+    assert!(!met(&durable, 1));
+    durable.persist(&client(Dialect::V41, 1)).unwrap();
+    assert!(met(&durable, 1) && !met(&durable, 2));
+    // Gone, as it said.
+    durable.left(ClientId(1));
+    assert!(durable.forget(&[ClientId(1)]) && !met(&durable, 1));
+    // Gone without a word, in this life and in the next.
+    durable.persist(&client(Dialect::V41, 2)).unwrap();
+    assert!(durable.forget(&[ClientId(2)]) && met(&durable, 1) && !met(&durable, 2));
+    drop(durable);
+    let durable = lives.next();
+    assert!(met(&durable, 1) && !met(&durable, 2));
+    // The host has started anew.
+    let anew = ClientImage { verifier: Verifier([2; 8]), ..client(Dialect::V41, 3) };
+    durable.persist(&anew).unwrap();
+    assert!(met(&durable, 2) && !met(&durable, 3));
+    drop(durable);
+    // Present when the server died, and not heard of in grace.
+    let durable = lives.next();
+    durable.will_hold(&anew).unwrap();
+    drop(durable);
+    let durable = lives.next();
+    durable.tick(Instant(LEASE_MS + 1));
+    assert!(durable.is_grace_over() && met(&durable, 2));
+    drop(durable);
+    let durable = lives.next();
+    assert!(met(&durable, 2) && !met(&durable, 3));
+}
+
+/// So does Linux when it has its state purged, and so do hosts that are copies of one image.
+#[test]
+fn who_was_replaced_by_another_incarnation_may_be_met_again() {
+    let lives = Lives::new();
+    let comes = |durable: &Durable, id, verifier| {
+        let is_met = durable.may_have_met(b"client", Verifier([verifier; 8]));
+        durable
+            .persist(&ClientImage { verifier: Verifier([verifier; 8]), ..client(Dialect::V41, id) })
+            .unwrap();
+        is_met
+    };
+    let durable = lives.next();
+    let met = [(1, 1), (2, 0xff), (3, 1), (4, 2), (5, 3), (6, 1)]
+        .map(|(id, verifier)| comes(&durable, id, verifier));
+    assert_eq!(met, [false, false, true, false, false, true]);
+    // The same owner of 4.0 is somebody else.
+    durable.persist(&client(Dialect::V40, 7)).unwrap();
+    durable.left(ClientId(6));
+    assert!(durable.forget(&[ClientId(6)]));
+    drop(durable);
+    let durable = lives.next();
+    assert_eq!(
+        [1, 2, 3, 4].map(|verifier| durable.may_have_met(b"client", Verifier([verifier; 8]))),
+        [false, true, true, false]
+    );
+}
+
+#[test]
+fn those_lost_longest_ago_are_taken_for_new_when_more_are_lost_than_are_remembered() {
+    use holdfast_base::limits::{LOST_CLIENTS_MAX, LOST_INCARNATIONS_MAX};
+    let mut lost = Lost::default();
+    let name =
+        |n: usize| holdfast_recovery::ClientName { is_sessions: true, owner: n.to_be_bytes().to_vec() };
+    // All at once, as at the end of grace.
+    let all: Vec<_> = (0..=LOST_CLIENTS_MAX).map(|n| RecordChange::LoseClient(name(n), [1; 8])).collect();
+    let changes = lost.of(&all);
+    assert_eq!(changes.last(), Some(&RecordChange::ForgetLost(name(0))));
+    assert!(!lost.may_be(&name(0), [1; 8]) && lost.may_be(&name(1), [1; 8]));
+    // One that is lost again is among the youngest.
+    lost.add(&name(1), [1; 8]);
+    lost.add(&name(LOST_CLIENTS_MAX + 1), [1; 8]);
+    assert!(lost.may_be(&name(1), [1; 8]) && !lost.may_be(&name(2), [1; 8]));
+    (0..=LOST_INCARNATIONS_MAX as u8).for_each(|verifier| drop(lost.add(&name(1), [100 + verifier; 8])));
+    assert!(!lost.may_be(&name(1), [100; 8]) && lost.may_be(&name(1), [101; 8]));
+}
+
+#[test]
 fn who_lost_state_while_it_lived_reclaims_nothing_until_it_agrees_with_the_server_again() {
     for dialect in [Dialect::V41, Dialect::V40] {
         let lives = Lives::new();

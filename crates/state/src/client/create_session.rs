@@ -278,6 +278,7 @@ impl Engine {
         if !client.sessions.is_empty() || !client.states.is_empty() {
             return Err(StateError::ClientidBusy);
         }
+        self.effects.push(Effect::ClientLeft(id));
         self.remove_client(id, now);
         Ok(())
     }

@@ -11,6 +11,9 @@ use crate::engine::Engine;
 use crate::error::StateError;
 use crate::names::{Dialect, OwnerName, Principal, Verifier};
 
+/// What Linux calls itself for a moment to be rid of its state here (`nfs4_init_boot_verifier`); what it has cached it keeps.
+const LINUX_PURGES: Verifier = Verifier([0xff; 8]);
+
 /// What a client wants of EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeIntent {
@@ -116,7 +119,10 @@ impl Engine {
             verifier: request.verifier,
             principal: request.principal.clone(),
         };
-        let client = ClientIncarnation::new(identity, request.site, Side::V41(Side41::new()), now);
+        let mut client = ClientIncarnation::new(identity, request.site, Side::V41(Side41::new()), now);
+        let may_have_met =
+            request.verifier == LINUX_PURGES || self.witness.may_have_met(request.owner, request.verifier);
+        client.new_at = (!may_have_met).then_some(now);
         if self.clients.is_full() {
             self.make_room(now);
         }

@@ -80,7 +80,9 @@ impl Run {
         };
         run.model.is_led = run.pick(3) == 0;
         let courtesy_clients_max = [4, 1, 0][run.pick(3)];
-        run.world.engine.set_policy(Policy { courtesy_clients_max, ..Policy::default() });
+        // What a client may know of a directory is no matter of promises; it has tests of its own.
+        let directories = Directories::Always;
+        run.world.engine.set_policy(Policy { courtesy_clients_max, directories, ..Policy::default() });
         (0..CLIENTS).for_each(|client| run.boot(client));
         run
     }

@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) next_open: u64,
     /// The change attribute of every file.
     pub(crate) change: u64,
+    /// For how long no directory has changed.
+    pub(crate) unchanged_ms: u64,
     /// Where clients come from.
     pub(crate) site: std::net::IpAddr,
 }
@@ -56,7 +58,8 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let engine = Engine::new(config, Box::new(SeededEntropy(7)));
-        Self { engine, now: Instant(1000), next_open: 1, change: 100, site: [192, 0, 2, 1].into() }
+        let (now, unchanged_ms, site) = (Instant(1000), u64::MAX, [192, 0, 2, 1].into());
+        Self { engine, now, next_open: 1, change: 100, unchanged_ms, site }
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
@@ -229,6 +232,7 @@ impl World {
             grounds,
             delegates_timestamps: false,
             seen,
+            unchanged_ms: self.unchanged_ms,
         };
         self.engine.delegation_prepare(&request, self.now)
     }

@@ -5,6 +5,10 @@
     delegations.py returned MOUNT          that a delegation was given back
     delegations.py directory MOUNT FOLDER CHANGED NAME
                                            lists a folder, and again when CHANGED is there: NAME is then seen at once
+    delegations.py known FOLDER REPLACED REMOVED MADE
+                                           looks the names up, of which the last is absent
+    delegations.py replaced FOLDER REPLACED REMOVED MADE
+                                           asks about the folder as often as brings a delegation, and looks them up again
     delegations.py ACTION FILE [CONTENT]   read, write, change or size, said with how long it took
 """
 import os
@@ -60,11 +64,36 @@ def returned(mount):
     print(f"delegations given back: {count}", flush=True)
 
 
-def directory(mount, folder, changed, name):
+def ask_about(folder):
     # Having been asked for access the client would like a delegation, and asks for it with the next GETATTR.
     for _ in range(3):
-        os.listdir(folder)
+        os.access(folder, os.R_OK)
         subprocess.run(["stat", "--cached=never", folder], check=True, stdout=subprocess.DEVNULL)
+
+
+def content(folder, name):
+    try:
+        with open(os.path.join(folder, name)) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def known(folder, *names):
+    said = [content(folder, name) for name in names]
+    assert said == ["before", "before", None], said
+
+
+def replaced(folder, *names):
+    ask_about(folder)
+    said = [content(folder, name) for name in names]
+    assert said == ["after", None, "after"], said
+
+
+def directory(mount, folder, changed, name):
+    for _ in range(3):
+        os.listdir(folder)
+        ask_about(folder)
     before, listed = operations(mount), os.listdir(folder)
     sent = sent_since(before, mount)
     assert name not in listed and not sent, (listed, sent)
@@ -96,6 +125,6 @@ def act(action, path, content=""):
 
 
 if __name__ == "__main__":
-    others = {"again": again, "unasked": unasked, "returned": returned, "directory": directory}
+    others = {"again": again, "unasked": unasked, "returned": returned, "directory": directory, "known": known, "replaced": replaced}
     other = others.get(sys.argv[1])
     other(*sys.argv[2:]) if other else act(*sys.argv[1:])
