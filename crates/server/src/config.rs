@@ -379,6 +379,21 @@ mod tests {
     }
 
     #[test]
+    fn which_directories_are_delegated_is_one_of_three_words() {
+        assert_eq!(parse("").unwrap().directory_delegations, Directories::Unchanged);
+        for (word, meant) in [
+            ("unchanged", Directories::Unchanged),
+            ("always", Directories::Always),
+            ("never", Directories::Never),
+        ] {
+            let config = parse(&format!("directory_delegations = \"{word}\"")).unwrap();
+            assert_eq!(config.directory_delegations, meant);
+        }
+        let error = parse("directory_delegations = \"some\"").unwrap_err();
+        assert!(error.contains("`unchanged`, `always`, `never`"), "{error}");
+    }
+
+    #[test]
     fn the_ends_of_the_lease_range_are_accepted() {
         assert_eq!(parse("lease = 1").unwrap().lease, Some(1));
         assert_eq!(parse("lease = 3600").unwrap().lease, Some(3600));
