@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use holdfast_base::Instant;
 
+use crate::acting::Acting;
 use crate::ask::{Answer, Ask, Generation, Listed, Object, Question};
 use crate::attrs::Attrs;
 use crate::caps::Grant;
@@ -37,11 +38,8 @@ impl Machine {
                 Some(Ok(Fresh::Acquired))
             }
             (Question::WhoAmI, answer) => {
-                let as_self = matches!(&answer, Ok(Answer::Acts { caller }) if *caller == turn.caller);
-                if self.acts.len() >= holdfast_base::limits::CALLERS_KNOWN_MAX {
-                    self.acts.clear();
-                }
-                self.acts.insert(turn.caller.clone(), as_self);
+                let acting = if let Ok(Answer::Acts(acting)) = answer { acting } else { Acting::Unknown };
+                self.learn_acting(&turn.caller, acting);
                 Some(Ok(Fresh::Acts))
             }
             (_, Err(errno)) => Some(Err(errno)),

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::acting::Acting;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
 use crate::caps::Grant;
 use crate::errno::Errno;
@@ -275,8 +276,8 @@ pub enum Answer {
     Names { names: Vec<Name> },
     /// Room.
     Room { room: Room },
-    /// The user, group and further groups the caller has on the server.
-    Acts { caller: Caller },
+    /// As whom the caller acts on the server.
+    Acts(Acting),
 }
 
 /// What a question changes: kinds of attributes of objects, and names.

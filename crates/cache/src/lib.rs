@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod absorb;
+mod acting;
 mod ask;
 mod attrs;
 mod batch;
@@ -35,6 +36,7 @@ mod tell;
 mod trim;
 mod writes;
 
+pub use acting::Acting;
 pub use ask::{
     Access, AllocateMode, Answer, Ask, Generation, Listed, Making, Object, Question, RenameMode, Room,
     SeekKind, XattrMode,

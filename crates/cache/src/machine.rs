@@ -7,6 +7,7 @@ use holdfast_base::Instant;
 use holdfast_base::limits::{CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::acting::Acting;
 use crate::ask::{Ask, Generation, Object, Question};
 use crate::attrs::Attrs;
 use crate::errno::Errno;
@@ -102,8 +103,8 @@ pub struct Machine {
     /// Numbers shown for objects that were made here, by the handles they have got.
     pub(crate) shown: FxHashMap<Handle, u64>,
     pub(crate) last_shown: u64,
-    /// Whether callers act on the server as themselves.
-    pub(crate) acts: FxHashMap<Caller, bool>,
+    /// As whom callers act on the server.
+    pub(crate) acts: FxHashMap<Caller, Acting>,
     /// Recalls of objects that were not known.
     pub(crate) early: FxHashMap<Handle, u64>,
     /// Recalls of what a batch under way may have made.

@@ -13,6 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
+use crate::acting::Acting;
 use crate::errno::Errno;
 use crate::extent::stored::Kept;
 use crate::ids::{Name, NodeId};
@@ -157,9 +158,10 @@ impl Machine {
         put.u64(self.stream.last_txn);
         put.u64(self.stream.stable_txn);
         put.count(self.acts.len());
-        for (caller, as_self) in &self.acts {
+        for (caller, acting) in &self.acts {
             put.caller(caller);
-            put.flag(*as_self);
+            put.flag(*acting != Acting::Unknown);
+            put.option(if let Acting::As(other) = acting { Some(other) } else { None }, Put::caller);
         }
         let hash = hash(&put.0);
         if std::mem::replace(&mut journal.head, hash) != hash {

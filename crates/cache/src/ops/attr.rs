@@ -141,15 +141,7 @@ impl Machine {
         if !held || !clear || node.hidden.is_some() {
             return Ok(false);
         }
-        self.acts_as_self(turn)
-    }
-
-    /// Whether the caller acts on the server as itself, so that what is shown before the server has judged is right.
-    pub(crate) fn acts_as_self(&mut self, turn: &Turn) -> Outcome<bool> {
-        match self.acts.get(&turn.caller) {
-            Some(as_self) => Ok(*as_self),
-            None => self.ask(turn, Question::WhoAmI),
-        }
+        self.may_set_as(turn, id, changes)
     }
 
     fn set_here(&mut self, turn: &Turn, id: NodeId, changes: &Changes, now: Now) {

@@ -46,7 +46,9 @@ impl Machine {
             let entry = self.entry(parent, name, id, attrs);
             return Ok((entry, self.add_open(id, flags, Some(token), &turn.caller)));
         }
-        if self.known(parent, name) == Known::Absent && self.may_make(turn, parent, now)? {
+        if self.known(parent, name) == Known::Absent
+            && self.may_make(turn, parent, (&Thing::File, mode), now)?
+        {
             self.room_in_stream()?;
             let id = self.make_here(turn, (parent, name), Thing::File, mode, now);
             let attrs = self.node(id)?.attrs;
@@ -159,13 +161,11 @@ impl Machine {
             return Ok(self.entry(parent, name, id, attrs));
         }
         match self.known(parent, name) {
-            Known::Absent if !is_long(&making) && self.may_make(turn, parent, now)? => {
+            Known::Absent
+                if !is_long(&making) && self.may_make(turn, parent, (&thing_of(&making), mode), now)? =>
+            {
                 self.room_in_stream()?;
-                let thing = match making {
-                    Making::Dir => Thing::Dir,
-                    Making::Symlink(text) => Thing::Symlink(text),
-                    Making::Node(kind, device) => Thing::Node(kind, device),
-                };
+                let thing = thing_of(&making);
                 let id = self.make_here(turn, (parent, name), thing, mode, now);
                 let attrs = self.node(id)?.attrs;
                 return Ok(self.entry(parent, name, id, attrs));
@@ -186,13 +186,27 @@ impl Machine {
         self.ask(turn, question)
     }
 
-    /// Whether names may be made in a directory here and told later.
-    fn may_make(&mut self, turn: &mut Turn, parent: NodeId, now: Now) -> Outcome<bool> {
-        Ok(self.node(parent)?.plain && self.may_change_names(turn, parent, now)?)
+    /// Whether this may be made in a directory here and told later.
+    fn may_make(
+        &mut self,
+        turn: &mut Turn,
+        parent: NodeId,
+        (thing, mode): (&Thing, u32),
+        now: Now,
+    ) -> Outcome<bool> {
+        Ok(self.node(parent)?.plain
+            && self.may_change_names(turn, parent, &[], now)?
+            && self.may_make_thing(turn, thing, mode)?)
     }
 
-    /// Whether names of a directory may be changed here and told later.
-    pub(crate) fn may_change_names(&mut self, turn: &mut Turn, dir: NodeId, now: Now) -> Outcome<bool> {
+    /// Whether names of a directory may be changed here and told later: of these objects, those that are there.
+    pub(crate) fn may_change_names(
+        &mut self,
+        turn: &mut Turn,
+        dir: NodeId,
+        of: &[NodeId],
+        now: Now,
+    ) -> Outcome<bool> {
         if !self.settings.batches {
             return Ok(false);
         }
@@ -212,7 +226,7 @@ impl Machine {
             let want = self.want(Some(dir), CapSet::ALL_S, now);
             return self.ask(turn, Question::GetAttr { object, open: None, want });
         }
-        self.acts_as_self(turn)
+        self.may_name(turn, dir, of)
     }
 
     /// Makes an object that the server will be told of.
@@ -224,7 +238,7 @@ impl Machine {
         mode: u32,
         now: Now,
     ) -> NodeId {
-        let mut attrs = new_attrs(&turn.caller, &thing, mode, now);
+        let mut attrs = new_attrs(&self.maker(turn), &thing, mode, now);
         let (mut plain, mut group) = (false, false);
         if let Some(dir) = self.nodes.get(&parent) {
             (plain, group) = (dir.plain, dir.group_of_directory);
@@ -316,7 +330,8 @@ impl Machine {
             Known::Absent
                 if self.node(id)?.may_change(CapSet::LINK_X)
                     && !self.node(id)?.is_nameless
-                    && self.may_change_names(turn, parent, now)? =>
+                    && self.may_change_names(turn, parent, &[], now)?
+                    && self.may_name_again(turn, id)? =>
             {
                 self.room_in_stream()?;
                 let name_owned = Name::new(name);
@@ -335,6 +350,14 @@ impl Machine {
         self.may_get_name(id);
         let want_dir = self.want(Some(parent), CapSet::ALL_X, now);
         self.ask(turn, Question::Link { object, dir, name: Name::new(name), want_dir })
+    }
+}
+
+fn thing_of(making: &Making) -> Thing {
+    match making {
+        Making::Dir => Thing::Dir,
+        Making::Symlink(text) => Thing::Symlink(text.clone()),
+        Making::Node(kind, device) => Thing::Node(*kind, *device),
     }
 }
 

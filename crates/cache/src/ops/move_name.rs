@@ -232,10 +232,10 @@ impl Machine {
         if !is_safe || !node.may_change(CapSet::LINK_X) || node.hidden.is_some() {
             return Ok(false);
         }
-        for dir in [from.0, to.0] {
-            if !self.may_change_names(turn, dir, now)? {
-                return Ok(false);
-            }
+        if !self.may_change_names(turn, from.0, &[id], now)?
+            || !self.may_change_names(turn, to.0, victim.as_slice(), now)?
+        {
+            return Ok(false);
         }
         let Some(victim) = victim else { return Ok(true) };
         let node = self.node(victim)?;

@@ -63,7 +63,10 @@ impl Machine {
             return Ok(false);
         }
         if node.held.contains(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
-            return Ok(self.settings.caps || node.admits(&turn.caller, flags.access));
+            if !self.settings.caps {
+                return Ok(node.admits(&turn.caller, flags.access));
+            }
+            return self.may_open_as(turn, id, (flags.access.read, writes));
         }
         if !self.settings.caps || turn.acquired {
             return Ok(false);

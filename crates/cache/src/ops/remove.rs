@@ -173,7 +173,9 @@ impl Machine {
         id: NodeId,
         now: Now,
     ) -> Outcome<bool> {
-        if !self.may_change_names(turn, parent, now)? || !self.may_unlink(turn, (parent, name), id, now)? {
+        if !self.may_change_names(turn, parent, &[id], now)?
+            || !self.may_unlink(turn, (parent, name), id, now)?
+        {
             return Ok(false);
         }
         self.room_in_stream()?;

@@ -14,7 +14,7 @@ use crate::mutation::Target;
 use holdfast_base::CapSet;
 
 /// Of all records.
-pub(super) const VERSION: u8 = 3;
+pub(super) const VERSION: u8 = 4;
 
 /// A record in the making.
 #[derive(Debug, Default)]

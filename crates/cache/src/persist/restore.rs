@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::code::{Get, VERSION};
 use super::{Conflict, family, key};
+use crate::acting::Acting;
 use crate::ask::{Generation, Object};
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
@@ -72,7 +73,12 @@ impl Machine {
         machine.stream.last_txn = last_txn;
         machine.stream.stable_txn = stable_txn;
         machine.stream.set_last_serial(last_serial);
-        let acts = get.list(|get| Some((get.caller()?, get.flag()?))).ok_or(damaged("head"))?;
+        let acting = |get: &mut Get<'_>| {
+            let (caller, is_known, other) = (get.caller()?, get.flag()?, get.option(Get::caller)?);
+            let acting = other.map_or(if is_known { Acting::AsItself } else { Acting::Unknown }, Acting::As);
+            Some((caller, acting))
+        };
+        let acts = get.list(acting).ok_or(damaged("head"))?;
         machine.acts.extend(acts);
         machine.restore_stream(records, now).ok_or(damaged("mutation"))?;
         machine.restore_nodes(records, now).ok_or(damaged("object"))?;

@@ -56,11 +56,13 @@ impl Server {
         for (op, mutation) in (0..).zip(&batch.ops) {
             let made = (batch.txn, op);
             let mut other_name = None;
-            results.push(match self.mutate(c, mutation, batch.caller.uid, (made, &mut other_name)) {
-                Ok(made) => MutationResult::Done { made, other_name, attrs: None },
-                Err(Errno::ENXIO) => MutationResult::Depends,
-                Err(errno) => MutationResult::Failed(errno),
-            });
+            results.push(
+                match self.mutate(c, mutation, self.uid_of(&batch.caller), (made, &mut other_name)) {
+                    Ok(made) => MutationResult::Done { made, other_name, attrs: None },
+                    Err(Errno::ENXIO) => MutationResult::Depends,
+                    Err(errno) => MutationResult::Failed(errno),
+                },
+            );
         }
         self.collect();
         let lane = self.lanes.entry(c).or_default();

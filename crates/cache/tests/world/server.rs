@@ -73,6 +73,8 @@ pub struct Server {
     pub page: usize,
     /// The questions, where a test wants to know.
     pub asked: Option<Vec<Question>>,
+    /// As whom everybody acts there, where that is another.
+    pub squashed_to: Option<Caller>,
 }
 
 /// What stands in the way.
@@ -99,6 +101,14 @@ macro_rules! pass {
 }
 
 impl Server {
+    fn acting(&self) -> Acting {
+        self.squashed_to.clone().map_or(Acting::AsItself, Acting::As)
+    }
+
+    pub(super) fn uid_of(&self, caller: &Caller) -> u32 {
+        self.squashed_to.as_ref().unwrap_or(caller).uid
+    }
+
     pub fn new(has_caps: bool) -> Self {
         Self {
             fs: Fs::default(),
@@ -119,6 +129,7 @@ impl Server {
             synchronous: false,
             page: 3,
             asked: None,
+            squashed_to: None,
         }
     }
 
@@ -284,7 +295,7 @@ impl Server {
     }
 
     fn answer_question(&mut self, c: usize, ask: &Ask) -> Exec<Answer> {
-        let uid = ask.caller.uid;
+        let uid = self.uid_of(&ask.caller);
         Ok(Ok(match &ask.question {
             Question::Lookup { dir, name, want, want_dir } => {
                 self.clear(c, ino(dir), X & (FILE | AUTH))?;
@@ -359,7 +370,7 @@ impl Server {
                 self.close(*open);
                 Answer::Done
             }
-            Question::WhoAmI => Answer::Acts { caller: ask.caller.clone() },
+            Question::WhoAmI => Answer::Acts(self.acting()),
             Question::StatFs { .. } => Answer::Room { room: Room::default() },
             _ => return self.answer_change(c, &ask.question, uid),
         }))

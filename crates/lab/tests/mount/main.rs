@@ -25,6 +25,7 @@ mod pjdfstest;
 mod renames;
 mod same_host;
 mod sides;
+mod squashed;
 mod two;
 mod unprivileged;
 mod watched;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         pjdfstest::trials(),
         renames::trials(),
         same_host::trials(),
+        squashed::trials(),
         two::trials(),
         unprivileged::trials(),
         watched::trials(),

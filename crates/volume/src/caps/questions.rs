@@ -3,7 +3,7 @@
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Question, Release,
+    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Question, Release,
     RenameMode,
 };
 use holdfast_client::{Cancel, Cred};
@@ -49,7 +49,7 @@ impl Inner {
                 let (attrs, grant) = self.acquire_one(object, *want, cred, cancel)?;
                 Ok(Answer::Attrs { attrs, grant: Some(grant) })
             }
-            Question::WhoAmI => self.who_am_i(&ask.caller, cred, cancel).map_err(Failure::errno),
+            Question::WhoAmI => self.who_am_i(cred, cancel).map_err(Failure::errno),
             Question::Commit { .. } => self.commit_asked(ask, cancel),
             Question::Nameless { dir, attrs, access, .. } => {
                 let answer = self.nameless((dir, attrs), *access, (ask, cred, cancel))?;
@@ -180,17 +180,19 @@ impl Inner {
         told.pop().unwrap_or(Err(Errno::EIO))
     }
 
-    fn who_am_i(&self, caller: &Caller, cred: &Cred, cancel: &Cancel) -> Result<Answer, Failure> {
+    fn who_am_i(&self, cred: &Cred, cancel: &Cancel) -> Result<Answer, Failure> {
         let reply = self.call(CapsProc::WhoAmI, cred, cancel, |ticket, w| {
             put(&WhoAmIArgs { ticket, handle: of_wire(&self.root) }, w);
         })?;
         let told: WhoAmIOk = decode(&reply)?;
-        let acts = if told.is_mapped || told.is_read_only {
-            Caller { uid: told.uid, gid: told.gid, groups: told.groups.into() }
+        let acting = if told.is_read_only {
+            Acting::Unknown
+        } else if told.is_mapped {
+            Acting::As(Caller { uid: told.uid, gid: told.gid, groups: told.groups.into() })
         } else {
-            caller.clone()
+            Acting::AsItself
         };
-        Ok(Answer::Acts { caller: acts })
+        Ok(Answer::Acts(acting))
     }
 
     /// What was done by NFS brings no capabilities; what the question wished for is asked for behind it. Without them the

@@ -1,0 +1,232 @@
+//! As whom callers act on the server. Where that is another (root, where root is squashed; everybody, where all are), this host's
+//! kernel has judged for the wrong one, and what is to be done before the server has judged is judged here, by the bits of the
+//! mode. Where these say no, the server is asked: it may know better, and says so in time.
+
+use crate::attrs::{Attrs, Changes, SetTime};
+use crate::ids::{Caller, NodeId};
+use crate::machine::Machine;
+use crate::queue::Thing;
+use crate::step::{Outcome, Turn};
+use crate::{Kind, ask::Question};
+
+/// As whom a caller acts on the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acting {
+    /// As itself: what this host's kernel has judged holds.
+    AsItself,
+    /// As another.
+    As(Caller),
+    /// That is not known, or nothing can be changed there: everything is asked for.
+    Unknown,
+}
+
+/// Permission bits, as one class of a mode has them.
+const WRITE: u32 = 0o2;
+const ENTER_AND_WRITE: u32 = 0o3;
+const SET_IDS: u32 = 0o6000;
+const STICKY: u32 = 0o1000;
+
+/// Whether the bits of the mode let somebody in, as Linux reads them: root has every right to files and directories.
+fn permits(caller: &Caller, attrs: &Attrs, bits: u32) -> bool {
+    let is_in_group = || caller.gid == attrs.gid || caller.groups.contains(&attrs.gid);
+    let of_class = match () {
+        () if caller.uid == 0 => return true,
+        () if caller.uid == attrs.uid => attrs.mode >> 6,
+        () if is_in_group() => attrs.mode >> 3,
+        () => attrs.mode,
+    };
+    of_class & bits == bits
+}
+
+const fn is_owner(caller: &Caller, attrs: &Attrs) -> bool {
+    caller.uid == 0 || caller.uid == attrs.uid
+}
+
+/// Whether attributes may be set as asked, so that the server leaves them as they are shown here.
+fn may_set(caller: &Caller, attrs: &Attrs, changes: &Changes) -> bool {
+    // Who owns a file the server has to say, and with it which bits are left; also of what is written by who is not root.
+    let is_plain = changes.uid.is_none() && changes.gid.is_none() && attrs.mode & SET_IDS == 0;
+    let owner = is_owner(caller, attrs);
+    let writes = permits(caller, attrs, WRITE);
+    let may_time = |time: Option<SetTime>| match time {
+        None => true,
+        Some(SetTime::Now) => owner || writes,
+        Some(SetTime::At(_)) => owner,
+    };
+    is_plain
+        && changes.mode.is_none_or(|mode| owner && mode & SET_IDS == 0)
+        && changes.size.is_none_or(|_| writes)
+        && may_time(changes.atime)
+        && may_time(changes.mtime)
+}
+
+impl Machine {
+    /// The server has said as whom a caller acts, or has not.
+    pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting) {
+        if self.acts.len() >= holdfast_base::limits::CALLERS_KNOWN_MAX {
+            self.acts.clear();
+        }
+        self.acts.insert(caller.clone(), acting);
+    }
+
+    /// As whom the caller acts; asks where that is not known yet.
+    pub(crate) fn acting(&mut self, turn: &Turn) -> Outcome<Acting> {
+        match self.acts.get(&turn.caller) {
+            Some(acting) => Ok(acting.clone()),
+            None => self.ask(turn, Question::WhoAmI),
+        }
+    }
+
+    /// Whose is what the caller makes.
+    pub(crate) fn maker(&self, turn: &Turn) -> Caller {
+        match self.acts.get(&turn.caller) {
+            Some(Acting::As(other)) => other.clone(),
+            _ => turn.caller.clone(),
+        }
+    }
+
+    /// Whether the caller surely may change names of a directory; and those of these objects in it, where it is sticky.
+    pub(crate) fn may_name(&mut self, turn: &Turn, dir: NodeId, of: &[NodeId]) -> Outcome<bool> {
+        let caller = match self.acting(turn)? {
+            Acting::AsItself => return Ok(true),
+            Acting::Unknown => return Ok(false),
+            Acting::As(other) => other,
+        };
+        let attrs = self.node(dir)?.attrs;
+        if !permits(&caller, &attrs, ENTER_AND_WRITE) {
+            return Ok(false);
+        }
+        if attrs.mode & STICKY == 0 || is_owner(&caller, &attrs) {
+            return Ok(true);
+        }
+        let is_its = |id: &NodeId| self.nodes.get(id).is_some_and(|node| is_owner(&caller, &node.attrs));
+        Ok(of.iter().all(is_its))
+    }
+
+    /// Whether the caller surely may make this, and gets it as it is asked for, where it may change names.
+    pub(crate) fn may_make_thing(&mut self, turn: &Turn, thing: &Thing, mode: u32) -> Outcome<bool> {
+        let is_device = matches!(thing, Thing::Node(Kind::Block | Kind::Char, _));
+        Ok(match self.acting(turn)? {
+            Acting::AsItself => true,
+            Acting::Unknown => false,
+            Acting::As(other) => !is_device && mode & SET_IDS == 0 || other.uid == 0,
+        })
+    }
+
+    /// Whether the caller surely may give a file one more name, where it may make names (`fs.protected_hardlinks`).
+    pub(crate) fn may_name_again(&mut self, turn: &Turn, id: NodeId) -> Outcome<bool> {
+        let acting = self.acting(turn)?;
+        let attrs = self.node(id)?.attrs;
+        Ok(match acting {
+            Acting::AsItself => true,
+            Acting::Unknown => false,
+            Acting::As(other) => is_owner(&other, &attrs),
+        })
+    }
+
+    /// Whether the caller surely may set these attributes.
+    pub(crate) fn may_set_as(&mut self, turn: &Turn, id: NodeId, changes: &Changes) -> Outcome<bool> {
+        let acting = self.acting(turn)?;
+        let attrs = self.node(id)?.attrs;
+        Ok(match acting {
+            Acting::AsItself => true,
+            Acting::Unknown => false,
+            Acting::As(other) => may_set(&other, &attrs, changes),
+        })
+    }
+
+    /// Whether the caller surely may open a file so. For reading nobody is asked as whom it acts: the kernel has judged, and there
+    /// may be nobody to ask.
+    pub(crate) fn may_open_as(
+        &mut self,
+        turn: &Turn,
+        id: NodeId,
+        (reads, writes): (bool, bool),
+    ) -> Outcome<bool> {
+        let acting = match self.acts.get(&turn.caller) {
+            None if !writes => Acting::AsItself,
+            _ => self.acting(turn)?,
+        };
+        let bits = if reads { 0o4 } else { 0 } | if writes { WRITE } else { 0 };
+        let attrs = self.node(id)?.attrs;
+        Ok(match acting {
+            // What it cannot have changed it is told by the server when it opens it.
+            Acting::AsItself | Acting::Unknown => true,
+            Acting::As(other) => permits(&other, &attrs, bits),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attrs::Device;
+
+    fn attrs(mode: u32, uid: u32, gid: u32) -> Attrs {
+        let time = holdfast_base::Timestamp::default();
+        Attrs {
+            kind: Kind::File,
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            size: 0,
+            allocated: 0,
+            device: Device::default(),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: None,
+            change: 0,
+            fileid: 1,
+        }
+    }
+
+    #[test]
+    fn the_first_class_that_somebody_is_in_judges_alone() {
+        let nobody = Caller::new(65534, 65534);
+        for (mode, uid, gid, is_let_in) in [
+            (0o200, 65534, 0, true),
+            (0o022, 65534, 65534, false),
+            (0o020, 1, 65534, true),
+            (0o202, 1, 65534, false),
+            (0o002, 1, 1, true),
+            (0o770, 1, 1, false),
+        ] {
+            assert_eq!(permits(&nobody, &attrs(mode, uid, gid), WRITE), is_let_in, "{mode:o} {uid} {gid}");
+        }
+        let grouped = Caller { groups: [5, 7].into(), ..nobody };
+        assert!(
+            permits(&grouped, &attrs(0o020, 1, 7), WRITE) && !permits(&grouped, &attrs(0o020, 1, 6), WRITE)
+        );
+        assert!(permits(&Caller::new(0, 0), &attrs(0, 1, 1), WRITE));
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_or_change_is_not_set_here() {
+        let nobody = Caller::new(65534, 65534);
+        let (own, others) = (attrs(0o644, 65534, 65534), attrs(0o646, 1, 1));
+        let mode = |mode| Changes { mode: Some(mode), ..Changes::default() };
+        let time = |mtime| Changes { mtime: Some(mtime), ..Changes::default() };
+        let at = SetTime::At(holdfast_base::Timestamp::default());
+        let size = Changes { size: Some(0), ..Changes::default() };
+        let owner = Changes { uid: Some(65534), ..Changes::default() };
+        let group = Changes { gid: Some(65534), ..Changes::default() };
+        for (attrs, changes, may) in [
+            (&own, mode(0o600), true),
+            (&own, mode(0o4700), false),
+            (&others, mode(0o600), false),
+            (&own, time(at), true),
+            (&others, time(at), false),
+            (&others, time(SetTime::Now), true),
+            (&attrs(0o640, 1, 1), time(SetTime::Now), false),
+            (&others, size, true),
+            (&attrs(0o644, 1, 1), size, false),
+            (&attrs(0o4777, 65534, 65534), size, false),
+            (&own, owner, false),
+            (&own, group, false),
+        ] {
+            assert_eq!(may_set(&nobody, attrs, &changes), may, "{attrs:?} {changes:?}");
+        }
+    }
+}
