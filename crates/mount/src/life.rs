@@ -190,6 +190,7 @@ fn guard(request: &MountRequest) -> Option<Guard> {
 
 /// Until the mount is gone.
 fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
+    let mut surplus = holdfast_allocator::Surplus::default();
     loop {
         if let Some(end) = mounted.session().wait_for(LOOK_EVERY) {
             match end {
@@ -208,6 +209,7 @@ fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
             return;
         }
         mounted.tell_reports();
+        surplus.tick(Instant::now());
         if let Err(error) = logfile::shorten(log) {
             tracing::debug!(%error, "the log");
         }

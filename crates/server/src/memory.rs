@@ -3,11 +3,11 @@
 //! `docs/design/state.md`, "Budgets and memory".
 
 mod figures;
-mod sys;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use holdfast_allocator::Surplus;
 use holdfast_base::limits::MEMORY_SHED_PAUSE_MS;
 use holdfast_export::Export;
 use holdfast_manager::Manager;
@@ -38,12 +38,13 @@ struct Last {
 pub(crate) struct MemoryWatch {
     figures: Figures,
     last: Mutex<Last>,
+    surplus: Mutex<Surplus>,
 }
 
 impl MemoryWatch {
     /// Of the host whose files are below `root`.
     pub(crate) fn of(root: &Path) -> Self {
-        Self { figures: Figures::below(root), last: Mutex::default() }
+        Self { figures: Figures::below(root), last: Mutex::default(), surplus: Mutex::default() }
     }
 
     /// As of the last look; `None` where nothing tells how much memory there is: then the bounds alone count.
@@ -54,13 +55,14 @@ impl MemoryWatch {
     /// Looks, and keeps budgets within what is there. About once a second, and before anything is granted. `exports` are
     /// those whose caches shrink when memory is short.
     pub(crate) fn tick(&self, manager: &Manager, exports: impl FnOnce() -> Vec<std::sync::Arc<Export>>) {
+        self.surplus.lock().tick(Instant::now());
         let Some((memory, bound)) = self.figures.read() else { return };
         manager.heed(memory);
         if self.note(memory, bound) {
             for export in exports() {
                 export.backend.shed(memory.keep_percent());
             }
-            sys::return_freed();
+            holdfast_allocator::give_back();
         }
     }
 
