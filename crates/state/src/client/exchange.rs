@@ -117,10 +117,7 @@ impl Engine {
             principal: request.principal.clone(),
         };
         let client = ClientIncarnation::new(identity, request.site, Side::V41(Side41::new()), now);
-        if self.clients.is_full() {
-            self.make_room(now);
-        }
-        let id = self.clients.add(client)?;
+        let id = self.take_in(client, now)?;
         Ok(self.exchanged(id))
     }
 
