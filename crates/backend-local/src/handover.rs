@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_vfs::handover::ArrivedFile;
-use holdfast_vfs::{FileObject, FsResult, Handle};
+use holdfast_vfs::{FileObject, FsResult, Handle, LockKind};
 use rustix::fs::{AtFlags, OFlags, statx};
 
 use crate::errors::fs_error;
 use crate::filesystem::LOOK;
+use crate::flocks;
 use crate::handles;
 use crate::local::LocalBackend;
 use crate::object::Object;
@@ -41,7 +42,7 @@ impl LocalBackend {
         }
         let file = self.opened(object, Opening::arrived(fd, is_shared), mode);
         let opened = local_file(&file)?;
-        let Carried { locks, breaking } = Carried::by(&opened.fd);
+        let Carried { locks, flock, breaking } = Carried::by(&opened.fd);
         if breaking {
             // Who waits for it goes on when the promise has ended, as he would have without us.
             *opened.breaking.lock() = self.watch.adopt_breaking(&opened.object, &opened.fd, mode);
@@ -51,8 +52,9 @@ impl LocalBackend {
             let _ = sys_notify::set_lease(&*opened.fd, LeaseKind::None);
         }
         // Locks on a descriptor that is another's in the first place are the other's.
-        if locks && !is_shared {
+        if (locks || flock.is_some()) && !is_shared {
             self.watch.0.lockers.enter(opened, &opened.fd);
+            flocks::arrived(&opened.fd, flock);
         }
         Ok(file)
     }
@@ -61,6 +63,8 @@ impl LocalBackend {
 /// What belongs to an open file. The kernel tells nowhere else.
 struct Carried {
     locks: bool,
+    /// The kind of its `flock`.
+    flock: Option<LockKind>,
     /// A lease that somebody waits for.
     breaking: bool,
 }
@@ -70,7 +74,7 @@ impl Carried {
         match std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())) {
             Ok(text) => Self::in_words(&text),
             // Taken for so: what is not unlocked stays locked until the close.
-            Err(_) => Self { locks: true, breaking: false },
+            Err(_) => Self { locks: true, flock: None, breaking: false },
         }
     }
 
@@ -79,7 +83,9 @@ impl Carried {
             let is_it = |line: &str| words.iter().all(|word| line.split_whitespace().any(|w| w == *word));
             fdinfo.lines().filter(|line| line.starts_with("lock:")).any(is_it)
         };
-        Self { locks: has(&["OFDLCK"]), breaking: has(&["LEASE", "BREAKING"]) }
+        let kinds = [("WRITE", LockKind::Write), ("READ", LockKind::Read)];
+        let flock = kinds.into_iter().find(|(word, _)| has(&["FLOCK", word])).map(|(_, kind)| kind);
+        Self { locks: has(&["OFDLCK"]), flock, breaking: has(&["LEASE", "BREAKING"]) }
     }
 }
 
@@ -87,7 +93,8 @@ impl Carried {
 mod tests {
     use holdfast_base::ByteRange;
     use holdfast_vfs::handover::{Incoming, Outgoing};
-    use holdfast_vfs::{AttrMask, Backend, Caller, Cx, File, FsError, LockKind, Name, OpenMode, Wait};
+    use holdfast_vfs::{AttrMask, Backend, Caller, Cx, File, FsError, Name, OpenMode, Wait};
+    use rustix::fs::FlockOperation;
 
     use super::*;
     use crate::LocalOptions;
@@ -131,6 +138,13 @@ mod tests {
         assert_eq!(&into[..read.bytes], b"content");
         assert!(!is_free());
         assert!(local_file(&file).unwrap().has_locks.load(Ordering::SeqCst));
+        let is_flocked = || {
+            let local = std::fs::File::open(format!("/proc/self/fd/{}", other.as_raw_fd())).unwrap();
+            rustix::fs::flock(&local, FlockOperation::NonBlockingLockShared).is_err()
+        };
+        assert!(is_flocked(), "the whole file is locked, so for `flock` as well");
+        second.lock(&file, ByteRange::from_bounds(0, 9).unwrap(), LockKind::Read).unwrap();
+        assert!(!is_flocked(), "it is known how strong it was");
         second.unlock(&file, ByteRange::ALL).unwrap();
         assert!(is_free());
     }

@@ -17,6 +17,7 @@ mod durable;
 mod errors;
 mod files;
 mod filesystem;
+mod flocks;
 mod handles;
 mod handover;
 mod lend;

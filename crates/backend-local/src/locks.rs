@@ -1,4 +1,5 @@
-//! Byte-range locks as open-file-description locks, so that they hold against processes on this machine.
+//! Byte-range locks as open-file-description locks, so that they hold against processes on this machine; those of whole
+//! files as `flock`s as well.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use crate::errors::fs_error;
+use crate::flocks;
 use crate::local::LocalBackend;
 use crate::opening::{LocalFile, local_file};
 use crate::sys;
@@ -36,14 +38,22 @@ const fn local_kind(kind: LockKind) -> c_int {
     }
 }
 
+/// What `fcntl` has for every byte there is.
+const WHOLE: (i64, i64) = (0, 0);
+
 /// The open files of ours that hold locks. Their locks look like outsiders' to each other, so that who asks for those
 /// of others has to know them.
-#[derive(Default)]
 pub(crate) struct Lockers {
     by_file: Mutex<FxHashMap<Handle, Vec<Arc<OwnedFd>>>>,
+    /// Whether local processes may use the files.
+    has_neighbours: bool,
 }
 
 impl Lockers {
+    pub(crate) fn new(has_neighbours: bool) -> Self {
+        Self { by_file: Mutex::default(), has_neighbours }
+    }
+
     /// Notes that an open file may hold locks from now on.
     pub(crate) fn enter(&self, file: &LocalFile, fd: &Arc<OwnedFd>) {
         if !file.has_locks.swap(true, Ordering::SeqCst) {
@@ -57,6 +67,7 @@ impl Lockers {
             return;
         }
         let fd = lock_fd(file);
+        flocks::forget(fd);
         let mut by_file = self.by_file.lock();
         if let Some(fds) = by_file.get_mut(&file.object.handle) {
             fds.retain(|other| !Arc::ptr_eq(other, fd));
@@ -68,7 +79,47 @@ impl Lockers {
         // Closing frees them, unless a lease, or another open file, keeps the descriptor.
         if Arc::strong_count(fd) > 1 {
             let _ = sys::ofd_lock(&**fd, libc::F_UNLCK, 0, 0);
+            let _ = flocks::hold(fd, None);
         }
+    }
+
+    /// Whether a `flock` on the file is a lock of its own kind, and somebody may hold one. On a network file system it is
+    /// a lock of the whole range, which meets ours there.
+    fn meets_flocks(&self, file: &LocalFile) -> bool {
+        self.has_neighbours && !file.object.fs.nature.kind.may_be_remote()
+    }
+
+    /// What an open file holds by `flock` once it has locked a range: as much as it has of every byte by one lock of the
+    /// whole file. Nobody locks a whole file in parts who means a `flock`.
+    fn due(
+        &self,
+        file: &LocalFile,
+        range: (i64, i64),
+        (kind, had): (LockKind, Option<LockKind>),
+    ) -> Option<LockKind> {
+        if range == WHOLE && self.meets_flocks(file) { Some(kind) } else { had.min(Some(kind)) }
+    }
+
+    /// Takes a lock for an open file.
+    fn lock(&self, file: &LocalFile, (first, len): (i64, i64), kind: LockKind) -> FsResult<()> {
+        let refused = |e| match e {
+            Errno::AGAIN | Errno::ACCESS => FsError::Locked,
+            e => fs_error(e),
+        };
+        let fd = lock_fd(file);
+        self.enter(file, fd);
+        let had = flocks::held(fd);
+        let due = self.due(file, (first, len), (kind, had));
+        // First, since it says what to go back to when the other is refused.
+        if due > had {
+            flocks::hold(fd, due).map_err(refused)?;
+        }
+        let locked = sys::ofd_lock(&**fd, local_kind(kind), first, len);
+        let weaker = if locked.is_ok() { due } else { had };
+        if weaker < due.max(had) {
+            flocks::hold(fd, weaker).map_err(fs_error)?;
+        }
+        locked.map_err(refused)
     }
 
     /// The first lock of somebody who is not us in the way of an open file's.
@@ -109,7 +160,12 @@ impl Lockers {
                 within.first().checked_sub(1).and_then(|last| ByteRange::from_bounds(part.first(), last));
             parts.extend([above, below].into_iter().flatten());
         }
-        Ok(None)
+        if local_range(range) != Some(WHOLE) || !self.meets_flocks(file) {
+            return Ok(None);
+        }
+        let unsure = (unsure == Unsure::Held).then_some(LockKind::Read);
+        let found = flocks::in_the_way(fd, &ours, (kind, unsure)).map_err(fs_error)?;
+        Ok(found.map(|kind| LockedBy { range: ByteRange::ALL, kind }))
     }
 }
 
@@ -183,18 +239,13 @@ impl LocalBackend {
         kind: LockKind,
     ) -> FsResult<()> {
         let file = local_file(file)?;
-        let Some((first, len)) = local_range(range) else { return Ok(()) };
+        let Some(range) = local_range(range) else { return Ok(()) };
         if file.is_shared && file.own.get().is_none() {
             let own = Arc::new(self.reopen_for_locks(file)?);
             // Somebody else may have been faster; his does as well.
             let _ = file.own.set(own);
         }
-        let fd = lock_fd(file);
-        self.watch.0.lockers.enter(file, fd);
-        sys::ofd_lock(&**fd, local_kind(kind), first, len).map_err(|e| match e {
-            Errno::AGAIN | Errno::ACCESS => FsError::Locked,
-            e => fs_error(e),
-        })
+        self.watch.0.lockers.lock(file, range, kind)
     }
 
     pub(crate) fn do_test_lock(
@@ -214,5 +265,10 @@ pub(crate) fn unlock(file: &Arc<dyn FileObject>, range: ByteRange) -> FsResult<(
     if !file.has_locks.load(Ordering::SeqCst) {
         return Ok(());
     }
-    sys::ofd_lock(&**lock_fd(file), libc::F_UNLCK, first, len).map_err(fs_error)
+    let fd = lock_fd(file);
+    sys::ofd_lock(&**fd, libc::F_UNLCK, first, len).map_err(fs_error)?;
+    if flocks::held(fd).is_some() {
+        flocks::hold(fd, None).map_err(fs_error)?;
+    }
+    Ok(())
 }

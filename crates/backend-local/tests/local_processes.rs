@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
 mod disk;
+#[path = "local_processes/flocks.rs"]
+mod flocks;
 #[path = "local_processes/fresh.rs"]
 mod fresh;
 #[path = "local_processes/listeners.rs"]

@@ -1,7 +1,15 @@
 //! The commands that ask a running server, as they are run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+#[path = "../../server/tests/suite/client.rs"]
+#[allow(dead_code, reason = "another suite uses all of it")]
+mod client;
+#[path = "../../server/tests/handover/nfs4.rs"]
+#[allow(dead_code, reason = "another suite uses all of it")]
+mod nfs4;
+
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use tempfile::TempDir;
@@ -12,14 +20,18 @@ const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 struct Server {
     dir: TempDir,
     child: Child,
+    address: SocketAddr,
     /// Kept open: who writes to a closed pipe ends.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::with("[[export]]\nsource = \"mem:\"\n")
+    }
+
+    fn with(config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = "[[export]]\nsource = \"mem:\"\n";
         std::fs::write(dir.path().join("config"), config).unwrap();
         let mut command = Command::new(HOLDFAST);
         command
@@ -34,7 +46,9 @@ impl Server {
             line.clear();
             assert!(stdout.read_line(&mut line).unwrap() > 0, "the server did not start");
         }
-        Self { dir, child, _stdout: stdout }
+        let address = line.trim_end().strip_suffix(" ready").and_then(|said| said.split_once("nfs "));
+        let address = address.expect("the line names an address").1.parse().unwrap();
+        Self { dir, child, address, _stdout: stdout }
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -98,6 +112,34 @@ fn commands_answer_and_their_exit_codes_tell_how_it_went() {
         let output = server.run(args);
         assert_eq!(code(&output), expected, "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+#[test]
+fn what_is_held_goes_when_it_is_released_or_its_holder_revoked_and_nothing_else_does() {
+    let server = Server::with("[[export]]\nsource = \"mem:\"\npath = \"/export\"\nclients = [\"all\"]\n");
+    let mut holders = ["one", "two", "three"].map(|name| nfs4::Nfs4::new(server.address, name, 1));
+    for (holder, file) in holders.iter_mut().zip(["a", "b", "c"]) {
+        let open = holder.open(file);
+        holder.lock(file, open).unwrap();
+    }
+    let names = |args: &[&str], of: &str| -> Vec<String> {
+        let rows: serde_json::Value = serde_json::from_str(&said(&server.run(args))).unwrap();
+        let rows = rows.as_array().unwrap();
+        let mut names: Vec<_> = rows.iter().map(|row| row[of].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let locked = || names(&["locks", "--kind", "lock", "--json"], "client_name");
+    assert_eq!(locked(), ["one", "three", "two"]);
+    let release = ["locks", "release", "--client", "one"];
+    said(&server.run(&release));
+    assert_eq!(locked(), ["three", "two"]);
+    assert_eq!(code(&server.run(&release)), 4, "nothing is left of it");
+    said(&server.run(&["clients", "revoke", "two"]));
+    assert_eq!(locked(), ["three"]);
+    assert_eq!(names(&["clients", "--json"], "name"), ["one", "three"]);
+    let opens = names(&["locks", "--kind", "open", "--json"], "client_name");
+    assert_eq!(opens, ["one", "three"], "what was not meant is still there");
 }
 
 #[test]

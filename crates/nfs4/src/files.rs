@@ -96,7 +96,13 @@ impl OpenFiles {
 
     /// Lets go of a lock-owner's locks on a file.
     pub(crate) fn close_locks(&self, token: LockToken) -> Option<Arc<dyn FileObject>> {
-        self.locks.write().remove(&token).map(|lock| lock.file)
+        let LockFile { of, file, .. } = self.locks.write().remove(&token)?;
+        // Kept open for who waits through it, it would keep the locks. Nobody does any more: that was their owner.
+        let mut watched = self.watched.lock();
+        if watched.get(&of).is_some_and(|watched| Arc::ptr_eq(&watched.file, &file)) {
+            watched.remove(&of);
+        }
+        Some(file)
     }
 
     /// Notes the handle of a file whose locks somebody waits for.

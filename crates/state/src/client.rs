@@ -19,11 +19,13 @@ mod create_session;
 mod exchange;
 mod leave;
 mod setclientid;
+mod sites;
 mod unconfirmed;
 
 pub use create_session::{CreateSession, CreatedSession};
 pub use exchange::{ExchangeId, ExchangeIntent, ExchangedId};
 pub use setclientid::{Callback, SetClientId};
+pub(crate) use sites::Sites;
 pub(crate) use unconfirmed::Unconfirmed;
 
 /// What a client says of itself, and as whom.
@@ -145,6 +147,7 @@ pub(crate) struct Clients {
     // Ordered maps, as the keys are the clients' to choose: a fast hash could be made to collide.
     pub(crate) by_name: [BTreeMap<OwnerName, Records>; 2],
     pub(crate) unconfirmed: Unconfirmed,
+    pub(crate) sites: Sites,
 }
 
 impl Clients {
@@ -156,6 +159,7 @@ impl Clients {
             by_id: FxHashMap::default(),
             by_name: Default::default(),
             unconfirmed: Unconfirmed::default(),
+            sites: Sites::default(),
         }
     }
 
@@ -181,6 +185,7 @@ impl Clients {
         let dialect = client.dialect() as usize;
         self.by_name[dialect].entry(client.identity.name.clone()).or_default().unconfirmed = Some(id);
         self.unconfirmed.add(client.site, id);
+        self.sites.add(client.site);
         self.by_id.insert(id, client);
         Ok(id)
     }
@@ -245,6 +250,7 @@ impl Clients {
             }
         }
         self.unconfirmed.remove(client.site, id);
+        self.sites.remove(client.site);
         Some(client)
     }
 

@@ -221,6 +221,7 @@ impl Engine {
         if !client.is_confirmed {
             self.clients.unconfirmed.add(client.site, id);
         }
+        self.clients.sites.add(client.site);
         self.clients.by_id.insert(id, client);
     }
 

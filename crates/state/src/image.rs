@@ -91,12 +91,13 @@ impl Engine {
             verifier: image.verifier,
             principal: image.principal.clone(),
         };
-        // Only of unconfirmed records it matters where they came from.
+        // Where it came from was not kept: it is none of its host's share.
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let mut client = ClientIncarnation::new(identity, nowhere, side, now);
         client.is_confirmed = true;
         let records = Records { confirmed: Some(image.id), unconfirmed: None };
         self.clients.by_name[Dialect::V41 as usize].insert(image.name.clone(), records);
+        self.clients.sites.add(nowhere);
         self.clients.by_id.insert(image.id, client);
         self.clients.never_issue(image.id);
         Ok(())

@@ -6,7 +6,7 @@ mod delegations;
 use holdfast_base::limits::CLIENTS_UNCONFIRMED_MAX;
 use rustc_hash::FxHashMap;
 
-use crate::client::Unconfirmed;
+use crate::client::{Sites, Unconfirmed};
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::file::{File, Holder};
 use crate::lock_room::Account;
@@ -47,6 +47,9 @@ fn clients(engine: &Engine) -> Result<(), String> {
     require(unconfirmed == table.unconfirmed, || {
         format!("{unconfirmed:?} unconfirmed, noted {:?}", table.unconfirmed)
     })?;
+    let mut sites = Sites::default();
+    table.by_id.values().for_each(|client| sites.add(client.site));
+    require(sites == table.sites, || format!("{sites:?}, noted {:?}", table.sites))?;
     require(unconfirmed.len() <= CLIENTS_UNCONFIRMED_MAX, || format!("{} unconfirmed", unconfirmed.len()))?;
     for (id, client) in &table.by_id {
         let records = table.records(client.dialect(), client.identity.name.as_bytes());

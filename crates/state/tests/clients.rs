@@ -3,7 +3,9 @@
 
 mod world;
 
-use holdfast_base::limits::{CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX};
+use holdfast_base::limits::{
+    CLIENTS_PER_SITE_MAX, CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX,
+};
 use holdfast_base::{FileKey, Seqid};
 use holdfast_state::*;
 use world::*;
@@ -280,6 +282,47 @@ fn unconfirmed_records_are_bounded_and_end_with_their_lease() {
     world.pass(LEASE_MS + 1);
     world.engine.tick(world.now);
     assert_eq!(world.engine.census().clients_unconfirmed, 0);
+    world.settle();
+}
+
+#[test]
+fn one_host_has_its_part_of_all_records_and_takes_no_other_hosts() {
+    let mut world = World::new();
+    let own = |n: usize| format!("client {n}");
+    // Of those that only courtesy keeps, one is of another host, and away longest.
+    world.site = [192, 0, 2, 2].into();
+    let elsewhere = world.client40("elsewhere", 1);
+    world.open(elsewhere, "o", 1, share(RW, NONE)).unwrap();
+    world.pass(1);
+    world.site = [192, 0, 2, 1].into();
+    let away = world.client40("away", 1);
+    world.open(away, "o", 2, share(RW, NONE)).unwrap();
+    world.pass(LEASE_MS + 1);
+    world.engine.tick(world.now);
+    assert_eq!(world.engine.census().courteous, 2);
+    for n in 1..CLIENTS_PER_SITE_MAX {
+        world.client40(&own(n), 1);
+    }
+    world.settle();
+    // One more: the host's own goes that is not there.
+    world.client40(&own(0), 1);
+    assert!(world.settle().contains(&Effect::ForgetClient(away)));
+    assert_eq!(world.setclientid("one too many", 1, &root()), Err(StateError::Resource));
+    assert_eq!(world.exchange("one too many", 1), Err(StateError::Resource));
+    // What it has already may start anew.
+    world.client40(&own(1), 2);
+    world.settle();
+    assert_eq!(world.engine.census().clients, CLIENTS_PER_SITE_MAX + 1);
+    world.site = [192, 0, 2, 2].into();
+    world.client("another", 1);
+    assert_eq!(world.engine.census().courteous, 1, "nobody else had to go");
+    world.site = [192, 0, 2, 1].into();
+    let (gone, confirm) = world.setclientid(&own(2), 3, &root()).unwrap();
+    world.engine.setclientid_confirm(gone, confirm, &root(), world.now).unwrap();
+    assert!(world.engine.revoke_client(gone, world.now));
+    world.restart_as_planned();
+    world.client40("another of the host", 1);
+    assert_eq!(world.setclientid("one too many", 1, &root()), Err(StateError::Resource), "counted anew");
     world.settle();
 }
 

@@ -462,7 +462,8 @@ pub trait Backend: Send + Sync {
     fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change>;
 
     /// Takes a lock for the open file against everybody outside this server, replacing what the same open file
-    /// holds in the range. Never waits for the holder. The state engine has granted it within the server.
+    /// holds in the range. One of the whole file meets a local process's `flock` as well, as far as there are any. Never waits
+    /// for the holder. The state engine has granted it within the server.
     ///
     /// # Errors
     /// [`FsError::Locked`] when somebody outside holds a conflicting one.

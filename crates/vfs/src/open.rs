@@ -196,8 +196,8 @@ pub struct CopySpan {
     pub bytes: u64,
 }
 
-/// Kind of a byte-range lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Kind of a byte-range lock; the stronger is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockKind {
     /// Shared: others may read-lock.
     Read,

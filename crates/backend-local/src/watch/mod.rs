@@ -155,7 +155,7 @@ impl Watch {
             listener: RwLock::new(None),
             to_tell: Mutex::default(),
             unlocks: Mutex::default(),
-            lockers: Arc::default(),
+            lockers: Arc::new(Lockers::new(local != LocalUse::None)),
             listening: OnceLock::new(),
             is_over: AtomicBool::new(false),
         });

@@ -10,6 +10,10 @@ pub const SLOT_REPLY_BYTES_MAX: usize = 4096;
 /// NFS servers in use serve some ten thousand.
 pub const CLIENTS_MAX: usize = 32_768;
 
+/// Client records of one host, or of one network behind an address: half of all. One that comes under ever new names, and
+/// keeps them alive, leaves the other half to all others; and no network in use has as many clients behind one address.
+pub const CLIENTS_PER_SITE_MAX: usize = CLIENTS_MAX / 2;
+
 /// Unconfirmed client records among them: a flood of EXCHANGE_ID or SETCLIENTID by one stranger must not use up
 /// the room of clients that confirm.
 pub const CLIENTS_UNCONFIRMED_MAX: usize = 4096;

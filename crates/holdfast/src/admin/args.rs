@@ -234,3 +234,53 @@ pub(crate) struct DropCachesArgs {
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        which: WhichArgs,
+    }
+
+    fn which(args: &[&str]) -> Which {
+        Line::parse_from([&["test"], args].concat()).which.which()
+    }
+
+    #[test]
+    fn each_argument_of_a_choice_narrows_it_in_its_own_way() {
+        let none = Which::default;
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(which(&[]), none());
+        assert_eq!(which(&["--id", "7"]), Which { id: some("7"), ..none() });
+        assert_eq!(which(&["--client", "192.0.2.7"]), Which { client: some("192.0.2.7"), ..none() });
+        assert_eq!(which(&["--path", "/none/such"]), Which { path: some("/none/such"), ..none() });
+        assert_eq!(which(&["--export", "/data"]), Which { export: some("/data"), ..none() });
+        let kinds = vec![HoldingKind::Lock, HoldingKind::Delegation];
+        assert_eq!(which(&["--kind", "lock,delegation"]), Which { kinds, ..none() });
+        let all = ["--id", "1", "--client", "c", "--path", "/none", "--export", "/e", "--kind", "open"];
+        let (id, client, path, export) = (some("1"), some("c"), some("/none"), some("/e"));
+        assert_eq!(which(&all), Which { id, client, path, export, kinds: vec![HoldingKind::Open] });
+    }
+
+    #[test]
+    fn each_kind_is_the_servers_of_that_name() {
+        for kind in KindArg::value_variants() {
+            let name = kind.to_possible_value().expect("none is hidden");
+            assert_eq!(HoldingKind::from(*kind).name(), name.get_name());
+        }
+    }
+
+    #[test]
+    fn a_path_is_the_one_that_the_server_knows() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&dir, dir.join("link")).unwrap();
+        let asked = dir.join("link").join("..").join(dir.file_name().unwrap());
+        assert_eq!(which(&["--path", asked.to_str().unwrap()]).path, dir.to_str().map(str::to_owned));
+    }
+}

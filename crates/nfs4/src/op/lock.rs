@@ -257,7 +257,10 @@ fn file_for_locks(cx: &Cx<'_>, at: &At, ticket: &LockTicket) -> OpResult<Arc<dyn
         }
     }
     let kept = (Arc::clone(&file), access.contains(Access::WRITE));
-    drop(cx.service().files.keep_locks(ticket.token(), at.handle.key(), kept));
+    if let Some(before) = cx.service().files.keep_locks(ticket.token(), at.handle.key(), kept) {
+        // Closing it would not do while somebody waits through it.
+        let _ = at.backend().unlock(&before, ByteRange::ALL);
+    }
     Ok(file)
 }
 

@@ -296,6 +296,50 @@ fn who_waits_for_a_local_process_is_called_when_that_lets_go() {
     world.check();
 }
 
+/// A client with an open and a read lock on 20 to 29 that waits for a local process's lock on 5 to 9.
+fn one_that_waits(world: &World, access: u32) -> (Session, [Stateid4; 2]) {
+    let mut waiter = Session::with_back(world, 2, 2);
+    let args = open_create(b"f", b"o", access);
+    let mut reply = waiter.run(&[at(&[]), vec![ArgOp::Open(args)]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    reply.ok::<()>(OpNum4::Lookup);
+    let of = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    let held: Lock4Ok = run(&mut waiter, lock(of, b"w", LockType4::Read, 20, 10)).ok(OpNum4::Lock);
+    world.fs.lock_outside(&file(world), bytes(5, 9), LockKind::Write).unwrap();
+    let asked = lock_again(held.lock_stateid, LockType4::ReadWait, 0, 10);
+    run(&mut waiter, asked).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    (waiter, [of, held.lock_stateid])
+}
+
+fn lock_again(lock_stateid: Stateid4, locktype: LockType4, offset: u64, length: u64) -> ArgOp<'static> {
+    let locker = Locker4::Exist(ExistLockOwner4 { lock_stateid, lock_seqid: Seqid(0) });
+    let (offset, length) = (Offset(offset), Length(length));
+    ArgOp::Lock(Lock4Args { locktype, reclaim: false, offset, length, locker })
+}
+
+#[test]
+fn who_closes_while_it_waits_for_a_local_process_leaves_no_lock_behind() {
+    let world = World::new();
+    let (mut waiter, [of, _]) = one_that_waits(&world, OPEN4_SHARE_ACCESS_BOTH);
+    let close = ArgOp::Close(Close4Args { seqid: Seqid(0), open_stateid: of });
+    run(&mut waiter, close).ok::<Close4Ok>(OpNum4::Close);
+    assert_eq!(world.fs.locks_held(&file(&world)), []);
+    world.check();
+}
+
+#[test]
+fn who_waits_for_a_local_process_is_not_in_its_own_way_when_its_open_is_upgraded() {
+    let world = World::new();
+    let (mut waiter, [_, held]) = one_that_waits(&world, OPEN4_SHARE_ACCESS_READ);
+    open(&mut waiter);
+    let held: Lock4Ok = run(&mut waiter, lock_again(held, LockType4::Write, 20, 10)).ok(OpNum4::Lock);
+    assert_eq!(world.fs.locks_held(&file(&world)), [(bytes(20, 29), LockKind::Write)]);
+    world.fs.unlock_outside(&file(&world));
+    assert!(matches!(waiter.peer.call().op(), CbArgOp::NotifyLock(_)), "it is told all the same");
+    run(&mut waiter, lock_again(held.lock_stateid, LockType4::ReadWait, 0, 10)).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
 #[test]
 fn a_callback_lost_with_its_connection_is_made_again_on_the_next_one() {
     let world = World::new();

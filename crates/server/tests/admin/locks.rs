@@ -144,10 +144,14 @@ fn what_one_client_has_locked_is_released_whatever_its_version() {
 
 #[test]
 fn nothing_is_released_by_mistake() {
-    let server = Server::start();
+    let server = Server::with_another_export();
     let mut holder = Nfs4::new(server.address, "holder", 1);
-    let open = holder.open("a");
-    holder.lock("a", open).unwrap();
+    let mut other = Nfs4::new(server.address, "other", 1);
+    other.export = "other";
+    for holder in [&mut holder, &mut other] {
+        let open = holder.open("a");
+        holder.lock("a", open).unwrap();
+    }
     let mut admin = ask(&server);
     let mut refused = |which: Which| match admin.ask::<Taken>(Request::Release(which)) {
         Err(AskError::Refused(refusal)) => refusal.code,
@@ -158,11 +162,19 @@ fn nothing_is_released_by_mistake() {
     assert_eq!(refused(only_a_kind), Code::BadRequest);
     assert_eq!(refused(on(&server.file("b"))), Code::NotFound);
     assert_eq!(refused(of_client("nobody")), Code::NotFound);
-    assert_eq!(refused(Which { export: Some("/other".into()), ..Which::default() }), Code::NotFound);
+    assert_eq!(refused(Which { export: Some("/none".into()), ..Which::default() }), Code::NotFound);
     // A name that another begins with is not meant.
     let prefix = server.path("files").join("");
     assert_eq!(refused(on(&prefix.with_file_name("file"))), Code::NotFound);
+    let elsewhere = Which { export: Some("/other".into()), ..of_client("holder") };
+    assert_eq!(refused(elsewhere), Code::NotFound, "each word narrows what the others mean");
+    let locked = || -> Vec<_> {
+        let held = locks(&server, Which { kinds: vec![HoldingKind::Lock], ..Which::default() });
+        held.into_iter().map(|held| (held.client_name, held.export)).collect()
+    };
+    assert_eq!(locked().len(), 2);
     let taken: Taken =
         admin.ask(Request::Release(Which { export: Some("/export".into()), ..Which::default() })).unwrap();
     assert_eq!(taken.holdings, 1);
+    assert_eq!(locked(), [("other".to_owned(), Some("/other".to_owned()))], "the other export's stays");
 }

@@ -2,7 +2,7 @@
 //! to the server started anew. The client sees one success, the disk one effect.
 //!
 //! Besides, what the same harness shows: the power cut, the disk under all of it as it is at the moment a reply is read;
-//! one session over two addresses; quotas.
+//! one session over two addresses; quotas; listings.
 //!
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
@@ -11,6 +11,7 @@ mod caps;
 mod cut;
 mod disk;
 mod full;
+mod listing;
 mod nfs3;
 mod nfs4;
 mod quota;

@@ -72,6 +72,11 @@ impl Client {
         (handle, attrs.ctime)
     }
 
+    /// The exported directory's handle.
+    pub(crate) fn root(&self) -> Fh3<'_> {
+        Fh3(&self.root)
+    }
+
     pub(crate) fn at<'a>(&'a self, name: &'a str) -> DirOpArgs3<'a> {
         DirOpArgs3 { dir: Fh3(&self.root), name: name.as_bytes() }
     }

@@ -15,6 +15,7 @@ mod nfs4;
 mod nlm;
 mod prober;
 mod refused;
+#[allow(dead_code, reason = "another suite uses all of it")]
 mod server;
 mod stored;
 mod supervised;

@@ -29,6 +29,8 @@ pub(crate) struct Nfs4 {
     lock_seqid: Seqid,
     /// As whom it opens files.
     owner: Vec<u8>,
+    /// In which export.
+    pub(crate) export: &'static str,
     /// Calls of the server that came while an answer was awaited.
     calls: Vec<Vec<u8>>,
     /// The last request, to be sent again.
@@ -55,6 +57,7 @@ impl Nfs4 {
             owner_seqid: Seqid(1),
             lock_seqid: Seqid(1),
             owner: b"owner".to_vec(),
+            export: "export",
             calls: Vec::new(),
             last: Vec::new(),
         };
@@ -180,7 +183,7 @@ impl Nfs4 {
 
     /// The status, and the body of the last operation's result.
     fn ask_at(&mut self, file: &str, ops: &[ArgOp<'_>]) -> (NfsStat4, Vec<u8>) {
-        let way = [ArgOp::PutRootFh, lookup("export"), lookup(file)];
+        let way = [ArgOp::PutRootFh, lookup(self.export), lookup(file)];
         let way = if file.is_empty() { &way[..2] } else { &way[..] };
         let results = self.ask(&[way, ops].concat());
         let before = way.len() + ops.len() - 1 + usize::from(self.minor > 0);

@@ -26,12 +26,19 @@ fn serve() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options =
         ExportOptions { clients: vec![ClientRule::All], squash: Squash::None, ..ExportOptions::default() };
-    let share = format!("{}:/export", world.join("files").display()).parse().unwrap();
+    let share = |dir: &str, path: &str| {
+        let share = format!("{}:{path}", world.join(dir).display()).parse().unwrap();
+        ExportConfig::from_share(share, &options)
+    };
+    let mut exports = vec![share("files", "/export")];
+    if world.join("others").is_dir() {
+        exports.push(share("others", "/other"));
+    }
     let config = Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         state_dir: Some(world.join("state")),
         rpcbind: Some(false),
-        exports: vec![ExportConfig::from_share(share, &options)],
+        exports,
         // What a test made there says how much memory there is.
         memory_told_below: Some(world.join("host")).filter(|host| host.is_dir()),
         ..Config::default()
@@ -56,6 +63,16 @@ impl Server {
     pub(crate) fn start() -> Self {
         let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(world.path().join("files")).unwrap();
+        fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
+        Self::start_in(world, spawn)
+    }
+
+    /// With a second export, `/other`, of `others`.
+    pub(crate) fn with_another_export() -> Self {
+        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for dir in ["files", "others"] {
+            fs::create_dir(world.path().join(dir)).unwrap();
+        }
         fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
         Self::start_in(world, spawn)
     }

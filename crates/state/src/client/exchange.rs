@@ -123,10 +123,7 @@ impl Engine {
         let may_have_met =
             request.verifier == LINUX_PURGES || self.witness.may_have_met(request.owner, request.verifier);
         client.new_at = (!may_have_met).then_some(now);
-        if self.clients.is_full() {
-            self.make_room(now);
-        }
-        let id = self.clients.add(client)?;
+        let id = self.take_in(client, now)?;
         Ok(self.exchanged(id))
     }
 

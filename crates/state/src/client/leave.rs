@@ -160,7 +160,17 @@ impl Engine {
 
     /// At a limit, those go whom only courtesy keeps, longest away first: one at a time.
     pub(crate) fn make_room(&mut self, now: Instant) -> bool {
-        let away = self.clients.by_id.iter().filter_map(|(id, client)| Some((client.courteous_since?, *id)));
+        self.make_room_among(|_| true, now)
+    }
+
+    /// The same among some of them.
+    pub(super) fn make_room_among(
+        &mut self,
+        whom: impl Fn(&ClientIncarnation) -> bool,
+        now: Instant,
+    ) -> bool {
+        let of_these = self.clients.by_id.iter().filter(|(_, client)| whom(client));
+        let away = of_these.filter_map(|(id, client)| Some((client.courteous_since?, *id)));
         let away = away.filter(|(_, id)| self.is_lapsed(*id, now));
         let Some((_, id)) = away.min() else { return false };
         self.expire(&[id], now)

@@ -94,10 +94,7 @@ impl Engine {
             principal: request.principal.clone(),
         };
         let side = Side40 { confirm, callback: request.callback.clone(), update: None };
-        if self.clients.is_full() {
-            self.make_room(now);
-        }
-        let id = self.clients.add(ClientIncarnation::new(identity, request.site, Side::V40(side), now))?;
+        let id = self.take_in(ClientIncarnation::new(identity, request.site, Side::V40(side), now), now)?;
         Ok((id, confirm))
     }
 
