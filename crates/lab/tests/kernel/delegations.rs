@@ -96,8 +96,9 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         &served,
         kernel,
         version,
-        "act read /mnt/read; act read /mnt/read; act unasked /mnt /mnt/read; act write /mnt/written 'by the holder'\n\
-         echo holding; lab_wait changed; act returned /mnt; act read /mnt/read; act read /mnt/written\n\
+        "act read /mnt/read; act read /mnt/read; act unasked /mnt /mnt/read\n\
+         act write /mnt/written 'by someone'; act rewrite /mnt /mnt/written 'by the holder'\n\
+         echo holding; lab_wait changed; act returned /mnt 2; act read /mnt/read; act read /mnt/written\n\
          echo seen; lab_wait done; umount /mnt",
     )?;
     let other = start(

@@ -2,7 +2,9 @@
 
     delegations.py again MOUNT FOLDER      reads every file three times; the last time without a question
     delegations.py unasked MOUNT FILE      reads a file that was read twice before, without opening or reading on the server
-    delegations.py returned MOUNT          that a delegation was given back
+    delegations.py rewrite FILE CONTENT    writes a file that was written before, without opening or closing it on the server,
+                                           nor writing there before it is closed
+    delegations.py returned MOUNT COUNT    that so many delegations were given back
     delegations.py directory MOUNT FOLDER CHANGED NAME
                                            lists a folder, and again when CHANGED is there: NAME is then seen at once
     delegations.py ACTION FILE [CONTENT]   read, write, change or size, said with how long it took
@@ -54,9 +56,22 @@ def unasked(mount, path):
     print(f"read unasked: {said}; sent: {sent}", flush=True)
 
 
-def returned(mount):
+def rewrite(mount, path, content):
+    before = operations(mount)
+    with open(path, "r+") as file:
+        file.write(content)
+        file.flush()
+        sent = sent_since(before, mount)
+        assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "READ", "READ_PLUS", "WRITE")), sent
+    # The kernel begins to write what was written when the file is closed, and waits for nothing.
+    sent = sent_since(before, mount)
+    assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "CLOSE", "COMMIT")), sent
+    print(f"written unasked; sent: {sent}", flush=True)
+
+
+def returned(mount, least):
     count = operations(mount)["DELEGRETURN"]
-    assert count >= 1, "no delegation was given back"
+    assert count >= int(least), f"{count} delegations were given back"
     print(f"delegations given back: {count}", flush=True)
 
 
@@ -96,6 +111,9 @@ def act(action, path, content=""):
 
 
 if __name__ == "__main__":
-    others = {"again": again, "unasked": unasked, "returned": returned, "directory": directory}
+    others = {
+        "again": again, "unasked": unasked, "rewrite": rewrite, "returned": returned,
+        "directory": directory,
+    }
     other = others.get(sys.argv[1])
     other(*sys.argv[2:]) if other else act(*sys.argv[1:])
