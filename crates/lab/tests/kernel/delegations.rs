@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FILES: usize = 1000;
+/// Each is had open all the while.
+const FILES_RECLAIMED: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The lease: after it, whoever asks is granted what a dead client held. Two of them are longer than one and all that is
 /// allowed for besides.
@@ -35,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &versions,
             dead,
         ));
+        trials.extend(at_hand.trials("delegations::are_had_back_after_a_kill", &versions, reclaimed));
         // In 4.0 nobody can say that it wants no delegation.
         trials.extend(at_hand.trials(
             "delegations::who_keeps_a_file_open_sees_under_a_lock_what_another_wrote",
@@ -122,6 +125,21 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         let said = guest.wait()?.success()?;
         println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     }
+    served.server.check_alive()
+}
+
+/// The server is killed and started again under a guest that goes by its delegations, and it still does: they were reclaimed.
+fn reclaimed(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    files_in(&served.server.directory().join("many"), FILES_RECLAIMED)?;
+    let script = "act reclaimed /mnt /mnt/many $OUT/.signal/restarted; umount /mnt";
+    let holder = start(&served, kernel, version, script)?;
+    holder.wait_for("holding\n", PATIENCE)?;
+    served.server.kill()?;
+    served.server.restart()?;
+    holder.signal("restarted")?;
+    let said = holder.wait()?.success()?;
+    println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     served.server.check_alive()
 }
 
