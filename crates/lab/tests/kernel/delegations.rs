@@ -55,7 +55,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn files_in(folder: &Path, count: usize) -> Result<()> {
+pub(crate) fn files_in(folder: &Path, count: usize) -> Result<()> {
     std::fs::create_dir(folder)?;
     for n in 0..count {
         let name = format!("file-{n:04}");
