@@ -87,6 +87,7 @@ pub struct ServerBuilder {
     environment: Vec<(String, String)>,
     keeps_listener: bool,
     is_supervised: bool,
+    meminfo: Option<PathBuf>,
 }
 
 /// A running (or stopped, or killed) server over one directory. Dropped, it is killed.
@@ -189,6 +190,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Has the server take this file, which may be written in place, for its host's `/proc/meminfo`. As root.
+    pub fn meminfo(mut self, file: &Path) -> Self {
+        self.meminfo = Some(file.to_path_buf());
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     ///
     /// Errors when the binary is missing, when it ends early, and when it is not ready in time; the message
@@ -223,6 +230,7 @@ impl ServerUnderTest {
             environment: Vec::new(),
             keeps_listener: false,
             is_supervised: false,
+            meminfo: None,
         }
     }
 
@@ -352,9 +360,28 @@ impl ServerUnderTest {
         self.scratch.path().join("log")
     }
 
+    fn state_dir(&self) -> PathBuf {
+        self.spec.state_dir.clone().unwrap_or_else(|| self.scratch.path().join("state"))
+    }
+
+    /// What a command of the administrator's says of it: `["status", "--json"]`.
+    ///
+    /// Errors when the command fails; the message holds what it said.
+    pub fn ask(&self, command: &[&str]) -> Result<String> {
+        let asked = Command::new(holdfast_binary()?)
+            .args(command)
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .output()
+            .with_context(|| format!("holdfast {command:?}"))?;
+        let said = String::from_utf8_lossy(&asked.stderr);
+        ensure!(asked.status.success(), "holdfast {command:?}: {}\n{said}", asked.status);
+        Ok(String::from_utf8(asked.stdout)?)
+    }
+
     fn command(&self) -> Result<Command> {
         let spec = &self.spec;
-        let state_dir = spec.state_dir.clone().unwrap_or_else(|| self.scratch.path().join("state"));
+        let state_dir = self.state_dir();
         if spec.target == Target::Ganesha {
             return rival::ganesha_command(
                 self.scratch.path(),
@@ -363,7 +390,10 @@ impl ServerUnderTest {
                 spec.lease_seconds,
             );
         }
-        let mut command = Command::new(holdfast_binary()?);
+        let mut command = match &spec.meminfo {
+            Some(meminfo) => among_mounts_of_its_own(meminfo, &holdfast_binary()?),
+            None => Command::new(holdfast_binary()?),
+        };
         command
             // What a test kills is the server.
             .envs((!spec.is_supervised).then_some(("HOLDFAST_NO_SUPERVISE", "true")))
@@ -423,6 +453,14 @@ fn kept_listener(port: u16) -> Result<OwnedFd> {
     let kept = rustix::io::fcntl_dupfd_cloexec(&socket, 100)?;
     rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
     Ok(kept)
+}
+
+/// The program to be run where another file lies at `/proc/meminfo`, as the process that is started.
+fn among_mounts_of_its_own(meminfo: &Path, program: &Path) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "bash", "-c", "mount --bind \"$0\" /proc/meminfo && exec \"$@\""]);
+    unshare.arg(meminfo).arg(program);
+    unshare
 }
 
 /// The command with the socket passed as a service manager does: descriptor 3, told of in the environment.

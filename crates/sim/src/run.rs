@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use holdfast_vfs::{AttrMask, Backend, Caller, Cx, DirListing, File, Flow, FsResult, Handle, Name, Wait};
 
-use crate::client::app::{BLOCK, BLOCKS, FILES, Process, directory_name, file_name};
+use crate::client::app::{BLOCK, BLOCKS, FILES, HOSTS_MAX, Process, directory_name, file_name};
 use crate::client::liar::lie;
 use crate::client::v3::Client3;
 use crate::client::v4::{Client4, Kind};
@@ -52,6 +52,8 @@ pub struct Outcome {
     pub handovers: u64,
     /// Things that clients did.
     pub steps: u64,
+    /// Delegations that clients had back after a restart.
+    pub delegations_reclaimed: u64,
     /// Servers that were dead and not wholly gone: a leak of this simulation, or of the server's end.
     pub left_over: u64,
     /// How long it took in the world, in milliseconds.
@@ -64,7 +66,7 @@ pub struct Outcome {
 /// When this machine has no place for the journal's file.
 pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
     let mut rng = Rng::new(seed);
-    let hosts = rng.between(2, 5) as usize;
+    let hosts = rng.between(2, HOSTS_MAX as u64) as usize;
     // One more for a client that lies.
     let world = World::new(seed, hosts + 1, options.plant, options.is_told)?;
     furnish(&world, hosts);
@@ -144,6 +146,7 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
         events: world.trace.events(),
         lives: world.lives(),
         handovers: world.handovers(),
+        delegations_reclaimed: delegations_reclaimed(world),
         steps: world.oracles.progress(|progress| progress.steps()),
         left_over: world.left_over(),
         ms: world.now(),
@@ -151,6 +154,15 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
     // Tasks hold the world, and the world holds them.
     world.exec.clear();
     outcome
+}
+
+fn delegations_reclaimed(world: &World) -> u64 {
+    let mut count = 0;
+    world.oracles.reclaims(|reclaims| {
+        count = reclaims.delegations();
+        Ok(())
+    });
+    count
 }
 
 /// What the server, if it still runs, says that its clients hold.

@@ -107,6 +107,8 @@ pub struct World {
     handovers: Cell<u64>,
     /// Whether servers tell holders of directory delegations what changes.
     notifies: bool,
+    /// Each client mostly uses one file, and mostly reads it: so it has that delegated for a while.
+    pub(crate) is_peaceful: bool,
     /// Whom the server calls, by host.
     callees: RefCell<BTreeMap<usize, Weak<dyn Callee>>>,
     /// Calls on ways of the server's own that are under way.
@@ -147,6 +149,7 @@ impl World {
             left_over: Cell::new(0),
             handovers: Cell::new(0),
             notifies: Rng::new(seed ^ 0x6e6f_7469_6679).percent(60),
+            is_peaceful: Rng::new(seed ^ 0x0070_6561_6365).percent(30),
             callees: RefCell::default(),
             calls_out: RefCell::default(),
             last_call: Cell::new(0),

@@ -73,6 +73,12 @@ fn worlds_have_planned_restarts_and_crashes() {
 }
 
 #[test]
+fn worlds_have_delegations_that_are_had_back_after_a_crash() {
+    let reclaimed: u64 = (0..100).map(seed).map(|of| of.delegations_reclaimed).sum();
+    assert!(reclaimed >= 4, "{reclaimed} in a hundred seeds");
+}
+
+#[test]
 fn telling_what_happens_changes_nothing() {
     let told = run(3, Options { plant: None, is_told: true }).unwrap();
     assert_eq!(told.digest, seed(3).digest);

@@ -60,6 +60,9 @@ struct Slot {
     reissued: bool,
     /// Restored after a crash with the number of its last mutation: later ones may have been used.
     recovered: bool,
+    /// A reply on it tells of the target of now: who uses the slot once more has heard of it.
+    #[serde(skip)]
+    tells_target: bool,
     /// Kept between requests so that a completion does not allocate.
     #[serde(with = "crate::plain::bytes")]
     reply: Vec<u8>,
@@ -105,6 +108,7 @@ impl Slot {
             phase: Phase::Bare,
             reissued: false,
             recovered: false,
+            tells_target: false,
             reply: Vec::new(),
         }
     }
@@ -173,7 +177,9 @@ impl SlotTable {
             slot.reissued = false;
             slot.recovered = false;
             self.running += 1;
-            self.withdraw(request);
+            if std::mem::replace(&mut slot.tells_target, true) {
+                self.withdraw(request);
+            }
             return Ok(Admission::New);
         }
         if request.seqid != slot.seqid {
@@ -233,7 +239,11 @@ impl SlotTable {
 
     /// Asks the client to use `count` slots from now on: between 1 and what the session was made with.
     pub fn set_target(&mut self, count: u32) {
-        self.target = count.clamp(1, self.slots.len() as u32);
+        let count = count.clamp(1, self.slots.len() as u32);
+        if count < self.target {
+            self.slots.iter_mut().for_each(|slot| slot.tells_target = false);
+        }
+        self.target = count;
         let grown_from = self.usable as usize;
         self.usable = self.usable.max(self.target);
         for slot in &mut self.slots[grown_from.min(self.usable as usize)..self.usable as usize] {
@@ -241,7 +251,8 @@ impl SlotTable {
         }
     }
 
-    /// Gives up slots above the target once the client shows that it uses none of them.
+    /// Gives up slots above the target once the client, which has heard of it, shows that it uses none of them. One that has
+    /// not may be about to (RFC 8881 section 2.10.6.1), and Linux, refused so, may make a new session.
     fn withdraw(&mut self, request: SlotRequest) {
         let target = self.target as usize;
         if self.target == self.usable || request.highest_slot.0 >= self.target {

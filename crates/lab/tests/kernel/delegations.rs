@@ -4,10 +4,13 @@
 use crate::fixture::{Served, guest, guest_env, kernels, run_in, serve};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, ServerUnderTest, Trial};
+use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FILES: usize = 1000;
+/// Each is had open all the while.
+const FILES_RECLAIMED: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The lease: after it, whoever asks is granted what a dead client held. Two of them are longer than one and all that is
 /// allowed for besides.
@@ -20,6 +23,10 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// Who was put off (DELAY) asks again after 0.1 s, then twice that, and so on (Linux, `nfs4_update_delay`), up to this
 /// (`NFS4_POLL_RETRY_MAX`): when the lease ends it may just have gone to sleep.
 const BACK_OFF: Duration = Duration::from_secs(15);
+/// What the server may take beyond the lease to give away what a dead client held: it is asked each second, and looks each
+/// second.
+const OWN_SHARE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(200);
 /// What a guest and its server may take for the rest, on a busy machine.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -35,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &versions,
             dead,
         ));
+        trials.extend(at_hand.trials("delegations::are_had_back_after_a_kill", &versions, reclaimed));
         // In 4.0 nobody can say that it wants no delegation.
         trials.extend(at_hand.trials(
             "delegations::who_keeps_a_file_open_sees_under_a_lock_what_another_wrote",
@@ -60,7 +68,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// By more than a directory has to be older than what a client knows.
 const SURELY_OLDER: Duration = Duration::from_secs(3);
 
-fn files_in(folder: &Path, count: usize) -> Result<()> {
+pub(crate) fn files_in(folder: &Path, count: usize) -> Result<()> {
     std::fs::create_dir(folder)?;
     for n in 0..count {
         let name = format!("file-{n:04}");
@@ -104,8 +112,9 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         &served,
         kernel,
         version,
-        "act read /mnt/read; act read /mnt/read; act unasked /mnt /mnt/read; act write /mnt/written 'by the holder'\n\
-         echo holding; lab_wait changed; act returned /mnt; act read /mnt/read; act read /mnt/written\n\
+        "act read /mnt/read; act read /mnt/read; act unasked /mnt /mnt/read\n\
+         act write /mnt/written 'by someone'; act rewrite /mnt /mnt/written 'by the holder'\n\
+         echo holding; lab_wait changed; act returned /mnt 2; act read /mnt/read; act read /mnt/written\n\
          echo seen; lab_wait done; umount /mnt",
     )?;
     let other = start(
@@ -129,6 +138,21 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         let said = guest.wait()?.success()?;
         println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     }
+    served.server.check_alive()
+}
+
+/// The server is killed and started again under a guest that goes by its delegations, and it still does: they were reclaimed.
+fn reclaimed(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    files_in(&served.server.directory().join("many"), FILES_RECLAIMED)?;
+    let script = "act reclaimed /mnt /mnt/many $OUT/.signal/restarted; umount /mnt";
+    let holder = start(&served, kernel, version, script)?;
+    holder.wait_for("holding\n", PATIENCE)?;
+    served.server.kill()?;
+    served.server.restart()?;
+    holder.signal("restarted")?;
+    let said = holder.wait()?.success()?;
+    println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     served.server.check_alive()
 }
 
@@ -240,19 +264,58 @@ fn dead(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     )?;
     holder.wait_for("locked\n", PATIENCE)?;
     other.wait_for("ready\n", PATIENCE)?;
+    let id = who_holds_most(&served.server)?;
     drop(holder);
     let died = Instant::now();
     other.signal("act")?;
+    let silent = silent_while_held(&served.server, &id)?;
     other.wait_for("granted\n", PATIENCE).context("the neighbour of a dead client, asking anew")?;
     let granted = died.elapsed();
     other.wait_for("through\n", PATIENCE).context("the neighbour of a dead client")?;
     let waited = died.elapsed();
     println!(
-        "{version} {}: granted {granted:.1?} after a holder's death; who had asked, {waited:.1?}",
+        "{version} {}: granted {granted:.1?} after a holder's death; who had asked, {waited:.1?}; the server let go of what had \
+         been silent for {silent:.1?}",
         kernel.label()
     );
     other.wait()?.success()?;
+    ensure!(
+        silent < LEASE + OWN_SHARE,
+        "held for a client silent for {silent:?}, and the lease is {LEASE:?}"
+    );
     ensure!(granted < LEASE + ASKED_EVERY + BUSY, "granted after {granted:?}, and the lease is {LEASE:?}");
     ensure!(waited < LEASE + BACK_OFF + BUSY, "the neighbour waited {waited:?}, and the lease is {LEASE:?}");
     served.server.check_alive()
+}
+
+fn clients(server: &ServerUnderTest) -> Result<Vec<Value>> {
+    Ok(serde_json::from_str(&server.ask(&["clients", "--json"])?)?)
+}
+
+/// The client that has most delegated, under which Linux keeps its locks to itself; by the server's name for it.
+fn who_holds_most(server: &ServerUnderTest) -> Result<String> {
+    let clients = clients(server)?;
+    let holder = clients.iter().max_by_key(|client| client["delegations"].as_u64());
+    let id = holder.and_then(|client| client["id"].as_str()).with_context(|| format!("who? {clients:?}"))?;
+    Ok(id.to_owned())
+}
+
+/// How long a client has been silent when the server is last seen to hold more than one delegation for it: what nobody asks for
+/// it may keep.
+fn silent_while_held(server: &ServerUnderTest, id: &str) -> Result<Duration> {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut renewed, mut silent) = (None, Duration::ZERO);
+    loop {
+        let clients = clients(server)?;
+        let holds = |client: &&Value| client["delegations"].as_u64() > Some(1);
+        let Some(client) = clients.iter().find(|client| client["id"] == id).filter(holds) else {
+            return Ok(silent);
+        };
+        // Told until the lease has run out.
+        let idle = client["idle_ms"].as_u64().map(Duration::from_millis);
+        renewed = renewed.or_else(|| Instant::now().checked_sub(idle?));
+        silent = renewed.with_context(|| format!("no sign of life told: {client}"))?.elapsed();
+        ensure!(Instant::now() < deadline, "still held after {silent:?} of silence");
+        std::thread::sleep(POLL);
+    }
 }

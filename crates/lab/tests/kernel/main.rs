@@ -15,6 +15,7 @@ mod nfstest;
 mod nlm;
 mod pjdfstest;
 mod planned;
+mod pressure;
 mod pynfs;
 mod restart;
 mod restart_load;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         pynfs::trials(),
         restart::trials(),
         planned::trials(),
+        pressure::trials(),
         restart_load::trials(),
         userspace::trials(),
     ];

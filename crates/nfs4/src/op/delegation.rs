@@ -68,6 +68,9 @@ impl Op for WantDelegation4Args {
                 return Ok(wish.declined(Some(WhyNone::Resource), false));
             }
         }
+        if let Grounds::Reclaim(recorded) = grounds {
+            cx.state(|engine, now| Ok(engine.admits_reclaim(client, recorded, now)?))?;
+        }
         if !cx.will_hold_if_admitted(client, grounds)? {
             return Ok(wish.declined(Some(WhyNone::Grace), false));
         }
@@ -75,6 +78,7 @@ impl Op for WantDelegation4Args {
         let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers, notifying: None };
         match delegate(cx.service(), asked) {
             Ok(answered) => Ok(answered.to_wire(&at)),
+            Err(WhyNone::Contention) if grounds != Grounds::Want => Err(NfsStat4::ReclaimConflict.into()),
             Err(why) => {
                 let is_noted = note(cx, (client, &at, kind), &wish, why);
                 Ok(wish.declined(Some(why), is_noted))

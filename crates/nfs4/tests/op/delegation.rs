@@ -578,6 +578,38 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     world.check();
 }
 
+/// RFC 8881 section 18.49: a client that is told of no error takes it that it was heard, and merely got nothing.
+#[test]
+fn a_delegation_wanted_back_without_an_open_is_given_or_the_error_says_why_not() {
+    let world = World::new();
+    let mut maker = Session::open(&world, 9, 2);
+    let made = file(&mut maker, b"f", 0, b"hello");
+    close(&mut maker, made);
+    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
+    world.records.may_reclaim.lock().extend([b"client of host 1".to_vec(), b"client of host 3".to_vec()]);
+    let with_back = |mut args: CreateSession4Args<'static>| {
+        args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args
+    };
+    let mut holder = Session::with(&world, 1, 2, with_back);
+    let mut stranger = Session::with(&world, 2, 2, with_back);
+    let mut other = Session::with(&world, 3, 2, with_back);
+    let claim =
+        |held| ArgOp::WantDelegation(WantDelegation4Args { want: 0, claim: DelegClaim4::Previous(held) });
+    let refused = |client: &mut Session, status| {
+        let ops = [claim(OpenDelegationType4::Write)];
+        on(client, &[b"f"], &ops).fails::<()>(OpNum4::WantDelegation, status);
+    };
+    refused(&mut stranger, NfsStat4::ReclaimBad);
+    let mut reply = on(&mut holder, &[b"f"], &[claim(OpenDelegationType4::Read)]);
+    let given: OpenDelegation4<'_> = reply.ok(OpNum4::WantDelegation);
+    assert!(matches!(given, OpenDelegation4::Read(held) if !held.recall), "{given:?}");
+    refused(&mut other, NfsStat4::ReclaimConflict);
+    world.nfs.set_grace(holdfast_state::Grace::Over);
+    refused(&mut other, NfsStat4::NoGrace);
+    world.check();
+}
+
 #[test]
 fn who_denies_something_to_others_recalls_what_they_may_do_by_themselves() {
     let (world, mut a, mut b) = two();

@@ -129,6 +129,7 @@ fn twenty_replacements_in_a_row_under_load_lose_nothing() {
 fn many_clients_with_opens_and_locks_go_on() {
     const CLIENTS: usize = 200;
     const FILES: usize = 5;
+    const STILL_MS_MAX: u64 = 2_000;
     let mut server = Server::start();
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|n| {
@@ -149,5 +150,18 @@ fn many_clients_with_opens_and_locks_go_on() {
             assert!(client.write(name, *lock, b"still").is_ok(), "{name}");
         }
     }
-    println!("{CLIENTS} clients with {FILES} files each: still for {:?} ms", server.stills());
+    // By one that others take processor time from now and then; a client takes a server for gone after far more.
+    let is_short = |server: &Server| server.stills().iter().any(|ms| *ms < STILL_MS_MAX);
+    for _ in 1..6 {
+        if is_short(&server) {
+            break;
+        }
+        server.replace();
+    }
+    let stills = server.stills();
+    println!("{CLIENTS} clients with {FILES} files each: still for {stills:?} ms");
+    assert!(is_short(&server), "{stills:?}");
+    for (client, held) in clients.iter_mut().step_by(20) {
+        assert!(held.iter().all(|(lock, name)| client.write(name, *lock, b"again").is_ok()));
+    }
 }

@@ -24,6 +24,16 @@ const LISTENER: &str = "holdfast-listener";
 /// Descriptors are passed from here on.
 const FIRST: usize = 3;
 
+/// How often the service manager restarts the server, and how often at most, until one stall is as short as is promised on a
+/// machine of its own: this one is shared with other tests, not all the time.
+const ROUNDS: usize = 3;
+const ROUNDS_MAX: usize = 12;
+const STILL_MS_PROMISED: u64 = 500;
+
+fn is_short(stills: &[u64]) -> bool {
+    stills.iter().any(|ms| *ms < STILL_MS_PROMISED)
+}
+
 /// A service manager.
 struct Manager {
     socket: UnixDatagram,
@@ -124,7 +134,10 @@ fn a_restart_by_the_service_manager_goes_on_with_what_it_kept() {
     let open = client.open("file");
     let lock = client.lock("file", open).unwrap();
     let prober = Prober::of(&server.file("file"));
-    for round in 0..3 {
+    for round in 0..ROUNDS_MAX {
+        if round >= ROUNDS && is_short(&server.stills()) {
+            break;
+        }
         let address = server.address;
         server.signal(Signal::TERM);
         let world = server.ended();
@@ -141,7 +154,10 @@ fn a_restart_by_the_service_manager_goes_on_with_what_it_kept() {
     }
     let (tried, had) = prober.end();
     assert_eq!(had, 0, "in {tried} tries a local process got the lock");
-    println!("restart by the service manager: stalls of {:?} ms", server.stills());
+    let stills = server.stills();
+    println!("restart by the service manager: stalls of {stills:?} ms");
+    assert!(stills.len() >= ROUNDS, "each restart went on with what was kept: {stills:?}");
+    assert!(is_short(&stills), "{stills:?}");
     assert_eq!(client.unlock("file", lock), NfsStat4::Ok);
     assert_eq!(client.close("file", open), NfsStat4::Ok);
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use holdfast_wire::nfs4::*;
 
+use super::delegations::{Claim, look, seen_in};
 use super::v4::{Acted, Client4, Locks, Open};
 use crate::oracle::data::Mark;
 use crate::oracle::grants::{GrantId, What};
@@ -17,8 +18,14 @@ mod directories;
 mod locks;
 mod names;
 
-/// Shared files of a world.
-pub const FILES: usize = 3;
+/// Files of a world that all use alike.
+pub const SHARED: usize = 3;
+
+/// And with those that one client mostly uses, where it is peaceful.
+pub const FILES: usize = SHARED + HOSTS_MAX;
+
+/// Clients of a world, at most, but for one that lies.
+pub const HOSTS_MAX: usize = 5;
 
 /// Blocks of each, of 8 bytes.
 pub const BLOCKS: u64 = 4;
@@ -60,9 +67,9 @@ fn root() -> [ArgOp<'static>; 2] {
     [ArgOp::PutRootFh, ArgOp::Lookup(Lookup4Args { objname: b"export" })]
 }
 
-const AT_ROOT: [OpNum4; 2] = [OpNum4::PutRootFh, OpNum4::Lookup];
+pub(crate) const AT_ROOT: [OpNum4; 2] = [OpNum4::PutRootFh, OpNum4::Lookup];
 
-const IN_DIRECTORY: [OpNum4; 3] = [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup];
+pub(crate) const IN_DIRECTORY: [OpNum4; 3] = [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup];
 
 impl Process {
     /// A process of a client.
@@ -109,6 +116,8 @@ impl Process {
     pub async fn run(self, steps: u64) {
         let ms = self.below(2_000);
         self.client.world.exec.sleep(ms).await;
+        // Where nobody is in anybody's way, what is held is seen only when servers die.
+        let steps = if self.client.world.is_peaceful { 3 * steps } else { steps };
         for _ in 0..steps {
             match self.below(100) {
                 0..35 => self.change_names().await,
@@ -124,8 +133,11 @@ impl Process {
     }
 
     async fn use_file(&self) {
-        let file = self.below(FILES as u64) as usize;
-        let access = if self.percent(70) { 3 } else { 1 };
+        let is_peaceful = self.client.world.is_peaceful;
+        let is_own = is_peaceful && self.percent(90);
+        let all = if is_peaceful { FILES } else { SHARED };
+        let file = if is_own { SHARED + self.client.host } else { self.below(all as u64) as usize };
+        let access = if self.percent(if is_peaceful { 30 } else { 70 }) { 3 } else { 1 };
         let deny = match self.below(12) {
             0 => 2,
             1 => 3,
@@ -172,8 +184,6 @@ impl Process {
 
     async fn open(&self, file: usize, access: u32, deny: u32) -> Option<(u64, Rc<Open>)> {
         self.doing(format!("opens file {file} (access {access}, deny {deny})"));
-        let want = self.want();
-        let name = file_name(file);
         let owner = format!("process {}", self.number).into_bytes();
         let client = &self.client;
         let life = client.world.lives();
@@ -181,45 +191,31 @@ impl Process {
             reclaims.asks((client.host, client.starts));
             Ok(())
         });
-        let acted = client
-            .act_counted(
-                || {
-                    let open = Open4Args {
-                        seqid: client.seqid(&owner),
-                        share_access: access | want,
-                        share_deny: deny,
-                        owner: StateOwner4 { clientid: client.client_id.get()?, owner: &owner },
-                        openhow: OpenFlag4::NoCreate,
-                        claim: OpenClaim4::Null(name.as_bytes()),
-                    };
-                    let [put, lookup] = root();
-                    let look = GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Change, Attr::Size]) };
-                    Some(Ops::new(&[put, lookup, ArgOp::Open(open), ArgOp::GetFh, ArgOp::GetAttr(look)]))
-                },
-                (&AT_ROOT, || vec![owner.clone()]),
-            )
-            .await?;
+        let (acted, claimed) = self.ask_to_open((file, &owner), (access, deny)).await?;
         let Acted { mut reply, sent, deaths, is_repeated, .. } = acted;
-        reply.skip(&AT_ROOT)?;
+        let is_there = reply.skip(claimed.map_or(&AT_ROOT, Claim::before)).is_some();
         let mut opened = reply.clone();
-        let Open4Ok { mut stateid, rflags, delegation, .. } = opened.next(OpNum4::Open)?;
+        let opened = opened.next::<Open4Ok<'_>>(OpNum4::Open).filter(|_| is_there);
+        if let Some(claim) = claimed.filter(|_| opened.is_none()) {
+            client.claim_refused(claim.grant, reply.status);
+        }
+        let Open4Ok { mut stateid, rflags, delegation, .. } = opened?;
         reply.next::<Open4Ok<'_>>(OpNum4::Open)?;
         let handle = reply.next::<GetFh4Ok<'_>>(OpNum4::GetFh)?.object.to_vec();
-        let seen = reply.next::<GetAttr4Ok<'_>>(OpNum4::GetAttr).and_then(|ok| {
-            let mut r = holdfast_xdr::Reader::new(ok.obj_attributes.values);
-            Some((r.u64().ok()?, r.u64().ok()?))
-        });
+        let seen = seen_in(&mut reply);
         if rflags & OPEN4_RESULT_CONFIRM != 0 {
-            stateid = self.confirm(&owner, &handle, stateid).await?;
+            stateid = client.confirm(&owner, &handle, stateid).await?;
         }
         let now = client.world.now();
         if client.kind.minor == 0 && !is_repeated {
             client.renewed(sent);
         }
-        client.world.oracles.reclaims(|reclaims| {
-            reclaims.granted(now, deaths);
-            Ok(())
-        });
+        if claimed.is_none() {
+            client.world.oracles.reclaims(|reclaims| {
+                reclaims.granted(now, deaths);
+                Ok(())
+            });
+        }
         let grant = self.granted(file, What::Open { access, deny });
         // One of the server's former life is to be reclaimed or forgotten; here it is forgotten.
         if client.world.lives() == life {
@@ -238,6 +234,35 @@ impl Process {
         }))
     }
 
+    /// OPEN by the file's name, or by right of a delegation; and of which, the time that was answered.
+    async fn ask_to_open(
+        &self,
+        (file, owner): (usize, &[u8]),
+        (access, deny): (u32, u32),
+    ) -> Option<(Acted, Option<Claim>)> {
+        let (client, want, name) = (&self.client, self.want(), file_name(file));
+        let by = client.opens_by(file, (access, deny));
+        let claimed = Cell::new(None);
+        let make = || {
+            claimed.set(by.filter(|claim| client.still_opens_by(file, claim)));
+            if let Some(claim) = claimed.get() {
+                return client.claiming_ops((file, owner, access), claim);
+            }
+            let open = Open4Args {
+                seqid: client.seqid(owner),
+                share_access: access | want,
+                share_deny: deny,
+                owner: StateOwner4 { clientid: client.client_id.get()?, owner },
+                openhow: OpenFlag4::NoCreate,
+                claim: OpenClaim4::Null(name.as_bytes()),
+            };
+            let [put, lookup] = root();
+            Some(Ops::new(&[put, lookup, ArgOp::Open(open), ArgOp::GetFh, look()]))
+        };
+        let acted = client.act_counted(make, (&AT_ROOT, || vec![owner.to_vec()])).await?;
+        Some((acted, claimed.get()))
+    }
+
     fn granted(&self, file: usize, what: What) -> GrantId {
         let (client, mut id) = (&self.client, 0);
         let now = client.world.now();
@@ -246,25 +271,6 @@ impl Process {
             Ok(())
         });
         id
-    }
-
-    async fn confirm(&self, owner: &[u8], handle: &[u8], stateid: Stateid4) -> Option<Stateid4> {
-        let client = &self.client;
-        let epoch = client.epoch.get();
-        let acted = client
-            .act_counted(
-                || {
-                    let confirm = OpenConfirm4Args { open_stateid: stateid, seqid: client.seqid(owner) };
-                    let put = ArgOp::PutFh(PutFh4Args { object: handle });
-                    // After a recovery the open that was to be confirmed is no more.
-                    (client.epoch.get() == epoch).then(|| Ops::new(&[put, ArgOp::OpenConfirm(confirm)]))
-                },
-                (&[OpNum4::PutFh], || vec![owner.to_vec()]),
-            )
-            .await?;
-        let mut reply = acted.reply;
-        reply.skip(&[OpNum4::PutFh])?;
-        reply.next::<OpenConfirm4Ok>(OpNum4::OpenConfirm).map(|ok| ok.open_stateid)
     }
 
     async fn close(&self, open: &Open) {
@@ -297,5 +303,27 @@ impl Process {
         {
             self.refused(open, "CLOSE", acted.reply.status);
         }
+    }
+}
+
+impl Client4 {
+    /// Confirms an owner's first open in 4.0.
+    pub(crate) async fn confirm(&self, owner: &[u8], handle: &[u8], stateid: Stateid4) -> Option<Stateid4> {
+        let client = self;
+        let epoch = client.epoch.get();
+        let acted = client
+            .act_counted(
+                || {
+                    let confirm = OpenConfirm4Args { open_stateid: stateid, seqid: client.seqid(owner) };
+                    let put = ArgOp::PutFh(PutFh4Args { object: handle });
+                    // After a recovery the open that was to be confirmed is no more.
+                    (client.epoch.get() == epoch).then(|| Ops::new(&[put, ArgOp::OpenConfirm(confirm)]))
+                },
+                (&[OpNum4::PutFh], || vec![owner.to_vec()]),
+            )
+            .await?;
+        let mut reply = acted.reply;
+        reply.skip(&[OpNum4::PutFh])?;
+        reply.next::<OpenConfirm4Ok>(OpNum4::OpenConfirm).map(|ok| ok.open_stateid)
     }
 }

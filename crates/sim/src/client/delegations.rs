@@ -1,5 +1,6 @@
 //! Delegations as a client holds them: it serves reads from its cache, returns them on recall (some clients slowly, some
-//! never), and gives them up when its connection is lost, for then it could not hear of a recall.
+//! never), and does not rely on them once its connection is lost, for then it could not hear of a recall. How it has them
+//! back after a restart is in `reclaim`, how it opens files by them in `claims`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,6 +16,12 @@ use crate::oracle::grants::{GrantId, What};
 use crate::oracle::listings::Told;
 use crate::wire::Ops;
 
+mod claims;
+mod reclaim;
+
+pub(crate) use claims::Claim;
+pub(crate) use reclaim::{look, seen_in};
+
 /// How often a client answers for one file's attributes before it gives its delegations back.
 const PATIENCE: u64 = 5;
 
@@ -22,7 +29,12 @@ const PATIENCE: u64 = 5;
 pub(crate) struct Delegation {
     pub(crate) stateid: Stateid4,
     handle: Vec<u8>,
+    is_write: bool,
     grant: GrantId,
+    /// The client's recovery after which the server gave it, or gave it back.
+    epoch: u64,
+    /// The connection was lost since: it is not relied on, and reclaimed if the server has restarted.
+    is_doubtful: bool,
     /// As the server gave them with the delegation.
     change: u64,
     size: u64,
@@ -34,6 +46,19 @@ pub(crate) struct Delegation {
     writing: u64,
     /// How often others asked for its attributes.
     asked: u64,
+}
+
+/// A delegation's name, whether it is one for writing, and whether it is to be returned at once.
+const fn read_of(given: &OpenDelegation4<'_>) -> Option<(Stateid4, bool, bool)> {
+    match given {
+        OpenDelegation4::Read(read) | OpenDelegation4::ReadAttrsDeleg(read) => {
+            Some((read.stateid, false, read.recall))
+        }
+        OpenDelegation4::Write(write) | OpenDelegation4::WriteAttrsDeleg(write) => {
+            Some((write.stateid, true, write.recall))
+        }
+        OpenDelegation4::None | OpenDelegation4::NoneExt(_) => None,
+    }
 }
 
 /// The changes of entries that a notification tells; `None` when it makes no sense.
@@ -72,11 +97,7 @@ impl Client4 {
         given: &OpenDelegation4<'_>,
         seen: (u64, u64),
     ) {
-        let (stateid, is_write) = match given {
-            OpenDelegation4::Read(read) | OpenDelegation4::ReadAttrsDeleg(read) => (read.stateid, false),
-            OpenDelegation4::Write(write) | OpenDelegation4::WriteAttrsDeleg(write) => (write.stateid, true),
-            OpenDelegation4::None | OpenDelegation4::NoneExt(_) => return,
-        };
+        let Some((stateid, is_write, _)) = read_of(given) else { return };
         if !self.kind.answers_callbacks {
             // Nobody can hold it to its promise, and so it is promised nothing.
             return self.world.tell(|| format!("{}: is deaf, and has file {file} delegated", self.name()));
@@ -87,7 +108,7 @@ impl Client4 {
             grant = grants.delegated(now, self.host, (file, What::Delegation { is_write }), stateid.other)?;
             Ok(())
         });
-        self.keep((file, handle.to_vec()), (stateid, grant), seen);
+        self.keep((file, handle.to_vec()), (stateid, is_write, grant), seen);
     }
 
     /// Keeps a delegation of a client's directory, with notifications of what is changed in it, or without. Gives its name,
@@ -115,7 +136,7 @@ impl Client4 {
                 Ok(())
             });
         }
-        self.keep((FILES + host, handle), (stateid, grant), (0, 0));
+        self.keep((FILES + host, handle), (stateid, false, grant), (0, 0));
         Some(grant)
     }
 
@@ -146,12 +167,23 @@ impl Client4 {
     fn keep(
         &self,
         (file, handle): (usize, Vec<u8>),
-        (stateid, grant): (Stateid4, GrantId),
+        (stateid, is_write, grant): (Stateid4, bool, GrantId),
         (change, size): (u64, u64),
     ) {
-        let cache = BTreeMap::new();
-        let delegation =
-            Delegation { stateid, handle, grant, change, size, cache, writes: 0, writing: 0, asked: 0 };
+        let delegation = Delegation {
+            stateid,
+            handle,
+            is_write,
+            grant,
+            epoch: self.epoch.get(),
+            is_doubtful: false,
+            change,
+            size,
+            cache: BTreeMap::new(),
+            writes: 0,
+            writing: 0,
+            asked: 0,
+        };
         // The server gives one file's delegation again under the stateid that it has: the new one counts.
         let old = self.delegations.borrow_mut().insert(file, delegation);
         if let Some(old) = old {
@@ -170,47 +202,87 @@ impl Client4 {
     }
 
     /// All delegations are gone, or in such doubt that nothing is served by them any more.
-    pub(crate) fn drop_delegations(&self) -> Vec<Delegation> {
+    pub(crate) fn drop_delegations(&self) -> Vec<(usize, Delegation)> {
         let all = std::mem::take(&mut *self.delegations.borrow_mut());
         self.world.oracles.grants(|grants| {
-            grants.end_delegations(self.host);
+            grants.end_delegations(self.host, &[]);
             Ok(())
         });
-        all.into_values().collect()
+        all.into_iter().collect()
+    }
+
+    /// The connection was lost. As long as it is not there again nothing is relied on; then all is given back, unless it was
+    /// the server's death that ended it.
+    pub(crate) fn doubt_delegations(&self) {
+        if self.rng.borrow_mut().percent(20) {
+            return self.give_up_delegations();
+        }
+        let now = self.world.now();
+        for held in self.delegations.borrow_mut().values_mut() {
+            held.is_doubtful = true;
+            self.world.oracles.grants(|grants| {
+                grants.doubted(now, held.grant);
+                Ok(())
+            });
+        }
+    }
+
+    /// The server has lived on while the connection was away.
+    pub(crate) fn settle_doubts(&self) {
+        let Some(this) = self.this.upgrade() else { return };
+        let all = std::mem::take(&mut *self.delegations.borrow_mut());
+        let (doubtful, good) = all.into_iter().partition(|(_, held)| held.is_doubtful);
+        *self.delegations.borrow_mut() = good;
+        for held in BTreeMap::into_iter(doubtful) {
+            this.give_back(held, 0);
+        }
     }
 
     /// A recall could not be heard of: the connection was lost, or the server says that its calls do not arrive.
     pub(crate) fn give_up_delegations(&self) {
         let Some(this) = self.this.upgrade() else { return };
-        for delegation in self.drop_delegations() {
-            this.give_back(delegation, 0);
+        for held in self.drop_delegations() {
+            this.give_back(held, 0);
         }
     }
 
     /// Sends DELEGRETURN, after a while.
-    fn give_back(self: &Rc<Self>, delegation: Delegation, ms: u64) {
+    fn give_back(self: &Rc<Self>, (file, delegation): (usize, Delegation), ms: u64) {
         let (client, epoch) = (Rc::clone(self), self.epoch.get());
         self.world.exec.spawn(async move {
             client.world.exec.sleep(ms).await;
+            let open = client.open_before_return((file, &delegation), epoch).await;
             client.disbelieve(delegation.grant);
-            let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
-            let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
-            let ops = Ops::new(&[put, ArgOp::DelegReturn(back)]);
-            loop {
-                client.ready().await;
-                if client.epoch.get() != epoch {
-                    // After a recovery it is no more.
-                    return;
-                }
-                let Ok((reply, _)) = client.once(&ops).await else { continue };
-                client.world.tell(|| format!("{}: DELEGRETURN: {:?}", client.name(), reply.status));
-                // Whatever else is answered is of this delegation: in 4.0, EXPIRED is that it was revoked.
-                if !matches!(reply.status, NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource) {
-                    return;
-                }
-                client.world.exec.sleep(300).await;
+            client.send_back(&delegation, epoch).await;
+            if let Some(open) = open {
+                client.close_after_return(open, &delegation.handle, epoch).await;
             }
         });
+    }
+
+    async fn send_back(&self, delegation: &Delegation, epoch: u64) {
+        let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
+        let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
+        let mut ops = Ops::new(&[put, ArgOp::DelegReturn(back)]);
+        loop {
+            self.ready().await;
+            if self.epoch.get() != epoch {
+                // After a recovery it is no more.
+                return;
+            }
+            let Ok((reply, _)) = self.once(&ops).await else { continue };
+            self.world.tell(|| format!("{}: DELEGRETURN: {:?}", self.name(), reply.status));
+            match reply.status {
+                NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource => self.world.exec.sleep(300).await,
+                // It was revoked, and is known until that is acknowledged (RFC 8881 section 10.2.1).
+                NfsStat4::DelegRevoked => {
+                    let free = FreeStateid4Args { stateid: delegation.stateid };
+                    ops = Ops::new(&[ArgOp::FreeStateid(free)]);
+                }
+                // Whatever else is answered is of this delegation: in 4.0, EXPIRED is that it was revoked.
+                _ => return,
+            }
+        }
     }
 
     /// CB_RECALL.
@@ -218,7 +290,7 @@ impl Client4 {
         let held = self.delegations.borrow();
         let file = held.iter().find(|(_, held)| held.stateid.other == stateid.other).map(|(file, _)| *file);
         drop(held);
-        let Some(delegation) = file.and_then(|file| self.delegations.borrow_mut().remove(&file)) else {
+        let Some(held) = file.and_then(|file| self.delegations.borrow_mut().remove_entry(&file)) else {
             // It may be on its way.
             return if self.is_busy() { NfsStat4::Delay } else { NfsStat4::BadStateid };
         };
@@ -230,7 +302,7 @@ impl Client4 {
             _ => 40_000,
         };
         self.world.tell(|| format!("{}: recalled, gives back in {ms} ms", self.name()));
-        self.give_back(delegation, ms);
+        self.give_back(held, ms);
         NfsStat4::Ok
     }
 

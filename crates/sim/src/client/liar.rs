@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use holdfast_wire::nfs4::*;
 
-use super::app::{FILES, file_name};
+use super::app::{SHARED, file_name};
 use super::v4::{Acted, Client4, Kind};
 use crate::rng::Rng;
 use crate::wire::Ops;
@@ -21,7 +21,7 @@ pub(crate) async fn lie(world: Rc<World>, host: usize, mut rng: Rng) {
             return;
         }
         let client = Client4::new(&world, host, kind, starts, rng.fork());
-        reclaim(&client, rng.below(FILES as u64) as usize).await;
+        reclaim(&client, rng.below(SHARED as u64) as usize).await;
         client.die();
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use holdfast_base::{ClientId, Length, Offset};
 use holdfast_wire::nfs4::*;
 
+use super::delegations::{look, seen_in};
 use super::v4::{CHANNEL, Client4, Open};
 use crate::wire::{Ops, Reply};
 
@@ -15,7 +16,7 @@ impl Client4 {
         self.recovering.take().await;
         if self.epoch.get() == epoch {
             self.in_doubt();
-            self.drop_delegations();
+            self.keep_what_can_be_reclaimed();
             if self.kind.minor == 0 {
                 self.recover_without_session().await;
             } else {
@@ -43,6 +44,7 @@ impl Client4 {
             if self.session.borrow().is_none() {
                 continue;
             }
+            self.bind().await;
             self.epoch.set(self.epoch.get() + 1);
             self.must_reclaim.set(false);
             let (deaths, life) = (self.deaths(), self.world.lives());
@@ -55,6 +57,7 @@ impl Client4 {
                 // RECLAIM_COMPLETE sent again tells the new life that nothing more will come. What the server may
                 // still hold goes when the client comes as one that was restarted.
                 self.lose_all("the server died once more during recovery");
+                self.drop_delegations();
                 self.amnesias.set(self.amnesias.get() + 1);
                 *self.session.borrow_mut() = None;
                 continue;
@@ -65,7 +68,7 @@ impl Client4 {
     }
 
     /// How often the server has died.
-    fn deaths(&self) -> u64 {
+    pub(super) fn deaths(&self) -> u64 {
         let mut deaths = 0;
         self.world.oracles.reclaims(|reclaims| {
             deaths = reclaims.deaths();
@@ -155,7 +158,7 @@ impl Client4 {
     }
 
     /// Sends a compound of the recovery; `None` when recovery must begin again.
-    async fn step(
+    pub(super) async fn step(
         &self,
         make: impl Fn() -> Option<Ops>,
         (after, owners): (&[OpNum4], impl Fn() -> Vec<Vec<u8>>),
@@ -185,6 +188,7 @@ impl Client4 {
         for open in opens.iter().filter(|open| !open.is_lost.get()) {
             self.reclaim(open, self.deaths()).await?;
         }
+        self.reclaim_delegations().await?;
         if self.kind.minor > 0 {
             let done = ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
             let (reply, _) =
@@ -199,34 +203,44 @@ impl Client4 {
 
     async fn reclaim(&self, open: &Rc<Open>, deaths: u64) -> Option<()> {
         let handle = open.handle.borrow().clone();
-        let make = || {
-            let args = Open4Args {
-                seqid: self.seqid(&open.owner),
-                share_access: open.access,
-                share_deny: open.deny,
-                owner: StateOwner4 { clientid: self.client_id.get()?, owner: &open.owner },
-                openhow: OpenFlag4::NoCreate,
-                claim: OpenClaim4::Previous(OpenDelegationType4::None),
-            };
-            Some(Ops::new(&[ArgOp::PutFh(PutFh4Args { object: &handle }), ArgOp::Open(args)]))
-        };
-        let (mut reply, sent) = self.step(make, (&[OpNum4::PutFh], || vec![open.owner.clone()])).await?;
+        let held = self.to_be_reclaimed_with(open);
+        let (share, owner) = ((open.access, open.deny), &open.owner);
+        let make = || self.reclaiming_ops((&handle, owner), share, held);
+        let (mut reply, sent) = self.step(make, (&[OpNum4::PutFh], || vec![owner.clone()])).await?;
         let status = reply.status;
         reply.skip(&[OpNum4::PutFh]);
-        let stateid = reply.next::<Open4Ok<'_>>(OpNum4::Open).map(|ok| ok.stateid);
-        let Some(stateid) = stateid else {
+        let mut opened = reply.clone();
+        let Some(Open4Ok { stateid, delegation, .. }) = opened.next(OpNum4::Open) else {
             self.lose(open, &format!("its reclaim was answered {status:?}"));
             return Some(());
         };
+        reply.next::<Open4Ok<'_>>(OpNum4::Open);
         open.stateid.set(stateid);
         let now = self.world.now();
-        let who = (self.host, self.starts);
-        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, (sent, deaths)));
-        if self.kind.minor == 0 {
-            self.renewed(sent);
+        self.was_entitled((sent, deaths));
+        if held != OpenDelegationType4::None {
+            self.delegation_reclaimed(open.file, &delegation, seen_in(&mut reply));
         }
         self.world.oracles.grants(|grants| grants.reclaimed(now, open.grant.get()));
         self.reclaim_locks(open, &handle).await
+    }
+
+    /// OPEN of what was open, and of what was delegated, before the restart.
+    pub(super) fn reclaiming_ops(
+        &self,
+        (handle, owner): (&[u8], &[u8]),
+        (share_access, share_deny): (u32, u32),
+        held: OpenDelegationType4,
+    ) -> Option<Ops> {
+        let args = Open4Args {
+            seqid: self.seqid(owner),
+            share_access,
+            share_deny,
+            owner: StateOwner4 { clientid: self.client_id.get()?, owner },
+            openhow: OpenFlag4::NoCreate,
+            claim: OpenClaim4::Previous(held),
+        };
+        Some(Ops::new(&[ArgOp::PutFh(PutFh4Args { object: handle }), ArgOp::Open(args), look()]))
     }
 
     async fn reclaim_locks(&self, open: &Rc<Open>, handle: &[u8]) -> Option<()> {

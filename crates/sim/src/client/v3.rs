@@ -10,7 +10,7 @@ use holdfast_wire::nfs3::*;
 use holdfast_xdr::{Decode, Encode, Reader, to_bytes};
 
 use self::locks::Locks;
-use super::app::{BLOCK, BLOCKS, FILES, directory_name, file_name};
+use super::app::{BLOCK, BLOCKS, SHARED, directory_name, file_name};
 use super::conn::Conn;
 use crate::oracle::data::Mark;
 use crate::oracle::once::{Deed, End};
@@ -158,11 +158,11 @@ impl Client3 {
         let root = self.mount().await?;
         let directory = self.lookup(&root, &directory_name(self.host)).await?;
         let mut files = Vec::new();
-        for file in 0..FILES {
+        for file in 0..SHARED {
             files.push(self.lookup(&root, &file_name(file)).await?);
         }
         for _ in 0..steps * 2 {
-            let file = self.below(FILES as u64) as usize;
+            let file = self.below(SHARED as u64) as usize;
             match self.below(12) {
                 0..2 => self.read(file, &files[file]).await,
                 2..4 => self.write(file, &files[file]).await,

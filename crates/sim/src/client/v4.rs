@@ -147,7 +147,7 @@ impl Client4 {
         client.conn.on_lost(Rc::new(move || {
             // Of 4.0 it is called on another way.
             if let Some(client) = on_lost.upgrade().filter(|client| client.sessions()) {
-                client.give_up_delegations();
+                client.doubt_delegations();
             }
         }));
         if kind.minor == 0 {
@@ -343,6 +343,8 @@ impl Client4 {
             self.hears_it_is_not_known("of a restart");
             self.in_doubt();
             self.must_reclaim.set(true);
+        } else if !self.recovering.is_taken() {
+            self.settle_doubts();
         }
         let revoked = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
             | SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED

@@ -173,12 +173,29 @@ impl Grants {
         begun.map(|()| id)
     }
 
-    /// The client believes in no delegation any more, nor in one that it is about to give back.
-    pub fn end_delegations(&mut self, client: usize) {
+    /// The client believes in no delegation any more but in these, nor in one that it is about to give back.
+    pub fn end_delegations(&mut self, client: usize, but: &[GrantId]) {
         let is_one = |grant: &Grant| {
             matches!(grant.what, What::Delegation { .. } | What::Directory { .. } | What::Notified { .. })
         };
-        self.grants.retain(|_, grant| grant.client != client || !is_one(grant));
+        self.grants.retain(|id, grant| grant.client != client || but.contains(id) || !is_one(grant));
+    }
+
+    /// The client cannot hear of a recall, and believes in a delegation no longer; but it may reclaim it.
+    pub fn doubted(&mut self, now: u64, id: GrantId) {
+        if let Some(grant) = self.grants.get_mut(&id) {
+            grant.cap = grant.cap.min(now);
+        }
+    }
+
+    /// The client was given a delegation back after a restart, under another name.
+    ///
+    /// # Errors
+    /// Those of [`Grants::reclaimed`].
+    pub fn delegation_reclaimed(&mut self, now: u64, id: GrantId, stateid: [u8; 12]) -> Verdict {
+        self.delegations.insert(stateid, id);
+        let cap = self.recalled.get(&stateid).copied();
+        self.reclaimed_until(now, id, cap.unwrap_or(u64::MAX))
     }
 
     /// The server recalls a delegation: it may be revoked, without its holder's doing, not before that moment.
@@ -286,6 +303,10 @@ impl Grants {
     /// # Errors
     /// When another has had what conflicts with it since, or has it now.
     pub fn reclaimed(&mut self, now: u64, id: GrantId) -> Verdict {
+        self.reclaimed_until(now, id, u64::MAX)
+    }
+
+    fn reclaimed_until(&mut self, now: u64, id: GrantId, cap: u64) -> Verdict {
         let Some(grant) = self.grants.get_mut(&id) else { return Ok(()) };
         if grant.is_stolen {
             return Err(format!(
@@ -293,7 +314,7 @@ impl Grants {
                 grant.client, grant.what, grant.file
             ));
         }
-        grant.cap = u64::MAX;
+        grant.cap = cap;
         self.check(now, id)
     }
 
@@ -399,6 +420,27 @@ mod tests {
         assert!(grants.entries_changed(101, 2, 11).is_ok(), "the lease has run out");
         grants.end(of);
         assert!(grants.entries_changed(12, 2, 11).is_ok());
+    }
+
+    #[test]
+    fn a_delegation_in_doubt_counts_again_once_it_is_reclaimed_and_until_it_is_recalled() {
+        let what = (0, What::Delegation { is_write: true });
+        let write = What::Open { access: 2, deny: 0 };
+        let mut grants = two();
+        let held = grants.delegated(1, 1, what, [1; 12]).unwrap();
+        grants.doubted(5, held);
+        assert!(!grants.is_believed(6, held));
+        grants.recalled([2; 12], 50);
+        grants.delegation_reclaimed(10, held, [2; 12]).unwrap();
+        assert!(grants.is_believed(49, held), "a recall that came before the reply counts");
+        assert!(!grants.is_believed(50, held));
+        assert!(grants.begin(49, (2, 1), (0, write)).is_err());
+
+        let mut grants = two();
+        let held = grants.delegated(1, 1, what, [1; 12]).unwrap();
+        grants.doubted(5, held);
+        grants.begin(6, (2, 1), (0, write)).unwrap();
+        assert!(grants.delegation_reclaimed(10, held, [2; 12]).is_err(), "another has had the file since");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub struct Reclaims {
     asked_before: BTreeSet<Incarnation>,
     /// When something new was granted first in this life: when its client heard of it.
     new_since: Option<u64>,
+    delegations: u64,
 }
 
 impl Reclaims {
@@ -47,6 +48,17 @@ impl Reclaims {
         if deaths == self.deaths && self.new_since.is_none() {
             self.new_since = Some(now);
         }
+    }
+
+    /// A client hears that it has a delegation as before.
+    pub const fn delegation_reclaimed(&mut self) {
+        self.delegations += 1;
+    }
+
+    /// How many delegations were reclaimed.
+    #[must_use]
+    pub const fn delegations(&self) -> u64 {
+        self.delegations
     }
 
     /// A client hears that it reclaimed something, as it asked at `sent`, after so many deaths.

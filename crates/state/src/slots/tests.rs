@@ -82,6 +82,27 @@ fn slots_are_withdrawn_only_when_the_client_uses_none_of_them() {
     assert_eq!(table.admit(request(3, 1)), Ok(Admission::New), "or begins again");
 }
 
+/// Who has one thing to ask at a time uses the first slot alone, target or not: what it sends next may need more.
+#[test]
+fn slots_are_withdrawn_only_once_the_client_has_heard_that_they_are_to_be() {
+    let mut table = SlotTable::new(4);
+    assert_eq!(table.admit(request(0, 1)), Ok(Admission::New));
+    table.complete(SlotId(0), KeptReply::Nothing);
+    table.set_target(2);
+    assert_eq!(table.admit(request(0, 2)), Ok(Admission::New));
+    assert_eq!(table.admit(request(3, 1)), Ok(Admission::New), "sent before the reply that tells has come");
+    table.complete(SlotId(0), KeptReply::Nothing);
+    table.complete(SlotId(3), KeptReply::Nothing);
+    assert_eq!(table.admit(request(1, 1)), Ok(Admission::New), "nor does another slot show that it has");
+    assert_eq!(table.highest(), SlotId(3));
+    assert_eq!(table.admit(request(0, 3)), Ok(Admission::New));
+    assert_eq!(table.highest(), SlotId(1));
+    table.complete(SlotId(0), KeptReply::Nothing);
+    table.set_target(1);
+    assert_eq!(table.admit(request(0, 4)), Ok(Admission::New));
+    assert_eq!(table.highest(), SlotId(1), "it has heard of the first target, not of the second");
+}
+
 /// One message of a client's on its way; `seqid` may be of the past.
 #[derive(Clone, Copy, Debug)]
 enum Event {

@@ -67,7 +67,7 @@ impl Process {
     async fn close_new(&self, owner: &[u8], handle: &[u8], (mut stateid, rflags): (Stateid4, u32)) {
         let client = &self.client;
         if rflags & OPEN4_RESULT_CONFIRM != 0 {
-            let Some(confirmed) = self.confirm(owner, handle, stateid).await else { return };
+            let Some(confirmed) = self.client.confirm(owner, handle, stateid).await else { return };
             stateid = confirmed;
         }
         let epoch = client.epoch.get();
