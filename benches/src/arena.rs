@@ -2,6 +2,7 @@
 //! there, without which NFS-Ganesha does not serve NFSv3; and nothing that is left over outlives the run.
 
 use anyhow::{Context, Result, ensure};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -9,6 +10,12 @@ use std::time::{Duration, Instant};
 
 /// Set in the environment of the process that runs inside.
 const INSIDE: &str = "HOLDFAST_BENCH_INSIDE";
+/// Names another congestion control than [`CONGESTION`].
+const CONGESTION_VARIABLE: &str = "HOLDFAST_BENCH_CONGESTION";
+/// Over loopback, where nothing is lost, it does as CUBIC does, Linux's default, which a namespace may not always choose.
+/// A machine's own may pace (BBR), and then its timers are what is measured.
+const CONGESTION: &str = "reno";
+const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const RPCBIND_PORT: u16 = 111;
 const RPCBIND_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,6 +42,9 @@ pub(crate) fn enter() -> Result<Arena> {
     // rpcbind and the servers keep sockets and pid files there; the machine's own must not be seen or touched.
     run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
     run("ip", &["link", "set", "lo", "up"])?;
+    let congestion = std::env::var(CONGESTION_VARIABLE).unwrap_or_else(|_| CONGESTION.to_owned());
+    fs::write(CONGESTION_FILE, &congestion)
+        .with_context(|| format!("choosing the congestion control {congestion}"))?;
     let rpcbind = Command::new("rpcbind")
         .arg("-f")
         .stdin(Stdio::null())
@@ -43,6 +53,11 @@ pub(crate) fn enter() -> Result<Arena> {
     let arena = Arena { rpcbind };
     wait_for(SocketAddrV4::new(Ipv4Addr::LOCALHOST, RPCBIND_PORT), RPCBIND_PATIENCE).context("rpcbind")?;
     Ok(arena)
+}
+
+/// The congestion control of the place, for a report.
+pub(crate) fn congestion() -> String {
+    fs::read_to_string(CONGESTION_FILE).unwrap_or_default().trim().to_owned()
 }
 
 impl Drop for Arena {

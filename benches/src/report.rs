@@ -1,5 +1,6 @@
 //! Medians, spreads and ratios of what was measured, as a table for people and JSON for programs.
 
+use crate::arena;
 use crate::measure::{Failure, Harvest, Plan, Sample};
 use crate::plan::ClientKind;
 use crate::plot;
@@ -115,7 +116,8 @@ impl Scene {
     pub(crate) fn here(fs_kind: FsKind) -> Self {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Self { fs: fs_kind, machine: format!("Linux {}, {cores} cores", kernel.trim()) }
+        let congestion = arena::congestion();
+        Self { fs: fs_kind, machine: format!("Linux {}, {cores} cores, {congestion}", kernel.trim()) }
     }
 }
 

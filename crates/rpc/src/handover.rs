@@ -113,7 +113,7 @@ impl Server {
     /// The listening sockets, in the order of [`Server::addresses`].
     #[must_use]
     pub fn listening(&self) -> Vec<BorrowedFd<'_>> {
-        self.listeners.iter().map(|listener| listener.as_fd()).collect()
+        self.listeners.iter().map(|listener| listener.socket.as_fd()).collect()
     }
 
     /// What is to be handed over, of a server that holds still. The sockets are descriptors of their own; this server
@@ -122,8 +122,11 @@ impl Server {
     /// # Errors
     /// No descriptors are to be had.
     pub fn hand_over(&self) -> io::Result<Handed> {
-        let listeners =
-            self.listeners.iter().map(|l| l.as_fd().try_clone_to_owned()).collect::<io::Result<_>>()?;
+        let listeners = self
+            .listeners
+            .iter()
+            .map(|l| l.socket.as_fd().try_clone_to_owned())
+            .collect::<io::Result<_>>()?;
         let mut left = TRANSPORT_BYTES_MAX;
         let (mut connections, mut lost) = (Vec::new(), Vec::new());
         for connection in self.connections() {

@@ -8,7 +8,8 @@
 pub mod auth;
 pub mod callback;
 pub mod client;
-pub mod connection;
+mod congestion;
+mod connection;
 pub mod datagram;
 pub mod detached;
 mod dispatch;

@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::congestion::Pacing;
 use crate::connection::Connection;
 use crate::dispatch::Core;
 use crate::driver::Driver;
@@ -79,9 +80,15 @@ impl Default for Limits {
 pub struct Server {
     pub(crate) inner: Arc<Inner>,
     addresses: Vec<SocketAddr>,
-    pub(crate) listeners: Vec<Arc<TcpListener>>,
+    pub(crate) listeners: Vec<Arc<Listener>>,
     sweeping: JoinHandle<()>,
     pub(crate) accepting: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What takes connections.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pacing: Pacing,
 }
 
 pub(crate) struct Inner {
@@ -145,7 +152,8 @@ impl Server {
         for listener in listeners {
             listener.set_nonblocking(true)?;
             addresses.push(listener.local_addr()?);
-            served.push(Arc::new(TcpListener::from_std(listener)?));
+            let pacing = Pacing::begin(&listener);
+            served.push(Arc::new(Listener { socket: TcpListener::from_std(listener)?, pacing }));
         }
         let pool = Pool::start(limits.pool_threads, limits.pool_queue)?;
         let runtime = tokio::runtime::Handle::current();
@@ -279,11 +287,11 @@ pub fn site_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-async fn accept(inner: Arc<Inner>, listener: Arc<TcpListener>) {
+async fn accept(inner: Arc<Inner>, listener: Arc<Listener>) {
     loop {
-        match listener.accept().await {
+        match listener.socket.accept().await {
             Ok((stream, peer)) => {
-                if let Err(error) = inner.adopt(stream, peer) {
+                if let Err(error) = inner.adopt(stream, peer, listener.pacing) {
                     tracing::debug!(%peer, %error, "a connection was gone before it was served");
                 }
             }
@@ -299,9 +307,10 @@ async fn accept(inner: Arc<Inner>, listener: Arc<TcpListener>) {
 }
 
 impl Inner {
-    fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+    fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, pacing: Pacing) -> io::Result<()> {
         let local = stream.local_addr().unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into());
         stream.set_nodelay(true)?;
+        pacing.settle(&stream, local, peer);
         let keepalive = TcpKeepalive::new()
             .with_time(Duration::from_secs(60))
             .with_interval(Duration::from_secs(10))

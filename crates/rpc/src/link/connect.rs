@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::congestion::unpace_towards;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 /// Ports that only the superuser gets and that no service is known by, as glibc's `bindresvport` has them.
@@ -74,6 +75,7 @@ fn open_reserved(
 fn prepared(address: SocketAddr, options: &LinkOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
+    unpace_towards(&socket, address);
     // Without them a server whose host died is never noticed by who only waits.
     let interval = (options.silence / 6).max(Duration::from_secs(1));
     let probes = TcpKeepalive::new().with_time(options.silence / 2).with_interval(interval).with_retries(3);

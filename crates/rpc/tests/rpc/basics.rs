@@ -30,6 +30,15 @@ fn a_call_in_many_fragments_and_bytewise_is_one_call() {
 }
 
 #[test]
+fn connections_within_the_host_are_not_paced() {
+    let host = Host::new();
+    let listening = host.server.listening();
+    let name = socket2::SockRef::from(&listening[0]).tcp_congestion().unwrap();
+    // What is accepted has the listener's. Where the system's choice does not pace, this holds anyhow.
+    assert!(!name.starts_with(b"bbr"), "{}", String::from_utf8_lossy(&name));
+}
+
+#[test]
 fn a_mebibyte_of_arguments_arrives_whole() {
     let host = Host::new();
     let mut client = Client::connect(host.address());
