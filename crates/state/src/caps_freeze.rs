@@ -4,6 +4,7 @@ use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::caps::{CapClient, CapHold, CapRecall, Caps};
+use crate::caps_names::NameKey;
 use crate::engine::Engine;
 
 /// All of them.
@@ -15,6 +16,16 @@ pub(crate) struct FrozenCaps {
     holds: Vec<FrozenHold>,
     #[serde(with = "crate::plain")]
     recent: Vec<(FileKey, Instant)>,
+    /// Which of the holds are of single names.
+    names: Vec<FrozenName>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct FrozenName {
+    #[serde(with = "crate::plain")]
+    dir: FileKey,
+    #[serde(with = "crate::plain")]
+    name: FileKey,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,11 +92,15 @@ impl Caps {
         let all = self.by_file.iter().flat_map(|(file, holds)| holds.iter().map(|hold| (*file, hold)));
         let mut holds: Vec<_> = all.map(hold).collect();
         holds.sort_unstable_by_key(|frozen| (frozen.file, frozen.client));
+        let mut names: Vec<_> =
+            self.names.all().map(|NameKey { dir, name }| FrozenName { dir, name }).collect();
+        names.sort_unstable_by_key(|frozen| frozen.name);
         FrozenCaps {
             seq: self.seq,
             clients: clients.collect(),
             holds,
             recent: self.recent.order.iter().copied().collect(),
+            names,
         }
     }
 
@@ -112,6 +127,12 @@ impl Caps {
             let offered = None;
             let hold = CapHold { client, held, offered, seq, granted_seq, recall, is_beside_writers };
             caps.by_file.entry(file).or_default().push(hold);
+        }
+        for FrozenName { dir, name } in frozen.names {
+            let holders = caps.by_file.get(&name).map(Vec::as_slice).unwrap_or_default();
+            for client in holders.iter().map(|hold| hold.client) {
+                caps.names.put(client, NameKey { dir, name });
+            }
         }
         for (file, at) in frozen.recent {
             caps.recent.note(file, at);
