@@ -14,6 +14,7 @@ mod held;
 mod index;
 mod manager;
 mod names;
+mod names_promised;
 mod recalls;
 mod unreclaimed;
 
@@ -25,3 +26,4 @@ pub use guarded::Guarded;
 pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
 pub use index::{Conflict, Entered, PromiseIndex, Promised};
 pub use manager::{Manager, Parts};
+pub use names_promised::name_key;

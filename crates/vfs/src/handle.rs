@@ -39,6 +39,18 @@ impl Handle {
         hasher.write(self.as_bytes());
         FileKey(hasher.finish128().as_u128())
     }
+
+    /// The identity, likewise, of a name in this directory, whatever it leads to. Hashed another way than objects are: no
+    /// name has an object's key but by such a collision.
+    #[must_use]
+    pub fn key_of_name(&self, name: &[u8]) -> FileKey {
+        let mut hasher = SipHasher13::new_with_key(b"name of an entry");
+        // The handle's length: another handle with another name is never the same bytes.
+        hasher.write(&[self.len]);
+        hasher.write(self.as_bytes());
+        hasher.write(name);
+        FileKey(hasher.finish128().as_u128())
+    }
 }
 
 impl PartialEq for Handle {
