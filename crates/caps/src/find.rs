@@ -3,7 +3,7 @@
 
 use holdfast_base::{CapSet, ClientId, FileKey};
 use holdfast_export::WireHandle;
-use holdfast_manager::{CapsOn, name_key};
+use holdfast_manager::CapsOn;
 use holdfast_vfs::{FileKind, Name};
 use holdfast_wire::caps::{CapsStat, FindOk, Handle, LookupArgs, NamePromise, Res};
 use holdfast_xdr::{Encode, Writer};
@@ -72,7 +72,7 @@ impl Caps {
         dir: &Site,
         name: Name<'_>,
     ) -> Result<Option<(WireHandle, u64)>, CapsStat> {
-        let key = name_key(&dir.handle, name);
+        let key = self.parts.manager.name_key(&dir.handle, name);
         let Some(token) = token(key.name) else { return Ok(None) };
         self.will_hold(client)?;
         // Before it is promised: it may be recalled at once.

@@ -26,4 +26,3 @@ pub use guarded::Guarded;
 pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
 pub use index::{Conflict, Entered, PromiseIndex, Promised};
 pub use manager::{Manager, Parts};
-pub use names_promised::name_key;

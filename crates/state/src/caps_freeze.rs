@@ -18,6 +18,8 @@ pub(crate) struct FrozenCaps {
     recent: Vec<(FileKey, Instant)>,
     /// Which of the holds are of single names.
     names: Vec<FrozenName>,
+    /// None of a version that knew no names.
+    names_secret: Option<[u64; 2]>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -101,12 +103,14 @@ impl Caps {
             holds,
             recent: self.recent.order.iter().copied().collect(),
             names,
+            names_secret: Some(self.names.secret),
         }
     }
 
     /// Nobody can be called before their connections are there (`Engine::caps_path`).
-    pub(crate) fn thaw(frozen: FrozenCaps) -> Self {
+    pub(crate) fn thaw(frozen: FrozenCaps, names_secret: [u64; 2]) -> Self {
         let mut caps = Self { seq: frozen.seq, ..Self::default() };
+        caps.names.secret = frozen.names_secret.unwrap_or(names_secret);
         for FrozenClient { client, epoch, is_loss_unheard } in frozen.clients {
             let of = CapClient { epoch, is_loss_unheard, ..CapClient::default() };
             caps.clients.insert(client, of);

@@ -39,6 +39,8 @@ pub(crate) struct Names {
     pub(crate) by_age: BTreeSet<(ClientId, u64, FileKey)>,
     pub(crate) by_client: BTreeMap<ClientId, usize>,
     last_place: u64,
+    /// What keys of names are made with.
+    pub(crate) secret: [u64; 2],
     /// Where `FILE_S` was taken from somebody a moment ago.
     taken: RecentRecalls,
     /// And had been a moment before that.
@@ -188,6 +190,13 @@ impl Engine {
     pub fn caps_is_contested(&self, dir: FileKey, now: Instant) -> bool {
         let last = self.caps.names.taken_again.at.get(&dir);
         last.is_some_and(|at| now.ms_since(*at) < CAPS_CONTESTED_MS)
+    }
+
+    /// What the edge makes keys of names with, so that nobody can choose names whose keys meet in a table. It goes along to
+    /// another process, as the keys do.
+    #[must_use]
+    pub const fn caps_names_secret(&self) -> [u64; 2] {
+        self.caps.names.secret
     }
 
     /// How many names are promised, in all.

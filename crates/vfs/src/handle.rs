@@ -40,11 +40,11 @@ impl Handle {
         FileKey(hasher.finish128().as_u128())
     }
 
-    /// The identity, likewise, of a name in this directory, whatever it leads to. Hashed another way than objects are: no
-    /// name has an object's key but by such a collision.
+    /// The identity, likewise, of a name in this directory, whatever it leads to. Clients choose names: only who knows the
+    /// secret can choose some that lie in one place of a table.
     #[must_use]
-    pub fn key_of_name(&self, name: &[u8]) -> FileKey {
-        let mut hasher = SipHasher13::new_with_key(b"name of an entry");
+    pub fn key_of_name(&self, name: &[u8], secret: [u64; 2]) -> FileKey {
+        let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
         // The handle's length: another handle with another name is never the same bytes.
         hasher.write(&[self.len]);
         hasher.write(self.as_bytes());

@@ -113,9 +113,9 @@ impl Deeds {
     }
 
     /// With a change of this name, which may be promised by itself.
-    fn naming(mut self, dir: &Handle, name: Name<'_>) -> Self {
+    fn naming(mut self, name: FileKey) -> Self {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
-            *place = Some((dir.key_of_name(name.as_bytes()), Deed::ChangeEntries));
+            *place = Some((name, Deed::ChangeEntries));
         }
         self
     }
@@ -235,7 +235,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(dir, name) } else { deeds }),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let made = self.inner.make(cx, dir, name, what, set)?;
                 self.tell_added(cx, (dir, name), (&made.1, &made.0.handle), false);
@@ -261,7 +261,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(dir, name) } else { deeds }),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let linked = self.inner.link(cx, object, dir, name)?;
                 self.tell_added(cx, (dir, name), (&linked.0, object), false);
@@ -315,7 +315,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |is_careful| Ok(if is_careful { deeds.naming(dir, name) } else { deeds }),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let removed = self.inner.remove_seen(cx, dir, name, kind, victim)?;
                 if let Some(Removed { dir: change, .. }) = &removed {

@@ -138,7 +138,7 @@ impl Race {
         let caller = Caller::root();
         let cx = Cx::new(&caller, Wait::Yes);
         let name = Name::new(NAMES[pick(entropy, self.among.1)]).unwrap();
-        let key = dir.key_of_name(name.as_bytes());
+        let key = self.manager.name_key(dir, name).name;
         if !self.manager.put_caps_in_force((holder, key), CapSet::FILE_S) {
             return;
         }
