@@ -144,14 +144,9 @@ impl Machine {
                 false
             }
             _ => {
-                let was_complete = dir.complete;
-                let told = dir.drop_name(name.as_bytes());
-                if !node.held.contains(CapSet::FILE_S) {
-                    dir.complete = false;
-                } else if was_complete || told || guaranteed {
-                    node.names_lost = tick;
-                }
-                told
+                // Whatever is held now: an answer on its way may not know of the change, and bring what covers it.
+                node.names_lost = tick;
+                dir.drop_name(name.as_bytes())
             }
         };
         let is_busy =

@@ -152,6 +152,21 @@ fn a_promise_that_its_recall_has_overtaken_is_not_believed() {
     assert!(is_found(&lookup(&mut world, 1, b"new")));
 }
 
+/// Whether what covers it is the directory's promise, or the name's.
+#[test]
+fn an_answer_that_a_change_of_our_own_has_overtaken_is_not_believed() {
+    for is_contested in [false, true] {
+        let mut world = two();
+        world.server.is_contested = is_contested;
+        let (mut turn, ask, answer) = asked(&mut world, 1, b"new");
+        create(&mut world, 1, b"new");
+        let now = world.now();
+        world.clients[1].machine.absorb(&mut turn, ask, Ok(answer), now);
+        world.check(1);
+        assert!(is_found(&lookup(&mut world, 1, b"new")), "contested: {is_contested}");
+    }
+}
+
 #[test]
 fn of_a_name_that_is_promised_our_own_changes_are_known() {
     let mut world = two();
