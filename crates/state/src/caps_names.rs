@@ -12,7 +12,7 @@ use holdfast_base::limits::{
 use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
-use crate::caps::{CapGrant, CapOffer, CapRequest};
+use crate::caps::{CapGrant, CapHold, CapOffer, CapRequest};
 use crate::caps_set::Forbidden;
 use crate::contention::RecentRecalls;
 use crate::engine::Engine;
@@ -197,6 +197,27 @@ impl Engine {
     #[must_use]
     pub const fn caps_names_secret(&self) -> [u64; 2] {
         self.caps.names.secret
+    }
+
+    /// Notes that entries of a directory are about to be taken from somebody, for what another client does. What a local process
+    /// does takes names too, all of them: they would be no better there.
+    pub(crate) fn note_entries_taken(
+        &mut self,
+        dir: FileKey,
+        forbidden: Forbidden,
+        by: Option<ClientId>,
+        now: Instant,
+    ) {
+        let is_outside = by.is_none() && forbidden == Forbidden::ALL;
+        let takes_entries = |hold: &CapHold| {
+            let is_theirs = Some(hold.client) != by && hold.recall.is_none();
+            let has_them = is_theirs && hold.held.contains(CapSet::FILE_S);
+            has_them && !forbidden.leaves(hold.held).contains(CapSet::FILE_S)
+        };
+        let holds = self.caps.by_file.get(&dir).map(Vec::as_slice).unwrap_or_default();
+        if !is_outside && holds.iter().any(takes_entries) {
+            self.caps.names.note_taken(dir, now);
+        }
     }
 
     /// How many names are promised, in all.

@@ -65,6 +65,7 @@ impl Engine {
         let is_in_way =
             |hold: &&crate::caps::CapHold| Some(hold.client) != by && forbidden.touches(hold.all());
         let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        self.note_entries_taken(file, forbidden, by, now);
         self.expire_lapsed(others.clone(), now);
         let waited =
             others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now));
@@ -84,6 +85,7 @@ impl Engine {
             Some(hold.client) != by && forbidden.touches(hold.all()) && !self.is_lapsed(hold.client, now)
         };
         let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        self.note_entries_taken(file, forbidden, by, now);
         others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now)).min()
     }
 
@@ -121,11 +123,7 @@ impl Engine {
             }
             None => {
                 let keep = forbidden.leaves(hold.held);
-                let takes_entries = hold.held.contains(CapSet::FILE_S) && !keep.contains(CapSet::FILE_S);
                 self.caps.note_recall(file, now);
-                if takes_entries {
-                    self.caps.names.note_taken(file, now);
-                }
                 self.begin_cap_recall(client, file, keep, now);
                 Some(now)
             }

@@ -142,6 +142,15 @@ fn a_directory_is_contested_once_its_entries_were_taken_twice_within_a_moment() 
         world.pass(1);
     }
     assert!(!world.engine.caps_is_contested(OTHER_DIR, world.now), "a look takes no entries");
+    for _ in 0..3 {
+        world.acquire(a, OTHER_DIR, CapSet::FILE_S);
+        let now = world.now;
+        world.engine.contend_outside(OTHER_DIR, Deed::ChangeEntries, now);
+        world.settle();
+        world.give_back(a, OTHER_DIR, CapSet::NONE);
+        world.pass(1);
+    }
+    assert!(!world.engine.caps_is_contested(OTHER_DIR, world.now), "a local process would take names, too");
 }
 
 #[test]
