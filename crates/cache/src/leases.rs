@@ -166,10 +166,21 @@ impl Machine {
         }
         let Some(holder) = self.nodes.get(&id) else { return };
         let is_current = holder.names_lost <= at && holder.disturbed <= at;
-        let is_covered = holder.held.contains(CapSet::FILE_S);
-        let is_free = holder.dir.as_ref().is_some_and(|dir| !dir.is_busy(name.as_bytes()));
-        if !is_current || is_covered || !is_free {
+        let Some(dir) = holder.dir.as_ref().filter(|dir| !dir.is_busy(name.as_bytes())) else { return };
+        let known =
+            if holder.held.contains(CapSet::FILE_S) { dir.look(name.as_bytes()) } else { Known::Unknown };
+        let is_same = match known {
+            Known::Present(known) => node == Some(known),
+            Known::Absent => node.is_none(),
+            Known::Unknown => true,
+        };
+        // What may be changed here unseen is ours to tell.
+        if !is_current || !is_same || holder.held.contains(CapSet::FILE_X) {
             return;
+        }
+        if let Some(dir) = self.nodes.quietly(id).and_then(|holder| holder.dir.as_mut()) {
+            // It will not be asked for again, so that it saves nothing to read the directory as a whole.
+            dir.misses = dir.misses.saturating_sub(1);
         }
         // Two names of one token: the other one is not promised any more.
         let other =

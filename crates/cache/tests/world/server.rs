@@ -313,7 +313,8 @@ impl Server {
                 let want_dir =
                     want_dir.without(if self.is_contested { CapSet::FILE_X } else { CapSet::NONE });
                 let dir = self.grant(c, d, want_dir);
-                let is_covered = dir.is_some_and(|dir| dir.caps.contains(CapSet::FILE_S));
+                let is_held = dir.is_some_and(|dir| dir.caps.contains(CapSet::FILE_S));
+                let is_covered = is_held && !self.is_contested;
                 let promise = if is_covered { None } else { self.promise(c, d, name.as_bytes()) };
                 let found = match found {
                     Some(i) => Some(pass!(self.object(c, i, *want))),
