@@ -51,18 +51,11 @@ impl Caps {
         Ok(())
     }
 
-    /// What of a wish is to be had of a directory in which a name is looked for. What would be taken again at once is no
-    /// use to anybody where the name can be promised instead, and costs a recall.
-    pub(crate) fn wanted_of_dir(&self, dir: &Site, want: CapSet, promising: Promising) -> CapSet {
-        let is_contested = || {
-            let manager = &self.parts.manager;
-            let now = manager.clock().now();
-            manager.look(|engine| engine.caps_is_contested(dir.key(), now))
-        };
-        match promising {
-            Promising::Names if is_contested() => want.without(CapSet::FILE_X),
-            _ => want,
-        }
+    /// Whether what is promised of a directory's entries would soon be taken again.
+    pub(crate) fn is_contested(&self, dir: &Site) -> bool {
+        let manager = &self.parts.manager;
+        let now = manager.clock().now();
+        manager.look(|engine| engine.caps_is_contested(dir.key(), now))
     }
 
     /// Promises a name, if it can be. Before what it stands for is looked up.

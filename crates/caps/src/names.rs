@@ -69,7 +69,9 @@ impl Caps {
         let cx = actor.cx(&caller);
         let name = Name::new(args.name).map_err(status::of_fs)?;
         let until = self.parts.manager.caps_patience();
-        let want_dir = self.wanted_of_dir(&dir, args.want_dir, promising);
+        let is_contested = promising == Promising::Names && self.is_contested(&dir);
+        // What would be taken again at once is no use to anybody, and costs a recall.
+        let want_dir = if is_contested { args.want_dir.without(CapSet::FILE_X) } else { args.want_dir };
         let directory = (FileKind::Directory, want_dir, None);
         let backend = &dir.export.backend;
         let is_dir =
@@ -81,14 +83,17 @@ impl Caps {
             Err(FsError::NotFound) => Ok(None),
             Err(error) => Err(status::of_fs(error)),
         };
-        let promise = if promising == Promising::Names && !grant.held.contains(CapSet::FILE_S) {
-            // Nothing is promised to who may not look.
-            find()?;
-            self.promise_name(actor.client, &dir, name)?
-        } else {
-            None
-        };
-        let found = match find()? {
+        // Nothing is promised to who may not look; and of what was promised after the look it tells nothing.
+        let mut found = find()?;
+        let mut promise = None;
+        let is_covered = grant.held.contains(CapSet::FILE_S) && !is_contested;
+        if promising == Promising::Names && !is_covered {
+            promise = self.promise_name(actor.client, &dir, name)?;
+            if promise.is_some() {
+                found = find()?;
+            }
+        }
+        let found = match found {
             Some(Node { handle, attrs: seen }) => {
                 let child = dir.beside(handle);
                 let grant = self.grant(actor.client, &child, (seen.kind, args.want, None), Some(until))?;

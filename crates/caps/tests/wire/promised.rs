@@ -75,6 +75,11 @@ fn in_a_directory_that_others_change_all_the_time_names_are_promised_and_their_c
     assert!(matches!(found.looked.found, Looked::Present(_)));
     let here = found.promise.unwrap();
     assert_eq!(w.looker.promised(&root, "here"), here.token.0, "one name has one token");
+    // Also to who has the directory for the moment, for its attributes.
+    let held = w.looker.acquire(&root, CapSet::FILE_S).unwrap().grant;
+    assert_eq!(held.held, CapSet::FILE_S);
+    assert_eq!(w.looker.promised(&root, "here"), here.token.0);
+    w.looker.release(&root, CapSet::NONE, held.seq).unwrap();
     let none = w.looker.promised(&root, "none");
     assert_ne!(here.token.0, none);
     for n in 0..100 {
