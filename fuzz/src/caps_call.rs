@@ -288,7 +288,22 @@ fn look(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input:
     let name = *input.pick(&NAMES).unwrap_or(&NAMES[0]);
     let mount = &mut world.mounts[which];
     let (ticket, dir) = (mount.ticket, Handle(handle));
-    let found = if input.one_in(2) {
+    let found = if input.one_in(4) {
+        let args = LookupArgs { ticket, dir, name, want_dir: want, want };
+        let Some(reply) = mount.call(CapsProc::Find.as_u32(), &to_bytes(&args)) else { return };
+        let Ok(FindOk { looked, promise }) =
+            from_bytes::<Res<FindOk<'_>>>(&reply).expect("a result").into_result()
+        else {
+            return;
+        };
+        let object = match looked.found {
+            Looked::Present(node) => Some(node.handle),
+            Looked::Absent => None,
+        };
+        // A token is tried wherever handles are.
+        let token = promise.map(|promise| promise.token);
+        object.into_iter().chain(token).map(|handle| handle.0.to_vec()).collect()
+    } else if input.one_in(2) {
         let args = LookupArgs { ticket, dir, name, want_dir: want, want };
         let Some(reply) = mount.call(CapsProc::Lookup.as_u32(), &to_bytes(&args)) else { return };
         match from_bytes::<Res<LookupOk<'_>>>(&reply).expect("a result").into_result() {

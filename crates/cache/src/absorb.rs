@@ -14,6 +14,7 @@ use crate::dir::Filling;
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
 use crate::ids::{Caller, Handle, Name, NodeId, Now, OpenToken};
+use crate::leases::Promise;
 use crate::machine::Machine;
 use crate::step::Turn;
 use crate::tell::Release;
@@ -67,8 +68,8 @@ impl Machine {
         now: Now,
     ) -> Result<Fresh, Errno> {
         match (question, answer) {
-            (Question::Lookup { dir, name, .. }, Answer::Looked { found, dir: grant }) => {
-                Ok(self.absorb_looked((dir, name), found, grant, at, now.mono))
+            (Question::Lookup { dir, name, .. }, Answer::Looked { found, dir: grant, promise }) => {
+                Ok(self.absorb_looked((dir, name), (found, promise), grant, at, now.mono))
             }
             (Question::GetAttr { object, .. }, Answer::Attrs { attrs, grant }) => {
                 Ok(Fresh::Attrs(self.absorb_attrs(object, &attrs, grant, at)))
@@ -278,7 +279,7 @@ impl Machine {
     fn absorb_looked(
         &mut self,
         (dir, name): (&Handle, &Name),
-        found: Option<Object>,
+        (found, promise): (Option<Object>, Option<Promise>),
         grant: Option<Grant>,
         at: Generation,
         now: Instant,
@@ -293,7 +294,11 @@ impl Machine {
             None => self.absorb_object(&object, at, now),
         });
         if let Some(dir) = dir {
-            self.note_name(dir, name, found.map(|(id, _)| id), at);
+            let node = found.map(|(id, _)| id);
+            self.note_name(dir, name, node, at);
+            if let Some(promise) = promise {
+                self.note_promise(dir, (name, node), promise, at);
+            }
         }
         Fresh::Looked(found)
     }

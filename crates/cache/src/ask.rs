@@ -8,6 +8,7 @@ use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
 use crate::caps::Grant;
 use crate::errno::Errno;
 use crate::ids::{Caller, Handle, Name, OpenToken};
+use crate::leases::Promise;
 use holdfast_base::CapSet;
 
 /// Order of events in the machine: what is known of an object is compared with when a question was asked.
@@ -234,8 +235,8 @@ pub struct Room {
 #[expect(missing_docs, reason = "as with questions")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// `found` is `None` where the name does not exist.
-    Looked { found: Option<Object>, dir: Option<Grant> },
+    /// `found` is `None` where the name does not exist; `promise`: that it stays so.
+    Looked { found: Option<Object>, dir: Option<Grant>, promise: Option<Promise> },
     /// Attributes after the operation.
     Attrs { attrs: Attrs, grant: Option<Grant> },
     /// A part of a directory; `dir` with its attributes where the server told them.

@@ -144,26 +144,25 @@ impl Machine {
                 false
             }
             _ => {
-                let was_complete = dir.complete;
-                let told = dir.drop_name(name.as_bytes());
-                if !node.held.contains(CapSet::FILE_S) {
-                    dir.complete = false;
-                } else if was_complete || told || guaranteed {
-                    node.names_lost = tick;
-                }
-                told
+                // Whatever is held now: an answer on its way may not know of the change, and bring what covers it.
+                node.names_lost = tick;
+                dir.drop_name(name.as_bytes())
             }
         };
+        let is_busy =
+            self.nodes.get(&id).and_then(|n| n.dir.as_ref()).is_some_and(|d| d.is_busy(name.as_bytes()));
+        let told = told | self.leases.end_change(id, name.as_bytes(), now_is.filter(|_| !is_busy), at);
         self.forget_entry(told, id, name);
         self.forget_listing(id);
     }
 
     /// Names have changed places at the server. The kernel moves its entries with what it believes of them.
     fn renamed(&mut self, from: (NodeId, &Name), to: (NodeId, &Name), mode: RenameMode, at: Generation) {
-        let known = |m: &Self, (dir, name): (NodeId, &Name)| {
-            let dir = m.nodes.get(&dir).and_then(|n| n.dir.as_ref())?;
+        let known = |m: &Self, (id, name): (NodeId, &Name)| {
+            let dir = m.nodes.get(&id).and_then(|n| n.dir.as_ref())?;
             let slot = dir.slot(name.as_bytes());
-            slot.and_then(|s| s.node.map(|n| (n, s.told)))
+            let slot = slot.and_then(|s| s.node.map(|n| (n, s.told)));
+            slot.or_else(|| m.leases.slot(id, name.as_bytes()))
         };
         let (source, target) = (known(self, from), known(self, to));
         let told = source.is_some_and(|(_, t)| t) || target.is_some_and(|(_, t)| t);
@@ -234,7 +233,10 @@ impl Machine {
             }
         }
         for name in dir.clear() {
-            self.invalidate(Forget::Entry(id, name));
+            // What is promised by itself stays so.
+            if !self.leases.tell(id, name.as_bytes()) {
+                self.invalidate(Forget::Entry(id, name));
+            }
         }
         self.forget_listing(id);
         self.remember_places(id, lost);
@@ -262,6 +264,9 @@ impl Machine {
     pub fn recalled(&mut self, handle: &Handle, keep: CapSet, seq: u64, now: Now) {
         self.stats.recalls += 1;
         self.progress += 1;
+        if self.recall_name(handle, seq) {
+            return;
+        }
         if !self.handles.contains_key(handle)
             && let Some(through) = self.stream.making_through()
         {
@@ -274,13 +279,7 @@ impl Machine {
 
     fn recalled_now(&mut self, handle: &Handle, keep: CapSet, seq: u64, now: Now) {
         let Some(id) = self.handles.get(handle).copied() else {
-            if self.early.len() >= holdfast_base::limits::EARLY_RECALLS_MAX {
-                self.early.clear();
-                self.forgot_holder = self.tick();
-            }
-            self.early.insert(handle.clone(), seq);
-            self.releases.push(Release { handle: handle.clone(), keep: CapSet::NONE, seq });
-            return;
+            return self.release_unknown(handle, seq);
         };
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let keep = node.held & keep.sound();
@@ -353,6 +352,7 @@ impl Machine {
         let mut waiting = std::mem::take(&mut self.recalling);
         waiting.retain(|id| !self.finish_recall(*id, now));
         self.recalling.append(&mut waiting);
+        self.finish_releasing();
         self.stats.releases += self.releases.len() as u64;
         std::mem::take(&mut self.releases)
     }
@@ -451,8 +451,10 @@ impl Machine {
     /// back, which goes to it.
     pub fn lapsed(&mut self, now: Now) {
         let asked_back = (std::mem::take(&mut self.releases), std::mem::take(&mut self.deferred));
+        let waiting = std::mem::take(&mut self.releasing);
         self.caps_lost(now);
         (self.releases, self.deferred) = asked_back;
+        self.releasing = waiting;
         self.has_lapsed = true;
     }
 
@@ -487,6 +489,8 @@ impl Machine {
         self.deferred.clear();
         // Of what was held before nothing is to be given back; what is asked back now still is.
         self.releases.clear();
+        self.releasing.clear();
+        self.lose_leases();
         for id in self.ids() {
             self.renew(id, given.get(&id), now);
         }
@@ -543,9 +547,15 @@ impl Machine {
     /// What the names say about a name, if they may be relied on.
     pub(crate) fn known(&self, dir: NodeId, name: &[u8]) -> Known {
         let Some(node) = self.nodes.get(&dir) else { return Known::Unknown };
-        match &node.dir {
-            Some(dir) if node.held.contains(CapSet::FILE_S) => dir.look(name),
-            _ => Known::Unknown,
+        let Some(entries) = &node.dir else { return Known::Unknown };
+        let by_dir = if node.held.contains(CapSet::FILE_S) { entries.look(name) } else { Known::Unknown };
+        if by_dir != Known::Unknown || entries.is_busy(name) {
+            return by_dir;
+        }
+        match self.leases.look(dir, name) {
+            // Forgotten to make room.
+            Known::Present(id) if !self.nodes.contains_key(&id) => Known::Unknown,
+            known => known,
         }
     }
 

@@ -10,6 +10,7 @@ use holdfast_base::CapSet;
 /// The first rule that does not hold, with what breaks it.
 pub fn check(machine: &Machine) -> Result<(), String> {
     machine.stream.check()?;
+    machine.leases.check(machine)?;
     let (mut unsent, mut unstable) = (0, 0);
     for (id, node) in &machine.nodes {
         let wrong = |what: &str| Err(format!("{id:?}: {what}: {node:?}"));

@@ -111,6 +111,9 @@ pub struct Machine {
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) recalling: Vec<NodeId>,
     pub(crate) releases: Vec<Release>,
+    /// Those that wait for the kernel alone, each for this invalidation.
+    pub(crate) releasing: Vec<(u64, Release)>,
+    pub(crate) leases: crate::leases::Leases,
     pub(crate) invalidations: VecDeque<Invalidation>,
     pub(crate) last_invalidation: u64,
     pub(crate) invalidated: u64,
@@ -170,6 +173,8 @@ impl Machine {
             deferred: Vec::new(),
             recalling: Vec::new(),
             releases: Vec::new(),
+            releasing: Vec::new(),
+            leases: crate::leases::Leases::default(),
             invalidations: VecDeque::new(),
             last_invalidation: 0,
             invalidated: 0,

@@ -206,6 +206,7 @@ impl Machine {
         if let Some(dir) = node.dir.as_mut() {
             dir.drop_name(name.as_bytes());
         }
+        self.leases.forget(id, name.as_bytes());
         self.forget_listing(id);
         if self.journal.is_some() {
             self.remember_places(id, lost.into_iter().map(|child| (child, name.clone())).collect());

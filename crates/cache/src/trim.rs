@@ -77,6 +77,7 @@ impl Machine {
     fn forget_node(&mut self, id: NodeId) {
         let Some(node) = self.nodes.remove(&id) else { return };
         self.clean.remove(id);
+        self.leases.forget_dir(id);
         let at = self.tick();
         // Of what has no name nothing is granted any more.
         if node.seq > 0 && node.attrs.nlink > 0 {
@@ -116,6 +117,7 @@ impl Machine {
         let mut stats = self.stats;
         stats.nodes = self.nodes.len() as u64;
         stats.names = self.nodes.values().filter_map(|n| n.dir.as_ref()).map(|d| d.len() as u64).sum();
+        stats.names += self.leases.len() as u64;
         stats.capabilities = self.nodes.values().filter(|n| !n.held.is_empty()).count() as u64;
         stats.dirty_bytes = self.flush.unsent;
         stats.unstable_bytes = self.flush.unstable;

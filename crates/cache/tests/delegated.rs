@@ -49,7 +49,12 @@ fn machine() -> (Machine, NodeId) {
     let mut turn = Turn::new(Caller::new(0, 0));
     let Step::Ask(ask) = machine.lookup(&mut turn, NodeId::ROOT, b"f", now(0)) else { panic!("not asked") };
     let object = Object { handle: handle(), attrs: attrs(Kind::File, 1000, 0o640), grant: None };
-    machine.absorb(&mut turn, *ask, Ok(Answer::Looked { found: Some(object), dir: None }), now(0));
+    machine.absorb(
+        &mut turn,
+        *ask,
+        Ok(Answer::Looked { found: Some(object), dir: None, promise: None }),
+        now(0),
+    );
     match machine.lookup(&mut turn, NodeId::ROOT, b"f", now(0)) {
         Step::Done(Lookup::Found(entry)) => (machine, entry.node),
         other => panic!("{other:?}"),
@@ -189,7 +194,12 @@ fn a_name_of_what_is_promised_is_known_before_it_is_removed_for_the_number_of_na
     let Step::Ask(ask) = machine.unlink(&mut turn, NodeId::ROOT, b"another", now(3)) else { panic!("asked") };
     assert!(matches!(ask.question, Question::Lookup { .. }), "{ask:?}");
     let object = Object { handle: handle(), attrs: attrs(Kind::File, 1000, 0o640), grant: None };
-    machine.absorb(&mut turn, *ask, Ok(Answer::Looked { found: Some(object), dir: None }), now(3));
+    machine.absorb(
+        &mut turn,
+        *ask,
+        Ok(Answer::Looked { found: Some(object), dir: None, promise: None }),
+        now(3),
+    );
     let Step::Ask(ask) = machine.unlink(&mut turn, NodeId::ROOT, b"another", now(3)) else { panic!("asked") };
     assert!(matches!(&ask.question, Question::Remove { victim: Some(_), .. }), "{ask:?}");
     machine.absorb(&mut turn, *ask, Ok(Answer::Gone { dir: None, dir_attrs: None }), now(3));

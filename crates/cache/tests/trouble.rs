@@ -373,7 +373,7 @@ fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
     };
     let seq = 1 << 40;
     found.grant = Some(Grant { caps: CapSet::ALL_S, seq, plain: false, group_of_directory: false });
-    let answer = Answer::Looked { found: Some(found), dir: None };
+    let answer = Answer::Looked { found: Some(found), dir: None, promise: None };
     let machine = &mut world.clients[0].machine;
     machine.absorb(&mut turn, *ask, Ok(answer), now);
     machine.recalled(&handle, CapSet::ALL_S, seq, now);

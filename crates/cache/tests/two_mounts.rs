@@ -64,7 +64,14 @@ fn is_torn(op: &Op, beside: &Op) -> bool {
     matches!(op, Op::Read { .. }) && changes
 }
 
-fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (bool, bool), generous: u8) {
+/// `generous`: how often wishes for exclusive capabilities are heard, `contested`: how often names are promised instead of
+/// their directory; once in so many times.
+fn linearizes(
+    steps: &[(usize, Op, Option<Op>)],
+    seed: u64,
+    (loses, restarts): (bool, bool),
+    (generous, contested): (u8, u8),
+) {
     let mut world = World::new(2, true, seed);
     (world.loses, world.restarts) = (loses, restarts);
     let mut candidates = Candidates(vec![Model::default()]);
@@ -72,6 +79,7 @@ fn linearizes(steps: &[(usize, Op, Option<Op>)], seed: u64, (loses, restarts): (
         if restarts && world.dice.roll(10) == 0 {
             world.restart();
         }
+        world.server.is_contested = contested > 0 && world.dice.roll(u64::from(contested)) == 0;
         world.server.generous = generous > 0 && world.dice.roll(u64::from(generous)) != 0;
         let other = 1 - *c;
         // A path is walked and its object then looked at: two moments, in Linux as here.
@@ -128,27 +136,27 @@ proptest! {
     ) {
         let open = Op::Create { path: 0, exclusive: false, truncate: false, append: false, slot: 0 };
         let both = [(0, open.clone(), None), (1, open, None)];
-        linearizes(&[&both[..], &steps].concat(), seed, (false, false), 1);
+        linearizes(&[&both[..], &steps].concat(), seed, (false, false), (1, 0));
     }
 
     #[test]
     fn taking_turns_each_sees_what_the_other_did(
-        steps in prop::collection::vec(step(false), 1..80), seed in any::<u64>(), generous in 0..4_u8
+        steps in prop::collection::vec(step(false), 1..80), seed in any::<u64>(), chances in (0..4_u8, 0..4_u8)
     ) {
-        linearizes(&steps, seed, (false, false), generous);
+        linearizes(&steps, seed, (false, false), chances);
     }
 
     #[test]
     fn operations_beside_each_other_have_an_order(
-        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), generous in 0..4_u8
+        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), chances in (0..4_u8, 0..4_u8)
     ) {
-        linearizes(&steps, seed, (true, false), generous);
+        linearizes(&steps, seed, (true, false), chances);
     }
 
     #[test]
     fn that_order_holds_though_the_server_begins_anew(
-        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), generous in 0..4_u8
+        steps in prop::collection::vec(step(true), 1..80), seed in any::<u64>(), chances in (0..4_u8, 0..4_u8)
     ) {
-        linearizes(&steps, seed, (true, true), generous);
+        linearizes(&steps, seed, (true, true), chances);
     }
 }

@@ -17,6 +17,7 @@ use holdfast_wire::caps::{
     ReclaimItem, ReleaseItem, ReleaseOk, Res, Ticket, WhoAmIOk,
 };
 
+use crate::find::name_of;
 use crate::members::Member;
 use crate::site::{Actor, Site};
 use crate::{Caps, attrs, status};
@@ -68,7 +69,7 @@ impl Caps {
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
         let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
-        Features(Features::APPEND.0 | same_host)
+        Features(Features::APPEND.0 | Features::NAMES.0 | same_host)
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.
@@ -208,7 +209,7 @@ impl Caps {
     }
 
     /// Sees to it that a client's record says that it may hold state, before it holds any.
-    fn will_hold(&self, client: ClientId) -> Result<(), CapsStat> {
+    pub(crate) fn will_hold(&self, client: ClientId) -> Result<(), CapsStat> {
         let holders = &self.parts.holders;
         if holders.may_hold(client) {
             return Ok(());
@@ -219,10 +220,13 @@ impl Caps {
 
     pub(crate) fn release(&self, actor: &Actor, items: &[ReleaseItem<'_>]) -> ReleaseOk {
         let one = |item: &ReleaseItem<'_>| {
-            let site = self.site(actor, item.handle.0)?;
+            let file = match name_of(item.handle.0) {
+                Some(name) => name,
+                None => self.site(actor, item.handle.0)?.key(),
+            };
             let given = (item.keep.sound(), item.seq);
             let step = |engine: &mut holdfast_state::Engine, now| {
-                engine.caps_release(actor.client, site.key(), given, now)
+                engine.caps_release(actor.client, file, given, now)
             };
             let released = self.parts.manager.step(step).map_err(|_| CapsStat::ServerFault)?;
             match released {

@@ -10,6 +10,7 @@ use holdfast_wire::caps::{
 };
 use holdfast_xdr::{Encode, Writer};
 
+use crate::find::Promising;
 use crate::site::{Actor, Site};
 use crate::{Caps, attrs, status};
 
@@ -24,30 +25,74 @@ struct Entry {
 /// A name as the backend lists it: with the position after it, its number, and what it names.
 type Found = (Vec<u8>, Cookie, u64, Result<Node, FsError>);
 
+/// What a name stands for, and what is held of that and of the directory.
+pub(crate) struct LookedUp {
+    dir: Acquired,
+    found: Option<(WireHandle, holdfast_wire::caps::Attrs, Grant)>,
+    /// The name's token and number, where it is promised by itself.
+    pub(crate) promise: Option<(WireHandle, u64)>,
+}
+
+impl LookedUp {
+    /// As it is told.
+    pub(crate) fn told(&self) -> LookupOk<'_> {
+        let found = match &self.found {
+            Some((handle, attrs, grant)) => {
+                Looked::Present(NodeAt { handle: Handle(handle.as_bytes()), attrs: *attrs, grant: *grant })
+            }
+            None => Looked::Absent,
+        };
+        LookupOk { dir: self.dir, found }
+    }
+}
+
 impl Caps {
-    /// Grants on the directory, then looks up, so that what is found and what is not is covered.
     pub(crate) fn lookup(
         &self,
         actor: &Actor,
         args: &LookupArgs<'_>,
         reply: &mut Writer,
     ) -> Result<(), CapsStat> {
+        Res::Ok(self.look_up(actor, args, Promising::Directories)?.told()).encode(reply);
+        Ok(())
+    }
+
+    /// Grants on the directory, or promises the name, then looks up, so that what is found and what is not is covered.
+    pub(crate) fn look_up(
+        &self,
+        actor: &Actor,
+        args: &LookupArgs<'_>,
+        promising: Promising,
+    ) -> Result<LookedUp, CapsStat> {
         let dir = self.site(actor, args.dir.0)?;
         let caller = self.caller(actor, &dir.export)?;
         let cx = actor.cx(&caller);
         let name = Name::new(args.name).map_err(status::of_fs)?;
         let until = self.parts.manager.caps_patience();
-        let directory = (FileKind::Directory, args.want_dir, None);
+        let is_contested = promising == Promising::Names && self.is_contested(&dir);
+        // What would be taken again at once is no use to anybody, and costs a recall.
+        let want_dir = if is_contested { args.want_dir.without(CapSet::FILE_X) } else { args.want_dir };
+        let directory = (FileKind::Directory, want_dir, None);
         let backend = &dir.export.backend;
         let is_dir =
             |attrs: &Attrs| if attrs.kind == FileKind::Directory { Ok(()) } else { Err(CapsStat::NotDir) };
         is_dir(&backend.getattr(&cx, &dir.handle, AttrMask::NONE).map_err(status::of_fs)?)?;
         let grant = self.grant(actor.client, &dir, directory, Some(until))?;
-        let found = match backend.lookup(&cx, &dir.handle, name, AttrMask::NONE) {
-            Ok(node) => Some(node),
-            Err(FsError::NotFound) => None,
-            Err(error) => return Err(status::of_fs(error)),
+        let find = || match backend.lookup(&cx, &dir.handle, name, AttrMask::NONE) {
+            Ok(node) => Ok(Some(node)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(status::of_fs(error)),
         };
+        // Nothing is promised to who may not look; and of what was promised after the look it tells nothing.
+        let mut found = find()?;
+        let mut promise = None;
+        let is_covered = grant.held.contains(CapSet::FILE_S) && !is_contested;
+        if promising == Promising::Names && !is_covered {
+            promise = self.promise_name(actor.client, &dir, name)?;
+            if promise.is_some() {
+                found = find()?;
+            }
+        }
         let found = match found {
             Some(Node { handle, attrs: seen }) => {
                 let child = dir.beside(handle);
@@ -58,15 +103,7 @@ impl Caps {
             None => None,
         };
         let seen = backend.getattr(&cx, &dir.handle, attrs::ALL).map_err(status::of_fs)?;
-        let dir = Acquired { grant, attrs: attrs::attrs(&seen) };
-        let found = match &found {
-            Some((handle, attrs, grant)) => {
-                Looked::Present(NodeAt { handle: Handle(handle.as_bytes()), attrs: *attrs, grant: *grant })
-            }
-            None => Looked::Absent,
-        };
-        Res::Ok(LookupOk { dir, found }).encode(reply);
-        Ok(())
+        Ok(LookedUp { dir: Acquired { grant, attrs: attrs::attrs(&seen) }, found, promise })
     }
 
     pub(crate) fn list(

@@ -100,10 +100,11 @@ impl CapsProgram {
                 let actor = self.actor(args.ticket, call, Admitted::Always);
                 actor.map(|actor| Res::Ok(caps.release(&actor, &args.items)).encode(reply))
             }
-            CapsProc::Lookup => {
+            CapsProc::Lookup | CapsProc::Find => {
                 let args = from_bytes::<LookupArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                actor.and_then(|actor| caps.lookup(&actor, &args, reply))
+                let look = if procedure == CapsProc::Find { Caps::find } else { Caps::lookup };
+                actor.and_then(|actor| look(caps, &actor, &args, reply))
             }
             CapsProc::List => {
                 let args = from_bytes::<ListArgs<'_>>(args)?;

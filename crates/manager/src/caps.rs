@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_base::limits::{BESIDE_ROUNDS_MAX, RECALL_WAIT_MS};
 use holdfast_base::{CapSet, ClientId, FileKey, Instant};
-use holdfast_state::{CapGrant, CapOffer, CapRequest, CapTicket, Contention, StateError};
+use holdfast_state::{CapGrant, CapOffer, CapRequest, CapTicket, Contention, Engine, StateError};
 use holdfast_vfs::{Backend, Caller, Cx, FileKind, FileObject, Handle, HeldPledge, OpenMode, Pledge, Wait};
 
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl CapsInForce {
 
 /// How an attempt to grant something has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     /// With all that can be had now.
     Told,
     /// Somebody was changing the file.
@@ -117,7 +117,21 @@ impl Manager {
 
     /// Says as well how it ended.
     fn acquire_guarded(&self, request: &CapRequest, on: &CapsOn<'_>) -> Result<(CapGrant, End), StateError> {
-        let offer = match self.step(|engine, now| engine.caps_prepare(request, now)) {
+        let key = (request.client, request.file);
+        self.acquire_offered(key, request.is_beside_writers, on, |engine, now| {
+            engine.caps_prepare(request, now)
+        })
+    }
+
+    /// Puts into force what the engine offers a client, guards it, and has it granted.
+    pub(crate) fn acquire_offered(
+        &self,
+        key: (ClientId, FileKey),
+        is_beside_writers: bool,
+        on: &CapsOn<'_>,
+        prepare: impl FnOnce(&mut Engine, Instant) -> Result<CapOffer, StateError>,
+    ) -> Result<(CapGrant, End), StateError> {
+        let offer = match self.step(prepare) {
             Ok(offer) => offer?,
             // No record is written for capabilities.
             Err(_) => return Ok((CapGrant::default(), End::Told)),
@@ -126,14 +140,13 @@ impl Manager {
             CapOffer::Offered(ticket) => ticket,
             CapOffer::Held(grant) => return Ok((grant, End::Told)),
         };
-        let key = (request.client, request.file);
         let mut offered = Offered { manager: self, key, ticket: Some(ticket) };
         let held = || self.look(|engine| engine.caps_of(key.0, key.1));
         let Some(all) = offered.ticket.as_ref().map(CapTicket::all) else { return Ok((held(), End::Told)) };
         if !self.put_caps_in_force(key, all) {
             return Ok((held(), End::Met));
         }
-        if !self.pledge_caps(key, (all, request.is_beside_writers), on) {
+        if !self.pledge_caps(key, (all, is_beside_writers), on) {
             drop(offered);
             return Ok((held(), End::Unguarded));
         }
@@ -185,7 +198,7 @@ impl Manager {
 
     /// Enters what is about to be granted where deeds are judged. Under the table's lock, so that whoever narrows the
     /// same entry has either seen the offer or is done.
-    fn put_caps_in_force(&self, (client, file): (ClientId, FileKey), all: CapSet) -> bool {
+    pub(crate) fn put_caps_in_force(&self, (client, file): (ClientId, FileKey), all: CapSet) -> bool {
         let Some(reason) = self.names.promise() else { return false };
         let mut entries = self.caps.entries.lock();
         match self.index.promise_caps(file, all, client) {

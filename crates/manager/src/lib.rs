@@ -14,6 +14,7 @@ mod held;
 mod index;
 mod manager;
 mod names;
+mod names_promised;
 mod recalls;
 mod unreclaimed;
 

@@ -60,6 +60,8 @@ pub struct Manager {
     pub(crate) caps: CapsInForce,
     /// What holds promises against local processes.
     pub(crate) pledges: Mutex<FxHashMap<DelegationToken, HeldPledge>>,
+    /// The engine's, which stays the same while anything is asked.
+    pub(crate) names_secret: [AtomicU64; 2],
 }
 
 impl Manager {
@@ -77,6 +79,7 @@ impl Manager {
                 boot: config.boot,
                 this: Weak::clone(this),
                 denials: AtomicUsize::new(engine.denials()),
+                names_secret: engine.caps_names_secret().map(AtomicU64::new),
                 recall_ms_max: AtomicU64::new(u64::MAX),
                 engine: Mutex::new(engine),
                 agents: RwLock::default(),
@@ -98,6 +101,9 @@ impl Manager {
     pub fn resume(&self, mut engine: Engine) {
         engine.set_witness(Arc::new(Agents(Weak::clone(&self.this))));
         self.denials.store(engine.denials(), Ordering::Relaxed);
+        for (place, half) in self.names_secret.iter().zip(engine.caps_names_secret()) {
+            place.store(half, Ordering::Relaxed);
+        }
         *self.engine.lock() = engine;
         self.obey_bound();
     }

@@ -7,6 +7,7 @@ use holdfast_base::limits::{CAPS_HOLDERS_PER_OBJECT_MAX, CAPS_OBJECTS_PER_CLIENT
 use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
+use crate::caps_names::Names;
 use crate::contention::RecentRecalls;
 use crate::deed::{Deed, DelegationKind};
 use crate::effect::Effect;
@@ -84,6 +85,8 @@ pub(crate) struct Caps {
     pub(crate) seq: u64,
     /// Holds in all.
     pub(crate) objects: usize,
+    /// Which of them are of single names.
+    pub(crate) names: Names,
 }
 
 impl Caps {
@@ -98,6 +101,13 @@ impl Caps {
     pub(crate) fn next_seq(&mut self) -> u64 {
         self.seq += 1;
         self.seq
+    }
+
+    /// Something of an object is being recalled, or was. Of a name nothing is ever held that this would put off.
+    pub(crate) fn note_recall(&mut self, file: FileKey, now: Instant) {
+        if !self.names.is_name(file) {
+            self.recent.note(file, now);
+        }
     }
 
     /// Whether something was recalled of an object a moment ago.
@@ -121,9 +131,11 @@ impl Caps {
         let is_empty = |hold: &CapHold| hold.client == client && hold.all().is_empty();
         let Some(at) = holds.iter().position(is_empty) else { return };
         holds.swap_remove(at);
-        if holds.is_empty() {
+        let is_last = holds.is_empty();
+        if is_last {
             self.by_file.remove(&file);
         }
+        self.names.end(client, file, is_last);
         self.objects -= 1;
         self.recalls.remove(&(client, file));
         if let Some(of) = self.clients.get_mut(&client) {
@@ -354,7 +366,7 @@ impl Engine {
         if hold.recall.is_some_and(|recall| recall.keep.contains(left)) {
             hold.recall = None;
             self.caps.recalls.remove(&(client, file));
-            self.caps.recent.note(file, now);
+            self.caps.note_recall(file, now);
         }
         self.caps.drop_if_empty(client, file);
         if is_less {
@@ -399,6 +411,9 @@ impl Engine {
                 Some(recall) => can.and(recall.keep),
                 None => can,
             };
+        }
+        if can.contains(CapSet::FILE_X) && self.caps.names.has_others(file, client) {
+            can = can.without(CapSet::FILE_X_ALONE);
         }
         match self.files.get(&file) {
             Some(used) => self.caps_beside_use(used, (client, is_beside_writers), can),

@@ -4,6 +4,7 @@ use holdfast_base::{CapSet, ClientId, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::caps::{CapClient, CapHold, CapRecall, Caps};
+use crate::caps_names::NameKey;
 use crate::engine::Engine;
 
 /// All of them.
@@ -15,6 +16,18 @@ pub(crate) struct FrozenCaps {
     holds: Vec<FrozenHold>,
     #[serde(with = "crate::plain")]
     recent: Vec<(FileKey, Instant)>,
+    /// Which of the holds are of single names.
+    names: Vec<FrozenName>,
+    /// None of a version that knew no names.
+    names_secret: Option<[u64; 2]>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct FrozenName {
+    #[serde(with = "crate::plain")]
+    dir: FileKey,
+    #[serde(with = "crate::plain")]
+    name: FileKey,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,17 +94,23 @@ impl Caps {
         let all = self.by_file.iter().flat_map(|(file, holds)| holds.iter().map(|hold| (*file, hold)));
         let mut holds: Vec<_> = all.map(hold).collect();
         holds.sort_unstable_by_key(|frozen| (frozen.file, frozen.client));
+        let mut names: Vec<_> =
+            self.names.all().map(|NameKey { dir, name }| FrozenName { dir, name }).collect();
+        names.sort_unstable_by_key(|frozen| frozen.name);
         FrozenCaps {
             seq: self.seq,
             clients: clients.collect(),
             holds,
             recent: self.recent.order.iter().copied().collect(),
+            names,
+            names_secret: Some(self.names.secret),
         }
     }
 
     /// Nobody can be called before their connections are there (`Engine::caps_path`).
-    pub(crate) fn thaw(frozen: FrozenCaps) -> Self {
+    pub(crate) fn thaw(frozen: FrozenCaps, names_secret: [u64; 2]) -> Self {
         let mut caps = Self { seq: frozen.seq, ..Self::default() };
+        caps.names.secret = frozen.names_secret.unwrap_or(names_secret);
         for FrozenClient { client, epoch, is_loss_unheard } in frozen.clients {
             let of = CapClient { epoch, is_loss_unheard, ..CapClient::default() };
             caps.clients.insert(client, of);
@@ -112,6 +131,12 @@ impl Caps {
             let offered = None;
             let hold = CapHold { client, held, offered, seq, granted_seq, recall, is_beside_writers };
             caps.by_file.entry(file).or_default().push(hold);
+        }
+        for FrozenName { dir, name } in frozen.names {
+            let holders = caps.by_file.get(&name).map(Vec::as_slice).unwrap_or_default();
+            for client in holders.iter().map(|hold| hold.client) {
+                caps.names.put(client, NameKey { dir, name });
+            }
         }
         for (file, at) in frozen.recent {
             caps.recent.note(file, at);

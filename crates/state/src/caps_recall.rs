@@ -27,7 +27,9 @@ impl Engine {
         }
         let want = if self.caps.is_recent(file, now) { want.shared() } else { want };
         let by_caps = self.contend_with_caps(file, Forbidden::beside(want), Some(client), now);
-        let mut earliest = by_caps;
+        let wants_all_names = want.contains(CapSet::FILE_X);
+        let by_names = if wants_all_names { self.contend_with_names(file, Some(client), now) } else { None };
+        let mut earliest = [by_caps, by_names].into_iter().flatten().min();
         for deed in deeds_of(want).into_iter().flatten() {
             let since = self.contend_with_delegations(file, deed, Some(client), now);
             earliest = [earliest, since].into_iter().flatten().min();
@@ -42,6 +44,7 @@ impl Engine {
     pub fn contend_outside(&mut self, file: FileKey, deed: Deed, now: Instant) {
         self.contend_with_delegations(file, deed, None, now);
         self.contend_with_caps(file, Forbidden::ALL, None, now);
+        self.contend_with_names(file, None, now);
     }
 
     /// Whether others hold what stands in the way of a deed; begins nothing.
@@ -62,6 +65,7 @@ impl Engine {
         let is_in_way =
             |hold: &&crate::caps::CapHold| Some(hold.client) != by && forbidden.touches(hold.all());
         let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        self.note_entries_taken(file, forbidden, by, now);
         self.expire_lapsed(others.clone(), now);
         let waited =
             others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now));
@@ -81,10 +85,11 @@ impl Engine {
             Some(hold.client) != by && forbidden.touches(hold.all()) && !self.is_lapsed(hold.client, now)
         };
         let others: Vec<_> = holds.iter().filter(is_in_way).map(|hold| hold.client).collect();
+        self.note_entries_taken(file, forbidden, by, now);
         others.into_iter().filter_map(|client| self.contend_with_hold(client, file, forbidden, now)).min()
     }
 
-    fn contend_with_hold(
+    pub(crate) fn contend_with_hold(
         &mut self,
         client: ClientId,
         file: FileKey,
@@ -101,7 +106,7 @@ impl Engine {
         }
         if !forbidden.touches(hold.held) {
             let held = hold.held;
-            self.caps.recent.note(file, now);
+            self.caps.note_recall(file, now);
             // The offer may have been all there was.
             self.caps_leave(client, file, held, now);
             return None;
@@ -118,7 +123,7 @@ impl Engine {
             }
             None => {
                 let keep = forbidden.leaves(hold.held);
-                self.caps.recent.note(file, now);
+                self.caps.note_recall(file, now);
                 self.begin_cap_recall(client, file, keep, now);
                 Some(now)
             }
@@ -279,6 +284,7 @@ impl Engine {
     /// Revokes from those who did not release in time, and sends again what was not heard.
     pub(crate) fn tick_caps(&mut self, now: Instant) {
         self.caps.recent.sweep(now);
+        self.caps.names.sweep(now);
         for (client, file) in self.caps.recalls.iter().copied().collect::<Vec<_>>() {
             let Some(recall) = self.caps.hold(client, file).and_then(|hold| hold.recall) else { continue };
             if recall.until <= now {

@@ -180,9 +180,11 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine without clients. `entropy` makes session ids and confirmation verifiers.
+    /// An engine without clients. `entropy` makes session ids, confirmation verifiers, and what names are known by.
     #[must_use]
-    pub fn new(config: Config, entropy: Box<dyn Entropy>) -> Self {
+    pub fn new(config: Config, mut entropy: Box<dyn Entropy>) -> Self {
+        let mut caps = Caps::default();
+        caps.names.secret = [entropy.u64(), entropy.u64()];
         Self {
             config,
             entropy,
@@ -203,7 +205,7 @@ impl Engine {
             recalls: BTreeSet::new(),
             recent_recalls: RecentRecalls::default(),
             wants: Wants::default(),
-            caps: Caps::default(),
+            caps,
             foreign_busy: BTreeMap::new(),
             denying: 0,
             lock_ranges: Account::default(),

@@ -197,7 +197,7 @@ impl Engine {
         engine.wants.0 = wants.map(|frozen| ((frozen.client, frozen.file), frozen.want)).collect();
         let busy = frozen.foreign_busy.into_iter();
         engine.foreign_busy = busy.map(|frozen| ((frozen.owner, frozen.file), frozen.number)).collect();
-        engine.caps = Caps::thaw(frozen.caps);
+        engine.caps = Caps::thaw(frozen.caps, engine.caps.names.secret);
         invariant::check(&engine).map_err(Unsound)?;
         Ok(engine)
     }

@@ -6,6 +6,7 @@
 
 mod caps;
 mod caps_freeze;
+mod caps_names;
 mod caps_recall;
 mod caps_set;
 mod census;
@@ -54,6 +55,7 @@ mod waiters;
 mod witness;
 
 pub use caps::{CapGrant, CapOffer, CapRelease, CapRequest, CapTicket};
+pub use caps_names::NameKey;
 pub use caps_set::Forbidden;
 pub use census::Census;
 pub use channel::ChannelAttrs;

@@ -211,10 +211,11 @@ impl Engine {
         all
     }
 
-    /// Every object of which somebody holds capabilities, in order of their keys.
+    /// Every object of which somebody holds capabilities, in order of their keys. Names that are promised by themselves are none.
     #[must_use]
     pub fn report_caps_files(&self) -> Vec<FileKey> {
-        let mut all: Vec<_> = self.caps.by_file.keys().copied().collect();
+        let objects = self.caps.by_file.keys().filter(|key| !self.caps.names.is_name(**key));
+        let mut all: Vec<_> = objects.copied().collect();
         all.sort_unstable();
         all
     }

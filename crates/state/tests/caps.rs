@@ -6,6 +6,8 @@ mod world;
 
 #[path = "caps/model.rs"]
 mod model;
+#[path = "caps/names.rs"]
+mod names;
 #[path = "caps/pressure.rs"]
 mod pressure;
 

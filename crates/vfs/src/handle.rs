@@ -39,6 +39,18 @@ impl Handle {
         hasher.write(self.as_bytes());
         FileKey(hasher.finish128().as_u128())
     }
+
+    /// The identity, likewise, of a name in this directory, whatever it leads to. Clients choose names: only who knows the
+    /// secret can choose some that lie in one place of a table.
+    #[must_use]
+    pub fn key_of_name(&self, name: &[u8], secret: [u64; 2]) -> FileKey {
+        let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+        // The handle's length: another handle with another name is never the same bytes.
+        hasher.write(&[self.len]);
+        hasher.write(self.as_bytes());
+        hasher.write(name);
+        FileKey(hasher.finish128().as_u128())
+    }
 }
 
 impl PartialEq for Handle {

@@ -41,6 +41,20 @@ pub const CAPS_HOLDERS_PER_OBJECT_MAX: usize = 1024;
 /// rather than have it wander; after one look of a neighbour the other has it back soon.
 pub const CAPS_RECALLED_MS: u64 = 2_000;
 
+/// Names of directories that one client may be promised by themselves: they are among its objects, and cost as much; those that a
+/// user or a build looks up again and again fit, and a client that gives none back takes an eighth of its objects with them.
+pub const CAPS_NAMES_PER_CLIENT_MAX: usize = 16_384;
+
+/// Names promised to all clients: a quarter of all objects, so that they never crowd out the objects behind them.
+pub const CAPS_NAMES_MAX: usize = 1 << 18;
+
+/// Names of a client asked back at once when it is promised as many as it may be: one call, and room for a while.
+pub const CAPS_NAMES_PRESSED: usize = 256;
+
+/// Milliseconds for which a directory is one that others change all the time, after its entries' promise was taken from somebody
+/// twice within as much: as long as nothing exclusive is granted either.
+pub const CAPS_CONTESTED_MS: u64 = CAPS_RECALLED_MS;
+
 /// Batches of one client under way at once: those beyond its next wait for it, their calls parked.
 pub const CAPS_BATCHES_MAX: usize = 16;
 

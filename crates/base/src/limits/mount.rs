@@ -131,6 +131,9 @@ pub const REACQUIRE_PAUSE_MS: u64 = 1_000;
 /// as well: what that needs is asked for with their listings.
 pub const CLEARING_MS: u64 = 2_000;
 
+/// Names promised by themselves that a mount knows of: as many as a server promises one.
+pub const LEASED_NAMES_MAX: usize = super::CAPS_NAMES_PER_CLIENT_MAX;
+
 /// Recalls remembered of objects that are not known yet, as the grant is still on its way.
 pub const EARLY_RECALLS_MAX: usize = 4_096;
 

@@ -59,7 +59,11 @@ impl Machine {
     fn tell_absent(&mut self, parent: NodeId, name: &[u8]) -> bool {
         let dir = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut());
         let dir = dir.filter(|d| d.len() < CACHED_NAMES_MAX);
-        dir.map(|d| d.tell(name)).is_some()
+        let may_tell = dir.map(|d| d.tell(name)).is_some();
+        if may_tell {
+            self.leases.tell(parent, name);
+        }
+        may_tell
     }
 
     /// Attributes of what a lookup found: those that came with it, unless something of ours is on its way that the
@@ -132,6 +136,7 @@ impl Machine {
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
                 dir.tell(name);
             }
+            self.leases.tell(parent, name);
         }
         if let Some(node) = self.nodes.quietly(id) {
             node.told_in = Some(parent);

@@ -287,7 +287,8 @@ impl Machine {
         holder.attrs.ctime = now.wall;
         let told = holder.dir.as_mut().is_some_and(|d| d.put(name, node));
         self.forget_listing(dir);
-        told
+        // From here on it may be otherwise here than at the server.
+        told | self.leases.forget(dir, name.as_bytes())
     }
 
     /// A directory has got one more, or one less, in it; file systems that do not count links of directories show 1.

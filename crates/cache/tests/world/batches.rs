@@ -123,6 +123,7 @@ impl Server {
     ) -> Res<Option<Born>> {
         let free = |s: &mut Self, i: u64, mask: u32| {
             assert!(s.clear(c, i, mask).is_ok(), "a batch meets what another client holds: {mutation:?}");
+            assert!(mask != FILE || !s.has_names(c, i), "or is promised: {mutation:?}");
         };
         match mutation {
             Mutation::Make { dir, name, object, attrs, want, joins } => {

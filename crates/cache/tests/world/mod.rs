@@ -7,6 +7,7 @@ pub mod batches;
 pub mod choice;
 pub mod client;
 pub mod fs;
+pub mod names;
 pub mod ops;
 pub mod server;
 

@@ -8,6 +8,7 @@ use holdfast_base::Timestamp;
 use holdfast_cache::*;
 
 use super::fs::{Fs, ROOT, Res};
+use super::names::Named;
 
 /// Bits of exclusive capabilities alone.
 pub(super) const X: u32 = 0xaa;
@@ -50,6 +51,10 @@ pub struct Server {
     pub fs: Fs,
     pub has_caps: bool,
     pub held: BTreeMap<(u64, usize), Held>,
+    /// What is promised of single names.
+    pub names: BTreeMap<(u64, Vec<u8>, usize), Named>,
+    /// Lookups are given no directory, but the name.
+    pub is_contested: bool,
     pub opens: BTreeMap<u64, (u64, usize)>,
     pub lanes: BTreeMap<usize, Lane>,
     pub last_seq: u64,
@@ -114,6 +119,8 @@ impl Server {
             fs: Fs::default(),
             has_caps,
             held: BTreeMap::new(),
+            names: BTreeMap::new(),
+            is_contested: false,
             opens: BTreeMap::new(),
             lanes: BTreeMap::new(),
             last_seq: 0,
@@ -201,6 +208,12 @@ impl Server {
         let is_shy = self.is_shy && !(self.lends && want.contains(CapSet::BESIDE_WRITERS));
         let is_open = is_shy && self.opens.values().any(|(of, by)| *of == ino && *by != client);
         let others = if is_open { others | CapSet::FILE_X.0 } else { others };
+        let has_names = self.has_names(client, ino);
+        let others = if has_names { others | CapSet::FILE_S.0 } else { others };
+        if has_names && want.contains(CapSet::FILE_X) && self.generous {
+            // It is had the next time.
+            let _ = self.clear_names(client, ino);
+        }
         let mut can = 0;
         for kind in [0, 2, 4, 6] {
             let (s, x) = (1 << kind, 2 << kind);
@@ -229,6 +242,7 @@ impl Server {
     /// Begins anew: nobody holds anything, what was to be recalled is forgotten.
     pub fn restart(&mut self) {
         self.held.clear();
+        self.names.clear();
         self.recalls.clear();
     }
 
@@ -246,6 +260,9 @@ impl Server {
 
     /// False: crossed.
     pub fn release(&mut self, client: usize, release: &Release) -> bool {
+        if let Some(is_released) = self.release_name(client, release) {
+            return is_released;
+        }
         let Some(held) = self.held.get_mut(&(ino(&release.handle), client)) else { return true };
         if release.seq < held.last_grant {
             return false;
@@ -303,12 +320,18 @@ impl Server {
                 if let Some(i) = found {
                     self.clear(c, i, X)?;
                 }
-                let dir = self.grant(c, ino(dir), *want_dir);
+                let d = ino(dir);
+                let want_dir =
+                    want_dir.without(if self.is_contested { CapSet::FILE_X } else { CapSet::NONE });
+                let dir = self.grant(c, d, want_dir);
+                let is_held = dir.is_some_and(|dir| dir.caps.contains(CapSet::FILE_S));
+                let is_covered = is_held && !self.is_contested;
+                let promise = if is_covered { None } else { self.promise(c, d, name.as_bytes()) };
                 let found = match found {
                     Some(i) => Some(pass!(self.object(c, i, *want))),
                     None => None,
                 };
-                Answer::Looked { found, dir }
+                Answer::Looked { found, dir, promise }
             }
             Question::GetAttr { object, want, .. } => {
                 self.clear(c, ino(object), X)?;
@@ -343,6 +366,9 @@ impl Server {
                         continue;
                     }
                     self.clear(c, ino(h), X | (want.0 & X) | ((want.0 & X) >> 1))?;
+                    if want.contains(CapSet::FILE_X) {
+                        self.clear_names(c, ino(h))?;
+                    }
                     let o = pass!(self.object(c, ino(h), *want));
                     granted.push(Ok((o.attrs, o.grant.unwrap())));
                 }
@@ -382,6 +408,9 @@ impl Server {
                 let d = ino(dir);
                 self.clear(c, d, FILE | (X & AUTH))?;
                 let found = pass!(self.fs.look(d, name.as_bytes()));
+                if found.is_none() {
+                    self.clear_name(c, d, name.as_bytes())?;
+                }
                 let (i, made) = match found {
                     Some(_) if *exclusive => return Ok(Err(Errno::EEXIST)),
                     Some(i) => {
@@ -411,6 +440,7 @@ impl Server {
             Question::Make { dir, name, making, attrs, want, want_dir } => {
                 let d = ino(dir);
                 self.clear(c, d, FILE | (X & AUTH))?;
+                self.clear_name(c, d, name.as_bytes())?;
                 let kind = match making {
                     Making::Dir => Kind::Dir,
                     Making::Symlink(_) => Kind::Symlink,
@@ -425,6 +455,7 @@ impl Server {
             }
             Question::Link { object, dir, name, want_dir } => {
                 self.clear(c, ino(dir), FILE | (X & AUTH))?;
+                self.clear_name(c, ino(dir), name.as_bytes())?;
                 self.clear(c, ino(object), X | LINK)?;
                 pass!(self.fs.link(ino(object), ino(dir), name.as_bytes()));
                 let object = pass!(self.object(c, ino(object), CapSet::NONE));
@@ -432,6 +463,7 @@ impl Server {
             }
             Question::Remove { dir, name, is_dir, want_dir, .. } => {
                 self.clear(c, ino(dir), FILE | (X & AUTH))?;
+                self.clear_name(c, ino(dir), name.as_bytes())?;
                 if let Some(i) = pass!(self.fs.look(ino(dir), name.as_bytes())) {
                     self.clear(c, i, LINK | (X & FILE))?;
                 }
@@ -441,6 +473,7 @@ impl Server {
             Question::Rename { from_dir, from, to_dir, to, mode, want_dir, .. } => {
                 for (d, name) in [(from_dir, from), (to_dir, to)] {
                     self.clear(c, ino(d), FILE | (X & AUTH))?;
+                    self.clear_name(c, ino(d), name.as_bytes())?;
                     if let Some(i) = pass!(self.fs.look(ino(d), name.as_bytes())) {
                         self.clear(c, i, LINK | (X & FILE))?;
                     }

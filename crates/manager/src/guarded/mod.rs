@@ -96,8 +96,8 @@ impl Guarded {
     }
 }
 
-/// The most that one call does: RENAME changes two directories, and what it moves, and what it replaces.
-const DEEDS_MAX: usize = 4;
+/// The most that one call does: RENAME changes two directories, what it moves and what it replaces, and two names.
+const DEEDS_MAX: usize = 6;
 
 /// What one call does to which objects.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +110,14 @@ impl Deeds {
             *place = Some((*object, *deed));
         }
         all
+    }
+
+    /// With a change of this name, which may be promised by itself.
+    fn naming(mut self, name: FileKey) -> Self {
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some((name, Deed::ChangeEntries));
+        }
+        self
     }
 
     fn each(&self) -> impl Iterator<Item = (FileKey, Deed)> {
@@ -227,7 +235,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |_| Ok(deeds),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let made = self.inner.make(cx, dir, name, what, set)?;
                 self.tell_added(cx, (dir, name), (&made.1, &made.0.handle), false);
@@ -253,7 +261,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |_| Ok(deeds),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let linked = self.inner.link(cx, object, dir, name)?;
                 self.tell_added(cx, (dir, name), (&linked.0, object), false);
@@ -307,7 +315,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |_| Ok(deeds),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let removed = self.inner.remove_seen(cx, dir, name, kind, victim)?;
                 if let Some(Removed { dir: change, .. }) = &removed {

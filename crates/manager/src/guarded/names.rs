@@ -58,10 +58,10 @@ impl Guarded {
         let may_be_there = matches!(how.mode, CreateMode::Unchecked | CreateMode::MustExist);
         let there = if is_careful && may_be_there { self.find(cx, (dir, name))? } else { None };
         let Some(there) = there.map(|there| there.key()) else {
-            return Ok(if may_make {
-                Deeds::of(&[(dir_key, Deed::ChangeEntries)])
-            } else {
-                Deeds::of(&[(dir_key, Deed::LookEntries)])
+            return Ok(match (may_make, is_careful) {
+                (true, true) => Deeds::of(&[(dir_key, Deed::ChangeEntries)]).naming(self.changed(dir, name)),
+                (true, false) => Deeds::of(&[(dir_key, Deed::ChangeEntries)]),
+                (false, _) => Deeds::of(&[(dir_key, Deed::LookEntries)]),
             });
         };
         let is_cut = how.mode == CreateMode::Unchecked && how.set.size == Some(0);
@@ -82,6 +82,7 @@ impl Guarded {
             let name = |object: Option<Handle>| object.map(|object| (object.key(), Deed::ChangeName));
             deeds.0[2] = name(self.find(cx, from)?);
             deeds.0[3] = name(self.find(cx, to)?);
+            deeds = deeds.naming(self.changed(from.0, from.1)).naming(self.changed(to.0, to.1));
         }
         Ok(deeds)
     }
@@ -95,8 +96,14 @@ impl Guarded {
         let mut deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
         if is_careful {
             deeds.0[1] = self.find(cx, (dir, name))?.map(|victim| (victim.key(), Deed::ChangeName));
+            deeds = deeds.naming(self.changed(dir, name));
         }
         Ok(deeds)
+    }
+
+    /// A name that is changed, as it may be promised by itself.
+    pub(super) fn changed(&self, dir: &Handle, name: Name<'_>) -> FileKey {
+        self.manager.name_key(dir, name).name
     }
 
     /// What lies behind a name. Who may not look it up may not change it either, and hears so from the change itself.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast_base::{ClientId, Entropy, SeededEntropy, Timestamp};
+use holdfast_base::{CapSet, ClientId, Entropy, SeededEntropy, Timestamp};
 use holdfast_state::{DelegationKind, DelegationToken};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{
@@ -28,6 +28,7 @@ struct Race {
     is_over: AtomicBool,
     tokens: AtomicU64,
     kept: AtomicU64,
+    names_kept: AtomicU64,
     changes: AtomicU64,
 }
 
@@ -56,12 +57,14 @@ impl Race {
         });
         let zero = || AtomicU64::new(0);
         let (is_over, tokens, kept, changes) = (AtomicBool::new(false), zero(), zero(), zero());
-        Self { among, manager, bare, guarded, dirs, is_over, tokens, kept, changes }
+        let names_kept = zero();
+        Self { among, manager, bare, guarded, dirs, is_over, tokens, kept, names_kept, changes }
     }
 
     /// Whether there were promises beside changes to speak of.
     fn has_seen_enough(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) > 100 && self.changes.load(Ordering::Relaxed) > 100
+        let has_seen = |count: &AtomicU64, enough| count.load(Ordering::Relaxed) > enough;
+        has_seen(&self.kept, 100) && has_seen(&self.names_kept, 30) && has_seen(&self.changes, 100)
     }
 
     /// Changes something at random, as nobody in particular.
@@ -99,6 +102,10 @@ impl Race {
         let caller = Caller::root();
         let cx = Cx::new(&caller, Wait::Yes);
         let dir = &self.dirs[pick(entropy, self.among.0)];
+        if pick(entropy, 3) == 0 {
+            self.hold_name(entropy, holder, dir);
+            return Ok(());
+        }
         let (object, kind) = match pick(entropy, 4) {
             0 => (*dir, DelegationKind::Directory),
             _ => {
@@ -124,6 +131,26 @@ impl Race {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Promises a name's staying the same, and sees to it.
+    fn hold_name(&self, entropy: &mut SeededEntropy, holder: ClientId, dir: &Handle) {
+        let caller = Caller::root();
+        let cx = Cx::new(&caller, Wait::Yes);
+        let name = Name::new(NAMES[pick(entropy, self.among.1)]).unwrap();
+        let key = self.manager.name_key(dir, name).name;
+        if !self.manager.put_caps_in_force((holder, key), CapSet::FILE_S) {
+            return;
+        }
+        let look = || self.bare.lookup(&cx, dir, name, AttrMask::NONE).map(|node| node.handle);
+        let before = look();
+        for _ in 0..pick(entropy, 20) {
+            std::thread::yield_now();
+        }
+        let after = look();
+        self.manager.settle_caps((holder, key));
+        assert_eq!(before, after, "{name:?} of {dir:?}");
+        self.names_kept.fetch_add(1, Ordering::Relaxed);
     }
 }
 

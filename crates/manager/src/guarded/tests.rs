@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, Cookie, FileKey, ManualClock, SeededEntropy};
+use holdfast_base::{CapSet, ClientId, Cookie, FileKey, ManualClock, SeededEntropy};
 use holdfast_state::{BootInstance, Config, Deed, DelegationKind, DelegationToken, Grace};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::suite::{Abilities, TestBackend, run};
@@ -77,9 +77,25 @@ impl World {
         asked.into_iter().map(|(file, deed)| (self.called(file), deed)).collect()
     }
 
+    fn key_of(&self, dir: &Handle, name: &[u8]) -> FileKey {
+        self.manager.name_key(dir, Name::new(name).unwrap()).name
+    }
+
     fn called(&self, file: FileKey) -> &'static str {
         let all = [(&self.root, "/"), (&self.dir, "d"), (&self.a, "a"), (&self.b, "b"), (&self.c, "c")];
-        all.into_iter().find(|(handle, _)| handle.key() == file).map_or("new", |(_, called)| called)
+        let object = all.into_iter().find(|(handle, _)| handle.key() == file);
+        let names = [
+            (&self.root, "e", "/e"),
+            (&self.root, "a2", "/a2"),
+            (&self.root, "c", "/c"),
+            (&self.root, "d", "/d"),
+            (&self.dir, "a", "d/a"),
+            (&self.dir, "b", "d/b"),
+            (&self.dir, "new", "d/new"),
+            (&self.dir, "newer", "d/newer"),
+        ];
+        let name = names.into_iter().find(|(dir, name, _)| self.key_of(dir, name.as_bytes()) == file);
+        object.map(|(_, called)| called).or(name.map(|(.., called)| called)).unwrap_or("new")
     }
 }
 
@@ -140,21 +156,26 @@ fn every_change_of_data_and_attributes_asks_for_what_it_does() {
 }
 
 #[test]
-fn every_change_of_names_asks_for_its_directories_and_then_for_what_lies_behind_the_names() {
+fn every_change_of_names_asks_for_its_directories_then_for_what_lies_behind_the_names_then_for_those() {
     use Deed::{ChangeEntries, ChangeName};
     let w = careful();
     let none = SetAttrs::default();
     let make = w.asked(|g, cx| g.make(cx, &w.root, name(b"e"), NewNode::Directory, &none));
-    assert_eq!(make, [("/", ChangeEntries)]);
+    assert_eq!(make, [("/", ChangeEntries), ("/e", ChangeEntries)]);
     let link = w.asked(|g, cx| g.link(cx, &w.a, &w.root, name(b"a2")));
-    assert_eq!(link, [("/", ChangeEntries), ("a", ChangeName)]);
+    assert_eq!(link, [("/", ChangeEntries), ("a", ChangeName), ("/a2", ChangeEntries)]);
     let rename =
         w.asked(|g, cx| g.rename(cx, (&w.dir, name(b"a")), (&w.root, name(b"c")), RenameFlags::Replace));
-    assert_eq!(rename, [("d", ChangeEntries), ("/", ChangeEntries), ("a", ChangeName), ("c", ChangeName)]);
+    let names = [("d/a", ChangeEntries), ("/c", ChangeEntries)];
+    assert_eq!(
+        rename[..4],
+        [("d", ChangeEntries), ("/", ChangeEntries), ("a", ChangeName), ("c", ChangeName)]
+    );
+    assert_eq!(rename[4..], names);
     let remove = w.asked(|g, cx| g.remove(cx, &w.dir, name(b"b"), RemoveKind::NonDirectory));
-    assert_eq!(remove, [("d", ChangeEntries), ("b", ChangeName)]);
+    assert_eq!(remove, [("d", ChangeEntries), ("b", ChangeName), ("d/b", ChangeEntries)]);
     let rmdir = w.asked(|g, cx| g.remove(cx, &w.root, name(b"d"), RemoveKind::Directory));
-    assert_eq!(rmdir, [("/", ChangeEntries), ("d", ChangeName)]);
+    assert_eq!(rmdir, [("/", ChangeEntries), ("d", ChangeName), ("/d", ChangeEntries)]);
 }
 
 #[test]
@@ -162,8 +183,10 @@ fn a_create_asks_for_the_directory_or_for_what_is_there() {
     use CreateMode::{Guarded as MustBeNew, MustExist, Unchecked};
     use Deed::{ChangeEntries, LookEntries, OpenRead, OpenWrite, Truncate};
     let (w, none) = (careful(), SetAttrs::default());
-    assert_eq!(create(&w, (&w.dir, b"new"), (Unchecked, size(0), Some(BOTH))), [("d", ChangeEntries)]);
-    assert_eq!(create(&w, (&w.dir, b"newer"), (MustBeNew, none, None)), [("d", ChangeEntries)]);
+    let new = create(&w, (&w.dir, b"new"), (Unchecked, size(0), Some(BOTH)));
+    assert_eq!(new, [("d", ChangeEntries), ("d/new", ChangeEntries)]);
+    let newer = create(&w, (&w.dir, b"newer"), (MustBeNew, none, None));
+    assert_eq!(newer, [("d", ChangeEntries), ("d/newer", ChangeEntries)]);
     assert_eq!(
         create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))),
         [("d", LookEntries), ("a", OpenRead)]
@@ -219,6 +242,56 @@ fn what_is_promised_to_another_is_not_done_and_ones_own_is() {
     w.manager.end_promise(w.b.key(), token);
     assert!(w.manager.promises().is_empty());
     assert!(!w.manager.has_promises());
+}
+
+#[test]
+fn a_name_promised_by_itself_is_changed_by_nobody_else_and_other_names_by_everybody() {
+    let w = World::new();
+    let promised = |dir: &Handle, n: &'static [u8]| {
+        assert!(w.manager.put_caps_in_force((HOLDER, w.key_of(dir, n)), CapSet::FILE_S));
+    };
+    promised(&w.dir, b"a");
+    promised(&w.dir, b"free");
+    let by = |client| w.cx().by(client);
+    let (cx, own) = (by(Some(ClientId(8))), by(Some(HOLDER)));
+    let (g, none) = (&w.guarded, SetAttrs::default());
+    let (a, free, c) = ((&w.dir, name(b"a")), (&w.dir, name(b"free")), (&w.root, name(b"c")));
+    let put_off = Some(FsError::Delay);
+    assert_eq!(g.remove(&cx, a.0, a.1, RemoveKind::NonDirectory).err(), put_off);
+    assert_eq!(g.remove_seen(&cx, a.0, a.1, RemoveKind::NonDirectory, &w.a).err(), put_off);
+    assert_eq!(g.rename(&cx, a, c, RenameFlags::Replace).err(), put_off);
+    assert_eq!(g.rename(&cx, c, a, RenameFlags::Replace).err(), put_off);
+    assert_eq!(g.rename(&cx, c, a, RenameFlags::Exchange).err(), put_off);
+    assert_eq!(g.link(&cx, &w.c, free.0, free.1).err(), put_off);
+    assert_eq!(g.make(&cx, free.0, free.1, NewNode::Directory, &none).err(), put_off);
+    for mode in [CreateMode::Guarded, CreateMode::Unchecked] {
+        let how = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };
+        assert_eq!(g.create(&cx, free.0, free.1, &how).err(), put_off);
+    }
+    // What is there is opened by name, and other names come and go.
+    let how = CreateHow { mode: CreateMode::Unchecked, set: &none, open: None, want: AttrMask::NONE };
+    assert!(g.create(&cx, a.0, a.1, &how).is_ok());
+    assert!(g.create(&cx, &w.dir, name(b"other"), &how).is_ok());
+    assert!(g.remove(&cx, &w.dir, name(b"b"), RemoveKind::NonDirectory).is_ok());
+    assert!(g.link(&cx, &w.a, &w.dir, name(b"a2")).is_ok());
+    // A name of the same spelling in another directory is another name.
+    assert!(g.link(&cx, &w.a, &w.root, name(b"a")).is_ok());
+    assert!(g.rename(&own, a, free, RenameFlags::Replace).is_ok(), "one's own promise is not in the way");
+    w.manager.settle_caps((HOLDER, w.key_of(&w.dir, b"a")));
+    assert!(g.rename(&cx, c, a, RenameFlags::Replace).is_ok());
+    w.manager.settle_caps((HOLDER, w.key_of(&w.dir, b"free")));
+    assert!(w.manager.promises().is_empty() && !w.manager.has_promises());
+}
+
+#[test]
+fn a_name_is_not_promised_while_it_is_being_changed() {
+    let w = careful();
+    let index = w.manager.promises();
+    let key = w.key_of(&w.dir, b"a");
+    let entered = index.enter(key, Deed::ChangeEntries, None).unwrap();
+    assert!(!w.manager.put_caps_in_force((HOLDER, key), CapSet::FILE_S));
+    drop(entered);
+    assert!(w.manager.put_caps_in_force((HOLDER, key), CapSet::FILE_S));
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Capabilities: that no two clients hold what excludes each other, and nobody beside what others have open, locked or
 //! delegated.
 
-use holdfast_base::FileKey;
+use std::collections::BTreeMap;
+
+use holdfast_base::{CapSet, FileKey};
 
 use super::require;
 use crate::caps::CapHold;
+use crate::caps_names::NameKey;
 use crate::deed::Deed;
 use crate::engine::{Engine, Kind};
 
@@ -30,9 +33,34 @@ pub(super) fn check(engine: &Engine) -> Result<(), String> {
         let recall = engine.caps.hold(*client, *file).and_then(|hold| hold.recall);
         require(recall.is_some(), || format!("{client}, {file}: listed as recalled and is not"))?;
     }
+    names(engine)?;
     for id in engine.caps.clients.keys() {
         let is_known = engine.clients.by_id.contains_key(id);
         require(is_known, || format!("client {id} is gone and holds capabilities"))?;
+    }
+    Ok(())
+}
+
+/// Names are held of, each by whom it is listed for, and nobody else has the directory to himself.
+fn names(engine: &Engine) -> Result<(), String> {
+    let names = &engine.caps.names;
+    let mut counts = BTreeMap::new();
+    for ((dir, client, name), place) in &names.holders {
+        let wrong = |what: &str| format!("name {name} of {dir}, client {client}: {what}");
+        let hold = engine.caps.hold(*client, *name).ok_or_else(|| wrong("is listed and not held"))?;
+        require(CapSet::FILE_S.contains(hold.all()), || wrong("holds more than one can of a name"))?;
+        let holds = engine.caps.by_file.get(dir).map(Vec::as_slice).unwrap_or_default();
+        let is_shared = |other: &CapHold| other.client == *client || !other.all().contains(CapSet::FILE_X);
+        require(holds.iter().all(is_shared), || wrong("another has the directory to himself"))?;
+        require(names.by_age.contains(&(*client, *place, *name)), || wrong("has no place in time"))?;
+        *counts.entry(*client).or_insert(0) += 1;
+    }
+    require(names.by_age.len() == names.holders.len(), || "names that are gone have places".to_owned())?;
+    require(counts == names.by_client, || format!("{counts:?} names, counted {:?}", names.by_client))?;
+    for NameKey { dir, name } in names.all() {
+        let holds = engine.caps.by_file.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let is_listed = |hold: &CapHold| names.holders.contains_key(&(dir, hold.client, name));
+        require(!holds.is_empty() && holds.iter().all(is_listed), || format!("name {name} is misfiled"))?;
     }
     Ok(())
 }

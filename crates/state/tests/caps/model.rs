@@ -1,4 +1,5 @@
-//! Random histories of caps clients against a model that keeps everything in one list and judges bit by bit.
+//! Random histories of caps clients against a model that keeps everything in one list and judges bit by bit. A name in one
+//! of the files, as if that were a directory, is among what is held.
 
 use holdfast_base::limits::CAPS_RECALLED_MS;
 use holdfast_base::{CapSet, ClientId, Entropy, FileKey, Instant, SeededEntropy};
@@ -7,6 +8,13 @@ use holdfast_state::*;
 use super::world::*;
 
 const FILES: u64 = 3;
+
+/// A name in one of them. With it there are as many objects as are looked at for one that is asked back.
+const NAME: NameKey = NameKey { dir: FileKey(0), name: FileKey(100) };
+
+fn dir_of(key: FileKey) -> Option<FileKey> {
+    (key == NAME.name).then_some(NAME.dir)
+}
 
 /// Shared bits of the four kinds; exclusive ones are the next higher.
 const KINDS: [u32; 4] = [1, 4, 16, 64];
@@ -75,8 +83,15 @@ impl Model {
             return 0;
         }
         let mut can = want;
-        if self.is_recent(file, now) {
+        if self.is_recent(file, now) && dir_of(file).is_none() {
             can &= 0x55;
+        }
+        let others = || self.held.iter().filter(|held| held.client != client);
+        if others().any(|held| dir_of(held.file) == Some(file)) {
+            can &= !128;
+        }
+        if others().any(|held| dir_of(file) == Some(held.file) && held.bits & 128 != 0) {
+            can = 0;
         }
         for held in self.held.iter().filter(|held| held.file == file) {
             if held.client == client {
@@ -197,6 +212,7 @@ struct History {
     clients: Vec<ClientId>,
     dice: SeededEntropy,
     seen: usize,
+    named: usize,
     pressed: usize,
 }
 
@@ -216,6 +232,7 @@ impl History {
             clients: clients.to_vec(),
             dice: SeededEntropy(seed),
             seen: 0,
+            named: 0,
             pressed: 0,
         }
     }
@@ -230,7 +247,7 @@ impl History {
         let file = FileKey(u128::from(self.roll(FILES)));
         let set = sound(self.dice.u64() as u32 & 0xff);
         let now = self.world.now;
-        match self.roll(9) {
+        match self.roll(12) {
             0..3 => {
                 let request = CapRequest {
                     client,
@@ -250,8 +267,52 @@ impl History {
             3..5 => self.deed(client, file),
             5 => self.world.pass(self.dice.u64() % CAPS_RECALLED_MS),
             6 => self.press(),
-            _ => self.release(client, file, set),
+            7 => self.release(client, file, set),
+            8 => self.name(client),
+            9 => self.deed(client, NAME.name),
+            10 => self.release(client, NAME.name, 0),
+            _ => self.outside(file),
         }
+    }
+
+    fn name(&mut self, client: ClientId) {
+        let now = self.world.now;
+        let grant = self.world.promise(client, NAME);
+        assert_eq!(grant.held.0, self.model.acquire(client, NAME.name, 64, now));
+        self.named += usize::from(!grant.held.is_empty());
+        let names = self.model.held.iter().filter(|held| dir_of(held.file).is_some());
+        assert_eq!(self.world.engine.caps_names(), names.count());
+        assert!(self.world.settle().is_empty());
+    }
+
+    /// A local process is in a directory: nothing of it or of its names stays.
+    fn outside(&mut self, dir: FileKey) {
+        let now = self.world.now;
+        let mut asked = Vec::new();
+        for at in 0..self.model.held.len() {
+            let held = &self.model.held[at];
+            let is_asked = held.recall.is_some_and(|(keep, _)| keep == 0);
+            if is_asked || (held.file != dir && dir_of(held.file) != Some(dir)) {
+                continue;
+            }
+            let (client, file) = (held.client, held.file);
+            if held.recall.is_none() {
+                self.model.recalled_at.push((file, now));
+            }
+            self.model.numbers += 1;
+            let held = &mut self.model.held[at];
+            held.recall = Some((0, held.recall.map_or(now, |(_, since)| since)));
+            asked.push((client, file));
+        }
+        self.world.engine.contend_outside(dir, Deed::ChangeEntries, now);
+        let effects = self.world.settle().into_iter().map(|effect| match effect {
+            Effect::CapRecall { client, keep, file, .. } if keep.is_empty() => (client, file),
+            other => panic!("{other:?}"),
+        });
+        let mut effects: Vec<_> = effects.collect();
+        effects.sort_unstable();
+        asked.sort_unstable();
+        assert_eq!(effects, asked);
     }
 
     fn deed(&mut self, client: ClientId, file: FileKey) {
@@ -309,14 +370,15 @@ impl History {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    let (mut granted, mut pressed) = (0, 0);
+    let (mut granted, mut named, mut pressed) = (0, 0, 0);
     for seed in 0..300 {
         let mut history = History::new(seed);
-        for _ in 0..400 {
+        for _ in 0..600 {
             history.step();
         }
         granted += history.seen;
+        named += history.named;
         pressed += history.pressed;
     }
-    assert!(granted > 10_000 && pressed > 1000, "{granted} {pressed}");
+    assert!(granted > 10_000 && named > 2000 && pressed > 1000, "{granted} {named} {pressed}");
 }

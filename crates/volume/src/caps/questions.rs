@@ -3,13 +3,13 @@
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Question, Release,
-    RenameMode,
+    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Promise, Question,
+    Release, RenameMode,
 };
 use holdfast_client::{Cancel, Cred};
 use holdfast_wire::caps::{
-    AcquireArgs, AcquireItem, AcquireOk, CapsProc, CapsStat, ListArgs, ListOk, Looked, LookupArgs, LookupOk,
-    ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
+    AcquireArgs, AcquireItem, AcquireOk, CapsProc, CapsStat, Features, FindOk, ListArgs, ListOk, Looked,
+    LookupArgs, LookupOk, ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
 };
 
 use super::calling::{DELAY_MAX, DELAY_MIN, decode, pause_for, put};
@@ -83,13 +83,21 @@ impl Inner {
         cancel: &Cancel,
     ) -> Result<Answer, Failure> {
         let args = |ticket| LookupArgs { ticket, dir: of_wire(dir), name: name.as_bytes(), want_dir, want };
-        let reply = self.call(CapsProc::Lookup, cred, cancel, |ticket, w| put(&args(ticket), w))?;
-        let told: LookupOk<'_> = decode(&reply)?;
+        let knows_names = self.greeting.read().is_some_and(|told| told.features.contains(Features::NAMES));
+        let procedure = if knows_names { CapsProc::Find } else { CapsProc::Lookup };
+        let reply = self.call(procedure, cred, cancel, |ticket, w| put(&args(ticket), w))?;
+        let (told, promise) = if knows_names {
+            let told: FindOk<'_> = decode(&reply)?;
+            (told.looked, told.promise)
+        } else {
+            (decode::<LookupOk<'_>>(&reply)?, None)
+        };
         let found = match &told.found {
             Looked::Absent => None,
             Looked::Present(node) => Some(convert::object(node)),
         };
-        Ok(Answer::Looked { found, dir: Some(convert::grant(told.dir.grant)) })
+        let promise = promise.map(|told| Promise { token: Handle::new(told.token.0), seq: told.seq });
+        Ok(Answer::Looked { found, dir: Some(convert::grant(told.dir.grant)), promise })
     }
 
     fn list(

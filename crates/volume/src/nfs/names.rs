@@ -25,7 +25,7 @@ impl NfsServer {
             Err(Error::Nfs(NfsStat4::NoEnt)) => None,
             Err(error) => return Err(error),
         };
-        Ok(Answer::Looked { found, dir: held })
+        Ok(Answer::Looked { found, dir: held, promise: None })
     }
 
     /// Capabilities are not to be had by NFS alone; the attributes are.

@@ -160,6 +160,24 @@ pub struct LookupOk<'a> {
     pub found: Looked<'a>,
 }
 
+/// What FIND, whose arguments are LOOKUP's, gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct FindOk<'a> {
+    /// As LOOKUP.
+    pub looked: LookupOk<'a>,
+    /// The name is promised by itself: what it stands for stays so until the promise is recalled.
+    pub promise: Option<NamePromise<'a>>,
+}
+
+/// A name that is promised by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct NamePromise<'a> {
+    /// What stands for it in RECALL and RELEASE, where a handle would. Not looked into by clients.
+    pub token: Handle<'a>,
+    /// As in a grant.
+    pub seq: u64,
+}
+
 /// LIST: a stretch of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct ListArgs<'a> {

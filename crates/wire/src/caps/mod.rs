@@ -11,10 +11,10 @@ pub use batch::{
     SetXattrHow,
 };
 pub use calls::{
-    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp,
-    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NamelessArgs,
-    NamelessOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem,
-    ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
+    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp, FindOk,
+    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NamePromise,
+    NamelessArgs, NamelessOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs,
+    ReleaseItem, ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
 };
 pub use holdfast_base::CapSet;
 pub use status::CapsStat;
@@ -57,6 +57,7 @@ numbered! {
         SameHost = 12, "SAMEHOST", "`SameHostArgs` to `SameHostOk`.";
         Descriptor = 13, "DESCRIPTOR", "`DescriptorArgs` to `DescriptorOk`.";
         Nameless = 14, "NAMELESS", "`NamelessArgs` to `NamelessOk`.";
+        Find = 15, "FIND", "`LookupArgs` to `FindOk`: a name, which may be promised by itself.";
     }
 }
 

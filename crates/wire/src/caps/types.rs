@@ -197,6 +197,8 @@ impl Features {
     pub const SAME_HOST: Self = Self(4);
     /// Data is written at a file's end, wherever that is by then (the operation APPEND of a batch).
     pub const APPEND: Self = Self(8);
+    /// Names are promised by themselves (FIND), and tokens stand for them in RECALL and RELEASE.
+    pub const NAMES: Self = Self(16);
 
     /// Whether all of `other` is in it.
     #[must_use]
