@@ -52,6 +52,10 @@ pub struct Server {
     pub held: BTreeMap<(u64, usize), Held>,
     pub opens: BTreeMap<u64, (u64, usize)>,
     pub lanes: BTreeMap<usize, Lane>,
+    /// Files made for creates to come: for whom, in which directory.
+    pub pooled: BTreeMap<u64, (usize, u64, u32)>,
+    /// Numbers of objects, where they are not those of their handles: some have them again.
+    pub numbers: BTreeMap<u64, u64>,
     pub last_seq: u64,
     pub last_open: u64,
     pub verifier: u64,
@@ -106,6 +110,8 @@ impl Server {
             held: BTreeMap::new(),
             opens: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            pooled: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             last_seq: 0,
             last_open: 0,
             verifier: 7,
@@ -138,7 +144,7 @@ impl Server {
             ctime: Timestamp::default(),
             btime: None,
             change: i.change,
-            fileid: ino,
+            fileid: self.numbers.get(&ino).copied().unwrap_or(ino),
         })
     }
 
@@ -177,6 +183,11 @@ impl Server {
             }
         }
         if blocked { Err(Blocked) } else { Ok(()) }
+    }
+
+    /// A client is about to change what is in a directory, or would be if nobody held it.
+    pub fn wants(&mut self, client: usize, dir: u64) {
+        let _ = self.clear(client, dir, FILE);
     }
 
     /// Gives what can be given at once.
@@ -219,6 +230,8 @@ impl Server {
     pub fn restart(&mut self) {
         self.held.clear();
         self.recalls.clear();
+        self.pooled.clear();
+        self.collect();
     }
 
     /// Gives back what was held before.
@@ -248,7 +261,8 @@ impl Server {
 
     /// Forgets files without names that nobody has open.
     pub(super) fn collect(&mut self) {
-        let open: BTreeSet<u64> = self.opens.values().map(|(ino, _)| *ino).collect();
+        let open = self.opens.values().map(|(ino, _)| *ino);
+        let open: BTreeSet<u64> = open.chain(self.pooled.keys().copied()).collect();
         let gone: Vec<u64> = self
             .fs
             .inodes
@@ -259,6 +273,26 @@ impl Server {
         for ino in gone {
             self.fs.inodes.remove(&ino);
         }
+    }
+
+    /// Makes files for creates to come, after what is given back is gone.
+    pub fn pool(&mut self, c: usize, out: &PoolOut) -> Res<Vec<Spare>> {
+        self.rpcs += 1;
+        for handle in &out.back {
+            let i = ino(handle);
+            if self.pooled.get(&i).is_some_and(|(of, ..)| *of == c) {
+                self.pooled.remove(&i);
+            }
+        }
+        self.collect();
+        let (dir, uid) = (ino(&out.dir), out.caller.uid);
+        let mut made = Vec::new();
+        for _ in 0..out.count {
+            let i = self.fs.make_nameless(dir, 0o777, uid)?;
+            self.pooled.insert(i, (c, dir, uid));
+            made.push(Spare { handle: handle(i), fileid: i });
+        }
+        Ok(made)
     }
 
     pub fn close(&mut self, token: OpenToken) {
