@@ -23,8 +23,8 @@ use holdfast_vfs::Backend;
 use holdfast_wire::caps::*;
 use holdfast_xdr::{Encode, from_bytes, to_bytes};
 
-const FILES: u64 = 250;
-const BATCHES: u64 = 40;
+const FILES: u64 = 125;
+const BATCHES: u64 = 80;
 
 struct Anybody;
 
