@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{
-    CAPS_ITEMS_MAX, CAPS_POOL_CALL_MAX, POOL_CREATES_MAX, POOL_DIRECTORIES_MAX, POOL_FILES_MIN,
-    POOL_FRESH_MS, POOL_IDLE_MS, POOL_NUMBERS_MAX, POOL_PAUSE_MS, POOL_REFUSED_MS,
+    CAPS_ITEMS_MAX, CAPS_POOL_CALL_MAX, POOL_CALLERS_MAX, POOL_CREATES_MAX, POOL_DIRECTORIES_MAX,
+    POOL_FILES_MIN, POOL_FRESH_MS, POOL_IDLE_MS, POOL_NUMBERS_MAX, POOL_PAUSE_MS, POOL_REFUSED_MS,
 };
 use rustc_hash::FxHashMap;
 
@@ -95,18 +95,21 @@ impl Machine {
         if self.settings.pooled_max == 0 || self.journal.is_some() || mode & SPECIAL_BITS != 0 {
             return None;
         }
+        if self.pools.kept.len() >= POOL_DIRECTORIES_MAX && !self.pools.kept.contains_key(&dir) {
+            let oldest = self.pools.longest_unused()?;
+            self.drop_pools(oldest);
+        }
         let pools = &mut self.pools;
-        let directories = pools.kept.len();
-        let of_dir = match pools.kept.get_mut(&dir) {
-            Some(of_dir) => of_dir,
-            None if directories >= POOL_DIRECTORIES_MAX => return None,
-            None => pools.kept.entry(dir).or_default(),
+        let of_dir = pools.kept.entry(dir).or_default();
+        let place = match of_dir.iter().position(|pool| pool.caller == *caller) {
+            Some(place) => place,
+            None if of_dir.len() >= POOL_CALLERS_MAX => return None,
+            None => {
+                pools.last_number += 1;
+                of_dir.push(Pool::new(caller.clone(), pools.last_number, now.mono));
+                of_dir.len() - 1
+            }
         };
-        let place = of_dir.iter().position(|pool| pool.caller == *caller).unwrap_or_else(|| {
-            pools.last_number += 1;
-            of_dir.push(Pool::new(caller.clone(), pools.last_number, now.mono));
-            of_dir.len() - 1
-        });
         let pool = &mut of_dir[place];
         (pool.made, pool.used_at) = (pool.made.saturating_add(1), now.mono);
         pools.look_at.get_or_insert(now.mono.after_ms(POOL_IDLE_MS));
@@ -307,6 +310,12 @@ impl Pool {
 impl Pools {
     fn find(&mut self, of: NodeId, number: u64) -> Option<&mut Pool> {
         self.kept.get_mut(&of)?.iter_mut().find(|pool| pool.number == number)
+    }
+
+    /// The directory in which nothing was made for the longest.
+    fn longest_unused(&self) -> Option<NodeId> {
+        let used_at = |all: &Vec<Pool>| all.iter().map(|pool| pool.used_at).max();
+        self.kept.iter().min_by_key(|(_, all)| used_at(all)).map(|(dir, _)| *dir)
     }
 
     fn take_back(&mut self) -> Vec<Handle> {

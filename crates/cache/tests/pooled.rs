@@ -4,7 +4,7 @@
 
 mod world;
 
-use holdfast_base::limits::{POOL_FRESH_MS, POOL_IDLE_MS, POOL_REFUSED_MS};
+use holdfast_base::limits::{POOL_DIRECTORIES_MAX, POOL_FRESH_MS, POOL_IDLE_MS, POOL_REFUSED_MS};
 use holdfast_cache::*;
 use proptest::prelude::*;
 use world::choice::{config, op_or_nameless};
@@ -27,11 +27,15 @@ fn mount() -> World {
 }
 
 fn make(world: &mut World, name: &str) -> Entry {
+    make_in(world, ROOT, name)
+}
+
+fn make_in(world: &mut World, dir: NodeId, name: &str) -> Entry {
     // As the kernel does.
-    world.run(0, |m, t, now| m.lookup(t, ROOT, name.as_bytes(), now)).unwrap();
+    world.run(0, |m, t, now| m.lookup(t, dir, name.as_bytes(), now)).unwrap();
     let flags = OpenFlags::default();
     let (entry, opened) =
-        world.run(0, |m, t, now| m.create(t, ROOT, name.as_bytes(), 0o644, flags, now)).unwrap();
+        world.run(0, |m, t, now| m.create(t, dir, name.as_bytes(), 0o644, flags, now)).unwrap();
     let now = world.now();
     world.clients[0].machine.release(opened.fh, now);
     entry
@@ -176,6 +180,38 @@ fn no_more_are_kept_than_may_be_and_who_uses_them_up_gets_more_at_a_time() {
         }
     }
     assert_eq!(kept, [16, 16, 32, 40, 40]);
+}
+
+#[test]
+fn another_directory_takes_the_place_of_the_one_that_was_not_used_for_the_longest() {
+    let mut world = mount();
+    world.clients[0].machine.settings_mut().pooled_max = 4096;
+    let mut of_dirs = Vec::new();
+    for n in 0..=POOL_DIRECTORIES_MAX {
+        world.ms += 1;
+        let name = format!("d{n}");
+        let dir = world.run(0, |m, t, now| m.mkdir(t, ROOT, name.as_bytes(), 0o755, now)).unwrap().node;
+        world.drain();
+        for n in 0..5 {
+            make_in(&mut world, dir, &format!("f{n}"));
+        }
+        fill(&mut world);
+        of_dirs.push(at_server(&world, &name));
+    }
+    let kept = |dir: &u64| world.server.pooled.values().filter(|(_, of, _)| of == dir).count();
+    let all: Vec<_> = of_dirs.iter().map(kept).collect();
+    assert_eq!(all[0], 0, "{all:?}");
+    assert!(all[1..].iter().all(|kept| *kept >= 16), "{all:?}");
+}
+
+#[test]
+fn what_a_journal_keeps_outlives_them_and_uses_none() {
+    let mut world = mount();
+    world.clients[0].machine.follow();
+    for n in 0..20 {
+        assert!(make(&mut world, &format!("f{n}")).attrs.fileid >= OWN);
+        assert_eq!(fill(&mut world), 0);
+    }
 }
 
 #[test]

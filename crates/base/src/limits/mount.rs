@@ -224,8 +224,11 @@ pub const POOL_CREATES_MAX: u32 = 1024;
 /// Files that one mount has kept, in all directories.
 pub const POOL_FILES_MAX: usize = 512;
 
-/// Directories for which files are kept at a time.
+/// Directories for which files are kept at a time: another takes the place of the one that was not used for the longest.
 pub const POOL_DIRECTORIES_MAX: usize = 64;
+
+/// Callers for each of whom some are kept in one directory: others are few where many users make files.
+pub const POOL_CALLERS_MAX: usize = 16;
 
 /// Milliseconds after the last create in a directory until what is kept for it goes back: as long as a build or a copy pauses.
 pub const POOL_IDLE_MS: u64 = 10_000;
