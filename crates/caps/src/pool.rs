@@ -5,7 +5,7 @@ use holdfast_base::limits::{
     CAPS_POOLED_SHARE,
 };
 use holdfast_base::{ClientId, ExportId, Instant};
-use holdfast_vfs::{Caller, FsError, Handle, Spare};
+use holdfast_vfs::{Caller, Handle, Spare};
 use holdfast_wire::caps::{CapsStat, Handle as WireHandle, PoolArgs, PoolOk, Pooled, Res};
 use holdfast_xdr::{Encode, Writer};
 use parking_lot::Mutex;
@@ -146,7 +146,13 @@ impl Caps {
         }
         let caller = self.caller(actor, &dir.export)?;
         let (cx, backend) = (actor.cx(&caller), &dir.export.backend);
-        let heritage = backend.heritage(&cx, &dir.handle).map_err(status::of_fs)?;
+        // Nobody needs them so much that he should wait: where something stands in the way there are none now.
+        let none_now =
+            |error| if status::is_passing(error) { Ok(Vec::new()) } else { Err(status::of_fs(error)) };
+        let heritage = match backend.heritage(&cx, &dir.handle) {
+            Ok(heritage) => heritage,
+            Err(error) => return none_now(error),
+        };
         let of = For::new(actor.client, &dir, &caller, heritage);
         self.pools.drop_where(|one| one.of.is_outdated(&of));
         let count = (args.count as usize).min(CAPS_POOL_CALL_MAX).min(self.pools.room(actor.client));
@@ -154,14 +160,14 @@ impl Caps {
         while made.len() < count {
             match backend.make_spare(&cx, &dir.handle) {
                 Ok(spare) => made.push(spare),
-                Err(error) if made.is_empty() => return Err(status::of_fs(error)),
+                Err(error) if made.is_empty() => return none_now(error),
                 // What there is will do.
                 Err(_) => break,
             }
         }
         // Of those made while it was being changed nobody knows which have what.
-        if backend.heritage(&cx, &dir.handle).map_err(status::of_fs)? != heritage {
-            return Err(status::of_fs(FsError::Delay));
+        if backend.heritage(&cx, &dir.handle) != Ok(heritage) {
+            return Ok(Vec::new());
         }
         let told = made.iter().map(|spare| (self.seal(&dir.beside(spare.handle)), spare.fileid)).collect();
         self.pools.keep(of, self.parts.manager.clock().now(), made);

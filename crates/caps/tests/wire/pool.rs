@@ -162,6 +162,17 @@ fn what_has_to_wait_is_placed_when_it_goes_on() {
 }
 
 #[test]
+fn who_has_to_be_asked_first_is_and_nobody_waits_for_it() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let held = b.acquire(&root, CapSet::AUTH_X).unwrap().grant.held;
+    assert!(held.contains(CapSet::AUTH_X), "it may be about to change what is made there");
+    assert_eq!(pool(&mut a, &root, 1, &[]).unwrap(), []);
+    b.give_back();
+    assert_eq!(pool(&mut a, &root, 1, &[]).unwrap().len(), 1);
+}
+
+#[test]
 fn one_client_fills_its_own_room_and_no_other() {
     let server = Server::new();
     let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
