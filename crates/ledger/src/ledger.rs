@@ -40,7 +40,7 @@ impl Past {
     /// The name of what was to be made.
     pub(crate) fn made_name(&self) -> Option<Vec<u8>> {
         match intent::read(&self.payload).ok()?.1.intent {
-            // The latter of a make that was to be a file's which was made before.
+            // The latter where the file was made before, to be this one.
             Intent::Make { at, .. } | Intent::Link { at, .. } => Some(at.name.to_vec()),
             _ => None,
         }
