@@ -280,6 +280,7 @@ fn step(world: &mut World, input: &mut Input<'_>) {
             mount.last = None;
         }
         9 => again(world, which),
+        10 => pool(world, which, &handle, input),
         _ => batch(world, which, (&handle, want), input),
     }
 }
@@ -320,7 +321,22 @@ fn look(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input:
     found.into_iter().for_each(|handle| crate::field::remember(&mut world.handles, handle));
 }
 
+/// Files for creates to come, of which a batch may name any, and others.
+fn pool(world: &mut World, which: usize, handle: &[u8], input: &mut Input<'_>) {
+    let back = input.pick_late(&world.handles).cloned().unwrap_or_default();
+    let mount = &mut world.mounts[which];
+    let (ticket, count) = (mount.ticket, input.below(4) as u32);
+    let back = if input.one_in(3) { vec![Handle(&back)] } else { Vec::new() };
+    let args = PoolArgs { ticket, dir: Handle(handle), count, back };
+    let Some(reply) = mount.call(CapsProc::Pool.as_u32(), &to_bytes(&args)) else { return };
+    let files = from_bytes::<Res<PoolOk<'_>>>(&reply).expect("a result").into_result();
+    for file in files.map(|ok| ok.files).unwrap_or_default() {
+        crate::field::remember(&mut world.handles, file.handle.0.to_vec());
+    }
+}
+
 fn batch(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input: &mut Input<'_>) {
+    let spare = input.pick_late(&world.handles).cloned();
     let mount = &mut world.mounts[which];
     let txn = TxnId(mount.txn + 1);
     let mut ops = Vec::new();
@@ -333,7 +349,11 @@ fn batch(world: &mut World, which: usize, (handle, want): (&[u8], CapSet), input
         let set = SetAttrs { mode: Some(0o700), ..SetAttrs::default() };
         let victim = input.one_in(2).then_some(Ref::Made { txn, op: place });
         ops.push(match input.u8() % 9 {
-            0 | 1 => BatchOp::Create { dir, name, if_taken, set, want, data: b"data" },
+            0 => BatchOp::Create { dir, name, if_taken, set, want, data: b"data" },
+            1 => {
+                let pooled = Handle(spare.as_deref().unwrap_or(handle));
+                BatchOp::Place { dir, name, if_taken, set, want, data: b"data", pooled }
+            }
             2 => BatchOp::Mkdir { dir, name, if_taken, set, want },
             3 => BatchOp::Symlink { dir, name, if_taken, set, want, target: b"x" },
             4 => BatchOp::Link { object: dir, dir: Ref::Handle(Handle(handle)), name },

@@ -384,7 +384,7 @@ fn set_owner(object: &Object, set: &SetAttrs) -> FsResult<()> {
     rustix::fs::chownat(object.fd(), "", uid, gid, AtFlags::EMPTY_PATH).map_err(fs_error)
 }
 
-fn timespec(set: Option<SetTime>) -> rustix::fs::Timespec {
+pub(crate) fn timespec(set: Option<SetTime>) -> rustix::fs::Timespec {
     let (tv_sec, tv_nsec) = match set {
         None => (0, rustix::fs::UTIME_OMIT),
         Some(SetTime::Now) => (0, rustix::fs::UTIME_NOW),

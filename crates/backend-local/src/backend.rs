@@ -10,8 +10,8 @@ use holdfast_vfs::{
     AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
     DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds,
     Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode,
-    Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched,
-    Wait, WriteAt, Written, XattrMode,
+    Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare,
+    Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -104,6 +104,25 @@ impl Backend for LocalBackend {
         set: &SetAttrs,
     ) -> FsResult<(Node, Arc<dyn FileObject>)> {
         self.do_make_nameless(cx, dir, set)
+    }
+
+    fn make_spare(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<Spare> {
+        self.do_make_spare(cx, dir)
+    }
+
+    fn heritage(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<u64> {
+        self.do_heritage(cx, dir)
+    }
+
+    fn place(
+        &self,
+        cx: &Cx<'_>,
+        spare: &Spare,
+        dir: &Handle,
+        name: Name<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<Change> {
+        self.do_place(cx, spare, (dir, name), set)
     }
 
     fn rename(

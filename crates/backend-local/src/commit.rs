@@ -36,6 +36,7 @@ struct Turns {
 /// The committer of one file system.
 pub(crate) struct Committer {
     primitive: Primitive,
+    bears_nameless: bool,
     turns: Mutex<Turns>,
     turned: Condvar,
 }
@@ -59,7 +60,13 @@ impl Committer {
             (FsKind::Btrfs, _) => Primitive::Transaction,
             _ => Primitive::Each,
         };
-        Self { primitive, turns: Mutex::default(), turned: Condvar::new() }
+        let bears_nameless = nature.kind != FsKind::Ext4 || ext4_log_bears_nameless(top);
+        Self { primitive, bears_nameless, turns: Mutex::default(), turned: Condvar::new() }
+    }
+
+    /// Whether the file system's log plays back with inodes without a name in it.
+    pub(crate) const fn bears_nameless(&self) -> bool {
+        self.bears_nameless
     }
 
     /// Whether objects without data need no descriptor to be forced.
@@ -205,6 +212,15 @@ fn ext4_has_plain_journal(top: BorrowedFd<'_>) -> bool {
         let task = std::fs::read_to_string(Path::new("/sys/fs/ext4").join(&device).join("journal_task"));
         task.is_ok_and(|task| task.trim().parse::<u32>().is_ok())
             && has_fast_commits(&Path::new("/dev").join(&device)) == Some(false)
+    })
+}
+
+/// Whether it has no log, or one that leaves alone what is not committed as a whole: that of fast commits holds every inode
+/// that was changed.
+fn ext4_log_bears_nameless(top: BorrowedFd<'_>) -> bool {
+    device_name(top).is_some_and(|device| {
+        let task = std::fs::read_to_string(Path::new("/sys/fs/ext4").join(&device).join("journal_task"));
+        task.is_ok_and(|task| task.trim() == "<none>") || ext4_has_plain_journal(top)
     })
 }
 

@@ -37,6 +37,7 @@ mod pages;
 mod procfd;
 mod residency;
 mod spans;
+mod spares;
 mod sys;
 mod sys_notify;
 mod table;

@@ -342,6 +342,26 @@ pub(crate) fn fs_uuid(object: impl AsFd) -> Result<[u8; 16]> {
     if arg.len == 16 && arg.uuid != [0; 16] { Ok(arg.uuid) } else { Err(Errno::NOTTY) }
 }
 
+const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
+
+/// The project that an open file counts for; 0 for none. `ENOTTY` where the file system knows of none.
+pub(crate) fn project_of(file: impl AsFd) -> Result<u32> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct FsXattr {
+        flags: u32,
+        extent_bytes: u32,
+        extents: u32,
+        project: u32,
+        shared_extent_bytes: u32,
+        unused: [u8; 8],
+    }
+    let mut arg = FsXattr::default();
+    // SAFETY: FS_IOC_FSGETXATTR writes a struct fsxattr, which `arg` is.
+    check(c_long::from(unsafe { libc::ioctl(file.as_fd().as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut arg) }))?;
+    Ok(arg.project)
+}
+
 const BTRFS_IOC_START_SYNC: libc::Ioctl = 0x8008_9418_u32 as libc::Ioctl;
 const BTRFS_IOC_WAIT_SYNC: libc::Ioctl = 0x4008_9416_u32 as libc::Ioctl;
 

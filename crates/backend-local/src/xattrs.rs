@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::procfd::ProcFd;
 
 /// Default ACLs are kept under this name.
-const DEFAULT_ACL: &str = "system.posix_acl_default";
+pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 impl LocalBackend {
     /// Whether new objects below the directory get their mode from it rather than from the umask.

@@ -12,7 +12,7 @@ use crate::extent::Progress;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::Machine;
 use crate::mutation::{Batch, Mutation, NewObject, Target};
-use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
+use crate::queue::{Kept, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
 use crate::writes::is_small;
 use holdfast_base::CapSet;
@@ -60,8 +60,12 @@ impl Machine {
 
     /// Drops a mutation that is not sent.
     pub(crate) fn elide(&mut self, serial: u64) {
+        let caller = self.stream.unsent(serial).map(|queued| queued.caller.clone());
         let Some(op) = self.stream.void(serial) else { return };
         self.release_nodes(&op);
+        if let (Op::Make { dir, node, thing: Thing::File, load, .. }, Some(caller)) = (&op, caller) {
+            self.create_elided((*dir, *node), &caller, load.spare.clone());
+        }
         self.stats.mutations_elided += 1;
         if let Some(node) = op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
             node.unsent.retain(|s| *s != serial);
@@ -244,7 +248,7 @@ impl Machine {
             Op::Make { load, attrs, .. } => {
                 (attrs.mtime, attrs.atime) = (Some(mtime), Some(atime));
                 // Of what has no name any more the data was dropped.
-                *load = Load { data, size: (size != end_before && !is_nameless).then_some(size) };
+                (load.data, load.size) = (data, (size != end_before && !is_nameless).then_some(size));
             }
             Op::Write { load, mtime: at, .. } => {
                 *at = mtime;
@@ -285,7 +289,10 @@ impl Machine {
             }
             Op::Make { dir, name, thing, attrs, load, want, joins, .. } => {
                 let object = match thing {
-                    Thing::File => NewObject::File { data: load.data.clone(), size: load.size },
+                    Thing::File => {
+                        let pooled = load.spare.as_ref().map(|lent| lent.spare.handle.clone());
+                        NewObject::File { data: load.data.clone(), size: load.size, pooled }
+                    }
                     Thing::Dir => NewObject::Dir,
                     Thing::Symlink(text) => NewObject::Symlink(text.clone()),
                     Thing::Node(kind, device) => NewObject::Node(*kind, *device),

@@ -182,10 +182,11 @@ impl Machine {
     pub(crate) fn lose(&mut self, id: NodeId, lost: CapSet) {
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let kinds = lost & CapSet::ALL_S;
-        if kinds.is_empty() {
-            return;
+        if node.dir.is_some() {
+            self.drop_pools(id);
         }
+        let kinds = lost & CapSet::ALL_S;
+        let Some(node) = self.nodes.get_mut(&id).filter(|_| !kinds.is_empty()) else { return };
         node.disturbed = tick;
         node.doubt(kinds, tick);
         let tell_data =
@@ -479,6 +480,7 @@ impl Machine {
     pub fn reclaimed(&mut self, results: Vec<Reclaimed>, now: Now) {
         self.progress += 1;
         self.epoch = self.tick();
+        self.forget_pools();
         let mut given = rustc_hash::FxHashMap::default();
         for Reclaimed { handle, result } in results {
             if let (Some(id), Ok(got)) = (self.handles.get(&handle), result) {

@@ -11,6 +11,9 @@ use holdfast_base::CapSet;
 pub fn check(machine: &Machine) -> Result<(), String> {
     machine.stream.check()?;
     machine.leases.check(machine)?;
+    if !machine.pools.is_sound() {
+        return Err(format!("{:?} counts wrong", machine.pools));
+    }
     let (mut unsent, mut unstable) = (0, 0);
     for (id, node) in &machine.nodes {
         let wrong = |what: &str| Err(format!("{id:?}: {what}: {node:?}"));

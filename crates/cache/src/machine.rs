@@ -4,7 +4,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
-use holdfast_base::limits::{CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, REACQUIRE_PAUSE_MS};
+use holdfast_base::limits::{
+    CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, POOL_AFTER, POOL_FILES_MAX, REACQUIRE_PAUSE_MS,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::acting::Acting;
@@ -46,6 +48,10 @@ pub struct Settings {
     pub batches_in_flight_max: usize,
     /// WRITEs on their way.
     pub writes_in_flight_max: usize,
+    /// Files that the server keeps for creates to come; 0 where it cannot.
+    pub pooled_max: usize,
+    /// Creates in a directory before any are asked for.
+    pub pooled_after: u32,
 }
 
 impl Default for Settings {
@@ -63,6 +69,8 @@ impl Default for Settings {
             batch_bytes_max: 512 << 10,
             batches_in_flight_max: 8,
             writes_in_flight_max: 16,
+            pooled_max: 0,
+            pooled_after: POOL_AFTER,
         }
     }
 }
@@ -71,7 +79,8 @@ impl Settings {
     /// Everything a Holdfast server can do.
     #[must_use]
     pub fn full() -> Self {
-        Self { caps: true, batches: true, preserves_unlinked: true, ..Self::default() }
+        let pooled_max = POOL_FILES_MAX;
+        Self { caps: true, batches: true, preserves_unlinked: true, pooled_max, ..Self::default() }
     }
 }
 
@@ -132,6 +141,7 @@ pub struct Machine {
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
     pub(crate) stream: Stream,
+    pub(crate) pools: crate::pool::Pools,
     pub(crate) flush: crate::writes::Flush,
     pub(crate) reports: VecDeque<Noted>,
     /// The first failure since the last `sync`.
@@ -188,6 +198,7 @@ impl Machine {
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
             stream: Stream::default(),
+            pools: crate::pool::Pools::default(),
             flush: crate::writes::Flush::default(),
             reports: VecDeque::new(),
             error: None,
@@ -258,8 +269,14 @@ impl Machine {
             if let Some(seq) = self.early.remove(&handle) {
                 node.seq = seq;
             }
+            let is_taken = self.is_number_taken(attrs.fileid, &handle);
             if let Some(shown) = self.shown.get(&handle) {
                 node.attrs.fileid = *shown;
+            } else if is_taken {
+                // As if it had been made here: two files of one number would be taken for one.
+                self.last_shown += 1;
+                node.attrs.fileid = self.last_shown;
+                self.shown.insert(handle.clone(), self.last_shown);
             }
             self.handles.insert(handle, id);
         }

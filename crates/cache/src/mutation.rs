@@ -32,6 +32,8 @@ pub enum NewObject {
         data: Vec<(u64, Bytes)>,
         /// Size, when it is not where the data ends.
         size: Option<u64>,
+        /// The file that the server has made to be it, if that is still there.
+        pooled: Option<Handle>,
     },
     /// A directory.
     Dir,

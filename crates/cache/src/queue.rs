@@ -78,6 +78,8 @@ pub(crate) enum Op {
 pub(crate) struct Load {
     pub(crate) data: Vec<(u64, Bytes)>,
     pub(crate) size: Option<u64>,
+    /// Of a file that is made: the one that the server has made to be it.
+    pub(crate) spare: Option<crate::pool::Lent>,
 }
 
 impl Op {

@@ -81,12 +81,16 @@ impl Machine {
 
     fn op_succeeded(&mut self, queued: &Queued, made: Option<Born>, now: Now) {
         match &queued.op {
-            Op::Make { node, .. } => {
+            Op::Make { dir, node, load, .. } => {
+                let handle = made.as_ref().map(|born| born.handle.clone());
                 match made {
                     Some(born) => self.bind(*node, &born, now),
                     None => self.lose_sight(queued),
                 }
                 self.loaded(*node, queued.serial);
+                if let Some(lent) = &load.spare {
+                    self.spare_used(*dir, &lent.spare, handle.as_ref());
+                }
             }
             Op::Write { node, .. } => self.loaded(*node, queued.serial),
             Op::Unlink { node, .. } | Op::Rmdir { node, .. } => {
@@ -224,7 +228,10 @@ impl Machine {
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
         let (what, node, at) = match &queued.op {
             Op::Void => return,
-            Op::Make { dir, name, node, .. } => {
+            Op::Make { dir, name, node, load, .. } => {
+                if let Some(lent) = &load.spare {
+                    self.spare_used(*dir, &lent.spare, None);
+                }
                 self.unknow(*dir, name);
                 self.note_error(*dir, errno);
                 self.kill(*node, errno);

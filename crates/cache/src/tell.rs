@@ -104,6 +104,8 @@ pub struct Stats {
     pub mutations_elided: u64,
     pub mutations_merged: u64,
     pub mutations_failed: u64,
+    /// Files made here that are one which the server had made beforehand.
+    pub pooled: u64,
     pub batches_sent: u64,
     pub batches_resent: u64,
     pub bytes_written: u64,

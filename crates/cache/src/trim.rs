@@ -78,6 +78,7 @@ impl Machine {
         let Some(node) = self.nodes.remove(&id) else { return };
         self.clean.remove(id);
         self.leases.forget_dir(id);
+        self.drop_pools(id);
         let at = self.tick();
         // Of what has no name nothing is granted any more.
         if node.seq > 0 && node.attrs.nlink > 0 {
@@ -107,7 +108,10 @@ impl Machine {
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
         let young = young.map(|_| now.mono.after_ms(YOUNG_FILE_MS));
-        let first = [stream, aging, commits, settle, young, self.pages_due()].into_iter().flatten().min()?;
+        let first = [stream, aging, commits, settle, young, self.pages_due(), self.pools_due()]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(if first > now.mono { first } else { now.mono.after_ms(STILL_DUE_MS) })
     }
 

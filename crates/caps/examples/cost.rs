@@ -1,5 +1,5 @@
-//! What batches cost the server: `cargo run --release -p holdfast-caps --example cost -- DIR [WANT]`. Creates with 10 bytes
-//! each, in a directory below DIR that the client holds exclusively; what it takes to unlink them is acquired; they are
+//! What batches cost the server: `cargo run --release -p holdfast-caps --example cost -- DIR [WANT [pooled]]`. Creates with 10 bytes
+//! each (with `pooled` of files that POOL made before), in a directory below DIR that the client holds exclusively; what it takes to unlink them is acquired; they are
 //! unlinked, and what was held is released. On exports that are synchronous (each tenth batch asks to be stable) and not,
 //! with local processes and without. CPU of the whole process, which is nothing but the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "an example")]
@@ -23,8 +23,8 @@ use holdfast_vfs::Backend;
 use holdfast_wire::caps::*;
 use holdfast_xdr::{Encode, from_bytes, to_bytes};
 
-const FILES: u64 = 250;
-const BATCHES: u64 = 40;
+const FILES: u64 = 125;
+const BATCHES: u64 = 80;
 
 struct Anybody;
 
@@ -221,6 +221,17 @@ impl Mounted {
         }
     }
 
+    /// Handles of files that are made for the next batch.
+    fn pool(&mut self) -> Vec<Vec<u8>> {
+        let root = self.root.clone();
+        let args =
+            PoolArgs { ticket: self.ticket, dir: Handle(&root), count: FILES as u32, back: Vec::new() };
+        let results = self.client.call(CapsProc::Pool, &args);
+        let told = from_bytes::<Res<PoolOk<'_>>>(&results).unwrap().into_result().unwrap();
+        assert_eq!(told.files.len() as u64, FILES);
+        told.files.iter().map(|file| file.handle.0.to_vec()).collect()
+    }
+
     fn stable(&mut self) {
         let args =
             StableArgs { ticket: self.ticket, through: TxnId(self.txn), done_through: self.done_through };
@@ -244,6 +255,17 @@ impl Meter {
     }
 }
 
+/// A file of ten bytes, of one that was made for it where there is one.
+fn make<'a>(dir: &'a [u8], name: &'a [u8], pooled: Option<&'a Vec<u8>>, want: CapSet) -> BatchOp<'a> {
+    let (dir, data, if_taken) = (Ref::Handle(Handle(dir)), &b"ten bytes!"[..], IfTaken::KeepBoth);
+    let at = Some(SetTime::At(Time { seconds: 1_000_000_000, nanos: 5 }));
+    let set = SetAttrs { mode: Some(0o644), atime: at, mtime: at, ..SetAttrs::default() };
+    match pooled {
+        None => BatchOp::Create { dir, name, if_taken, set, want, data },
+        Some(pooled) => BatchOp::Place { dir, name, if_taken, set, want, data, pooled: Handle(pooled) },
+    }
+}
+
 fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, CapSet)) {
     let (files, state) = (tempfile::tempdir_in(dir).unwrap(), tempfile::tempdir_in(dir).unwrap());
     let (caps, session, root) = serve((files.path(), state.path()), is_sync, local);
@@ -251,19 +273,18 @@ fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Cap
     let names: Vec<String> = (0..FILES * BATCHES).map(|n| format!("file-{n:06}")).collect();
     let root = of.root.clone();
     let dir = || Ref::Handle(Handle(&root));
-    let at = Some(SetTime::At(Time { seconds: 1_000_000_000, nanos: 5 }));
-    let set = SetAttrs { mode: Some(0o644), atime: at, mtime: at, ..SetAttrs::default() };
-    let if_taken = IfTaken::KeepBoth;
+    let is_pooled = std::env::args().nth(3).is_some();
     let meter = Meter::start();
     let mut made = Vec::new();
+    let mut pooling = Duration::ZERO;
     for (n, names) in names.chunks(FILES as usize).enumerate() {
-        let ops: Vec<_> = names
-            .iter()
-            .map(|name| {
-                let name = name.as_bytes();
-                BatchOp::Create { dir: dir(), name, if_taken, set, want, data: b"ten bytes!" }
-            })
-            .collect();
+        let began = cpu();
+        let pool = if is_pooled { of.pool() } else { Vec::new() };
+        pooling += cpu() - began;
+        let mut ops = Vec::new();
+        for (n, name) in names.iter().enumerate() {
+            ops.push(make(&root, name.as_bytes(), pool.get(n), want));
+        }
         made.extend(of.batch(&ops));
         if n % 10 == 9 {
             of.stable();
@@ -303,8 +324,9 @@ fn run(dir: &Path, (is_sync, local): (bool, LocalUse), (label, want): (&str, Cap
     }
     let released = meter.per_file();
     println!(
-        "sync {is_sync:5} local {local:?} want {label}: create {created} of which {held} with grants; acquire {acquired}; \
-         unlink {unlinked}; release {released}"
+        "sync {is_sync:5} local {local:?} want {label}: create {created}, {:.1} of it POOL; {held} with grants; acquire {acquired}; \
+         unlink {unlinked}; release {released}",
+        pooling.as_secs_f64() * 1e6 / (FILES * BATCHES) as f64
     );
 }
 

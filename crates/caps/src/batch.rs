@@ -215,7 +215,7 @@ impl Caps {
 /// What an operation makes, and what is asked for of it.
 const fn making_of(op: &BatchOp<'_>) -> Option<(FileKind, CapSet)> {
     match op {
-        BatchOp::Create { want, .. } => Some((FileKind::Regular, *want)),
+        BatchOp::Create { want, .. } | BatchOp::Place { want, .. } => Some((FileKind::Regular, *want)),
         BatchOp::Mkdir { want, .. } => Some((FileKind::Directory, *want)),
         BatchOp::Symlink { want, .. } => Some((FileKind::Symlink, *want)),
         BatchOp::Mknod { want, kind, .. } => Some((attrs::kind_of(*kind), *want)),

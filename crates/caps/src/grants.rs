@@ -69,7 +69,7 @@ impl Caps {
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
         let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
-        Features(Features::APPEND.0 | Features::NAMES.0 | same_host)
+        Features(Features::APPEND.0 | Features::NAMES.0 | Features::POOL.0 | same_host)
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.
@@ -260,6 +260,7 @@ impl Caps {
         self.members.drop_ticket(ticket);
         let _ = self.parts.manager.step(|engine, now| engine.caps_bye(member.client, now));
         self.forget_lane(&member.incarnation);
+        self.pools.forget(member.client);
     }
 }
 

@@ -16,6 +16,8 @@ mod names;
 mod ops;
 mod outcome;
 mod parts;
+mod place;
+mod pool;
 mod program;
 mod recall;
 mod removals;
@@ -51,6 +53,7 @@ pub struct Caps {
     pub(crate) lanes: Lanes,
     pub(crate) recalls: Recalls,
     pub(crate) nameless: nameless::Nameless,
+    pub(crate) pools: pool::Pools,
     /// Where clients of this host come for descriptors, if they may.
     pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
     /// This run's part of epochs.
@@ -82,6 +85,7 @@ impl Caps {
             lanes: Lanes::default(),
             recalls: Recalls::default(),
             nameless: nameless::Nameless::default(),
+            pools: pool::Pools::new(),
             neighbours: OnceLock::new(),
             run: AtomicU64::new(run),
             arriving: Mutex::default(),

@@ -1,14 +1,15 @@
 //! Making: files with their first data, directories, links, devices; and what happens when the name is taken.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_base::{CapSet, Civil};
 use holdfast_vfs::{
-    self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FsError, Name, NewNode, OpenMode,
-    SetAttrs as VfsSetAttrs, Stability, WriteAt,
+    self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FileObject, FsError, Name, NewNode,
+    OpenMode, SetAttrs as VfsSetAttrs, Stability, WriteAt,
 };
-use holdfast_wire::caps::{CapsStat, IfTaken, Ref, SetAttrs};
+use holdfast_wire::caps::{CapsStat, Handle, IfTaken, Ref, SetAttrs};
 
 use crate::attrs;
 use crate::lane::Partial;
@@ -29,7 +30,7 @@ pub(crate) struct Making<'m> {
 }
 
 /// Names to be tried, one after the other.
-struct Names {
+pub(crate) struct Names {
     tried: u32,
     base: Vec<u8>,
     /// Made when it is needed, which is rarely.
@@ -39,7 +40,7 @@ struct Names {
 }
 
 impl Names {
-    fn next(&mut self, if_taken: IfTaken) -> Option<Vec<u8>> {
+    pub(crate) fn next(&mut self, if_taken: IfTaken) -> Option<Vec<u8>> {
         if let Some(begun) = self.begun.take() {
             return Some(begun);
         }
@@ -81,18 +82,19 @@ fn stamp(seconds: u64) -> String {
 }
 
 impl Doing<'_> {
-    fn names(&mut self, making: &Making<'_>) -> Names {
+    pub(crate) fn names(&mut self, making: &Making<'_>) -> Names {
         let in_former_life = self.record.as_deref().and_then(|record| record.intended_name());
         let begun = self.this.partial.as_ref().filter(|partial| partial.op == self.op);
         let begun = begun.map(|partial| partial.name.clone()).or(in_former_life);
         Names { tried: 0, base: making.name.to_vec(), stamp: None, begun }
     }
 
-    /// Makes a file and writes its first data. What was made stays made when the data has to wait.
+    /// Makes a file and writes its first data; of one that was made to be this, if it is still there. What was made stays
+    /// made when the data has to wait.
     pub(crate) fn make_file(
         &mut self,
         dir: &Ref<'_>,
-        making: &Making<'_>,
+        (making, pooled): (&Making<'_>, Option<&Handle<'_>>),
         data: &[u8],
     ) -> Result<Outcome, Stop> {
         let dir = self.site(dir)?;
@@ -105,15 +107,19 @@ impl Doing<'_> {
             self.write(&site, &caller, (File::Stateless(&handle), 0), data)?;
             return self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()));
         }
+        let is_own = self.holds_entries(&dir);
+        let spare = pooled.map(|handle| self.spare((&dir, &caller), handle)).transpose()?.flatten();
+        if let Some(spare) = spare
+            && let Some(placed) = self.place((&dir, &caller, is_own), &spare, (making, data))?
+        {
+            return Ok(placed);
+        }
         // To be written through, and for what guards capabilities of it to stand on.
         let is_opened = !data.is_empty() || !making.want.is_empty();
         let open = is_opened.then_some(OpenMode { read: true, write: true, nfs_exceptions: true });
         // Writing changes the times: they are set once, after it.
         let times = if data.is_empty() { (set.atime, set.mtime) } else { (None, None) };
         let first = VfsSetAttrs { atime: times.0, mtime: times.1, ..set };
-        let (client, key) = (self.actor.client, dir.key());
-        let is_own =
-            self.caps.parts.manager.look(|engine| engine.caps_of(client, key).held.contains(CapSet::FILE_X));
         let mut names = self.names(making);
         while let Some(name) = names.next(making.if_taken) {
             let how = CreateHow { mode: CreateMode::Guarded, set: &first, open, want: AttrMask::NONE };
@@ -132,17 +138,35 @@ impl Doing<'_> {
                 self.write(&site, &caller, (File::Open(&site.handle, file), 0), data)?;
             }
             let made = self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()))?;
-            if !making.want.is_empty() {
-                // What cannot be given is no error.
-                let grant = self.caps.grant_made((client, &site), making.want, created.file.as_ref());
-                if let Some(vfs::SetTime::At(mtime)) = set.mtime {
-                    self.caps.members.writes_since(client, site.key(), mtime);
-                }
-                self.grants.insert(self.op, grant.unwrap_or_default());
-            }
+            self.grant_first(&site, making, created.file.as_ref());
             return Ok(made);
         }
         Err(Stop::Refused(CapsStat::Exist))
+    }
+
+    /// Whether the client knows of every entry of a directory.
+    fn holds_entries(&self, dir: &Site) -> bool {
+        let (client, key) = (self.actor.client, dir.key());
+        self.caps.parts.manager.look(|engine| engine.caps_of(client, key).held.contains(CapSet::FILE_X))
+    }
+
+    /// Gives what is asked for of a file that was made just now, before anybody else can find it.
+    pub(crate) fn grant_first(
+        &mut self,
+        site: &Site,
+        making: &Making<'_>,
+        file: Option<&Arc<dyn FileObject>>,
+    ) {
+        if making.want.is_empty() {
+            return;
+        }
+        let client = self.actor.client;
+        // What cannot be given is no error.
+        let grant = self.caps.grant_made((client, site), making.want, file);
+        if let Some(vfs::SetTime::At(mtime)) = attrs::set_attrs(making.set).mtime {
+            self.caps.members.writes_since(client, site.key(), mtime);
+        }
+        self.grants.insert(self.op, grant.unwrap_or_default());
     }
 
     /// Makes anything else.

@@ -176,7 +176,11 @@ impl Run<'_> {
         done: &mut Done,
     ) -> Result<Outcome, Stop> {
         self.is_recorded(former);
-        let (BatchOp::Create { name, data, .. }, Outcome::Made { handle, other_name }) = (op, &known) else {
+        let (
+            BatchOp::Create { name, data, .. } | BatchOp::Place { name, data, .. },
+            Outcome::Made { handle, other_name },
+        ) = (op, &known)
+        else {
             return Ok(known);
         };
         if data.is_empty() {
@@ -232,7 +236,11 @@ impl Doing<'_> {
         match op {
             BatchOp::Create { dir, name, if_taken, set, want, data } => {
                 let making = Making { name, if_taken: *if_taken, set, want: *want };
-                self.make_file(dir, &making, data)
+                self.make_file(dir, (&making, None), data)
+            }
+            BatchOp::Place { dir, name, if_taken, set, want, data, pooled } => {
+                let making = Making { name, if_taken: *if_taken, set, want: *want };
+                self.make_file(dir, (&making, Some(pooled)), data)
             }
             BatchOp::Mkdir { dir, name, if_taken, set, .. } => {
                 self.make_node(dir, (name, *if_taken, set), &NewNode::Directory)

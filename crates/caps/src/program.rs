@@ -6,8 +6,8 @@ use std::sync::Arc;
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
     AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs, HelloArgs,
-    ListArgs, LookupArgs, NamelessArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs, Ticket,
-    WhoAmIArgs,
+    ListArgs, LookupArgs, NamelessArgs, PoolArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs,
+    Ticket, WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -136,10 +136,12 @@ impl CapsProgram {
             }
             CapsProc::Nameless => {
                 let args = from_bytes::<NamelessArgs<'_>>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                actor.and_then(|actor| caps.make_nameless(&actor, &args, reply))
+                self.after_grace(args.ticket, call).and_then(|actor| caps.make_nameless(&actor, &args, reply))
             }
-            CapsProc::Pool => Err(CapsStat::NotSupp),
+            CapsProc::Pool => {
+                let args = from_bytes::<PoolArgs<'_>>(args)?;
+                self.after_grace(args.ticket, call).and_then(|actor| caps.pool(&actor, &args, reply))
+            }
             CapsProc::Bye => {
                 let args = from_bytes::<ByeArgs>(args)?;
                 let said = caps.member(args.ticket).map(|member| caps.bye(args.ticket, member));
@@ -220,6 +222,10 @@ impl CapsProgram {
             return Err(CapsStat::Grace);
         }
         Ok(Self::actor_of(member, call))
+    }
+
+    fn after_grace(&self, ticket: Ticket, call: &Call<'_>) -> Result<Actor, CapsStat> {
+        self.actor(ticket, call, Admitted::AfterGrace)
     }
 
     fn actor_of(member: Member, call: &Call<'_>) -> Actor {

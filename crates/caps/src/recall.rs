@@ -93,6 +93,7 @@ impl Agent for Caps {
                 self.members.remove(*client);
                 self.recalls.queues.lock().remove(client);
                 self.leave_lanes_of(*client);
+                self.pools.forget(*client);
             }
             _ => {}
         }

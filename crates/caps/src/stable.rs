@@ -204,6 +204,7 @@ impl Caps {
         lanes.iter().for_each(|lane| self.commit(lane));
         self.forget_lost_lanes();
         self.nameless.tidy(self.parts.manager.clock().now());
+        self.pools.tidy(self.parts.manager.clock().now());
         if let Some(neighbours) = self.neighbours.get() {
             neighbours.tidy();
         }

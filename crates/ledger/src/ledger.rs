@@ -40,7 +40,8 @@ impl Past {
     /// The name of what was to be made.
     pub(crate) fn made_name(&self) -> Option<Vec<u8>> {
         match intent::read(&self.payload).ok()?.1.intent {
-            Intent::Make { at, .. } => Some(at.name.to_vec()),
+            // The latter where the file was made before, to be this one.
+            Intent::Make { at, .. } | Intent::Link { at, .. } => Some(at.name.to_vec()),
             _ => None,
         }
     }

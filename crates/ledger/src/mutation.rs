@@ -7,8 +7,8 @@ use holdfast_recovery::Intent;
 use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_vfs::{
     AttrMask, Attrs, Backend, Change, CreateHow, CreateMode, Created, CtimeGuard, Cx, File, FsError,
-    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, RenameFlags, SetAttrs, WriteAt, Written,
-    XattrMode,
+    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, RenameFlags, SetAttrs, Spare, WriteAt,
+    Written, XattrMode,
 };
 
 use crate::failpoint::{self, Point};
@@ -80,6 +80,27 @@ impl Mutation<'_> {
             }
         }
         self.change(|m| m.backend.create(&m.cx, dir, name, how))
+    }
+
+    /// As [`Backend::place`]: the file stands for the create from now on, in what is recorded too. `is_free` as in
+    /// [`Mutation::create_free`]. To be used only where nothing was done before a crash; what was is told by
+    /// [`Mutation::create`].
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn place(
+        mut self,
+        spare: &Spare,
+        (dir, name): (&Handle, Name<'_>),
+        set: &SetAttrs,
+        is_free: bool,
+    ) -> FsResult<Change> {
+        // It is older than the request: only that the name stands for it tells that it was placed.
+        if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
+            let at = place(dir, name);
+            self.about_to(Intent::Link { object: spare.handle.as_bytes(), at, before: None })?;
+        }
+        self.change(|m| m.backend.place(&m.cx, spare, dir, name, set))
     }
 
     /// The file of a create that a crash cut short, with the attributes it was to have.

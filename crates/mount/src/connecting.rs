@@ -140,6 +140,7 @@ pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<
         batch_parts_max: full.batch_parts_max.min(taken.batch_ops as usize),
         batch_bytes_max: full.batch_bytes_max.min(taken.call_bytes as usize / 2),
         batches_in_flight_max: full.batches_in_flight_max.min(taken.batches as usize).max(1),
+        pooled_max: if caps.pools() { full.pooled_max } else { 0 },
         ..full
     }
 }

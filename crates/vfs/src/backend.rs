@@ -23,7 +23,7 @@ use crate::handover::ArrivedFile;
 use crate::name::Name;
 use crate::open::{
     Appended, CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node,
-    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
+    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
@@ -258,6 +258,47 @@ pub trait Backend: Send + Sync {
         set: &SetAttrs,
     ) -> FsResult<(Node, Arc<dyn FileObject>)> {
         let _ = (cx, dir, set);
+        Err(FsError::NotSupported)
+    }
+
+    /// Makes a regular file for a create to come: without a name, as the caller, with what the directory gives to what is
+    /// made in it and with all permissions that it lets a file have. Waits like a mutation.
+    ///
+    /// # Errors
+    /// As [`Backend::make_nameless`]; [`FsError::NotSupported`] as well where the directory hands on what a file cannot be
+    /// given later (a project).
+    fn make_spare(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<Spare> {
+        let _ = (cx, dir);
+        Err(FsError::NotSupported)
+    }
+
+    /// What a directory decides about what is made in it: who owns it, its mode, its default access list. As a number,
+    /// which is another when any of that is. A spare file that was made while it was another is not to be used.
+    ///
+    /// # Errors
+    /// As [`Backend::getattr`]; [`FsError::NotSupported`] where there are no spare files.
+    fn heritage(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<u64> {
+        let _ = (cx, dir);
+        Err(FsError::NotSupported)
+    }
+
+    /// Makes a spare file the one that a guarded create of this name with `set` makes, but for when it was born: what was
+    /// written to it by then is its content. It has all that `set` says before it has the name. The caller is whom it was
+    /// made for. The directory's change. Waits like a mutation.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], the file system's own, and [`FsError::NotSupported`] for what only a create can do: an owner, a
+    /// group, bits of the mode besides those of permission. It may have been changed then, and may be tried again with
+    /// another name and the same `set`.
+    fn place(
+        &self,
+        cx: &Cx<'_>,
+        spare: &Spare,
+        dir: &Handle,
+        name: Name<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<Change> {
+        let _ = (cx, spare, dir, name, set);
         Err(FsError::NotSupported)
     }
 

@@ -32,7 +32,8 @@ pub use mem::{MemBackend, MemOptions};
 pub use name::Name;
 pub use open::{
     Appended, CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy,
-    Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Stability, Written, XattrMode,
+    Node, OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written,
+    XattrMode,
 };
 pub use page::{Grounds, Mark, Page, PageKey};
 pub use pledge::{HeldPledge, LocalDeed, LocalListener, NobodyThere, Pledge, PledgeGuard};

@@ -93,6 +93,19 @@ pub struct Created {
     pub file: Option<Arc<dyn FileObject>>,
 }
 
+/// A file that was made for a create to come ([`crate::Backend::make_spare`]). It lives as long as this.
+#[derive(Clone)]
+pub struct Spare {
+    /// The file.
+    pub handle: Handle,
+    /// The same, open to be read and written.
+    pub file: Arc<dyn FileObject>,
+    /// What came of the mode that it was made with, which had all bits of permission.
+    pub mode: u32,
+    /// Its number.
+    pub fileid: u64,
+}
+
 /// What a name to be removed must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveKind {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{
-    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, Name, Now, OpenToken, Question, Release,
-    WriteOut, Written,
+    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, Name, Now, OpenToken, PoolOut, Question,
+    Release, WriteOut, Written,
 };
 
 use crate::alarm::Woken;
@@ -23,6 +23,7 @@ pub(crate) enum Job {
     Stable(u64),
     Closes(Vec<(OpenToken, Caller)>),
     Removals(Vec<(Handle, Name, Caller)>),
+    Pool(PoolOut),
 }
 
 /// How long a flusher waits after a call that was lost, before the same is sent again: the connection is made anew in the
@@ -70,6 +71,8 @@ pub(crate) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
     if !removals.is_empty() {
         jobs.push(Job::Removals(removals));
     }
+    // Nobody waits for these.
+    jobs.extend(std::iter::from_fn(|| machine.take_pool(now)).map(Job::Pool));
     jobs
 }
 
@@ -102,6 +105,17 @@ fn perform(shared: &Shared, job: Job) {
             let want_dir = holdfast_cache::CapSet::NONE;
             quietly(shared, &caller, Question::Remove { dir, name, is_dir: false, victim: None, want_dir });
         }),
+        Job::Pool(out) => {
+            let done = shared.server.pool(&out, &shared.given_up);
+            let told = match done {
+                Ok(files) => Some(Ok(files)),
+                Err(Undone::Failed(errno)) => Some(Err(errno)),
+                Err(Undone::Lost) => None,
+            };
+            let mut machine = shared.machine.lock();
+            machine.pool_done(&out, told, shared.now());
+            shared.look_for_work(machine);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use holdfast_cache::{
-    Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, Release, WriteOut,
+    Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, PoolOut, Release, Spare, WriteOut,
 };
 use holdfast_client::Cancel;
 
@@ -98,6 +98,15 @@ pub trait Server: Send + Sync + 'static {
     /// # Errors
     /// [`Undone::Lost`]: to be given back again.
     fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone>;
+
+    /// Has the server make files for creates to come, after what is not needed was given back.
+    ///
+    /// # Errors
+    /// [`Undone`].
+    fn pool(&self, out: &PoolOut, cancel: &Cancel) -> Result<Vec<Spare>, Undone> {
+        let _ = (out, cancel);
+        Err(Undone::Failed(Errno::EOPNOTSUPP))
+    }
 
     /// Takes a lock.
     ///

@@ -81,6 +81,7 @@ impl Counters {
                 queued: machine.mutations_queued,
                 merged: machine.mutations_merged,
                 never_sent: machine.mutations_elided,
+                made_beforehand: machine.pooled,
                 failed: machine.mutations_failed,
                 bytes_written: machine.bytes_written,
                 bytes_never_sent: machine.bytes_elided,
@@ -144,6 +145,8 @@ pub struct Changed {
     pub never_sent: u64,
     /// Of these, those that the server refused.
     pub failed: u64,
+    /// Files that were made of one which the server had made for it, so that their numbers are the server's from the first.
+    pub made_beforehand: u64,
     /// Bytes that applications wrote.
     pub bytes_written: u64,
     /// Of these, those that were overwritten or removed before they were sent.

@@ -130,3 +130,22 @@ pub const CAPS_NAMELESS_MAX: usize = 1024;
 
 /// Milliseconds that they are kept for: the client opens them with its next call.
 pub const CAPS_NAMELESS_MS: u64 = 5_000;
+
+/// Files that are kept for one client's creates to come: what it makes in the time of a round trip, in several directories.
+pub const CAPS_POOLED_PER_CLIENT_MAX: usize = 1024;
+
+/// The same of all clients: 8 MiB of the kernel's memory, and two of the server's descriptors each.
+pub const CAPS_POOLED_MAX: usize = 4096;
+
+/// Of those, one client may have one in so many, where there is not room for all that it may have else.
+pub const CAPS_POOLED_SHARE: usize = 4;
+
+/// The part of the descriptors that the process may open which those files take at most: others, who have no other way,
+/// come first.
+pub const CAPS_POOLED_PART: u64 = 16;
+
+/// Files made by one POOL: some milliseconds of one thread.
+pub const CAPS_POOL_CALL_MAX: usize = 256;
+
+/// Milliseconds until one that was not used is let go: its client gives back what it does not need long before.
+pub const CAPS_POOLED_MS: u64 = 120_000;

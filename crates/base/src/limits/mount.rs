@@ -213,3 +213,37 @@ pub const PASSTHROUGH_BYTES_MIN: u64 = 64 << 10;
 
 /// Conflicts that a mount remembers: further ones are in its log alone.
 pub const CONFLICTS_MAX: usize = 10_000;
+
+/// Creates in a directory, by one caller, before files are asked for that the server makes beforehand: most directories get a
+/// file or two, and each question costs a round trip of somebody's.
+pub const POOL_AFTER: u32 = 4;
+
+/// Files that are asked for at first. Who uses them up before more come is given twice as many.
+pub const POOL_FILES_MIN: usize = 16;
+
+/// Creates in a directory, without a pause, after which no more are asked for.
+pub const POOL_CREATES_MAX: u32 = 1024;
+
+/// Files that one mount has kept, in all directories.
+pub const POOL_FILES_MAX: usize = 512;
+
+/// Directories for which files are kept at a time: another takes the place of the one that was not used for the longest.
+pub const POOL_DIRECTORIES_MAX: usize = 64;
+
+/// Callers for each of whom some are kept in one directory: others are few where many users make files.
+pub const POOL_CALLERS_MAX: usize = 16;
+
+/// Milliseconds after the last create in a directory until what is kept for it goes back: as long as a build or a copy pauses.
+pub const POOL_IDLE_MS: u64 = 10_000;
+
+/// Milliseconds after which one is not used any more: the server keeps it for twice as long, and its batch has still to get there.
+pub const POOL_FRESH_MS: u64 = 60_000;
+
+/// Milliseconds in which no more are asked for where the server had fewer, or was not heard.
+pub const POOL_PAUSE_MS: u64 = 1_000;
+
+/// The same where it has none for a directory.
+pub const POOL_REFUSED_MS: u64 = 60_000;
+
+/// Numbers shown of files that were not heard to have been made under them.
+pub const POOL_NUMBERS_MAX: usize = 65_536;

@@ -215,6 +215,10 @@ impl Machine {
         if changes.is_empty() {
             return;
         }
+        if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            // What was made for a directory is as that was.
+            self.drop_pools(id);
+        }
         let Some(node) = self.nodes.get(&id) else { return };
         let unsent = node.unsent.clone();
         // A change of owner, and of data by who is not root, takes set-id bits: none may come to be behind their setting.

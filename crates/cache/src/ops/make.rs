@@ -250,8 +250,9 @@ impl Machine {
                 attrs.mode |= 0o2000;
             }
         }
-        self.last_shown += 1;
-        attrs.fileid = self.last_shown;
+        let is_file = matches!(thing, Thing::File);
+        let spare = is_file.then(|| self.take_spare(parent, &turn.caller, attrs.mode, now)).flatten();
+        attrs.fileid = spare.as_ref().map_or_else(|| self.next_shown(), |lent| lent.spare.fileid);
         let id = self.add_node(None, attrs, now.mono);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.held = CapSet::ALL_X;
@@ -270,14 +271,19 @@ impl Machine {
         self.count_subdirectory(parent, attrs.kind, 1);
         let attrs =
             NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
-        let is_file = matches!(thing, Thing::File);
-        let (load, want) = (Load::default(), CapSet::ALL_X);
+        let (load, want) = (Load { spare, ..Load::default() }, CapSet::ALL_X);
         let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want, joins: false };
         let serial = self.queue(op, &turn.caller, now);
         if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_file) {
             node.data.carrier = Some(serial);
         }
         id
+    }
+
+    /// A number for what the server has not numbered.
+    fn next_shown(&mut self) -> u64 {
+        self.last_shown += 1;
+        self.last_shown
     }
 
     /// Changes a name here: what is known of it, and the directory's times.

@@ -288,7 +288,7 @@ fn get_part(records: &Records, get: &mut Get<'_>) -> Option<Bytes> {
 fn get_load(records: &Records, get: &mut Get<'_>) -> Option<Load> {
     let size = get.option(Get::u64)?;
     let data = get.list(|get| Some((get.u64()?, get_part(records, get)?)))?;
-    Some(Load { data, size })
+    Some(Load { data, size, spare: None })
 }
 
 fn get_thing(get: &mut Get<'_>) -> Option<Thing> {

@@ -92,17 +92,21 @@ impl Server {
         Ok(())
     }
 
-    /// Makes an object, under another name where its own is taken.
+    /// Makes an object, under another name where its own is taken; of a file that was made for it, if that is there.
     fn make(
         &mut self,
-        dir: u64,
+        (dir, pooled): (u64, Option<u64>),
         name: &Name,
         (kind, mode, uid): (Kind, u32, u32),
         other: &mut Option<Name>,
     ) -> Res<u64> {
         let mut tried = name.clone();
         for n in 0..9 {
-            match self.fs.make(dir, tried.as_bytes(), kind, mode, uid) {
+            let made = match pooled {
+                Some(i) => self.fs.place(i, dir, tried.as_bytes(), mode).map(|()| i),
+                None => self.fs.make(dir, tried.as_bytes(), kind, mode, uid),
+            };
+            match made {
                 Err(Errno::EEXIST) if self.unwatched => {
                     tried =
                         Name::new(format!("{}-K{n}", String::from_utf8_lossy(name.as_bytes())).as_bytes());
@@ -141,10 +145,18 @@ impl Server {
                     self.lanes.entry(c).or_default().made.insert(made, there);
                     return Ok(Some(self.born(c, there, CapSet::NONE)));
                 }
-                let i = self.make(d, name, (kind, attrs.mode, uid), other)?;
+                let pooled = match object {
+                    NewObject::File { pooled: Some(pooled), .. } => Some(ino(pooled)),
+                    _ => None,
+                };
+                let pooled = pooled.filter(|i| self.pooled.get(i) == Some(&(c, d, uid)));
+                pooled.iter().for_each(|i| {
+                    self.pooled.remove(i);
+                });
+                let i = self.make((d, pooled), name, (kind, attrs.mode, uid), other)?;
                 self.fs.get_mut(i)?.mtime = attrs.mtime.map_or(0, |at| at.seconds);
                 match object {
-                    NewObject::File { data, size } => {
+                    NewObject::File { data, size, .. } => {
                         for (offset, bytes) in data {
                             self.fs.write(i, *offset, bytes)?;
                         }

@@ -107,6 +107,9 @@ impl Kernel {
     }
 }
 
+/// Files that the server has made for creates to come.
+pub type Pooled = Result<Vec<Spare>, Errno>;
+
 #[derive(Debug)]
 pub struct Client {
     pub machine: Machine,
@@ -122,5 +125,7 @@ pub struct Client {
     pub was_uncovered: bool,
     /// Batches executed, whose results have not come yet.
     pub replies: Vec<(u64, Vec<MutationResult>)>,
+    /// Files that were made for its creates, of which it has not heard yet.
+    pub pooling: Vec<(PoolOut, Option<Pooled>)>,
     pub asks: u64,
 }

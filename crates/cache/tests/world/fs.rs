@@ -60,6 +60,14 @@ impl Fs {
         Ok(ino)
     }
 
+    /// A file that was made without a name becomes one that is made now.
+    pub fn place(&mut self, ino: u64, dir: u64, name: &[u8], mode: u32) -> Res<()> {
+        self.link(ino, dir, name)?;
+        let inode = self.get_mut(ino)?;
+        (inode.mode, inode.data) = (mode, Vec::new());
+        Ok(())
+    }
+
     pub fn touch(&mut self, ino: u64) {
         self.changes += 1;
         let change = self.changes;

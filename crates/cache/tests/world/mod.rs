@@ -51,10 +51,13 @@ pub struct World {
     pub kept: Option<BTreeMap<Vec<u8>, bytes::Bytes>>,
     /// The server is away: there is nobody to ask.
     pub alone: bool,
+    /// Files for creates to come are made whenever they are asked for.
+    pub pools: bool,
 }
 
 pub fn settings(caps: bool) -> Settings {
     let full = Settings { batch_ops_max: 4, batches_in_flight_max: 3, io_bytes: 64, ..Settings::full() };
+    let full = Settings { pooled_max: 6, pooled_after: 1, ..full };
     if caps { full } else { Settings { caps: false, batches: false, ..full } }
 }
 
@@ -73,6 +76,7 @@ impl World {
             direct: Default::default(),
             was_uncovered: false,
             replies: Vec::new(),
+            pooling: Vec::new(),
             asks: 0,
         };
         let mut clients: Vec<_> = (0..clients).map(client).collect();
@@ -94,6 +98,7 @@ impl World {
             restarts: false,
             kept: None,
             alone: false,
+            pools: false,
         }
     }
 
@@ -275,7 +280,31 @@ impl World {
             }
         }
         self.pump_small(c, now);
+        self.pump_pools(c, now);
         self.check(c);
+    }
+
+    /// Files for creates to come are made; now and then there are none, or nothing is heard.
+    fn pump_pools(&mut self, c: usize, now: Now) {
+        while let Some(out) = self.clients[c].machine.take_pool(now) {
+            let told = match if self.pools { 7 } else { self.dice.roll(8) } {
+                0 => Some(Err(Errno::EOPNOTSUPP)),
+                1 => None,
+                _ => Some(self.server.pool(c, &out)),
+            };
+            if told.as_ref().is_some_and(Result::is_ok) && !self.pools && self.dice.roll(4) == 0 {
+                self.clients[c].pooling.push((out, told));
+            } else {
+                self.clients[c].machine.pool_done(&out, told, now);
+            }
+            self.check(c);
+        }
+        if self.dice.roll(3) == 0 {
+            for (out, told) in std::mem::take(&mut self.clients[c].pooling) {
+                self.clients[c].machine.pool_done(&out, told, now);
+                self.check(c);
+            }
+        }
     }
 
     /// Brings what the first mount keeps on its disk up to date.

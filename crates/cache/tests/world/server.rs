@@ -57,6 +57,10 @@ pub struct Server {
     pub is_contested: bool,
     pub opens: BTreeMap<u64, (u64, usize)>,
     pub lanes: BTreeMap<usize, Lane>,
+    /// Files made for creates to come: for whom, in which directory.
+    pub pooled: BTreeMap<u64, (usize, u64, u32)>,
+    /// Numbers of objects, where they are not those of their handles: some have them again.
+    pub numbers: BTreeMap<u64, u64>,
     pub last_seq: u64,
     pub last_open: u64,
     pub verifier: u64,
@@ -123,6 +127,8 @@ impl Server {
             is_contested: false,
             opens: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            pooled: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             last_seq: 0,
             last_open: 0,
             verifier: 7,
@@ -156,7 +162,7 @@ impl Server {
             ctime: Timestamp::default(),
             btime: None,
             change: i.change,
-            fileid: ino,
+            fileid: self.numbers.get(&ino).copied().unwrap_or(ino),
         })
     }
 
@@ -195,6 +201,11 @@ impl Server {
             }
         }
         if blocked { Err(Blocked) } else { Ok(()) }
+    }
+
+    /// A client is about to change what is in a directory, or would be if nobody held it.
+    pub fn wants(&mut self, client: usize, dir: u64) {
+        let _ = self.clear(client, dir, FILE);
     }
 
     /// Gives what can be given at once.
@@ -244,6 +255,8 @@ impl Server {
         self.held.clear();
         self.names.clear();
         self.recalls.clear();
+        self.pooled.clear();
+        self.collect();
     }
 
     /// Gives back what was held before.
@@ -276,7 +289,8 @@ impl Server {
 
     /// Forgets files without names that nobody has open.
     pub(super) fn collect(&mut self) {
-        let open: BTreeSet<u64> = self.opens.values().map(|(ino, _)| *ino).collect();
+        let open = self.opens.values().map(|(ino, _)| *ino);
+        let open: BTreeSet<u64> = open.chain(self.pooled.keys().copied()).collect();
         let gone: Vec<u64> = self
             .fs
             .inodes
@@ -287,6 +301,26 @@ impl Server {
         for ino in gone {
             self.fs.inodes.remove(&ino);
         }
+    }
+
+    /// Makes files for creates to come, after what is given back is gone.
+    pub fn pool(&mut self, c: usize, out: &PoolOut) -> Res<Vec<Spare>> {
+        self.rpcs += 1;
+        for handle in &out.back {
+            let i = ino(handle);
+            if self.pooled.get(&i).is_some_and(|(of, ..)| *of == c) {
+                self.pooled.remove(&i);
+            }
+        }
+        self.collect();
+        let (dir, uid) = (ino(&out.dir), out.caller.uid);
+        let mut made = Vec::new();
+        for _ in 0..out.count {
+            let i = self.fs.make_nameless(dir, 0o777, uid)?;
+            self.pooled.insert(i, (c, dir, uid));
+            made.push(Spare { handle: handle(i), fileid: i });
+        }
+        Ok(made)
     }
 
     pub fn close(&mut self, token: OpenToken) {

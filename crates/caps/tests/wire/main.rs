@@ -7,6 +7,7 @@ mod capabilities;
 mod groups;
 mod hostile;
 mod nameless;
+mod pool;
 mod promised;
 mod restart;
 mod times;

@@ -22,6 +22,7 @@ mod nameless;
 mod neighbours;
 mod offline;
 mod pjdfstest;
+mod pooled;
 mod renames;
 mod same_host;
 mod sides;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         neighbours::trials(),
         offline::trials(),
         pjdfstest::trials(),
+        pooled::trials(),
         renames::trials(),
         same_host::trials(),
         squashed::trials(),

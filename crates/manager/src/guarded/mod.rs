@@ -21,7 +21,7 @@ use holdfast_vfs::{
     AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
     DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle,
     HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
-    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Touched,
+    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched,
     WriteAt, Written, XattrMode, attrs_if_any,
 };
 
@@ -253,6 +253,39 @@ impl Backend for Guarded {
         // No entry of the directory changes; who may make it, and what it inherits, are the directory's attributes.
         self.look(cx, dir, Deed::LookRights)?;
         self.inner.make_nameless(cx, dir, set)
+    }
+
+    fn make_spare(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<Spare> {
+        self.look(cx, dir, Deed::LookRights)?;
+        self.inner.make_spare(cx, dir)
+    }
+
+    fn heritage(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<u64> {
+        self.look(cx, dir, Deed::LookRights)?;
+        self.inner.heritage(cx, dir)
+    }
+
+    fn place(
+        &self,
+        cx: &Cx<'_>,
+        spare: &Spare,
+        dir: &Handle,
+        name: Name<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<Change> {
+        // As of a create: what is made has been promised to nobody.
+        let dir_key = dir.key();
+        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        self.change_names(
+            cx,
+            [dir_key; 2],
+            |_| Ok(deeds),
+            || {
+                let change = self.inner.place(cx, spare, dir, name, set)?;
+                self.tell_added(cx, (dir, name), (&change, &spare.handle), false);
+                Ok(change)
+            },
+        )
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {

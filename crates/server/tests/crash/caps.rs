@@ -41,6 +41,11 @@ fn create<'a>(dir: Ref<'a>, name: &'a [u8], data: &'a [u8]) -> BatchOp<'a> {
     BatchOp::Create { dir, name, if_taken: IfTaken::Fail, set: set(0o604), want: CapSet::NONE, data }
 }
 
+fn place<'a>(dir: Ref<'a>, name: &'a [u8], data: &'a [u8], pooled: &'a [u8]) -> BatchOp<'a> {
+    let (set, want, pooled) = (set(0o604), CapSet::NONE, Handle(pooled));
+    BatchOp::Place { dir, name, if_taken: IfTaken::KeepBoth, set, want, data, pooled }
+}
+
 fn mkdir<'a>(dir: Ref<'a>, name: &'a [u8]) -> BatchOp<'a> {
     BatchOp::Mkdir { dir, name, if_taken: IfTaken::Fail, set: set(0o705), want: CapSet::NONE }
 }
@@ -245,6 +250,59 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// Files that are made beforehand. The handles of two are the operations' second argument, one behind the other: with the process
+/// that kept them they are gone, and what was not placed by then is made as by CREATE.
+const POOLED: &[Case] = &[
+    Case {
+        name: "PLACE with data, twice",
+        prepare: nothing,
+        ops: |root, pooled| {
+            let (one, other) = pooled.split_at(pooled.len() / 2);
+            vec![place(root, b"new", b"ten bytes!", one), place(root, b"other", b"", other)]
+        },
+        check: |files| {
+            assert_eq!(fs::read(files.join("new")).unwrap(), b"ten bytes!");
+            assert_eq!((names(files).len(), mode_of(&files.join("new"))), (2, 0o604));
+            assert_eq!(fs::metadata(files.join("other")).unwrap().len(), 0);
+        },
+    },
+    Case {
+        name: "PLACE beside a name that is taken",
+        prepare: a_taken_name,
+        ops: |root, pooled| vec![place(root, b"new", b"ours", &pooled[..pooled.len() / 2])],
+        check: |files| {
+            assert_eq!(fs::read(files.join("new")).unwrap(), b"theirs");
+            let all = names(files);
+            assert_eq!(all.len(), 2, "{all:?}");
+            assert_eq!(fs::read(files.join(&all[1])).unwrap(), b"ours");
+        },
+    },
+    Case {
+        name: "PLACE, RENAME, and PLACE of the same name",
+        prepare: nothing,
+        ops: |root, pooled| {
+            let (one, other) = pooled.split_at(pooled.len() / 2);
+            vec![
+                place(root, b"new", b"first", one),
+                BatchOp::Rename {
+                    from: root,
+                    from_name: b"new",
+                    to: root,
+                    to_name: b"moved",
+                    how: RenameHow::NoReplace,
+                    victim: Some(own(0)),
+                    over: None,
+                },
+                place(root, b"new", b"second", other),
+            ]
+        },
+        check: |files| {
+            assert_eq!(fs::read(files.join("moved")).unwrap(), b"first");
+            assert_eq!(fs::read(files.join("new")).unwrap(), b"second");
+        },
+    },
+];
+
 /// Results but for times of access: to look at what was done is one.
 fn told(results: &[Res<OpResult<'static>>]) -> Vec<Res<OpResult<'static>>> {
     let untouched = |attrs: Attrs| Attrs { atime: Time::default(), ..attrs };
@@ -309,12 +367,20 @@ impl Mount {
         }
     }
 
-    fn strike(&self, case: &Case, point: Point) {
+    /// Handles of two files for creates in the exported directory, one behind the other.
+    fn pool(&self, ticket: Ticket) -> Vec<u8> {
+        let args = PoolArgs { ticket, dir: Handle(&self.root), count: 2, back: Vec::new() };
+        let files = self.call::<PoolOk<'_>>(CapsProc::Pool, &args).unwrap().files;
+        assert_eq!((files.len(), files[0].handle.0.len()), (2, files[1].handle.0.len()));
+        files.iter().flat_map(|file| file.handle.0.to_vec()).collect()
+    }
+
+    fn strike(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>, point: Point) {
         let what = format!("{}, {}", case.name, point.name());
         self.incarnation.set(self.incarnation.get() + 1);
         (case.prepare)(&self.world.files());
         let ticket = self.hello().ticket;
-        let old = self.lookup(ticket, b"old");
+        let old = second(self, ticket);
         let ops = || (case.ops)(Ref::Handle(Handle(&self.root)), &old);
         let batch = |ticket, is_resent| {
             let done_through = TxnId(0);
@@ -349,7 +415,10 @@ pub(crate) fn run(point: Point, is_sync: bool) {
     let world = Rc::new(World::lasting(None, point, is_sync));
     let mount = Mount::new(&world);
     for case in CASES {
-        mount.strike(case, point);
+        mount.strike(case, |mount, ticket| mount.lookup(ticket, b"old"), point);
     }
-    assert_eq!(world.kills(), CASES.len());
+    for case in POOLED {
+        mount.strike(case, Mount::pool, point);
+    }
+    assert_eq!(world.kills(), CASES.len() + POOLED.len());
 }

@@ -2,6 +2,7 @@
 //! hands on to the state.
 
 use std::fs::OpenOptions;
+use std::hash::{Hash as _, Hasher as _};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use crate::handle::Handle;
 use crate::name::Name;
 use crate::open::{
     CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read, Region,
-    RemoveKind, RenameFlags, Seek, Written, XattrMode,
+    RemoveKind, RenameFlags, Seek, Spare, Written, XattrMode,
 };
 use crate::pledge::{HeldPledge, LocalListener, Pledge};
 
@@ -215,6 +216,34 @@ impl Backend for MemBackend {
         let node = Self::node(&state, ino)?;
         drop(state);
         Ok((node, self.open_file(ino, OpenMode { read: true, write: true, nfs_exceptions: false })?))
+    }
+
+    fn make_spare(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<Spare> {
+        let set = SetAttrs { mode: Some(0o777), ..SetAttrs::default() };
+        let (Node { handle, attrs }, file) = self.make_nameless(cx, dir, &set)?;
+        Ok(Spare { handle, file, mode: attrs.mode, fileid: attrs.fileid })
+    }
+
+    fn heritage(&self, cx: &Cx<'_>, dir: &Handle) -> FsResult<u64> {
+        let state = self.enter(cx)?;
+        let dir = state.get(state.ino(dir)?)?;
+        dir.dir()?;
+        let mut hasher = std::hash::DefaultHasher::new();
+        (dir.mode, dir.uid, dir.gid, dir.xattrs.get(&b"system.posix_acl_default"[..])).hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+
+    fn place(
+        &self,
+        cx: &Cx<'_>,
+        spare: &Spare,
+        dir: &Handle,
+        name: Name<'_>,
+        set: &SetAttrs,
+    ) -> FsResult<Change> {
+        let mut state = self.enter(cx)?;
+        let (ino, dir) = (state.ino(&spare.handle)?, state.ino(dir)?);
+        state.place_spare(cx.caller, (ino, spare.mode), (dir, name), set)
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {

@@ -2,8 +2,8 @@
 
 use super::blocks::Blocks;
 use super::inode::{Body, Dir, EXEC, Ino, Inode, READ, STICKY, WRITE};
-use super::state::{ROOT, State};
-use crate::attrs::{Change, FileKind, PreAttrs, SetAttrs};
+use super::state::{FILE_MODE, ROOT, State};
+use crate::attrs::{Change, FileKind, PreAttrs, SetAttrs, SetTime};
 use crate::backend::{CreateHow, NewNode};
 use crate::caller::Caller;
 use crate::error::{FsError, FsResult};
@@ -190,6 +190,33 @@ impl State {
         parent.dir_mut()?.put(name.as_bytes(), ino);
         parent.nlink += u32::from(is_dir);
         self.touch_dir(dir, now)
+    }
+
+    /// A file that was made for this gets a name, and what else a create gives.
+    pub(super) fn place_spare(
+        &mut self,
+        caller: &Caller,
+        (ino, made_mode): (Ino, u32),
+        (dir, name): (Ino, Name<'_>),
+        set: &SetAttrs,
+    ) -> FsResult<Change> {
+        let asked = set.mode.unwrap_or(FILE_MODE);
+        if set.uid.is_some() || set.gid.is_some() || asked & !0o777 != 0 {
+            return Err(FsError::NotSupported);
+        }
+        let now = (self.now)();
+        let time = |set: Option<SetTime>| match set {
+            Some(SetTime::At(at)) => at,
+            Some(SetTime::Now) | None => now,
+        };
+        let inode = self.get_mut(ino)?;
+        if let Some(size) = set.size.filter(|size| *size > inode.blocks().map_or(0, Blocks::size)) {
+            check_size(size)?;
+            inode.blocks_mut()?.set_size(size);
+        }
+        inode.mode = asked & made_mode & !set.umask.unwrap_or(0);
+        (inode.atime, inode.mtime) = (time(set.atime), time(set.mtime));
+        self.link(caller, ino, dir, name)
     }
 
     pub(super) fn link(&mut self, caller: &Caller, ino: Ino, dir: Ino, name: Name<'_>) -> FsResult<Change> {

@@ -27,7 +27,7 @@ const HANDLE_BYTES: usize = 25;
 pub(super) const ROOT: Ino = 1;
 
 /// Mode of what is made without one.
-const FILE_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
 /// Space, counted in blocks.

@@ -14,6 +14,7 @@ mod names;
 mod neighbours;
 mod permissions;
 mod spans;
+mod spares;
 mod world;
 mod xattrs;
 
@@ -123,6 +124,11 @@ const CASES: &[Case] = cases! {
         create_with_open_gives_an_open_file,
         a_file_without_a_name_lives_by_its_opens_and_may_get_a_name,
         the_umask_is_applied_at_creation;
+    spares:
+        a_spare_file_becomes_what_a_create_makes,
+        a_spare_file_keeps_its_number_and_what_was_written_to_it,
+        a_spare_file_is_placed_where_its_maker_may_and_nothing_is,
+        heritage_differs_when_what_is_made_would;
     attributes:
         attributes_tell_what_was_set,
         a_mode_keeps_its_set_id_and_sticky_bits,

@@ -85,7 +85,8 @@ impl Inner {
         let reply = self.call(CapsProc::Batch, &cred, cancel, |ticket, w| {
             let done_through = self.ledger.lock().done_through();
             let txn = TxnId(batch.txn);
-            put(&BatchArgs { ticket, txn, is_resent, done_through, ops: sheet.ops.clone() }, w);
+            let ops = if self.pools() { sheet.ops.clone() } else { sheet.ops.iter().map(unpooled).collect() };
+            put(&BatchArgs { ticket, txn, is_resent, done_through, ops }, w);
         });
         let reply = reply.map_err(Failure::undone)?;
         let told: BatchOk<'_> = decode(&reply).map_err(Failure::undone)?;
@@ -167,7 +168,7 @@ impl<'a> Sheet<'a> {
         let (dir, name) = (self.aim(dir), name.as_bytes());
         let (set, want) = (convert::new_attrs(attrs), want);
         match object {
-            NewObject::File { data, size } => {
+            NewObject::File { data, size, pooled } => {
                 let made = Ref::Made { txn: TxnId(self.txn), op: self.next() };
                 let set = SetAttrs { size: *size, ..set };
                 // Bytes at the beginning come with the making itself, others behind it.
@@ -175,7 +176,13 @@ impl<'a> Sheet<'a> {
                     Some(((0, bytes), rest)) => (&bytes[..], rest),
                     _ => (&[][..], &data[..]),
                 };
-                self.ops.push(BatchOp::Create { dir, name, if_taken, set, want, data: first });
+                self.ops.push(match pooled {
+                    None => BatchOp::Create { dir, name, if_taken, set, want, data: first },
+                    Some(pooled) => {
+                        let pooled = holdfast_wire::caps::Handle(pooled.as_bytes());
+                        BatchOp::Place { dir, name, if_taken, set, want, data: first, pooled }
+                    }
+                });
                 if !rest.is_empty() {
                     self.write(made, rest, attrs.mtime);
                 }
@@ -205,6 +212,16 @@ impl<'a> Sheet<'a> {
             let changes = Changes { mtime: Some(SetTime::At(mtime)), ..Changes::default() };
             self.ops.push(BatchOp::SetAttr { object, set: convert::changes(&changes) });
         }
+    }
+}
+
+/// As a server knows it that makes no files for creates to come: one may have taken the place of one that does.
+fn unpooled<'a>(op: &BatchOp<'a>) -> BatchOp<'a> {
+    match op.clone() {
+        BatchOp::Place { dir, name, if_taken, set, want, data, pooled: _ } => {
+            BatchOp::Create { dir, name, if_taken, set, want, data }
+        }
+        other => other,
     }
 }
 
@@ -256,7 +273,7 @@ mod tests {
         Mutation::Make {
             dir,
             name: Name::new(name.as_bytes()),
-            object: NewObject::File { data, size: None },
+            object: NewObject::File { data, size: None, pooled: None },
             attrs,
             want: CapSet::ALL_X,
             joins: false,
@@ -285,6 +302,20 @@ mod tests {
         assert_eq!(named(2), Ref::Made { txn: TxnId(3), op: 0 });
         assert_eq!(named(4), Ref::Made { txn: TxnId(3), op: 3 });
         assert_eq!(named(5), Ref::Made { txn: TxnId(2), op: 5 });
+    }
+
+    #[test]
+    fn a_file_that_the_server_has_made_is_placed_where_it_knows_how_to() {
+        let mut op = make("one", Aim::Handle(Handle::new(b"root")), vec![(0, Bytes::from_static(b"a"))]);
+        let Mutation::Make { object: NewObject::File { pooled, .. }, .. } = &mut op else { unreachable!() };
+        *pooled = Some(Handle::new(b"spare"));
+        let batch = Batch { txn: 1, done_through: 0, caller: Caller::new(0, 0), ops: vec![op] };
+        let earlier = BTreeMap::new();
+        let sheet = Sheet::of(&batch, &earlier);
+        let BatchOp::Place { name, data, pooled, set, .. } = &sheet.ops[0] else { panic!("{:?}", sheet.ops) };
+        assert_eq!((*name, *data, pooled.0), (&b"one"[..], &b"a"[..], &b"spare"[..]));
+        let BatchOp::Create { name, data, set: as_asked, .. } = unpooled(&sheet.ops[0]) else { panic!() };
+        assert_eq!((name, data, as_asked), (&b"one"[..], &b"a"[..], *set));
     }
 
     #[test]

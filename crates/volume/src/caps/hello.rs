@@ -88,7 +88,9 @@ impl Inner {
         let args = HelloArgs {
             session,
             incarnation: self.incarnation,
-            features: Features(Features::SAME_HOST.0 | Features::APPEND.0 | Features::NAMES.0),
+            features: Features(
+                Features::SAME_HOST.0 | Features::APPEND.0 | Features::NAMES.0 | Features::POOL.0,
+            ),
             done_through: self.ledger.lock().done_through(),
         };
         let reply = send(CapsProc::Hello, encoded(&args))?;

@@ -8,6 +8,7 @@ mod convert;
 mod hello;
 mod lending;
 mod nameless;
+mod pool;
 mod questions;
 mod recalls;
 
@@ -16,7 +17,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
 use holdfast_cache::{
-    Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, Reclaim, Reclaimed, Release, WriteOut,
+    Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, PoolOut, Reclaim, Reclaimed, Release,
+    Spare, WriteOut,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{self as wire, Limits};
@@ -217,6 +219,10 @@ impl Server for CapsServer {
 
     fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
         self.0.give_back(releases, cancel)
+    }
+
+    fn pool(&self, out: &PoolOut, cancel: &Cancel) -> Result<Vec<Spare>, Undone> {
+        self.0.pool(out, cancel)
     }
 
     fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno> {

@@ -69,6 +69,7 @@ numbered! {
         SetXattr = 11, "SETXATTR", "An extended attribute.";
         RemoveXattr = 12, "REMOVEXATTR", "Its removal.";
         Append = 13, "APPEND", "Data at the end of a file.";
+        Place = 14, "PLACE", "As CREATE, of a file that POOL gave.";
     }
 }
 
@@ -251,6 +252,27 @@ pub enum BatchOp<'a> {
         #[xdr(max = IO_BYTES_MAX)]
         data: &'a [u8],
     },
+    /// As CREATE, of a file that POOL gave. Where that is not there any more, or is not what a create would make by now,
+    /// another is made: its handle tells. To servers that have the feature only.
+    #[xdr(case = BatchOpKind::Place as u32)]
+    Place {
+        /// Where.
+        dir: Ref<'a>,
+        /// Its name.
+        #[xdr(max = WIRE_NAME_BYTES_MAX)]
+        name: &'a [u8],
+        /// When the name is taken.
+        if_taken: IfTaken,
+        /// Its attributes; a size beyond the data adds zeros.
+        set: SetAttrs,
+        /// Capabilities wanted.
+        want: CapSet,
+        /// Its data, from 0.
+        #[xdr(max = IO_BYTES_MAX)]
+        data: &'a [u8],
+        /// The file.
+        pooled: Handle<'a>,
+    },
 }
 
 impl BatchOp<'_> {
@@ -271,6 +293,7 @@ impl BatchOp<'_> {
             Self::SetXattr { .. } => BatchOpKind::SetXattr,
             Self::RemoveXattr { .. } => BatchOpKind::RemoveXattr,
             Self::Append { .. } => BatchOpKind::Append,
+            Self::Place { .. } => BatchOpKind::Place,
         }
     }
 }
@@ -324,7 +347,7 @@ pub enum OpResult<'a> {
     /// RENAME, UNLINK, RMDIR.
     #[xdr(case = 0)]
     Done,
-    /// CREATE, MKDIR, SYMLINK, MKNOD.
+    /// CREATE, MKDIR, SYMLINK, MKNOD, PLACE.
     #[xdr(case = 1)]
     Made(Made<'a>),
     /// LINK, SETATTR, DATA, SETXATTR, REMOVEXATTR: the object's attributes as they are now, when it still is.

@@ -1,8 +1,8 @@
 //! Arguments and results of all procedures but BATCH.
 
 use holdfast_base::limits::{
-    CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, DIRECTORY_ENTRIES_MAX, SAME_HOST_PATH_BYTES_MAX,
-    WIRE_NAME_BYTES_MAX,
+    CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, CAPS_POOL_CALL_MAX, DIRECTORY_ENTRIES_MAX,
+    SAME_HOST_PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX,
 };
 use holdfast_base::{CapSet, Cookie, SessionId};
 use holdfast_xdr::{Decode, Encode};
@@ -367,6 +367,38 @@ pub struct NamelessOk<'a> {
     pub handle: Handle<'a>,
     /// How it looks: without links.
     pub attrs: Attrs,
+}
+
+/// POOL: files for creates to come in a directory, each known by handle and number before it has a name. Those that are not
+/// needed any more are given back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct PoolArgs<'a> {
+    /// Whose.
+    pub ticket: Ticket,
+    /// The directory in which they are to be made.
+    pub dir: Handle<'a>,
+    /// How many are wanted; 0 to give back only.
+    pub count: u32,
+    /// What is given back, of whatever directory.
+    #[xdr(max = CAPS_ITEMS_MAX)]
+    pub back: Vec<Handle<'a>>,
+}
+
+/// What POOL gives: as many as there is room for, perhaps none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct PoolOk<'a> {
+    /// For the operation PLACE of a batch.
+    #[xdr(max = CAPS_POOL_CALL_MAX)]
+    pub files: Vec<Pooled<'a>>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Pooled<'a> {
+    /// The file.
+    pub handle: Handle<'a>,
+    /// Its number, as its attributes will have it.
+    pub fileid: u64,
 }
 
 /// The callback RECALL: asks capabilities back. Answered at once; a RELEASE of each item follows.

@@ -13,8 +13,9 @@ pub use batch::{
 pub use calls::{
     AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp, FindOk,
     HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NamePromise,
-    NamelessArgs, NamelessOk, NodeAt, RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs,
-    ReleaseItem, ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint, StableOk, WhoAmIArgs, WhoAmIOk,
+    NamelessArgs, NamelessOk, NodeAt, PoolArgs, PoolOk, Pooled, RecallArgs, RecallItem, ReclaimArgs,
+    ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint,
+    StableOk, WhoAmIArgs, WhoAmIOk,
 };
 pub use holdfast_base::CapSet;
 pub use status::CapsStat;
@@ -52,7 +53,7 @@ numbered! {
         Stable = 7, "STABLE", "`StableArgs` to `StableOk`.";
         Reclaim = 8, "RECLAIM", "`ReclaimArgs` to `AcquireOk`.";
         WhoAmI = 9, "WHOAMI", "`WhoAmIArgs` to `WhoAmIOk`.";
-        Pool = 10, "POOL", "Delegated inodes; not in this version.";
+        Pool = 10, "POOL", "`PoolArgs` to `PoolOk`.";
         Bye = 11, "BYE", "`ByeArgs` to nothing: everything is given back.";
         SameHost = 12, "SAMEHOST", "`SameHostArgs` to `SameHostOk`.";
         Descriptor = 13, "DESCRIPTOR", "`DescriptorArgs` to `DescriptorOk`.";

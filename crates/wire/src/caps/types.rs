@@ -191,7 +191,7 @@ pub struct SetAttrs {
 pub struct Features(pub u32);
 
 impl Features {
-    /// Inodes are delegated (POOL).
+    /// Files are made before they are given a name (POOL, and the operation PLACE of a batch).
     pub const POOL: Self = Self(2);
     /// Descriptors are handed over to clients on the same host.
     pub const SAME_HOST: Self = Self(4);
