@@ -7,6 +7,7 @@ mod adrift;
 mod apart;
 mod crossed;
 mod delegated;
+mod demo;
 mod everyday;
 mod failing;
 mod failover;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         adrift::trials(),
         crossed::trials(),
         delegated::trials(),
+        demo::trials(),
         everyday::trials(),
         failing::trials(),
         failover::trials(),
