@@ -219,7 +219,7 @@ impl Caps {
 
     pub(crate) fn release(&self, actor: &Actor, items: &[ReleaseItem<'_>]) -> ReleaseOk {
         let one = |item: &ReleaseItem<'_>| {
-            let site = self.site(actor, item.handle.0)?;
+            let site = self.site_here_or_not(actor, item.handle.0)?;
             let given = (item.keep.sound(), item.seq);
             let step = |engine: &mut holdfast_state::Engine, now| {
                 engine.caps_release(actor.client, site.key(), given, now)

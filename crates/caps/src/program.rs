@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
-    AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs, HelloArgs,
-    ListArgs, LookupArgs, NamelessArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs, Ticket,
-    WhoAmIArgs,
+    AcquireArgs, AcquireOk, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs,
+    HelloArgs, ListArgs, LookupArgs, NamelessArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs,
+    Ticket, WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -93,7 +93,8 @@ impl CapsProgram {
             CapsProc::Acquire => {
                 let args = from_bytes::<AcquireArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                actor.map(|actor| Res::Ok(caps.acquire(&actor, &args.items)).encode(reply))
+                let said = actor.and_then(|actor| here(caps.acquire(&actor, &args.items)));
+                said.map(|ok| Res::Ok(ok).encode(reply))
             }
             CapsProc::Release => {
                 let args = from_bytes::<ReleaseArgs<'_>>(args)?;
@@ -113,7 +114,8 @@ impl CapsProgram {
             CapsProc::Reclaim => {
                 let args = from_bytes::<ReclaimArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::Always);
-                actor.map(|actor| Res::Ok(caps.reclaim(&actor, &args.items)).encode(reply))
+                let said = actor.and_then(|actor| here(caps.reclaim(&actor, &args.items)));
+                said.map(|ok| Res::Ok(ok).encode(reply))
             }
             CapsProc::WhoAmI => {
                 let args = from_bytes::<WhoAmIArgs<'_>>(args)?;
@@ -224,6 +226,12 @@ impl CapsProgram {
     fn actor_of(member: Member, call: &Call<'_>) -> Actor {
         Actor { client: member.client, auth: Arc::clone(call.auth), peer: call.connection.peer() }
     }
+}
+
+/// Of what is served elsewhere the whole call says so: its caller has to go there, and asks there.
+fn here(said: AcquireOk) -> Result<AcquireOk, CapsStat> {
+    let is_elsewhere = |item: &_| matches!(item, Res::Failed(stat) if *stat == CapsStat::Moved.as_u32());
+    if said.items.iter().any(is_elsewhere) { Err(CapsStat::Moved) } else { Ok(said) }
 }
 
 /// When a procedure is served.

@@ -35,6 +35,7 @@ mod lock_room;
 mod lock_set;
 mod looked;
 mod memory;
+mod moved;
 mod names;
 mod open;
 mod owner;
