@@ -19,6 +19,7 @@ mod life;
 mod linux;
 mod locks;
 mod model;
+mod moved;
 mod nameless;
 mod neighbours;
 mod offline;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         linux::trials(),
         locks::trials(),
         model::trials(),
+        moved::trials(),
         nameless::trials(),
         neighbours::trials(),
         offline::trials(),
