@@ -142,7 +142,7 @@ const OPEN: &str =
 
 /// The export moves while one mount works, one is idle and knows, and one has a file open.
 fn moved_under_load(options: &str) -> Result<()> {
-    const ROUNDS: &str = "12";
+    const ROUNDS: &str = "8";
     let mut two = Two::new(false)?;
     let (busy, idle) = (two.mount(options)?, two.mount(options)?);
     run_in(&idle.path(), "mkdir quiet; for i in $(seq 20); do echo old >quiet/f$i; done; cat quiet/*", &[])?;
