@@ -93,8 +93,7 @@ impl CapsProgram {
             CapsProc::Acquire => {
                 let args = from_bytes::<AcquireArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                let said = actor.and_then(|actor| here(caps.acquire(&actor, &args.items)));
-                said.map(|ok| Res::Ok(ok).encode(reply))
+                actor.and_then(|actor| here(caps.acquire(&actor, &args.items), reply))
             }
             CapsProc::Release => {
                 let args = from_bytes::<ReleaseArgs<'_>>(args)?;
@@ -114,8 +113,7 @@ impl CapsProgram {
             CapsProc::Reclaim => {
                 let args = from_bytes::<ReclaimArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::Always);
-                let said = actor.and_then(|actor| here(caps.reclaim(&actor, &args.items)));
-                said.map(|ok| Res::Ok(ok).encode(reply))
+                actor.and_then(|actor| here(caps.reclaim(&actor, &args.items), reply))
             }
             CapsProc::WhoAmI => {
                 let args = from_bytes::<WhoAmIArgs<'_>>(args)?;
@@ -228,10 +226,14 @@ impl CapsProgram {
     }
 }
 
-/// Of what is served elsewhere the whole call says so: its caller has to go there, and asks there.
-fn here(said: AcquireOk) -> Result<AcquireOk, CapsStat> {
+/// Answers; of what is served elsewhere the whole call says so, for its caller has to go there, and asks there.
+fn here(said: AcquireOk, reply: &mut Writer) -> Result<(), CapsStat> {
     let is_elsewhere = |item: &_| matches!(item, Res::Failed(stat) if *stat == CapsStat::Moved.as_u32());
-    if said.items.iter().any(is_elsewhere) { Err(CapsStat::Moved) } else { Ok(said) }
+    if said.items.iter().any(is_elsewhere) {
+        return Err(CapsStat::Moved);
+    }
+    Res::Ok(said).encode(reply);
+    Ok(())
 }
 
 /// When a procedure is served.
