@@ -16,6 +16,7 @@ mod nlm;
 mod pjdfstest;
 mod planned;
 mod pynfs;
+mod referral;
 mod restart;
 mod restart_load;
 mod sqlite;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         nfstest::trials(),
         sqlite::trials(),
         pynfs::trials(),
+        referral::trials(),
         restart::trials(),
         planned::trials(),
         restart_load::trials(),
