@@ -377,6 +377,15 @@ fn nothing_is_lost(
     assert_eq!(here, there, "what the mount sees, and what there is");
 }
 
+/// Found at random once, while this was made.
+#[test]
+fn a_file_renamed_over_one_that_was_replaced_there_meanwhile_and_replaced_itself() {
+    let here = [Step::Save(6), Step::Rename(6, 0), Step::Replace(6)];
+    for dies in [false, true] {
+        nothing_is_lost(&here, &[Step::Replace(0)], (3, 0), (0, dies, false, false));
+    }
+}
+
 proptest! {
     #![proptest_config(config(300))]
 

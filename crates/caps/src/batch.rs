@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use holdfast_base::CapSet;
@@ -119,6 +120,7 @@ impl Caps {
             return refuse(pending, CapsStat::Mixed);
         }
         (this.fingerprint, this.ops) = (Some(fingerprint), batch.ops.len());
+        lane.is_elsewhere.store(false, Ordering::Relaxed);
         let done = Run { caps: self, lane, actor: &actor, txn, this: &mut this }.all(&batch.ops);
         let is_whole = this.outcomes.len() == batch.ops.len();
         let outcomes = this.outcomes.clone();
@@ -132,7 +134,8 @@ impl Caps {
         };
         self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, now));
         if !is_whole {
-            return refuse(pending, CapsStat::Delay);
+            let is_elsewhere = lane.is_elsewhere.load(Ordering::Relaxed);
+            return refuse(pending, if is_elsewhere { CapsStat::Moved } else { CapsStat::Delay });
         }
         self.after_batch(lane, txn);
         failpoint::pass(Point::BeforeSend);

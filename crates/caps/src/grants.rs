@@ -222,7 +222,7 @@ impl Caps {
         let one = |item: &ReleaseItem<'_>| {
             let file = match name_of(item.handle.0) {
                 Some(name) => name,
-                None => self.site(actor, item.handle.0)?.key(),
+                None => self.site_here_or_not(actor, item.handle.0)?.key(),
             };
             let given = (item.keep.sound(), item.seq);
             let step = |engine: &mut holdfast_state::Engine, now| {

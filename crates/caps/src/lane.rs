@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use holdfast_base::limits::{
@@ -95,6 +96,8 @@ pub(crate) struct State {
 pub(crate) struct Lane {
     pub(crate) incarnation: [u8; 16],
     pub(crate) state: Mutex<State>,
+    /// What it was about to change is served elsewhere.
+    pub(crate) is_elsewhere: AtomicBool,
 }
 
 /// As HELLO tells it.
@@ -125,7 +128,7 @@ impl Lane {
             restored: Restored::default(),
             used_at: now,
         };
-        Self { incarnation, state: Mutex::new(state) }
+        Self { incarnation, state: Mutex::new(state), is_elsewhere: AtomicBool::new(false) }
     }
 
     /// What an operation of an earlier transaction made; DEPENDS when it failed, BADREF when there is none.

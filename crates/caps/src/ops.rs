@@ -1,6 +1,7 @@
 //! The operations of a batch: each judged with the caller's rights, recorded before it is done, done once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_base::{CapSet, ExportId};
 use holdfast_export::Export;
@@ -38,7 +39,8 @@ impl From<FsError> for Stop {
 
 impl From<CapsStat> for Stop {
     fn from(stat: CapsStat) -> Self {
-        if stat == CapsStat::Delay { Self::Later } else { Self::Refused(stat) }
+        // What is served elsewhere is done there, and what comes after it behind it.
+        if matches!(stat, CapsStat::Delay | CapsStat::Moved) { Self::Later } else { Self::Refused(stat) }
     }
 }
 
@@ -281,12 +283,16 @@ impl Doing<'_> {
     /// The object that is meant, and the right to change it.
     pub(crate) fn site(&mut self, of: &Ref<'_>) -> Result<Site, Stop> {
         let site = match of {
-            Ref::Handle(handle) => self.caps.site(self.actor, handle.0)?,
+            Ref::Handle(handle) => self.caps.site(self.actor, handle.0),
             Ref::Made { txn, op } => {
                 let made = if *txn == self.txn { self.this.made(*op) } else { self.lane.made(*txn, *op) };
-                self.caps.site(self.actor, made?.as_bytes())?
+                self.caps.site(self.actor, made?.as_bytes())
             }
         };
+        if matches!(site, Err(CapsStat::Moved)) {
+            self.lane.is_elsewhere.store(true, Ordering::Relaxed);
+        }
+        let site = site?;
         *self.export = Some(site.export.id);
         if site.export.options.is_read_only {
             return Err(Stop::Refused(CapsStat::Rofs));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
-    AcquireArgs, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs, HelloArgs,
-    ListArgs, LookupArgs, NamelessArgs, PoolArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs, StableArgs,
-    Ticket, WhoAmIArgs,
+    AcquireArgs, AcquireOk, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs,
+    HelloArgs, ListArgs, LookupArgs, NamelessArgs, PoolArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs,
+    StableArgs, Ticket, WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -93,7 +93,7 @@ impl CapsProgram {
             CapsProc::Acquire => {
                 let args = from_bytes::<AcquireArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                actor.map(|actor| Res::Ok(caps.acquire(&actor, &args.items)).encode(reply))
+                actor.and_then(|actor| here(caps.acquire(&actor, &args.items), reply))
             }
             CapsProc::Release => {
                 let args = from_bytes::<ReleaseArgs<'_>>(args)?;
@@ -114,7 +114,7 @@ impl CapsProgram {
             CapsProc::Reclaim => {
                 let args = from_bytes::<ReclaimArgs<'_>>(args)?;
                 let actor = self.actor(args.ticket, call, Admitted::Always);
-                actor.map(|actor| Res::Ok(caps.reclaim(&actor, &args.items)).encode(reply))
+                actor.and_then(|actor| here(caps.reclaim(&actor, &args.items), reply))
             }
             CapsProc::WhoAmI => {
                 let args = from_bytes::<WhoAmIArgs<'_>>(args)?;
@@ -231,6 +231,16 @@ impl CapsProgram {
     fn actor_of(member: Member, call: &Call<'_>) -> Actor {
         Actor { client: member.client, auth: Arc::clone(call.auth), peer: call.connection.peer() }
     }
+}
+
+/// Answers; of what is served elsewhere the whole call says so, for its caller has to go there, and asks there.
+fn here(said: AcquireOk, reply: &mut Writer) -> Result<(), CapsStat> {
+    let is_elsewhere = |item: &_| matches!(item, Res::Failed(stat) if *stat == CapsStat::Moved.as_u32());
+    if said.items.iter().any(is_elsewhere) {
+        return Err(CapsStat::Moved);
+    }
+    Res::Ok(said).encode(reply);
+    Ok(())
 }
 
 /// When a procedure is served.

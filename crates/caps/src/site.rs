@@ -38,8 +38,14 @@ impl Site {
 }
 
 impl Caps {
-    /// What a handle names, if the actor may know of it.
+    /// What a handle names, if the actor may know of it, and it is served here.
     pub(crate) fn site(&self, actor: &Actor, handle: &[u8]) -> Result<Site, CapsStat> {
+        let site = self.site_here_or_not(actor, handle)?;
+        if site.export.is_moved() { Err(CapsStat::Moved) } else { Ok(site) }
+    }
+
+    /// The same of what was served here: to give back what is held of it.
+    pub(crate) fn site_here_or_not(&self, actor: &Actor, handle: &[u8]) -> Result<Site, CapsStat> {
         match self.parts.namespace.open(handle).map_err(status::of_fs)? {
             Object::Export(export, handle) if export.admits(actor.peer.ip(), actor.peer.port()) => {
                 Ok(Site { export, handle })

@@ -1,6 +1,6 @@
 //! The client: what all its threads share, and how it begins and ends.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,9 +15,11 @@ use crate::back::Back;
 use crate::chores::Chores;
 use crate::gate::Gate;
 use crate::links::Links;
+use crate::moved::Places;
 use crate::offload::Offloads;
 use crate::program::{CallbackProgram, Hook};
 use crate::run::Manner;
+use crate::servers::Servers;
 use crate::state::{Files, Open};
 use crate::todo::Todo;
 use crate::{Callbacks, Cx, Delegated, DelegationKind, Error, Event, Handle, IoLimits, Options, Result};
@@ -42,6 +44,14 @@ pub(crate) struct Inner {
     pub(crate) owner: Vec<u8>,
     pub(crate) verifier: Verifier4,
     pub(crate) servers: Mutex<Servers>,
+    /// Of the mount, for what a server tells of its file system.
+    pub(crate) root: Mutex<Option<Handle>>,
+    /// Where the last move went.
+    pub(crate) went: Mutex<Option<Places>>,
+    /// That nobody says where it has gone was told.
+    pub(crate) is_lost: AtomicBool,
+    /// Calls of other programs under way.
+    pub(crate) program_calls: AtomicUsize,
     pub(crate) callbacks: Arc<dyn Callbacks>,
     pub(crate) files: Files,
     pub(crate) links: Links,
@@ -60,13 +70,6 @@ pub(crate) struct Inner {
     /// Given when the client is shut down.
     pub(crate) quit: Cancel,
     pub(crate) is_over: (Mutex<bool>, Condvar),
-}
-
-/// Which servers there are, and which one is in use.
-#[derive(Debug, Default)]
-pub(crate) struct Servers {
-    pub(crate) named: Vec<String>,
-    pub(crate) current: usize,
 }
 
 /// What the server said of itself.
@@ -177,17 +180,13 @@ impl Client {
     #[must_use]
     pub fn servers(&self) -> (Vec<String>, Option<String>) {
         let servers = self.inner().servers.lock();
-        (servers.named.clone(), servers.named.get(servers.current).cloned())
+        (servers.names(), servers.current_name().map(str::to_owned))
     }
 
     /// Changes which servers are tried. The connection is kept when its server is still among them.
     pub fn set_servers(&self, named: Vec<String>) {
-        let mut servers = self.inner().servers.lock();
-        let used = servers.named.get(servers.current).cloned();
-        let kept = named.iter().position(|name| Some(name) == used.as_ref());
-        *servers = Servers { named, current: kept.unwrap_or(0) };
-        drop(servers);
-        if kept.is_none() {
+        let is_kept = self.inner().servers.lock().set(named);
+        if !is_kept {
             self.inner().links.close();
             self.inner().todo.wake();
         }
@@ -296,12 +295,16 @@ impl Inner {
             format!("holdfast {host} {:016x}", chance()).into_bytes()
         });
         let verifier = options.verifier.unwrap_or_else(|| chance().to_be_bytes());
-        let servers = Servers { named: options.servers.clone(), current: 0 };
+        let servers = Servers::new(options.servers.clone());
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             owner,
             verifier,
             servers: Mutex::new(servers),
+            root: Mutex::default(),
+            went: Mutex::default(),
+            is_lost: AtomicBool::new(false),
+            program_calls: AtomicUsize::new(0),
             callbacks,
             files: Files::default(),
             links: Links::new(options.connections),

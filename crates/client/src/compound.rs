@@ -125,6 +125,11 @@ impl Answer {
         self.slot = Some(slot);
     }
 
+    /// Lets the slot go before the answer is read: there is nothing in it to note.
+    pub(crate) fn release(&mut self) {
+        self.slot = None;
+    }
+
     /// The next result of this operation.
     ///
     /// # Errors

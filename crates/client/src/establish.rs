@@ -71,16 +71,17 @@ impl Inner {
         }
         let (named, current) = {
             let servers = self.servers.lock();
-            (servers.named.clone(), servers.current)
+            (servers.names(), servers.current())
         };
         let mut why = Error::Unreachable("no server is named".into());
         for i in 0..named.len() {
             let n = (current + i) % named.len();
             match self.connect_to(&named[n]) {
                 Ok(link) => {
-                    self.servers.lock().current = n;
+                    self.servers.lock().uses(&named[n]);
                     self.meet(&link)?;
                     self.links.put(0, link.clone());
+                    self.todo.work.lock().must_ask_for_others = true;
                     self.tell(&Event::Connected(named[n].clone()));
                     return Ok(link);
                 }
@@ -114,11 +115,7 @@ impl Inner {
     /// to be the same server (RFC 8881 section 2.10.5), else to the same address.
     pub(crate) fn connect_again(&self, n: usize) -> Result<Link> {
         let primary = self.links.primary().ok_or(Error::Disconnected)?;
-        let other = {
-            let servers = self.servers.lock();
-            let at = (servers.current + n) % servers.named.len().max(1);
-            servers.named.get(at).filter(|_| at != servers.current).cloned()
-        };
+        let other = self.servers.lock().behind(n).map(str::to_owned);
         if let Some(other) = other
             && let Ok(link) = self.connect_to(&other)
             && self.is_same_server(&link)

@@ -28,6 +28,7 @@ mod ranges;
 mod reclaim;
 mod recover;
 mod run;
+mod servers;
 mod session;
 mod state;
 mod todo;

@@ -78,6 +78,8 @@ pub enum Event {
     Connected(String),
     /// No server answers; this is why the last one tried does not.
     Disconnected(String),
+    /// The server said that the files are on these others now, and we go there.
+    Moved(Vec<String>),
     /// The server restarted; what was held is being reclaimed.
     Restarted,
     /// State was lost to a lease that ran out or an administrator; what can be had again is being asked for.

@@ -1,7 +1,7 @@
 //! Other RPC programs on the client's connections, and their calls back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -23,6 +23,15 @@ pub struct SessionEvent {
     pub is_new_session: bool,
     /// The server has restarted or forgotten us: whatever it knew has to be reclaimed now, or is lost.
     pub must_reclaim: bool,
+    /// We are about to leave the server for another: what is to be settled with it is settled now, or never.
+    pub is_leaving: bool,
+}
+
+impl SessionEvent {
+    /// A new connection of a session, and nothing else.
+    pub(crate) const fn of(session: SessionId) -> Self {
+        Self { session, is_new_session: false, must_reclaim: false, is_leaving: false }
+    }
 }
 
 /// Told of sessions and connections. Runs on the recovery thread while ordinary operations wait, and before the server
@@ -78,7 +87,7 @@ impl Client {
         let own = Arc::clone(&hook);
         inner.hooks.lock().push(hook);
         if let Some(session) = inner.gate.session() {
-            let event = SessionEvent { session: session.id, is_new_session: true, must_reclaim: false };
+            let event = SessionEvent { is_new_session: true, ..SessionEvent::of(session.id) };
             own(&SessionHandle(inner), event);
         }
     }
@@ -110,6 +119,7 @@ impl Inner {
         };
         let closed = self.quit.is_cancelled();
         let link = link.ok_or(if closed { Error::Closed } else { Error::Disconnected })?;
+        let _counted = Counted::among(&self.program_calls);
         let pending = link.start(target, cx.cred.encoded(), args, (cx.cancel, deadline)).map_err(failed)?;
         let reply = pending.wait(cx.cancel, deadline)?.map_err(failed)?;
         Ok(reply.keep(reply.results()))
@@ -122,6 +132,22 @@ impl Inner {
         self.links.wake();
         hooks.iter().for_each(|hook| hook(&SessionHandle(self), event));
         self.is_in_hook.store(false, Ordering::SeqCst);
+    }
+}
+
+/// One more is under way until this ends.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn among(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(all)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

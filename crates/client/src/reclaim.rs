@@ -39,7 +39,7 @@ impl Inner {
         if has_state {
             self.tell(&Event::Restarted);
         }
-        let event = SessionEvent { session: session.id, is_new_session: true, must_reclaim: true };
+        let event = SessionEvent { is_new_session: true, must_reclaim: true, ..SessionEvent::of(session.id) };
         self.run_hooks(event);
         let mut lost = Vec::new();
         for file in &files {

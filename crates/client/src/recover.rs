@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use holdfast_wire::nfs4::{
     ArgOp, DestroySession4Args, NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED,
     SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
-    SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED, SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED,
+    SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED, SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ4_STATUS_LEASE_MOVED,
     SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Ok, Stateid4,
 };
 
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::exchange::{COMPOUND, Missed, Sending};
+use crate::moved::Missing;
 use crate::program::SessionEvent;
 use crate::session::{Lane, Session};
 use crate::{Cred, Error, Event, Handle, Result};
@@ -98,6 +99,7 @@ impl Inner {
             let pause = work.promises_last(lease) / 3;
             let is_due = work.renewed.is_some_and(|renewed| renewed.elapsed() >= pause);
             let has_work = work.is_awake || !work.suspects.is_empty() || !work.orphans.is_empty();
+            let has_work = has_work || work.missing.is_some();
             let must_mend = work.must_look || work.must_reclaim || work.must_rebind || work.must_replace;
             if has_work || must_mend || is_due {
                 work.is_awake = false;
@@ -117,6 +119,15 @@ impl Inner {
             session = self.mend_session()?;
             self.mend_links(&session)?;
         }
+        let missing = self.todo.work.lock().missing.take();
+        if let Some(missing) = missing {
+            let moves = self.servers.lock().moves();
+            self.leave_for(&session, &missing).inspect_err(|_| {
+                if self.servers.lock().moves() == moves {
+                    self.todo.work.lock().missing.get_or_insert(missing);
+                }
+            })?;
+        }
         if self.todo.work.lock().must_reclaim {
             self.reclaim_all(&session)?;
             self.todo.work.lock().must_reclaim = false;
@@ -132,13 +143,18 @@ impl Inner {
                 .inspect_err(|_| self.todo.work.lock().suspects.extend(suspects.iter().cloned()))?;
         }
         self.open_gate();
+        if std::mem::take(&mut self.todo.work.lock().must_ask_for_others) {
+            self.ask_for_others(&session)
+                .inspect_err(|_| self.todo.work.lock().must_ask_for_others = true)?;
+        }
         self.renew(&session)
     }
 
     /// Lets operations through, unless something came up meanwhile.
     fn open_gate(&self) {
         let work = self.todo.work.lock();
-        let is_clear = !work.must_reclaim && !work.must_look && work.suspects.is_empty();
+        let is_clear =
+            !work.must_reclaim && !work.must_look && work.suspects.is_empty() && work.missing.is_none();
         if is_clear && !self.gate.is_open() {
             drop(work);
             self.gate.open();
@@ -163,7 +179,7 @@ impl Inner {
         work.must_reclaim |= is_anew;
         drop(work);
         if !is_anew {
-            self.run_hooks(SessionEvent { session: session.id, is_new_session: true, must_reclaim: false });
+            self.run_hooks(SessionEvent { is_new_session: true, ..SessionEvent::of(session.id) });
         }
         Ok(session)
     }
@@ -220,8 +236,7 @@ impl Inner {
             if n == 0 {
                 let must_reclaim = self.todo.work.lock().must_reclaim;
                 if !must_reclaim {
-                    let event = SessionEvent { session: session.id, is_new_session: false, must_reclaim };
-                    self.run_hooks(event);
+                    self.run_hooks(SessionEvent::of(session.id));
                 }
             }
         }
@@ -321,6 +336,11 @@ impl Inner {
         if flags & SEQ4_STATUS_BACKCHANNEL_FAULT != 0 && may_replace && !work.must_replace {
             work.must_replace = true;
             is_new = true;
+        }
+        if flags & SEQ4_STATUS_LEASE_MOVED != 0 && work.missing.is_none() {
+            // One mount, one file system: whether it is the one that has moved is asked there.
+            work.missing = self.root.lock().clone().map(Missing::Of);
+            is_new |= work.missing.is_some();
         }
         drop(work);
         if is_new {

@@ -7,6 +7,7 @@ use holdfast_wire::nfs4::NfsStat4;
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::exchange::{Late, Missed, Sending};
+use crate::moved::Missing;
 use crate::session::Lane;
 use crate::{Cx, Error, Result};
 
@@ -68,6 +69,7 @@ impl Inner {
         let mut past = Past::default();
         loop {
             let (session, _) = self.gate.ready(cx.cancel, deadline)?;
+            let moves = self.servers.lock().moves();
             let mut compound = Compound::new();
             build(&mut compound)?;
             let how = Sending {
@@ -89,7 +91,18 @@ impl Inner {
             if answer.status == NfsStat4::Ok || is_done {
                 return read(&mut answer);
             }
-            match self.consider(cx, answer.status, &compound, &mut past) {
+            if answer.status == NfsStat4::Moved && past.odd < REFUSALS_MAX {
+                past.odd += 1;
+                // Its slot is awaited before we leave.
+                answer.release();
+                if let Some(file) = &compound.about
+                    && self.follow(cx, Missing::Of(file.clone()), moves)?
+                {
+                    continue;
+                }
+                return read(&mut answer);
+            }
+            match self.consider(answer.status, &compound, &mut past) {
                 Next::Answer => return read(&mut answer),
                 Next::Later(pause) => {
                     drop(answer);
@@ -105,7 +118,7 @@ impl Inner {
     }
 
     /// What a failing status calls for.
-    fn consider(&self, cx: Cx<'_>, status: NfsStat4, asked: &Compound, past: &mut Past) -> Next {
+    fn consider(&self, status: NfsStat4, asked: &Compound, past: &mut Past) -> Next {
         use NfsStat4 as S;
         let used = &asked.used;
         match status {
@@ -134,11 +147,6 @@ impl Inner {
                 past.refusals += 1;
                 self.suspect(used);
                 Next::Recover
-            }
-            S::Moved if past.odd < REFUSALS_MAX => {
-                past.odd += 1;
-                let followed = asked.about.as_ref().is_some_and(|file| self.follow(cx, file));
-                if followed { Next::Recover } else { Next::Answer }
             }
             _ => Next::Answer,
         }

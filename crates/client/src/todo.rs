@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::Handle;
 use crate::boot::BootTime;
 use crate::exchange::Orphan;
+use crate::moved::Missing;
 
 /// What is left to do.
 #[derive(Default)]
@@ -30,6 +31,10 @@ pub(crate) struct Work {
     pub(crate) must_rebind: bool,
     /// The back channel's slots are out of step, for good.
     pub(crate) must_replace: bool,
+    /// It is said to lie elsewhere.
+    pub(crate) missing: Option<Missing>,
+    /// Where else the mount's files are was not asked yet, over this connection.
+    pub(crate) must_ask_for_others: bool,
     /// State that the server refused.
     pub(crate) suspects: Vec<(Handle, Stateid4)>,
     pub(crate) orphans: Vec<Orphan>,

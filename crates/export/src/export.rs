@@ -5,13 +5,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::ExportId;
-use holdfast_vfs::{Backend, Caller, FsResult};
+use holdfast_vfs::{Backend, Caller, FsId, FsResult};
 
 use crate::caller::{Credential, GroupSource};
 use crate::clients::ClientRule;
+use crate::location::Location;
 
 /// The anonymous user and group that squashed callers become: `nobody` and `nogroup` of Debian.
 pub const ANONYMOUS_ID: u32 = 65534;
+
+/// The larger half of the identity of an export that is not here; no backend derives this from a UUID.
+const ABSENT_FSID: u64 = 0x686f_6c64_676f_6e65;
 
 /// Which callers become the anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +64,10 @@ pub struct ExportOptions {
     /// Whether supplementary groups are looked up on the server rather than taken from the call. They are
     /// looked up in any case when the call carries all 16 it can hold.
     pub looks_up_groups: bool,
+    /// Where else the same files are served, for clients that look for another server.
+    pub replicas: Vec<Location>,
+    /// Where it is served instead of here; served here where the list is empty.
+    pub moved_to: Vec<Location>,
 }
 
 impl Default for ExportOptions {
@@ -74,6 +82,8 @@ impl Default for ExportOptions {
             local: LocalUse::Lazy,
             accepts_high_ports: true,
             looks_up_groups: false,
+            replicas: Vec::new(),
+            moved_to: Vec::new(),
         }
     }
 }
@@ -121,6 +131,24 @@ impl Export {
     pub fn admits(&self, peer: IpAddr, port: u16) -> bool {
         (port < 1024 || self.options.accepts_high_ports)
             && self.options.clients.iter().any(|r| r.matches(peer))
+    }
+
+    /// Whether it is served elsewhere, and nothing of it here: it is *absent* (RFC 8881 section 11.2).
+    #[must_use]
+    pub fn is_moved(&self) -> bool {
+        !self.options.moved_to.is_empty()
+    }
+
+    /// Where it is beside here, or instead.
+    #[must_use]
+    pub fn locations(&self) -> &[Location] {
+        if self.is_moved() { &self.options.moved_to } else { &self.options.replicas }
+    }
+
+    /// What tells it from all other file systems while it is absent (RFC 8881 section 11.3.1).
+    #[must_use]
+    pub const fn absent_fsid(&self) -> FsId {
+        FsId { major: ABSENT_FSID, minor: self.id.0 as u64 }
     }
 
     /// Who a credential is on this export, after squashing and group lookup.

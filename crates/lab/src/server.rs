@@ -84,6 +84,7 @@ pub struct ServerBuilder {
     squash: String,
     has_portmap: bool,
     arguments: Vec<String>,
+    config: Option<PathBuf>,
     environment: Vec<(String, String)>,
     keeps_listener: bool,
     is_supervised: bool,
@@ -159,6 +160,12 @@ impl ServerBuilder {
         self
     }
 
+    /// A configuration file, which names the exports: the directory is served if it does.
+    pub fn config(mut self, file: &Path) -> Self {
+        self.config = Some(file.to_path_buf());
+        self
+    }
+
     /// A variable for the server's environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -227,6 +234,7 @@ impl ServerUnderTest {
             squash: "none".to_owned(),
             has_portmap: false,
             arguments: Vec::new(),
+            config: None,
             environment: Vec::new(),
             keeps_listener: false,
             is_supervised: false,
@@ -305,6 +313,20 @@ impl ServerUnderTest {
         let said_before = self.log().len();
         self.send(rustix::process::Signal::USR2)?;
         self.wait_ready(said_before)
+    }
+
+    /// Has it read its configuration again (SIGHUP), and waits until it has.
+    ///
+    /// Errors when it has not within 30 s.
+    pub fn reload(&self) -> Result<()> {
+        let said_before = self.log().len();
+        self.send(rustix::process::Signal::HUP)?;
+        let deadline = Instant::now() + READY_PATIENCE;
+        while !self.log().get(said_before..).is_some_and(|said| said.contains("exports reloaded")) {
+            ensure!(Instant::now() < deadline, "not reloaded\n{}", tail(&self.log(), 40));
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Holds it still (SIGSTOP), as an overloaded host might; its connections stay open.
@@ -398,9 +420,12 @@ impl ServerUnderTest {
             // What a test kills is the server.
             .envs((!spec.is_supervised).then_some(("HOLDFAST_NO_SUPERVISE", "true")))
             .arg("serve")
-            .arg(&spec.directory)
-            .args(["--listen", &format!("{}:{}", spec.listen_on, self.port)])
-            .args(["--allow", "all", "--squash", &spec.squash])
+            .args(["--listen", &format!("{}:{}", spec.listen_on, self.port)]);
+        match &spec.config {
+            Some(file) => command.arg("--config").arg(file),
+            None => command.arg(&spec.directory).args(["--allow", "all", "--squash", &spec.squash]),
+        };
+        command
             .args(["--lease", &spec.lease_seconds.to_string()])
             .args((!spec.has_portmap).then_some("--no-rpcbind"))
             .arg("--state-dir")

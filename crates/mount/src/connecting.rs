@@ -189,6 +189,7 @@ impl Callbacks for Heard {
                     away.went_away();
                 }
             }
+            Event::Moved(servers) => tracing::warn!(?servers, "the server says that the files are there now"),
             Event::Restarted => tracing::info!("the server has restarted"),
             Event::StateLost => {
                 tracing::warn!("the server has forgotten what was open here; asking for it again");

@@ -175,33 +175,32 @@ impl Controlled for Mounted {
 
     fn servers(&self) -> Vec<ServerLine> {
         let (named, current) = self.server.client().servers();
-        let line = |name: String| ServerLine { is_current: Some(&name) == current.as_ref(), name };
+        let told = self.server.client().told_servers();
+        let line = |name: String| ServerLine {
+            is_current: Some(&name) == current.as_ref(),
+            is_told: told.contains(&name),
+            name,
+        };
         named.into_iter().map(line).collect()
     }
 
     fn add_server(&self, name: &str) -> Result<(), String> {
         let address = self.address(name)?;
-        let (mut named, _) = self.server.client().servers();
-        if named.contains(&address) {
+        if !self.server.client().add_server(address.clone()) {
             return Err(format!("{address} is one of the servers already"));
         }
-        named.push(address);
-        self.server.client().set_servers(named);
         Ok(())
     }
 
     fn remove_server(&self, name: &str) -> Result<(), String> {
         let address = self.address(name)?;
-        let (mut named, _) = self.server.client().servers();
-        let before = named.len();
-        named.retain(|other| *other != address);
-        if named.len() == before {
-            return Err(format!("{address} is none of the servers"));
-        }
-        if named.is_empty() {
+        let (named, _) = self.server.client().servers();
+        if named == [address.as_str()] {
             return Err(format!("{address} is the only server: add another first"));
         }
-        self.server.client().set_servers(named);
+        if !self.server.client().remove_server(&address) {
+            return Err(format!("{address} is none of the servers"));
+        }
         Ok(())
     }
 }

@@ -127,6 +127,10 @@ impl Nfs3 {
         if !export.admits(peer.ip(), peer.port()) {
             return Err(NfsStat3::Acces.into());
         }
+        if export.is_moved() {
+            // That it is elsewhere this version has no word for.
+            return Err(NfsStat3::Stale.into());
+        }
         if desc.mutates && export.options.is_read_only {
             return Err(NfsStat3::Rofs.into());
         }

@@ -50,6 +50,9 @@ impl Mount3 {
         if !export.admits(peer.ip(), peer.port()) {
             return Err(FsError::Access);
         }
+        if export.is_moved() {
+            return Err(FsError::NotFound);
+        }
         // With the server's own rights: a handle gives none, each call through it is judged by its caller.
         let root = Caller::root();
         let cx = Cx::new(&root, wait);
@@ -120,7 +123,7 @@ impl Mount3 {
     /// What the peer may mount: of other exports it learns nothing here.
     fn exports(&self, peer: IpAddr, reply: &mut Writer) {
         let all = self.namespace.exports();
-        let visible = all.iter().filter(|e| e.admits(peer, 0));
+        let visible = all.iter().filter(|e| e.admits(peer, 0) && !e.is_moved());
         let exports: Vec<(Vec<u8>, Vec<String>)> =
             visible.map(|e| (e.path_bytes(), groups(&e.options.clients))).collect();
         let exports = exports

@@ -60,6 +60,9 @@ impl Flags {
     /// Its result carries an attribute bitmap even when it fails: an empty one, unless the operation wrote more
     /// (SETATTR, RFC 8881 section 18.30.2).
     pub(crate) const BITMAP_ON_ERROR: Self = Self(1 << 8);
+    /// Looks at what is left of a file system that lies elsewhere; every other is refused with NFS4ERR_MOVED there
+    /// (RFC 8881 section 11.2).
+    pub(crate) const OF_ABSENT: Self = Self(1 << 9);
 
     /// What every change of names, attributes or space has in common.
     pub(crate) const MUTATION: Self =

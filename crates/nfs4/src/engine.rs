@@ -104,6 +104,12 @@ impl Compound {
             if !place.is_admitted {
                 return Err(NfsStat4::Access);
             }
+            if !desc.flags.has(Flags::OF_ABSENT)
+                && let Object::Export(export, _) = &place.object
+                && export.is_moved()
+            {
+                return Err(NfsStat4::Moved);
+            }
             // The saved object of LINK, RENAME and CLONE is changed too, or lies in the same file system.
             let is_read_only = match &place.object {
                 Object::Export(export, _) => export.options.is_read_only,
@@ -226,9 +232,24 @@ impl Compound {
     fn stop(&mut self, status: NfsStat4, reply: &mut Writer) -> Step {
         self.index += 1;
         self.outcome = status;
+        if status == NfsStat4::Moved {
+            self.heard_of_moved();
+        }
         reply.fill(self.status, status.as_u32());
         reply.fill(self.count, self.index);
         Step::Stop(Stopped::Done)
+    }
+
+    /// The client learns that an export is elsewhere.
+    fn heard_of_moved(&self) {
+        let Some(slot) = &self.slot else { return };
+        for place in [&self.current, &self.saved].into_iter().flatten() {
+            if let Object::Export(export, _) = &place.object
+                && export.is_moved()
+            {
+                self.service.untold.heard(slot.client, export.id);
+            }
+        }
     }
 
     /// Bytes of the operation's result, those that come from a file included.

@@ -17,6 +17,7 @@ mod files;
 mod finish;
 mod handover;
 mod io;
+mod moved;
 mod observe;
 mod offload;
 mod op;

@@ -20,6 +20,7 @@ use crate::delegation::{Delegations, Recall};
 use crate::desc::Minor;
 use crate::error::OpResult;
 use crate::files::OpenFiles;
+use crate::moved::Untold;
 use crate::offload::Offloads;
 use crate::report::LastCensus;
 use crate::slot::{Retries, SlotUse};
@@ -35,6 +36,7 @@ pub(crate) struct Service {
     pub(crate) attribution: Attribution,
     pub(crate) offloads: Offloads,
     pub(crate) census: LastCensus,
+    pub(crate) untold: Untold,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -51,6 +53,7 @@ impl Service {
             attribution: Attribution::default(),
             offloads: Offloads::default(),
             census: LastCensus::default(),
+            untold: Untold::default(),
             this: Weak::clone(this),
         });
         let agent: Weak<dyn Agent> = service.this.clone();
@@ -211,6 +214,7 @@ impl Agent for Service {
                 self.callbacks.client_gone(*client);
                 self.delegations.client_gone(*client);
                 self.attribution.client_gone(*client);
+                self.untold.client_gone(*client);
                 self.offloads.cancel_clients(|of| of == *client);
                 // Of who held something it is gone already; a failure is tried again by who keeps the records.
                 records.forget(&[*client]);

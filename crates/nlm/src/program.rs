@@ -279,6 +279,9 @@ impl Nlm4 {
         if !export.admits(peer.ip(), peer.port()) {
             return Err(NlmStat4::Failed);
         }
+        if export.is_moved() {
+            return Err(NlmStat4::StaleFh);
+        }
         let (file, local) = (handle.key(), call.connection.local().ip());
         let (site, fh, kind) = (Site { export, handle }, fh.to_vec(), kind_of(exclusive));
         Ok(Asked { site, file, host, owner, range, kind, local, fh, offset, length })

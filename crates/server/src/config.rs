@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use holdfast_export::{ANONYMOUS_ID, ClientRule, ExportOptions, LocalUse, Squash};
+use anyhow::Context as _;
+use holdfast_base::limits::EXPORT_LOCATIONS_MAX;
+use holdfast_export::{ANONYMOUS_ID, ClientRule, ExportOptions, LocalUse, Location, Squash};
 use holdfast_state::Directories;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -30,6 +32,8 @@ pub struct Config {
     /// The domain of owners' names in NFSv4; without one they are numbers.
     #[serde(default, deserialize_with = "domain")]
     pub domain: Option<String>,
+    /// The file with the key that signs file handles; the state directory's own when not set.
+    pub handle_key: Option<PathBuf>,
     /// Whether to register with rpcbind when one runs.
     pub rpcbind: Option<bool>,
     /// Which directories are delegated to NFSv4 clients.
@@ -105,6 +109,12 @@ pub struct ExportConfig {
     /// Whether groups always come from the server's own user database.
     #[serde(default)]
     pub server_groups: bool,
+    /// Other servers of the same files, for clients to go to when this one is away.
+    #[serde(default, deserialize_with = "locations")]
+    pub replicas: Vec<Location>,
+    /// Servers of these files instead of this one.
+    #[serde(default, deserialize_with = "locations")]
+    pub moved_to: Vec<Location>,
 }
 
 /// Why a configuration cannot be used; the message names the file and, where there is one, the key.
@@ -150,6 +160,7 @@ impl Config {
             ("state_dir", self.state_dir.is_some() && self.state_dir != served.state_dir),
             ("lease", self.lease.is_some() && self.lease != served.lease),
             ("domain", self.domain != served.domain),
+            ("handle_key", self.handle_key != served.handle_key),
             ("caps", self.caps != served.caps),
             ("same_host", self.same_host != served.same_host),
             ("directory_delegations", self.directory_delegations != served.directory_delegations),
@@ -159,6 +170,22 @@ impl Config {
         ];
         changed.into_iter().filter_map(|(key, is_changed)| is_changed.then_some(key)).collect()
     }
+}
+
+/// Reads a key that signs file handles: 32 hexadecimal digits.
+///
+/// # Errors
+/// What is wrong with the file, and the way out.
+pub(crate) fn read_handle_key(file: &Path) -> anyhow::Result<[u8; 16]> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("handle_key {}", file.display()))?;
+    let number = (text.trim().len() == 32 && !text.contains('+'))
+        .then(|| u128::from_str_radix(text.trim(), 16).ok())
+        .flatten();
+    let number = number.with_context(|| {
+        let way = "write 32 hexadecimal digits, made by `head -c 16 /dev/urandom | xxd -p`";
+        format!("handle_key {}: it has no key: {way}", file.display())
+    })?;
+    Ok(number.to_be_bytes())
 }
 
 impl ExportConfig {
@@ -179,6 +206,8 @@ impl ExportConfig {
             local: options.local,
             high_ports: options.accepts_high_ports,
             server_groups: options.looks_up_groups,
+            replicas: options.replicas.clone(),
+            moved_to: options.moved_to.clone(),
         }
     }
 
@@ -195,6 +224,8 @@ impl ExportConfig {
             local: self.local,
             accepts_high_ports: self.high_ports,
             looks_up_groups: self.server_groups,
+            replicas: self.replicas.clone(),
+            moved_to: self.moved_to.clone(),
         }
     }
 }
@@ -241,6 +272,14 @@ fn export_path<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Vec<u8>>>, 
 fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ClientRule>>, D::Error> {
     let texts = Vec::<String>::deserialize(d)?;
     texts.iter().map(|t| t.parse()).collect::<Result<_, _>>().map(Some).map_err(D::Error::custom)
+}
+
+fn locations<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Location>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    if texts.len() > EXPORT_LOCATIONS_MAX {
+        return Err(D::Error::custom(format!("{} places: {EXPORT_LOCATIONS_MAX} at most", texts.len())));
+    }
+    texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
 fn lease<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
@@ -319,6 +358,7 @@ mod tests {
             lease = 90
             rpcbind = false
             domain = "example.org"
+            handle_key = "/etc/holdfast/handle.key"
             [metrics]
             listen = "127.0.0.1:9049"
             [[export]]
@@ -334,9 +374,12 @@ mod tests {
             local = "strict"
             high_ports = false
             server_groups = true
+            replicas = ["192.0.2.7:20490", "files.example.org:/other"]
+            moved_to = ["192.0.2.8"]
         "#;
         let config = parse(text).unwrap();
         assert_eq!((config.listen.len(), config.lease, config.rpcbind), (2, Some(90), Some(false)));
+        assert_eq!(config.handle_key.as_deref(), Some(Path::new("/etc/holdfast/handle.key")));
         assert_eq!(config.metrics.listen, "127.0.0.1:9049".parse().ok());
         let options = config.exports[0].options();
         assert!(
@@ -349,6 +392,9 @@ mod tests {
             (options.squash, options.local, options.clients.len()),
             (Squash::All, LocalUse::Strict, 2)
         );
+        let shown = |all: &[Location]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&options.replicas), ["192.0.2.7:20490", "files.example.org:/other"]);
+        assert_eq!(shown(&options.moved_to), ["192.0.2.8"]);
     }
 
     #[test]
@@ -363,6 +409,8 @@ mod tests {
             ("[[export]]\nsource = \"/a\"\nclients = [\"host\"]", "no address or network"),
             ("[[export]]\nsource = \"/a\"\npath = \"b\"", "no export path"),
             ("[[export]]\nsource = \"/a\"\nid = 0", "nonzero"),
+            ("[[export]]\nsource = \"/a\"\nreplicas = [\"a b\"]", "is no place of an export"),
+            ("[[export]]\nsource = \"/a\"\nmoved_to = [\"name:99\"]", "write its address"),
             ("[[export]]\npath = \"/a\"", "missing field `source`"),
         ] {
             let error = parse(text).unwrap_err();
@@ -391,6 +439,41 @@ mod tests {
         }
         let error = parse("directory_delegations = \"some\"").unwrap_err();
         assert!(error.contains("`unchanged`, `always`, `never`"), "{error}");
+    }
+
+    #[test]
+    fn an_export_has_as_many_places_as_are_allowed_and_none_more() {
+        for key in ["replicas", "moved_to"] {
+            let parsed = |count: usize| {
+                let places = vec!["\"192.0.2.7\""; count].join(", ");
+                let config = parse(&format!("[[export]]\nsource = \"/a\"\n{key} = [{places}]"))?;
+                let options = config.exports[0].options();
+                Ok::<_, String>(options.replicas.len() + options.moved_to.len())
+            };
+            assert_eq!(parsed(0), Ok(0));
+            assert_eq!(parsed(EXPORT_LOCATIONS_MAX), Ok(EXPORT_LOCATIONS_MAX));
+            let error = parsed(EXPORT_LOCATIONS_MAX + 1).unwrap_err();
+            assert!(error.contains("8 at most"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_32_digits_no_less_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            read_handle_key(&file).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(read("000102030405060708090a0b0c0d0e0F\n"), Ok(std::array::from_fn(|n| n as u8)));
+        for text in
+            ["", "00", &"0".repeat(31), &"0".repeat(33), &"g".repeat(32), &format!("+{}", "0".repeat(31))]
+        {
+            let error = read(text);
+            // A sign is no digit.
+            assert!(error.is_err_and(|error| error.contains("32 hexadecimal digits")), "{text}");
+        }
+        assert!(read_handle_key(&dir.path().join("none")).is_err());
     }
 
     #[test]

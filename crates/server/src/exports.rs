@@ -36,7 +36,7 @@ pub(crate) struct Start<'a> {
 impl Opened {
     /// Whether another process can go on with what lies there.
     pub(crate) fn outlives_the_process(&self) -> bool {
-        !matches!(self.source, Source::Memory)
+        self.export.is_moved() || !matches!(self.source, Source::Memory)
     }
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn open_all(
 /// of one meet those of the other as a local process's do, through the kernel, and not at all where `local = "none"`
 /// keeps the kernel out of it.
 fn refuse_overlaps(exports: &[ExportConfig]) -> Result<()> {
-    let directories = exports.iter().filter_map(|export| match &export.source {
+    let served = exports.iter().filter(|export| export.moved_to.is_empty());
+    let directories = served.filter_map(|export| match &export.source {
         Source::Directory(dir) => Some((export, dir.canonicalize().ok()?)),
         Source::Memory => None,
     });
@@ -120,8 +121,12 @@ fn open_one(
     (present, start): (&[Opened], Start<'_>),
 ) -> Result<Opened> {
     let path = path_of(config)?;
+    if !config.moved_to.is_empty() {
+        return Ok(moved(config, path));
+    }
     let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
-    let kept = present.iter().find(|o| o.export.id == id && o.source == config.source);
+    let is_kept = |o: &&Opened| o.export.id == id && o.source == config.source && !o.export.is_moved();
+    let kept = present.iter().find(is_kept);
     let backend = match kept {
         // What is promised about others' changes was decided when the directory was opened.
         Some(kept) if kept.export.options.local != config.local => {
@@ -135,6 +140,15 @@ fn open_one(
     };
     let export = Arc::new(Export { id, path, backend, options: config.options() });
     Ok(Opened { stands: stands(config), source: config.source.clone(), export })
+}
+
+/// An export that is served elsewhere: its source is not opened, so that it may be elsewhere as well.
+fn moved(config: &ExportConfig, path: Vec<Vec<u8>>) -> Opened {
+    let id = config.id.map_or_else(|| Namespace::derived_id(&path), |id| ExportId(id.get()));
+    // A root, and nothing in it (RFC 8881 section 11.2): no protocol gets any further.
+    let backend: Arc<dyn Backend> = Arc::new(MemBackend::new(&MemOptions::system()));
+    let export = Arc::new(Export { id, path, backend, options: config.options() });
+    Opened { stands: stands(config), source: config.source.clone(), export }
 }
 
 fn backend_of(
@@ -183,7 +197,12 @@ fn path_of(config: &ExportConfig) -> Result<Vec<Vec<u8>>> {
     match &config.source {
         Source::Memory => Ok(vec![b"mem".to_vec()]),
         Source::Directory(dir) => {
-            let whole = dir.canonicalize().with_context(|| cannot_serve(dir))?;
+            let whole = match dir.canonicalize() {
+                Ok(whole) => whole,
+                // Its name alone is needed.
+                Err(_) if !config.moved_to.is_empty() => dir.clone(),
+                Err(error) => return Err(error).with_context(|| cannot_serve(dir)),
+            };
             let name = whole.file_name().with_context(|| {
                 format!("{} has no name to be exported under: write {}:/PATH", dir.display(), dir.display())
             })?;
@@ -222,6 +241,10 @@ pub(crate) fn describe(export: &Export) -> String {
     let options = &export.options;
     let clients: Vec<_> = options.clients.iter().map(ToString::to_string).collect();
     let clients = if clients.is_empty() { "nobody".to_owned() } else { clients.join(", ") };
+    if export.is_moved() {
+        let to: Vec<_> = options.moved_to.iter().map(ToString::to_string).collect();
+        return format!("export {} (id {}): moved to {}", export.path_display(), export.id, to.join(", "));
+    }
     let access = if options.is_read_only { "read-only" } else { "read-write" };
     let durability = if options.is_sync { "sync" } else { "async" };
     format!("export {} (id {}): {access}, {durability}, for {clients}", export.path_display(), export.id)

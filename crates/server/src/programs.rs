@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::admin::Tally;
 use crate::caps;
-use crate::config::Config;
+use crate::config::{Config, read_handle_key};
 use crate::durable::{Durable, Former};
 use crate::exports::{self, Opened, Start};
 use crate::handover::Inheritance;
@@ -34,6 +34,8 @@ use crate::nss::{NssGroups, NssNames};
 mod admin;
 #[path = "handover/programs.rs"]
 mod handover;
+#[path = "moved.rs"]
+mod moved;
 
 /// The highest minor version of NFSv4 that is served.
 const NFS4_MINOR_MAX: u32 = 2;
@@ -223,7 +225,9 @@ impl Programs {
         let base = Base::open(config, state_dir, inheritance)?;
         let Base { store: records, identity, boot, engine, clock, manager, opened, durable, former } = base;
         let exports = exports_of(&opened);
-        let namespace = Namespace::new(Sealer::new(identity.handle_key), exports, wall_clock());
+        let key = config.handle_key.as_deref().map(read_handle_key).transpose()?;
+        let sealer = Sealer::new(key.unwrap_or(identity.handle_key));
+        let namespace = Namespace::new(sealer, exports, wall_clock());
         let namespace = Arc::new(exports::together(namespace, &opened)?);
         let groups: Arc<dyn GroupSource> = Arc::new(NssGroups::start()?);
         let committer = Committer::answering(Some(durable.ledger().clone()), holdfast_rpc::together);
@@ -320,7 +324,12 @@ impl Programs {
         let start = Start { epoch: self.epoch, verifiers: &[], manager: Some(&self.manager) };
         let fresh = exports::open_all(config, state_dir, (&opened, start))?;
         exports::together(self.namespace.replace(exports_of(&fresh), wall_clock()), &fresh)?;
-        *opened = fresh;
+        let before = std::mem::replace(&mut *opened, fresh);
+        let leaving = moved::leaving(&exports_of(&before), &self.namespace.exports());
+        drop(opened);
+        if !leaving.is_empty() {
+            moved::leave(self, &leaving);
+        }
         Ok(())
     }
 }

@@ -36,6 +36,7 @@ mod lock_room;
 mod lock_set;
 mod looked;
 mod memory;
+mod moved;
 mod names;
 mod open;
 mod owner;

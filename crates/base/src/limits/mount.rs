@@ -6,6 +6,10 @@ use super::protocol::IO_BYTES_MAX;
 /// systems do.
 pub const PUT_OFF_LINK_BYTES_MAX: usize = 1023;
 
+/// Servers that a server has told a mount of, beside those that its user named: more would be tried for minutes before one that is
+/// there has its turn.
+pub const SERVERS_TOLD_MAX: usize = 16;
+
 /// Connections to a mount's control socket: a few commands at once.
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 

@@ -81,6 +81,10 @@ pub const ADDRESS_BYTES_MAX: usize = 256;
 /// Servers or locations in one list (fs_locations, COPY's sources).
 pub const LOCATIONS_MAX: usize = 64;
 
+/// Places of one export that clients are told, beside this server or instead: each is tried in turn by who finds no other, and a
+/// client that is away for a minute tries no more.
+pub const EXPORT_LOCATIONS_MAX: usize = 8;
+
 /// Security flavors in one list (SECINFO, MOUNT, CREATE_SESSION's callback parameters).
 pub const FLAVORS_MAX: usize = 32;
 

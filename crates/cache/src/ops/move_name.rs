@@ -212,6 +212,10 @@ impl Machine {
             dir.tell(to.1.as_bytes());
         }
         let after = victim.map(|_| self.generation);
+        // What it finds there by then, if the server goes meanwhile, may be of ours: named so by what was queued before and has
+        // failed.
+        let must_be_free = victim.is_none() && mode == RenameMode::Replace && self.journal.is_some();
+        let mode = if must_be_free { RenameMode::NoReplace } else { mode };
         self.queue(Op::Rename { from, to, node: id, mode, after, over: victim }, &turn.caller, now);
         Ok(true)
     }

@@ -416,3 +416,22 @@ fn what_was_given_up_before_anything_of_it_was_done_can_be_replaced_and_comes_to
     assert_eq!((refused(&done.results[0]), server.read("one")), (None, b"2".to_vec()));
     assert_eq!(a.batch(3, Vec::new()), Err(CapsStat::Mixed));
 }
+
+#[test]
+fn of_what_lies_on_another_server_the_whole_call_says_so_and_nothing_is_executed() {
+    let moved_to = vec!["192.0.2.7".parse().unwrap()];
+    let server = Server::with(&ExportOptions { squash: Squash::None, moved_to, ..ExportOptions::default() });
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    assert_eq!(client.acquire(&root, CapSet::ALL_S).map(drop), Err(CapsStat::Moved));
+    assert_eq!(client.lookup(&root, "a").map(drop), Err(CapsStat::Moved));
+    assert_eq!(client.list(&root).map(drop), Err(CapsStat::Moved));
+    for _ in 0..2 {
+        let ops = vec![create(at(&root), "a", b""), create(at(&root), "b", b"")];
+        assert_eq!(client.batch(1, ops).map(drop), Err(CapsStat::Moved));
+    }
+    assert_eq!(server.names(), Vec::<String>::new());
+    // What is settled with it can be settled, and given back.
+    assert_eq!(client.release(&root, CapSet::NONE, 1).map(|grant| grant.held), Ok(CapSet::NONE));
+    let hello = client.hello(TxnId(0)).unwrap();
+    assert_eq!((hello.executed_through, hello.is_known), (TxnId(0), true));
+}

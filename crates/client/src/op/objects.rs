@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use holdfast_rpc::link::Cancel;
 use holdfast_wire::nfs4::{
-    Access4Args, Access4Ok, ArgOp, Attr, Bitmap4, Fattr4, Lookup4Args,
+    Access4Args, Access4Ok, ArgOp, Attr, Bitmap4, Fattr4, Lookup4Args, NfsStat4,
     OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, OpNum4,
     OpenArguments4, ReadLink4Ok, SetAttr4Args, SetAttr4Res, Stateid4,
 };
@@ -11,8 +11,12 @@ use holdfast_xdr::{Decode, Reader};
 use std::time::Duration;
 
 use crate::client::{Facts, Inner};
+use crate::moved::Missing;
 use crate::run::Manner;
 use crate::{Attributes, Client, Cx, Error, FsStat, Handle, Node, OpenFile, Result, SetAttributes};
+
+/// Servers that send on to others one after the other, before it counts as a circle.
+const REFERRALS_MAX: usize = 8;
 
 impl Client {
     /// The object at a path of names below the server's root, from one file system into the next as the server has
@@ -21,13 +25,34 @@ impl Client {
     /// # Errors
     /// Those of every operation; NOENT when a name is missing.
     pub fn root(&self, cx: Cx<'_>, path: &[u8]) -> Result<Node> {
-        let names: Vec<_> = path.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
+        let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+        let mut names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+        for _ in 0..REFERRALS_MAX {
+            let moves = self.moves();
+            match self.at(cx, &names) {
+                Err(Error::Nfs(NfsStat4::Moved)) => {}
+                found => return found,
+            }
+            if !self.inner().follow(cx, Missing::At(names.clone()), moves)? {
+                break;
+            }
+            // The path there (RFC 8881 section 11.9).
+            if let Some(went) = self.inner().went.lock().clone()
+                && let Some(below) = names.strip_prefix(went.here.as_slice())
+            {
+                names = [&went.there, below].concat();
+            }
+        }
+        Err(Error::Nfs(NfsStat4::Moved))
+    }
+
+    fn at(&self, cx: Cx<'_>, names: &[Vec<u8>]) -> Result<Node> {
         self.inner().run(
             cx,
             &Manner::IDLE,
             |compound| {
                 compound.op(&ArgOp::PutRootFh);
-                for name in &names {
+                for name in names {
                     compound.op(&ArgOp::Lookup(Lookup4Args { objname: name }));
                 }
                 compound.node(Attributes::STAT_BIRTH);
@@ -185,6 +210,10 @@ impl Client {
     pub fn adopt_root(&self, cx: Cx<'_>, root: &Handle) -> Result<()> {
         let facts = self.inner().facts_of(cx, Some(root))?;
         self.inner().note_facts(facts);
+        *self.inner().root.lock() = Some(root.clone());
+        self.inner().todo.change(|work| {
+            (work.must_ask_for_others, work.is_awake) = (true, true);
+        });
         Ok(())
     }
 }

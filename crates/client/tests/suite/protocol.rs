@@ -1,14 +1,16 @@
 //! Rules of slots and of the back channel, against a server by script.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_client::{
-    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Handle, OpenArgs, OpenTarget, Options,
+    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Error, Handle, OpenArgs, OpenTarget, Options,
     WantDelegation,
 };
 use holdfast_wire::nfs4::{
     CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_BACKCHANNEL_FAULT,
+    SEQ4_STATUS_LEASE_MOVED,
 };
 use holdfast_wire::rpc::AcceptStat;
 use holdfast_xdr::Writer;
@@ -124,7 +126,7 @@ fn a_recall_that_overtakes_the_open_waits_for_it() {
         let mut sequence = cb_sequence(1, 1);
         sequence.referring_call_lists = vec![ReferringCallList4 { sessionid: session, calls }];
         let recall = scope.spawn(|| script.compound_back(sequence, Script::recall()));
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         assert!(!recall.is_finished(), "it was answered before the open");
         script.release_opens();
         assert_eq!(status(&recall.join().unwrap()), NfsStat4::Ok);
@@ -204,6 +206,41 @@ fn a_file_system_that_moved_is_followed() {
     guest.look();
     assert_eq!(guest.client.servers().1, Some(to.address.to_string()));
     assert!(to.shared.state.lock().sessions > 0);
+    assert_eq!(from.shared.state.lock().destroyed, [SessionId([1; 16])], "nothing is left there");
+    assert_eq!(guest.client.told_servers(), [to.address.to_string()]);
+    assert!(guest.client.servers().0.contains(&from.address.to_string()), "what was named stays");
+}
+
+#[test]
+fn a_lease_that_moved_is_followed_by_who_asks_for_nothing() {
+    let (from, to) = (Script::new(), Script::new());
+    let guest = Guest::of(&from);
+    guest.client.adopt_root(guest.cx(), &Handle::new(b"root")).unwrap();
+    let bytes = to.address.port().to_be_bytes();
+    let universal = format!("{}.{}.{}", to.address.ip(), bytes[0], bytes[1]);
+    {
+        let mut state = from.shared.state.lock();
+        (state.moved_to, state.flags) = (Some(universal), SEQ4_STATUS_LEASE_MOVED);
+    }
+    guest.client.check_session(guest.cx()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while guest.client.servers().1 != Some(to.address.to_string()) {
+        assert!(Instant::now() < until, "{:?}", guest.client.servers());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_server_that_says_that_files_are_elsewhere_and_not_where_is_stayed_with() {
+    let from = Script::new();
+    let guest = Guest::of(&from);
+    // To itself.
+    from.shared.state.lock().moved_to = Some(from.address.to_string());
+    let looked = guest.client.getattr(guest.cx(), &Handle::new(b"file"), Attributes::STAT);
+    assert!(matches!(looked, Err(Error::Nfs(NfsStat4::Moved))), "{looked:?}");
+    assert_eq!(guest.client.moves(), 0);
+    from.shared.state.lock().moved_to = None;
+    guest.look();
 }
 
 struct Echo;

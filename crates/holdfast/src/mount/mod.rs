@@ -83,7 +83,10 @@ fn servers(command: &ServersCommand) -> Result<()> {
         ServersCommand::Show { mountpoint } => {
             let servers: Vec<ServerLine> = Controller::connect(mountpoint)?.ask(&Request::Servers)?;
             for server in servers {
-                println!("{}{}", server.name, if server.is_current { "  in use" } else { "" });
+                let (used, told) = (server.is_current, server.is_told);
+                let words = [(used, "  in use"), (told, "  told by a server")];
+                let said: String = words.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| *word).collect();
+                println!("{}{said}", server.name);
             }
             Ok(())
         }

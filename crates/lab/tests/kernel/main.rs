@@ -17,6 +17,7 @@ mod pjdfstest;
 mod planned;
 mod pressure;
 mod pynfs;
+mod referral;
 mod restart;
 mod restart_load;
 mod sqlite;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         nfstest::trials(),
         sqlite::trials(),
         pynfs::trials(),
+        referral::trials(),
         restart::trials(),
         planned::trials(),
         pressure::trials(),

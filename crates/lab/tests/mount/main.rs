@@ -7,6 +7,7 @@ mod adrift;
 mod apart;
 mod crossed;
 mod delegated;
+mod demo;
 mod everyday;
 mod failing;
 mod failover;
@@ -18,6 +19,7 @@ mod life;
 mod linux;
 mod locks;
 mod model;
+mod moved;
 mod nameless;
 mod neighbours;
 mod offline;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         adrift::trials(),
         crossed::trials(),
         delegated::trials(),
+        demo::trials(),
         everyday::trials(),
         failing::trials(),
         failover::trials(),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         linux::trials(),
         locks::trials(),
         model::trials(),
+        moved::trials(),
         nameless::trials(),
         neighbours::trials(),
         offline::trials(),

@@ -85,6 +85,9 @@ pub struct ServerLine {
     pub name: String,
     /// The one in use.
     pub is_current: bool,
+    /// By a server, and not by the user.
+    #[serde(default)]
+    pub is_told: bool,
 }
 
 /// One line of an answer.

@@ -2,6 +2,7 @@
 
 use holdfast_export::ClientRule;
 use holdfast_wire::mount3::*;
+use holdfast_wire::nfs3::{Fh3, NfsStat3, Proc3};
 use holdfast_xdr::to_bytes;
 
 use crate::world::*;
@@ -108,4 +109,15 @@ fn null_answers_and_an_unknown_procedure_does_not() {
     let mut w = World::new();
     assert_eq!(call(&mut w, MOUNTPROC3_NULL, b""), b"");
     assert_eq!(w.raw(MOUNT_PROGRAM, 9, b""), None);
+}
+
+#[test]
+fn what_lies_on_another_server_is_neither_mounted_nor_listed_and_its_handles_are_stale() {
+    let mut w = World::with(|o| o.moved_to = vec!["192.0.2.7".parse().unwrap()]);
+    assert_eq!(mount(&mut w, "/data"), Err(MountStat3::NoEnt));
+    let listed = call(&mut w, MOUNTPROC3_EXPORT, b"");
+    assert!(decode::<Exports<'_>>(&listed).exports.is_empty());
+    let root = w.root();
+    let reply = w.call(Proc3::GetAttr, &Fh3(&root));
+    assert_eq!(status(&reply), NfsStat3::Stale);
 }

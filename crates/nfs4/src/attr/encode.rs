@@ -2,6 +2,7 @@
 
 use holdfast_base::Timestamp;
 use holdfast_base::limits::IO_BYTES_MAX;
+use holdfast_export::Location;
 use holdfast_vfs::{Attrs, FileKind, FsLimits, FsUsage};
 use holdfast_wire::nfs4::{
     Attr, Bitmap4, ChangeAttrType4, NfsFtype4, NfsStat4, OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG,
@@ -19,6 +20,8 @@ use crate::desc::Minor;
 pub(crate) struct Source<'a> {
     /// Minor version: decides what is supported.
     pub(crate) minor: Minor,
+    /// Why others of its attributes are not there.
+    pub(crate) status: NfsStat4,
     /// From the backend, asked for with [`super::backend_mask`].
     pub(crate) attrs: &'a Attrs,
     /// Of its file system.
@@ -27,18 +30,27 @@ pub(crate) struct Source<'a> {
     pub(crate) usage: Option<&'a FsUsage>,
     /// As it goes over the wire.
     pub(crate) handle: &'a [u8],
-    /// The export's path, for `fs_locations`.
-    pub(crate) fs_root: &'a [Vec<u8>],
+    /// For `fs_locations`.
+    pub(crate) places: Places<'a>,
     /// In seconds.
     pub(crate) lease_seconds: u32,
     /// How owners are written.
     pub(crate) ids: &'a dyn IdNames,
 }
 
-/// Writes a `fattr4` of the wanted attributes that are supported and can be read. `want` has none of the
-/// write-only ones: GETATTR refuses those before.
+/// Where an export is.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// Its path here.
+    pub(crate) root: &'a [Vec<u8>],
+    /// Where else, or instead.
+    pub(crate) others: &'a [Location],
+}
+
+/// Writes a `fattr4` of the wanted attributes that can be read; `want` are supported, and none of them write-only: GETATTR
+/// refuses those before.
 pub(crate) fn fattr(source: &Source<'_>, want: Bitmap4, to: &mut Writer) {
-    let given = want.and(super::supported(source.minor, source.limits)).minus(super::WRITE_ONLY);
+    let given = want.minus(super::WRITE_ONLY);
     given.encode(to);
     let length = to.mark();
     for attr in given.iter().filter_map(Attr::from_u32) {
@@ -74,7 +86,7 @@ fn value(source: &Source<'_>, attr: Attr, to: &mut Writer) {
             to.u64(attrs.fsid.minor);
         }
         Attr::LeaseTime => to.u32(source.lease_seconds),
-        Attr::RdAttrError => to.u32(NfsStat4::Ok as u32),
+        Attr::RdAttrError => to.u32(source.status as u32),
         // No kind of NFSv4 ACL entry is stored: POSIX ACLs rule, below the protocol.
         Attr::AclSupport => to.u32(0),
         Attr::FileHandle => to.opaque(source.handle),
@@ -82,7 +94,7 @@ fn value(source: &Source<'_>, attr: Attr, to: &mut Writer) {
         Attr::FilesAvail => to.u64(usage.files_available),
         Attr::FilesFree => to.u64(usage.files_free),
         Attr::FilesTotal => to.u64(usage.files_total),
-        Attr::FsLocations => fs_locations(source.fs_root, to),
+        Attr::FsLocations => fs_locations(source.places, to),
         Attr::MaxFileSize => to.u64(limits.file_bytes_max),
         Attr::MaxLink => to.u32(limits.links_max),
         Attr::MaxName => to.u32(limits.name_bytes_max),
@@ -154,11 +166,20 @@ const fn change_attr_type(limits: &FsLimits) -> ChangeAttrType4 {
     }
 }
 
-/// Nobody else has this file system: its root here, and an empty list.
-fn fs_locations(root: &[Vec<u8>], to: &mut Writer) {
-    to.length(root.len());
-    root.iter().for_each(|component| to.opaque(component));
-    to.u32(0);
+/// Its root here, and each place beside or instead of this one with its own (RFC 8881 section 11.9).
+fn fs_locations(places: Places<'_>, to: &mut Writer) {
+    path(places.root, to);
+    to.length(places.others.len());
+    for place in places.others {
+        to.length(1);
+        to.opaque(place.server().as_bytes());
+        path(place.path(places.root), to);
+    }
+}
+
+fn path(names: &[Vec<u8>], to: &mut Writer) {
+    to.length(names.len());
+    names.iter().for_each(|name| to.opaque(name));
 }
 
 fn time(t: Timestamp, to: &mut Writer) {

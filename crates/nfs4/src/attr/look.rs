@@ -1,12 +1,14 @@
 //! All attributes of one object, gathered for an answer.
 
-use holdfast_export::{Namespace, Object, WireHandle};
-use holdfast_vfs::{Attrs, FileKind, FsLimits, FsUsage, Node};
+use std::sync::Arc;
+
+use holdfast_export::{Export, Namespace, Object, WireHandle};
+use holdfast_vfs::{AttrMask, Attrs, Caller, FileKind, FsLimits, FsUsage, Handle, Node, Wait};
 use holdfast_wire::nfs4::{Attr, Bitmap4, NfsStat4};
 use holdfast_xdr::Writer;
 
-use super::encode::{Source, fattr};
-use super::{OF_USAGE, backend_mask};
+use super::encode::{Places, Source, fattr};
+use super::{OF_ABSENT, OF_USAGE, backend_mask, supported};
 use crate::cx::{At, Cx};
 use crate::desc::Minor;
 use crate::error::OpResult;
@@ -40,11 +42,17 @@ pub(crate) struct Looked {
 /// Looks at the current object.
 ///
 /// # Errors
-/// The backend's.
+/// The backend's; NFS4ERR_MOVED where its file system lies elsewhere and nobody asks where.
 pub(crate) fn current(cx: &mut Cx<'_>, want: Bitmap4) -> OpResult<Looked> {
     let object = cx.current()?.clone();
     match object {
         Object::Pseudo(dir) => pseudo(cx.service(), dir),
+        Object::Export(export, handle) if export.is_moved() => {
+            if !want.has(Attr::FsLocations) {
+                return Err(NfsStat4::Moved.into());
+            }
+            absent(&export, handle)
+        }
         Object::Export(..) => {
             let at = cx.at(NfsStat4::ServerFault)?;
             let attrs = at.backend().getattr(&at.cx(), &at.handle, backend_mask(want))?;
@@ -62,6 +70,23 @@ pub(crate) fn pseudo(service: &Service, dir: u64) -> OpResult<Looked> {
     let object = Object::Pseudo(dir);
     let handle = Some(namespace.seal(&object));
     Ok(Looked { attrs: namespace.attrs(dir)?, limits: PSEUDO_LIMITS, usage: None, handle, object })
+}
+
+/// What is left of an export that lies elsewhere: where its root is mounted, for whoever looks from above; what lay
+/// in it is nowhere.
+///
+/// # Errors
+/// None but the backend's, which holds nothing.
+pub(crate) fn absent(export: &Arc<Export>, handle: Handle) -> OpResult<Looked> {
+    let mut attrs = export.backend.getattr(
+        &holdfast_vfs::Cx::new(&Caller::root(), Wait::No),
+        &export.backend.root()?,
+        AttrMask::NONE,
+    )?;
+    attrs.fsid = export.absent_fsid();
+    attrs.mounted_on_fileid = Namespace::mounted_on(export);
+    let object = Object::Export(Arc::clone(export), handle);
+    Ok(Looked { attrs, limits: PSEUDO_LIMITS, usage: None, handle: None, object })
 }
 
 /// An object of the same export as `at`, whose attributes are at hand.
@@ -99,22 +124,56 @@ pub(crate) fn node_within(
 }
 
 impl Looked {
+    /// Whether it is of an export that lies elsewhere.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(&self.object, Object::Export(export, _) if export.is_moved())
+    }
+
+    /// The attributes that it has.
+    pub(crate) fn supported(&self, minor: Minor) -> Bitmap4 {
+        let Object::Export(export, handle) = &self.object else { return supported(minor, &self.limits) };
+        match export.is_moved() {
+            false => supported(minor, &self.limits),
+            // Where anything else was mounted nobody knows any more.
+            true if export.backend.root() != Ok(*handle) => OF_ABSENT.without(Attr::MountedOnFileId as u32),
+            true => OF_ABSENT,
+        }
+    }
+
     /// Writes those of the wanted attributes that are supported and can be read.
     pub(crate) fn write(&self, service: &Service, minor: Minor, want: Bitmap4, to: &mut Writer) {
-        let fs_root: &[Vec<u8>] = match &self.object {
-            Object::Pseudo(_) => &[],
-            Object::Export(export, _) => &export.path,
+        let given = want.and(self.supported(minor));
+        self.put(service, minor, (NfsStat4::Ok, given), to);
+    }
+
+    /// Writes why the wanted attributes are not there, and those that are.
+    pub(crate) fn write_error(
+        &self,
+        service: &Service,
+        minor: Minor,
+        (status, want): (NfsStat4, Bitmap4),
+        to: &mut Writer,
+    ) {
+        let given = want.and(self.supported(minor)).with(Attr::RdAttrError as u32);
+        self.put(service, minor, (status, given), to);
+    }
+
+    fn put(&self, service: &Service, minor: Minor, (status, given): (NfsStat4, Bitmap4), to: &mut Writer) {
+        let places = match &self.object {
+            Object::Pseudo(_) => Places { root: &[], others: &[] },
+            Object::Export(export, _) => Places { root: &export.path, others: export.locations() },
         };
         let source = Source {
             minor,
+            status,
             attrs: &self.attrs,
             limits: &self.limits,
             usage: self.usage.as_ref(),
             handle: self.handle.as_ref().map_or(&[], WireHandle::as_bytes),
-            fs_root,
+            places,
             lease_seconds: service.lease_seconds(),
             ids: service.config.ids.as_ref(),
         };
-        fattr(&source, want, to);
+        fattr(&source, given, to);
     }
 }

@@ -4,13 +4,13 @@ use holdfast_wire::nfs4::{Attr, Bitmap4, Fattr4, GetAttr4Args, NfsStat4, Nverify
 use holdfast_xdr::{Writer, from_bytes};
 
 use super::{Encoded, Op};
-use crate::attr::{WRITE_ONLY, look, supported};
+use crate::attr::{WRITE_ONLY, look};
 use crate::cx::Cx;
 use crate::desc::{Flags, OpDesc};
 use crate::error::OpResult;
 
 impl Op for GetAttr4Args {
-    const DESC: OpDesc = OpDesc::new(OpNum4::GetAttr, Flags::NEEDS_FH);
+    const DESC: OpDesc = OpDesc::new(OpNum4::GetAttr, Flags::NEEDS_FH.with(Flags::OF_ABSENT));
     type Ok = Encoded;
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<Encoded> {
@@ -25,7 +25,7 @@ impl Op for GetAttr4Args {
 }
 
 impl Op for Verify4Args<'_> {
-    const DESC: OpDesc = OpDesc::new(OpNum4::Verify, Flags::NEEDS_FH);
+    const DESC: OpDesc = OpDesc::new(OpNum4::Verify, Flags::NEEDS_FH.with(Flags::OF_ABSENT));
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
@@ -34,7 +34,7 @@ impl Op for Verify4Args<'_> {
 }
 
 impl Op for Nverify4Args<'_> {
-    const DESC: OpDesc = OpDesc::new(OpNum4::Nverify, Flags::NEEDS_FH);
+    const DESC: OpDesc = OpDesc::new(OpNum4::Nverify, Flags::NEEDS_FH.with(Flags::OF_ABSENT));
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
@@ -50,8 +50,10 @@ fn is_same(cx: &mut Cx<'_>, given: &Fattr4<'_>) -> OpResult<bool> {
         return Err(NfsStat4::Inval.into());
     }
     let looked = look::current(cx, given.mask)?;
-    if given.mask.has_beyond() || !given.mask.minus(supported(cx.minor(), &looked.limits)).is_empty() {
-        return Err(NfsStat4::AttrNotSupp.into());
+    let supported = looked.supported(cx.minor());
+    if given.mask.has_beyond() || !given.mask.minus(supported).is_empty() {
+        let status = if looked.is_absent() { NfsStat4::Moved } else { NfsStat4::AttrNotSupp };
+        return Err(status.into());
     }
     let mut ours = Writer::new();
     looked.write(&cx.compound.service, cx.compound.minor, given.mask, &mut ours);

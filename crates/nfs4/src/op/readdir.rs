@@ -1,9 +1,11 @@
 //! READDIR (RFC 8881 section 18.23).
 
+use std::sync::Arc;
+
 use holdfast_base::Cookie;
-use holdfast_export::Object;
+use holdfast_export::{Export, Object};
 use holdfast_vfs::{
-    DirEntry, DirListing, Flow, FsError, FsId, FsLimits, Grounds, ListEnd, Node, Page, PageKey,
+    DirEntry, DirListing, Flow, FsError, FsId, FsLimits, Grounds, Handle, ListEnd, Node, Page, PageKey,
 };
 use holdfast_wire::EntryList;
 use holdfast_wire::nfs4::{Attr, Bitmap4, NfsStat4, OpNum4, ReadDir4Args, Verifier4};
@@ -130,6 +132,8 @@ fn list_fresh(
 enum EntryAttrs {
     Looked(look::Looked),
     Error(NfsStat4),
+    /// It lies elsewhere: that, and what is told of it all the same.
+    Absent(look::Looked),
 }
 
 impl EntryAttrs {
@@ -137,6 +141,7 @@ impl EntryAttrs {
         match self {
             Self::Looked(looked) => looked.write(service, minor, want, to),
             Self::Error(status) => encode::rdattr_error(*status, to),
+            Self::Absent(looked) => looked.write_error(service, minor, (NfsStat4::Moved, want), to),
         }
     }
 }
@@ -186,6 +191,9 @@ fn list_pseudo(cx: &mut Cx<'_>, dir: u64, args: &ReadDir4Args, room: usize) -> O
     for (name, object) in all.into_iter().skip(skip) {
         let attrs = match object {
             Object::Pseudo(below) => EntryAttrs::Looked(look::pseudo(cx.service(), below)?),
+            Object::Export(export, handle) if export.is_moved() => {
+                absent(&export, handle, args.attr_request)?
+            }
             Object::Export(..) => {
                 let looked = export_root(cx, object, args.attr_request);
                 told(looked, cx.minor(), args.attr_request)?
@@ -209,6 +217,17 @@ fn list_pseudo(cx: &mut Cx<'_>, dir: u64, args: &ReadDir4Args, room: usize) -> O
     }
     entries.finish(took_all);
     Ok(Encoded)
+}
+
+/// An export that lies elsewhere, in the directory above it (RFC 8881 section 11.3.2).
+fn absent(export: &Arc<Export>, handle: Handle, want: Bitmap4) -> OpResult<EntryAttrs> {
+    let looked = look::absent(export, handle)?;
+    match want {
+        // Who wants to know where it is, is told as of any other.
+        want if want.has(Attr::FsLocations) => Ok(EntryAttrs::Looked(looked)),
+        want if want.has(Attr::RdAttrError) => Ok(EntryAttrs::Absent(looked)),
+        _ => Err(NfsStat4::Moved.into()),
+    }
 }
 
 fn export_root(cx: &mut Cx<'_>, object: Object, want: Bitmap4) -> OpResult<look::Looked> {

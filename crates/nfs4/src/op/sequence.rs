@@ -4,8 +4,8 @@ use holdfast_state::{Admission, ChannelAttrs, Sequenced, SlotRequest, StateError
 use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
 use holdfast_wire::nfs4::{
     NfsStat4, OpNum4, SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_BACKCHANNEL_FAULT,
-    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
-    SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Args, Sequence4Ok,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_LEASE_MOVED,
+    SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Args, Sequence4Ok,
 };
 
 use super::Op;
@@ -58,7 +58,11 @@ impl Op for Sequence4Args {
         });
         cx.compound.tells_of_restart = sequenced.status.is_reclaim_needed;
         cx.compound.limit_reply(&limits, self.cachethis)?;
-        Ok(answer(&self, &sequenced))
+        let mut ok = answer(&self, &sequenced);
+        if cx.service().untold.has(sequenced.client) {
+            ok.status_flags |= SEQ4_STATUS_LEASE_MOVED;
+        }
+        Ok(ok)
     }
 }
 

@@ -20,6 +20,7 @@ mod filehandle;
 mod getattr;
 mod lock;
 mod lookup;
+mod moved;
 mod name;
 mod notify;
 mod open;

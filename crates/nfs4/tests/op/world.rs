@@ -7,7 +7,8 @@ use std::time::Duration;
 use holdfast_base::limits::COURTESY_MS;
 use holdfast_base::{ClientId, ExportId, ManualClock, SeededEntropy, SessionId, Timestamp};
 use holdfast_export::{
-    ClientRule, Committer, Export, ExportOptions, Force, Namespace, NoGroups, Sealer, Squash,
+    ClientRule, Committer, Export, ExportOptions, Force, Location, Namespace, NoGroups, Object, Sealer,
+    Squash,
 };
 use holdfast_ledger::Ledger;
 use holdfast_manager::{Guarded, Manager, Parts};
@@ -151,6 +152,7 @@ pub(crate) struct World {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) manager: Arc<Manager>,
+    namespace: Arc<Namespace>,
     first: Detached,
 }
 
@@ -226,9 +228,9 @@ impl World {
             Arc::new(export)
         };
         let exports = std::iter::once(export).chain(making.others).map(guard).collect();
-        let namespace = Namespace::new(Sealer::new([1; 16]), exports, now).unwrap();
+        let namespace = Arc::new(Namespace::new(Sealer::new([1; 16]), exports, now).unwrap());
         let config = Config {
-            namespace: Arc::new(namespace),
+            namespace: Arc::clone(&namespace),
             groups: Arc::new(NoGroups),
             ids: Arc::new(NumericIds),
             committer: Committer::new(Some(gate.clone())),
@@ -244,7 +246,26 @@ impl World {
         let nfs = Nfs4::with(config, making.choices);
         let program: Arc<dyn Program> = nfs.clone();
         let first = Detached::new(vec![program], Limits::default()).unwrap();
-        Self { nfs, fs, clock, records, sessions, gate, manager, first }
+        Self { nfs, fs, clock, records, sessions, gate, manager, namespace, first }
+    }
+
+    /// The export at `/export` is served elsewhere from now on; of these objects clients hold something.
+    pub(crate) fn move_away(&self, moved_to: Vec<Location>, held: &[&[u8]]) {
+        let key = |fh: &&[u8]| match self.namespace.open(fh) {
+            Ok(Object::Export(export, handle)) => (handle.key(), export.id),
+            other => panic!("{other:?}"),
+        };
+        let held: Vec<_> = held.iter().map(key).collect();
+        let here = self.namespace.exports();
+        let gone = |export: Arc<Export>| Export {
+            id: export.id,
+            path: export.path.clone(),
+            backend: Arc::new(MemBackend::new(&MemOptions::deterministic())),
+            options: ExportOptions { moved_to: moved_to.clone(), ..export.options.clone() },
+        };
+        let now = Timestamp { seconds: 2_000, nanos: 0 };
+        self.namespace.replace(here.into_iter().map(|export| Arc::new(gone(export))).collect(), now).unwrap();
+        self.nfs.moved_away(&held);
     }
 
     /// A connection from a host of its own.

@@ -151,7 +151,11 @@ impl Inner {
     fn transact(&self, this: &Transaction<'_>) -> Result<Outcome, Failure> {
         let (mut pause, mut is_resent) = (DELAY_MIN, false);
         loop {
+            let moves = self.nfs.client().moves();
             match self.try_once(this, &mut is_resent) {
+                Err(Failure::Refused(CapsStat::Moved)) if self.follow(moves, this.cancel)? => {
+                    self.aside.state.lock().ticket = None;
+                }
                 Err(Failure::Refused(CapsStat::BadTicket)) => self.aside.state.lock().ticket = None,
                 // Those before it are done with once they are on disk.
                 Err(Failure::Refused(CapsStat::Window)) => self.settle_before(this)?,

@@ -47,7 +47,10 @@ impl Failure {
 
     pub(super) fn undone(self) -> Undone {
         match self {
-            Self::Stopped(_) | Self::Disconnected | Self::Absent => Undone::Lost,
+            // Of what is nowhere to be found the server may yet say where it is.
+            Self::Stopped(_) | Self::Disconnected | Self::Absent | Self::Refused(CapsStat::Moved) => {
+                Undone::Lost
+            }
             other => Undone::Failed(other.errno()),
         }
     }
@@ -92,6 +95,7 @@ impl Inner {
             };
             let mut w = Writer::new();
             args(ticket, &mut w);
+            let moves = self.nfs.client().moves();
             let reply = match self.send(procedure, cred, cancel, w.into_vec().into()) {
                 // It is being made anew; whoever comes first would only find it broken still.
                 Err(Failure::Disconnected) => {
@@ -113,6 +117,11 @@ impl Inner {
                     pause
                 }
                 Some(CapsStat::Delay | CapsStat::Misordered) => pause,
+                Some(CapsStat::Moved) if self.follow(moves, cancel)? => {
+                    // Not the ticket of the server that we have left.
+                    used = self.greeting.read().map(|greeting| greeting.ticket);
+                    continue;
+                }
                 Some(CapsStat::Grace) => {
                     if grace == GRACE_MIN {
                         // It may be us who are waited for: recovery, which says when all is reclaimed, hears of a restart
@@ -129,6 +138,14 @@ impl Inner {
             pause_for(wait, cancel)?;
             pause = (pause * 2).min(DELAY_MAX);
         }
+    }
+
+    /// Goes where the export is now, when it was heard that it is not here and there had been `moves`. False when nobody knows
+    /// where.
+    pub(super) fn follow(&self, moves: u64, cancel: &Cancel) -> Result<bool, Failure> {
+        let root = crate::nfs::wire(&self.root);
+        let followed = self.nfs.client().follow(Cx::new(&Cred::own(), cancel), &root, moves);
+        followed.map_err(|error| failure_of(&error))
     }
 
     /// One try.

@@ -10,7 +10,7 @@ use holdfast_cache::{Reclaim, Reclaimed};
 use holdfast_client::{Cancel, Cred, Cx, SessionHandle};
 use holdfast_wire::caps::{
     AcquireOk, ByeArgs, CapsProc, CapsStat, Features, Handle, HelloArgs, HelloOk, Limits, ReclaimArgs,
-    ReclaimItem, Ticket,
+    ReclaimItem, StableArgs, StableOk, Ticket, TxnId,
 };
 use holdfast_xdr::{Encode, Writer};
 
@@ -41,7 +41,10 @@ pub(super) fn follow_sessions(inner: &Arc<Inner>) {
             reply.map_err(|error| failure_of(&error))
         };
         let _turn = inner.renewing.lock();
-        if let Err(failure) = inner.hello(event.session, &send) {
+        if event.is_leaving {
+            return inner.settle_up(event.session, &send);
+        }
+        if let Err(failure) = inner.hello(event.session, event.must_reclaim, &send) {
             // Whoever calls next hears BADTICKET or finds the connection broken, and tries again.
             tracing::debug!(?failure, "no HELLO over the new connection");
         }
@@ -80,10 +83,53 @@ impl Inner {
         let session = self.nfs.client().session_id().ok_or(Failure::Refused(CapsStat::BadSession))?;
         let cred = Cred::own();
         let send = |procedure: CapsProc, args: Vec<u8>| self.send(procedure, &cred, cancel, args.into());
-        self.hello(session, &send).map(|greeting| greeting.ticket)
+        self.hello(session, false, &send).map(|greeting| greeting.ticket)
     }
 
-    fn hello(&self, session: holdfast_base::SessionId, send: Sender<'_>) -> Result<Greeting, Failure> {
+    /// Puts on the disk of a server that is left for another what it has executed, so that nothing of it is sent to the
+    /// other, and gives back what is held there.
+    fn settle_up(&self, session: holdfast_base::SessionId, send: Sender<'_>) {
+        let Some(promises) = self.promises() else { return };
+        let settled = self.executed_through(session, send).and_then(|(ticket, executed)| {
+            let args =
+                StableArgs { ticket, through: executed, done_through: self.ledger.lock().done_through() };
+            let told: StableOk = checked(&send(CapsProc::Stable, encoded(&args))?)?;
+            // What it could not write is told by the other, which has it again.
+            if told.failed.is_empty() {
+                promises.stable(told.stable_through.0);
+            }
+            send(CapsProc::Bye, encoded(&ByeArgs { ticket })).map(drop)
+        });
+        if let Err(failure) = settled {
+            tracing::warn!(
+                ?failure,
+                "not settled with the server that is left: some of it is sent to the next again"
+            );
+        }
+    }
+
+    fn executed_through(
+        &self,
+        session: holdfast_base::SessionId,
+        send: Sender<'_>,
+    ) -> Result<(Ticket, TxnId), Failure> {
+        let args = HelloArgs {
+            session,
+            incarnation: self.incarnation,
+            features: Features::default(),
+            done_through: self.ledger.lock().done_through(),
+        };
+        let told: HelloOk = checked(&send(CapsProc::Hello, encoded(&args))?)?;
+        Ok((told.ticket, told.executed_through))
+    }
+
+    /// `is_lost`: the server does not know us, whatever it says of the epoch: it may be another one.
+    fn hello(
+        &self,
+        session: holdfast_base::SessionId,
+        is_lost: bool,
+        send: Sender<'_>,
+    ) -> Result<Greeting, Failure> {
         Ledger::refresh(&self.ledger, self.promises().as_deref());
         let args = HelloArgs {
             session,
@@ -103,13 +149,14 @@ impl Inner {
             let recall_ms = u64::from(told.lease_seconds) * 1000;
             self.nfs.client().rely_for(Duration::from_millis(relied_on_ms(recall_ms)));
         }
-        if before.is_none_or(|before| before.epoch != told.epoch)
+        let is_anew = |before: Greeting| is_lost || before.epoch != told.epoch;
+        if before.is_none_or(is_anew)
             && let Some(neighbour) = self.neighbour.get()
         {
             neighbour.lose_all();
         }
         let Some(promises) = self.promises() else { return Ok(greeting) };
-        if before.is_some_and(|before| before.epoch != told.epoch) || promises.must_renew() {
+        if before.is_some_and(is_anew) || promises.must_renew() {
             tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
             let held = promises.to_reclaim();
             let reclaimed = if told.in_grace { reclaim(told.ticket, &held, send) } else { Vec::new() };

@@ -115,6 +115,8 @@ pub(crate) fn undone(error: &Error) -> Undone {
     match error {
         // What was asked may have happened: it is asked again, and the answer is the same.
         Error::Cancelled | Error::TimedOut | Error::Disconnected | Error::Unreachable(_) => Undone::Lost,
+        // Where it is the server may yet say.
+        Error::Nfs(holdfast_wire::nfs4::NfsStat4::Moved) => Undone::Lost,
         other => {
             // An errno alone does not tell why.
             tracing::warn!(error = %other, "the server does not do it");

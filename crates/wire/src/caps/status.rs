@@ -35,6 +35,7 @@ numbered! {
         Delay = 10_008, "DELAY", "Busy, or others have to give back first: the same again, a little later.";
         Grace = 10_013, "GRACE", "Only reclaims are served now.";
         WrongSec = 10_016, "WRONGSEC", "The credential's flavor is not allowed here.";
+        Moved = 10_019, "MOVED", "The export is served elsewhere: nothing was done.";
         Symlink = 10_029, "SYMLINK", "A symbolic link where none may stand.";
         NoGrace = 10_033, "NO_GRACE", "There is nothing to reclaim: the client was not known to hold anything.";
         BadName = 10_041, "BADNAME", "No name for an entry.";

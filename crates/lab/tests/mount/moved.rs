@@ -1,0 +1,190 @@
+//! Exports that servers say lie elsewhere as well, or instead (`fs_locations`).
+
+use crate::failing::{LIMIT, bash, has_worked};
+use crate::fixture::run_in;
+use anyhow::{Context as _, Result, ensure};
+use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest, Trial};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let ways = [("all", ""), ("delegations", ",cache=delegations"), ("none", ",cache=none")];
+    let moved = ways.into_iter().map(|(way, options)| {
+        let name = format!("moved::what_is_under_way_goes_on_where_the_export_has_moved_to::{way}");
+        Trial::new(name, move || moved_under_load(options)).limit(LIMIT)
+    });
+    moved
+        .chain([
+            Trial::new("moved::a_server_that_was_told_of_takes_over", told),
+            Trial::new("moved::a_mount_of_what_lies_elsewhere_goes_there", referred),
+        ])
+        .collect()
+}
+
+/// How long a mount may take to learn what it is told.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Two servers over one directory.
+struct Two {
+    first: ServerUnderTest,
+    second: ServerUnderTest,
+    filesystem: LoopFs,
+}
+
+impl Two {
+    /// Both run, each with a state of its own, and one key for handles; or, `as_peers`, the first runs with the state that the
+    /// second then goes on with.
+    fn new(as_peers: bool) -> Result<Self> {
+        let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
+        let share = filesystem.path().join("share");
+        std::fs::create_dir(&share)?;
+        std::fs::write(filesystem.path().join("key"), "00112233445566778899aabbccddeeff")?;
+        let start = |name: &str| -> Result<ServerUnderTest> {
+            let state = if as_peers { "state".to_owned() } else { format!("state-{name}") };
+            let config = filesystem.path().join(name);
+            write_config(&filesystem, name, "")?;
+            let builder = ServerUnderTest::builder(&share).state_dir(&filesystem.path().join(state));
+            builder.config(&config).start()
+        };
+        // Started once, so that it has a port.
+        let mut second = start("second")?;
+        second.kill()?;
+        let mut first = start("first")?;
+        if as_peers {
+            first.kill()?;
+            let told = format!("replicas = [\"127.0.0.1:{}\"]", second.port());
+            write_config(&filesystem, "first", &told)?;
+            first.restart()?;
+        } else {
+            second.restart()?;
+        }
+        Ok(Self { first, second, filesystem })
+    }
+
+    /// The first says that the second has it.
+    fn move_on(&self) -> Result<()> {
+        let moved = format!("moved_to = [\"127.0.0.1:{}\"]", self.second.port());
+        write_config(&self.filesystem, "first", &moved)?;
+        self.first.reload()
+    }
+
+    fn mount(&self, options: &str) -> Result<Mount> {
+        Mount::new(self.first.port(), "/share", &format!("rw{options}"))
+    }
+
+    fn share(&self) -> PathBuf {
+        self.filesystem.path().join("share")
+    }
+}
+
+fn write_config(filesystem: &LoopFs, name: &str, more: &str) -> Result<()> {
+    let dir = filesystem.path();
+    let at = dir.display();
+    let text = format!(
+        "handle_key = \"{at}/key\"\n[[export]]\nsource = \"{at}/share\"\npath = \"/share\"\nsquash = \"none\"\n\
+         clients = [\"all\"]\n{more}\n"
+    );
+    Ok(std::fs::write(filesystem.path().join(name), text)?)
+}
+
+/// What `holdfast mount servers show` says.
+fn shown(mount: &Mount) -> Result<String> {
+    let output = mount.command()?.args(["mount", "servers", "show"]).arg(mount.path()).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Waits for it to have a line with these words.
+fn shows(mount: &Mount, words: &[&str]) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let said = shown(mount)?;
+        if said.lines().any(|line| words.iter().all(|word| line.contains(word))) {
+            return Ok(());
+        }
+        ensure!(started.elapsed() < PATIENCE, "{words:?} in none of\n{said}\n{}", mount.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Nobody named the second one but the first.
+fn told() -> Result<()> {
+    let mut two = Two::new(true)?;
+    let mount = two.mount("")?;
+    let second = format!("127.0.0.1:{}", two.second.port());
+    shows(&mount, &[&second, "told by a server"])?;
+    ensure!(!shown(&mount)?.lines().any(|l| l.contains(&second) && l.contains("in use")), "too soon");
+    run_in(&mount.path(), "for i in $(seq 1 300); do echo $i >f$i; done", &[])?;
+    two.first.kill()?;
+    let working = bash(&mount.path(), "for i in $(seq 301 600); do echo $i >f$i; done; sync f600", &[])?;
+    two.second.restart()?;
+    let output = working.wait_with_output()?;
+    ensure!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), mount.log());
+    shows(&mount, &[&second, "in use"])?;
+    mount.unmount(&[])?;
+    let left = run_in(&two.share(), "cat f* | sort -n | uniq | wc -l", &[])?;
+    ensure!(left.trim() == "600", "{left} files\n{}", mount.log());
+    Ok(())
+}
+
+/// Everyday work.
+const LOAD: &str = "
+for i in $(seq 1 $1); do
+    mkdir d$i; echo one $i >d$i/a; mv d$i/a d$i/b; echo two >>d$i/b; cp d$i/b d$i/c; ln d$i/c d$i/e; rm d$i/c
+    [ \"$(cat d$i/b d$i/e | wc -l)\" = 4 ]; sync d$i/b
+done
+";
+
+/// A file that is open before and after.
+const OPEN: &str =
+    "exec 3>>quiet/open; echo one >&3; while [ ! -e $1 ]; do sleep 0.05; done; echo two >&3; exec 3>&-";
+
+/// The export moves while one mount works, one is idle and knows, and one has a file open.
+fn moved_under_load(options: &str) -> Result<()> {
+    const ROUNDS: &str = "8";
+    let mut two = Two::new(false)?;
+    let (busy, idle) = (two.mount(options)?, two.mount(options)?);
+    run_in(&idle.path(), "mkdir quiet; for i in $(seq 20); do echo old >quiet/f$i; done; cat quiet/*", &[])?;
+    let go_on = two.filesystem.path().join("go-on");
+    let open = bash(&idle.path(), OPEN, &[&go_on.display().to_string()])?;
+    let mut load = bash(&busy.path(), LOAD, &[ROUNDS])?;
+    ensure!(has_worked(&mut load, &two.share(), 0)?, "the load was over at once");
+    two.move_on()?;
+    let second = format!("127.0.0.1:{}", two.second.port());
+    shows(&busy, &[&second, "in use"])?;
+    // It has asked for nothing.
+    shows(&idle, &[&second, "in use"])?;
+    std::fs::write(go_on, "")?;
+    let output = open.wait_with_output()?;
+    ensure!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), idle.log());
+    let output = load.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}\n{}", busy.log());
+    // The first is of no use to anybody any more, and may go.
+    two.first.check_alive()?;
+    two.first.kill()?;
+    run_in(&busy.path(), "echo new >quiet/f1; sync quiet/f1", &[])?;
+    ensure!(run_in(&idle.path(), "cat quiet/f1 quiet/open", &[])? == "new\none\ntwo\n", "two truths");
+    for mount in [&busy, &idle] {
+        mount.check_alive()?;
+        mount.unmount(&[]).with_context(|| mount.log())?;
+    }
+    two.second.check_alive()?;
+    run_in(&two.share(), "[ \"$(cat d*/b d*/e | wc -l)\" = $((4 * $1)) ]", &[ROUNDS])?;
+    let twice = run_in(&two.share(), "find . -name '*-20[0-9]*T*Z*'", &[])?;
+    ensure!(twice.is_empty(), "done on both servers:\n{twice}\n{}", busy.log());
+    Ok(())
+}
+
+/// The first never had it.
+fn referred() -> Result<()> {
+    let two = Two::new(false)?;
+    two.move_on()?;
+    let mount = two.mount("")?;
+    shows(&mount, &[&format!("127.0.0.1:{}", two.second.port()), "in use"])?;
+    std::fs::write(mount.path().join("file"), "content")?;
+    mount.unmount(&[])?;
+    ensure!(std::fs::read(two.share().join("file"))? == b"content", "not there");
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Exports that a reload has moved to other servers: what clients hold of them here ends, and they are told.
+
+use std::sync::Arc;
+
+use holdfast_base::{ExportId, FileKey};
+use holdfast_export::{Export, Object};
+
+use super::Programs;
+
+/// The exports that were served here before, and are not any more.
+pub(super) fn leaving(before: &[Arc<Export>], now: &[Arc<Export>]) -> Vec<Arc<Export>> {
+    let moved = |of: &&Arc<Export>| now.iter().any(|fresh| fresh.id == of.id && fresh.is_moved());
+    before.iter().filter(|of| !of.is_moved()).filter(moved).cloned().collect()
+}
+
+/// Lets go of what is held there. Their sources are closed once the calls under way have ended.
+pub(super) fn leave(programs: &Programs, leaving: &[Arc<Export>]) {
+    let files = files_of(programs, leaving);
+    for export in leaving {
+        let held = files.iter().filter(|(_, of)| *of == export.id).count();
+        tracing::info!(export = export.path_display(), held, "moved to another server");
+    }
+    programs.nfs4().moved_away(&files);
+}
+
+fn files_of(programs: &Programs, leaving: &[Arc<Export>]) -> Vec<(FileKey, ExportId)> {
+    let roots: Vec<_> = leaving.iter().filter_map(|of| Some((of.backend.root().ok()?, of.id))).collect();
+    let held = programs.nfs4().held_files();
+    let mut files = Vec::new();
+    for file in &held.open {
+        let Some(handed) = file.hand_over() else { continue };
+        let of = roots.iter().find(|(root, _)| *root == handed.root);
+        files.extend(of.map(|(_, export)| (handed.handle.key(), *export)));
+    }
+    for (file, fh) in held.named.into_iter().chain(programs.held_by_mounts()) {
+        if let Ok(Object::Export(export, _)) = programs.namespace().open(fh.as_bytes())
+            && leaving.iter().any(|of| of.id == export.id)
+        {
+            files.push((file, export.id));
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    files
+}
