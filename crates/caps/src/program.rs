@@ -92,7 +92,7 @@ impl CapsProgram {
             CapsProc::Hello => return self.hello(call, reply),
             CapsProc::Acquire => {
                 let args = from_bytes::<AcquireArgs<'_>>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
+                let actor = self.after_grace(args.ticket, call);
                 actor.and_then(|actor| here(caps.acquire(&actor, &args.items), reply))
             }
             CapsProc::Release => {
@@ -102,14 +102,12 @@ impl CapsProgram {
             }
             CapsProc::Lookup | CapsProc::Find => {
                 let args = from_bytes::<LookupArgs<'_>>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
                 let look = if procedure == CapsProc::Find { Caps::find } else { Caps::lookup };
-                actor.and_then(|actor| look(caps, &actor, &args, reply))
+                self.after_grace(args.ticket, call).and_then(|actor| look(caps, &actor, &args, reply))
             }
             CapsProc::List => {
                 let args = from_bytes::<ListArgs<'_>>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                actor.and_then(|actor| caps.list(&actor, &args, reply))
+                self.after_grace(args.ticket, call).and_then(|actor| caps.list(&actor, &args, reply))
             }
             CapsProc::Reclaim => {
                 let args = from_bytes::<ReclaimArgs<'_>>(args)?;
@@ -124,14 +122,13 @@ impl CapsProgram {
             }
             CapsProc::SameHost => {
                 let args = from_bytes::<SameHostArgs>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                let said = actor.and_then(|actor| caps.same_host(&actor));
+                let said = self.after_grace(args.ticket, call).and_then(|actor| caps.same_host(&actor));
                 said.map(|ok| Res::Ok(ok).encode(reply))
             }
             CapsProc::Descriptor => {
                 let args = from_bytes::<DescriptorArgs<'_>>(args)?;
-                let actor = self.actor(args.ticket, call, Admitted::AfterGrace);
-                let said = actor.and_then(|actor| caps.descriptor(&actor, &args));
+                let said =
+                    self.after_grace(args.ticket, call).and_then(|actor| caps.descriptor(&actor, &args));
                 said.map(|ok| Res::Ok(ok).encode(reply))
             }
             CapsProc::Nameless => {

@@ -128,7 +128,6 @@ fn list_fresh(
 }
 
 /// What is told of an entry.
-#[expect(clippy::large_enum_variant, reason = "one at a time, and the large one nearly always")]
 enum EntryAttrs {
     Looked(look::Looked),
     Error(NfsStat4),
