@@ -48,11 +48,8 @@ fn may_set(caller: &Caller, attrs: &Attrs, changes: &Changes) -> bool {
     let is_plain = changes.uid.is_none() && changes.gid.is_none() && attrs.mode & SET_IDS == 0;
     let owner = is_owner(caller, attrs);
     let writes = permits(caller, attrs, WRITE);
-    let may_time = |time: Option<SetTime>| match time {
-        None => true,
-        Some(SetTime::Now) => owner || writes,
-        Some(SetTime::At(_)) => owner,
-    };
+    // Also what is to be now goes as a time, which is the owner's to set.
+    let may_time = |time: Option<SetTime>| time.is_none() || owner;
     is_plain
         && changes.mode.is_none_or(|mode| owner && mode & SET_IDS == 0)
         && changes.size.is_none_or(|_| writes)
@@ -101,6 +98,17 @@ impl Machine {
         }
         let is_its = |id: &NodeId| self.nodes.get(id).is_some_and(|node| is_owner(&caller, &node.attrs));
         Ok(of.iter().all(is_its))
+    }
+
+    /// Whether the caller surely may write a directory, as Linux asks of one that gets another parent.
+    pub(crate) fn may_write_into(&mut self, turn: &Turn, dir: NodeId) -> Outcome<bool> {
+        let acting = self.acting(turn)?;
+        let attrs = self.node(dir)?.attrs;
+        Ok(match acting {
+            Acting::AsItself => true,
+            Acting::Unknown => false,
+            Acting::As(other) => permits(&other, &attrs, WRITE),
+        })
     }
 
     /// Whether the caller surely may make this, and gets it as it is asked for, where it may change names.
@@ -218,7 +226,7 @@ mod tests {
             (&others, mode(0o600), false),
             (&own, time(at), true),
             (&others, time(at), false),
-            (&others, time(SetTime::Now), true),
+            (&others, time(SetTime::Now), false),
             (&attrs(0o640, 1, 1), time(SetTime::Now), false),
             (&others, size, true),
             (&attrs(0o644, 1, 1), size, false),

@@ -249,7 +249,7 @@ impl Caps {
         Ok(WhoAmIOk {
             uid: if is_own { own.as_raw() } else { uid },
             gid: if is_own { rustix::process::getegid().as_raw() } else { gid },
-            groups: groups.to_vec(),
+            groups: if is_own { Vec::new() } else { groups.to_vec() },
             is_mapped: is_own || named != Some((uid, gid)),
             is_read_only: site.export.options.is_read_only,
         })

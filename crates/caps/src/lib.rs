@@ -108,6 +108,12 @@ impl Caps {
         self.members.handles()
     }
 
+    /// Lets go of files that were made for creates to come, for exports are served elsewhere from now on: what was to become of them
+    /// is made anew, here or there.
+    pub fn leave(&self) {
+        self.pools.clear();
+    }
+
     /// Has everybody who waits for another's transaction come again.
     pub(crate) fn put_off_all(&self) {
         let lanes: Vec<_> = self.lanes.lock().values().cloned().collect();

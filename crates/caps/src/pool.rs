@@ -101,6 +101,11 @@ impl Pools {
         self.drop_where(|one| one.of.client == client);
     }
 
+    /// Lets go of all.
+    pub(crate) fn clear(&self) {
+        self.drop_where(|_| true);
+    }
+
     /// Lets go of those that were kept for long enough.
     pub(crate) fn tidy(&self, now: Instant) {
         self.drop_where(|one| now.ms_since(one.since) >= CAPS_POOLED_MS);

@@ -26,6 +26,8 @@ const PORT: u16 = 2049;
 
 /// How long what is under way may take before we leave.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
+/// Between moves, where servers send us from one to the other.
+const SENT_AROUND_PAUSE: Duration = Duration::from_secs(5);
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// What is said to lie elsewhere.
@@ -114,6 +116,9 @@ impl Inner {
         }
         self.is_lost.store(false, Ordering::SeqCst);
         self.gate.close();
+        if self.servers.lock().is_sent_around() && self.quit_or_sleep(SENT_AROUND_PAUSE) {
+            return Err(Setback::Because(Error::Closed));
+        }
         self.drain(session);
         self.run_hooks(SessionEvent { is_leaving: true, ..SessionEvent::of(session.id) });
         self.say_goodbye(session);

@@ -81,7 +81,7 @@ impl Inner {
     }
 
     /// Sleeps, unless the client is to end.
-    fn quit_or_sleep(&self, pause: Duration) -> bool {
+    pub(crate) fn quit_or_sleep(&self, pause: Duration) -> bool {
         let mut work = self.todo.work.lock();
         let until = Instant::now() + pause;
         while !work.is_over && !self.todo.is_filled.wait_until(&mut work, until).timed_out() {}
@@ -337,8 +337,10 @@ impl Inner {
             work.must_replace = true;
             is_new = true;
         }
-        if flags & SEQ4_STATUS_LEASE_MOVED != 0 && work.missing.is_none() {
-            // One mount, one file system: whether it is the one that has moved is asked there.
+        let may_seek = work.sought.is_none_or(|sought| sought.elapsed() > LOOK_PAUSE);
+        if flags & SEQ4_STATUS_LEASE_MOVED != 0 && may_seek && work.missing.is_none() {
+            // One mount, one file system: whether it is the one that has moved is asked there. If not, the flag stays.
+            work.sought = Some(Instant::now());
             work.missing = self.root.lock().clone().map(Missing::Of);
             is_new |= work.missing.is_some();
         }

@@ -1,6 +1,12 @@
 //! Which servers are tried, in which order, and who named them.
 
+use std::time::{Duration, Instant};
+
 use holdfast_base::limits::SERVERS_TOLD_MAX;
+
+/// Moves in so long that are taken for a file system on its way; with more, servers send clients to each other.
+const MOVES_MAX: usize = 8;
+const MOVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The servers, and the one in use.
 #[derive(Debug, Default)]
@@ -9,6 +15,8 @@ pub(crate) struct Servers {
     current: usize,
     /// How often a server has sent us away.
     moves: u64,
+    /// When it was the last times, at most [`MOVES_MAX`].
+    moved_at: std::collections::VecDeque<Instant>,
     /// What a server told and the user does not want.
     removed: Vec<String>,
 }
@@ -126,6 +134,8 @@ impl Servers {
     pub(crate) fn go(&mut self, mut found: Vec<String>) -> bool {
         let used = self.current_name().map(str::to_owned);
         found.retain(|name| Some(name) != used.as_ref());
+        let mut seen = std::collections::HashSet::new();
+        found.retain(|name| seen.insert(name.clone()));
         found.truncate(SERVERS_TOLD_MAX);
         if found.is_empty() {
             return false;
@@ -141,14 +151,24 @@ impl Servers {
         }
         let (last, rest): (Vec<_>, Vec<_>) =
             known.into_iter().partition(|of| Some(&of.name) == used.as_ref());
-        for server in rest.into_iter().chain(last) {
+        // What was told before was told of where the files were.
+        for server in rest.into_iter().filter(|of| !of.is_told).chain(last) {
             if !all.iter().any(|of| of.name == server.name) {
                 all.push(server);
             }
         }
         (self.all, self.current) = (all, 0);
         self.moves += 1;
+        if self.moved_at.len() == MOVES_MAX {
+            self.moved_at.pop_front();
+        }
+        self.moved_at.push_back(Instant::now());
         true
+    }
+
+    /// Whether servers send us from one to the other: then the next is not to be tried at once.
+    pub(crate) fn is_sent_around(&self) -> bool {
+        self.moved_at.len() == MOVES_MAX && self.moved_at[0].elapsed() < MOVES_WITHIN
     }
 }
 
@@ -185,6 +205,25 @@ mod tests {
         servers.learn(vec![]);
         assert!(servers.names().contains(&"a".to_owned()));
         assert!(servers.names().len() <= 2 + SERVERS_TOLD_MAX);
+        for n in 0..20 {
+            servers.go((0..1000).map(|m| format!("{n}-{m}")).collect());
+            assert!(
+                servers.names().len() <= 2 + SERVERS_TOLD_MAX,
+                "those told before are where the files were"
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_sent_around_between_servers_is_found_out() {
+        let mut servers = Servers::new(texts(&["a", "b"]));
+        let around: Vec<_> = (0..MOVES_MAX)
+            .map(|n| {
+                servers.go(texts(&[["b", "a"][n % 2]]));
+                servers.is_sent_around()
+            })
+            .collect();
+        assert_eq!(around.iter().filter(|is| **is).count(), 1, "the last: {around:?}");
     }
 
     #[test]

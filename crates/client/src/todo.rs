@@ -45,6 +45,8 @@ pub(crate) struct Work {
     pub(crate) reliance: Option<Duration>,
     pub(crate) looked: Option<Instant>,
     pub(crate) rebound: Option<Instant>,
+    /// When it was last asked where the file system is, because a file system has moved.
+    pub(crate) sought: Option<Instant>,
     pub(crate) replaced: Option<Instant>,
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_base::FileKey;
+use holdfast_base::{ExportId, FileKey};
 use holdfast_export::Export;
 use holdfast_state::ForeignOwner;
 use holdfast_vfs::Handle;
@@ -32,14 +32,25 @@ pub struct OwnerFileReport {
 }
 
 impl Lockd {
+    fn all_files(&self) -> Vec<Arc<crate::held::OwnerFile>> {
+        let table = self.table.lock();
+        let hosts: Vec<_> = table.hosts.keys().cloned().collect();
+        hosts.iter().flat_map(|host| table.files_of(host)).collect()
+    }
+
+    /// Lets go of all that anybody has in these exports, which are served elsewhere from now on, and of their files.
+    pub fn leave(&self, exports: &[ExportId]) {
+        for of in self.all_files() {
+            if exports.contains(&of.site.export.id) {
+                self.let_go_of(&of, &mut of.held.lock());
+            }
+        }
+    }
+
     /// All lock-owners and files.
     #[must_use]
     pub fn report(&self) -> Vec<OwnerFileReport> {
-        let files = {
-            let table = self.table.lock();
-            let hosts: Vec<_> = table.hosts.keys().cloned().collect();
-            hosts.iter().flat_map(|host| table.files_of(host)).collect::<Vec<_>>()
-        };
+        let files = self.all_files();
         let report = |of: &Arc<crate::held::OwnerFile>| OwnerFileReport {
             owner: of.owner,
             file: of.file,

@@ -20,6 +20,9 @@ pub(super) fn leave(programs: &Programs, leaving: &[Arc<Export>]) {
         let held = files.iter().filter(|(_, of)| *of == export.id).count();
         tracing::info!(export = export.path_display(), held, "moved to another server");
     }
+    let exports: Vec<_> = leaving.iter().map(|of| of.id).collect();
+    programs.lockd().leave(&exports);
+    programs.mounts_leave();
     programs.nfs4().moved_away(&files);
 }
 

@@ -15,6 +15,7 @@ use crate::foreign::ForeignOwner;
 use crate::grace::Grace;
 use crate::invariant;
 use crate::lock_set::LockKind;
+use crate::looked::CalendarSeen;
 use crate::owner::{Owner, OwnerKind};
 use crate::policy::Policy;
 use crate::session::Session;
@@ -46,6 +47,8 @@ pub struct Frozen {
     foreign_busy: Vec<FrozenBusy>,
     #[serde(default)]
     caps: FrozenCaps,
+    #[serde(default)]
+    calendar: CalendarSeen,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -164,6 +167,7 @@ impl Engine {
                 .map(|((owner, file), number)| FrozenBusy { number: *number, owner: *owner, file: *file })
                 .collect(),
             caps: self.caps.freeze(),
+            calendar: self.calendar,
         }
     }
 
@@ -175,6 +179,7 @@ impl Engine {
         let config = Config { boot: frozen.boot, grace: frozen.grace, ..config };
         let mut engine = Self::new(config, entropy);
         engine.policy = frozen.policy;
+        engine.calendar = frozen.calendar;
         engine.states = frozen.states;
         engine.owners = frozen.owners;
         engine.owners_swept_at = frozen.owners_swept_at;

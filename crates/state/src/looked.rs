@@ -37,11 +37,13 @@ impl Looked {
 }
 
 /// How the time of day goes beside the engine's clock.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CalendarSeen {
     /// When it was last looked at, and what it was when the engine's clock stood at 0, in milliseconds.
+    #[serde(with = "crate::plain")]
     last: Option<(Instant, u64)>,
     /// When it was last seen to have been set, and not just slewed.
+    #[serde(with = "crate::plain")]
     set_at: Option<Instant>,
 }
 

@@ -86,7 +86,7 @@ macro_rules! as_they_are {
         }
     )*};
 }
-as_they_are!(crate::OwnerOp);
+as_they_are!(crate::OwnerOp, u64);
 
 impl<T: Plain> Plain for Vec<T> {
     type Form = Vec<T::Form>;

@@ -236,7 +236,8 @@ impl Machine {
         if !is_safe || !node.may_change(CapSet::LINK_X) || node.hidden.is_some() {
             return Ok(false);
         }
-        if !self.may_change_names(turn, from.0, &[id], now)?
+        if (is_dir && from.0 != to.0 && !self.may_write_into(turn, id)?)
+            || !self.may_change_names(turn, from.0, &[id], now)?
             || !self.may_change_names(turn, to.0, victim.as_slice(), now)?
         {
             return Ok(false);

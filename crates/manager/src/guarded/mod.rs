@@ -279,7 +279,7 @@ impl Backend for Guarded {
         self.change_names(
             cx,
             [dir_key; 2],
-            |_| Ok(deeds),
+            |is_careful| Ok(if is_careful { deeds.naming(self.changed(dir, name)) } else { deeds }),
             || {
                 let change = self.inner.place(cx, spare, dir, name, set)?;
                 self.tell_added(cx, (dir, name), (&change, &spare.handle), false);

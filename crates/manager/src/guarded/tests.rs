@@ -263,6 +263,8 @@ fn a_name_promised_by_itself_is_changed_by_nobody_else_and_other_names_by_everyb
     assert_eq!(g.rename(&cx, c, a, RenameFlags::Replace).err(), put_off);
     assert_eq!(g.rename(&cx, c, a, RenameFlags::Exchange).err(), put_off);
     assert_eq!(g.link(&cx, &w.c, free.0, free.1).err(), put_off);
+    let spare = g.make_spare(&cx, &w.dir).unwrap();
+    assert_eq!(g.place(&cx, &spare, free.0, free.1, &none).err(), put_off);
     assert_eq!(g.make(&cx, free.0, free.1, NewNode::Directory, &none).err(), put_off);
     for mode in [CreateMode::Guarded, CreateMode::Unchecked] {
         let how = CreateHow { mode, set: &none, open: None, want: AttrMask::NONE };

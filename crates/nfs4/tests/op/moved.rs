@@ -36,7 +36,7 @@ fn told(fattr: &Fattr4<'_>) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let mut values = Reader::new(fattr.values);
     for attr in fattr.mask.iter().take_while(|attr| *attr < Attr::FsLocations as u32) {
         assert_eq!(attr, Attr::Fsid as u32, "nothing else before it is asked for here");
-        (values.u64().unwrap(), values.u64().unwrap());
+        let _fsid = [values.u64().unwrap(), values.u64().unwrap()];
     }
     let found = FsLocations4::decode(&mut values).unwrap();
     let place = |place: &FsLocation4<'_>| {
@@ -178,7 +178,7 @@ fn who_held_something_of_what_moves_is_told_until_it_has_met_it() {
     let (mut holder, mut other) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
     file(&mut holder, b"f", 0, b"hello");
     let handle = holder.handle(&[b"f"]);
-    world.move_away(places(&["192.0.2.7"]), &[&handle]);
+    world.move_away(&places(&["192.0.2.7"]), &[&handle]);
     assert_eq!(flags(&mut other) & SEQ4_STATUS_LEASE_MOVED, 0, "it held nothing");
     assert_ne!(flags(&mut holder) & SEQ4_STATUS_LEASE_MOVED, 0);
     // To ask where it is does not count: RFC 8881 section 11.10.9.1.

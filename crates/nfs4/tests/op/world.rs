@@ -250,7 +250,7 @@ impl World {
     }
 
     /// The export at `/export` is served elsewhere from now on; of these objects clients hold something.
-    pub(crate) fn move_away(&self, moved_to: Vec<Location>, held: &[&[u8]]) {
+    pub(crate) fn move_away(&self, moved_to: &[Location], held: &[&[u8]]) {
         let key = |fh: &&[u8]| match self.namespace.open(fh) {
             Ok(Object::Export(export, handle)) => (handle.key(), export.id),
             other => panic!("{other:?}"),
@@ -261,7 +261,7 @@ impl World {
             id: export.id,
             path: export.path.clone(),
             backend: Arc::new(MemBackend::new(&MemOptions::deterministic())),
-            options: ExportOptions { moved_to: moved_to.clone(), ..export.options.clone() },
+            options: ExportOptions { moved_to: moved_to.to_vec(), ..export.options.clone() },
         };
         let now = Timestamp { seconds: 2_000, nanos: 0 };
         self.namespace.replace(here.into_iter().map(|export| Arc::new(gone(export))).collect(), now).unwrap();

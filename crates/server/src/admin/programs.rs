@@ -28,6 +28,13 @@ impl Programs {
         self.caps.as_ref().map(|caps| caps.held()).unwrap_or_default()
     }
 
+    /// Mounts' part of leaving exports.
+    pub(crate) fn mounts_leave(&self) {
+        if let Some(caps) = &self.caps {
+            caps.leave();
+        }
+    }
+
     pub(crate) const fn durable(&self) -> &Arc<Durable> {
         &self.durable
     }
