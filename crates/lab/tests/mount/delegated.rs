@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Holdfast, of which mounts ask delegations alone.
 fn holdfast() -> Result<Served> {
-    Served::new()
+    Served::delegating(10)
 }
 
 /// A server that delegates nothing, neither files nor directories.

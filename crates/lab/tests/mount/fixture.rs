@@ -37,6 +37,22 @@ impl Served {
         Ok(Self { server, filesystem })
     }
 
+    /// Holdfast over a fresh XFS, which delegates every directory: our mounts compare what they know of one with what they are told
+    /// then, as Linux does not. With a lease of so many seconds.
+    pub(crate) fn delegating(lease_seconds: u32) -> Result<Self> {
+        let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
+        let share = filesystem.path().join("share");
+        std::fs::create_dir(&share)?;
+        let config = filesystem.path().join("config.toml");
+        std::fs::write(&config, "directory_delegations = \"always\"\n")?;
+        let server = ServerUnderTest::builder(&share)
+            .lease_seconds(lease_seconds)
+            .arguments(&["--config", &config.to_string_lossy()])
+            .environment("HOLDFAST_NO_SUPERVISE", "true")
+            .start()?;
+        Ok(Self { server, filesystem })
+    }
+
     /// Holdfast over a fresh XFS, with a lease of so many seconds.
     pub(crate) fn with_lease(seconds: u32) -> Result<Self> {
         let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
