@@ -83,7 +83,9 @@ impl Drop for Demo {
 }
 
 fn command(dir: &Path, port: u16) -> Result<Command> {
-    let mut command = Command::new(checkout().join("scripts/serve-demo"));
+    // Who runs the tests in the background has them ignore Ctrl-C, and no shell below could trap it.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(checkout().join("scripts/serve-demo"));
     command.env("HOLDFAST_BIN", holdfast_binary()?).env("DEMO_DIR", dir).env("PORT", port.to_string());
     command.env("HOLDFAST_RUNTIME_DIR", dir.join("run"));
     // Port 111 is others'.
