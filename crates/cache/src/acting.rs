@@ -100,47 +100,37 @@ impl Machine {
         Ok(of.iter().all(is_its))
     }
 
-    /// Whether the caller surely may write a directory, as Linux asks of one that gets another parent.
-    pub(crate) fn may_write_into(&mut self, turn: &Turn, dir: NodeId) -> Outcome<bool> {
-        let acting = self.acting(turn)?;
-        let attrs = self.node(dir)?.attrs;
-        Ok(match acting {
+    /// Whether the caller surely may do what the other who is judged may.
+    fn surely(&mut self, turn: &Turn, judge: impl FnOnce(&Caller) -> bool) -> Outcome<bool> {
+        Ok(match self.acting(turn)? {
             Acting::AsItself => true,
             Acting::Unknown => false,
-            Acting::As(other) => permits(&other, &attrs, WRITE),
+            Acting::As(other) => judge(&other),
         })
+    }
+
+    /// Whether the caller surely may write a directory, as Linux asks of one that gets another parent.
+    pub(crate) fn may_write_into(&mut self, turn: &Turn, dir: NodeId) -> Outcome<bool> {
+        let attrs = self.node(dir)?.attrs;
+        self.surely(turn, |other| permits(other, &attrs, WRITE))
     }
 
     /// Whether the caller surely may make this, and gets it as it is asked for, where it may change names.
     pub(crate) fn may_make_thing(&mut self, turn: &Turn, thing: &Thing, mode: u32) -> Outcome<bool> {
         let is_device = matches!(thing, Thing::Node(Kind::Block | Kind::Char, _));
-        Ok(match self.acting(turn)? {
-            Acting::AsItself => true,
-            Acting::Unknown => false,
-            Acting::As(other) => !is_device && mode & SET_IDS == 0 || other.uid == 0,
-        })
+        self.surely(turn, |other| !is_device && mode & SET_IDS == 0 || other.uid == 0)
     }
 
     /// Whether the caller surely may give a file one more name, where it may make names (`fs.protected_hardlinks`).
     pub(crate) fn may_name_again(&mut self, turn: &Turn, id: NodeId) -> Outcome<bool> {
-        let acting = self.acting(turn)?;
         let attrs = self.node(id)?.attrs;
-        Ok(match acting {
-            Acting::AsItself => true,
-            Acting::Unknown => false,
-            Acting::As(other) => is_owner(&other, &attrs),
-        })
+        self.surely(turn, |other| is_owner(other, &attrs))
     }
 
     /// Whether the caller surely may set these attributes.
     pub(crate) fn may_set_as(&mut self, turn: &Turn, id: NodeId, changes: &Changes) -> Outcome<bool> {
-        let acting = self.acting(turn)?;
         let attrs = self.node(id)?.attrs;
-        Ok(match acting {
-            Acting::AsItself => true,
-            Acting::Unknown => false,
-            Acting::As(other) => may_set(&other, &attrs, changes),
-        })
+        self.surely(turn, |other| may_set(other, &attrs, changes))
     }
 
     /// Whether the caller surely may open a file so. For reading nobody is asked as whom it acts: the kernel has judged, and there
