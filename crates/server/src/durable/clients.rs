@@ -53,6 +53,7 @@ impl Durable {
         changes.push(RecordChange::Client(record.clone()));
         self.records.store(&changes).map_err(io::Error::other)?;
         let mut inner = self.inner.lock();
+        inner.lost.note_back(&record.name, record.verifier);
         // A former incarnation's record lay under the same name: nothing of it is left to be forgotten.
         inner.clients.insert(Known { record, is_stored: true });
         Ok(())

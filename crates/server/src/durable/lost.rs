@@ -47,16 +47,25 @@ impl Lost {
         changes
     }
 
-    /// An incarnation is on record again. What is to be stored of it, with its record.
-    pub(super) fn back(&mut self, name: &ClientName, verifier: [u8; 8]) -> Option<RecordChange> {
-        let lost = self.by_name.get_mut(name).filter(|lost| lost.verifiers.contains(&verifier))?;
+    /// What is to be stored when an incarnation is on record again, with its record; [`Lost::note_back`] once that is done.
+    pub(super) fn back(&self, name: &ClientName, verifier: [u8; 8]) -> Option<RecordChange> {
+        let lost = self.by_name.get(name).filter(|lost| lost.verifiers.contains(&verifier))?;
+        let verifiers: Vec<_> = lost.verifiers.iter().copied().filter(|known| *known != verifier).collect();
+        Some(if verifiers.is_empty() {
+            RecordChange::ForgetLost(name.clone())
+        } else {
+            RecordChange::Lost(LostRecord { verifiers, ..lost.clone() })
+        })
+    }
+
+    /// The record of an incarnation is stored: it is remembered by that. Before, it would be taken for new should that fail.
+    pub(super) fn note_back(&mut self, name: &ClientName, verifier: [u8; 8]) {
+        let Some(lost) = self.by_name.get_mut(name) else { return };
         lost.verifiers.retain(|known| *known != verifier);
-        if !lost.verifiers.is_empty() {
-            return Some(RecordChange::Lost(lost.clone()));
+        if lost.verifiers.is_empty() {
+            self.by_number.remove(&lost.number);
+            self.by_name.remove(name);
         }
-        self.by_number.remove(&lost.number);
-        self.by_name.remove(name);
-        Some(RecordChange::ForgetLost(name.clone()))
     }
 
     /// What follows for the lost from changes of records.

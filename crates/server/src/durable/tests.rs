@@ -145,6 +145,17 @@ fn who_was_replaced_by_another_incarnation_may_be_met_again() {
 }
 
 #[test]
+fn who_is_back_is_remembered_as_lost_until_its_record_is_stored() {
+    let mut lost = Lost::default();
+    let name = holdfast_recovery::ClientName { is_sessions: true, owner: b"client".to_vec() };
+    lost.add(&name, [1; 8]);
+    assert_eq!(lost.back(&name, [1; 8]), Some(RecordChange::ForgetLost(name.clone())));
+    assert!(lost.may_be(&name, [1; 8]), "that may not have been stored");
+    lost.note_back(&name, [1; 8]);
+    assert!(!lost.may_be(&name, [1; 8]) && lost.back(&name, [1; 8]).is_none());
+}
+
+#[test]
 fn those_lost_longest_ago_are_taken_for_new_when_more_are_lost_than_are_remembered() {
     use holdfast_base::limits::{LOST_CLIENTS_MAX, LOST_INCARNATIONS_MAX};
     let mut lost = Lost::default();
