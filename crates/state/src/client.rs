@@ -43,6 +43,16 @@ pub(crate) enum Side {
     V41(create_session::Side41),
 }
 
+/// Whether callbacks reach a client, as far as is known; of one of 4.1 its sessions know more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CallbackPath {
+    /// It has said where it is to be called, and no answer has come from there yet.
+    #[default]
+    Untried,
+    Up,
+    Down,
+}
+
 /// One incarnation of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientIncarnation {
@@ -73,8 +83,8 @@ pub(crate) struct ClientIncarnation {
     pub(crate) delegations: u32,
     /// How many delegations were revoked and wait for FREE_STATEID.
     pub(crate) delegations_revoked: u32,
-    /// Whether callbacks reach it, as far as is known.
-    pub(crate) is_callback_up: bool,
+    #[serde(default)]
+    pub(crate) callbacks: CallbackPath,
     /// Since when its lease is known to have run out.
     #[serde(with = "crate::plain")]
     pub(crate) courteous_since: Option<Instant>,
@@ -101,7 +111,7 @@ impl ClientIncarnation {
             revoked: 0,
             delegations: 0,
             delegations_revoked: 0,
-            is_callback_up: false,
+            callbacks: CallbackPath::Untried,
             courteous_since: None,
             is_leaving: false,
             recall_any_at: None,

@@ -8,6 +8,7 @@ use holdfast_base::limits::{
 use holdfast_base::{ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
 
+use crate::client::{CallbackPath, ClientIncarnation};
 use crate::deed::Deed;
 use crate::delegation::{DelegationToken, Recall};
 use crate::effect::Effect;
@@ -241,7 +242,7 @@ impl Engine {
     pub fn recall_answered(&mut self, token: DelegationToken, answer: RecallAnswer, now: Instant) {
         let key = token.key();
         let Ok(client) = self.state(key).map(|state| state.client) else { return };
-        let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.is_callback_up);
+        let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.callbacks == CallbackPath::Up);
         let answer = match answer {
             RecallAnswer::Unknown if !self.is_told_of(key) => RecallAnswer::Overtook,
             answer => answer,
@@ -281,7 +282,7 @@ impl Engine {
     /// otherwise; a session of 4.1 recovers by a new connection too. What could not be recalled is recalled now.
     pub fn callback_path(&mut self, id: ClientId, is_up: bool) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
-        client.is_callback_up = is_up;
+        client.callbacks = if is_up { CallbackPath::Up } else { CallbackPath::Down };
         for session in &client.sessions {
             if let Some(session) = self.sessions.get_mut(*session) {
                 session.is_callback_down = !is_up;
@@ -334,11 +335,20 @@ impl Engine {
         }
     }
 
+    /// Whether a client may turn out to be one that can be asked: 4.0's way to it is tried once it has confirmed where it
+    /// is to be called, and it need not wait for that before it reclaims.
+    pub(crate) fn may_call_back(&self, id: ClientId) -> bool {
+        let is_untried = |client: &ClientIncarnation| {
+            client.dialect() == Dialect::V40 && client.callbacks == CallbackPath::Untried
+        };
+        self.can_call_back(id) || self.clients.by_id.get(&id).is_some_and(is_untried)
+    }
+
     /// Whether a client can be asked to give something back.
     pub(crate) fn can_call_back(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.by_id.get(&id) else { return false };
         match client.dialect() {
-            Dialect::V40 => client.is_callback_up,
+            Dialect::V40 => client.callbacks == CallbackPath::Up,
             Dialect::V41 => {
                 client.sessions.iter().filter_map(|id| self.sessions.get(*id)).any(|s| s.can_call_back())
             }

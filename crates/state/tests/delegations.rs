@@ -555,6 +555,24 @@ fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
     world.settle();
 }
 
+/// A client that comes back reclaims at once; whether the new server gets through to it is known a moment later.
+#[test]
+fn what_a_client_of_40_reclaims_before_its_callback_was_tried_it_may_keep() {
+    let mut world = World::with(config(2, Grace::Until(holdfast_base::Instant(100_000))));
+    let client = world.client40("a", 1);
+    let reclaim = |world: &mut World, file| {
+        let offer = world.offer(client, file, READ, Grounds::Reclaim(Recorded::Yes)).unwrap();
+        let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
+        world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled
+    };
+    assert!(!reclaim(&mut world, 1));
+    world.engine.callback_path(client, false);
+    assert!(reclaim(&mut world, 2), "nobody answers there");
+    world.engine.callback_path(client, true);
+    assert!(!reclaim(&mut world, 3));
+    world.settle();
+}
+
 fn reclaiming(world: &mut World, name: &str) -> (ClientId, SessionId) {
     let exchanged = world.exchange(name, 1).unwrap();
     let session = world.create(exchanged.client, exchanged.next_seqid).unwrap();

@@ -42,12 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &versions,
             dead,
         ));
-        // In 4.0 what is reclaimed before the way back to the client was tried is asked back at once: how much that is, is chance.
-        trials.extend(at_hand.trials(
-            "delegations::are_had_back_after_a_kill",
-            &[NfsVersion::V41, NfsVersion::V42],
-            reclaimed,
-        ));
+        trials.extend(at_hand.trials("delegations::are_had_back_after_a_kill", &versions, reclaimed));
         // In 4.0 nobody can say that it wants no delegation.
         trials.extend(at_hand.trials(
             "delegations::who_keeps_a_file_open_sees_under_a_lock_what_another_wrote",

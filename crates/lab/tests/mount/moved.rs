@@ -128,12 +128,16 @@ fn told() -> Result<()> {
     Ok(())
 }
 
-/// Everyday work.
+/// Everyday work until the file `$1` is there, and a round after that.
 const LOAD: &str = "
-for i in $(seq 1 $1); do
+i=0; over=
+until [ \"$over\" ]; do
+    [ ! -e $1 ] || over=yes
+    i=$((i + 1))
     mkdir d$i; echo one $i >d$i/a; mv d$i/a d$i/b; echo two >>d$i/b; cp d$i/b d$i/c; ln d$i/c d$i/e; rm d$i/c
     [ \"$(cat d$i/b d$i/e | wc -l)\" = 4 ]; sync d$i/b
 done
+echo $i >$1
 ";
 
 /// A file that is open before and after.
@@ -142,14 +146,14 @@ const OPEN: &str =
 
 /// The export moves while one mount works, one is idle and knows, and one has a file open.
 fn moved_under_load(options: &str) -> Result<()> {
-    const ROUNDS: &str = "8";
     let mut two = Two::new(false)?;
     let (busy, idle) = (two.mount(options)?, two.mount(options)?);
     run_in(&idle.path(), "mkdir quiet; for i in $(seq 20); do echo old >quiet/f$i; done; cat quiet/*", &[])?;
     let go_on = two.filesystem.path().join("go-on");
     let open = bash(&idle.path(), OPEN, &[&go_on.display().to_string()])?;
-    let mut load = bash(&busy.path(), LOAD, &[ROUNDS])?;
-    ensure!(has_worked(&mut load, &two.share(), 0)?, "the load was over at once");
+    let enough = two.filesystem.path().join("enough");
+    let mut load = bash(&busy.path(), LOAD, &[&enough.display().to_string()])?;
+    ensure!(has_worked(&mut load, &two.share(), 0)?, "the load has failed");
     two.move_on()?;
     let second = format!("127.0.0.1:{}", two.second.port());
     shows(&busy, &[&second, "in use"])?;
@@ -158,9 +162,11 @@ fn moved_under_load(options: &str) -> Result<()> {
     std::fs::write(go_on, "")?;
     let output = open.wait_with_output()?;
     ensure!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), idle.log());
+    std::fs::write(&enough, "")?;
     let output = load.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{said}\n{}", busy.log());
+    let rounds = std::fs::read_to_string(&enough)?;
     // The first is of no use to anybody any more, and may go.
     two.first.check_alive()?;
     two.first.kill()?;
@@ -171,7 +177,7 @@ fn moved_under_load(options: &str) -> Result<()> {
         mount.unmount(&[]).with_context(|| mount.log())?;
     }
     two.second.check_alive()?;
-    run_in(&two.share(), "[ \"$(cat d*/b d*/e | wc -l)\" = $((4 * $1)) ]", &[ROUNDS])?;
+    run_in(&two.share(), "[ \"$(cat d*/b d*/e | wc -l)\" = $((4 * $1)) ]", &[rounds.trim()])?;
     let twice = run_in(&two.share(), "find . -name '*-20[0-9]*T*Z*'", &[])?;
     ensure!(twice.is_empty(), "done on both servers:\n{twice}\n{}", busy.log());
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_base::limits::{CALLBACK_BYTES_MAX, CLIENT_OWNER_BYTES_MAX};
 use holdfast_base::{ClientId, Instant};
 
-use super::{ClientIncarnation, Identity, Side};
+use super::{CallbackPath, ClientIncarnation, Identity, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -143,7 +143,7 @@ impl Engine {
             side.confirm = verifier;
             side.callback = callback;
             // Where to is new; whether it gets there is to be found out.
-            client.is_callback_up = false;
+            client.callbacks = CallbackPath::Untried;
         }
         client.renewed_at = now;
         self.confirm_client(id, now)
