@@ -502,6 +502,7 @@ impl Machine {
     fn renew(&mut self, id: NodeId, given: Option<&(Attrs, Grant)>, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         (node.is_releasing, node.refused_at, node.denied_at) = (false, None, None);
+        node.shared_at = None;
         let before = node.held;
         let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);

@@ -367,6 +367,18 @@ impl Machine {
         if recalled { want.shared() } else { want }
     }
 
+    /// What to ask for when an object would be had for oneself, so that it can be changed here: nothing when that was just
+    /// refused, or asked for in this turn.
+    pub(crate) fn want_alone(&mut self, turn: &Turn, id: NodeId, now: Now) -> Outcome<Option<CapSet>> {
+        let want = self.want(Some(id), CapSet::ALL_X, now);
+        let node = self.node_mut(id)?;
+        if turn.acquired && !node.held.contains(CapSet::FILE_X) {
+            node.shared_at = Some(now.mono);
+        }
+        let is_shared = node.shared_at.is_some_and(|at| now.mono.ms_since(at) < REACQUIRE_PAUSE_MS);
+        Ok((want.contains(CapSet::FILE_X) && !turn.acquired && !is_shared).then_some(want))
+    }
+
     /// Tells the kernel to forget something.
     pub(crate) fn invalidate(&mut self, what: Forget) {
         self.last_invalidation += 1;

@@ -95,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) refused_at: Option<Instant>,
     /// It was refused even until they write.
     pub(crate) denied_at: Option<Instant>,
+    /// All of it was asked for and not given: others use it, or the server has it open for somebody who writes.
+    pub(crate) shared_at: Option<Instant>,
     /// What covers its data was given beside writers, and is given back then.
     pub(crate) lent_until: Option<Instant>,
     /// Parts that the kernel drops while a recall is answered: by which word to it, from where, to where.
@@ -241,6 +243,7 @@ impl Node {
             late_grants: 0,
             refused_at: None,
             denied_at: None,
+            shared_at: None,
             lent_until: None,
             dropping: Vec::new(),
             dropped_at: None,

@@ -189,3 +189,44 @@ fn behind_a_write_of_less_than_a_page_nothing_is_dropped() {
         assert_eq!(dropped, is_dropped, "{bytes}");
     }
 }
+
+/// A server with a lease of its kernel's to get cannot promise what is open for writing, even by whom it would be promised to.
+#[test]
+fn the_first_file_made_in_a_directory_is_not_opened_at_the_server_where_it_need_not_be() {
+    let mut world = World::new(1, true, 1);
+    world.server.is_shy = true;
+    world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, b"f", now)).unwrap();
+    world.server.asked = Some(Vec::new());
+    let (_, opened) = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags(), now)).unwrap();
+    for n in 0..10 {
+        let data = Bytes::from_static(b"0123456789");
+        world.run(0, |m, t, now| m.write(t, opened.fh, 10 * n, &data, now)).unwrap();
+    }
+    let asked = world.server.asked.take().unwrap();
+    let is_of_file = |q: &&Question| !matches!(q, Question::Acquire { .. } | Question::WhoAmI);
+    assert_eq!(asked.iter().find(is_of_file), None, "{asked:?}");
+    world.drain();
+    let made = world.server.fs.look(world::fs::ROOT, b"f").unwrap().unwrap();
+    assert_eq!(world.server.attrs(made).unwrap().size, 100);
+}
+
+#[test]
+fn who_writes_what_others_use_asks_for_it_once_in_a_while() {
+    let mut shared = shared();
+    let mut asks = |pause_ms: u64| {
+        shared.asked();
+        shared.world.ms += pause_ms;
+        for _ in 0..10 {
+            let fh = shared.read;
+            shared.world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from_static(b"x"), now)).unwrap();
+        }
+        let mut asked = shared.asked();
+        // One that has to wait for others is put again here.
+        asked.dedup();
+        let all = |items: &[(Handle, CapSet)]| items[0].1.contains(CapSet::FILE_X);
+        asked.iter().filter(|q| matches!(q, Question::Acquire { items } if all(items))).count()
+    };
+    asks(0);
+    assert_eq!(asks(0), 0);
+    assert_eq!(asks(REACQUIRE_PAUSE_MS), 1);
+}

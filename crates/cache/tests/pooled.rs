@@ -21,8 +21,8 @@ fn mount() -> World {
     world.pools = true;
     let settings = Settings { pooled_max: 64, pooled_after: 2, ..Settings::full() };
     *world.clients[0].machine.settings_mut() = settings;
-    // The first name in a directory is asked for, and brings what lets others be put off.
-    make(&mut world, "first");
+    // The first directory in another is asked for, and brings what lets what follows be put off.
+    world.run(0, |m, t, now| m.mkdir(t, ROOT, b"first", 0o755, now)).unwrap();
     world
 }
 

@@ -242,7 +242,8 @@ impl Engine {
     pub fn recall_answered(&mut self, token: DelegationToken, answer: RecallAnswer, now: Instant) {
         let key = token.key();
         let Ok(client) = self.state(key).map(|state| state.client) else { return };
-        let is_up = self.clients.by_id.get(&client).is_some_and(|client| client.callbacks == CallbackPath::Up);
+        let is_up =
+            self.clients.by_id.get(&client).is_some_and(|client| client.callbacks == CallbackPath::Up);
         let answer = match answer {
             RecallAnswer::Unknown if !self.is_told_of(key) => RecallAnswer::Overtook,
             answer => answer,

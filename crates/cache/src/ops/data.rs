@@ -190,8 +190,7 @@ impl Machine {
             }
             return Ok(written);
         }
-        let want = self.want(Some(id), CapSet::ALL_X, now);
-        if self.settings.caps && !turn.acquired && want.contains(CapSet::FILE_X) {
+        if let Some(want) = self.want_alone(turn, id, now)? {
             let object = self.handle(turn, id)?;
             return self.ask(turn, Question::Acquire { items: vec![(object, want)] });
         }

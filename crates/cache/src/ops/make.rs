@@ -55,6 +55,7 @@ impl Machine {
             let entry = self.entry(parent, name, id, attrs);
             return Ok((entry, self.add_open(id, flags, None, &turn.caller)));
         }
+        self.dir_for_itself(turn, parent, name, now)?;
         self.overtake_none(turn)?;
         if let Known::Present(id) = self.known(parent, name) {
             if flags.exclusive {
@@ -76,6 +77,19 @@ impl Machine {
             want_dir: self.want(Some(parent), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
+    }
+
+    /// Asks for a directory of which only the reading is promised, before a file is made in it: a file that the server makes
+    /// and opens is open for writing there, which keeps its data from being promised to anybody while it stays open.
+    fn dir_for_itself(&mut self, turn: &mut Turn, dir: NodeId, name: &[u8], now: Now) -> Outcome<()> {
+        let node = self.node(dir)?;
+        let is_read = node.held.contains(CapSet::FILE_S) && !node.held.contains(CapSet::FILE_X);
+        if !self.settings.batches || !node.plain || !is_read || self.known(dir, name) != Known::Absent {
+            return Ok(());
+        }
+        let Some(want) = self.want_alone(turn, dir, now)? else { return Ok(()) };
+        let object = self.handle(turn, dir)?;
+        self.ask(turn, Question::Acquire { items: vec![(object, want)] })
     }
 
     /// Makes a special file, or a regular one without opening it. EEXIST, and what the server answers.
