@@ -84,7 +84,7 @@ impl Machine {
     fn dir_for_itself(&mut self, turn: &mut Turn, dir: NodeId, name: &[u8], now: Now) -> Outcome<()> {
         let node = self.node(dir)?;
         let is_read = node.held.contains(CapSet::FILE_S) && !node.held.contains(CapSet::FILE_X);
-        if !self.settings.batches || !node.plain || !is_read || self.known(dir, name) != Known::Absent {
+        if !self.settings.batches || !is_read || self.known(dir, name) != Known::Absent {
             return Ok(());
         }
         let Some(want) = self.want_alone(turn, dir, now)? else { return Ok(()) };
