@@ -211,7 +211,7 @@ pub(crate) fn handle(
         }
         Outcome::Resume(resume) => {
             let ticket = Ticket::in_flight(connection, record.bytes().len());
-            let work = Work::Resume { resume, reply: std::mem::take(reply), xid };
+            let work = Work::Resume { resume, reply: reply.take(), xid };
             offload(connection, Job::Call { work, ticket })
         }
         other => settle(connection, xid, reply, other, record.bytes().len()),
@@ -316,7 +316,7 @@ fn settle(connection: &Arc<Connection>, xid: u32, reply: &mut Writer, outcome: O
             Step::ReplyFile(file)
         }
         Outcome::Park(park) => {
-            let pending = PendingReply::new(xid, std::mem::take(reply), Ticket::parked(connection, kept));
+            let pending = PendingReply::new(xid, reply.take(), Ticket::parked(connection, kept));
             // A panic drops the reply, which answers SYSTEM_ERR.
             if catch_unwind(AssertUnwindSafe(|| park(pending))).is_err() && connection.core.panics.may_log() {
                 tracing::error!(xid, "parking a call panicked");

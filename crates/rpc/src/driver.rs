@@ -33,8 +33,8 @@ const TURNS_MAX: u32 = 8;
 /// idle connection has none.
 struct Scratch {
     input: Vec<u8>,
-    replies: Vec<u8>,
-    reply: Writer,
+    /// The replies of the wake-up, one behind the other, as they are sent.
+    replies: Writer,
 }
 
 thread_local! {
@@ -43,9 +43,9 @@ thread_local! {
 
 impl Scratch {
     fn take() -> Box<Self> {
-        SCRATCH.with_borrow_mut(Option::take).unwrap_or_else(|| {
-            Box::new(Self { input: vec![0; INPUT_BYTES], replies: Vec::new(), reply: Writer::new() })
-        })
+        SCRATCH
+            .with_borrow_mut(Option::take)
+            .unwrap_or_else(|| Box::new(Self { input: vec![0; INPUT_BYTES], replies: Writer::new() }))
     }
 
     fn put_back(mut self: Box<Self>) {
@@ -251,13 +251,12 @@ impl Driver {
             let Some(assembled) = self.assembler.next(&mut input)? else { break };
             handled += 1;
             let record = assembled.record().followed_by(input);
-            let step = dispatch::handle(&connection, record, &mut self.auths, &mut scratch.reply);
+            let step = dispatch::handle(&connection, record, &mut self.auths, &mut scratch.replies);
             record::recycle(assembled);
             match step {
-                Step::Reply => gather(&connection, scratch),
+                Step::Reply => gather(&connection, &mut scratch.replies),
                 Step::ReplyFile(file) => {
-                    scratch.replies.extend_from_slice(scratch.reply.as_slice());
-                    connection.send(&scratch.replies, Some(file));
+                    connection.send(scratch.replies.all(), Some(file));
                     scratch.replies.clear();
                 }
                 Step::Nothing => {}
@@ -268,8 +267,10 @@ impl Driver {
                 }
             }
         }
-        if !scratch.replies.is_empty() {
-            connection.send(&scratch.replies, None);
+        // Of a call that is not answered yet nothing is sent.
+        scratch.replies.truncate(0);
+        if !scratch.replies.all().is_empty() {
+            connection.send(scratch.replies.all(), None);
             scratch.replies.clear();
         }
         self.backlog.extend_from_slice(input);
@@ -290,22 +291,14 @@ impl Driver {
     }
 }
 
-/// Puts a reply with the others of the wake-up; sends them when they are many.
-fn gather(connection: &Arc<Connection>, scratch: &mut Scratch) {
-    let reply = scratch.reply.as_slice();
-    if reply.len() <= GATHER_BYTES_MAX {
-        scratch.replies.extend_from_slice(reply);
-        if scratch.replies.len() > OUTPUT_FLUSH_BYTES {
-            connection.send(&scratch.replies, None);
-            scratch.replies.clear();
-        }
-        return;
+/// Leaves a reply with the others of the wake-up; sends them when they are many, or this one is large.
+fn gather(connection: &Arc<Connection>, replies: &mut Writer) {
+    let is_large = replies.len() > GATHER_BYTES_MAX;
+    replies.begin_next();
+    if is_large || replies.all().len() > OUTPUT_FLUSH_BYTES {
+        connection.send(replies.all(), None);
+        replies.clear();
     }
-    if !scratch.replies.is_empty() {
-        connection.send(&scratch.replies, None);
-        scratch.replies.clear();
-    }
-    connection.send(scratch.reply.as_slice(), None);
 }
 
 fn poll_read_to(

@@ -13,52 +13,83 @@ pub trait Encode {
 #[must_use]
 pub struct Mark(usize);
 
-/// The buffer that replies are built in.
+/// The buffer that replies are built in: one, or several that are sent together. Each begins at 0, and all that is said of a
+/// writer is said of the one that is being written.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     buf: Vec<u8>,
+    /// Where it begins, behind those that are done.
+    base: usize,
 }
 
 impl Writer {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { buf: Vec::new() }
+        Self { buf: Vec::new(), base: 0 }
     }
 
     /// A buffer that appends to `buf`.
     #[must_use]
     pub const fn from_vec(buf: Vec<u8>) -> Self {
-        Self { buf }
+        Self { buf, base: 0 }
     }
 
-    /// What was written.
+    /// What was written, those before it included.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.buf
     }
 
+    /// What was written stands, and another begins behind it.
+    #[inline]
+    pub fn begin_next(&mut self) {
+        self.base = self.buf.len();
+    }
+
+    /// All that was written, one behind the other.
+    #[must_use]
+    pub fn all(&self) -> &[u8] {
+        &self.buf
+    }
+
+    /// Forgets everything, and keeps the room.
+    pub fn clear(&mut self) {
+        self.buf.clear();
+        self.base = 0;
+    }
+
+    /// Takes the one that is being written out; those before it stay.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self::from_vec(if self.base == 0 {
+            std::mem::take(&mut self.buf)
+        } else {
+            self.buf.split_off(self.base)
+        })
+    }
+
     /// What was written.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &self.buf
+        &self.buf[self.base..]
     }
 
     /// Bytes written.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.buf.len()
+        self.buf.len() - self.base
     }
 
     /// Whether nothing was written.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.buf.is_empty()
+        self.len() == 0
     }
 
     /// Takes back everything after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.buf.truncate(len);
+        self.buf.truncate(self.base + len);
     }
 
     /// Makes room for `more` bytes at once.
@@ -147,14 +178,15 @@ impl Writer {
 
     /// Leaves 4 bytes to be filled by [`Writer::fill`].
     pub fn mark(&mut self) -> Mark {
-        let at = Mark(self.buf.len());
+        let at = Mark(self.len());
         self.u32(0);
         at
     }
 
     /// Fills a place left by [`Writer::mark`]. Does nothing when the place was truncated away.
     pub fn fill(&mut self, mark: Mark, n: u32) {
-        if let Some(place) = self.buf.get_mut(mark.0..mark.0 + 4) {
+        let at = self.base + mark.0;
+        if let Some(place) = self.buf.get_mut(at..at + 4) {
             place.copy_from_slice(&n.to_be_bytes());
         }
     }
@@ -164,7 +196,7 @@ impl Writer {
     /// # Panics
     /// When it is not, which is a defect of ours.
     pub fn overwrite<T: Encode>(&mut self, at: usize, item: &T) {
-        let end = self.buf.len();
+        let (at, end) = (self.base + at, self.buf.len());
         item.encode(self);
         assert!(at + (self.buf.len() - end) <= end, "an item larger than its place");
         self.buf.copy_within(end.., at);
@@ -174,7 +206,7 @@ impl Writer {
     /// Bytes written since just after `mark`'s place.
     #[must_use]
     pub const fn since(&self, mark: Mark) -> usize {
-        self.buf.len().saturating_sub(mark.0 + 4)
+        self.len().saturating_sub(mark.0 + 4)
     }
 }
 
@@ -258,5 +290,26 @@ mod tests {
         let mut w = Writer::new();
         w.u32(1);
         w.overwrite(0, &2_u64);
+    }
+
+    #[test]
+    fn messages_behind_each_other_each_begin_at_0() {
+        let mut w = Writer::new();
+        w.put(b"first");
+        w.begin_next();
+        assert!(w.is_empty());
+        let mark = w.mark();
+        w.put(b"four");
+        w.fill(mark, 7);
+        w.overwrite(4, &u32::from_be_bytes(*b"FOUR"));
+        assert_eq!((w.len(), w.since(mark), w.as_slice()), (8, 4, &b"\0\0\0\x07FOUR"[..]));
+        w.begin_next();
+        w.put(b"half");
+        w.truncate(0);
+        assert_eq!(w.all(), b"first\0\0\0\x07FOUR");
+        w.put(b"last");
+        assert_eq!((w.take().as_slice(), w.all().len()), (&b"last"[..], 13));
+        w.clear();
+        assert!(w.all().is_empty() && w.is_empty());
     }
 }
