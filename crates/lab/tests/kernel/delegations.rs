@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let versions = [NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
         trials.extend(at_hand.trials("delegations::files_are_read_again_unasked", &versions, read_again));
         trials.extend(at_hand.trials("delegations::another_write_is_seen_at_once", &versions, recalled));
-        trials.extend(at_hand.trials(
+        trials.extend(at_hand.long_trials(
             "delegations::a_dead_holder_is_waited_for_no_longer_than_a_lease",
             &versions,
             dead,

@@ -33,6 +33,15 @@ impl KernelAtHand {
         }
     }
 
+    /// A long case, for those of `versions` that a run of this scale has time for on this kernel.
+    pub(crate) fn long_trials<F>(&self, name: &str, versions: &[NfsVersion], body: F) -> Vec<Trial>
+    where
+        F: Fn(&Kernel, NfsVersion) -> Result<()> + Send + Sync + 'static,
+    {
+        let is_oldest = matches!(self.kernel, Ok(Kernel::Debian61));
+        self.trials(name, Scale::from_env().versions(is_oldest, versions), body)
+    }
+
     /// A case for each of `versions` on this kernel.
     pub(crate) fn trials<F>(&self, name: &str, versions: &[NfsVersion], body: F) -> Vec<Trial>
     where
