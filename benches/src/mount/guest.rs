@@ -5,7 +5,7 @@ use super::stand;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use holdfast_lab::server::Target;
-use holdfast_lab::{Guest, Relay};
+use holdfast_lab::{Guest, Relay, Way};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ umount /mnt
 /// Mounts an export of a Holdfast server over a relay, and does the loads.
 ///
 /// Errors when the guest, the mount or a load fails.
-pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
+pub(super) fn turn(way: Way, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
     let Some(loads) = scale.for_guest() else { return Ok(()) };
     let (_file_system, share) = stand::fresh_share()?;
     let server = stand::serve(&share, Target::Holdfast)?;
     let serving = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
     // A guest is not on the loopback interface.
-    let way = Relay::start_on(IpAddr::from(Ipv4Addr::UNSPECIFIED), serving, round_trip)?;
+    let relay = Relay::start_on(IpAddr::from(Ipv4Addr::UNSPECIFIED), serving, way)?;
     let bench = std::env::current_exe()?;
     let environment = [
-        ("PORT", way.port().to_string()),
+        ("PORT", relay.port().to_string()),
         ("EXPORT", server.export()),
         ("BENCH", bench.display().to_string()),
         ("LOADS", loads.join(" ")),

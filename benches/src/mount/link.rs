@@ -2,7 +2,7 @@
 
 use super::load::{Load, Scale, Told};
 use anyhow::{Context, Result, ensure};
-use holdfast_lab::Relay;
+use holdfast_lab::{Relay, Way};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Moves as many bytes as the loads that write and read in order do.
 ///
 /// Errors of sockets.
-pub(super) fn turn(round_trip: Duration, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
+pub(super) fn turn(way: Way, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
     for load in [Load::Write, Load::Read].into_iter().filter(|load| scale.is_wanted(*load)) {
-        told(load, stream(load == Load::Write, scale.data_bytes(), round_trip)?, None);
+        told(load, stream(load == Load::Write, scale.data_bytes(), way)?, None);
     }
     Ok(())
 }
 
 /// From this end, or to it; over when the other end says that it has all.
-fn stream(is_sent: bool, bytes: u64, round_trip: Duration) -> Result<Duration> {
+fn stream(is_sent: bool, bytes: u64, way: Way) -> Result<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let way = Relay::start(listener.local_addr()?, round_trip)?;
+    let relay = Relay::start(listener.local_addr()?, way)?;
     let far = std::thread::spawn(move || -> Result<()> {
         let (mut stream, _) = listener.accept()?;
         if is_sent {
@@ -34,7 +34,7 @@ fn stream(is_sent: bool, bytes: u64, round_trip: Duration) -> Result<Duration> {
         stream.shutdown(Shutdown::Write)?;
         Ok(())
     });
-    let mut near = TcpStream::connect((Ipv4Addr::LOCALHOST, way.port()))?;
+    let mut near = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port()))?;
     let started = Instant::now();
     if is_sent {
         give(&mut near, bytes)?;
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn bytes_cross_it_both_ways_and_take_the_time_of_the_way() {
         for is_sent in [false, true] {
-            let took = stream(is_sent, 3 << 20, Duration::from_millis(40)).unwrap();
+            let took = stream(is_sent, 3 << 20, Duration::from_millis(40).into()).unwrap();
             assert!(took >= Duration::from_millis(20), "{took:?}");
         }
     }

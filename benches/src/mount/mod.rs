@@ -12,6 +12,7 @@ mod stand;
 
 use crate::report::Figure;
 use anyhow::{Context, Result};
+use holdfast_lab::Way;
 use load::{Load, Scale, Told};
 use serde::Serialize;
 use stand::Stand;
@@ -25,6 +26,9 @@ pub(crate) struct MountArguments {
     /// Microseconds that the relay adds to a round trip
     #[arg(long, default_value_t = 500)]
     round_trip_us: u64,
+    /// Megabits a second that the relay lets through each way; 0: all that the machine can do
+    #[arg(long, default_value_t = 1000)]
+    link_mbit: u64,
     #[command(flatten)]
     scale: Scale,
     /// Rounds: in each every contender has its turn
@@ -36,6 +40,20 @@ pub(crate) struct MountArguments {
     /// Where the results go, as JSON
     #[arg(long, default_value = "target/bench/mount.json")]
     out: PathBuf,
+}
+
+impl MountArguments {
+    fn way(&self) -> Way {
+        let rate = (self.link_mbit > 0).then_some(self.link_mbit * 1_000_000 / 8);
+        Way { round_trip: Duration::from_micros(self.round_trip_us), rate }
+    }
+
+    fn rate_in_words(&self) -> String {
+        match self.link_mbit {
+            0 => "as fast as the machine".into(),
+            mbit => format!("{mbit} Mbit/s"),
+        }
+    }
 }
 
 /// What one contender does by itself, where another process measures it.
@@ -113,7 +131,7 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
     let mut results = Results::new();
     let sides =
         if arguments.contenders.is_empty() { Side::ALL.to_vec() } else { arguments.contenders.clone() };
-    let round_trip = Duration::from_micros(arguments.round_trip_us);
+    let way = arguments.way();
     for round in 1..=arguments.rounds {
         for &side in &sides {
             eprintln!("round {round} of {}: {}", arguments.rounds, side.name());
@@ -123,7 +141,7 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
                 let outcome = Outcome { seconds: took.as_secs_f64(), round_trips };
                 results.entry(load).or_default().entry(side).or_default().push(outcome);
             };
-            turn(side, round_trip, &arguments.scale, told)
+            turn(side, way, &arguments.scale, told)
                 .with_context(|| format!("the turn of {}", side.name()))?;
         }
     }
@@ -145,13 +163,13 @@ pub(crate) fn run_loads(arguments: &LoadsArguments) -> Result<()> {
     })
 }
 
-fn turn(side: Side, round_trip: Duration, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
+fn turn(side: Side, way: Way, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
     match side {
-        Side::Kernel => return guest::turn(round_trip, scale, told),
-        Side::Link => return link::turn(round_trip, scale, told),
+        Side::Kernel => return guest::turn(way, scale, told),
+        Side::Link => return link::turn(way, scale, told),
         _ => {}
     }
-    let stand = Stand::raise(side, round_trip)?;
+    let stand = Stand::raise(side, way)?;
     load::play(&stand.path(), &|| stand.sync(), scale, &|| stand.round_trips(), told)?;
     stand.take_down()
 }
@@ -164,7 +182,12 @@ fn median(outcomes: &[Outcome]) -> f64 {
 /// Medians in seconds, and how many times the first contender each takes.
 fn table(results: &Results, sides: &[Side], arguments: &MountArguments) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("medians of {} rounds, {} us added\n", arguments.rounds, arguments.round_trip_us);
+    let mut text = format!(
+        "medians of {} rounds, {} us added, {}\n",
+        arguments.rounds,
+        arguments.round_trip_us,
+        arguments.rate_in_words()
+    );
     let _ = write!(text, "{:14}", "load");
     for side in sides {
         let _ = write!(text, "{:>22}", side.name());
@@ -196,6 +219,7 @@ mod tests {
         by_side.insert(Side::Synchronous, vec![one(30.0)]);
         let arguments = MountArguments {
             round_trip_us: 500,
+            link_mbit: 1000,
             scale: Scale::tiny(),
             rounds: 1,
             contenders: vec![],

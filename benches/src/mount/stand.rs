@@ -5,11 +5,10 @@ use super::Side;
 use super::rivals::{Gluster, Sshfs};
 use anyhow::Result;
 use holdfast_lab::server::Target;
-use holdfast_lab::{FsType, LoopFs, Mount, Relay, ServerUnderTest};
+use holdfast_lab::{FsType, LoopFs, Mount, Relay, ServerUnderTest, Way};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Bytes of the file system: a tree and a large file, with room to spare.
 const FILE_SYSTEM_BYTES: u64 = 8 << 30;
@@ -33,9 +32,9 @@ impl Stand {
     /// Starts it.
     ///
     /// Errors when a program is missing or fails.
-    pub(super) fn raise(side: Side, round_trip: Duration) -> Result<Self> {
+    pub(super) fn raise(side: Side, way: Way) -> Result<Self> {
         let (file_system, share) = fresh_share()?;
-        let relay = |port| Relay::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), round_trip);
+        let relay = |port| Relay::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), way);
         let (mounted, way, server) = match side {
             // The way alone has nothing mounted, and is never raised.
             Side::Local | Side::Link => (Mounted::Local(share), None, None),

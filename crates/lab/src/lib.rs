@@ -30,7 +30,7 @@ pub use kernel::Kernel;
 pub use loopfs::{FsType, LoopFs};
 pub use missing::Missing;
 pub use mount::Mount;
-pub use relay::Relay;
+pub use relay::{Relay, Way};
 pub use scale::Scale;
 pub use server::{NfsVersion, ServerBuilder, ServerUnderTest};
 pub use trial::Trial;

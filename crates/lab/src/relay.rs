@@ -1,6 +1,5 @@
-//! A relay between a client and a server that makes the way longer: what comes in at one end goes out at the other a
-//! chosen time later, without a bound on what is under way but that of a socket's buffers; and that can stall, and cut
-//! what is connected through it.
+//! A relay between a client and a server that makes the way longer, and narrower: what comes in at one end goes out at the other a
+//! chosen time later, and no faster than chosen; and that can stall, and cut what is connected through it.
 
 use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
@@ -17,8 +16,27 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Pieces under way in one direction of a connection: 64 MiB at most, more than a link of 10 Gbit/s holds in 50 ms.
 const PIECES_MAX: usize = 256;
 
+/// The same where the way has a rate: a piece is what passes at once, and a queue is no longer than a switch's.
+const NARROW_PIECE_BYTES: usize = 32 << 10;
+const NARROW_PIECES_MAX: usize = 32;
+
 /// A sleep ends late by about this much with a timer slack of a microsecond; the rest is waited for awake.
 const SLEEP_ERROR: Duration = Duration::from_micros(60);
+
+/// What a way is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// What it adds to the time of a call and its answer.
+    pub round_trip: Duration,
+    /// Bytes a second, each way, of all connections together; `None`: what the machine can do.
+    pub rate: Option<u64>,
+}
+
+impl From<Duration> for Way {
+    fn from(round_trip: Duration) -> Self {
+        Self { round_trip, rate: None }
+    }
+}
 
 /// A running relay. Dropped, it cuts everything and stops listening.
 #[derive(Debug)]
@@ -31,6 +49,9 @@ pub struct Relay {
 struct Shared {
     server: SocketAddr,
     one_way: Duration,
+    rate: Option<u64>,
+    /// From when on each direction is free, where it has a rate.
+    free: [Mutex<Instant>; 2],
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -43,23 +64,25 @@ struct State {
 }
 
 impl Relay {
-    /// Listens on a free port of the loopback address for connections to `server`. `round_trip` is what it adds to the
-    /// time of a call and its answer.
+    /// Listens on a free port of the loopback address for connections to `server`.
     ///
     /// Errors when no port is to be had.
-    pub fn start(server: SocketAddr, round_trip: Duration) -> Result<Self> {
-        Self::start_on(IpAddr::from(Ipv4Addr::LOCALHOST), server, round_trip)
+    pub fn start(server: SocketAddr, way: impl Into<Way>) -> Result<Self> {
+        Self::start_on(IpAddr::from(Ipv4Addr::LOCALHOST), server, way)
     }
 
     /// The same on another address of this host: guests reach it by that of their link.
     ///
     /// Errors likewise.
-    pub fn start_on(address: IpAddr, server: SocketAddr, round_trip: Duration) -> Result<Self> {
+    pub fn start_on(address: IpAddr, server: SocketAddr, way: impl Into<Way>) -> Result<Self> {
+        let Way { round_trip, rate } = way.into();
         let listener = TcpListener::bind((address, 0)).context("a port for the relay")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
             one_way: round_trip / 2,
+            rate,
+            free: [Mutex::new(Instant::now()), Mutex::new(Instant::now())],
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -104,6 +127,16 @@ impl Drop for Relay {
     }
 }
 
+impl Shared {
+    /// When the last byte has passed of a piece that is there at `due`.
+    fn passed_at(&self, due: Instant, bytes: usize, direction: usize) -> Instant {
+        let Some(rate) = self.rate else { return due };
+        let mut free = self.free[direction].lock();
+        *free = due.max(*free) + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        *free
+    }
+}
+
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for client in listener.incoming() {
         if shared.state.lock().is_over {
@@ -124,12 +157,15 @@ fn join(client: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     shared.state.lock().connections.push((client.try_clone()?, server.try_clone()?));
-    for (from, to) in [(client, &server), (&server, client)] {
-        let (sender, receiver) = sync_channel(PIECES_MAX);
+    let pieces = if shared.rate.is_some() { NARROW_PIECES_MAX } else { PIECES_MAX };
+    for (direction, (from, to)) in [(client, &server), (&server, client)].into_iter().enumerate() {
+        let (sender, receiver) = sync_channel(pieces);
         let (from, to) = (from.try_clone()?, to.try_clone()?);
         let (reading, writing) = (Arc::clone(shared), Arc::clone(shared));
         thread::Builder::new().name("relay-in".into()).spawn(move || take(from, &sender, &reading))?;
-        thread::Builder::new().name("relay-out".into()).spawn(move || give(to, &receiver, &writing))?;
+        thread::Builder::new()
+            .name("relay-out".into())
+            .spawn(move || give(to, &receiver, &writing, direction))?;
     }
     Ok(())
 }
@@ -137,7 +173,7 @@ fn join(client: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
 type Piece = (Instant, Vec<u8>);
 
 fn take(mut from: TcpStream, sender: &SyncSender<Piece>, shared: &Shared) {
-    let mut buffer = vec![0; PIECE_BYTES];
+    let mut buffer = vec![0; if shared.rate.is_some() { NARROW_PIECE_BYTES } else { PIECE_BYTES }];
     loop {
         match from.read(&mut buffer) {
             Ok(0) | Err(_) => return,
@@ -150,11 +186,11 @@ fn take(mut from: TcpStream, sender: &SyncSender<Piece>, shared: &Shared) {
     }
 }
 
-fn give(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared) {
+fn give(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared, direction: usize) {
     // The least: what is smaller is taken for "as usual".
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     while let Ok((due, piece)) = receiver.recv() {
-        wait_until(due);
+        wait_until(shared.passed_at(due, piece.len(), direction));
         let mut state = shared.state.lock();
         while state.is_stalled && !state.is_over {
             shared.changed.wait(&mut state);
@@ -206,6 +242,25 @@ mod tests {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
         let quickest = (0..20).map(|_| round_trip(&mut stream)).min().unwrap();
         assert!((20..40).contains(&quickest.as_millis()), "{quickest:?}");
+    }
+
+    #[test]
+    fn no_more_passes_than_the_way_lets_through_on_all_connections_together() {
+        let way = Way { round_trip: Duration::ZERO, rate: Some(4 << 20) };
+        let relay = Relay::start(echo(), way).unwrap();
+        let started = Instant::now();
+        let sending = [(), ()].map(|()| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
+            thread::spawn(move || {
+                let mut back = stream.try_clone().unwrap();
+                let reading = thread::spawn(move || back.read_exact(&mut vec![0; 1 << 20]).unwrap());
+                stream.write_all(&vec![7; 1 << 20]).unwrap();
+                reading.join().unwrap();
+            })
+        });
+        sending.into_iter().for_each(|one| one.join().unwrap());
+        let took = started.elapsed();
+        assert!((500..1500).contains(&took.as_millis()), "{took:?} for 2 MiB at 4 MiB/s");
     }
 
     #[test]
