@@ -11,103 +11,23 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use holdfast_base::{ByteRange, Cookie};
+use holdfast_base::ByteRange;
 
-use crate::attrs::{
-    AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsLimits, FsUsage, Rights, SetAttrs,
-};
+use crate::attrs::{AccessMask, AttrMask, Attrs, Change, FileKind, FsLimits, FsUsage, Rights, SetAttrs};
 use crate::caller::Cx;
+use crate::data::{FileSpan, Lend, Touched, WriteAt};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::handover::ArrivedFile;
+use crate::listing::{DirEntry, DirListing, Flow, ListEnd};
+use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
-    Appended, CopySpan, CreateMode, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node,
-    OpenMode, Read, Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
+    Appended, CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read,
+    Region, RemoveKind, Removed, RenameFlags, Seek, Spare, Stability, Written, XattrMode,
 };
 use crate::page::{Grounds, Page, PageKey};
 use crate::pledge::{HeldPledge, LocalListener, NobodyThere, Pledge};
-
-/// What to make under a new name, when it is not a regular file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewNode<'a> {
-    /// A directory.
-    Directory,
-    /// A symbolic link with this text.
-    Symlink(&'a [u8]),
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A character device.
-    Char(Device),
-    /// A block device.
-    Block(Device),
-}
-
-/// One entry of a listing. `.` and `..` are never among them.
-pub struct DirEntry<'a> {
-    /// Its name, as the file system holds it.
-    pub name: &'a [u8],
-    /// The position after it: above 2 and at most `i64::MAX`. Stays valid while other entries come and go, and
-    /// across restarts.
-    pub next: Cookie,
-    /// Its number. Of a covered mount point this is the covered directory's.
-    pub fileid: u64,
-    /// Handle and attributes, when they were asked for: `None` when not.
-    pub node: Option<FsResult<Node>>,
-}
-
-/// Whether a listing goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// The entry was taken; go on.
-    Continue,
-    /// The entry was not taken: stop before it.
-    Stop,
-}
-
-/// How a listing ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListEnd {
-    /// After the last entry.
-    Eof,
-    /// The taker had enough.
-    Stopped,
-}
-
-/// Where to list from and what to bring along.
-#[derive(Clone, Copy, Debug)]
-pub struct DirListing<'a> {
-    /// The directory.
-    pub dir: &'a Handle,
-    /// Start after this position; `Cookie(0)` starts at the beginning.
-    pub from: Cookie,
-    /// Attributes wanted for each entry; `None` for names and numbers alone.
-    pub want: Option<AttrMask>,
-}
-
-/// A stretch of a file that can be sent without copying it through memory.
-pub struct FileSpan {
-    /// A descriptor open for reading, kept for as long as the span lives.
-    pub fd: Arc<OwnedFd>,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes, cut to what the file held when asked.
-    pub bytes: usize,
-    /// Whether it reaches the end of the file.
-    pub is_eof: bool,
-}
-
-/// Something whose changes are to be made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Touched {
-    /// The object that was changed: for a name's creation, removal or rename its directory (both of them), for
-    /// attributes and data the object itself.
-    pub handle: Handle,
-    /// Whether its data is meant too, not its attributes and entries alone.
-    pub data: bool,
-}
 
 /// Whether a name stands for an object.
 ///
@@ -634,43 +554,6 @@ pub trait Backend: Send + Sync {
 
     /// Notes that the backend may drop what it caches for idle objects, down to a fraction of its bounds.
     fn shed(&self, keep_percent: u8);
-}
-
-/// How to open or make a regular file by name.
-#[derive(Clone, Copy, Debug)]
-pub struct CreateHow<'a> {
-    /// What to do about a name that exists.
-    pub mode: CreateMode,
-    /// Attributes of a new file.
-    pub set: &'a SetAttrs,
-    /// Open it so, if at all.
-    pub open: Option<OpenMode>,
-    /// Attributes wanted of the file.
-    pub want: AttrMask,
-}
-
-/// What a descriptor that is lent can do ([`Backend::lend`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lend {
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-    /// Nothing but be opened anew, for reading and writing: an `O_PATH` descriptor.
-    Path,
-    /// The same for reading alone.
-    PathToRead,
-}
-
-/// Where to write, and what the caller wants to know.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteAt {
-    /// First byte.
-    pub offset: u64,
-    /// How durable the caller will make it: a backend may start write-back early for what will be forced.
-    pub stability: Stability,
-    /// Whether [`Written::change`] is wanted.
-    pub want_change: bool,
 }
 
 /// Attributes that go with something else, which does not fail when they cannot be had; unless that is for now, and because

@@ -5,10 +5,13 @@
 pub mod attrs;
 pub mod backend;
 pub mod caller;
+pub mod data;
 pub mod errno;
 pub mod error;
 pub mod handle;
 pub mod handover;
+pub mod listing;
+pub mod making;
 pub mod mem;
 pub mod name;
 pub mod open;
@@ -21,13 +24,13 @@ pub use attrs::{
     AccessMask, AttrMask, Attrs, Change, Device, FileKind, FsId, FsLimits, FsUsage, PreAttrs, Rights,
     SetAttrs, SetTime,
 };
-pub use backend::{
-    Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, Lend, ListEnd, NewNode, Touched, WriteAt,
-    attrs_if_any, stands_for,
-};
+pub use backend::{Backend, attrs_if_any, stands_for};
 pub use caller::{Caller, Cx, Wait};
+pub use data::{FileSpan, Lend, Touched, WriteAt};
 pub use error::{FsError, FsResult};
 pub use handle::Handle;
+pub use listing::{DirEntry, DirListing, Flow, ListEnd};
+pub use making::{CreateHow, NewNode};
 pub use mem::{MemBackend, MemOptions};
 pub use name::Name;
 pub use open::{

@@ -2,7 +2,7 @@
 
 use holdfast_base::Cookie;
 
-use crate::backend::ListEnd;
+use crate::listing::ListEnd;
 
 /// Which part of a listing, and in what form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,12 +15,13 @@ use super::names::End;
 use super::state::{Lock, ROOT, State};
 use super::{MemBackend, MemFile};
 use crate::attrs::{AccessMask, AttrMask, Attrs, Change, FileKind, FsLimits, FsUsage, Rights, SetAttrs};
-use crate::backend::{
-    Backend, CreateHow, DirEntry, DirListing, FileSpan, Flow, ListEnd, NewNode, Touched, WriteAt,
-};
+use crate::backend::Backend;
 use crate::caller::{Cx, Wait};
+use crate::data::{FileSpan, Touched, WriteAt};
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
+use crate::listing::{DirEntry, DirListing, Flow, ListEnd};
+use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
     CopySpan, Created, CtimeGuard, File, FileObject, LockKind, LockedBy, Node, OpenMode, Read, Region,

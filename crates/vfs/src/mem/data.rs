@@ -9,8 +9,8 @@ use super::inode::{Ino, MODE_BITS, READ, SET_GID, WRITE, is_member, without_set_
 use super::names::check_size;
 use super::state::State;
 use crate::attrs::{Change, FileKind, SetAttrs, SetTime};
-use crate::backend::WriteAt;
 use crate::caller::Caller;
+use crate::data::WriteAt;
 use crate::error::{FsError, FsResult};
 use crate::open::{CopySpan, CtimeGuard, Read, Region, Written, XattrMode};
 

@@ -5,7 +5,7 @@ use holdfast_base::ByteRange;
 use super::MemBackend;
 use super::inode::Ino;
 use super::state::Lock;
-use crate::backend::Touched;
+use crate::data::Touched;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::open::LockKind;

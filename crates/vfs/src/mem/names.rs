@@ -4,9 +4,9 @@ use super::blocks::Blocks;
 use super::inode::{Body, Dir, EXEC, Ino, Inode, READ, STICKY, WRITE};
 use super::state::{FILE_MODE, ROOT, State};
 use crate::attrs::{Change, FileKind, PreAttrs, SetAttrs, SetTime};
-use crate::backend::{CreateHow, NewNode};
 use crate::caller::Caller;
 use crate::error::{FsError, FsResult};
+use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{CreateMode, OpenMode, RemoveKind, RenameFlags};
 

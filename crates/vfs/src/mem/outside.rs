@@ -171,8 +171,9 @@ mod tests {
 
     use super::*;
     use crate::attrs::SetAttrs;
-    use crate::backend::{Backend as _, CreateHow};
+    use crate::backend::Backend as _;
     use crate::caller::{Caller, Cx, Wait};
+    use crate::making::CreateHow;
     use crate::open::{CreateMode, OpenMode};
     use crate::{AttrMask, MemOptions, Name};
 

@@ -5,8 +5,8 @@ use holdfast_base::Timestamp;
 use super::TestBackend;
 use super::world::{World, mode, name};
 use crate::attrs::{AttrMask, FileKind, SetAttrs, SetTime};
-use crate::backend::NewNode;
 use crate::error::FsError;
+use crate::making::NewNode;
 use crate::open::{File, RenameFlags};
 
 pub(super) fn attributes_tell_what_was_set(t: TestBackend) {

@@ -5,8 +5,8 @@ use holdfast_base::Cookie;
 use super::TestBackend;
 use super::world::{BOTH, READ, World, at, cx, how, mode, name, user};
 use crate::attrs::{AttrMask, FileKind, SetAttrs, SetTime};
-use crate::backend::{CreateHow, NewNode};
 use crate::error::FsError;
+use crate::making::{CreateHow, NewNode};
 use crate::open::{CreateMode, Exclusive, File};
 
 pub(super) fn a_created_file_has_the_attributes_asked_for(t: TestBackend) {

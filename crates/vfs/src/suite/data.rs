@@ -5,8 +5,9 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use super::TestBackend;
 use super::world::{BOTH, READ, WRITE, World, at, mode, name};
 use crate::attrs::{AttrMask, SetAttrs};
-use crate::backend::{NewNode, Touched, WriteAt};
+use crate::data::{Touched, WriteAt};
 use crate::error::FsError;
+use crate::making::NewNode;
 use crate::open::File;
 
 pub(super) fn what_was_written_is_read(t: TestBackend) {

@@ -7,9 +7,10 @@ use holdfast_base::Cookie;
 use super::TestBackend;
 use super::world::{World, name};
 use crate::attrs::AttrMask;
-use crate::backend::{DirListing, Flow, ListEnd, NewNode};
 use crate::error::FsError;
 use crate::handle::Handle;
+use crate::listing::{DirListing, Flow, ListEnd};
+use crate::making::NewNode;
 
 const MANY: usize = 700;
 

@@ -3,8 +3,8 @@
 use super::TestBackend;
 use super::world::{World, mode, name};
 use crate::attrs::{AttrMask, Device, FileKind, SetAttrs};
-use crate::backend::NewNode;
 use crate::error::FsError;
+use crate::making::NewNode;
 use crate::name::Name;
 use crate::open::{RemoveKind, RenameFlags};
 

@@ -7,10 +7,11 @@ use holdfast_base::{Cookie, Timestamp};
 use super::TestBackend;
 use super::world::{BOTH, READ, WRITE, World, at, cx, how, mode, name, user};
 use crate::attrs::{AccessMask, AttrMask, SetAttrs, SetTime};
-use crate::backend::{DirListing, Flow, NewNode};
 use crate::caller::Caller;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
+use crate::listing::{DirListing, Flow};
+use crate::making::NewNode;
 use crate::open::{CreateMode, File, OpenMode, RemoveKind};
 
 const OWNER: u32 = 4001;

@@ -6,10 +6,13 @@ use holdfast_base::Cookie;
 
 use super::TestBackend;
 use crate::attrs::{AttrMask, Attrs, SetAttrs};
-use crate::backend::{Backend, CreateHow, DirListing, Flow, ListEnd, NewNode, Touched, WriteAt};
+use crate::backend::Backend;
 use crate::caller::{Caller, Cx, Wait};
+use crate::data::{Touched, WriteAt};
 use crate::error::FsResult;
 use crate::handle::Handle;
+use crate::listing::{DirListing, Flow, ListEnd};
+use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{CreateMode, Created, File, FileObject, Node, OpenMode, RemoveKind, Stability};
 
