@@ -45,6 +45,8 @@ pub(crate) struct Dir {
     pub(crate) misses: u32,
     /// What the kernel may keep of its listings.
     pub(crate) listing: Listing,
+    /// How files in it are being read.
+    pub(crate) reading: crate::ahead::Reading,
     /// Names that a mutation being asked for is about.
     busy: FxHashMap<Name, u32>,
     /// Names that the journal may have otherwise; `None` while it has none of them, or there is no journal.
@@ -196,13 +198,16 @@ impl Dir {
         }
     }
 
-    /// The kernel is told that what is known of this name stays so.
-    pub(crate) fn tell(&mut self, name: &[u8]) {
+    /// The kernel is told that what is known of this name stays so. Returns its place in listings, 0 where it has none.
+    pub(crate) fn tell(&mut self, name: &[u8]) -> u64 {
         if let Some(slot) = self.names.get_mut(name) {
             slot.told = true;
-        } else if self.complete {
+            return slot.cookie;
+        }
+        if self.complete {
             self.names.insert(Name::new(name), Slot { node: None, told: true, cookie: 0 });
         }
+        0
     }
 
     /// Forgets all names; returns those the kernel was told of.
@@ -238,6 +243,11 @@ impl Dir {
 
     pub(crate) fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// How many names are known to be there.
+    pub(crate) fn count(&self) -> usize {
+        self.order.len()
     }
 
     /// Whether it is known to be empty.

@@ -131,15 +131,16 @@ impl Machine {
     /// What the kernel is told of an object under a name.
     pub(crate) fn entry(&mut self, parent: NodeId, name: &[u8], id: NodeId, attrs: Attrs) -> Entry {
         let entry_valid = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
+        let mut place = 0;
         if entry_valid {
             self.stats.lookup_hits += 1;
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
-                dir.tell(name);
+                place = dir.tell(name);
             }
             self.leases.tell(parent, name);
         }
         if let Some(node) = self.nodes.quietly(id) {
-            node.told_in = Some(parent);
+            node.told_in = Some((parent, place));
         }
         Entry { entry_valid, ..self.entry_of(id, attrs) }
     }
