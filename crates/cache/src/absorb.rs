@@ -296,6 +296,9 @@ impl Machine {
         if let Some(dir) = dir {
             let node = found.map(|(id, _)| id);
             self.note_name(dir, name, node, at);
+            if let Some(dir) = self.nodes.quietly(dir).and_then(|n| n.dir.as_mut()) {
+                dir.note_promised(promise.is_some(), now);
+            }
             if let Some(promise) = promise {
                 self.note_promise(dir, (name, node), promise, at);
             }

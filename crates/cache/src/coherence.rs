@@ -299,6 +299,9 @@ impl Machine {
         node.seq = seq;
         node.held = keep;
         node.recalled_at = Some(now.mono);
+        if let Some(dir) = node.dir.as_mut().filter(|_| lost.contains(CapSet::FILE_S)) {
+            dir.note_taken(now.mono);
+        }
         if lost.contains(CapSet::FILE_X_ALONE)
             && let Some(dir) = &node.dir
         {

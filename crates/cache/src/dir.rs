@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::Instant;
+use holdfast_base::limits::CAPS_CONTESTED_MS;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::Generation;
@@ -43,8 +44,15 @@ pub(crate) struct Dir {
     pub(crate) cleared_at: Option<Instant>,
     /// Questions about names since it was last filled.
     pub(crate) misses: u32,
+    /// When others' changes last took its names, and the time before that.
+    taken_at: [Option<Instant>; 2],
+    /// A name was asked for while others took them all the time, and not promised by itself: so often they are taken before one is
+    /// asked for again.
+    unpromised: u8,
     /// What the kernel may keep of its listings.
     pub(crate) listing: Listing,
+    /// How files in it are being read.
+    pub(crate) reading: crate::ahead::Reading,
     /// Names that a mutation being asked for is about.
     busy: FxHashMap<Name, u32>,
     /// Names that the journal may have otherwise; `None` while it has none of them, or there is no journal.
@@ -78,6 +86,9 @@ pub(crate) struct Listing {
 
 /// Attributes that are to be asked for one by one before the whole listing is told again.
 const AGED_MIN: u32 = 4;
+
+/// Changes of others after which it is tried again whether a server promises names, which one that does not know how never will.
+const UNPROMISED: u8 = 16;
 
 /// Entries told at once for what one that is asked for costs.
 const ENTRIES_FOR_ONE: usize = 8;
@@ -176,6 +187,29 @@ impl Dir {
         old.is_some_and(|(_, s)| s.told)
     }
 
+    /// Its names were taken for what others did.
+    pub(crate) fn note_taken(&mut self, now: Instant) {
+        self.taken_at = [Some(now), self.taken_at[0]];
+        self.unpromised = self.unpromised.saturating_sub(1);
+    }
+
+    /// A name was asked for, and promised by itself or not.
+    pub(crate) fn note_promised(&mut self, is_promised: bool, now: Instant) {
+        self.unpromised = if is_promised || !self.is_contested(now) { 0 } else { UNPROMISED };
+    }
+
+    /// Whether its names are better asked for one by one: what is read as a whole the next change takes again, and a promised
+    /// name stays.
+    pub(crate) fn is_asked_by_name(&self, now: Instant) -> bool {
+        self.unpromised == 0 && self.is_contested(now)
+    }
+
+    /// Whether others change it all the time, as the server sees it, too: then it promises single names.
+    fn is_contested(&self, now: Instant) -> bool {
+        let [Some(last), Some(before)] = self.taken_at else { return false };
+        now.ms_since(last) < CAPS_CONTESTED_MS && last.ms_since(before) < CAPS_CONTESTED_MS
+    }
+
     /// What was listed before is not so any more, or may not be.
     pub(crate) const fn list_anew(&mut self) {
         self.listing.number += 1;
@@ -196,13 +230,16 @@ impl Dir {
         }
     }
 
-    /// The kernel is told that what is known of this name stays so.
-    pub(crate) fn tell(&mut self, name: &[u8]) {
+    /// The kernel is told that what is known of this name stays so. Returns its place in listings, 0 where it has none.
+    pub(crate) fn tell(&mut self, name: &[u8]) -> u64 {
         if let Some(slot) = self.names.get_mut(name) {
             slot.told = true;
-        } else if self.complete {
+            return slot.cookie;
+        }
+        if self.complete {
             self.names.insert(Name::new(name), Slot { node: None, told: true, cookie: 0 });
         }
+        0
     }
 
     /// Forgets all names; returns those the kernel was told of.
@@ -238,6 +275,11 @@ impl Dir {
 
     pub(crate) fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// How many names are known to be there.
+    pub(crate) fn count(&self) -> usize {
+        self.order.len()
     }
 
     /// Whether it is known to be empty.

@@ -14,6 +14,9 @@ pub fn check(machine: &Machine) -> Result<(), String> {
     if !machine.pools.is_sound() {
         return Err(format!("{:?} counts wrong", machine.pools));
     }
+    if !machine.ahead.is_sound() {
+        return Err(format!("{:?} counts wrong", machine.ahead));
+    }
     let (mut unsent, mut unstable) = (0, 0);
     for (id, node) in &machine.nodes {
         let wrong = |what: &str| Err(format!("{id:?}: {what}: {node:?}"));

@@ -7,6 +7,7 @@
 
 mod absorb;
 mod acting;
+mod ahead;
 mod ask;
 mod attrs;
 mod batch;
@@ -39,6 +40,7 @@ mod trim;
 mod writes;
 
 pub use acting::Acting;
+pub use ahead::AheadOut;
 pub use ask::{
     Access, AllocateMode, Answer, Ask, Generation, Listed, Making, Object, Question, RenameMode, Room,
     SeekKind, XattrMode,

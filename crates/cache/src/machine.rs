@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{
-    CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, POOL_AFTER, POOL_FILES_MAX, REACQUIRE_PAUSE_MS,
+    AHEAD_AFTER, CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, POOL_AFTER, POOL_FILES_MAX, REACQUIRE_PAUSE_MS,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -52,6 +52,8 @@ pub struct Settings {
     pub pooled_max: usize,
     /// Creates in a directory before any are asked for.
     pub pooled_after: u32,
+    /// Small files of a directory that are asked for before others are read ahead.
+    pub ahead_after: u32,
 }
 
 impl Default for Settings {
@@ -71,6 +73,7 @@ impl Default for Settings {
             writes_in_flight_max: 16,
             pooled_max: 0,
             pooled_after: POOL_AFTER,
+            ahead_after: AHEAD_AFTER,
         }
     }
 }
@@ -140,6 +143,7 @@ pub struct Machine {
     pub(crate) wanted_opens: Vec<Fh>,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
+    pub(crate) ahead: crate::ahead::Ahead,
     pub(crate) stream: Stream,
     pub(crate) pools: crate::pool::Pools,
     pub(crate) flush: crate::writes::Flush,
@@ -197,6 +201,7 @@ impl Machine {
             wanted_opens: Vec::new(),
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
+            ahead: crate::ahead::Ahead::default(),
             stream: Stream::default(),
             pools: crate::pool::Pools::default(),
             flush: crate::writes::Flush::default(),

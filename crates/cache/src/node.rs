@@ -81,8 +81,8 @@ pub(crate) struct Node {
     pub(crate) is_over: bool,
     /// It is not at the server, and will not be.
     pub(crate) dead: Option<Errno>,
-    /// The directory that the kernel was last told of it in.
-    pub(crate) told_in: Option<NodeId>,
+    /// The directory that the kernel was last told of it in, and its position there; 0 where it had none.
+    pub(crate) told_in: Option<(NodeId, u64)>,
     /// The kernel was told that attributes are valid.
     pub(crate) told_attrs: bool,
     /// The kernel may have data that it takes for valid.

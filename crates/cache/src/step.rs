@@ -54,6 +54,8 @@ pub enum Wait {
     Forgotten,
     /// What is being given back is to be with the server.
     Released,
+    /// A file that is being read ahead is to be here.
+    Ahead,
 }
 
 /// One application operation on its way: keep it from the first call to the last, and give it to

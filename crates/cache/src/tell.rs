@@ -106,6 +106,12 @@ pub struct Stats {
     pub mutations_failed: u64,
     /// Files made here that are one which the server had made beforehand.
     pub pooled: u64,
+    /// Small files read before anybody asked for them, and how long they were.
+    pub ahead_files: u64,
+    pub ahead_bytes: u64,
+    /// Of these, those that somebody came for, and those that were dropped as nobody did.
+    pub ahead_used: u64,
+    pub ahead_unused: u64,
     pub batches_sent: u64,
     pub batches_resent: u64,
     pub bytes_written: u64,

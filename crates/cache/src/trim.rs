@@ -108,10 +108,8 @@ impl Machine {
         let young =
             self.stream.unsent.front().filter(|_| self.stream.unsent.len() >= self.settings.batch_ops_max);
         let young = young.map(|_| now.mono.after_ms(YOUNG_FILE_MS));
-        let first = [stream, aging, commits, settle, young, self.pages_due(), self.pools_due()]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let others = [self.pages_due(), self.pools_due(), self.ahead_due()];
+        let first = [stream, aging, commits, settle, young].into_iter().chain(others).flatten().min()?;
         Some(if first > now.mono { first } else { now.mono.after_ms(STILL_DUE_MS) })
     }
 

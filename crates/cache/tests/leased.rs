@@ -74,6 +74,53 @@ fn questions(is_contested: bool) -> (u64, u64) {
     (asks, world.server.recalled)
 }
 
+/// What a mount asks about a directory of 200 names, 20 of which it looks up beside 100 changes of another mount: questions,
+/// and how many times it is read as a whole. The kernel looks at the directory before, by whose mode it judges.
+fn beside_changes(is_contested: bool, promises: bool) -> (u64, usize) {
+    let mut world = two();
+    for n in STABLE..200 {
+        world.server.fs.make(ROOT, &name_of(n), Kind::File, 0o644, 7).unwrap();
+    }
+    world.server.asked = Some(Vec::new());
+    let asks = world.clients[1].asks;
+    for round in 0..50_u32 {
+        let other = format!("other-{round}").into_bytes();
+        for is_made in [true, false] {
+            if is_made {
+                create(&mut world, 0, &other);
+            } else {
+                unlink(&mut world, 0, &other);
+            }
+            // The server finds it out as the mount does, by what it takes.
+            world.server.is_contested = is_contested && promises && world.server.recalled > 1;
+            world.run(1, |m, t, now| m.getattr(t, NodeId::ROOT, now)).unwrap();
+            for n in 0..20 {
+                assert!(is_found(&lookup(&mut world, 1, &name_of(n))));
+            }
+            if !is_contested {
+                world.ms += 2_000;
+            }
+        }
+    }
+    let asked = world.server.asked.take().unwrap();
+    let listed = asked.iter().filter(|asked| matches!(asked, Question::List { .. })).count();
+    (world.clients[1].asks - asks, listed)
+}
+
+#[test]
+fn a_small_directory_that_others_change_all_the_time_is_not_read_as_a_whole_each_time() {
+    let (asks, listed) = beside_changes(true, true);
+    println!("{asks} questions, {listed} listings");
+    assert!(listed <= 4, "{listed} listings");
+    // One look at the directory for each change, and each name once.
+    assert!(asks <= 100 + 20 + 20, "{asks} questions");
+    // Where others change it now and then, and where names are not promised, it still is: once is less than twenty times.
+    for (is_contested, promises) in [(false, true), (true, false)] {
+        let (asks, listed) = beside_changes(is_contested, promises);
+        assert!(listed >= 90 && asks <= 330, "{asks} questions, {listed} listings");
+    }
+}
+
 #[test]
 fn names_that_stay_are_asked_for_once_however_much_others_change_beside_them() {
     let (before, recalls_before) = questions(false);

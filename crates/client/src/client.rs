@@ -348,6 +348,11 @@ impl Inner {
         self.chores.add(Box::new(move |inner| inner.close_quietly(&open)));
     }
 
+    /// Operations of one compound.
+    pub(crate) fn ops_max(&self) -> u32 {
+        self.gate.session().map_or(0, |session| session.fore.maxoperations)
+    }
+
     pub(crate) fn limits(&self) -> IoLimits {
         let facts = *self.facts.read();
         let session = self.gate.session();

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_base::limits::{CLIENT_BACK_SLOTS, LINK_RECORD_BYTES_MAX};
+use holdfast_base::limits::{AHEAD_CALL_FILES_MAX, CLIENT_BACK_SLOTS, LINK_RECORD_BYTES_MAX};
 use holdfast_base::{ClientId, Seqid};
 use holdfast_rpc::link::{Link, LinkOptions, Peer, PeerCall};
 use holdfast_wire::nfs4::{
@@ -224,7 +224,8 @@ impl Inner {
             maxrequestsize: io + 4096,
             maxresponsesize: io + 4096,
             maxresponsesize_cached: 8192,
-            maxoperations: 32,
+            // Of which reading small files ahead takes most.
+            maxoperations: 2 * AHEAD_CALL_FILES_MAX as u32 + 8,
             maxrequests: self.options.slots.max(2),
             rdma_ird: None,
         };

@@ -24,17 +24,22 @@ pub(crate) struct Manner<'a> {
     /// It must not happen twice: the server shall keep its reply. So many operations make it up; when they are done,
     /// those after them are not worth asking again.
     pub(crate) essential: Option<u32>,
+    /// It may be asked as often as one likes all the same: its reply need not be kept.
+    pub(crate) is_idle: bool,
     /// What undoes it, or takes it in, when its answer comes after it was given up.
     pub(crate) late: Option<&'a dyn Fn() -> Late>,
 }
 
 impl Manner<'_> {
     /// Something that may be asked as often as one likes.
-    pub(crate) const IDLE: Self = Manner { essential: None, late: None };
+    pub(crate) const IDLE: Self = Manner { essential: None, is_idle: true, late: None };
+
+    /// Several of these, none of which is worth asking again: those up to the first that fails.
+    pub(crate) const SOME: Self = Manner { essential: Some(1), is_idle: true, late: None };
 
     /// Something that must happen once, made up of so many operations.
     pub(crate) const fn once(essential: u32) -> Self {
-        Manner { essential: Some(essential), late: None }
+        Manner { essential: Some(essential), is_idle: false, late: None }
     }
 }
 
@@ -75,7 +80,7 @@ impl Inner {
             let how = Sending {
                 auth: cx.cred.encoded(),
                 lane: Lane::Ordinary,
-                is_cached: manner.essential.is_some(),
+                is_cached: !manner.is_idle,
                 cancel: cx.cancel,
                 deadline,
                 late: manner.late.map(|late| late()),

@@ -5,6 +5,7 @@
 //! ends when its token is given.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod alarm;
 mod caps;
 mod crowd;
@@ -33,7 +34,7 @@ pub use operations::{At, Data, LockWanted};
 pub use running::Waiting;
 pub use same_host::{SameHost, SameHostStats};
 pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
-pub use stats::{Changed, Held, Hits, Queue, Stats, Timing};
+pub use stats::{Changed, Held, Hits, Queue, ReadAhead, Stats, Timing};
 pub use volume::{Volume, VolumeOptions};
 
 pub use holdfast_cache as cache;

@@ -211,9 +211,11 @@ impl Shared {
         let jobs = flusher::jobs(&mut machine, now);
         // Under the machine's lock, so that they stay in order; behind the jobs, for looking for those may bring some.
         self.forgets.add(machine.take_invalidations());
+        let ahead: Vec<_> = std::iter::from_fn(|| machine.take_ahead(now)).collect();
         let (due, progress) = (machine.next_wake(now), machine.progress());
         drop(machine);
         self.alarm.add(jobs, due);
+        self.ahead.add(ahead, None);
         if self.last_progress.swap(progress, Ordering::SeqCst) != progress {
             self.progressed.wake_all();
         }

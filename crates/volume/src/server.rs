@@ -2,8 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
+use bytes::Bytes;
 use holdfast_cache::{
-    Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, PoolOut, Release, Spare, WriteOut,
+    AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, PoolOut, Release, Spare,
+    WriteOut,
 };
 use holdfast_client::Cancel;
 
@@ -106,6 +108,13 @@ pub trait Server: Send + Sync + 'static {
     fn pool(&self, out: &PoolOut, cancel: &Cancel) -> Result<Vec<Spare>, Undone> {
         let _ = (out, cancel);
         Err(Undone::Failed(Errno::EOPNOTSUPP))
+    }
+
+    /// Reads small files whole, with one call: the first of them, up to one that cannot be read at once. `None` where it is not worth
+    /// it, or none could be.
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+        let _ = (out, cancel);
+        None
     }
 
     /// Takes a lock.

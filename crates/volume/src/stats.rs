@@ -38,7 +38,7 @@ pub(crate) struct Counters {
     batch_operations: AtomicU64,
     writes: Timed,
     write_bytes: AtomicU64,
-    /// Everything that flushers sent.
+    /// Everything that was sent in the background.
     pub(crate) sent: AtomicU64,
 }
 
@@ -70,6 +70,12 @@ impl Counters {
             attributes: hits(machine.attr_hits, machine.attr_misses),
             listings: hits(machine.listing_hits, machine.listing_misses),
             opens: hits(machine.open_hits, machine.open_misses),
+            read_ahead: ReadAhead {
+                files: machine.ahead_files,
+                bytes: machine.ahead_bytes,
+                used: machine.ahead_used,
+                dropped: machine.ahead_unused,
+            },
             queue: Queue {
                 changes: machine.queued,
                 batches_in_flight: machine.in_flight,
@@ -117,6 +123,19 @@ pub struct Hits {
     pub hits: u64,
     /// Asked.
     pub misses: u64,
+}
+
+/// Small files read before anybody asked for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadAhead {
+    /// How many.
+    pub files: u64,
+    /// How long they were.
+    pub bytes: u64,
+    /// Of these, those that somebody came for.
+    pub used: u64,
+    /// Of these, those that nobody came for in time.
+    pub dropped: u64,
 }
 
 /// What waits.
@@ -185,6 +204,8 @@ pub struct Stats {
     pub listings: Hits,
     /// Opens.
     pub opens: Hits,
+    /// Small files read before anybody asked for them.
+    pub read_ahead: ReadAhead,
     /// What waits.
     pub queue: Queue,
     /// What was changed.

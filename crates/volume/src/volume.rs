@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use holdfast_base::limits::AHEAD_CALLS_MAX;
 use holdfast_base::{Clock as _, SystemClock, Timestamp};
-use holdfast_cache::{Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
+use holdfast_cache::{AheadOut, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
 
+use crate::ahead;
 use crate::alarm::Alarm;
 use crate::crowd::Crowd;
 use crate::flusher::{self, Job};
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     /// The progress at which waiters were last woken.
     pub(crate) last_progress: AtomicU64,
     pub(crate) alarm: Alarm<Job>,
+    /// What is to be read before anybody asks for it.
+    pub(crate) ahead: Alarm<AheadOut>,
     pub(crate) forgets: Forgets,
     /// Given when everything that waits is to fail.
     pub(crate) given_up: Cancel,
@@ -116,6 +120,7 @@ impl Volume {
             progressed: Crowd::default(),
             last_progress: AtomicU64::new(0),
             alarm: Alarm::default(),
+            ahead: Alarm::default(),
             forgets: Forgets::default(),
             given_up: Cancel::new(),
             asking: Mutex::default(),
@@ -131,6 +136,11 @@ impl Volume {
             let flushing = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(format!("flush-{number}"));
             shared.threads.lock().push(thread.spawn(move || flusher::run(&flushing))?);
+        }
+        for number in 0..AHEAD_CALLS_MAX {
+            let reading = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("ahead-{number}"));
+            shared.threads.lock().push(thread.spawn(move || ahead::run(&reading))?);
         }
         Ok(Self(shared))
     }
@@ -211,6 +221,7 @@ impl Volume {
     pub fn close(&self) {
         self.0.given_up.cancel();
         self.0.alarm.end();
+        self.0.ahead.end();
         self.0.forgets.end();
         self.0.progressed.wake_all();
         let threads = std::mem::take(&mut *self.0.threads.lock());

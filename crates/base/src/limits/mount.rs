@@ -211,6 +211,40 @@ pub const DELEGATIONS_REFUSED_MAX: usize = 16_384;
 /// Bytes of small files that a mount keeps after they were sent or read, so that reading them asks nothing.
 pub const CLEAN_BYTES_MAX: usize = 64 << 20;
 
+/// Small files of a directory that are asked for, one after the other, before others of it are read ahead: who reads one or two
+/// may want no more.
+pub const AHEAD_AFTER: u32 = 2;
+
+/// Files of a directory that are read ahead at first, and not used yet. Where half of as many were read there are twice as many.
+pub const AHEAD_FILES_MIN: usize = 8;
+
+/// The same at most: what goes through a round trip of 10 ms while each file is looked at for 50 µs.
+pub const AHEAD_FILES_MAX: usize = 256;
+
+/// Files read ahead with one call: two operations each of a compound.
+pub const AHEAD_CALL_FILES_MAX: usize = 16;
+
+/// Bytes of them: 2 ms of a 1 Gbit/s link, for which others' answers wait.
+pub const AHEAD_CALL_BYTES_MAX: usize = 256 << 10;
+
+/// Such calls of a mount at a time, each in a thread of its own.
+pub const AHEAD_CALLS_MAX: usize = 4;
+
+/// Bytes of a mount that are read ahead and not used: more than `AHEAD_FILES_MAX` files of usual size.
+pub const AHEAD_BYTES_MAX: usize = 8 << 20;
+
+/// Milliseconds without a file being read after which a directory, or the mount, counts as left alone.
+pub const AHEAD_PAUSE_MS: u64 = 1_000;
+
+/// Milliseconds after which what was read ahead and not used is dropped.
+pub const AHEAD_KEPT_MS: u64 = 10_000;
+
+/// Milliseconds in which nothing is read ahead after the server has not given any of it.
+pub const AHEAD_REFUSED_MS: u64 = 1_000;
+
+/// Entries of a directory that are looked at for files to be read ahead, each time.
+pub const AHEAD_SCAN_MAX: usize = 1024;
+
 /// Bytes from which on a file is passed through to the server's own, where that was asked for: to begin costs three
 /// questions, and a small file is read at once.
 pub const PASSTHROUGH_BYTES_MIN: u64 = 64 << 10;

@@ -1,7 +1,7 @@
 //! Data of files: read, written, and what the server alone can do with it.
 
 use bytes::Bytes;
-use holdfast_base::limits::{DIRTY_BYTES_MAX, MEM_FILE_BYTES_MAX, UNSTABLE_BYTES_MAX};
+use holdfast_base::limits::{DIRTY_BYTES_MAX, MEM_FILE_BYTES_MAX, SMALL_FILE_BYTES, UNSTABLE_BYTES_MAX};
 
 use crate::ask::{AllocateMode, Generation, Question, SeekKind};
 use crate::errno::Errno;
@@ -68,9 +68,14 @@ impl Machine {
         if let Some(whole) = self.clean(id).or_else(|| self.grown(id)) {
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
             let to = usize::try_from(end).unwrap_or(usize::MAX).min(whole.len());
-            return Ok(vec![whole.slice(from..to.max(from))]);
+            let part = whole.slice(from..to.max(from));
+            self.came_for(fh, id, now);
+            return Ok(vec![part]);
         }
-        self.read_kept(turn, (fh, id), (offset, end), (executed, executed_txn))
+        if self.is_read_ahead(id) {
+            return self.wait(Wait::Ahead);
+        }
+        self.read_kept(turn, (fh, id), (offset, end), (executed, executed_txn), now)
     }
 
     /// Reads what a promise covers: what is kept here, and in its holes what the server has.
@@ -80,6 +85,7 @@ impl Machine {
         (fh, id): (Fh, NodeId),
         (offset, end): (u64, u64),
         (executed, executed_txn): (u64, u64),
+        now: Now,
     ) -> Outcome<Vec<Bytes>> {
         let node = self.node_mut(id)?;
         let mut known = node.data.extents.read(offset, end, node.data.readable_since);
@@ -87,14 +93,21 @@ impl Machine {
         // What was made, and is not known by its handle yet for want of the result, may have data there all the same.
         let is_there = node.handle.is_some() || node.made.is_some_and(|(txn, _)| txn <= executed_txn);
         let void_from = if is_there { void_from(node, executed) } else { 0 };
+        // A small file of which nothing is here is asked for whole, and kept so.
+        let is_whole = offset == 0 && known.is_empty() && void_from == u64::MAX;
+        let least = if is_whole && node.attrs.size <= SMALL_FILE_BYTES { node.attrs.size } else { 0 };
         let mut parts = Vec::with_capacity(known.len() + 1);
         let mut at = offset;
         known.push(Piece { offset: end, data: Bytes::new() });
         for piece in known {
             while at < piece.offset {
                 let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
-                    let length =
-                        (piece.offset.min(void_from) - at).min(u64::from(self.settings.io_bytes)) as u32;
+                    let mut length = piece.offset.min(void_from) - at;
+                    if at == 0 {
+                        self.read_missed(fh, id, now);
+                        length = length.max(least);
+                    }
+                    let length = length.min(u64::from(self.settings.io_bytes)) as u32;
                     let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
                     turn.read_at = self.generation;
                     return self.ask(turn, Question::Read { object, open, offset: at, length });

@@ -156,7 +156,7 @@ impl Machine {
 
     /// The kernel does not know any more when this was last read.
     pub(crate) fn accessed(&mut self, id: NodeId) {
-        let dir = self.nodes.get(&id).and_then(|n| n.told_in);
+        let dir = self.nodes.get(&id).and_then(|n| n.told_in).map(|(dir, _)| dir);
         if let Some(dir) = dir.and_then(|dir| self.nodes.quietly(dir)).and_then(|n| n.dir.as_mut()) {
             dir.listing.aged = dir.listing.aged.saturating_add(1);
         }

@@ -92,7 +92,7 @@ impl Machine {
         self.told_server(turn, parent, CapSet::FILE_S, now)?;
         self.stats.lookup_misses += 1;
         let handle = self.handle(turn, parent)?;
-        if let Some((cookie, verifier)) = self.fills(turn, parent) {
+        if let Some((cookie, verifier)) = self.fills(turn, parent, now) {
             let bytes_max = self.settings.io_bytes.min(1 << 18);
             let (want, want_dir) = self.listing_wishes(parent, now);
             return self
@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// Where to go on reading the directory as a whole, if this operation should.
-    fn fills(&mut self, turn: &mut Turn, parent: NodeId) -> Option<(u64, u64)> {
+    fn fills(&mut self, turn: &mut Turn, parent: NodeId, now: Now) -> Option<(u64, u64)> {
         let node = self.nodes.get_mut(&parent)?;
         let held = node.held.contains(CapSet::FILE_S);
         let dir = node.dir.as_mut()?;
@@ -120,6 +120,7 @@ impl Machine {
             // Another operation is at it, or it did not come to an end.
             Some(_) => None,
             None if turn.is_filling => None,
+            None if dir.is_asked_by_name(now.mono) => None,
             None => {
                 dir.misses += 1;
                 turn.is_filling = dir.misses > MISSES_BEFORE_FILLING;
@@ -131,15 +132,16 @@ impl Machine {
     /// What the kernel is told of an object under a name.
     pub(crate) fn entry(&mut self, parent: NodeId, name: &[u8], id: NodeId, attrs: Attrs) -> Entry {
         let entry_valid = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
+        let mut place = 0;
         if entry_valid {
             self.stats.lookup_hits += 1;
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
-                dir.tell(name);
+                place = dir.tell(name);
             }
             self.leases.tell(parent, name);
         }
         if let Some(node) = self.nodes.quietly(id) {
-            node.told_in = Some(parent);
+            node.told_in = Some((parent, place));
         }
         Entry { entry_valid, ..self.entry_of(id, attrs) }
     }

@@ -125,6 +125,8 @@ pub struct Client {
     pub was_uncovered: bool,
     /// Batches executed, whose results have not come yet.
     pub replies: Vec<(u64, Vec<MutationResult>)>,
+    /// What was read before anybody asked for it, and has not come yet.
+    pub reading: Vec<(AheadOut, Option<Vec<bytes::Bytes>>)>,
     /// Files that were made for its creates, of which it has not heard yet.
     pub pooling: Vec<(PoolOut, Option<Pooled>)>,
     pub asks: u64,

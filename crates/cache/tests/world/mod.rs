@@ -53,11 +53,13 @@ pub struct World {
     pub alone: bool,
     /// Files for creates to come are made whenever they are asked for.
     pub pools: bool,
+    /// What is to be read ahead is, now and then; else that is left to the test.
+    pub reads_ahead: bool,
 }
 
 pub fn settings(caps: bool) -> Settings {
     let full = Settings { batch_ops_max: 4, batches_in_flight_max: 3, io_bytes: 64, ..Settings::full() };
-    let full = Settings { pooled_max: 6, pooled_after: 1, ..full };
+    let full = Settings { pooled_max: 6, pooled_after: 1, ahead_after: 1, ..full };
     if caps { full } else { Settings { caps: false, batches: false, ..full } }
 }
 
@@ -77,6 +79,7 @@ impl World {
             was_uncovered: false,
             replies: Vec::new(),
             pooling: Vec::new(),
+            reading: Vec::new(),
             asks: 0,
         };
         let mut clients: Vec<_> = (0..clients).map(client).collect();
@@ -99,6 +102,7 @@ impl World {
             kept: None,
             alone: false,
             pools: false,
+            reads_ahead: true,
         }
     }
 
@@ -281,7 +285,42 @@ impl World {
         }
         self.pump_small(c, now);
         self.pump_pools(c, now);
+        self.pump_ahead(c, now);
         self.check(c);
+    }
+
+    /// Small files are read ahead, as many as nobody has to give back; now and then that comes late, or not at all.
+    fn pump_ahead(&mut self, c: usize, now: Now) {
+        while self.reads_ahead
+            && let Some(out) = self.clients[c].machine.take_ahead(now)
+        {
+            let told = self.read_ahead(c, &out);
+            if self.dice.roll(2) == 0 {
+                self.clients[c].reading.push((out, told));
+            } else {
+                self.clients[c].machine.ahead_done(&out, told, now);
+            }
+            self.check(c);
+        }
+        if self.dice.roll(3) == 0 {
+            for (out, told) in std::mem::take(&mut self.clients[c].reading) {
+                self.clients[c].machine.ahead_done(&out, told, now);
+                self.check(c);
+            }
+        }
+    }
+
+    /// The server's part of that: one call.
+    pub fn read_ahead(&mut self, c: usize, out: &AheadOut) -> Option<Vec<bytes::Bytes>> {
+        self.server.aheads += 1;
+        let mut told = Vec::new();
+        for (object, length) in &out.files {
+            let question = Question::Read { object: object.clone(), open: None, offset: 0, length: *length };
+            let ask = Ask { at: Generation::default(), caller: out.caller.clone(), question };
+            let Ok(Ok(Answer::Read { data, .. })) = self.server.answer(c, &ask) else { break };
+            told.push(data);
+        }
+        Some(told).filter(|_| self.dice.roll(8) != 0)
     }
 
     /// Files for creates to come are made; now and then there are none, or nothing is heard.

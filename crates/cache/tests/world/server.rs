@@ -72,6 +72,8 @@ pub struct Server {
     /// It knows what it is to promise beside writers.
     pub lends: bool,
     pub rpcs: u64,
+    /// Calls by which files were read ahead.
+    pub aheads: u64,
     /// Recalls sent.
     pub recalled: u64,
     /// Others were at the files while nobody watched: names may stand for something else than a mount believes.
@@ -137,6 +139,7 @@ impl Server {
             is_shy: false,
             lends: true,
             rpcs: 0,
+            aheads: 0,
             recalled: 0,
             unwatched: false,
             synchronous: false,

@@ -84,6 +84,47 @@ impl Client {
         )
     }
 
+    /// Reads files from their beginnings, each as many bytes as are said, with one call: as many as fit into it, up to the first that
+    /// cannot be read at once.
+    ///
+    /// # Errors
+    /// Those of every operation, where they are the first file's.
+    pub fn read_some(&self, cx: Cx<'_>, files: &[(Handle, u32)]) -> Result<Vec<Bytes>> {
+        let inner = self.inner();
+        let (mut room, most) = (inner.limits().max_read, inner.ops_max().saturating_sub(1) / 2);
+        let fits = |(_, count): &&(Handle, u32)| {
+            // A head, a status and padding beside each.
+            let left = room.checked_sub(count.saturating_add(32));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let files = &files[..files.iter().take(most as usize).take_while(fits).count()];
+        inner.run(
+            cx,
+            &Manner::SOME,
+            |compound| {
+                for (file, count) in files {
+                    let stateid = inner.stateid(compound, Io::anonymous(file), false)?;
+                    compound.put(file);
+                    compound.op(&ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: *count }));
+                }
+                Ok(())
+            },
+            |answer| {
+                let mut all = Vec::with_capacity(files.len());
+                for _ in files {
+                    let reply = answer.record();
+                    match answer.put().and_then(|()| answer.next::<Read4Ok<'_>>(OpNum4::Read)) {
+                        Ok(ok) => all.push(reply.keep(ok.data)),
+                        Err(crate::Error::Nfs(_)) => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(all)
+            },
+        )
+    }
+
     /// Reads without the bytes of holes. Minor version 2.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl Client {
         };
         inner.run(
             cx,
-            &Manner { essential: Some(2), late: Some(&late) },
+            &Manner { essential: Some(2), is_idle: false, late: Some(&late) },
             |compound| {
                 compound.put(dir).op(&ArgOp::GetDirDelegation(ARGS)).attributes(want);
                 Ok(())

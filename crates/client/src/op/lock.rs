@@ -153,7 +153,7 @@ impl Inner {
                 }
             })
         };
-        let manner = Manner { essential: Some(2), late: Some(&late) };
+        let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
         self.run(
             Cx { cred: &cred, ..cx },
             &manner,

@@ -146,7 +146,7 @@ impl Client {
             let (cred, by_handle) = (cred.clone(), by_handle.clone());
             Box::new(move |inner, answer| inner.undo_open(answer, (owner, &cred), by_handle.as_ref()))
         };
-        let manner = Manner { essential: Some(2), late: Some(&late) };
+        let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
         let read = inner.run(cx, &manner, |compound| opening.build(compound), |answer| opening.read(answer));
         let read = match read {
             Ok(read) => read,

@@ -4,6 +4,7 @@
 //! `cargo test -p holdfast-lab --test mount -- NAME` runs the cases whose names contain NAME; see `docs/testing.md`.
 
 mod adrift;
+mod ahead;
 mod apart;
 mod crossed;
 mod delegated;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     }
     let cases = [
         adrift::trials(),
+        ahead::trials(),
         crossed::trials(),
         delegated::trials(),
         demo::trials(),

@@ -16,9 +16,10 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use holdfast_cache::{
-    Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, PoolOut, Reclaim, Reclaimed, Release,
-    Spare, WriteOut,
+    AheadOut, Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, PoolOut, Reclaim, Reclaimed,
+    Release, Spare, WriteOut,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{self as wire, Limits};
@@ -223,6 +224,11 @@ impl Server for CapsServer {
 
     fn pool(&self, out: &PoolOut, cancel: &Cancel) -> Result<Vec<Spare>, Undone> {
         self.0.pool(out, cancel)
+    }
+
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+        // Of a server on this host each file is read in a moment.
+        self.0.neighbour().is_none().then(|| self.0.nfs.read_ahead(out, cancel)).flatten()
     }
 
     fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno> {

@@ -13,8 +13,9 @@ mod xattrs;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use holdfast_cache::{
-    Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
+    AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
 };
 use holdfast_client::{Cancel, Client, Cred, Cx, Error};
 
@@ -153,6 +154,13 @@ impl Server for NfsServer {
 
     fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
         self.give_back(releases, cancel)
+    }
+
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+        let cred = self.creds.of(&out.caller);
+        let files: Vec<_> = out.files.iter().map(|(file, length)| (wire(file), *length)).collect();
+        let read = self.client.read_some(Cx::new(&cred, cancel), &files);
+        read.inspect_err(|error| tracing::debug!(%error, "not read ahead")).ok()
     }
 
     fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno> {

@@ -37,6 +37,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let ways = [
         ("two_mounts_taking_turns", ["", ""], 0),
         ("two_mounts_at_once", ["", ""], 2),
+        // Of a server on this host nothing is read ahead.
+        ("two_mounts_at_once_over_the_network", ["nolocal", "nolocal"], 2),
         ("a_mount_beside_one_that_caches_nothing", ["", "cache=none"], 4),
         ("two_mounts_with_delegations", ["cache=delegations", "cache=delegations"], 4),
         ("delegations_beside_capabilities", ["cache=delegations", ""], 4),
