@@ -1,5 +1,6 @@
 //! HELLO, ACQUIRE, RELEASE, RECLAIM, WHOAMI, BYE: who holds what.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -215,7 +216,10 @@ impl Caps {
             return Ok(());
         }
         let image = self.parts.manager.look(|engine| engine.client_image(client));
-        holders.will_hold(&image.ok_or(CapsStat::BadTicket)?).map_err(|_| CapsStat::ServerFault)
+        holders.will_hold(&image.ok_or(CapsStat::BadTicket)?).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => CapsStat::Delay,
+            _ => CapsStat::ServerFault,
+        })
     }
 
     pub(crate) fn release(&self, actor: &Actor, items: &[ReleaseItem<'_>]) -> ReleaseOk {

@@ -19,7 +19,7 @@ pub trait Agent: Send + Sync {
     }
 
     /// Takes clients off the record ([`holdfast_state::Witness::forget`]). Within a step: the engine is held, so that nothing
-    /// may be asked of it. May wait for a disk, for nothing else.
+    /// may be asked of it. May wait for a disk, a moment, and for nothing else.
     fn forget(&self, clients: &[ClientId]) -> bool {
         let _ = clients;
         true

@@ -22,8 +22,8 @@ pub trait ClientRecords: Send + Sync {
     fn persist(&self, client: &ClientImage) -> io::Result<()>;
 
     /// Takes these clients' records away, before anybody else can have what they held. Waits for the medium once for all of
-    /// them, perhaps with the state engine held: must not ask anything of it. False when one may still be there, which is
-    /// tried again; clients without a record are no failure.
+    /// them, perhaps with the state engine held: must not ask anything of it, nor wait for long. False when one may still be
+    /// there, which is tried again; clients without a record are no failure.
     fn forget(&self, clients: &[ClientId]) -> bool;
 
     /// The client has said that it goes: what it may believe goes with it. Its record is taken away next. Must not wait.
@@ -102,7 +102,7 @@ pub trait SessionRecords: Send + Sync {
     /// The medium's: the session is then not persistent.
     fn session_made(&self, session: &SessionImage) -> io::Result<()>;
 
-    /// Sessions are gone. Waits for the medium once for all of them.
+    /// Sessions are gone. Waits for the medium, if at all, once for all of them.
     fn sessions_gone(&self, sessions: &[SessionId]);
 }
 

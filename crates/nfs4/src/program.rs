@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_base::SessionId;
+use holdfast_base::{ClientId, SessionId};
 use holdfast_export::Object;
 use holdfast_rpc::{Call, Connection, InLane, Lane, Mode, Outcome, PendingReply, Program, Turn};
 use holdfast_state::{Admission, ConnId, Grace, SlotRequest, Snapshot};
@@ -62,6 +62,11 @@ impl Nfs4 {
             engine.set_grace(grace);
             Ok(())
         });
+    }
+
+    /// Puts on record whether a client knows of all that it lost, when the record may say otherwise.
+    pub fn record_losses(&self, client: ClientId) {
+        self.service.config.manager.quiet(|engine, _| engine.record_losses(client));
     }
 
     pub(crate) const fn service(&self) -> &Arc<Service> {

@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use holdfast_base::limits::RECORD_WAIT_MS;
 use holdfast_store::StoreError;
 use holdfast_wire::nlm4::NlmStat4;
 
@@ -15,14 +17,20 @@ use crate::records::HostRecord;
 
 impl Lockd {
     /// Puts a host on record, where that is asked for, unless it is: before it hears that it has a lock or waits for
-    /// one, and not for a refusal, which anybody may provoke. Waits for the disk.
+    /// one, and not for a refusal, which anybody may provoke. Waits for the disk, but of those who come while it hangs one
+    /// alone: the others are told to come again.
     pub(crate) fn keep_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
         // Who has lost something is not to reclaim anything.
         let is_settled = || self.table.lock().hosts.get(host).is_some_and(|of| of.is_recorded || of.has_lost);
         if is_settled() || !how.is_monitored {
             return Ok(());
         }
-        let _turn = self.record_turn.lock();
+        let wait_ms = if self.is_record_late.load(Ordering::Relaxed) { 0 } else { RECORD_WAIT_MS };
+        let Some(_turn) = self.record_turn.try_lock_for(Duration::from_millis(wait_ms)) else {
+            self.is_record_late.store(true, Ordering::Relaxed);
+            return Err(NlmStat4::DeniedGracePeriod);
+        };
+        self.is_record_late.store(false, Ordering::Relaxed);
         if is_settled() {
             return Ok(());
         }
@@ -157,8 +165,8 @@ impl Lockd {
         true
     }
 
-    /// Forgets hosts that have had nothing for long, here and on record.
-    pub(crate) fn forget_idle_hosts(&self) {
+    /// Forgets hosts that have had nothing for long, here and on record. Waits for the disk.
+    pub fn forget_idle_hosts(&self) {
         let now = self.now();
         let idle = self.table.lock().idle_hosts(now);
         if idle.is_empty() {

@@ -69,6 +69,8 @@ pub struct Lockd {
     pub(crate) table: Mutex<Table>,
     /// Held from looking whether a host is on record to having changed that.
     pub(crate) record_turn: Mutex<()>,
+    /// Somebody has waited for that in vain: the disk takes long.
+    pub(crate) is_record_late: AtomicBool,
     pub(crate) notices: Mutex<Notices>,
     pub(crate) monitors: Mutex<Monitors>,
     pub(crate) is_in_grace: AtomicBool,
@@ -175,6 +177,7 @@ impl Lockd {
             records,
             table: Mutex::new(table),
             record_turn: Mutex::new(()),
+            is_record_late: false.into(),
             notices: Mutex::new(Notices::of(untold, now)),
             monitors: Mutex::default(),
             is_in_grace: is_in_grace.into(),
@@ -188,7 +191,8 @@ impl Lockd {
         Ok(lockd)
     }
 
-    /// Starts the worker on a thread of its own; it ends with the lock manager.
+    /// Starts the worker on a thread of its own; it ends with the lock manager. It waits for no record: somebody else is to
+    /// call [`Lockd::forget_idle_hosts`] about once a second.
     ///
     /// # Errors
     /// When the thread cannot be made.
@@ -198,23 +202,30 @@ impl Lockd {
             while due.wait() {
                 let Some(lockd) = weak.upgrade() else { return };
                 // The next piece of work must be done after a panic too, of which the hook has told.
-                let _ = catch_unwind(AssertUnwindSafe(|| lockd.run_due()));
+                let _ = catch_unwind(AssertUnwindSafe(|| lockd.work()));
             }
         };
         std::thread::Builder::new().name("lockd".into()).spawn(work)?;
         Ok(())
     }
 
-    /// Does what is due, on this thread: what the worker does time and again.
+    /// Does what is due, on this thread: what the worker does time and again, and [`Lockd::forget_idle_hosts`].
     pub fn run_due(&self) {
+        if self.work() {
+            self.forget_idle_hosts();
+        }
+    }
+
+    /// What the worker does. Whether it may do anything.
+    fn work(&self) -> bool {
         let _turn = self.working.lock();
         if self.is_held.load(Ordering::SeqCst) {
-            return;
+            return false;
         }
         self.work_off();
         self.retry_waiting();
-        self.forget_idle_hosts();
         self.send_notices();
+        true
     }
 
     /// Does what lies in the worker's queue.

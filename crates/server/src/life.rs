@@ -102,19 +102,24 @@ async fn run(options: ServeOptions, arrived: Arrived) -> Result<()> {
     Ok(())
 }
 
-/// Looks after leases, grace and records on a thread of its own: it may wait for the disk of the state directory,
-/// which signals must not wait for. It ends with the programs.
+/// Looks after leases and all else that time brings, on a thread of its own; and after grace and records on another, for that
+/// may wait for the disk of the state directory. Both end with the programs.
 fn keep_time(programs: &Arc<Programs>) -> Result<()> {
+    each_tick("tick", programs, Programs::tick)?;
+    each_tick("tick-records", programs, Programs::tick_records)
+}
+
+fn each_tick(name: &str, programs: &Arc<Programs>, tick: fn(&Programs)) -> Result<()> {
     let programs = Arc::downgrade(programs);
-    let tick = move || {
+    let run = move || {
         while let Some(programs) = programs.upgrade() {
             // Leases must go on running out after a panic too, of which the hook has told.
-            let _ = catch_unwind(AssertUnwindSafe(|| programs.tick()));
+            let _ = catch_unwind(AssertUnwindSafe(|| tick(&programs)));
             drop(programs);
             thread::sleep(TICK);
         }
     };
-    thread::Builder::new().name("tick".into()).spawn(tick).context("cannot start threads")?;
+    thread::Builder::new().name(name.into()).spawn(run).context("cannot start threads")?;
     Ok(())
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct Programs {
     memory: MemoryWatch,
     /// Held by the tick, so that it can be waited for.
     ticking: Mutex<()>,
+    /// The same of records.
+    recording: Mutex<()>,
     /// Ticks do nothing: everything is being handed over.
     is_stopped: AtomicBool,
     /// After a handover: what had to wait for connections.
@@ -265,6 +267,7 @@ impl Programs {
             tally,
             memory: MemoryWatch::of(config.memory_told_below.as_deref().unwrap_or(Path::new("/"))),
             ticking: Mutex::new(()),
+            recording: Mutex::new(()),
             is_stopped: AtomicBool::new(false),
             thawed: Mutex::default(),
             thawed_caps: Mutex::default(),
@@ -306,12 +309,21 @@ impl Programs {
         if let Some(caps) = &self.caps {
             caps.tick();
         }
+        self.tally.stats.tick(std::time::Instant::now());
+    }
+
+    /// What is due to records about as often. Waits for the disk of the state directory, which nothing else must.
+    pub(crate) fn tick_records(&self) {
+        let _turn = self.recording.lock();
+        if self.is_stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        self.lockd.forget_idle_hosts();
         self.durable.tick(self.clock.now());
         if !self.durable.awaits_reclaims() {
             // The last of them is done; hosts with locks may keep grace going.
             self.manager.await_reclaims(false);
         }
-        self.tally.stats.tick(std::time::Instant::now());
     }
 
     fn look_after_memory(&self) {

@@ -158,7 +158,8 @@ impl Engine {
         let known = file.waiters.iter_mut().find(|w| w.is_same(&waiter.party, waiter.range, waiter.kind));
         if let Some(known) = known {
             let now = waiter.asked_at;
-            let is_other = (known.range, known.kind) != (waiter.range, waiter.kind);
+            let is_other =
+                (known.range, known.kind, known.manner) != (waiter.range, waiter.kind, waiter.manner);
             let was_kept = known.kept_until.is_some();
             *known = waiter;
             if is_other || was_kept {

@@ -9,7 +9,7 @@ use crate::names::Verifier;
 
 /// Has it on stable storage that a client may not reclaim. Asked in the middle of a step, as nobody may see what is let go
 /// before: the engine waits, and everybody behind it. Nothing is asked of it where nothing that may be reclaimed changes
-/// hands. Must not ask anything of the engine.
+/// hands. Must not ask anything of the engine; where a disk takes long, the answer is no for the time being.
 pub trait Witness: Send + Sync {
     /// Takes these clients off the record, all at once; those not on it are no failure. Whether they are off it. If not,
     /// nothing of theirs is given to anybody, and they are asked about again.

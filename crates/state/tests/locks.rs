@@ -174,6 +174,30 @@ fn waiters_are_notified_in_order_and_the_range_is_kept_for_the_first() {
 }
 
 #[test]
+fn who_polls_where_it_was_to_be_told_lets_those_behind_it_in() {
+    let mut world = World::new();
+    let [(a, oa), (b, ob)] = two(&mut world);
+    let (c, _) = world.client("c", 1);
+    let oc = world.open(c, "o", 1, share(RW, NONE)).unwrap();
+    world.lock(&lock_by(a, 1, oa, "la", bytes(0, 4), LockKind::Write)).unwrap();
+    let wait = |wait, client, open, owner, range| LockRequest {
+        wait,
+        ..lock_by(client, 1, open, owner, range, LockKind::Write)
+    };
+    let first = bytes(0, 9);
+    denied(world.lock(&wait(Wait::Notify, b, ob, "lb", first)));
+    let held = world.lock(&lock_by(a, 1, oa, "ma", bytes(5, 9), LockKind::Read)).unwrap();
+    denied(world.lock(&wait(Wait::Notify, c, oc, "lc", bytes(5, 9))));
+    world.settle();
+    world.unlock(Caller::V41(a), held, 1, bytes(5, 9)).unwrap();
+    assert_eq!(world.settle(), [], "b is before it");
+    // The session that it could be told in is gone.
+    denied(world.lock(&wait(Wait::Poll, b, ob, "lb", first)));
+    let owner = OwnerName::new(b"lc");
+    assert_eq!(world.settle(), [Effect::NotifyLock { client: c, file: FileKey(1), owner }]);
+}
+
+#[test]
 fn a_lapsed_holder_is_expired_by_the_conflict() {
     let mut world = World::new();
     let [(a, oa), _] = two(&mut world);

@@ -72,3 +72,13 @@ pub const SUPERVISED_DEATHS_MAX: usize = 5;
 
 /// Milliseconds between two times that caches shrink while memory is short: in between it shows what came of it.
 pub const MEMORY_SHED_PAUSE_MS: u64 = 10_000;
+
+/// Milliseconds that a request waits for a record that its answer depends on, before its client is told to come again: a disk
+/// that takes longer hangs, and threads that wait for it are missed by everybody.
+pub const RECORD_WAIT_MS: u64 = 2_000;
+
+/// The same with the state engine held, so that everybody waits: a force to a disk that is only busy.
+pub const RECORD_WAIT_HELD_MS: u64 = 250;
+
+/// Ticks after which a mark that nobody has asked for again is put right: the engine tries again with each.
+pub const RECORD_DOUBT_TICKS: u32 = 3;

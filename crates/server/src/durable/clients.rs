@@ -3,12 +3,14 @@
 use std::io;
 
 use holdfast_base::ClientId;
+use holdfast_base::limits::{RECORD_DOUBT_TICKS, RECORD_WAIT_HELD_MS, RECORD_WAIT_MS};
 use holdfast_nfs4::ClientRecords;
 use holdfast_recovery::{ClientName, ClientRecord, Reclaim, RecordChange, RecoveryError};
 use holdfast_state::{ClientImage, Dialect, Recorded, Verifier};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::known::Known;
+use super::scribe::Patience;
 use super::{Durable, Inner};
 
 fn name_of(client: &ClientImage) -> ClientName {
@@ -68,6 +70,9 @@ pub(super) struct Owed {
     forget: FxHashSet<ClientId>,
     /// Who has acknowledged what it lost.
     unmark: FxHashSet<ClientId>,
+    /// Who was to lose something and did not, as it could not be marked in time, with the ticks since. It may be marked by now;
+    /// and should it give back what it was to lose, nobody asks again.
+    doubtful: FxHashMap<ClientId, u32>,
     /// The log has been told, once for all that fails until it goes again.
     is_told: bool,
 }
@@ -89,6 +94,62 @@ impl Owed {
 /// What changes records on behalf of the state engine, which may be held meanwhile: nothing may be asked of it. The caller has
 /// the turn.
 impl Durable {
+    /// Has records changed by the thread for that, where there is one: without it who asks waits for the disk itself. `None` when
+    /// that takes too long, or has for somebody else who waits for it still ([`Scribe::ask`](super::scribe::Scribe::ask)).
+    pub(super) fn write<R: Send + 'static>(
+        &self,
+        (wait_ms, patience): (u64, Patience),
+        job: impl FnOnce(&Self) -> R + Send + 'static,
+    ) -> Option<R> {
+        match self.scribe.get() {
+            None => Some(job(self)),
+            Some(scribe) if scribe.is_late() => None,
+            Some(scribe) => scribe.ask((wait_ms, patience), job),
+        }
+    }
+
+    fn persist_now(&self, client: &ClientImage) -> io::Result<()> {
+        let _turn = self.turn.lock();
+        let record = self.inner.lock().confirmed(client);
+        let (name, verifier) = (record.name.clone(), record.verifier);
+        self.keep(record)?;
+        let mut inner = self.inner.lock();
+        let effects = inner.grace.returned(&name, verifier);
+        inner.due.extend(effects);
+        Ok(())
+    }
+
+    fn will_hold_now(&self, client: &ClientImage) -> io::Result<()> {
+        let _turn = self.turn.lock();
+        let mut record = self.inner.lock().confirmed(client);
+        record.holds_state = true;
+        if !record.name.is_sessions {
+            record.missed_grace = false;
+        }
+        self.keep(record)
+    }
+
+    fn reclaim_done_now(&self, client: ClientId) {
+        let _turn = self.turn.lock();
+        let known = {
+            let inner = self.inner.lock();
+            inner.clients.get(client).map(|known| (known.record.clone(), known.is_stored))
+        };
+        let Some((record, is_stored)) = known else { return };
+        let (holds_state, lost_state) = (record.holds_state, record.lost_state);
+        // What it lost in this life is not acknowledged by this.
+        let agreed = ClientRecord { lost_state, ..record.clone().agreed(holds_state) };
+        let name = record.name.clone();
+        if (agreed != record || !is_stored)
+            && let Err(error) = self.keep(agreed)
+        {
+            tracing::error!(%error, "a client that has reclaimed all cannot be stored as such");
+        }
+        let mut inner = self.inner.lock();
+        let effects = inner.grace.reclaim_complete(&name);
+        inner.due.extend(effects);
+    }
+
     fn forget_now(&self, clients: &[ClientId]) -> bool {
         let (known, changes) = {
             let mut inner = self.inner.lock();
@@ -173,23 +234,45 @@ impl Durable {
         drop(turn);
         self.forgotten();
     }
+
+    /// Has the marks put right of those who were to lose something, and of whom that is not asked any more. Who asks it of the
+    /// engine, which knows, is given.
+    pub(super) fn settle_doubts(&self, record_losses: impl Fn(ClientId)) {
+        let settled: Vec<_> = {
+            let mut inner = self.inner.lock();
+            let doubtful = &mut inner.owed.doubtful;
+            doubtful.values_mut().for_each(|ticks| *ticks += 1);
+            let is_settled = |ticks: &u32| *ticks > RECORD_DOUBT_TICKS;
+            doubtful.extract_if(|_, ticks| is_settled(ticks)).map(|(client, _)| client).collect()
+        };
+        settled.into_iter().for_each(record_losses);
+    }
+}
+
+/// Without an answer in time.
+fn not_in_time() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the store of records does not answer")
 }
 
 impl ClientRecords for Durable {
     fn persist(&self, client: &ClientImage) -> io::Result<()> {
-        let turn = self.turn.lock();
-        let record = self.inner.lock().confirmed(client);
-        let (name, verifier) = (record.name.clone(), record.verifier);
-        self.keep(record)?;
-        drop(turn);
-        let effects = self.inner.lock().grace.returned(&name, verifier);
-        self.run(effects);
+        let image = client.clone();
+        let kept = self.write((RECORD_WAIT_MS, Patience::Stays), move |this| this.persist_now(&image));
+        kept.unwrap_or_else(|| Err(not_in_time()))?;
+        self.forgotten();
         Ok(())
     }
 
     fn forget(&self, clients: &[ClientId]) -> bool {
-        let _turn = self.turn.lock();
-        self.forget_now(clients)
+        let asked = clients.to_vec();
+        let gone = self.write((RECORD_WAIT_HELD_MS, Patience::Leaves), move |this| {
+            let _turn = this.turn.lock();
+            this.forget_now(&asked)
+        });
+        if gone.is_none() {
+            self.inner.lock().owed.forget.extend(clients);
+        }
+        gone.unwrap_or(false)
     }
 
     fn left(&self, client: ClientId) {
@@ -212,24 +295,14 @@ impl ClientRecords for Durable {
     }
 
     fn reclaim_done(&self, client: ClientId) {
-        let turn = self.turn.lock();
-        let known = {
-            let inner = self.inner.lock();
-            inner.clients.get(client).map(|known| (known.record.clone(), known.is_stored))
-        };
-        let Some((record, is_stored)) = known else { return };
-        let (holds_state, lost_state) = (record.holds_state, record.lost_state);
-        // What it lost in this life is not acknowledged by this.
-        let agreed = ClientRecord { lost_state, ..record.clone().agreed(holds_state) };
-        let name = record.name.clone();
-        if (agreed != record || !is_stored)
-            && let Err(error) = self.keep(agreed)
+        let job = move |this: &Self| this.reclaim_done_now(client);
+        if self.write((RECORD_WAIT_MS, Patience::Stays), job).is_none()
+            && let Some(scribe) = self.scribe.get()
         {
-            tracing::error!(%error, "a client that has reclaimed all cannot be stored as such");
+            // Nothing that is answered depends on it: till it is stored the client may reclaim less, not more.
+            scribe.tell(job);
         }
-        drop(turn);
-        let effects = self.inner.lock().grace.reclaim_complete(&name);
-        self.run(effects);
+        self.forgotten();
     }
 
     fn may_hold(&self, client: ClientId) -> bool {
@@ -241,18 +314,26 @@ impl ClientRecords for Durable {
     }
 
     fn will_hold(&self, client: &ClientImage) -> io::Result<()> {
-        let _turn = self.turn.lock();
-        let mut record = self.inner.lock().confirmed(client);
-        record.holds_state = true;
-        if !record.name.is_sessions {
-            record.missed_grace = false;
-        }
-        self.keep(record)
+        let image = client.clone();
+        let kept = self.write((RECORD_WAIT_MS, Patience::Leaves), move |this| this.will_hold_now(&image));
+        kept.unwrap_or_else(|| Err(not_in_time()))
     }
 
     fn note_losses(&self, client: ClientId, has_lost: bool) -> bool {
-        let _turn = self.turn.lock();
-        self.mark_now(client, has_lost)
+        let marked = self.write((RECORD_WAIT_HELD_MS, Patience::Leaves), move |this| {
+            let _turn = this.turn.lock();
+            this.mark_now(client, has_lost)
+        });
+        let mut inner = self.inner.lock();
+        let owed = &mut inner.owed;
+        if marked == Some(true) {
+            owed.doubtful.remove(&client);
+        } else if has_lost {
+            owed.doubtful.insert(client, 0);
+        } else if marked.is_none() {
+            owed.unmark.insert(client);
+        }
+        marked.unwrap_or(false)
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {

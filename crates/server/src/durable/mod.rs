@@ -6,6 +6,7 @@
 mod clients;
 mod known;
 mod lost;
+mod scribe;
 mod sessions;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ use known::{Clients, Known};
 use lost::Lost;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use scribe::Scribe;
 
 /// What changes while serving.
 struct Inner {
@@ -66,6 +68,8 @@ pub struct Durable {
     /// Held from reading a record to having stored its successor: changes of one record keep their order. Towards the state
     /// engine as `inner`.
     turn: Mutex<()>,
+    /// Who writes for those who must not wait for a disk that hangs. Without it, as in simulation, everybody waits.
+    scribe: OnceLock<Scribe>,
     /// Whom the end of grace is told.
     nfs4: OnceLock<Weak<Nfs4>>,
     lockd: OnceLock<Weak<Lockd>>,
@@ -96,7 +100,9 @@ impl Durable {
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
         let opened = Ledger::open(&path, &holdfast_journal::Config::default(), exports)?;
-        Self::with(store, opened, (boot, lease_ms), clock)
+        let opened = Self::with(store, opened, (boot, lease_ms), clock)?;
+        opened.0.write_apart()?;
+        Ok(opened)
     }
 
     /// Opens the ledger of a process that handed everything over: nothing is settled, and there is no grace.
@@ -111,7 +117,9 @@ impl Durable {
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
         let opened = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
-        Self::go_on_with(store, opened, (boot, lease_ms), clock)
+        let opened = Self::go_on_with(store, opened, (boot, lease_ms), clock)?;
+        opened.0.write_apart()?;
+        Ok(opened)
     }
 
     /// As [`Durable::go_on`], over a ledger that is open: for simulation.
@@ -176,11 +184,25 @@ impl Durable {
             ledger,
             inner: Mutex::new(inner),
             turn: Mutex::new(()),
+            scribe: OnceLock::new(),
             nfs4: OnceLock::new(),
             lockd: OnceLock::new(),
             started_at: now,
         };
         Ok((Arc::new(durable), former))
+    }
+
+    /// Has records written by a thread of their own from now on.
+    fn write_apart(self: &Arc<Self>) -> Result<()> {
+        let scribe = Scribe::start(Arc::downgrade(self)).context("cannot start threads")?;
+        // Set once, at the start.
+        let _ = self.scribe.set(scribe);
+        Ok(())
+    }
+
+    /// Whether every record that somebody wanted is written.
+    pub(crate) fn is_all_written(&self) -> bool {
+        self.scribe.get().is_none_or(Scribe::is_idle)
     }
 
     /// The ledger of requests.
@@ -236,6 +258,9 @@ impl Durable {
     pub fn tick(&self, now: Instant) {
         self.note_signs_of_life();
         self.settle_owed();
+        if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
+            self.settle_doubts(|client| nfs4.record_losses(client));
+        }
         // The engine may be held by somebody who waits for the records: it is asked before they are looked at.
         let is_grace_obeyed = self.is_grace_obeyed(now);
         let effects = {

@@ -3,6 +3,7 @@
 use std::io;
 
 use anyhow::{Context, Result};
+use holdfast_base::limits::RECORD_WAIT_MS;
 use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::SessionRecords;
@@ -13,6 +14,7 @@ use holdfast_state::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Durable;
+use super::scribe::Patience;
 
 /// `CREATE_SESSION4_FLAG_PERSIST`: the only flag that a record is ever stored with.
 const PERSISTS: u32 = 1;
@@ -27,16 +29,36 @@ impl SessionRecords for Durable {
             callback_program: session.callback_program,
             flags: PERSISTS,
         };
+        let made = move |this: &Self| this.session_made_now(record);
+        self.write((RECORD_WAIT_MS, Patience::Stays), made)
+            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn sessions_gone(&self, sessions: &[SessionId]) {
+        let sessions = sessions.to_vec();
+        match self.scribe.get() {
+            // No answer depends on it.
+            Some(scribe) => scribe.tell(move |this| this.sessions_gone_now(&sessions)),
+            None => self.sessions_gone_now(&sessions),
+        }
+    }
+}
+
+impl Durable {
+    fn session_made_now(&self, record: SessionRecord) -> io::Result<()> {
         self.records.store(&[RecordChange::Session(record)]).map_err(io::Error::other)?;
         self.inner.lock().sessions.insert(record.id, record);
         Ok(())
     }
 
-    fn sessions_gone(&self, sessions: &[SessionId]) {
+    fn sessions_gone_now(&self, sessions: &[SessionId]) {
         let gone: Vec<_> = {
             let mut inner = self.inner.lock();
             sessions.iter().filter_map(|session| inner.sessions.remove(session)).collect()
         };
+        if gone.is_empty() {
+            return;
+        }
         // First the records: entries without a session are forgotten at the next start, a session without its
         // entries would run a retry twice.
         let changes: Vec<_> = gone.iter().map(|record| RecordChange::ForgetSession(record.id)).collect();

@@ -9,6 +9,8 @@ use holdfast_store::MemoryStore;
 
 use super::*;
 
+mod hanging;
+
 const LEASE_MS: u64 = 60_000;
 
 /// A server's store and directory, through its lives.

@@ -150,7 +150,7 @@ impl Handover {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let held_at = boot_time();
-        // The tick may be waiting for a disk; it is bounded by what a force takes.
+        // That of records may be waiting for a disk, and is waited for when everything else is still.
         tokio::task::block_in_place(|| self.programs.stop_time());
         server.hold(HOLD_PATIENCE).await.context("calls do not come to their end: try again")?;
         let handed = server.hand_over().context("no descriptors to be had")?;

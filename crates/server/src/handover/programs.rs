@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use holdfast_rpc::handover::Handed;
@@ -12,6 +14,9 @@ use holdfast_xdr::{Decode as _, Reader, to_bytes};
 
 use super::Programs;
 use crate::handover::{Image, Inheritance, boot_time, pack};
+
+/// How long records may take to be written before a handover is given up: all calls wait.
+const RECORDS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Programs {
     /// Whether what is served can be handed over now.
@@ -58,6 +63,7 @@ impl Programs {
         if !self.lockd.hold() {
             bail!("the lock manager waits for a file system that does not answer: try again");
         }
+        self.await_records()?;
         if !self.manager.look(holdfast_state::Engine::is_quiet) {
             bail!("a lock or an open is half granted: try again");
         }
@@ -88,6 +94,20 @@ impl Programs {
             caps,
         };
         Ok((image, outgoing))
+    }
+
+    /// Waits until every record is written: the next process reads them.
+    fn await_records(&self) -> Result<()> {
+        let until = Instant::now() + RECORDS_PATIENCE;
+        // What is due to them comes to its end, and does nothing any more.
+        let turn = self.recording.try_lock_for(RECORDS_PATIENCE);
+        while turn.is_none() || !self.durable.is_all_written() {
+            if Instant::now() > until {
+                bail!("the disk of the state directory does not answer: try again");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Does what had to wait for the connections. When clients can be called.

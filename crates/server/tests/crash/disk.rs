@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -13,6 +15,9 @@ const BYTES: u64 = 320 << 20;
 /// How long a server that was killed may keep the disk busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest that a disk hangs: a test whose client waits for it ends then, too.
+const FROZEN_MOST: Duration = Duration::from_secs(30);
+
 /// A mounted file system, unmounted when dropped.
 pub(crate) struct Disk {
     /// Goes once the file system is unmounted.
@@ -20,6 +25,36 @@ pub(crate) struct Disk {
     image: PathBuf,
     mount: PathBuf,
     options: &'static str,
+}
+
+/// A disk that hangs. Nobody who waits for it can be killed: it goes on again however a test ends, or does not.
+pub(crate) struct Frozen {
+    end: Option<Sender<()>>,
+    thaw: Option<JoinHandle<()>>,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thaw.take().map(JoinHandle::join);
+    }
+}
+
+/// A directory that is seen in another place, too, until dropped.
+pub(crate) struct Bound<'a>(&'a Path);
+
+impl<'a> Bound<'a> {
+    pub(crate) fn new(from: &Path, at: &'a Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        run("mount", &["--bind", text(from), text(at)]);
+        Self(at)
+    }
+}
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        let _ = try_run("umount", &["-l", text(self.0)]);
+    }
 }
 
 fn try_run(program: &str, args: &[&str]) -> Result<(), String> {
@@ -64,6 +99,19 @@ impl Disk {
     /// Where it is mounted.
     pub(crate) fn mount(&self) -> &Path {
         &self.mount
+    }
+
+    /// Has every write and force wait from now on, as on a disk that hangs, until what this gives is dropped, or for as long as
+    /// any test may take.
+    pub(crate) fn freeze(&self) -> Frozen {
+        run("fsfreeze", &["-f", text(&self.mount)]);
+        let (end, ended) = channel();
+        let mount = self.mount.clone();
+        let thaw = move || {
+            let _: Result<(), _> = ended.recv_timeout(FROZEN_MOST);
+            run("fsfreeze", &["-u", text(&mount)]);
+        };
+        Frozen { end: Some(end), thaw: Some(spawn(thaw)) }
     }
 
     fn attach(&self) -> Result<(), String> {

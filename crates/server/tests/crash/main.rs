@@ -10,6 +10,7 @@
 mod caps;
 mod cut;
 mod disk;
+mod frozen;
 mod full;
 mod listing;
 mod nfs3;

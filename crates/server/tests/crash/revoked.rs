@@ -31,8 +31,8 @@ fn release(world: &World, kind: HoldingKind) {
 }
 
 /// A client with its files, by owners of the files' names.
-struct Holder {
-    client: Client,
+pub(crate) struct Holder {
+    pub(crate) client: Client,
     minor: u32,
     /// The numbers of both owners in 4.0.
     seqids: [u32; 2],
@@ -40,7 +40,11 @@ struct Holder {
 
 impl Holder {
     fn new(world: &Rc<World>, minor: u32) -> Self {
-        Self { client: Client::new(world, "holder", minor), minor, seqids: [0; 2] }
+        Self::named(world, "holder", minor)
+    }
+
+    pub(crate) fn named(world: &Rc<World>, name: &'static str, minor: u32) -> Self {
+        Self { client: Client::new(world, name, minor), minor, seqids: [0; 2] }
     }
 
     /// In 4.0, the next number of an owner.
@@ -50,7 +54,8 @@ impl Holder {
         Seqid(if self.minor == 0 { *seqid } else { 0 })
     }
 
-    fn run(&mut self, ops: &[ArgOp<'static>]) -> Vec<u8> {
+    /// Does something in the exported directory.
+    pub(crate) fn run(&mut self, ops: &[ArgOp<'static>]) -> Vec<u8> {
         let all = [&[ArgOp::PutRootFh, lookup(b"export")], ops].concat();
         let call = self.client.sequenced(0, &all);
         self.client.world.exchange(&call)
@@ -69,7 +74,7 @@ impl Holder {
         }
     }
 
-    fn open_as(&mut self, name: &'static [u8], claim: OpenClaim4<'static>) -> Vec<u8> {
+    pub(crate) fn open_as(&mut self, name: &'static [u8], claim: OpenClaim4<'static>) -> Vec<u8> {
         let seqid = self.next(name);
         let open = ArgOp::Open(Open4Args {
             seqid,
@@ -83,7 +88,8 @@ impl Holder {
         self.run(&[at, &[open]].concat())
     }
 
-    fn open(&mut self, name: &'static [u8]) -> Stateid4 {
+    /// Opens a file, denying others all.
+    pub(crate) fn open(&mut self, name: &'static [u8]) -> Stateid4 {
         let results = self.open_as(name, OpenClaim4::Null(name));
         let open_stateid = self.stateid(&results, OpNum4::Open);
         if self.minor > 0 {
@@ -96,7 +102,12 @@ impl Holder {
     }
 
     fn lock(&mut self, open_stateid: Stateid4) {
-        let open_seqid = self.next(b"taken");
+        assert_eq!(self.try_lock(b"taken", open_stateid), NfsStat4::Ok);
+    }
+
+    /// Locks all of a file that it has open.
+    pub(crate) fn try_lock(&mut self, name: &'static [u8], open_stateid: Stateid4) -> NfsStat4 {
+        let open_seqid = self.next(name);
         let lock_owner = StateOwner4 { clientid: self.client.id, owner: b"locker" };
         let new = OpenToLockOwner4 { open_seqid, open_stateid, lock_seqid: Seqid(1), lock_owner };
         let lock = ArgOp::Lock(Lock4Args {
@@ -106,7 +117,7 @@ impl Holder {
             length: Length(u64::MAX),
             locker: Locker4::New(new),
         });
-        assert_eq!(status(&self.run(&[lookup(b"taken"), lock])), NfsStat4::Ok);
+        status(&self.run(&[lookup(name), lock]))
     }
 
     fn close(&mut self, open_stateid: Stateid4) -> NfsStat4 {

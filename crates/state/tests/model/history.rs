@@ -9,9 +9,11 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_base::limits::LOCK_HANDOFF_MS;
 use holdfast_base::{ClientId, Entropy, FileKey, Seqid};
 use holdfast_state::*;
-use reference::promises::{Wait as Waiting, deed_of_share};
+use reference::line::{Had, Manner, Party, Wait as Waiting};
+use reference::promises::deed_of_share;
 use reference::{BYTES, CLIENTS, FILES, Lock, LockState, Model, OWNERS, Open};
 use world::*;
 
@@ -38,12 +40,11 @@ struct Run {
     revoked: Vec<(usize, usize, StateId)>,
     /// Delegations given out or offered, and not yet said to have ended.
     delegation_tokens: BTreeSet<DelegationToken>,
-    /// What the engine said in this step: locks given to those who waited, clients forgotten.
-    granted: Vec<Waiting>,
+    /// What the engine said in this step: locks given to those who waited, or that they were told of; clients forgotten.
+    granted: Vec<Had>,
+    told: Vec<(Party, usize)>,
     forgotten: Vec<ClientId>,
     asleep: Option<usize>,
-    /// The reference does not know how it goes on.
-    has_lost_track: bool,
     /// In this step the engine was asked something, and its answer judged.
     is_asked: bool,
 }
@@ -73,12 +74,12 @@ impl Run {
             revoked: Vec::new(),
             delegation_tokens: BTreeSet::new(),
             granted: Vec::new(),
+            told: Vec::new(),
             forgotten: Vec::new(),
             asleep: None,
-            has_lost_track: false,
             is_asked: false,
         };
-        run.model.is_led = run.pick(3) == 0;
+        run.model.now = run.world.now;
         let courtesy_clients_max = [4, 1, 0][run.pick(3)];
         // What a client may know of a directory is no matter of promises; it has tests of its own.
         let directories = Directories::Always;
@@ -160,12 +161,15 @@ impl Run {
         }
         let (owner, file) = (self.pick(OWNERS), self.pick(FILES));
         match self.pick(70) {
-            0 | 1 => self.world.pass(LEASE_MS / 2),
+            0 | 1 => self.pass(LEASE_MS / 2),
             2 => self.boot(client),
             3 | 40 => self.tick(),
             41 => self.revoke_client(client),
             42 => self.asleep = Some(client),
-            43 => self.world.pass(5000),
+            43 => {
+                let ms = [400, LOCK_HANDOFF_MS, 5000][self.pick(3)];
+                self.pass(ms);
+            }
             44..70 => self.promise_step(client),
             4..=11 => self.open(client, owner, file),
             12..=14 => self.downgrade(client, owner, file),
@@ -177,6 +181,39 @@ impl Run {
         }
     }
 
+    /// Time passes. Where somebody's wait comes to its end with it the tick comes too, as the next one would be the first to
+    /// pass him by; now and then after others have seen that nothing is kept for him any more.
+    fn pass(&mut self, ms: u64) {
+        self.world.pass(ms);
+        self.model.now = self.world.now;
+        if !self.model.has_over() {
+            return;
+        }
+        let (client, owner, file) = (self.pick(CLIENTS), self.pick(OWNERS), self.pick(FILES));
+        if !self.model.gone[client] && self.asleep != Some(client) && !self.model.has_away_holders() {
+            self.test_lock(client, owner, file);
+        }
+        self.tick();
+    }
+
+    /// LOCKT: as LOCK, but nothing changes.
+    fn test_lock(&mut self, client: usize, owner: usize, file: usize) {
+        self.renew(client);
+        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+        let (first, last) = self.span();
+        let test = LockTest {
+            client: self.ids[client],
+            owner: OWNER_NAMES[owner].as_bytes(),
+            file: FileKey(file as u128),
+            range: bytes(first as u64, last as u64),
+            kind,
+        };
+        let now = self.world.now;
+        let free = self.model.can_lock(Lock { client, owner, file, byte: first, kind }, last, now);
+        let result = self.world.engine.lock_test(&test, now);
+        assert_eq!(result.is_ok(), free, "{test:?}: {result:?}");
+    }
+
     fn tick(&mut self) {
         self.is_asked = true;
         self.settle();
@@ -185,6 +222,8 @@ impl Run {
         let away: Vec<_> =
             (0..CLIENTS).filter(|c| !self.model.gone[*c] && self.model.is_away(*c, now)).collect();
         self.world.engine.tick(now);
+        // Whoever is passed by is in nobody's way from the beginning.
+        self.model.pass_by();
         for client in std::mem::take(&mut self.model.leaving) {
             self.lost(client);
         }
@@ -201,7 +240,7 @@ impl Run {
         assert_eq!(census.locks, self.model.lock_states.len());
         assert_eq!(self.delegation_tokens.len(), self.model.delegations.len());
         assert_eq!(census.recalls, self.model.delegations.iter().filter(|d| d.recalled.is_some()).count());
-        assert!(self.model.is_led || census.waiters == self.model.waits.len());
+        assert_eq!(census.waiters, self.model.waits.len());
         assert_eq!(census.delegations_revoked, self.revoked.len());
     }
 
@@ -236,16 +275,49 @@ impl Run {
         lost.sort_unstable();
         forgotten.sort_unstable();
         assert_eq!(lost, forgotten, "clients expired on the spot");
-        let sorted = |list: &mut Vec<Waiting>| {
+        let granted = |list: &mut Vec<Had>| {
             let mut list = std::mem::take(list);
-            list.sort_unstable_by_key(|w| (w.lock.client, w.lock.file, w.lock.byte, w.last, w.lock.kind));
+            list.sort_unstable_by_key(|(lock, last)| (lock.client, lock.file, lock.byte, *last, lock.kind));
             list
         };
-        assert_eq!(
-            sorted(&mut self.granted),
-            sorted(&mut self.model.granted),
-            "locks given to those who waited"
-        );
+        assert_eq!(granted(&mut self.granted), granted(&mut self.model.granted), "given to those who waited");
+        // Of several clients that are lost together one may be told, for a moment, that it can have what another had.
+        let waits: BTreeSet<_> = self.model.waits.iter().map(|w| (w.lock.party(), w.lock.file)).collect();
+        let told = |list: &mut Vec<(Party, usize)>| {
+            let mut list = std::mem::take(list);
+            list.retain(|told| waits.contains(told));
+            list.sort_unstable();
+            list
+        };
+        assert_eq!(told(&mut self.told), told(&mut self.model.told), "told that they may have it");
+        self.compare_lines();
+    }
+
+    /// Who waits for what, in which order.
+    fn compare_lines(&self) {
+        for file in 0..FILES {
+            let all = self.world.engine.report_file(FileKey(file as u128));
+            let line = all.into_iter().filter_map(|holding| match (holding.held, holding.holder) {
+                (Held::Waiting(range, kind), HolderReport::Foreign(owner)) => {
+                    Some((None, owner.id as usize, range, kind))
+                }
+                (Held::Waiting(range, kind), HolderReport::Nfs4 { client, owner, .. }) => {
+                    let name = owner?;
+                    let owner = OWNER_NAMES.iter().position(|of| of.as_bytes() == name.as_bytes())?;
+                    Some((Some(client), owner, range, kind))
+                }
+                _ => None,
+            });
+            let waits = self.model.waits.iter().filter(|wait| wait.lock.file == file);
+            let expected = waits.map(|Waiting { lock, last, .. }| {
+                let range = bytes(lock.byte as u64, *last as u64);
+                match lock.client.checked_sub(CLIENTS) {
+                    Some(foreign) => (None, foreign, range, lock.kind),
+                    None => (Some(self.ids[lock.client]), lock.owner, range, lock.kind),
+                }
+            });
+            assert_eq!(line.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "the line of {file}");
+        }
     }
 
     fn revoke_client(&mut self, client: usize) {
@@ -335,8 +407,13 @@ impl Run {
         let open_owner = self.pick(OWNERS);
         let Some(open) = self.opens.get(&(client, open_owner, file)).copied() else { return };
         self.renew(client);
-        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
-        let (first, last) = self.span();
+        let mut kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+        let (mut first, mut last) = self.span();
+        let waits_for = self.model.waited_for((client, owner), file);
+        if let Some((lock, end)) = waits_for.filter(|_| self.pick(3) > 0) {
+            // Told or not, it asks for the same again.
+            (kind, first, last) = (lock.kind, lock.byte, end);
+        }
         let known = self.locks.get(&(client, owner, file)).copied();
         let by = match known {
             Some(lock) if self.pick(2) == 0 => LockBy::Lock(lock),
@@ -345,11 +422,7 @@ impl Run {
         let request = LockRequest {
             caller: self.caller(client),
             by,
-            wait: if self.model.is_led {
-                [Wait::No, Wait::Notify, Wait::Notify, Wait::Poll][self.pick(4)]
-            } else {
-                Wait::No
-            },
+            wait: [Wait::No, Wait::Notify, Wait::Notify, Wait::Poll][self.pick(4)],
             ..lock_by(self.ids[client], file as u128, open, "", bytes(first as u64, last as u64), kind)
         };
         let new = Lock { client, owner, file, byte: first, kind };
@@ -362,25 +435,30 @@ impl Run {
         };
         let needed = if kind == LockKind::Read { R } else { W };
         let allowed = self.model.share(client, through, file).unwrap().access.contains(needed);
-        if allowed {
-            self.model.can_lock(new, last, self.world.now);
-        }
-        let result = self.world.engine.lock_prepare(&request, self.world.now);
-        // Who was lost to this conflict let others in before the request was judged. One of these may have been given a
-        // weaker lock in place of the one that was in the way.
-        self.settle();
-        let free = allowed && self.model.in_way_of_lock(new, last).next().is_none();
-        match result {
+        let now = self.world.now;
+        let free = allowed && self.model.can_lock(new, last, now);
+        let manner = match request.wait {
+            Wait::No => None,
+            Wait::Notify => Some(Manner::Told),
+            Wait::Poll => Some(Manner::Polls),
+        };
+        let is_dead = manner.is_some() && allowed && !free && self.model.would_deadlock(new, last);
+        match self.world.engine.lock_prepare(&request, now) {
             Err(LockRefusal::Error(StateError::OpenMode)) => assert!(!allowed),
-            // In somebody's way, or in that of one who was just told that it can have it.
             Err(LockRefusal::Denied(_)) => {
-                assert!(allowed && (!free || self.model.is_led), "{new:?}..{last}");
+                assert!(allowed && !free && !is_dead, "{new:?}..{last}");
+                if let Some(manner) = manner {
+                    self.model.wait(Waiting::new(new, last, manner, now));
+                }
             }
-            // Free before, perhaps: whoever was lost to this conflict let others in, who wait for what the asker holds.
-            Err(LockRefusal::Error(StateError::Deadlock)) => assert!(allowed && self.model.is_led),
+            Err(LockRefusal::Error(StateError::Deadlock)) => {
+                assert!(is_dead, "{new:?}..{last}");
+                self.model.waits_no_more(Lock { byte: 0, ..new }, BYTES);
+                self.model.let_in();
+            }
             Err(other) => panic!("{other:?}"),
             Ok(ticket) => {
-                assert!(allowed && free, "{new:?}..{last}");
+                assert!(free, "{new:?}..{last}");
                 self.tokens.insert(ticket.token());
                 self.finish_lock(ticket, new, last, open_owner);
             }
@@ -389,9 +467,16 @@ impl Run {
 
     fn finish_lock(&mut self, ticket: LockTicket, new: Lock, last: usize, open_owner: usize) {
         self.check("between prepare and the end");
+        let before = self.model.locks.clone();
+        self.model.strengthen(new, last);
+        self.model.waits_no_more(new, last);
+        self.model.let_in();
         if self.pick(6) == 0 {
             assert!(self.world.engine.lock_abort(ticket, self.world.now));
-            return;
+            let is_its = |l: &Lock| (l.party(), l.file) == (new.party(), new.file);
+            self.model.locks.retain(|lock| !is_its(lock));
+            self.model.locks.extend(before.into_iter().filter(is_its));
+            return self.model.let_in();
         }
         let stateid = self.world.engine.lock_commit(ticket, self.world.now).unwrap();
         self.model.lock(new, last);
@@ -454,8 +539,13 @@ impl Run {
                 Effect::ForeignGranted { owner, file, range, kind } => {
                     let (client, file) = (CLIENTS + owner.id as usize, file.0 as usize);
                     let lock = Lock { client, owner: 0, file, byte: range.first() as usize, kind };
-                    let wait = Waiting { lock, last: range.last() as usize };
-                    if self.model.is_led { self.model.follow(wait) } else { self.granted.push(wait) }
+                    self.granted.push((lock, range.last() as usize));
+                }
+                Effect::NotifyLock { client, file, owner } => {
+                    let client = self.ids.iter().position(|id| *id == client).unwrap();
+                    let owner =
+                        OWNER_NAMES.iter().position(|name| name.as_bytes() == owner.as_bytes()).unwrap();
+                    self.told.push(((client, owner), file.0 as usize));
                 }
                 Effect::ForgetClient(client) => self.forgotten.push(client),
                 _ => {}
@@ -479,9 +569,6 @@ pub(crate) fn history(random: Box<dyn Entropy>, choices: u64) -> Ended {
         run.step();
         steps += u64::from(run.is_asked);
         run.check("after a step");
-        if run.has_lost_track {
-            return Ended { is_clean: run.model.is_led, steps };
-        }
         run.settle();
         run.note_lost();
         if run.pick(400) == 0 {
@@ -492,6 +579,7 @@ pub(crate) fn history(random: Box<dyn Entropy>, choices: u64) -> Ended {
     no_courtesy(&mut run.world);
     run.everybody_leaves();
     run.world.pass(LEASE_MS + 1);
+    run.model.now = run.world.now;
     run.tick();
     run.tick();
     let is_clean = run.world.engine.census() == Census::default()

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use holdfast_base::Instant;
 use holdfast_state::{Access, LockKind, Share};
 
-use promises::{Delegation, Wait};
+use line::{Had, Party, Wait};
+use promises::Delegation;
 
 use super::world::LEASE_MS;
 
+pub(crate) mod line;
 pub(crate) mod promises;
 
 pub(crate) const CLIENTS: usize = 4;
@@ -66,11 +68,13 @@ pub(crate) struct Model {
     /// The same, of this step.
     pub(crate) newly_revoked: Vec<(usize, usize)>,
     pub(crate) recent: [Option<Instant>; FILES + 1],
+    /// In line, all doors in one.
     pub(crate) waits: Vec<Wait>,
-    /// Others wait in the same line, of whom nothing is known here: who is let in is what the engine says.
-    pub(crate) is_led: bool,
     /// Waits that ended in a lock, in this step.
-    pub(crate) granted: Vec<Wait>,
+    pub(crate) granted: Vec<Had>,
+    /// Owners of NFSv4 who were told that they may have theirs, in this step: of which file.
+    pub(crate) told: Vec<(Party, usize)>,
+    pub(crate) now: Instant,
 }
 
 impl Model {
@@ -81,6 +85,11 @@ impl Model {
     /// Whether a client is there and out of its lease.
     pub(crate) fn is_away(&self, client: usize, now: Instant) -> bool {
         client < CLIENTS && !self.is_alive(client, now)
+    }
+
+    /// Whether anybody who is away holds a lock, which whoever asks for it takes.
+    pub(crate) fn has_away_holders(&self) -> bool {
+        self.locks.iter().any(|lock| self.is_away(lock.client, self.now))
     }
 
     /// Whether an owner has the file open.
@@ -110,6 +119,7 @@ impl Model {
         self.opens.retain(|open| open.client != client);
         self.locks.retain(|lock| lock.client != client);
         self.lock_states.retain(|state| state.client != client);
+        self.waits.retain(|wait| wait.lock.client != client);
         self.delegations.retain(|delegation| delegation.client != client);
         self.revoked.retain(|(holder, _)| *holder != client);
     }
@@ -200,28 +210,43 @@ impl Model {
             .retain(|l| !ended.iter().any(|s| (s.client, s.owner, s.file) == (l.client, l.owner, l.file)));
     }
 
-    /// Whether nobody other than this lock-owner is in the way; those who are away and in it go.
+    /// Whether nobody other than this lock-owner is in the way, holding bytes or having them kept; those who hold and are away
+    /// go.
     pub(crate) fn can_lock(&mut self, new: Lock, last: usize, now: Instant) -> bool {
         let away: BTreeSet<_> = self.in_way_of_lock(new, last).collect();
         let away: Vec<_> = away.into_iter().filter(|client| self.is_away(*client, now)).collect();
         self.expire(away);
-        self.in_way_of_lock(new, last).next().is_none()
+        self.in_way_of_lock(new, last).next().is_none() && !self.is_kept_from(new, last)
     }
 
     /// Who holds a byte in the way of a lock.
     pub(crate) fn in_way_of_lock(&self, new: Lock, last: usize) -> impl Iterator<Item = usize> + '_ {
-        let others =
-            self.locks.iter().filter(move |lock| (lock.client, lock.owner) != (new.client, new.owner));
+        self.holders_in_way(new, last).map(|(client, _)| client)
+    }
+
+    /// The same, by owner.
+    pub(crate) fn holders_in_way(&self, new: Lock, last: usize) -> impl Iterator<Item = Party> + '_ {
+        let others = self.locks.iter().filter(move |lock| lock.party() != new.party());
         let others = others.filter(move |lock| {
             let overlaps = (new.byte..=last).contains(&lock.byte);
             lock.file == new.file && overlaps && lock.kind.conflicts(new.kind)
         });
-        others.map(|lock| lock.client)
+        others.map(Lock::party)
     }
 
     pub(crate) fn lock(&mut self, new: Lock, last: usize) {
         self.unlock(new, last);
         self.locks.extend((new.byte..=last).map(|byte| Lock { byte, ..new }));
+    }
+
+    /// A lock on its way: what its owner has that is stronger stays until it is had.
+    pub(crate) fn strengthen(&mut self, new: Lock, last: usize) {
+        for byte in new.byte..=last {
+            let had =
+                self.locks.iter().find(|l| (l.party(), l.file, l.byte) == (new.party(), new.file, byte));
+            let kind = had.map_or(new.kind, |had| had.kind.max(new.kind));
+            self.lock(Lock { byte, kind, ..new }, byte);
+        }
     }
 
     pub(crate) fn unlock(&mut self, of: Lock, last: usize) {

@@ -3,7 +3,8 @@
 use holdfast_base::FileKey;
 use holdfast_state::*;
 
-use super::reference::promises::{Wait as Waiting, deed_of_lock, deed_of_share, excludes};
+use super::reference::line::{Manner, Wait as Waiting};
+use super::reference::promises::{deed_of_lock, deed_of_share, excludes};
 use super::reference::{CLIENTS, FILES, FOREIGN, Lock, Open};
 use super::world::*;
 use super::{FIRST_40, Run};
@@ -54,8 +55,7 @@ impl Run {
         let allowed = self.model.can_delegate(client, file, kind, self.world.now);
         let offer = self.world.offer(self.ids[client], file as u128, kind, Grounds::Want).unwrap();
         let ticket = match offer {
-            // Where others wait too, somebody unknown here may wait for a lock.
-            Offer::Declined(why) => return assert!(!allowed || self.model.is_led, "{why:?}"),
+            Offer::Declined(why) => return assert!(!allowed, "{why:?}"),
             Offer::Offered(ticket) => ticket,
         };
         assert!(allowed);
@@ -178,53 +178,38 @@ impl Run {
         let new = Lock { client: who, owner: 0, file, byte: first, kind };
         let now = self.world.now;
         let result = self.world.engine.foreign_prepare(&request, now);
-        let waits = self.model.waits.len();
-        self.settle();
-        if self.model.waits.len() != waits {
-            // What a dead client held went to somebody in line before this request was judged, and where others wait
-            // too the reference cannot tell when.
-            self.has_lost_track = true;
-            return;
-        }
         let mut free = self.model.can_lock(new, last, now);
         let mut promised = false;
-        // Bytes kept for a waiter that is not known here are not free either.
-        let is_kept = self.model.is_led && matches!(result, Err(ForeignRefusal::Denied(_)));
-        if (free && !is_kept) || wait == ForeignWait::InLine {
+        if free || wait == ForeignWait::InLine {
             promised = self.model.contend(file, deed_of_lock(kind), None, now);
             free = self.model.can_lock(new, last, now);
         }
+        let is_had = |wait: &Waiting| (wait.lock, wait.last) == (new, last);
         match result {
             Ok(ticket) => {
                 assert!(free && !promised, "{new:?}..{last}");
                 self.check("with a foreign ticket out");
+                self.model.waits.retain(|wait| !is_had(wait));
                 if self.pick(6) == 0 {
-                    self.model.waits.retain(|wait| *wait != Waiting { lock: new, last });
                     self.model.let_in();
                     return assert!(self.world.engine.foreign_abort(ticket, now));
                 }
                 assert!(self.world.engine.foreign_commit(ticket, now));
-                self.model.waits.retain(|wait| *wait != Waiting { lock: new, last });
                 self.model.lock(new, last);
                 self.model.let_in();
             }
-            Err(ForeignRefusal::Denied(_)) => {
-                assert!((!free || self.model.is_led) && wait == ForeignWait::No);
-            }
+            Err(ForeignRefusal::Denied(_)) => assert!(!free && wait == ForeignWait::No),
             Err(ForeignRefusal::Error(StateError::Delay)) => {
                 assert!(free && promised && wait == ForeignWait::No);
             }
             Err(ForeignRefusal::Error(StateError::Deadlock)) => {
-                assert!(self.model.is_led || !free || promised);
-                assert!(self.model.is_led || self.model.would_deadlock(new, last));
+                assert!((!free || promised) && wait == ForeignWait::InLine);
+                assert!(self.model.would_deadlock(new, last));
             }
             Err(ForeignRefusal::Waiting) => {
-                assert!((!free || promised || self.model.is_led) && wait == ForeignWait::InLine);
+                assert!((!free || promised) && wait == ForeignWait::InLine);
                 assert!(!self.model.would_deadlock(new, last));
-                let waiting = Waiting { lock: new, last };
-                if !self.model.waits.contains(&waiting) {
-                    self.model.waits.push(waiting);
-                }
+                self.model.wait(Waiting::new(new, last, Manner::Given, now));
             }
             Err(other) => panic!("{other:?}"),
         }
@@ -276,12 +261,14 @@ impl Run {
     }
 
     fn foreign_cancel(&mut self) {
-        if self.model.waits.is_empty() {
+        let foreign = self.model.waits.iter().enumerate().filter(|(_, wait)| wait.manner == Manner::Given);
+        let foreign: Vec<_> = foreign.map(|(at, _)| at).collect();
+        if foreign.is_empty() {
             return;
         }
         self.is_asked = true;
-        let at = self.pick(self.model.waits.len());
-        let Waiting { lock, last } = self.model.waits.remove(at);
+        let at = self.pick(foreign.len());
+        let Waiting { lock, last, .. } = self.model.waits.remove(foreign[at]);
         let range = bytes(lock.byte as u64, last as u64);
         let (owner, key) = (Self::owner(lock.client), FileKey(lock.file as u128));
         assert!(self.world.engine.foreign_cancel(owner, key, range, lock.kind, self.world.now));

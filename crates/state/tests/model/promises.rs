@@ -1,4 +1,4 @@
-//! The reference's delegations, and its line of those at other doors who wait for locks.
+//! The reference's delegations.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use holdfast_base::limits::RECENT_RECALL_MS;
 use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
 
 use super::super::world::LEASE_MS;
-use super::{CLIENTS, Lock, Model, Open};
+use super::{CLIENTS, Model, Open};
 
 /// A delegation granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,6 @@ pub(crate) struct Delegation {
     pub(crate) kind: DelegationKind,
     /// When it will be revoked, and the latest that flushing can put that off to.
     pub(crate) recalled: Option<(Instant, Instant)>,
-}
-
-/// A lock that somebody at another door waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) lock: Lock,
-    pub(crate) last: usize,
 }
 
 /// What is excluded, in a table of its own.
@@ -84,7 +77,7 @@ impl Model {
             && !others.any(|other| !other.is_directory() && alone(other))
             && !deeds.any(|deed| excludes(kind, deed))
             && !lock_deeds.any(|deed| excludes(kind, deed))
-            && !self.waits.iter().any(|wait| wait.lock.file == file)
+            && !self.is_awaited(file)
     }
 
     /// Grants one, in place of a lesser.
@@ -142,61 +135,6 @@ impl Model {
             if let Some((until, bound)) = &mut d.recalled {
                 *until = (*until).max(now.after_ms(LEASE_MS).min(*bound));
             }
-        }
-    }
-
-    /// Gives locks to those who wait and whom neither a lock nor a delegation nor one before them is in the way of.
-    pub(crate) fn let_in(&mut self) {
-        while !self.is_led && self.let_some_in() {}
-    }
-
-    /// The engine gave somebody what it waited for.
-    pub(crate) fn follow(&mut self, wait: Wait) {
-        let Wait { lock, last } = wait;
-        let at = self.waits.iter().position(|other| *other == wait);
-        let at = at.unwrap_or_else(|| panic!("{wait:?} did not wait and is given it: {:?}", self.waits));
-        self.waits.remove(at);
-        self.lock(lock, last);
-    }
-
-    fn let_some_in(&mut self) -> bool {
-        let known = self.granted.len();
-        let mut before: Vec<Wait> = Vec::new();
-        for wait in self.waits.clone() {
-            let Wait { lock, last } = wait;
-            let overlaps = |other: &Wait| {
-                other.lock.file == lock.file && other.lock.byte <= last && lock.byte <= other.last
-            };
-            let is_behind =
-                before.iter().any(|other| overlaps(other) && other.lock.kind.conflicts(lock.kind));
-            let is_locked = self.in_way_of_lock(lock, last).next().is_some();
-            let deed = deed_of_lock(lock.kind);
-            let is_promised = self.delegations.iter().any(|d| d.file == lock.file && excludes(d.kind, deed));
-            before.push(wait);
-            if !is_behind && !is_locked && !is_promised {
-                self.waits.retain(|other| *other != wait);
-                self.lock(lock, last);
-                self.granted.push(wait);
-            }
-        }
-        self.granted.len() > known
-    }
-
-    /// Whether a party that waited for this lock would wait for itself.
-    pub(crate) fn would_deadlock(&self, lock: Lock, last: usize) -> bool {
-        let mut reached: BTreeSet<usize> =
-            self.in_way_of_lock(lock, last).filter(|c| *c >= CLIENTS).collect();
-        loop {
-            let waits = self.waits.iter().filter(|wait| reached.contains(&wait.lock.client));
-            let next = waits.flat_map(|wait| self.in_way_of_lock(wait.lock, wait.last));
-            let next: BTreeSet<usize> = next.filter(|client| *client >= CLIENTS).collect();
-            if reached.contains(&lock.client) {
-                return true;
-            }
-            if next.is_subset(&reached) {
-                return false;
-            }
-            reached.extend(next);
         }
     }
 }

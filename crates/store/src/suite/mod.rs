@@ -1,12 +1,14 @@
 //! The conformance suite: rules that every store keeps, through every decorator. A store's own tests call
-//! [`run`] with a maker of empty stores. And [`Faulty`], a decorator that fails on demand.
+//! [`run`] with a maker of empty stores. And [`Faulty`] and [`Hanging`], decorators that fail and hang on demand.
 
 mod faulty;
+mod hanging;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use faulty::{Fault, Faulty};
+pub use hanging::Hanging;
 use holdfast_base::limits::{STORE_BATCH_CHANGES_MAX, STORE_KEY_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 
 use crate::{Batch, Flow, Seen, Store, StoreError};
