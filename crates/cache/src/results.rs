@@ -161,8 +161,7 @@ impl Machine {
             return;
         }
         node.seq = grant.seq;
-        node.plain = grant.plain;
-        node.group_of_directory = grant.group_of_directory;
+        node.take_traits(&grant, false);
         let lost = node.held.without(grant.caps.sound());
         self.drop_assumed(id, lost, now);
     }

@@ -9,6 +9,7 @@ mod find;
 mod grants;
 mod handover;
 mod lane;
+mod lists;
 mod make;
 mod members;
 mod nameless;

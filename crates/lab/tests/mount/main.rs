@@ -17,6 +17,7 @@ mod full;
 mod history;
 mod life;
 mod linux;
+mod listed;
 mod locks;
 mod model;
 mod moved;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         history::trials(),
         life::trials(),
         linux::trials(),
+        listed::trials(),
         locks::trials(),
         model::trials(),
         moved::trials(),
