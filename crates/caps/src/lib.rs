@@ -32,7 +32,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
-use holdfast_base::{ClientId, FileKey};
+use holdfast_base::{ClientId, ExportId, FileKey};
 use holdfast_export::WireHandle;
 use holdfast_manager::Agent;
 use holdfast_wire::caps::CapsStat;
@@ -107,6 +107,13 @@ impl Caps {
     #[must_use]
     pub fn held(&self) -> Vec<(FileKey, WireHandle)> {
         self.members.handles()
+    }
+
+    /// Names that clients are promised by themselves, and the exports that they are in. Those of a former process have been
+    /// recalled, and are not among them.
+    #[must_use]
+    pub fn held_names(&self) -> Vec<(FileKey, ExportId)> {
+        self.members.names()
     }
 
     /// Lets go of files that were made for creates to come, for exports are served elsewhere from now on: what was to become of them

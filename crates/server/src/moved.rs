@@ -42,6 +42,9 @@ fn files_of(programs: &Programs, leaving: &[Arc<Export>]) -> Vec<(FileKey, Expor
             files.push((file, export.id));
         }
     }
+    // Of whom nothing else is held here, too, may go by a name for ever.
+    let names = programs.names_of_mounts();
+    files.extend(names.into_iter().filter(|(_, export)| leaving.iter().any(|of| of.id == *export)));
     files.sort_unstable();
     files.dedup();
     files

@@ -28,6 +28,11 @@ impl Programs {
         self.caps.as_ref().map(|caps| caps.held()).unwrap_or_default()
     }
 
+    /// Names that mounts are promised by themselves, and in which exports.
+    pub(crate) fn names_of_mounts(&self) -> Vec<(FileKey, ExportId)> {
+        self.caps.as_ref().map(|caps| caps.held_names()).unwrap_or_default()
+    }
+
     /// Mounts' part of leaving exports.
     pub(crate) fn mounts_leave(&self) {
         if let Some(caps) = &self.caps {
