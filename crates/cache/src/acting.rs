@@ -3,13 +3,17 @@
 //! mode. Where these say no, the server is asked: it may know better, and says so in time. So it is of what has an access list:
 //! by that only the kernel judges here, for the one who calls.
 
+use crate::ask::Generation;
 use crate::attrs::{Attrs, Changes, SetTime};
+use crate::errno::Errno;
 use crate::ids::{Caller, NodeId};
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::queue::Thing;
 use crate::step::{Outcome, Turn};
 use crate::{Kind, ask::Question};
+use holdfast_base::limits::CALLERS_KNOWN_MAX;
+use rustc_hash::FxHashMap;
 
 /// As whom a caller acts on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,38 @@ pub enum Acting {
     As(Caller),
     /// That is not known, or nothing can be changed there: everything is asked for.
     Unknown,
+}
+
+/// As whom callers act.
+#[derive(Debug, Default)]
+pub(crate) struct Acts {
+    /// As the server said since it was greeted last.
+    known: FxHashMap<Caller, Acting>,
+    /// As it said before, of those who have not been asked about since.
+    former: FxHashMap<Caller, Acting>,
+    /// When it was greeted.
+    since: Generation,
+}
+
+impl Acts {
+    /// What is known of a caller is not known to be so any more.
+    fn doubt(&mut self, caller: &Caller) {
+        let Some(acting) = self.known.remove(caller) else { return };
+        if self.former.len() >= CALLERS_KNOWN_MAX {
+            self.former.clear();
+        }
+        self.former.insert(caller.clone(), acting);
+    }
+
+    /// All that was said, for a later life.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Caller, &Acting)> {
+        self.known.iter().chain(&self.former)
+    }
+
+    /// What was said in a former life.
+    pub(crate) fn restored(former: FxHashMap<Caller, Acting>) -> Self {
+        Self { former, ..Self::default() }
+    }
 }
 
 /// Permission bits, as one class of a mode has them.
@@ -70,17 +106,45 @@ fn may_set(caller: &Caller, node: &Node, changes: &Changes) -> bool {
 }
 
 impl Machine {
-    /// The server has said as whom a caller acts, or has not.
-    pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting) {
-        if self.acts.len() >= holdfast_base::limits::CALLERS_KNOWN_MAX {
-            self.acts.clear();
+    /// The server has said as whom a caller acts, or has not. One that was asked before the last greeting may have been another.
+    pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting, at: Generation) {
+        let acts = &mut self.acts;
+        let is_late = at < acts.since;
+        let known = if is_late { &mut acts.former } else { &mut acts.known };
+        if known.len() >= CALLERS_KNOWN_MAX {
+            known.clear();
         }
-        self.acts.insert(caller.clone(), acting);
+        known.insert(caller.clone(), acting);
+        if !is_late {
+            acts.former.remove(caller);
+        }
     }
 
-    /// As whom the caller acts; asks where that is not known yet.
+    /// A server was greeted: a new connection, another server, or one whose exports are others now. As whom callers act there is asked
+    /// anew; what was said before is good for as long as there is nobody to ask.
+    pub fn greeted(&mut self) {
+        self.acts.since = self.tick();
+        for caller in self.acts.known.keys().cloned().collect::<Vec<_>>() {
+            self.acts.doubt(&caller);
+        }
+    }
+
+    /// What was put off for a caller was refused, as it was not thought to be.
+    pub(crate) fn refused(&mut self, caller: &Caller, errno: Errno) {
+        if matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS) {
+            self.acts.doubt(caller);
+        }
+    }
+
+    /// As whom a caller acts, as far as it is known.
+    fn known_acting(&self, caller: &Caller) -> Option<&Acting> {
+        let former = || self.acts.former.get(caller).filter(|_| self.is_alone());
+        self.acts.known.get(caller).or_else(former)
+    }
+
+    /// As whom the caller acts; asks where that is not known.
     pub(crate) fn acting(&mut self, turn: &Turn) -> Outcome<Acting> {
-        match self.acts.get(&turn.caller) {
+        match self.known_acting(&turn.caller) {
             Some(acting) => Ok(acting.clone()),
             None => self.ask(turn, Question::WhoAmI),
         }
@@ -88,7 +152,7 @@ impl Machine {
 
     /// Whose is what the caller makes.
     pub(crate) fn maker(&self, turn: &Turn) -> Caller {
-        match self.acts.get(&turn.caller) {
+        match self.known_acting(&turn.caller) {
             Some(Acting::As(other)) => other.clone(),
             _ => turn.caller.clone(),
         }
@@ -156,10 +220,9 @@ impl Machine {
         id: NodeId,
         (reads, writes): (bool, bool),
     ) -> Outcome<bool> {
-        let acting = match self.acts.get(&turn.caller) {
-            None if !writes => Acting::AsItself,
-            _ => self.acting(turn)?,
-        };
+        let is_known =
+            self.known_acting(&turn.caller).is_some() || self.acts.former.contains_key(&turn.caller);
+        let acting = if is_known || writes { self.acting(turn)? } else { Acting::AsItself };
         let bits = if reads { 0o4 } else { 0 } | if writes { WRITE } else { 0 };
         let node = self.node(id)?;
         Ok(match acting {

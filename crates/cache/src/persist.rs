@@ -161,8 +161,9 @@ impl Machine {
         put.u64(self.stream.last_serial());
         put.u64(self.stream.last_txn);
         put.u64(self.stream.stable_txn);
-        put.count(self.acts.len());
-        for (caller, acting) in &self.acts {
+        let acts: Vec<_> = self.acts.all().collect();
+        put.count(acts.len());
+        for (caller, acting) in acts {
             put.caller(caller);
             put.flag(*acting != Acting::Unknown);
             put.option(if let Acting::As(other) = acting { Some(other) } else { None }, Put::caller);

@@ -73,7 +73,10 @@ impl Machine {
             }
             MutationResult::Failed(Errno::EEXIST) if !repeated && self.put_aside(queued, now) => {}
             MutationResult::Failed(errno) if !repeated && self.rescue(queued, errno, now) => {}
-            MutationResult::Failed(errno) => self.op_failed(queued, errno, repeated),
+            MutationResult::Failed(errno) => {
+                self.refused(&queued.caller, errno);
+                self.op_failed(queued, errno, repeated);
+            }
             MutationResult::Depends if self.do_again(queued, now) => {}
             MutationResult::Depends => self.op_failed(queued, Errno::EIO, repeated),
         }

@@ -116,6 +116,11 @@ impl Caps {
         self.members.names()
     }
 
+    /// As whom callers act may be another from now on: everybody says HELLO again, and asks. Nothing that is held is lost.
+    pub fn greet_anew(&self) {
+        self.members.drop_tickets();
+    }
+
     /// Lets go of files that were made for creates to come, for exports are served elsewhere from now on: what was to become of them
     /// is made anew, here or there.
     pub fn leave(&self) {

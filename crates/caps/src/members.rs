@@ -265,6 +265,11 @@ impl Members {
         self.table.lock().by_ticket.remove(&ticket);
     }
 
+    /// All tickets are given up; what they stand for stays.
+    pub(crate) fn drop_tickets(&self) {
+        self.table.lock().by_ticket.clear();
+    }
+
     /// A client is gone.
     pub(crate) fn remove(&self, client: ClientId) {
         let mut table = self.table.lock();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::code::{Get, VERSION, VERSION_BEFORE};
 use super::{Conflict, HAS_NO_XATTRS, IS_LISTED, family, key};
-use crate::acting::Acting;
+use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
@@ -79,7 +79,7 @@ impl Machine {
             Some((caller, acting))
         };
         let acts = get.list(acting).ok_or(damaged("head"))?;
-        machine.acts.extend(acts);
+        machine.acts = Acts::restored(acts.into_iter().collect());
         machine.restore_stream(records, now).ok_or(damaged("mutation"))?;
         machine.restore_nodes(records, now).ok_or(damaged("object"))?;
         machine.restore_names(records).ok_or(damaged("name"))?;

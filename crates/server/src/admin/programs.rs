@@ -33,6 +33,13 @@ impl Programs {
         self.caps.as_ref().map(|caps| caps.held_names()).unwrap_or_default()
     }
 
+    /// Mounts ask as whom their callers act.
+    pub(crate) fn mounts_ask_anew(&self) {
+        if let Some(caps) = &self.caps {
+            caps.greet_anew();
+        }
+    }
+
     /// Mounts' part of leaving exports.
     pub(crate) fn mounts_leave(&self) {
         if let Some(caps) = &self.caps {
