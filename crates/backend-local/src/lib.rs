@@ -18,6 +18,7 @@ mod errors;
 mod files;
 mod filesystem;
 mod flocks;
+mod folding;
 mod handles;
 mod handover;
 mod lend;

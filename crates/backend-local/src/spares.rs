@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_vfs::{Change, Cx, FsError, FsResult, Handle, Name, SetAttrs, SetTime, Spare};
-use rustix::fs::{AtFlags, Mode};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, Mode, StatxFlags};
 use rustix::io::Errno;
 
 use crate::attributes::timespec;
@@ -16,6 +17,7 @@ use crate::errors::fs_error;
 use crate::filesystem::HandleKind;
 use crate::local::LocalBackend;
 use crate::marks::Changing;
+use crate::object::Object;
 use crate::opening::local_file;
 use crate::procfd::{FdName, ProcFd};
 use crate::sys;
@@ -113,6 +115,50 @@ impl LocalBackend {
         // A file as all are: what is closed is not gone.
         object.is_unlinked.store(false, Ordering::SeqCst);
         self.note_change(object);
-        self.after(before)
+        self.after(before).inspect_err(|_| take_back(&dir, name, object))
+    }
+}
+
+/// Takes a name back that was just given: who is told that it failed is not to find it. Where it stands for something else by now, or
+/// nobody can tell, it stays.
+fn take_back(dir: &Object, name: Name<'_>, object: &Object) {
+    let identity = |fd: BorrowedFd<'_>, name: &[u8], flags| {
+        let st = rustix::fs::statx(fd, name, flags, StatxFlags::INO).ok()?;
+        Some((st.stx_dev_major, st.stx_dev_minor, st.stx_ino))
+    };
+    let ours = identity(object.fd(), b"", AtFlags::EMPTY_PATH);
+    if ours.is_some() && identity(dir.fd(), name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) == ours {
+        // What a disk that fails leaves of this is not for us to say.
+        let _ = rustix::fs::unlinkat(dir.fd(), name.as_bytes(), AtFlags::empty());
+        object.is_unlinked.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LocalOptions;
+    use holdfast_vfs::{Backend as _, Caller, Wait};
+
+    #[test]
+    fn a_name_that_was_given_is_taken_back_from_this_very_file_alone() {
+        let (served, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = LocalOptions::new(state.path().to_owned());
+        let backend = LocalBackend::open(served.path(), options).unwrap();
+        let (root, caller) = (backend.root().unwrap(), Caller::root());
+        let cx = Cx::new(&caller, Wait::Yes);
+        let spare = backend.make_spare(&cx, &root).unwrap();
+        let [name, moved] = [&b"f"[..], b"g"].map(|name| Name::new(name).unwrap());
+        backend.place(&cx, &spare, &root, name, &SetAttrs::default()).unwrap();
+        let [at_name, at_moved] = ["f", "g"].map(|name| served.path().join(name));
+        std::fs::rename(&at_name, &at_moved).unwrap();
+        std::fs::write(&at_name, "another").unwrap();
+        let (dir, object) =
+            (backend.resolve(Wait::Yes, &root).unwrap(), &local_file(&spare.file).unwrap().object);
+        take_back(&dir, name, object);
+        assert!(at_name.exists() && at_moved.exists(), "it stands for something else by now");
+        take_back(&dir, moved, object);
+        assert!(at_name.exists() && !at_moved.exists());
+        assert!(object.is_unlinked.load(Ordering::SeqCst));
     }
 }

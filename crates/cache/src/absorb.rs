@@ -40,7 +40,7 @@ impl Machine {
             }
             (Question::WhoAmI, answer) => {
                 let acting = if let Ok(Answer::Acts(acting)) = answer { acting } else { Acting::Unknown };
-                self.learn_acting(&turn.caller, acting);
+                self.learn_acting(&turn.caller, acting, at);
                 Some(Ok(Fresh::Acts))
             }
             (_, Err(errno)) => Some(Err(errno)),

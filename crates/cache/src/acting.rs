@@ -1,13 +1,19 @@
 //! As whom callers act on the server. Where that is another (root, where root is squashed; everybody, where all are), this host's
 //! kernel has judged for the wrong one, and what is to be done before the server has judged is judged here, by the bits of the
-//! mode. Where these say no, the server is asked: it may know better, and says so in time.
+//! mode. Where these say no, the server is asked: it may know better, and says so in time. So it is of what has an access list:
+//! by that only the kernel judges here, for the one who calls.
 
+use crate::ask::Generation;
 use crate::attrs::{Attrs, Changes, SetTime};
+use crate::errno::Errno;
 use crate::ids::{Caller, NodeId};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::queue::Thing;
 use crate::step::{Outcome, Turn};
 use crate::{Kind, ask::Question};
+use holdfast_base::limits::CALLERS_KNOWN_MAX;
+use rustc_hash::FxHashMap;
 
 /// As whom a caller acts on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +26,55 @@ pub enum Acting {
     Unknown,
 }
 
+/// As whom callers act.
+#[derive(Debug, Default)]
+pub(crate) struct Acts {
+    /// As the server said since it was greeted last.
+    known: FxHashMap<Caller, Acting>,
+    /// As it said before, of those who have not been asked about since.
+    former: FxHashMap<Caller, Acting>,
+    /// When it was greeted.
+    since: Generation,
+}
+
+impl Acts {
+    /// What is known of a caller is not known to be so any more.
+    fn doubt(&mut self, caller: &Caller) {
+        let Some(acting) = self.known.remove(caller) else { return };
+        if self.former.len() >= CALLERS_KNOWN_MAX {
+            self.former.clear();
+        }
+        self.former.insert(caller.clone(), acting);
+    }
+
+    /// All that was said, for a later life.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Caller, &Acting)> {
+        self.known.iter().chain(&self.former)
+    }
+
+    /// What was said in a former life.
+    pub(crate) fn restored(former: FxHashMap<Caller, Acting>) -> Self {
+        Self { former, ..Self::default() }
+    }
+}
+
 /// Permission bits, as one class of a mode has them.
 const WRITE: u32 = 0o2;
 const ENTER_AND_WRITE: u32 = 0o3;
 const SET_IDS: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
 
-/// Whether the bits of the mode let somebody in, as Linux reads them: root has every right to files and directories.
-fn permits(caller: &Caller, attrs: &Attrs, bits: u32) -> bool {
+/// Whether somebody is surely let in, as Linux judges: root has every right to files and directories, and of its owner an access
+/// list says what the mode does.
+fn permits(caller: &Caller, node: &Node, bits: u32) -> bool {
+    let attrs = &node.attrs;
+    if node.listed && !is_owner(caller, attrs) {
+        return false;
+    }
+    permits_by_mode(caller, attrs, bits)
+}
+
+fn permits_by_mode(caller: &Caller, attrs: &Attrs, bits: u32) -> bool {
     let is_in_group = || caller.gid == attrs.gid || caller.groups.contains(&attrs.gid);
     let of_class = match () {
         () if caller.uid == 0 => return true,
@@ -43,11 +90,12 @@ const fn is_owner(caller: &Caller, attrs: &Attrs) -> bool {
 }
 
 /// Whether attributes may be set as asked, so that the server leaves them as they are shown here.
-fn may_set(caller: &Caller, attrs: &Attrs, changes: &Changes) -> bool {
+fn may_set(caller: &Caller, node: &Node, changes: &Changes) -> bool {
+    let attrs = &node.attrs;
     // Who owns a file the server has to say, and with it which bits are left; also of what is written by who is not root.
     let is_plain = changes.uid.is_none() && changes.gid.is_none() && attrs.mode & SET_IDS == 0;
     let owner = is_owner(caller, attrs);
-    let writes = permits(caller, attrs, WRITE);
+    let writes = permits(caller, node, WRITE);
     // Also what is to be now goes as a time, which is the owner's to set.
     let may_time = |time: Option<SetTime>| time.is_none() || owner;
     is_plain
@@ -58,17 +106,45 @@ fn may_set(caller: &Caller, attrs: &Attrs, changes: &Changes) -> bool {
 }
 
 impl Machine {
-    /// The server has said as whom a caller acts, or has not.
-    pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting) {
-        if self.acts.len() >= holdfast_base::limits::CALLERS_KNOWN_MAX {
-            self.acts.clear();
+    /// The server has said as whom a caller acts, or has not. One that was asked before the last greeting may have been another.
+    pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting, at: Generation) {
+        let acts = &mut self.acts;
+        let is_late = at < acts.since;
+        let known = if is_late { &mut acts.former } else { &mut acts.known };
+        if known.len() >= CALLERS_KNOWN_MAX {
+            known.clear();
         }
-        self.acts.insert(caller.clone(), acting);
+        known.insert(caller.clone(), acting);
+        if !is_late {
+            acts.former.remove(caller);
+        }
     }
 
-    /// As whom the caller acts; asks where that is not known yet.
+    /// A server was greeted: a new connection, another server, or one whose exports are others now. As whom callers act there is asked
+    /// anew; what was said before is good for as long as there is nobody to ask.
+    pub fn greeted(&mut self) {
+        self.acts.since = self.tick();
+        for caller in self.acts.known.keys().cloned().collect::<Vec<_>>() {
+            self.acts.doubt(&caller);
+        }
+    }
+
+    /// What was put off for a caller was refused, as it was not thought to be.
+    pub(crate) fn refused(&mut self, caller: &Caller, errno: Errno) {
+        if matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS) {
+            self.acts.doubt(caller);
+        }
+    }
+
+    /// As whom a caller acts, as far as it is known.
+    fn known_acting(&self, caller: &Caller) -> Option<&Acting> {
+        let former = || self.acts.former.get(caller).filter(|_| self.is_alone());
+        self.acts.known.get(caller).or_else(former)
+    }
+
+    /// As whom the caller acts; asks where that is not known.
     pub(crate) fn acting(&mut self, turn: &Turn) -> Outcome<Acting> {
-        match self.acts.get(&turn.caller) {
+        match self.known_acting(&turn.caller) {
             Some(acting) => Ok(acting.clone()),
             None => self.ask(turn, Question::WhoAmI),
         }
@@ -76,7 +152,7 @@ impl Machine {
 
     /// Whose is what the caller makes.
     pub(crate) fn maker(&self, turn: &Turn) -> Caller {
-        match self.acts.get(&turn.caller) {
+        match self.known_acting(&turn.caller) {
             Some(Acting::As(other)) => other.clone(),
             _ => turn.caller.clone(),
         }
@@ -89,8 +165,9 @@ impl Machine {
             Acting::Unknown => return Ok(false),
             Acting::As(other) => other,
         };
-        let attrs = self.node(dir)?.attrs;
-        if !permits(&caller, &attrs, ENTER_AND_WRITE) {
+        let node = self.node(dir)?;
+        let attrs = node.attrs;
+        if !permits(&caller, node, ENTER_AND_WRITE) {
             return Ok(false);
         }
         if attrs.mode & STICKY == 0 || is_owner(&caller, &attrs) {
@@ -101,36 +178,38 @@ impl Machine {
     }
 
     /// Whether the caller surely may do what the other who is judged may.
-    fn surely(&mut self, turn: &Turn, judge: impl FnOnce(&Caller) -> bool) -> Outcome<bool> {
+    fn surely(
+        &mut self,
+        turn: &Turn,
+        id: NodeId,
+        judge: impl FnOnce(&Caller, &Node) -> bool,
+    ) -> Outcome<bool> {
         Ok(match self.acting(turn)? {
             Acting::AsItself => true,
             Acting::Unknown => false,
-            Acting::As(other) => judge(&other),
+            Acting::As(other) => judge(&other, self.node(id)?),
         })
     }
 
     /// Whether the caller surely may write a directory, as Linux asks of one that gets another parent.
     pub(crate) fn may_write_into(&mut self, turn: &Turn, dir: NodeId) -> Outcome<bool> {
-        let attrs = self.node(dir)?.attrs;
-        self.surely(turn, |other| permits(other, &attrs, WRITE))
+        self.surely(turn, dir, |other, node| permits(other, node, WRITE))
     }
 
     /// Whether the caller surely may make this, and gets it as it is asked for, where it may change names.
     pub(crate) fn may_make_thing(&mut self, turn: &Turn, thing: &Thing, mode: u32) -> Outcome<bool> {
         let is_device = matches!(thing, Thing::Node(Kind::Block | Kind::Char, _));
-        self.surely(turn, |other| !is_device && mode & SET_IDS == 0 || other.uid == 0)
+        self.surely(turn, NodeId::ROOT, |other, _| !is_device && mode & SET_IDS == 0 || other.uid == 0)
     }
 
     /// Whether the caller surely may give a file one more name, where it may make names (`fs.protected_hardlinks`).
     pub(crate) fn may_name_again(&mut self, turn: &Turn, id: NodeId) -> Outcome<bool> {
-        let attrs = self.node(id)?.attrs;
-        self.surely(turn, |other| is_owner(other, &attrs))
+        self.surely(turn, id, |other, node| is_owner(other, &node.attrs))
     }
 
     /// Whether the caller surely may set these attributes.
     pub(crate) fn may_set_as(&mut self, turn: &Turn, id: NodeId, changes: &Changes) -> Outcome<bool> {
-        let attrs = self.node(id)?.attrs;
-        self.surely(turn, |other| may_set(other, &attrs, changes))
+        self.surely(turn, id, |other, node| may_set(other, node, changes))
     }
 
     /// Whether the caller surely may open a file so. For reading nobody is asked as whom it acts: the kernel has judged, and there
@@ -141,16 +220,15 @@ impl Machine {
         id: NodeId,
         (reads, writes): (bool, bool),
     ) -> Outcome<bool> {
-        let acting = match self.acts.get(&turn.caller) {
-            None if !writes => Acting::AsItself,
-            _ => self.acting(turn)?,
-        };
+        let is_known =
+            self.known_acting(&turn.caller).is_some() || self.acts.former.contains_key(&turn.caller);
+        let acting = if is_known || writes { self.acting(turn)? } else { Acting::AsItself };
         let bits = if reads { 0o4 } else { 0 } | if writes { WRITE } else { 0 };
-        let attrs = self.node(id)?.attrs;
+        let node = self.node(id)?;
         Ok(match acting {
             // What it cannot have changed it is told by the server when it opens it.
             Acting::AsItself | Acting::Unknown => true,
-            Acting::As(other) => permits(&other, &attrs, bits),
+            Acting::As(other) => permits(&other, node, bits),
         })
     }
 }
@@ -160,9 +238,9 @@ mod tests {
     use super::*;
     use crate::attrs::Device;
 
-    fn attrs(mode: u32, uid: u32, gid: u32) -> Attrs {
+    fn node(mode: u32, uid: u32, gid: u32) -> Node {
         let time = holdfast_base::Timestamp::default();
-        Attrs {
+        let attrs = Attrs {
             kind: Kind::File,
             mode,
             nlink: 1,
@@ -177,7 +255,8 @@ mod tests {
             btime: None,
             change: 0,
             fileid: 1,
-        }
+        };
+        Node::new(NodeId(2), None, attrs, holdfast_base::Instant::default())
     }
 
     #[test]
@@ -191,40 +270,52 @@ mod tests {
             (0o002, 1, 1, true),
             (0o770, 1, 1, false),
         ] {
-            assert_eq!(permits(&nobody, &attrs(mode, uid, gid), WRITE), is_let_in, "{mode:o} {uid} {gid}");
+            assert_eq!(permits(&nobody, &node(mode, uid, gid), WRITE), is_let_in, "{mode:o} {uid} {gid}");
         }
         let grouped = Caller { groups: [5, 7].into(), ..nobody };
         assert!(
-            permits(&grouped, &attrs(0o020, 1, 7), WRITE) && !permits(&grouped, &attrs(0o020, 1, 6), WRITE)
+            permits(&grouped, &node(0o020, 1, 7), WRITE) && !permits(&grouped, &node(0o020, 1, 6), WRITE)
         );
-        assert!(permits(&Caller::new(0, 0), &attrs(0, 1, 1), WRITE));
+        assert!(permits(&Caller::new(0, 0), &node(0, 1, 1), WRITE));
+    }
+
+    #[test]
+    fn what_has_an_access_list_is_judged_here_for_its_owner_and_for_root_alone() {
+        let mut listed = node(0o666, 7, 7);
+        listed.listed = true;
+        for (uid, gid, is_let_in) in [(7, 1, true), (0, 0, true), (1, 7, false), (1, 1, false)] {
+            assert_eq!(permits(&Caller::new(uid, gid), &listed, WRITE), is_let_in, "{uid} {gid}");
+        }
+        let size = Changes { size: Some(0), ..Changes::default() };
+        assert!(may_set(&Caller::new(1, 1), &node(0o666, 7, 7), &size));
+        assert!(!may_set(&Caller::new(1, 1), &listed, &size));
     }
 
     #[test]
     fn what_the_server_would_refuse_or_change_is_not_set_here() {
         let nobody = Caller::new(65534, 65534);
-        let (own, others) = (attrs(0o644, 65534, 65534), attrs(0o646, 1, 1));
+        let (own, others) = (node(0o644, 65534, 65534), node(0o646, 1, 1));
         let mode = |mode| Changes { mode: Some(mode), ..Changes::default() };
         let time = |mtime| Changes { mtime: Some(mtime), ..Changes::default() };
         let at = SetTime::At(holdfast_base::Timestamp::default());
         let size = Changes { size: Some(0), ..Changes::default() };
         let owner = Changes { uid: Some(65534), ..Changes::default() };
         let group = Changes { gid: Some(65534), ..Changes::default() };
-        for (attrs, changes, may) in [
+        for (node, changes, may) in [
             (&own, mode(0o600), true),
             (&own, mode(0o4700), false),
             (&others, mode(0o600), false),
             (&own, time(at), true),
             (&others, time(at), false),
             (&others, time(SetTime::Now), false),
-            (&attrs(0o640, 1, 1), time(SetTime::Now), false),
+            (&node(0o640, 1, 1), time(SetTime::Now), false),
             (&others, size, true),
-            (&attrs(0o644, 1, 1), size, false),
-            (&attrs(0o4777, 65534, 65534), size, false),
+            (&node(0o644, 1, 1), size, false),
+            (&node(0o4777, 65534, 65534), size, false),
             (&own, owner, false),
             (&own, group, false),
         ] {
-            assert_eq!(may_set(&nobody, attrs, &changes), may, "{attrs:?} {changes:?}");
+            assert_eq!(may_set(&nobody, node, &changes), may, "{:?} {changes:?}", node.attrs);
         }
     }
 }

@@ -120,8 +120,10 @@ impl Changes {
 /// shown here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewAttrs {
-    /// Permission bits, umask applied.
+    /// Permission bits.
     pub mode: u32,
+    /// What is taken from them where the directory hands on no access list. None where that is done already.
+    pub umask: u32,
     /// Owner, when it is not the caller.
     pub uid: Option<u32>,
     /// Group, when it is not what the server would choose.

@@ -14,4 +14,6 @@ pub struct Grant {
     pub plain: bool,
     /// On a directory: what is made in it gets its group, whatever its set-group-id bit says.
     pub group_of_directory: bool,
+    /// It has an access list, or may have one: its mode alone does not say who may do what.
+    pub listed: bool,
 }

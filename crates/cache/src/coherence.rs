@@ -20,8 +20,12 @@ impl Machine {
         }
         let tick = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        let is_doubtful = node.lists_changed > at;
         if grant.seq <= node.seq {
-            // With the same number nothing new was given.
+            // With the same number nothing new was given; but a change of our own takes nothing, and so has the old number.
+            if grant.seq == node.seq && !is_doubtful {
+                node.take_traits(&grant, false);
+            }
             node.late_grants += u64::from(grant.seq < node.seq);
             return;
         }
@@ -31,8 +35,7 @@ impl Machine {
         }
         self.has_been_promised |= grant.caps.contains(CapSet::FILE_S) && node.dir.is_none();
         node.seq = grant.seq;
-        node.plain = grant.plain;
-        node.group_of_directory = grant.group_of_directory;
+        node.take_traits(&grant, is_doubtful);
         // While a recall is being answered nothing that it takes may be used, whatever is granted beside it.
         let limit = node.recall.map_or(CapSet::ALL_X, |r| r.keep);
         let lost = node.held.without(grant.caps.sound() & limit);
@@ -109,8 +112,12 @@ impl Machine {
                 node.disturbed = tick;
                 node.doubt(*kinds, tick);
                 node.clean_for = alone.then_some(at);
-                if kinds.contains(CapSet::XATTR_S) {
+                // An access list is among them, and goes by the mode as well.
+                if kinds.contains(CapSet::XATTR_S) || kinds.contains(CapSet::AUTH_S) {
                     node.xattrs.clear();
+                }
+                if let Question::SetXattr { name, .. } | Question::RemoveXattr { name, .. } = question {
+                    node.list_may_have_changed(name, tick);
                 }
             }
         }
@@ -518,6 +525,9 @@ impl Machine {
                 after = after & recall.keep;
             }
             None => node.seq = seq,
+        }
+        if let Some((_, grant)) = given {
+            node.take_traits(grant, false);
         }
         node.yields.clear();
         self.lose(id, if is_same { before.without(after) } else { before });

@@ -9,7 +9,7 @@ use holdfast_base::limits::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::acting::Acting;
+use crate::acting::Acts;
 use crate::ask::{Ask, Generation, Object, Question};
 use crate::attrs::Attrs;
 use crate::errno::Errno;
@@ -116,7 +116,7 @@ pub struct Machine {
     pub(crate) shown: FxHashMap<Handle, u64>,
     pub(crate) last_shown: u64,
     /// As whom callers act on the server.
-    pub(crate) acts: FxHashMap<Caller, Acting>,
+    pub(crate) acts: Acts,
     /// Recalls of objects that were not known.
     pub(crate) early: FxHashMap<Handle, u64>,
     /// Recalls of what a batch under way may have made.
@@ -182,7 +182,7 @@ impl Machine {
             progress: 0,
             shown: FxHashMap::default(),
             last_shown: FIRST_SHOWN,
-            acts: FxHashMap::default(),
+            acts: Acts::default(),
             early: FxHashMap::default(),
             deferred: Vec::new(),
             recalling: Vec::new(),

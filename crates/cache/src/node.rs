@@ -37,6 +37,10 @@ pub(crate) struct Node {
     pub(crate) seq: u64,
     pub(crate) plain: bool,
     pub(crate) group_of_directory: bool,
+    /// It has an access list, or may have one. Of what is not sure of `AUTH_S` nothing is known.
+    pub(crate) listed: bool,
+    /// When an access list of it was last changed here: earlier answers may not know.
+    pub(crate) lists_changed: Generation,
     pub(crate) recall: Option<Recalling>,
     /// Of a directory that is recalled: what was in it, for whoever asked for it will look at that next.
     pub(crate) yields: Vec<NodeId>,
@@ -192,6 +196,13 @@ impl FileData {
 }
 
 impl Node {
+    /// What a grant says beside what is held. One that may be older than a change of ours says nothing good.
+    pub(crate) fn take_traits(&mut self, grant: &crate::caps::Grant, is_doubtful: bool) {
+        self.plain = grant.plain && (self.plain || !is_doubtful);
+        self.listed = grant.listed || (self.listed && is_doubtful);
+        self.group_of_directory = grant.group_of_directory;
+    }
+
     /// Whether the last name known of it was removed here, and nobody has it open: what becomes of it nobody will see.
     pub(crate) fn has_ended_here(&self) -> bool {
         self.opens.is_empty() && self.has_lost_name && self.attrs.nlink == 0
@@ -212,6 +223,8 @@ impl Node {
             seq: 0,
             plain: false,
             group_of_directory: false,
+            listed: false,
+            lists_changed: Generation(0),
             recall: None,
             yields: Vec::new(),
             recalled_at: None,

@@ -14,6 +14,7 @@ mod sync;
 mod xattr;
 
 pub use dirs::Taker;
+pub use xattr::is_access_list;
 
 use crate::ask::Access;
 use crate::attrs::{Attrs, Kind};

@@ -74,6 +74,10 @@ struct Stored {
 /// Bytes of extended attributes that are kept of one object, with their names.
 const XATTRS_KEPT_BYTES: usize = 4096;
 
+/// In one byte of a node's record: nothing was ever set, and that there may be an access list.
+const HAS_NO_XATTRS: u8 = 1;
+const IS_LISTED: u8 = 2;
+
 /// Where bytes lie in memory, and how many.
 type Place = (usize, usize);
 
@@ -157,8 +161,9 @@ impl Machine {
         put.u64(self.stream.last_serial());
         put.u64(self.stream.last_txn);
         put.u64(self.stream.stable_txn);
-        put.count(self.acts.len());
-        for (caller, acting) in &self.acts {
+        let acts: Vec<_> = self.acts.all().collect();
+        put.count(acts.len());
+        for (caller, acting) in acts {
             put.caller(caller);
             put.flag(*acting != Acting::Unknown);
             put.option(if let Acting::As(other) = acting { Some(other) } else { None }, Put::caller);
@@ -353,7 +358,11 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.option(node.base.as_deref(), Put::base);
     put.u32(node.sure.0);
     put.u32(node.held.0);
-    [node.plain, node.group_of_directory, node.no_xattrs].into_iter().for_each(|is| put.flag(is));
+    [node.plain, node.group_of_directory].into_iter().for_each(|is| put.flag(is));
+    put.u8([(node.no_xattrs, HAS_NO_XATTRS), (node.listed, IS_LISTED)]
+        .iter()
+        .map(|(is, bit)| if *is { *bit } else { 0 })
+        .sum());
     put_xattrs(&mut put, node);
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
     [node.losses.unheard(), node.dead]

@@ -73,7 +73,10 @@ impl Machine {
             }
             MutationResult::Failed(Errno::EEXIST) if !repeated && self.put_aside(queued, now) => {}
             MutationResult::Failed(errno) if !repeated && self.rescue(queued, errno, now) => {}
-            MutationResult::Failed(errno) => self.op_failed(queued, errno, repeated),
+            MutationResult::Failed(errno) => {
+                self.refused(&queued.caller, errno);
+                self.op_failed(queued, errno, repeated);
+            }
             MutationResult::Depends if self.do_again(queued, now) => {}
             MutationResult::Depends => self.op_failed(queued, Errno::EIO, repeated),
         }
@@ -161,8 +164,7 @@ impl Machine {
             return;
         }
         node.seq = grant.seq;
-        node.plain = grant.plain;
-        node.group_of_directory = grant.group_of_directory;
+        node.take_traits(&grant, false);
         let lost = node.held.without(grant.caps.sound());
         self.drop_assumed(id, lost, now);
     }

@@ -64,6 +64,8 @@ pub enum Wait {
 pub struct Turn {
     /// Who asks.
     pub caller: Caller,
+    /// Permission bits that the caller does not give what it makes, unless an access list is handed on to that.
+    pub umask: u32,
     /// The answer to its last question, usable once.
     pub(crate) fresh: Option<Result<Fresh, Errno>>,
     /// Capabilities were asked for and are not to be asked for again.
@@ -129,6 +131,7 @@ impl Turn {
     pub fn new(caller: Caller) -> Self {
         Self {
             caller,
+            umask: 0,
             fresh: None,
             acquired: false,
             through: None,

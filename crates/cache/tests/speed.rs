@@ -99,6 +99,7 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
                     seq: batch.txn * 1000 + i as u64 + 10_000_000,
                     plain: true,
                     group_of_directory: false,
+                    listed: false,
                 }),
             };
             let results =

@@ -142,3 +142,66 @@ fn owners_set_ids_and_devices_are_asked_and_so_is_opening_what_only_the_caller_m
     assert_eq!(open(&mut world, false), [], "everybody may read it");
     assert!(open(&mut world, true).iter().any(|question| matches!(question, Question::Open { .. })));
 }
+
+fn has_asked_who(world: &mut World) -> bool {
+    asked(world).iter().any(|question| matches!(question, Question::WhoAmI))
+}
+
+#[test]
+fn who_somebody_is_at_a_server_that_is_greeted_is_asked_anew_and_what_is_said_counts_at_once() {
+    let (mut world, dir) = planted(0o777, OTHER);
+    let before = make(&mut world, dir, b"before");
+    assert!(!has_asked_who(&mut world));
+    world.server.squashed_to = Some(Caller::new(77, 77));
+    world.clients[0].machine.greeted();
+    let after = make(&mut world, dir, b"after");
+    assert!(has_asked_who(&mut world));
+    assert_eq!((owner(&mut world, before), owner(&mut world, after)), (NOBODY, 77));
+    make(&mut world, dir, b"again");
+    assert!(!has_asked_who(&mut world), "once");
+    // What was asked before the greeting and is answered after it is of the server that was.
+    let machine = &mut world.clients[0].machine;
+    machine.greeted();
+    let (now, mut turn) = (Now::default(), Turn::new(Caller::new(7, 0)));
+    let Step::Ask(ask) = machine.mkdir(&mut turn, dir, b"late", 0o755, now) else { panic!("it asks") };
+    assert!(matches!(ask.question, Question::WhoAmI));
+    machine.greeted();
+    machine.absorb(&mut turn, *ask, Ok(Answer::Acts(Acting::As(Caller::new(1, 1)))), now);
+    let Step::Ask(ask) = machine.mkdir(&mut turn, dir, b"late", 0o755, now) else { panic!("it asks again") };
+    assert!(matches!(ask.question, Question::WhoAmI));
+}
+
+#[test]
+fn while_there_is_nobody_to_ask_what_was_said_before_is_good() {
+    let (mut world, dir) = planted(0o777, OTHER);
+    let machine = &mut world.clients[0].machine;
+    machine.follow();
+    machine.take_changes();
+    machine.hold(true);
+    machine.greeted();
+    let away = make(&mut world, dir, b"away");
+    assert!(!has_asked_who(&mut world));
+    assert_eq!(owner(&mut world, away), NOBODY);
+    world.clients[0].machine.hold(false);
+    make(&mut world, dir, b"back");
+    assert!(has_asked_who(&mut world));
+}
+
+#[test]
+fn who_was_refused_what_it_surely_might_is_asked_about_again() {
+    for (errno, is_asked) in [(Errno::EACCES, true), (Errno::ENOSPC, false)] {
+        let (mut world, dir) = planted(0o777, OTHER);
+        world.drain();
+        let first = found(&mut world, dir, b"first");
+        make(&mut world, dir, b"f");
+        let machine = &mut world.clients[0].machine;
+        world.ms += 10_000;
+        let now = Now { mono: holdfast_base::Instant(world.ms), ..Now::default() };
+        let batch = machine.take_batch(now).unwrap();
+        machine.batch_done(batch.txn, vec![MutationResult::Failed(errno)], 0, now);
+        asked(&mut world);
+        let mode = Changes { mode: Some(0o600), ..Changes::default() };
+        world.run(0, |m, t, now| m.setattr(t, first, &mode, now)).unwrap();
+        assert_eq!(has_asked_who(&mut world), is_asked, "{errno:?}");
+    }
+}

@@ -71,6 +71,7 @@ impl Caps {
         // Before it is promised: it may be recalled at once.
         let is_held = || self.is_held(client, key.name);
         let promising = self.members.may_know((client, key.name), token, is_held);
+        self.members.is_name_in(client, key.name, dir.export.id);
         let on = CapsOn {
             backend: &dir.export.backend,
             handle: &dir.handle,

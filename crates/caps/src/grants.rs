@@ -19,12 +19,10 @@ use holdfast_wire::caps::{
 };
 
 use crate::find::name_of;
+use crate::lists::{is_listed, is_plain};
 use crate::members::Member;
 use crate::site::{Actor, Site};
 use crate::{Caps, attrs, status};
-
-/// An access list that what is made in a directory inherits.
-const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 impl Caps {
     /// A client's epoch as it is told: another after a loss, after a restart that was not planned, and for a mount that comes
@@ -70,7 +68,8 @@ impl Caps {
     /// What this server can do beyond the first version.
     fn features(&self) -> Features {
         let same_host = self.neighbours.get().map_or(0, |_| Features::SAME_HOST.0);
-        Features(Features::APPEND.0 | Features::NAMES.0 | Features::POOL.0 | same_host)
+        let always = Features::APPEND.0 | Features::NAMES.0 | Features::POOL.0 | Features::LISTS.0;
+        Features(always | same_host)
     }
 
     /// The answer to HELLO is on its way: what could not be recalled is recalled now.
@@ -204,8 +203,14 @@ impl Caps {
     fn told(&self, (client, site): (ClientId, &Site), kind: FileKind, grant: CapGrant) -> Grant {
         let CapGrant { held, seq } = grant;
         let is_dir_held = kind == FileKind::Directory && held.contains(CapSet::FILE_X);
-        let flags =
-            if is_dir_held && is_plain(client, site) { GrantFlags::PLAIN } else { GrantFlags::default() };
+        let mut flags = GrantFlags::default();
+        if is_dir_held && is_plain(client, site) {
+            flags.0 |= GrantFlags::PLAIN.0;
+        }
+        // Links have none. Without AUTH_S nobody goes by it.
+        if kind != FileKind::Symlink && held.contains(CapSet::AUTH_S) && is_listed(client, site) {
+            flags.0 |= GrantFlags::LISTED.0;
+        }
         Grant { held, seq, flags }
     }
 
@@ -272,15 +277,6 @@ impl Caps {
 fn epoch(run: u64, client: ClientId, losses: u64) -> u64 {
     let mixed = (client.0 ^ losses.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     run << 32 | mixed >> 32
-}
-
-/// Whether what is made in a directory is as its maker asks.
-fn is_plain(client: ClientId, site: &Site) -> bool {
-    let root = Caller::root();
-    // In the client's name: its own capabilities must not be recalled for being described.
-    let cx = Cx::new(&root, Wait::Yes).by(Some(client));
-    let list = site.export.backend.getxattr(&cx, &site.handle, DEFAULT_ACL);
-    matches!(list, Err(FsError::NoXattr | FsError::NotSupported))
 }
 
 const fn limits() -> Limits {

@@ -9,6 +9,7 @@ mod find;
 mod grants;
 mod handover;
 mod lane;
+mod lists;
 mod make;
 mod members;
 mod nameless;
@@ -31,7 +32,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
-use holdfast_base::{ClientId, FileKey};
+use holdfast_base::{ClientId, ExportId, FileKey};
 use holdfast_export::WireHandle;
 use holdfast_manager::Agent;
 use holdfast_wire::caps::CapsStat;
@@ -106,6 +107,18 @@ impl Caps {
     #[must_use]
     pub fn held(&self) -> Vec<(FileKey, WireHandle)> {
         self.members.handles()
+    }
+
+    /// Names that clients are promised by themselves, and the exports that they are in. Those of a former process have been
+    /// recalled, and are not among them.
+    #[must_use]
+    pub fn held_names(&self) -> Vec<(FileKey, ExportId)> {
+        self.members.names()
+    }
+
+    /// As whom callers act may be another from now on: everybody says HELLO again, and asks. Nothing that is held is lost.
+    pub fn greet_anew(&self) {
+        self.members.drop_tickets();
     }
 
     /// Lets go of files that were made for creates to come, for exports are served elsewhere from now on: what was to become of them

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::{CAPS_CONNECTIONS_MAX, CAPS_TICKETS_PER_CLIENT_MAX};
-use holdfast_base::{ClientId, Entropy, FileKey, Instant, Timestamp};
+use holdfast_base::{ClientId, Entropy, ExportId, FileKey, Instant, Timestamp};
 use holdfast_export::WireHandle;
 use holdfast_rpc::Connection;
 use holdfast_wire::caps::Ticket;
@@ -24,6 +24,8 @@ struct Known {
     handle: WireHandle,
     /// Calls that may be granting something of it.
     granting: usize,
+    /// Of a name that is promised by itself: the export that it is in, which its token does not tell.
+    name_in: Option<ExportId>,
     /// The file's modification time when the client came to hold it exclusively, while it does and where that is known.
     written_since: Option<Timestamp>,
 }
@@ -167,8 +169,24 @@ impl Members {
     fn note(&self, client: ClientId, file: FileKey, (handle, granting): (WireHandle, usize)) {
         let mut table = self.table.lock();
         let known = &mut table.clients.entry(client).or_default().known;
-        let known = known.entry(file).or_insert(Known { handle, granting: 0, written_since: None });
+        let known =
+            known.entry(file).or_insert(Known { handle, granting: 0, name_in: None, written_since: None });
         (known.handle, known.granting) = (handle, known.granting + granting);
+    }
+
+    /// What it may be granted is a name in this export. Before it is.
+    pub(crate) fn is_name_in(&self, client: ClientId, name: FileKey, export: ExportId) {
+        let mut table = self.table.lock();
+        if let Some(known) = table.clients.get_mut(&client).and_then(|of| of.known.get_mut(&name)) {
+            known.name_in = Some(export);
+        }
+    }
+
+    /// The names that are promised by themselves, and the exports that they are in.
+    pub(crate) fn names(&self) -> Vec<(FileKey, ExportId)> {
+        let table = self.table.lock();
+        let known = table.clients.values().flat_map(|of| &of.known);
+        known.filter_map(|(name, known)| Some((*name, known.name_in?))).collect()
     }
 
     /// It may write the file unseen, which has this modification time: what it will have written is not older.
@@ -245,6 +263,11 @@ impl Members {
     /// A ticket is given up.
     pub(crate) fn drop_ticket(&self, ticket: Ticket) {
         self.table.lock().by_ticket.remove(&ticket);
+    }
+
+    /// All tickets are given up; what they stand for stays.
+    pub(crate) fn drop_tickets(&self) {
+        self.table.lock().by_ticket.clear();
     }
 
     /// A client is gone.

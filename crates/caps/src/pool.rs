@@ -33,10 +33,42 @@ struct Kept {
     spare: Spare,
 }
 
-/// Those kept, by their handles.
+/// Those kept, by their handles, and room for those that are being made.
+#[derive(Default)]
+struct Table {
+    kept: FxHashMap<Handle, Kept>,
+    /// Of which clients they are.
+    being_made: Vec<(ClientId, usize)>,
+}
+
+/// All of them.
 pub(crate) struct Pools {
-    kept: Mutex<FxHashMap<Handle, Kept>>,
+    table: Mutex<Table>,
     max: usize,
+}
+
+/// Room for so many, kept free until they are there.
+struct Room<'p> {
+    pools: &'p Pools,
+    client: ClientId,
+    count: usize,
+}
+
+impl Room<'_> {
+    /// They are there.
+    fn fill(self, of: For, since: Instant, made: Vec<Spare>) {
+        let mut table = self.pools.table.lock();
+        // The room ends when they are among those kept: never are there more than the bound says.
+        table.kept.extend(made.into_iter().map(|spare| (spare.handle, Kept { since, of, spare })));
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let being_made = &mut self.pools.table.lock().being_made;
+        let own = being_made.iter().position(|of| *of == (self.client, self.count));
+        own.map(|at| being_made.swap_remove(at));
+    }
 }
 
 /// Descriptors that each takes: one by which it lives, one by which it is found.
@@ -61,38 +93,41 @@ impl Pools {
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let part = allowed.unwrap_or(u64::MAX) / (CAPS_POOLED_PART * DESCRIPTORS_EACH);
         let max = usize::try_from(part).unwrap_or(CAPS_POOLED_MAX).min(CAPS_POOLED_MAX);
-        Self { kept: Mutex::default(), max }
+        Self { table: Mutex::default(), max }
     }
 
-    /// How many more a client may have.
-    fn room(&self, client: ClientId) -> usize {
-        let kept = self.kept.lock();
-        let its = kept.values().filter(|one| one.of.client == client).count();
+    /// Room for so many more of a client's, or for as many as it may have.
+    fn room(&self, client: ClientId, wanted: usize) -> Room<'_> {
+        let mut table = self.table.lock();
+        let being_made = |of: Option<ClientId>| -> usize {
+            let these = table.being_made.iter().filter(|(client, _)| of.is_none_or(|of| of == *client));
+            these.map(|(_, count)| count).sum()
+        };
+        let its = table.kept.values().filter(|one| one.of.client == client).count();
         let each = CAPS_POOLED_PER_CLIENT_MAX.min(self.max / CAPS_POOLED_SHARE);
-        self.max.saturating_sub(kept.len()).min(each.saturating_sub(its))
-    }
-
-    fn keep(&self, of: For, since: Instant, made: Vec<Spare>) {
-        let mut kept = self.kept.lock();
-        kept.extend(made.into_iter().map(|spare| (spare.handle, Kept { since, of, spare })));
+        let left = self.max.saturating_sub(table.kept.len() + being_made(None));
+        let count = wanted.min(left).min(each.saturating_sub(its + being_made(Some(client))));
+        table.being_made.push((client, count));
+        Room { pools: self, client, count }
     }
 
     /// Takes out one that was made for this very create. Where the directory has changed, all that was made in it goes.
     pub(crate) fn take(&self, handle: &Handle, of: &For) -> Option<Spare> {
-        let mut kept = self.kept.lock();
-        if kept.get(handle)?.of == *of {
-            return kept.remove(handle).map(|one| one.spare);
+        let mut table = self.table.lock();
+        if table.kept.get(handle)?.of == *of {
+            return table.kept.remove(handle).map(|one| one.spare);
         }
-        drop(kept);
+        drop(table);
         self.drop_where(|one| one.of.is_outdated(of));
         None
     }
 
     /// Lets go of what a client gives back.
     fn give_back(&self, client: ClientId, handle: &Handle) {
-        let mut kept = self.kept.lock();
-        let gone = kept.get(handle).is_some_and(|one| one.of.client == client).then(|| kept.remove(handle));
-        drop(kept);
+        let mut table = self.table.lock();
+        let is_its = table.kept.get(handle).is_some_and(|one| one.of.client == client);
+        let gone = is_its.then(|| table.kept.remove(handle));
+        drop(table);
         drop(gone);
     }
 
@@ -113,7 +148,7 @@ impl Pools {
 
     fn drop_where(&self, is_over: impl Fn(&Kept) -> bool) {
         let gone: Vec<Kept> =
-            self.kept.lock().extract_if(|_, one| is_over(one)).map(|(_, one)| one).collect();
+            self.table.lock().kept.extract_if(|_, one| is_over(one)).map(|(_, one)| one).collect();
         // Closing each changes the file system: nobody else is to wait for that.
         drop(gone);
     }
@@ -160,9 +195,9 @@ impl Caps {
         };
         let of = For::new(actor.client, &dir, &caller, heritage);
         self.pools.drop_where(|one| one.of.is_outdated(&of));
-        let count = (args.count as usize).min(CAPS_POOL_CALL_MAX).min(self.pools.room(actor.client));
-        let mut made = Vec::with_capacity(count);
-        while made.len() < count {
+        let room = self.pools.room(actor.client, (args.count as usize).min(CAPS_POOL_CALL_MAX));
+        let mut made = Vec::with_capacity(room.count);
+        while made.len() < room.count {
             match backend.make_spare(&cx, &dir.handle) {
                 Ok(spare) => made.push(spare),
                 Err(error) if made.is_empty() => return none_now(error),
@@ -175,7 +210,29 @@ impl Caps {
             return Ok(Vec::new());
         }
         let told = made.iter().map(|spare| (self.seal(&dir.beside(spare.handle)), spare.fileid)).collect();
-        self.pools.keep(of, self.parts.manager.clock().now(), made);
+        room.fill(of, self.parts.manager.clock().now(), made);
         Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_somebody_makes_files_for_is_nobody_elses() {
+        let pools = Pools { table: Mutex::default(), max: 4 * CAPS_POOLED_SHARE };
+        let (one, other) = (ClientId(1), ClientId(2));
+        let first = pools.room(one, 3);
+        let second = pools.room(one, 3);
+        assert_eq!((first.count, second.count), (3, 1), "what one client may have, at the same moment");
+        let rooms: Vec<_> = (2..100).map(|n| pools.room(ClientId(n), 100)).collect();
+        assert_eq!(rooms.iter().map(|room| room.count).sum::<usize>(), pools.max - 4, "and all");
+        drop(rooms);
+        drop(first);
+        assert_eq!(pools.room(one, 9).count, 3);
+        assert_eq!(pools.room(other, 9).count, 4);
+        drop(second);
+        assert!(pools.table.lock().being_made.is_empty());
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use holdfast_rpc::{Auth, Call, Connection, Lane as PoolLane, Mode, Outcome, PendingReply, Program};
 use holdfast_wire::caps::{
-    AcquireArgs, AcquireOk, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, DescriptorArgs,
-    HelloArgs, ListArgs, LookupArgs, NamelessArgs, PoolArgs, ReclaimArgs, ReleaseArgs, Res, SameHostArgs,
-    StableArgs, Ticket, WhoAmIArgs,
+    AccessListArgs, AcquireArgs, AcquireOk, BatchArgs, ByeArgs, CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat,
+    DescriptorArgs, HelloArgs, ListArgs, LookupArgs, NamelessArgs, PoolArgs, ReclaimArgs, ReleaseArgs, Res,
+    SameHostArgs, StableArgs, Ticket, WhoAmIArgs,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer, from_bytes};
 
@@ -135,6 +135,7 @@ impl CapsProgram {
                 let args = from_bytes::<NamelessArgs<'_>>(args)?;
                 self.after_grace(args.ticket, call).and_then(|actor| caps.make_nameless(&actor, &args, reply))
             }
+            CapsProc::AccessList => self.access_list(call, reply)?,
             CapsProc::Pool => {
                 let args = from_bytes::<PoolArgs<'_>>(args)?;
                 self.after_grace(args.ticket, call).and_then(|actor| caps.pool(&actor, &args, reply))
@@ -152,6 +153,12 @@ impl CapsProgram {
             stat.as_u32().encode(reply);
         }
         Ok(Outcome::Reply)
+    }
+
+    fn access_list(&self, call: &Call<'_>, reply: &mut Writer) -> Result<Result<(), CapsStat>, Garbage> {
+        let args = from_bytes::<AccessListArgs<'_>>(call.args.rest())?;
+        let actor = self.after_grace(args.ticket, call);
+        Ok(actor.and_then(|actor| self.0.access_list(&actor, &args, reply)))
     }
 
     /// Answers first, so that no recall overtakes what the client is to know it by.

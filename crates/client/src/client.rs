@@ -296,6 +296,7 @@ impl Inner {
         });
         let verifier = options.verifier.unwrap_or_else(|| chance().to_be_bytes());
         let servers = Servers::new(options.servers.clone());
+        let servers = if options.goes_where_told { servers } else { servers.only_named() };
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             owner,

@@ -105,12 +105,20 @@ impl Inner {
 
     /// Leaves for where something is that is not here, unless it is, or nobody says where. On the recovery thread.
     pub(crate) fn leave_for(&self, session: &Arc<Session>, missing: &Missing) -> Result<(), Setback> {
-        let Some(places) = self.places_of(session, missing)? else { return Ok(()) };
-        let own = self.servers.lock().current_name().map(str::to_owned);
-        if !places.servers.iter().any(|server| Some(server) != own.as_ref()) {
+        let Some(mut places) = self.places_of(session, missing)? else { return Ok(()) };
+        let (own, allowed) = {
+            let servers = self.servers.lock();
+            (servers.current_name().map(str::to_owned), servers.allowed(places.servers.clone()))
+        };
+        let told = std::mem::replace(&mut places.servers, allowed);
+        let is_another = |server: &String| Some(server) != own.as_ref();
+        if !places.servers.iter().any(is_another) {
             // Whoever waits asks again, many times a second.
-            if !self.is_lost.swap(true, Ordering::SeqCst) {
-                tracing::warn!("the file system has moved, and the server does not say where to");
+            let is_known = self.is_lost.swap(true, Ordering::SeqCst);
+            match told.iter().any(is_another) {
+                _ if is_known => {}
+                true => tracing::warn!(?told, "the file system has moved to where nobody named here"),
+                false => tracing::warn!("the file system has moved, and the server does not say where to"),
             }
             return Ok(());
         }

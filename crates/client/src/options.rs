@@ -11,6 +11,8 @@ use crate::{Cred, Handle, Recall};
 pub struct Options {
     /// Servers, tried in turn: `host`, `host:port`, `1.2.3.4:2049`, `[::1]:2049`.
     pub servers: Vec<String>,
+    /// Servers that a server tells of (`fs_locations`) are connected to as well; else those that were named alone.
+    pub goes_where_told: bool,
     /// The minor version; without it 2, then 1.
     pub minor: Option<u32>,
     /// Connections to the server, at least 1.
@@ -43,6 +45,7 @@ impl Options {
     pub fn new(servers: Vec<String>) -> Self {
         Self {
             servers,
+            goes_where_told: true,
             minor: None,
             connections: 1,
             soft: false,

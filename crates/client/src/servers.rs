@@ -13,6 +13,8 @@ const MOVES_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Servers {
     all: Vec<Server>,
     current: usize,
+    /// Those that a server tells of are nobody's but the user's to name.
+    only_named: bool,
     /// How often a server has sent us away.
     moves: u64,
     /// When it was the last times, at most [`MOVES_MAX`].
@@ -33,6 +35,17 @@ impl Servers {
     pub(crate) fn new(named: Vec<String>) -> Self {
         let all = named.into_iter().map(|name| Server { name, is_told: false }).collect();
         Self { all, ..Self::default() }
+    }
+
+    /// Of those that servers tell of none is to be gone to, unless the user names it.
+    pub(crate) fn only_named(self) -> Self {
+        Self { only_named: true, ..self }
+    }
+
+    /// Of servers that a server tells of those that may be gone to.
+    pub(crate) fn allowed(&self, mut told: Vec<String>) -> Vec<String> {
+        told.retain(|name| !self.only_named || self.all.iter().any(|of| !of.is_told && of.name == *name));
+        told
     }
 
     /// In the order in which they are tried after the one in use.
@@ -115,7 +128,8 @@ impl Servers {
     }
 
     /// The server in use tells where else the same files are: that replaces what was told before.
-    pub(crate) fn learn(&mut self, mut found: Vec<String>) {
+    pub(crate) fn learn(&mut self, found: Vec<String>) {
+        let mut found = self.allowed(found);
         found.retain(|name| !self.removed.contains(name));
         let used = self.current_name().map(str::to_owned);
         let mut all = self.all.clone();
@@ -131,7 +145,8 @@ impl Servers {
 
     /// The server in use says that the files are on others: these are tried first, and that one last. False when there is no
     /// other.
-    pub(crate) fn go(&mut self, mut found: Vec<String>) -> bool {
+    pub(crate) fn go(&mut self, found: Vec<String>) -> bool {
+        let mut found = self.allowed(found);
         let used = self.current_name().map(str::to_owned);
         found.retain(|name| Some(name) != used.as_ref());
         let mut seen = std::collections::HashSet::new();
@@ -237,6 +252,20 @@ mod tests {
         assert!(servers.go(texts(&["a"])));
         assert_eq!(servers.names(), ["a", "b", "c"]);
         assert_eq!(servers.told(), ["c"], "what was named stays so");
+    }
+
+    #[test]
+    fn who_goes_where_it_was_named_to_alone_goes_nowhere_else_whatever_is_told() {
+        let mut servers = Servers::new(texts(&["a", "b"])).only_named();
+        servers.learn(texts(&["c", "b"]));
+        assert_eq!(servers.names(), ["a", "b"]);
+        assert!(!servers.go(texts(&["c"])));
+        assert_eq!((servers.moves(), servers.current_name()), (0, Some("a")));
+        assert!(servers.go(texts(&["c", "b"])));
+        assert_eq!((servers.names(), servers.moves()), (texts(&["b", "a"]), 1));
+        assert!(servers.add("c".into()), "by the user");
+        assert!(servers.go(texts(&["c"])));
+        assert_eq!(servers.current_name(), Some("c"));
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(crate) fn root_of(server: &NfsServer, source: &Source, own: &Caller, cancel:
 pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connected> {
     let servers = std::iter::once(&source.server).chain(&options.more_servers);
     let mut wanted = Options::new(servers.map(|server| address_of(server, options)).collect());
+    wanted.goes_where_told = options.goes_where_told;
     wanted.minor = options.minor_version;
     wanted.connections = options.connections as usize;
     wanted.reserved_port = rustix::process::geteuid().is_root();

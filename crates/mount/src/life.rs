@@ -136,8 +136,15 @@ fn mount(request: &MountRequest) -> Result<Arc<Mounted>> {
     let Connected { volume, server, caps, root_name } =
         connecting::connect(&request.source, &request.options)?;
     let options = for_kernel(&request.options, root_name);
-    let files = Arc::new(Translation::new(volume.clone(), request.options.passes_through));
+    // By its capabilities a server tells of access lists; without them the kernel goes by the mode, and the server by what it has.
+    let has_lists = caps.is_some();
+    let files = Arc::new(Translation::new(volume.clone(), (request.options.passes_through, has_lists)));
     let mut config = Config::default();
+    // Whether the umask counts is for the directory's access list to say.
+    config.flags |= InitFlags::DONT_MASK;
+    if has_lists {
+        config.flags |= InitFlags::POSIX_ACL;
+    }
     if request.options.passes_through {
         config.flags |= InitFlags::PASSTHROUGH;
     }

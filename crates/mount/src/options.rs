@@ -71,6 +71,8 @@ pub struct MountOptions {
     pub offline: Offline,
     /// `server=`, in order: tried in turn after the source's own.
     pub more_servers: Vec<ServerName>,
+    /// `referrals` and `noreferrals`: whether servers that a server tells of are connected to.
+    pub goes_where_told: bool,
 }
 
 /// Whether the mount works without the server.
@@ -114,6 +116,7 @@ impl Default for MountOptions {
             passes_through: false,
             offline: Offline::No,
             more_servers: Vec::new(),
+            goes_where_told: true,
         }
     }
 }
@@ -213,6 +216,8 @@ impl MountOptions {
                 return Err(format!("cache={other}: write cache=all, cache=delegations or cache=none"));
             }
             ("server", Some(server)) => self.more_servers.push(server.parse()?),
+            ("referrals", None) => self.goes_where_told = true,
+            ("noreferrals", None) => self.goes_where_told = false,
             ("offline", None) => self.offline = Offline::In(None),
             ("nooffline", None) => self.offline = Offline::No,
             ("offline", Some(file)) if file.starts_with('/') => self.offline = Offline::In(Some(file.into())),
@@ -348,6 +353,13 @@ mod tests {
         assert_eq!(parsed("offline").offline, Offline::In(None));
         assert_eq!(parsed("offline=/x/y").offline, Offline::In(Some("/x/y".into())));
         assert_eq!(parsed("offline,nooffline").offline, Offline::No);
+    }
+
+    #[test]
+    fn servers_that_are_told_of_are_gone_to_unless_that_is_refused() {
+        assert!(parsed("").goes_where_told && !parsed("noreferrals").goes_where_told);
+        assert!(parsed("noreferrals,referrals").goes_where_told);
+        assert!(refused("noreferrals=yes").contains("no such option"));
     }
 
     #[test]

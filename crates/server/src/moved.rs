@@ -1,9 +1,10 @@
-//! Exports that a reload has moved to other servers: what clients hold of them here ends, and they are told.
+//! What clients have to hear of exports that a reload has changed: of those that it has moved to other servers, where what is held of
+//! them here ends, and of those where callers act as others now.
 
 use std::sync::Arc;
 
 use holdfast_base::{ExportId, FileKey};
-use holdfast_export::{Export, Object};
+use holdfast_export::{Export, ExportOptions, Object};
 
 use super::Programs;
 
@@ -11,6 +12,19 @@ use super::Programs;
 pub(super) fn leaving(before: &[Arc<Export>], now: &[Arc<Export>]) -> Vec<Arc<Export>> {
     let moved = |of: &&Arc<Export>| now.iter().any(|fresh| fresh.id == of.id && fresh.is_moved());
     before.iter().filter(|of| !of.is_moved()).filter(moved).cloned().collect()
+}
+
+/// Whether callers act as others than before in an export that stays.
+pub(super) fn acts_otherwise(before: &[Arc<Export>], now: &[Arc<Export>]) -> bool {
+    let rights = |of: &ExportOptions| {
+        let anonymous = (of.anonymous_uid, of.anonymous_gid);
+        (of.squash, anonymous, of.looks_up_groups, of.is_read_only)
+    };
+    let is_another = |of: &&Arc<Export>| {
+        let of_it = now.iter().find(|fresh| fresh.id == of.id);
+        of_it.is_some_and(|fresh| rights(&fresh.options) != rights(&of.options))
+    };
+    before.iter().any(|of| is_another(&of))
 }
 
 /// Lets go of what is held there. Their sources are closed once the calls under way have ended.
@@ -42,6 +56,9 @@ fn files_of(programs: &Programs, leaving: &[Arc<Export>]) -> Vec<(FileKey, Expor
             files.push((file, export.id));
         }
     }
+    // Of whom nothing else is held here, too, may go by a name for ever.
+    let names = programs.names_of_mounts();
+    files.extend(names.into_iter().filter(|(_, export)| leaving.iter().any(|of| of.id == *export)));
     files.sort_unstable();
     files.dedup();
     files

@@ -337,8 +337,12 @@ impl Programs {
         let fresh = exports::open_all(config, state_dir, (&opened, start))?;
         exports::together(self.namespace.replace(exports_of(&fresh), wall_clock()), &fresh)?;
         let before = std::mem::replace(&mut *opened, fresh);
-        let leaving = moved::leaving(&exports_of(&before), &self.namespace.exports());
+        let (before, now) = (exports_of(&before), self.namespace.exports());
+        let leaving = moved::leaving(&before, &now);
         drop(opened);
+        if moved::acts_otherwise(&before, &now) {
+            self.mounts_ask_anew();
+        }
         if !leaving.is_empty() {
             moved::leave(self, &leaving);
         }

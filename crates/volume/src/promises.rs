@@ -67,6 +67,7 @@ impl Promises for Shared {
 
     fn resume(&self, executed_through: u64, stable_through: u64, is_known: bool) {
         let mut machine = self.machine.lock();
+        machine.greeted();
         match &self.offline {
             Some(offline) if (!is_known || offline.must_sift()) && machine.has_sent() => {
                 offline.forgotten();

@@ -17,6 +17,10 @@ pub trait Waiting {
     fn caller(&self) -> Caller;
     /// The caller with all groups.
     fn whole_caller(&self) -> Caller;
+    /// Permission bits that what it makes does not get, unless an access list is handed on to that.
+    fn umask(&self) -> u32 {
+        0
+    }
     /// A token that is given when the application gives up. Called before the first waiting.
     fn cancel(&self) -> Cancel;
 }
@@ -83,6 +87,7 @@ impl Volume {
         waiting: &dyn Waiting,
         mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
+        turn.umask = waiting.umask();
         let shared = &*self.0;
         let mut waits_since = None;
         let mut machine = shared.machine.lock();

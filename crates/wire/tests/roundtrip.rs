@@ -216,13 +216,14 @@ results!(caps_arguments_survive:
     caps::HelloArgs, caps::AcquireArgs<'a>, caps::ReleaseArgs<'a>, caps::LookupArgs<'a>, caps::ListArgs<'a>,
     caps::BatchArgs<'a>, caps::BatchOp<'a>, caps::StableArgs, caps::ReclaimArgs<'a>, caps::WhoAmIArgs<'a>,
     caps::ByeArgs, caps::RecallArgs<'a>, caps::StableHint, caps::SameHostArgs, caps::DescriptorArgs<'a>,
+    caps::AccessListArgs<'a>,
 );
 
 results!(caps_results_survive:
     caps::Res<caps::HelloOk>, caps::Res<caps::AcquireOk>, caps::Res<caps::ReleaseOk>, caps::Res<caps::LookupOk<'a>>,
     caps::Res<caps::ListOk<'a>>, caps::Res<caps::BatchOk<'a>>, caps::Res<caps::OpResult<'a>>,
     caps::Res<caps::SameHostOk<'a>>, caps::Res<caps::DescriptorOk>,
-    caps::Res<caps::StableOk>, caps::Res<caps::WhoAmIOk>, caps::Attrs, caps::SetAttrs,
+    caps::Res<caps::StableOk>, caps::Res<caps::WhoAmIOk>, caps::Res<caps::AccessListOk<'a>>, caps::Attrs, caps::SetAttrs,
 );
 
 #[test]

@@ -138,7 +138,9 @@ impl Machine {
         let held = (!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X));
         // Cutting off what is being written beside the stream could overtake it.
         let clear = changes.size.is_none() || node.data.in_flight.is_empty();
-        if !held || !clear || node.hidden.is_some() {
+        // Of what has an access list the mode is a part of that, which the server knows.
+        let is_of_list = changes.mode.is_some() && node.listed;
+        if !held || !clear || is_of_list || node.hidden.is_some() {
             return Ok(false);
         }
         self.may_set_as(turn, id, changes)

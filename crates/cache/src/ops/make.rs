@@ -69,7 +69,7 @@ impl Machine {
         let question = Question::Create {
             dir,
             name: Name::new(name),
-            attrs: NewAttrs { mode, ..NewAttrs::default() },
+            attrs: NewAttrs { mode, umask: turn.umask, ..NewAttrs::default() },
             access: flags.access,
             exclusive: flags.exclusive,
             truncate: flags.truncate,
@@ -193,7 +193,7 @@ impl Machine {
             dir,
             name: Name::new(name),
             making,
-            attrs: NewAttrs { mode, ..NewAttrs::default() },
+            attrs: NewAttrs { mode, umask: turn.umask, ..NewAttrs::default() },
             want: self.want(None, CapSet::ALL_X, now),
             want_dir: self.want(Some(parent), CapSet::ALL_X, now),
         };
@@ -252,7 +252,8 @@ impl Machine {
         mode: u32,
         now: Now,
     ) -> NodeId {
-        let mut attrs = new_attrs(&self.maker(turn), &thing, mode, now);
+        // Plain, as it is: no access list is handed on in the place of the umask.
+        let mut attrs = new_attrs(&self.maker(turn), &thing, mode & !turn.umask, now);
         let (mut plain, mut group) = (false, false);
         if let Some(dir) = self.nodes.get(&parent) {
             (plain, group) = (dir.plain, dir.group_of_directory);
@@ -283,8 +284,8 @@ impl Machine {
         let name = Name::new(name);
         self.put_name(parent, &name, Some(id), now);
         self.count_subdirectory(parent, attrs.kind, 1);
-        let attrs =
-            NewAttrs { mode: attrs.mode, uid: None, gid: None, atime: Some(now.wall), mtime: Some(now.wall) };
+        let (mode, time) = (attrs.mode, Some(now.wall));
+        let attrs = NewAttrs { mode, atime: time, mtime: time, ..NewAttrs::default() };
         let (load, want) = (Load { spare, ..Load::default() }, CapSet::ALL_X);
         let op = Op::Make { dir: parent, name, node: id, thing, attrs, load, want, joins: false };
         let serial = self.queue(op, &turn.caller, now);

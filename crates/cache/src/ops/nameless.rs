@@ -44,7 +44,7 @@ impl Machine {
         // What is on its way may decide what it inherits.
         self.overtake_none(turn)?;
         let dir = self.handle(turn, parent)?;
-        let attrs = NewAttrs { mode, ..NewAttrs::default() };
+        let attrs = NewAttrs { mode, umask: turn.umask, ..NewAttrs::default() };
         let want = self.want(None, CapSet::ALL_X, now);
         self.ask(turn, Question::Nameless { dir, attrs, access: flags.access, want })
     }

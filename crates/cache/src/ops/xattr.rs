@@ -2,16 +2,65 @@
 
 use bytes::Bytes;
 
-use crate::ask::{Question, Room, XattrMode};
+use crate::ask::{Generation, Question, Room, XattrMode};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
 
 /// Extended attributes remembered of one object, with those it is known not to have.
 const REMEMBERED_MAX: usize = 16;
+
+/// The access list of an object.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// The one that a directory hands on to what is made in it.
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+
+/// Whether an extended attribute is an access list: the server has another way for those.
+#[must_use]
+pub fn is_access_list(name: &[u8]) -> bool {
+    matches!(name, ACCESS_LIST | DEFAULT_LIST)
+}
+
+impl Node {
+    /// A list was, or is being, changed here. Whatever comes of that: a later grant tells.
+    pub(crate) fn list_may_have_changed(&mut self, name: &Name, at: Generation) {
+        match name.as_bytes() {
+            ACCESS_LIST => self.listed = true,
+            DEFAULT_LIST => self.plain = false,
+            _ => return,
+        }
+        self.lists_changed = at;
+    }
+
+    /// An extended attribute's value, or that there is none, as far as nobody has to be asked.
+    fn known_xattr(&self, name: &[u8]) -> Option<Result<Bytes, Errno>> {
+        let is_list = is_access_list(name);
+        if is_list {
+            if !self.sure.contains(CapSet::AUTH_S) {
+                return None;
+            }
+            let has_none = match name {
+                ACCESS_LIST => !self.listed,
+                _ => self.dir.is_none() || (self.plain && self.held.contains(CapSet::FILE_X)),
+            };
+            if has_none {
+                return Some(Err(Errno::ENODATA));
+            }
+        }
+        if !self.held.contains(CapSet::XATTR_S) {
+            return None;
+        }
+        // Lists are inherited, and not among those.
+        if self.no_xattrs && !is_list {
+            return Some(Err(Errno::ENODATA));
+        }
+        self.xattrs.get(name).cloned()
+    }
+}
 
 impl Machine {
     /// One extended attribute's value. ENODATA when there is none of that name.
@@ -21,14 +70,8 @@ impl Machine {
     }
 
     fn try_getxattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Outcome<Bytes> {
-        let node = self.living(id, now)?;
-        if node.held.contains(CapSet::XATTR_S) {
-            if node.no_xattrs {
-                return Err(Errno::ENODATA.into());
-            }
-            if let Some(known) = node.xattrs.get(name) {
-                return known.clone().map_err(Into::into);
-            }
+        if let Some(known) = self.living(id, now)?.known_xattr(name) {
+            return known.map_err(Into::into);
         }
         match turn.fresh.take() {
             Some(Ok(Fresh::Value(value))) => return Ok(value),
@@ -40,13 +83,7 @@ impl Machine {
     }
 
     /// Keeps an extended attribute, or that there is none, while a capability covers it.
-    pub(crate) fn keep_xattr(
-        &mut self,
-        id: NodeId,
-        name: Name,
-        value: Result<Bytes, Errno>,
-        at: crate::ask::Generation,
-    ) {
+    pub(crate) fn keep_xattr(&mut self, id: NodeId, name: Name, value: Result<Bytes, Errno>, at: Generation) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let known = matches!(value, Ok(_) | Err(Errno::ENODATA));
         let covered = node.held.contains(CapSet::XATTR_S) && node.disturbed <= at && node.changing == 0;
@@ -84,21 +121,24 @@ impl Machine {
     ) -> Step<()> {
         self.stats.operations += 1;
         let (name, value) = (Name::new(name), value.clone());
+        let at = name.clone();
         let question = |object| Question::SetXattr { object, name, value, mode };
-        self.change_xattr(turn, id, question, now).into()
+        self.change_xattr(turn, id, &at, question, now).into()
     }
 
     /// Removes an extended attribute; always at the server. ENODATA.
     pub fn removexattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Step<()> {
         self.stats.operations += 1;
         let name = Name::new(name);
-        self.change_xattr(turn, id, |object| Question::RemoveXattr { object, name }, now).into()
+        let at = name.clone();
+        self.change_xattr(turn, id, &at, |object| Question::RemoveXattr { object, name }, now).into()
     }
 
     fn change_xattr(
         &mut self,
         turn: &mut Turn,
         id: NodeId,
+        name: &Name,
         question: impl FnOnce(crate::ids::Handle) -> Question,
         now: Now,
     ) -> Outcome<()> {
@@ -108,7 +148,10 @@ impl Machine {
         }
         self.overtake_none(turn)?;
         let object = self.handle(turn, id)?;
-        self.node_mut(id)?.no_xattrs = false;
+        let tick = self.tick();
+        let node = self.node_mut(id)?;
+        node.no_xattrs &= is_access_list(name.as_bytes());
+        node.list_may_have_changed(name, tick);
         self.ask(turn, question(object))
     }
 

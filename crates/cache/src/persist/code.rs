@@ -14,7 +14,9 @@ use crate::mutation::Target;
 use holdfast_base::CapSet;
 
 /// Of all records.
-pub(super) const VERSION: u8 = 4;
+pub(super) const VERSION: u8 = 5;
+/// The version before, whose records are understood: nothing in them says that something has an access list.
+pub(super) const VERSION_BEFORE: u8 = 4;
 
 /// A record in the making.
 #[derive(Debug, Default)]
@@ -259,6 +261,8 @@ impl<'a> Get<'a> {
     pub(super) fn new_attrs(&mut self) -> Option<NewAttrs> {
         Some(NewAttrs {
             mode: self.u32()?,
+            // Only what is made in plain directories is queued: it has been taken away.
+            umask: 0,
             uid: self.option(Self::u32)?,
             gid: self.option(Self::u32)?,
             atime: self.option(Self::time)?,

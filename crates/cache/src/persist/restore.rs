@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 
-use super::code::{Get, VERSION};
-use super::{Conflict, family, key};
-use crate::acting::Acting;
+use super::code::{Get, VERSION, VERSION_BEFORE};
+use super::{Conflict, HAS_NO_XATTRS, IS_LISTED, family, key};
+use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
@@ -60,7 +60,7 @@ impl Machine {
         let damaged = RestoreError::Damaged;
         let root = records.get(&key(family::NODE, NodeId::ROOT.0)).ok_or(damaged("root"))?;
         let mut get = Get(head);
-        if get.u8() != Some(VERSION) {
+        if !matches!(get.u8(), Some(VERSION | VERSION_BEFORE)) {
             return Err(RestoreError::Version);
         }
         let (node, ..) = get_node(records, NodeId::ROOT, root, now).ok_or(damaged("root"))?;
@@ -79,7 +79,7 @@ impl Machine {
             Some((caller, acting))
         };
         let acts = get.list(acting).ok_or(damaged("head"))?;
-        machine.acts.extend(acts);
+        machine.acts = Acts::restored(acts.into_iter().collect());
         machine.restore_stream(records, now).ok_or(damaged("mutation"))?;
         machine.restore_nodes(records, now).ok_or(damaged("object"))?;
         machine.restore_names(records).ok_or(damaged("name"))?;
@@ -245,7 +245,9 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     node.base = get.option(Get::base)?.map(Box::new);
     (node.sure, node.held) = (get.caps()?, get.caps()?);
     node.sure = node.sure.shared() & node.held.shared();
-    (node.plain, node.group_of_directory, node.no_xattrs) = (get.flag()?, get.flag()?, get.flag()?);
+    (node.plain, node.group_of_directory) = (get.flag()?, get.flag()?);
+    let is = get.u8()?;
+    (node.no_xattrs, node.listed) = (is & HAS_NO_XATTRS != 0, is & IS_LISTED != 0);
     let xattrs = get.list(|get| Some((get.name()?, get.option(Get::text)?)))?;
     if node.held.contains(CapSet::XATTR_S) {
         node.xattrs.extend(xattrs.into_iter().map(|(name, value)| (name, value.ok_or(Errno::ENODATA))));

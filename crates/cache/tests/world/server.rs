@@ -86,6 +86,8 @@ pub struct Server {
     pub asked: Option<Vec<Question>>,
     /// As whom everybody acts there, where that is another.
     pub squashed_to: Option<Caller>,
+    /// What has an access list.
+    pub listed: BTreeSet<u64>,
 }
 
 /// What stands in the way.
@@ -146,6 +148,7 @@ impl Server {
             page: 3,
             asked: None,
             squashed_to: None,
+            listed: BTreeSet::new(),
         }
     }
 
@@ -250,7 +253,8 @@ impl Server {
         }
         let (caps, seq) = (CapSet(entry.caps), entry.seq);
         let caps = entry.recalling.map_or(caps, |k| CapSet(caps.0 & k));
-        Some(Grant { caps, seq, plain: true, group_of_directory: false })
+        let listed = self.listed.contains(&ino);
+        Some(Grant { caps, seq, plain: true, group_of_directory: false, listed })
     }
 
     /// Begins anew: nobody holds anything, what was to be recalled is forgotten.
@@ -269,7 +273,7 @@ impl Server {
             self.last_seq += 1;
             let (caps, seq) = (claim.caps.0, self.last_seq);
             self.held.insert((i, client), Held { caps, seq, last_grant: seq, recalling: None });
-            (attrs, Grant { caps: claim.caps, seq, plain: true, group_of_directory: false })
+            (attrs, Grant { caps: claim.caps, seq, plain: true, group_of_directory: false, listed: false })
         });
         Reclaimed { handle: claim.handle.clone(), result }
     }
@@ -462,14 +466,17 @@ impl Server {
                         }
                         (i, false)
                     }
-                    None => (pass!(self.fs.make(d, name.as_bytes(), Kind::File, attrs.mode, uid)), true),
+                    None => (
+                        pass!(self.fs.make(d, name.as_bytes(), Kind::File, attrs.mode & !attrs.umask, uid)),
+                        true,
+                    ),
                 };
                 let object = pass!(self.object(c, i, *want));
                 let open = self.new_open(c, i);
                 self.created(c, d, *want_dir, object, open, made)
             }
             Question::Nameless { dir, attrs, want, .. } => {
-                let i = pass!(self.fs.make_nameless(ino(dir), attrs.mode, uid));
+                let i = pass!(self.fs.make_nameless(ino(dir), attrs.mode & !attrs.umask, uid));
                 let open = self.new_open(c, i);
                 let object = pass!(self.object(c, i, *want));
                 Answer::Created { object, open, made: true, dir: None, dir_attrs: None }
@@ -483,7 +490,7 @@ impl Server {
                     Making::Symlink(_) => Kind::Symlink,
                     Making::Node(kind, _) => *kind,
                 };
-                let i = pass!(self.fs.make(d, name.as_bytes(), kind, attrs.mode, uid));
+                let i = pass!(self.fs.make(d, name.as_bytes(), kind, attrs.mode & !attrs.umask, uid));
                 if let Making::Symlink(text) = making {
                     pass!(self.fs.get_mut(i)).data = text.to_vec();
                 }
@@ -542,6 +549,12 @@ impl Server {
                 self.clear(c, ino(object), AUTH | XATTR | FILE | (X & LINK))?;
                 let xattrs = &mut pass!(self.fs.get_mut(ino(object))).xattrs;
                 xattrs.insert(name.as_bytes().to_vec(), value.to_vec());
+                Answer::Done
+            }
+            Question::RemoveXattr { object, name } => {
+                self.clear(c, ino(object), AUTH | XATTR | FILE | (X & LINK))?;
+                let xattrs = &mut pass!(self.fs.get_mut(ino(object))).xattrs;
+                pass!(xattrs.remove(name.as_bytes()).ok_or(Errno::ENODATA));
                 Answer::Done
             }
             Question::GetXattr { object, name } => {

@@ -6,6 +6,7 @@ mod batches;
 mod capabilities;
 mod groups;
 mod hostile;
+mod lists;
 mod nameless;
 mod pool;
 mod promised;

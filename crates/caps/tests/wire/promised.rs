@@ -207,3 +207,19 @@ fn a_token_is_good_for_release_alone_and_not_after_a_restart() {
     changer.batch(1, vec![create(at(&root), "none", b"")]).unwrap();
     assert_eq!(looker.release(token, CapSet::NONE, u64::MAX).unwrap().held, CapSet::NONE);
 }
+
+/// Of an export that moves: whoever holds nothing but a name in it would go by that for ever.
+#[test]
+fn it_is_known_in_which_export_a_name_is_promised_and_to_whom() {
+    let mut w = World::new();
+    let (root, export) = (w.root.clone(), w.server.running.namespace.exports()[0].id);
+    assert_eq!(w.server.running.caps.held_names(), []);
+    let token = w.looker.promised(&root, "none");
+    let [(name, of)] = w.server.running.caps.held_names()[..] else { panic!("one name") };
+    assert_eq!(of, export);
+    let holders = w.server.running.manager.step(|engine, now| engine.moved_away(name, now)).unwrap();
+    assert_eq!(holders.len(), 1, "it is told");
+    assert_eq!(w.recalled(), [token]);
+    w.looker.give_back();
+    assert_eq!(w.server.running.caps.held_names(), []);
+}

@@ -31,6 +31,7 @@ Options, separated by commas:
   timeo=TENTHS, retrans=N      tenths of a second, and how often again [default: 600, 2]
   nconnect=N                   connections to the server, 1 to 16 [default: 1]
   server=HOST[:PORT]           another server of the same export, tried when the first is away; may be repeated
+  referrals, noreferrals       go where a server says that the same files are, or are now; or only to servers named here [default: referrals]
   offline, offline=FILE        keep cache and changes on this host's disk, and work while the server is away
   local, nolocal               read and write files of a server on this host directly, or not [default: local]
   local=DIR                    the same, where the server's directory of sockets lies elsewhere, as in a container

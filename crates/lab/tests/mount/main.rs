@@ -18,6 +18,7 @@ mod full;
 mod history;
 mod life;
 mod linux;
+mod listed;
 mod locks;
 mod model;
 mod moved;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         history::trials(),
         life::trials(),
         linux::trials(),
+        listed::trials(),
         locks::trials(),
         model::trials(),
         moved::trials(),

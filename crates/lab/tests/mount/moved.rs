@@ -2,9 +2,11 @@
 
 use crate::failing::{LIMIT, bash, has_worked};
 use crate::fixture::run_in;
+use crate::offline::{killed, wait_standing};
 use anyhow::{Context as _, Result, ensure};
+use holdfast_lab::scratch::Scratch;
 use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest, Trial};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -18,6 +20,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         .chain([
             Trial::new("moved::a_server_that_was_told_of_takes_over", told),
             Trial::new("moved::a_mount_of_what_lies_elsewhere_goes_there", referred),
+            Trial::new("moved::who_goes_nowhere_but_where_it_was_named_to_stays", stays),
+            Trial::new("moved::what_was_kept_goes_where_the_export_has_moved_to::at_once", || kept(true)),
+            Trial::new("moved::what_was_kept_goes_where_the_export_has_moved_to::later", || kept(false)),
         ])
         .collect()
 }
@@ -193,4 +198,79 @@ fn referred() -> Result<()> {
     mount.unmount(&[])?;
     ensure!(std::fs::read(two.share().join("file"))? == b"content", "not there");
     Ok(())
+}
+
+/// What an operation says that meets the move.
+const MOVED: &str = "for i in $(seq 100); do if ! said=$(stat $1/nobody-asked-for-$i 2>&1); then case $said in \
+*remote*) echo remote; exit;; *No\\ such*) sleep 0.1;; *) echo \"$said\"; exit;; esac; fi; done; echo \"$said\"";
+
+fn stays() -> Result<()> {
+    let two = Two::new(false)?;
+    let second = format!("127.0.0.1:{}", two.second.port());
+    let (alone, named) = (two.mount(",noreferrals")?, two.mount(&format!(",noreferrals,server={second}"))?);
+    for mount in [&alone, &named] {
+        run_in(&mount.path(), "ls; echo before > $1; sync $1", &[&mount.daemon().to_string()])?;
+    }
+    run_in(&alone.path(), "echo queued > queued", &[])?;
+    two.move_on()?;
+    shows(&named, &[&second, "in use"])?;
+    run_in(&named.path(), "echo after > after; sync after", &[])?;
+    let root = alone.path().display().to_string();
+    let said = run_in(Path::new("/"), MOVED, &[&root])?;
+    ensure!(said == "remote\n", "it says {said}\n{}", alone.log());
+    ensure!(!shown(&alone)?.contains(&second), "{}", shown(&alone)?);
+    // What is queued, if it is still, waits for the user's word.
+    let output = alone.command()?.args(["mount", "servers", "add", &second]).arg(alone.path()).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    run_in(Path::new("/"), "for i in $(seq 100); do ls $1 && exit 0; sleep 0.1; done; exit 1", &[&root])?;
+    shows(&alone, &[&second, "in use"])?;
+    run_in(&alone.path(), "cat after queued; echo named > named; sync named", &[])
+        .with_context(|| alone.log())?;
+    for mount in [&alone, &named] {
+        mount.check_alive()?;
+        mount.unmount(&[]).with_context(|| mount.log())?;
+    }
+    Ok(())
+}
+
+/// A mount with a journal begins anew after its export has moved; or begins while the first server is away, which says it when it is
+/// back.
+fn kept(is_at_once: bool) -> Result<()> {
+    let mut two = Two::new(false)?;
+    let disk = Scratch::new("kept")?;
+    let options = format!(",offline={}", disk.path().join("journal").display());
+    let first = two.mount(&options)?;
+    run_in(
+        &first.path(),
+        "mkdir d; for i in $(seq 20); do echo old $i > d/f$i; done; ls -l d; cat d/*",
+        &[],
+    )?;
+    first.sync()?;
+    two.first.kill()?;
+    wait_standing(&first, "away")?;
+    let away = "for i in $(seq 20); do echo new $i > d/g$i; done; echo more >> d/f1; rm d/f2; mv d/f3 d/h3; sync d/g20 d/f1";
+    run_in(&first.path(), away, &[]).with_context(|| first.log())?;
+    killed(&first)?;
+    let moved = format!("moved_to = [\"127.0.0.1:{}\"]", two.second.port());
+    write_config(&two.filesystem, "first", &moved)?;
+    if is_at_once {
+        two.first.restart()?;
+    }
+    let again = two.mount(&options)?;
+    if !is_at_once {
+        run_in(&again.path(), "echo later > d/later; sync d/later", &[])?;
+        two.first.restart()?;
+    }
+    shows(&again, &[&format!("127.0.0.1:{}", two.second.port()), "in use"])?;
+    wait_standing(&again, "online")?;
+    again.sync().with_context(|| again.log())?;
+    let there = "[ \"$(cat d/g20)\" = 'new 20' ]; [ \"$(cat d/f1)\" = $'old 1\\nmore' ]; [ ! -e d/f2 ]; [ \"$(cat d/h3)\" = 'old 3' ]; \
+                 ls d | wc -l; find . -name '*-20[0-9]*T*Z*'";
+    let count = if is_at_once { "39\n" } else { "40\n" };
+    for at in [two.share(), again.path()] {
+        let said = run_in(&at, there, &[]).with_context(|| again.log())?;
+        ensure!(said == count, "{said}\n{}", again.log());
+    }
+    again.check_alive()?;
+    again.unmount(&[]).with_context(|| again.log())
 }

@@ -25,7 +25,7 @@ fn mount(served: &Served, disk: &Path) -> Result<Mount> {
 }
 
 /// Waits until the mount stands so with its server.
-fn wait_standing(mount: &Mount, wanted: &str) -> Result<()> {
+pub(crate) fn wait_standing(mount: &Mount, wanted: &str) -> Result<()> {
     let started = Instant::now();
     loop {
         let standing = mount.stats()?["standing"].as_str().context("no standing")?.to_owned();
@@ -41,7 +41,8 @@ fn wait_standing(mount: &Mount, wanted: &str) -> Result<()> {
     }
 }
 
-fn killed(mount: &Mount) -> Result<()> {
+/// Its daemon is, and it has ended.
+pub(crate) fn killed(mount: &Mount) -> Result<()> {
     run_in(Path::new("/"), "kill -KILL $1", &[&mount.daemon().to_string()])?;
     mount.wait_end()
 }

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Served, run_in};
 use anyhow::{Result, ensure};
-use holdfast_lab::{FsType, LoopFs, ServerUnderTest, Trial};
+use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest, Trial};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("squashed::root_makes_and_removes_at_once_as_who_it_is_there", at_once),
         Trial::new("squashed::root_may_what_it_may_without_a_cache", as_without),
+        Trial::new("squashed::what_a_reload_changes_counts_from_the_next_call_on", reloaded),
     ]
 }
 
@@ -135,4 +136,36 @@ fn as_without() -> Result<()> {
     }
     ensure!(with == without, "they differ in length");
     Ok(())
+}
+
+fn reloaded() -> Result<()> {
+    let filesystem = LoopFs::new(FsType::Xfs, 1 << 30)?;
+    let share = filesystem.path().join("share");
+    std::fs::create_dir(&share)?;
+    std::fs::set_permissions(&share, PermissionsExt::from_mode(0o777))?;
+    let config = filesystem.path().join("config");
+    let squash = |who: &str| -> Result<()> {
+        let text = format!(
+            "[[export]]\nsource = \"{}\"\npath = \"/share\"\nsquash = \"{who}\"\nclients = [\"all\"]\n",
+            share.display()
+        );
+        Ok(std::fs::write(&config, text)?)
+    };
+    squash("none")?;
+    let server = ServerUnderTest::builder(&share).config(&config).start()?;
+    let mount = Mount::new(server.port(), "/share", "nolocal")?;
+    let make = "echo 1 > $1; stat -c %u $1; sync $1";
+    ensure!(run_in(&mount.path(), make, &["before"])? == "0\n", "root is not squashed");
+    for (who, shown) in [("root", NOBODY), ("none", 0)] {
+        squash(who)?;
+        server.reload()?;
+        // Its first call tells.
+        run_in(&mount.path(), make, &[&format!("first-{who}")])?;
+        let name = format!("second-{who}");
+        let said = run_in(&mount.path(), make, &[&name])?;
+        ensure!(said == format!("{shown}\n"), "{who}: shown as {said}");
+        ensure!(share.join(&name).metadata()?.uid() == shown, "{who}: another's there");
+    }
+    ensure!(mount.stats()?["changes"]["failed"].as_u64() == Some(0), "{}", mount.stats()?);
+    mount.check_alive()
 }

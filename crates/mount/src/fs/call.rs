@@ -24,6 +24,7 @@ pub(super) enum Ends {
 pub(super) struct Call<'a> {
     request: &'a Request<'a>,
     ends: Ends,
+    umask: u32,
     whole: OnceCell<Caller>,
     cancel: OnceCell<(Cancel, Watch)>,
 }
@@ -34,7 +35,12 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn ended_by(request: &'a Request<'a>, ends: Ends) -> Self {
-        Self { request, ends, whole: OnceCell::new(), cancel: OnceCell::new() }
+        Self { request, ends, umask: 0, whole: OnceCell::new(), cancel: OnceCell::new() }
+    }
+
+    /// One that makes something.
+    pub(super) fn making(request: &'a Request<'a>, umask: u32) -> Self {
+        Self { umask: umask & 0o777, ..Self::new(request) }
     }
 
     fn watched(&self) -> (Cancel, Watch) {
@@ -67,6 +73,10 @@ impl Waiting for Call<'_> {
         let whole =
             || Caller { uid: self.request.uid(), gid: self.request.gid(), groups: self.request.groups() };
         self.whole.get_or_init(whole).clone()
+    }
+
+    fn umask(&self) -> u32 {
+        self.umask
     }
 
     fn cancel(&self) -> Cancel {

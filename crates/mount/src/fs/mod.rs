@@ -37,6 +37,8 @@ pub(crate) struct Translation {
     /// Who opened files for writing: pages of a mapping come back in nobody's name.
     writers: Mutex<FxHashMap<FileHandle, Caller>>,
     passing: Passing,
+    /// The kernel judges by access lists.
+    has_lists: bool,
     held: Held,
     closes: Closes,
 }
@@ -66,11 +68,12 @@ fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
 }
 
 impl Translation {
-    pub(crate) fn new(volume: Volume, passes_through: bool) -> Self {
+    pub(crate) fn new(volume: Volume, (passes_through, has_lists): (bool, bool)) -> Self {
         Self {
             volume,
             writers: Mutex::default(),
             passing: Passing::new(passes_through),
+            has_lists,
             held: Held::default(),
             closes: Closes::default(),
         }
@@ -94,6 +97,13 @@ impl Translation {
         let done = opened(done, passed, !self.closes.is_told(entry.node));
         self.note_writer(call, done.file, flags);
         Ok((entry, done))
+    }
+
+    /// NFS carries the users' attributes alone; to ask a server for others would cost a round trip for each `ls -l`. Access lists
+    /// are asked for only where the kernel judges by them.
+    fn served_xattr(&self, name: &[u8]) -> Result<()> {
+        let is_served = name.starts_with(b"user.") || (self.has_lists && cache::is_access_list(name));
+        if is_served { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 
     fn note_writer(&self, call: &Call<'_>, file: FileHandle, flags: OpenFlags) {
@@ -182,12 +192,17 @@ impl Filesystem for Translation {
     fn mknod(&self, request: &Request<'_>, name: NameIn<'_>, make: &Make) -> Result<Entry> {
         let kind = kind_of(make.mode).ok_or(Errno::INVAL)?;
         let device = cache::Device { major: make.rdev.major, minor: make.rdev.minor };
-        let made = self.volume.mknod(&Call::new(request), at(name), (kind, device), make.mode & 0o7777);
+        let made = self.volume.mknod(
+            &Call::making(request, make.umask),
+            at(name),
+            (kind, device),
+            make.mode & 0o7777,
+        );
         made.map(|made| entry(&made)).map_err(errno)
     }
 
     fn mkdir(&self, request: &Request<'_>, name: NameIn<'_>, make: &Make) -> Result<Entry> {
-        let made = self.volume.mkdir(&Call::new(request), at(name), make.mode & 0o7777);
+        let made = self.volume.mkdir(&Call::making(request, make.umask), at(name), make.mode & 0o7777);
         made.map(|made| entry(&made)).map_err(errno)
     }
 
@@ -236,14 +251,14 @@ impl Filesystem for Translation {
     }
 
     fn create(&self, request: &Request<'_>, name: NameIn<'_>, create: &Create) -> Result<(Entry, Opened)> {
-        let call = Call::new(request);
+        let call = Call::making(request, create.umask);
         let flags = open_flags(create.flags);
         let (made, done) = self.volume.create(&call, at(name), create.mode & 0o7777, flags).map_err(errno)?;
         self.made(&call, &made, (&done, create.flags))
     }
 
     fn tmpfile(&self, request: &Request<'_>, dir: NodeId, create: &Create) -> Result<(Entry, Opened)> {
-        let (call, flags) = (Call::new(request), open_flags(create.flags));
+        let (call, flags) = (Call::making(request, create.umask), open_flags(create.flags));
         let (made, done) =
             self.volume.make_nameless(&call, node(dir), create.mode & 0o7777, flags).map_err(errno)?;
         self.made(&call, &made, (&done, create.flags))
@@ -344,13 +359,13 @@ impl Filesystem for Translation {
     }
 
     fn getxattr(&self, request: &Request<'_>, at: NodeId, name: &[u8]) -> Result<Vec<u8>> {
-        served_xattr(name)?;
-        let value = self.volume.getxattr(&Call::new(request), node(at), name).map_err(errno)?;
-        Ok(value.to_vec())
+        self.served_xattr(name)?;
+        let value = self.volume.getxattr(&Call::new(request), node(at), name);
+        Ok(value.map_err(errno)?.to_vec())
     }
 
     fn setxattr(&self, request: &Request<'_>, at: NodeId, set: &SetXattr<'_>) -> Result<()> {
-        served_xattr(set.name)?;
+        self.served_xattr(set.name)?;
         let mode = match set.mode {
             XattrMode::Either => cache::XattrMode::Either,
             XattrMode::Create => cache::XattrMode::Create,
@@ -371,7 +386,7 @@ impl Filesystem for Translation {
     }
 
     fn removexattr(&self, request: &Request<'_>, at: NodeId, name: &[u8]) -> Result<()> {
-        served_xattr(name)?;
+        self.served_xattr(name)?;
         self.volume.removexattr(&Call::new(request), node(at), name).map_err(errno)
     }
 
@@ -426,9 +441,4 @@ impl Filesystem for Translation {
         self.drop_set_ids(&call, copy.to, request.uid() != 0)?;
         self.volume.copy(&call, from, to, copy.length).map_err(errno)
     }
-}
-
-/// NFS carries the users' attributes alone; to ask a server for others would cost a round trip for each `ls -l`.
-fn served_xattr(name: &[u8]) -> Result<()> {
-    if name.starts_with(b"user.") { Ok(()) } else { Err(Errno::OPNOTSUPP) }
 }

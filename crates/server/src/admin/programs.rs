@@ -28,6 +28,18 @@ impl Programs {
         self.caps.as_ref().map(|caps| caps.held()).unwrap_or_default()
     }
 
+    /// Names that mounts are promised by themselves, and in which exports.
+    pub(crate) fn names_of_mounts(&self) -> Vec<(FileKey, ExportId)> {
+        self.caps.as_ref().map(|caps| caps.held_names()).unwrap_or_default()
+    }
+
+    /// Mounts ask as whom their callers act.
+    pub(crate) fn mounts_ask_anew(&self) {
+        if let Some(caps) = &self.caps {
+            caps.greet_anew();
+        }
+    }
+
     /// Mounts' part of leaving exports.
     pub(crate) fn mounts_leave(&self) {
         if let Some(caps) = &self.caps {

@@ -27,6 +27,7 @@ pub(super) fn grant(told: wire::Grant) -> Grant {
         seq: told.seq,
         plain: told.flags.contains(wire::GrantFlags::PLAIN),
         group_of_directory: told.flags.contains(wire::GrantFlags::GROUP_OF_DIRECTORY),
+        listed: told.flags.contains(wire::GrantFlags::LISTED),
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) fn changes(changes: &Changes) -> wire::SetAttrs {
 pub(super) fn new_attrs(attrs: &NewAttrs) -> wire::SetAttrs {
     wire::SetAttrs {
         mode: Some(attrs.mode),
-        umask: None,
+        umask: (attrs.umask != 0).then_some(attrs.umask),
         uid: attrs.uid,
         gid: attrs.gid,
         size: None,

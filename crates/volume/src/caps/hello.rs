@@ -27,6 +27,10 @@ pub(super) struct Greeting {
     pub(super) limits: Limits,
 }
 
+/// What a mount knows.
+const FEATURES: [Features; 5] =
+    [Features::SAME_HOST, Features::APPEND, Features::NAMES, Features::POOL, Features::LISTS];
+
 /// Sends one call and gives its reply: over the client, or in the middle of its recovery.
 type Sender<'a> = &'a dyn Fn(CapsProc, Vec<u8>) -> Result<Bytes, Failure>;
 
@@ -134,9 +138,7 @@ impl Inner {
         let args = HelloArgs {
             session,
             incarnation: self.incarnation,
-            features: Features(
-                Features::SAME_HOST.0 | Features::APPEND.0 | Features::NAMES.0 | Features::POOL.0,
-            ),
+            features: Features(FEATURES.iter().fold(0, |bits, one| bits | one.0)),
             done_through: self.ledger.lock().done_through(),
         };
         let reply = send(CapsProc::Hello, encoded(&args))?;

@@ -7,6 +7,7 @@ mod calling;
 mod convert;
 mod hello;
 mod lending;
+mod lists;
 mod nameless;
 mod pool;
 mod questions;

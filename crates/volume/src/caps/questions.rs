@@ -4,7 +4,7 @@ use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
     Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Promise, Question,
-    Release, RenameMode,
+    Release, RenameMode, is_access_list,
 };
 use holdfast_client::{Cancel, Cred};
 use holdfast_wire::caps::{
@@ -51,6 +51,15 @@ impl Inner {
             }
             Question::WhoAmI => self.who_am_i(cred, cancel).map_err(Failure::errno),
             Question::Commit { .. } => self.commit_asked(ask, cancel),
+            Question::GetXattr { object, name } if is_access_list(name.as_bytes()) => {
+                self.access_list((object, name), cred, cancel).map_err(Failure::errno)
+            }
+            Question::SetXattr { object, name, value, mode } if is_access_list(name.as_bytes()) => {
+                self.set_access_list((object, name), Some((value, *mode)), (cred, cancel))
+            }
+            Question::RemoveXattr { object, name } if is_access_list(name.as_bytes()) => {
+                self.set_access_list((object, name), None, (cred, cancel))
+            }
             Question::Nameless { dir, attrs, access, .. } => {
                 let answer = self.nameless((dir, attrs), *access, (ask, cred, cancel))?;
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))

@@ -84,8 +84,10 @@ pub(super) fn set_attributes(changes: &Changes) -> SetAttributes {
 }
 
 pub(super) fn new_attributes(attrs: &NewAttrs) -> SetAttributes {
+    let has_umask = attrs.umask != 0;
     SetAttributes {
-        mode: Some(attrs.mode),
+        mode: (!has_umask).then_some(attrs.mode),
+        mode_umask: has_umask.then_some((attrs.mode, attrs.umask)),
         uid: attrs.uid,
         gid: attrs.gid,
         accessed: attrs.atime.map(|time| wire_set(SetTime::At(time))),

@@ -2,7 +2,7 @@
 
 use holdfast_base::limits::{
     CALLER_GROUPS_MAX, CAPS_FAILED_MAX, CAPS_ITEMS_MAX, CAPS_POOL_CALL_MAX, DIRECTORY_ENTRIES_MAX,
-    SAME_HOST_PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX,
+    SAME_HOST_PATH_BYTES_MAX, WIRE_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
 use holdfast_base::{CapSet, Cookie, SessionId};
 use holdfast_xdr::{Decode, Encode};
@@ -367,6 +367,33 @@ pub struct NamelessOk<'a> {
     pub handle: Handle<'a>,
     /// How it looks: without links.
     pub attrs: Attrs,
+}
+
+numbered! {
+    /// One of an object's two access lists.
+    WhichList {
+        Access = 0, "ACCESS", "Who may do what with it.";
+        Default = 1, "DEFAULT", "Of a directory: what is handed on to what is made in it.";
+    }
+}
+
+/// ACCESS_LIST: a list beside the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct AccessListArgs<'a> {
+    /// Whose.
+    pub ticket: Ticket,
+    /// Of what.
+    pub handle: Handle<'a>,
+    /// Which.
+    pub which: WhichList,
+}
+
+/// What ACCESS_LIST gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct AccessListOk<'a> {
+    /// As Linux has it in an extended attribute: version 2, numbers little-endian. Empty where there is none.
+    #[xdr(max = XATTR_VALUE_BYTES_MAX)]
+    pub list: &'a [u8],
 }
 
 /// POOL: files for creates to come in a directory, each known by handle and number before it has a name. Those that are not

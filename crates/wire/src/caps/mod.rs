@@ -11,11 +11,11 @@ pub use batch::{
     SetXattrHow,
 };
 pub use calls::{
-    AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs, DescriptorOk, FailedOp, FindOk,
-    HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked, LookupArgs, LookupOk, NamePromise,
-    NamelessArgs, NamelessOk, NodeAt, PoolArgs, PoolOk, Pooled, RecallArgs, RecallItem, ReclaimArgs,
-    ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs, SameHostOk, StableArgs, StableHint,
-    StableOk, WhoAmIArgs, WhoAmIOk,
+    AccessListArgs, AccessListOk, AcquireArgs, AcquireItem, AcquireOk, Acquired, ByeArgs, DescriptorArgs,
+    DescriptorOk, FailedOp, FindOk, HelloArgs, HelloOk, LendHow, ListArgs, ListEntry, ListOk, Looked,
+    LookupArgs, LookupOk, NamePromise, NamelessArgs, NamelessOk, NodeAt, PoolArgs, PoolOk, Pooled,
+    RecallArgs, RecallItem, ReclaimArgs, ReclaimItem, ReleaseArgs, ReleaseItem, ReleaseOk, SameHostArgs,
+    SameHostOk, StableArgs, StableHint, StableOk, WhichList, WhoAmIArgs, WhoAmIOk,
 };
 pub use holdfast_base::CapSet;
 pub use status::CapsStat;
@@ -59,6 +59,7 @@ numbered! {
         Descriptor = 13, "DESCRIPTOR", "`DescriptorArgs` to `DescriptorOk`.";
         Nameless = 14, "NAMELESS", "`NamelessArgs` to `NamelessOk`.";
         Find = 15, "FIND", "`LookupArgs` to `FindOk`: a name, which may be promised by itself.";
+        AccessList = 16, "ACCESS_LIST", "`AccessListArgs` to `AccessListOk`.";
     }
 }
 

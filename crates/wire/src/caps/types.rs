@@ -67,6 +67,9 @@ impl GrantFlags {
     pub const PLAIN: Self = Self(1);
     /// Of a directory: what is made in it gets the directory's group, whatever the directory's mode says.
     pub const GROUP_OF_DIRECTORY: Self = Self(2);
+    /// It has an access list beside its mode, or may have one: the mode alone does not say who may do what. Told where
+    /// `AUTH_S` is held.
+    pub const LISTED: Self = Self(4);
 
     /// Whether all of `other` is in it.
     #[must_use]
@@ -199,6 +202,8 @@ impl Features {
     pub const APPEND: Self = Self(8);
     /// Names are promised by themselves (FIND), and tokens stand for them in RECALL and RELEASE.
     pub const NAMES: Self = Self(16);
+    /// Grants tell of access lists (`GrantFlags::LISTED`), which can be asked for (ACCESS_LIST).
+    pub const LISTS: Self = Self(32);
 
     /// Whether all of `other` is in it.
     #[must_use]

@@ -115,7 +115,7 @@ impl Machine {
         (attrs.fileid, attrs.nlink, attrs.change) = (self.last_shown, 1, 0);
         let ours = self.add_node(None, attrs, now.mono);
         let (atime, mtime) = (Some(attrs.atime), Some(attrs.mtime));
-        let made = NewAttrs { mode: attrs.mode, uid: None, gid: None, atime, mtime };
+        let made = NewAttrs { mode: attrs.mode, atime, mtime, ..NewAttrs::default() };
         let (thing, load, want, joins) = (Thing::File, Load::default(), CapSet::ALL_X, false);
         let op = Op::Make { dir, name: other.clone(), node: ours, thing, attrs: made, load, want, joins };
         let serial = self.queue(op, &caller, now);

@@ -55,7 +55,7 @@ impl Machine {
             }
             let Some(node) = self.nodes.get(&id) else { continue };
             let (mode, mtime) = (node.attrs.mode, Some(node.attrs.mtime));
-            let attrs = NewAttrs { mode, uid: None, gid: None, atime: mtime, mtime };
+            let attrs = NewAttrs { mode, atime: mtime, mtime, ..NewAttrs::default() };
             let (thing, load, want) = (Thing::Dir, Load::default(), CapSet::ALL_X);
             let op = Op::Make { dir, name: other, node: id, thing, attrs, load, want, joins: false };
             ops.push((op, caller.clone()));

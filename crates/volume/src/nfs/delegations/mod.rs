@@ -70,7 +70,13 @@ const fn promised(kind: DelegationKind) -> CapSet {
 }
 
 fn grant(delegated: Delegated) -> Grant {
-    Grant { caps: promised(delegated.kind), seq: delegated.number, plain: false, group_of_directory: false }
+    Grant {
+        caps: promised(delegated.kind),
+        seq: delegated.number,
+        plain: false,
+        group_of_directory: false,
+        listed: false,
+    }
 }
 
 impl Delegations {
