@@ -6,6 +6,8 @@
 mod scenarios;
 #[expect(clippy::expect_used, reason = "likewise")]
 mod scene;
+#[expect(clippy::expect_used, reason = "likewise")]
+mod stateful;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -16,13 +18,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
-use scenarios::{ALL, Scenario};
+use scenarios::{ALL, FLAT, Scenario};
 
 /// How much more, or less, of what is recorded passes.
 const TOLERANCE: f64 = 0.03;
 /// A few instructions more are no cost, whatever they are of so little. One small function inlined or not makes 40, and the
 /// compiler decides so by the folder that it builds in.
 const INSTRUCTIONS_ANYHOW: f64 = 48.0;
+/// How much more something may cost among many clients: what hash tables and trees add where they are full.
+const FLAT_MOST: f64 = 1.25;
 /// Before anything is counted: caches are filled, buffers have their size.
 const WARM_UPS: usize = 300;
 /// So often is each done while it is counted.
@@ -74,10 +78,11 @@ fn counted_from_here(once: &mut dyn FnMut()) {
 fn compare(is_to_be_recorded: bool) -> Result<bool> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("counts.txt");
     let counted = count_all()?;
+    let is_flat = show_growth(&counted);
     if is_to_be_recorded {
         fs::write(&path, record_of(&counted)).with_context(|| path.display().to_string())?;
         println!("recorded in {}", path.display());
-        return Ok(true);
+        return Ok(is_flat);
     }
     let recorded = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let recorded = read_record(&recorded)?;
@@ -86,7 +91,7 @@ fn compare(is_to_be_recorded: bool) -> Result<bool> {
         println!("NOT COMPARED: recorded with {}, built with {}", recorded.compiler, compiler()?);
         println!("To compare from now on: cargo xtask counts --record, with no other change.");
         // Where changes are judged they are to be compared.
-        return Ok(std::env::var_os("CI").is_none());
+        return Ok(is_flat && std::env::var_os("CI").is_none());
     }
     let mut is_well = true;
     for (scenario, now) in ALL.iter().zip(&counted) {
@@ -101,7 +106,21 @@ fn compare(is_to_be_recorded: bool) -> Result<bool> {
     if !is_well {
         println!("If that is meant: cargo xtask counts --record, and say in the commit why.");
     }
-    Ok(is_well)
+    Ok(is_well && is_flat)
+}
+
+/// Shows what things cost among many clients in proportion; whether all are flat, which no record can make them.
+fn show_growth(counted: &[f64]) -> bool {
+    let of = |name: &str| ALL.iter().zip(counted).find(|(s, _)| s.name == name).map(|(_, now)| *now);
+    let mut is_flat = true;
+    for (few, many) in FLAT {
+        // A name that stands for nothing is a mistake in the table.
+        let growth = of(many).zip(of(few)).map_or(f64::INFINITY, |(many, few)| many / few);
+        let words = if growth > FLAT_MOST { "  NOT FLAT" } else { "" };
+        println!("{many:32}{growth:>9.2} x that of one{words}");
+        is_flat &= growth <= FLAT_MOST;
+    }
+    is_flat
 }
 
 enum Verdict {
@@ -215,6 +234,15 @@ mod tests {
         assert!(matches!(verdict(Some(10000.0), 9690.0), Verdict::Cheaper(_)));
         assert!(matches!(verdict(Some(20.0), 28.0), Verdict::Same));
         assert!(matches!(verdict(None, 1.0), Verdict::New));
+    }
+
+    #[test]
+    fn what_grows_with_the_clients_is_told_whatever_is_recorded() {
+        let count =
+            |name: &str, many: f64| if FLAT.iter().any(|(_, of)| *of == name) { many } else { 1000.0 };
+        let counted = |many: f64| ALL.iter().map(|s| count(s.name, many)).collect::<Vec<_>>();
+        assert!(show_growth(&counted(1250.0)));
+        assert!(!show_growth(&counted(1260.0)));
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! What is counted: one closure each, which does the thing once.
 
 use crate::scene::{FILE_BYTES, Scene, call3, file_name, want};
-use holdfast_base::{ByteRange, ClientId, Cookie, FileKey, Instant, Offset, SeededEntropy, Seqid, SlotId};
-use holdfast_state::{
-    Access, Backing, BootInstance, Caller, ChannelAttrs, Claim, Config, ConnId, CreateSession, Direction,
-    Engine, ExchangeId, ExchangeIntent, Grace, KeptReply, LockBy, LockKind, LockRequest, OpenId, OpenRequest,
-    Principal, Share, SlotRequest, StateId, Verifier, Wait,
-};
+use crate::stateful;
+use holdfast_base::{Cookie, Offset, Seqid};
 use holdfast_vfs::{MemBackend, MemOptions};
 use holdfast_wire::nfs3::{
     Access3Args, Entry3, EntryPlus3, Fattr3, Fh3, Proc3, Read3Args, ReadDirPlus3Args, StableHow, Write3Args,
@@ -85,11 +81,26 @@ scenarios! {
         scene.sequenced(&[scene.put_root(), ArgOp::Open(open), ArgOp::GetFh, want(), ArgOp::Close(close)])
     });
     "v4.1: READDIR of 32": || whole(Scene::list4);
-    "state: SEQUENCE": sequence;
-    "state: open, close": open_close;
-    "state: lock, unlock": lock_unlock;
-    "state: stateid of a READ": check_stateid;
+    "state: SEQUENCE": || stateful::sequence(1);
+    "state: open, close": || stateful::open_close(1);
+    "state: lock, unlock": || stateful::lock_unlock(1);
+    "state: stateid of a READ": || stateful::check_stateid(1);
+    "state: SEQUENCE, 10,000 clients": || stateful::sequence(MANY);
+    "state: open, close, 10,000": || stateful::open_close(MANY);
+    "state: lock, unlock, 10,000": || stateful::lock_unlock(MANY);
+    "state: stateid, 10,000": || stateful::check_stateid(MANY);
 }
+
+/// Clients where there are many.
+const MANY: usize = 10_000;
+
+/// What must cost as much among many clients as with one.
+pub(crate) const FLAT: [(&str, &str); 4] = [
+    ("state: SEQUENCE", "state: SEQUENCE, 10,000 clients"),
+    ("state: open, close", "state: open, close, 10,000"),
+    ("state: lock, unlock", "state: lock, unlock, 10,000"),
+    ("state: stateid of a READ", "state: stateid, 10,000"),
+];
 
 fn scene() -> Scene {
     Scene::new(Arc::new(MemBackend::new(&MemOptions { root_mode: 0o777, ..MemOptions::deterministic() })))
@@ -139,116 +150,4 @@ fn decode_compound(bytes: &[u8]) {
     for _ in 0..header.ops {
         drop(black_box(ArgOp::decode(&mut r)));
     }
-}
-
-/// An engine with one client that has a session.
-struct Stateful {
-    engine: Engine,
-    client: ClientId,
-    session: holdfast_base::SessionId,
-    now: Instant,
-    seqid: Seqid,
-}
-
-impl Stateful {
-    fn new() -> Self {
-        let config = Config { boot: BootInstance::from_counter(1), lease_ms: 90_000, grace: Grace::Over };
-        let mut engine = Engine::new(config, Box::new(SeededEntropy(7)));
-        let (now, principal) = (Instant(1000), Principal::new(b"root"));
-        let intent = ExchangeIntent::Establish;
-        let request = ExchangeId {
-            owner: b"one",
-            verifier: Verifier([1; 8]),
-            principal: &principal,
-            site: [127, 0, 0, 1].into(),
-            intent,
-        };
-        let known = engine.exchange_id(&request, now).expect("a first client");
-        let fore = ChannelAttrs {
-            header_pad_bytes: 0,
-            request_bytes_max: 1 << 20,
-            reply_bytes_max: 1 << 20,
-            reply_kept_bytes_max: 1 << 16,
-            ops_max: 16,
-            slots_max: 8,
-        };
-        let request = CreateSession {
-            client: known.client,
-            seqid: known.next_seqid,
-            principal: &principal,
-            conn: ConnId(1),
-            fore,
-            back: Some(fore),
-            conn_direction: Direction::Both,
-            callback_program: 0x4000_0000,
-            is_persistent: false,
-        };
-        let session = engine.create_session(&request, now).expect("a first session").id;
-        engine.reclaim_complete(known.client).expect("it reclaims nothing");
-        drop(engine.take_effects());
-        Self { engine, client: known.client, session, now, seqid: Seqid(0) }
-    }
-
-    fn open(&mut self, owner: &[u8]) -> StateId {
-        let share = Share { access: Access::BOTH, deny: Access::NONE };
-        let request = OpenRequest { client: self.client, owner, file: FileKey(1), share, claim: Claim::New };
-        let opened = self.engine.open(&request, self.now).expect("nothing is in the way");
-        if let Backing::Needed(access) = opened.backing {
-            self.engine.attach(&opened.ticket, OpenId(1), access).expect("it was asked for");
-        }
-        self.engine.open_commit(opened.ticket).expect("it is under way")
-    }
-}
-
-fn sequence() -> Once {
-    let mut s = Stateful::new();
-    Box::new(move || {
-        s.seqid = s.seqid.next();
-        let slot = SlotId(0);
-        let request = SlotRequest { slot, seqid: s.seqid, highest_slot: slot, digest: None };
-        let sessions = s.engine.sessions_mut();
-        drop(black_box(sessions.sequence(s.session, request, ConnId(1), s.now).expect("the next in order")));
-        black_box(sessions.complete(s.session, slot, KeptReply::Nothing, s.now));
-    })
-}
-
-fn open_close() -> Once {
-    let mut s = Stateful::new();
-    Box::new(move || {
-        let open = s.open(b"owner");
-        s.engine.close(Caller::V41(s.client), open, FileKey(1), s.now).expect("it is open");
-        drop(black_box(s.engine.take_effects()));
-    })
-}
-
-fn lock_unlock() -> Once {
-    let mut s = Stateful::new();
-    let open = s.open(b"owner");
-    let range = ByteRange::from_bounds(10, 19).expect("ten bytes");
-    let caller = Caller::V41(s.client);
-    Box::new(move || {
-        let request = LockRequest {
-            caller,
-            file: FileKey(1),
-            by: LockBy::Open { open, owner: b"locker", first_seqid: None, client: None },
-            range,
-            kind: LockKind::Write,
-            claim: Claim::New,
-            wait: Wait::No,
-        };
-        let ticket = s.engine.lock_prepare(&request, s.now).expect("nobody else locks");
-        let lock = s.engine.lock_commit(ticket, s.now).expect("it is under way");
-        let ticket = s.engine.unlock_prepare(caller, lock, FileKey(1), range, s.now).expect("it is locked");
-        s.engine.lock_commit(ticket, s.now).expect("it is under way");
-        drop(black_box(s.engine.take_effects()));
-    })
-}
-
-fn check_stateid() -> Once {
-    let mut s = Stateful::new();
-    let open = s.open(b"owner");
-    let caller = Caller::V41(s.client);
-    Box::new(move || {
-        let _ = black_box(s.engine.check_stateid(caller, open, FileKey(1), Access::READ, s.now));
-    })
 }

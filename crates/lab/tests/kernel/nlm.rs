@@ -12,19 +12,24 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Of a case, which may have to wait for another one's turn.
-const LIMIT: Duration = Duration::from_secs(480);
+pub(crate) const LIMIT: Duration = Duration::from_secs(480);
 /// Of the servers here; grace is as long.
 const LEASE_SECONDS: u32 = 5;
 
 /// What every script begins with, on a client of this name: a mount at `/mnt/three`.
 pub(crate) fn begin(name: &str) -> String {
-    format!("hostname {name}\n{BEGIN}")
+    begin_at(name, "/mnt/three")
+}
+
+/// The same, mounted elsewhere.
+pub(crate) fn begin_at(name: &str, directory: &str) -> String {
+    format!("hostname {name}\n{}", BEGIN.replace("DIRECTORY", directory))
 }
 
 /// Names are not looked up: the monitor would wait for a resolver that is not there.
-const BEGIN: &str = "> /etc/resolv.conf; mkdir -p /run/sendsigs.omit.d /mnt/three\n\
+const BEGIN: &str = "> /etc/resolv.conf; mkdir -p /run/sendsigs.omit.d DIRECTORY\n\
     rpcbind -w; rpc.statd --no-notify\n\
-    mount -t nfs -o vers=3,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT $SERVER:$EXPORT /mnt/three\n\
+    mount -t nfs -o vers=3,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT $SERVER:$EXPORT DIRECTORY\n\
     locks() { python3 $SCRIPTS/nlm_locks.py \"$@\"; }\n";
 
 /// The cases.

@@ -2,6 +2,7 @@
 //! error to its programs, and the longest pause is told.
 
 use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::nlm;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
 use std::time::Duration;
@@ -22,6 +23,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const ONE_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// The load works this long before, between and after the kills.
 const WORK: Duration = Duration::from_secs(3);
+/// The same of NFSv3, whose clients nobody tells of grace's end: one that was refused a lock asks again after five seconds.
+const WORK_V3: Duration = Duration::from_secs(9);
+/// Grace with NFSv3: a host with locks cannot say that it has reclaimed them.
+const LEASE_SECONDS_V3: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
@@ -31,10 +36,9 @@ enum Keeper {
     Parent,
 }
 
-/// Work for one or two guests.
+/// Work for two guests.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
-    guests: usize,
     /// But with 4.0, whose clients keep grace open for as long.
     lease_seconds: u32,
     /// Who keeps the server's socket open while it is away: a client that is refused waits three seconds before it tries
@@ -42,6 +46,8 @@ pub(crate) struct Load {
     keeper: Keeper,
     /// Run by the first guest before anybody works.
     prepare: &'static str,
+    /// Run by every guest before anybody works.
+    each: &'static str,
     /// Run by every guest until the file `$STOP` is there.
     work: &'static str,
     /// Run by the first guest when all have ended.
@@ -52,19 +58,25 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "tree",
         lease_seconds: LEASE_SECONDS,
-        guests: 1,
         keeper: Keeper::Parent,
-        prepare: "cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")'\n\
-                  mkdir /run/local; tar -C /run/local -xpf /run/tree.tar; cd /",
-        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); mkdir /mnt/copy$n; tar -C /mnt/copy$n -xpf /run/tree.tar; done",
-        judge: "for copy in /mnt/copy*; do diff -r --no-dereference /run/local $copy; done; ls -d /mnt/copy* | wc -l",
+        prepare: "",
+        each: "(cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")')\n\
+               mkdir /run/local; tar -C /run/local -xpf /run/tree.tar",
+        // What the other has unpacked is read while it, and the server, go on: the last tree that it said to be whole.
+        work: "[ $NAME = one ] && other=two || other=one\n\
+               n=0; until [ -e $STOP ]; do n=$((n+1))\n\
+               mkdir /mnt/copy-$NAME-$n; tar -C /mnt/copy-$NAME-$n -xpf /run/tree.tar\n\
+               echo $n >/mnt/whole-$NAME.new; mv /mnt/whole-$NAME.new /mnt/whole-$NAME\n\
+               last=$(cat /mnt/whole-$other 2>/dev/null || true)\n\
+               if [ -n \"$last\" ]; then diff -r --no-dereference /run/local /mnt/copy-$other-$last; fi; done",
+        judge: "for copy in /mnt/copy-*; do diff -r --no-dereference /run/local $copy; done; ls -d /mnt/copy-* | wc -l",
     },
     Load {
         name: "sqlite",
         lease_seconds: LEASE_SECONDS,
-        guests: 2,
         keeper: Keeper::Another,
         prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
+        each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/sqlite_writers.py write 5 $NAME-$n /mnt /mnt; done\n\
                echo $n >/mnt/rounds-$NAME",
         judge: "total=$((10 * ($(cat /mnt/rounds-one) + $(cat /mnt/rounds-two))))\n\
@@ -73,9 +85,9 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "locks",
         lease_seconds: LEASE_SECONDS_LONG,
-        guests: 2,
         keeper: Keeper::Parent,
         prepare: "echo 0 >/mnt/counter",
+        each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/locked_counter.py count /mnt/counter 2 20; done\n\
                echo $n >/mnt/rounds-$NAME",
         judge: "total=$((40 * ($(cat /mnt/rounds-one) + $(cat /mnt/rounds-two))))\n\
@@ -84,12 +96,14 @@ pub(crate) const LOADS: [Load; 4] = [
     Load {
         name: "make",
         lease_seconds: LEASE_SECONDS,
-        guests: 1,
         keeper: Keeper::Another,
-        prepare: "cp -r $SCRIPTS/project /mnt/project",
-        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project clean; make -s -j 4 -C /mnt/project; done",
-        judge: "make -q -C /mnt/project; cp -r $SCRIPTS/project /run/project; make -s -C /run/project\n\
-                for file in $(ls /run/project); do cmp /run/project/$file /mnt/project/$file; done; echo $n builds",
+        prepare: "",
+        each: "cp -r $SCRIPTS/project /mnt/project-$NAME",
+        work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project-$NAME clean\n\
+               make -s -j 4 -C /mnt/project-$NAME; done; echo $n builds",
+        judge: "cp -r $SCRIPTS/project /run/project; make -s -C /run/project\n\
+                for built in /mnt/project-*; do make -q -C $built\n\
+                for file in $(ls /run/project); do cmp /run/project/$file $built/$file; done; done",
     },
 ];
 
@@ -108,10 +122,24 @@ pub(crate) fn trials() -> Vec<Trial> {
             );
         }
     }
-    trials.into_iter().map(|trial| trial.limit(LIMIT)).collect()
+    let mut trials: Vec<_> = trials.into_iter().map(|trial| trial.limit(LIMIT)).collect();
+    if Scale::from_env() == Scale::Soak {
+        for at_hand in kernels() {
+            let locks = LOADS.iter().filter(|load| load.name == "locks");
+            let of = locks.flat_map(|load| {
+                let name = format!("restart::killed_under_load::{}", load.name);
+                at_hand
+                    .trials(&name, &[NfsVersion::V3], |kernel, version| killed_twice(kernel, version, load))
+            });
+            // It may have to wait for another one's turn.
+            trials.extend(of.map(|trial| trial.limit(nlm::LIMIT)));
+        }
+    }
+    trials
 }
 
 fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
+    let _turn = if version == NfsVersion::V3 { Some(nlm::turn()?) } else { None };
     let kill = |served: &mut Served| match load.keeper {
         Keeper::Parent => served.server.kill_supervised(),
         Keeper::Another => {
@@ -137,7 +165,7 @@ pub(crate) fn run(
     mut strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<Vec<Duration>> {
     let mut served = serve_with(load, version)?;
-    let names = &["one", "two"][..load.guests];
+    let names = ["one", "two"];
     let guests = names
         .iter()
         .map(|name| start(&served, (kernel, version, load), name, around))
@@ -146,11 +174,12 @@ pub(crate) fn run(
     first.wait_for("prepared\n", PATIENCE)?;
     guests.iter().try_for_each(|guest| guest.signal("work"))?;
     guests.iter().try_for_each(|guest| guest.wait_for("working\n", PATIENCE))?;
+    let work = if version == NfsVersion::V3 { WORK_V3 } else { WORK };
     for _ in 0..strikes {
-        std::thread::sleep(WORK);
+        std::thread::sleep(work);
         strike(&mut served)?;
     }
-    std::thread::sleep(WORK);
+    std::thread::sleep(work);
     guests.iter().try_for_each(|guest| guest.signal("enough"))?;
     guests.iter().try_for_each(|guest| guest.wait_for("worked\n", PATIENCE))?;
     others.iter().try_for_each(|guest| guest.signal("end"))?;
@@ -169,7 +198,7 @@ pub(crate) fn run(
         let each =
             Scale::from_env().pick(pauses.get(strikes - 1), pauses.first()).context("few heartbeats")?;
         let is_short = *each < PAUSE_MAX && pauses[0] < ONE_PAUSE_MAX;
-        ensure!(version == NfsVersion::V40 || is_short, "pauses of {pauses:?}");
+        ensure!(matches!(version, NfsVersion::V3 | NfsVersion::V40) || is_short, "pauses of {pauses:?}");
         shortest.push(*pauses.get(strikes - 1).context("few heartbeats")?);
     }
     served.server.check_alive()?;
@@ -180,8 +209,13 @@ fn serve_with(load: &Load, version: NfsVersion) -> Result<Served> {
     let filesystem = LoopFs::new(FsType::Ext4, SHARE_BYTES)?;
     let share = filesystem.path().join("share");
     std::fs::create_dir(&share)?;
-    let lease_seconds = if version == NfsVersion::V40 { LEASE_SECONDS } else { load.lease_seconds };
+    let lease_seconds = match version {
+        NfsVersion::V3 => LEASE_SECONDS_V3,
+        NfsVersion::V40 => LEASE_SECONDS,
+        _ => load.lease_seconds,
+    };
     let server = ServerUnderTest::builder(&share).lease_seconds(lease_seconds);
+    let server = if version == NfsVersion::V3 { server.with_portmap() } else { server };
     let server = match load.keeper {
         Keeper::Another => server.keep_listener(),
         Keeper::Parent => server.supervised(),
@@ -203,15 +237,19 @@ fn start(
     name: &str,
     (before, after): (&str, &str),
 ) -> Result<Guest> {
+    let mount = match version {
+        NfsVersion::V3 => nlm::begin_at(name, "/mnt"),
+        _ => "lab_mount $VERSION /mnt\n".to_owned(),
+    };
     let script = format!(
-        "STOP=$OUT/.signal/enough\nlab_mount $VERSION /mnt\n\
-         if [ $NAME = one ]; then\n{}\nfi\n\
+        "STOP=$OUT/.signal/enough\n{mount}\
+         if [ $NAME = one ]; then\n:\n{}\nfi\n{}\n\
          echo prepared; lab_wait work 120; {before}; echo working\n\
          mkdir -p /mnt/heart-$NAME; python3 $SCRIPTS/heartbeat.py /mnt/heart-$NAME $STOP & heart=$!\n\
          {}\nwait $heart; {after}; echo worked\n\
          if [ $NAME = one ]; then\nlab_wait judge 240\n{}\nelse\nlab_wait end 240\nfi\n\
          cd /; umount /mnt",
-        load.prepare, load.work, load.judge
+        load.prepare, load.each, load.work, load.judge
     );
     let env = guest_env(served, &[("VERSION", version.as_str()), ("NAME", name)]);
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
