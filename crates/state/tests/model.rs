@@ -17,7 +17,7 @@ const FAILED_ONCE: [u64; 3] = [
     // Somebody in line was given a read lock in place of his write lock when a dead client went, and with that the asker
     // was let in: the reference judged him by the write lock.
     200_163, // Shown by a long run, and good since.
-    77_698, // One in line who asked again by polling: those behind it were not told that they may pass.
+    77_698,  // One in line who asked again by polling: those behind it were not told that they may pass.
     369,
 ];
 
