@@ -110,6 +110,9 @@ impl Machine {
     pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting, at: Generation) {
         let acts = &mut self.acts;
         let is_late = at < acts.since;
+        if is_late && acts.known.contains_key(caller) {
+            return;
+        }
         let known = if is_late { &mut acts.former } else { &mut acts.known };
         if known.len() >= CALLERS_KNOWN_MAX {
             known.clear();

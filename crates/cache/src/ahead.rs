@@ -45,6 +45,8 @@ pub(crate) struct Reading {
     /// So many of its files were read, from here or not, since the window was last made larger.
     read: usize,
     is_due: bool,
+    /// So many of its names were gone through since one was found.
+    looked: usize,
     /// There are none that are not here.
     is_over: bool,
 }
@@ -79,7 +81,8 @@ impl Reading {
     /// A file of it, at this position where that is known, has to be asked for.
     fn missed(&mut self, at: u64, now: Instant) {
         if self.misses == 0 || now.ms_since(self.last) >= AHEAD_PAUSE_MS {
-            (self.misses, self.window, self.read, self.is_over) = (0, AHEAD_FILES_MIN, 0, false);
+            (self.misses, self.window, self.read) = (0, AHEAD_FILES_MIN, 0);
+            (self.looked, self.is_over) = (0, false);
         }
         self.misses = self.misses.saturating_add(1);
         self.grow(now);
@@ -187,7 +190,7 @@ impl Machine {
         let mut ids = Vec::new();
         let Some(dir) = self.nodes.get(&id).and_then(|n| n.dir.as_ref()) else { return ids };
         let mut reading = dir.reading;
-        let is_off = self.has_lapsed || now.mono < self.ahead.not_before;
+        let is_off = self.has_lapsed || self.is_alone() || now.mono < self.ahead.not_before;
         let most = reading.window.saturating_sub(reading.unused).min(AHEAD_CALL_FILES_MAX);
         let io_bytes = self.settings.io_bytes as usize;
         let mut room =
@@ -216,7 +219,8 @@ impl Machine {
             self.ahead.bytes += bytes;
             self.ahead.files.insert(file, File { dir: id, bytes, kept: None });
         }
-        reading.is_over = ids.is_empty() && looked >= dir.count();
+        reading.looked = if ids.is_empty() { reading.looked + looked } else { 0 };
+        reading.is_over = reading.looked >= dir.count();
         reading.unused += ids.len();
         if let Some(here) = self.reading(id) {
             *here = reading;

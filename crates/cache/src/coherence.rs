@@ -22,11 +22,11 @@ impl Machine {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let is_doubtful = node.lists_changed > at;
         if grant.seq <= node.seq {
-            // With the same number nothing new was given; but a change of our own takes nothing, and so has the old number.
-            if grant.seq == node.seq && !is_doubtful {
-                node.take_traits(&grant, false);
-            }
             node.late_grants += u64::from(grant.seq < node.seq);
+            // With the same number nothing new was given; but a change of our own takes nothing, and so has the old number.
+            if grant.seq == node.seq && !is_doubtful && node.take_traits(&grant, false) {
+                self.invalidate(Forget::Attrs(id));
+            }
             return;
         }
         if !node.held.contains(CapSet::FILE_S) && grant.caps.sound().contains(CapSet::FILE_S) {
@@ -35,11 +35,14 @@ impl Machine {
         }
         self.has_been_promised |= grant.caps.contains(CapSet::FILE_S) && node.dir.is_none();
         node.seq = grant.seq;
-        node.take_traits(&grant, is_doubtful);
+        let is_news = node.take_traits(&grant, is_doubtful);
         // While a recall is being answered nothing that it takes may be used, whatever is granted beside it.
         let limit = node.recall.map_or(CapSet::ALL_X, |r| r.keep);
         let lost = node.held.without(grant.caps.sound() & limit);
         node.held = grant.caps.sound() & limit;
+        if is_news {
+            self.invalidate(Forget::Attrs(id));
+        }
         if !lost.is_empty() {
             self.lose(id, lost);
         }
@@ -526,10 +529,11 @@ impl Machine {
             }
             None => node.seq = seq,
         }
-        if let Some((_, grant)) = given {
-            node.take_traits(grant, false);
-        }
+        let is_news = given.is_some_and(|(_, grant)| node.take_traits(grant, false));
         node.yields.clear();
+        if is_news {
+            self.invalidate(Forget::Attrs(id));
+        }
         self.lose(id, if is_same { before.without(after) } else { before });
         if let Some(node) = self.nodes.get_mut(&id) {
             node.held = after;

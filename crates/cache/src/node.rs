@@ -196,11 +196,19 @@ impl FileData {
 }
 
 impl Node {
-    /// What a grant says beside what is held. One that may be older than a change of ours says nothing good.
-    pub(crate) fn take_traits(&mut self, grant: &crate::caps::Grant, is_doubtful: bool) {
+    /// What a grant says beside what is held. One that may be older than a change of ours says nothing good. Whether the
+    /// kernel has to hear that there is an access list: it may have been told that there is none.
+    #[must_use]
+    pub(crate) fn take_traits(&mut self, grant: &crate::caps::Grant, is_doubtful: bool) -> bool {
+        let was_listed = self.listed;
         self.plain = grant.plain && (self.plain || !is_doubtful);
         self.listed = grant.listed || (self.listed && is_doubtful);
         self.group_of_directory = grant.group_of_directory;
+        let is_news = self.listed && !was_listed && self.told_attrs;
+        if is_news {
+            self.xattrs.clear();
+        }
+        is_news
     }
 
     /// Whether the last name known of it was removed here, and nobody has it open: what becomes of it nobody will see.

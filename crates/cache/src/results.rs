@@ -164,8 +164,11 @@ impl Machine {
             return;
         }
         node.seq = grant.seq;
-        node.take_traits(&grant, false);
+        let is_news = node.take_traits(&grant, false);
         let lost = node.held.without(grant.caps.sound());
+        if is_news {
+            self.invalidate(Forget::Attrs(id));
+        }
         self.drop_assumed(id, lost, now);
     }
 

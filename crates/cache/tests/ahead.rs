@@ -209,6 +209,32 @@ fn who_comes_for_what_is_on_its_way_waits_for_it_and_asks_himself_if_it_does_not
 }
 
 #[test]
+fn what_was_written_here_is_read_though_the_file_is_on_its_way() {
+    let mut world = fresh(1, FILES);
+    let order = list(&mut world, 0);
+    for n in &order[..2] {
+        let id = node(&mut world, 0, &name_of(*n));
+        let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
+        world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
+    }
+    let now = world.now();
+    let out = world.clients[0].machine.take_ahead(now).unwrap();
+    let id = node(&mut world, 0, &name_of(order[2]));
+    let flags = OpenFlags { access: Access { read: true, write: true }, truncate: true, ..READS };
+    let fh = world.run(0, |m, t, now| m.open(t, id, flags, now)).unwrap().fh;
+    world.run(0, |m, t, now| m.write(t, fh, 0, &bytes::Bytes::from_static(b"new"), now)).unwrap();
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let read = world.clients[0].machine.read(&mut turn, fh, 0, 4096, now);
+    let Step::Done(parts) = read else { panic!("{read:?}") };
+    assert_eq!(parts.concat(), b"new");
+    let old = told(&mut world, 0, &out);
+    world.clients[0].machine.ahead_done(&out, Some(old), now);
+    world.check(0);
+    let parts = world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
+    assert_eq!(parts.concat(), b"new", "and stays");
+}
+
+#[test]
 fn files_that_are_large_or_open_or_known_are_not_read_ahead_nor_is_there_ever_too_much() {
     let mut world = fresh(1, 200);
     for n in 0..200 {

@@ -208,7 +208,7 @@ impl Caps {
             flags.0 |= GrantFlags::PLAIN.0;
         }
         // Links have none. Without AUTH_S nobody goes by it.
-        if kind != FileKind::Symlink && held.contains(CapSet::AUTH_S) && is_listed(client, site) {
+        if kind != FileKind::Symlink && held.contains(CapSet::AUTH_S) && is_listed(client, site, held) {
             flags.0 |= GrantFlags::LISTED.0;
         }
         Grant { held, seq, flags }

@@ -1,7 +1,7 @@
 //! Access lists, which say more than the mode: whether there are any, and what they say. Who judges by them is not decided here:
 //! that is the server's file system, and the client's kernel.
 
-use holdfast_base::ClientId;
+use holdfast_base::{CapSet, ClientId};
 use holdfast_vfs::{Caller, Cx, FsError, FsResult, Wait};
 use holdfast_wire::caps::{AccessListArgs, AccessListOk, CapsStat, Res, WhichList};
 use holdfast_xdr::{Encode as _, Writer};
@@ -38,10 +38,11 @@ pub(crate) fn is_plain(client: ClientId, site: &Site) -> bool {
     has_none(client, site, (WhichList::Default, Wait::Yes))
 }
 
-/// Whether more than the mode says who may do what.
-pub(crate) fn is_listed(client: ClientId, site: &Site) -> bool {
-    // Others may have its extended attributes exclusively: nobody waits for them. Then it counts as listed, and is asked for.
-    !has_none(client, site, (WhichList::Access, Wait::No))
+/// Whether more than the mode says who may do what, to a client that holds this.
+pub(crate) fn is_listed(client: ClientId, site: &Site, held: CapSet) -> bool {
+    // Others may have its extended attributes exclusively: nobody waits for them, nor asks for them back. Then it counts as
+    // listed, and is asked for.
+    !held.contains(CapSet::XATTR_S) || !has_none(client, site, (WhichList::Access, Wait::Yes))
 }
 
 impl Caps {

@@ -241,6 +241,12 @@ impl SetAttributes {
         *self == Self::default()
     }
 
+    /// The same to be set of what is there already: of that the mode alone is (RFC 8275 section 5).
+    pub(crate) fn with_mode_alone(&self) -> Self {
+        let left = self.mode_umask.map(|(bits, umask)| bits & !umask);
+        Self { mode: left.or(self.mode), mode_umask: None, ..*self }
+    }
+
     /// As it travels: the mask and the values. `supported` leaves out what the server does not know.
     pub(crate) fn encode(&self, supported: Bitmap4) -> (Bitmap4, Vec<u8>) {
         let (mut mode, mut mode_umask) = (self.mode, self.mode_umask);
@@ -296,6 +302,9 @@ mod tests {
         assert_eq!(values, 0o644u32.to_be_bytes());
         let (mask, _) = set.encode(Bitmap4::from(Attr::ModeUmask));
         assert!(mask.has(Attr::ModeUmask) && !mask.has(Attr::Mode));
+        let (mask, values) = set.with_mode_alone().encode(Bitmap4::of(&[Attr::Mode, Attr::ModeUmask]));
+        assert!(mask.has(Attr::Mode) && !mask.has(Attr::ModeUmask));
+        assert_eq!(values, 0o644u32.to_be_bytes());
     }
 
     #[test]

@@ -44,13 +44,27 @@ pub(crate) enum Side {
 }
 
 /// Whether callbacks reach a client, as far as is known; of one of 4.1 its sessions know more.
+/// Handed over as whether they do: what does not is tried again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
 pub(crate) enum CallbackPath {
     /// It has said where it is to be called, and no answer has come from there yet.
     #[default]
     Untried,
     Up,
     Down,
+}
+
+impl From<bool> for CallbackPath {
+    fn from(is_up: bool) -> Self {
+        if is_up { Self::Up } else { Self::Untried }
+    }
+}
+
+impl From<CallbackPath> for bool {
+    fn from(path: CallbackPath) -> Self {
+        path == CallbackPath::Up
+    }
 }
 
 /// One incarnation of a client.
@@ -83,7 +97,7 @@ pub(crate) struct ClientIncarnation {
     pub(crate) delegations: u32,
     /// How many delegations were revoked and wait for FREE_STATEID.
     pub(crate) delegations_revoked: u32,
-    #[serde(default)]
+    #[serde(rename = "is_callback_up")]
     pub(crate) callbacks: CallbackPath,
     /// Since when its lease is known to have run out.
     #[serde(with = "crate::plain")]

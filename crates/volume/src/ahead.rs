@@ -11,7 +11,9 @@ pub(crate) fn run(shared: &Shared) {
         match shared.ahead.sleep(|| shared.now().mono) {
             Woken::Job(out) => {
                 shared.counters.sent.fetch_add(1, Ordering::Relaxed);
-                let told = shared.server.read_ahead(&out, &shared.given_up);
+                // Not while the server is away: who reads what is here must not wait for it.
+                let told =
+                    shared.sending().and_then(|while_there| shared.server.read_ahead(&out, &while_there));
                 let mut machine = shared.machine.lock();
                 machine.ahead_done(&out, told, shared.now());
                 shared.look_for_work(machine);

@@ -72,9 +72,6 @@ impl Machine {
             self.came_for(fh, id, now);
             return Ok(vec![part]);
         }
-        if self.is_read_ahead(id) {
-            return self.wait(Wait::Ahead);
-        }
         self.read_kept(turn, (fh, id), (offset, end), (executed, executed_txn), now)
     }
 
@@ -102,6 +99,9 @@ impl Machine {
         for piece in known {
             while at < piece.offset {
                 let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
+                    if self.is_read_ahead(id) {
+                        return self.wait(Wait::Ahead);
+                    }
                     let mut length = piece.offset.min(void_from) - at;
                     if at == 0 {
                         self.read_missed(fh, id, now);
@@ -148,7 +148,7 @@ impl Machine {
         {
             turn.is_uncovered =
                 turn.reads_into != Some(ReadInto::Memory) && !self.is_seen_to(id, turn.unsure_at);
-            return Ok(turn.pieces.drain(..).map(|p| p.data).collect());
+            return Ok(first_of(turn.pieces.drain(..).map(|p| p.data), u64::from(length)));
         }
         let done = if follows { done } else { 0 };
         if done == 0 {
@@ -454,6 +454,16 @@ fn allocated_after(node: &Node, at: u64, end: u64) -> u64 {
     let known: u64 = pieces.iter().map(|p| p.end().next_multiple_of(BLOCK) - p.offset / BLOCK * BLOCK).sum();
     let filled = (inner_end - first).saturating_sub(known);
     (had + filled).min(old_end) + beyond
+}
+
+/// So many bytes of them: a small file is asked for whole.
+fn first_of(parts: impl Iterator<Item = Bytes>, mut length: u64) -> Vec<Bytes> {
+    let cut = |mut part: Bytes| {
+        part.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        length -= part.len() as u64;
+        part
+    };
+    parts.map(cut).filter(|part| !part.is_empty()).collect()
 }
 
 /// A part of a hole, from its beginning: out of what answers brought, or zeros where the server's file does not reach

@@ -9,6 +9,7 @@ use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::step::{Outcome, Step, Turn};
+use crate::tell::Forget;
 use holdfast_base::CapSet;
 
 /// Extended attributes remembered of one object, with those it is known not to have.
@@ -73,7 +74,13 @@ impl Machine {
         if let Some(known) = self.living(id, now)?.known_xattr(name) {
             return known.map_err(Into::into);
         }
-        match turn.fresh.take() {
+        let fresh = turn.fresh.take();
+        if fresh.is_some() && is_access_list(name) && !self.node(id)?.sure.contains(CapSet::AUTH_S) {
+            // The kernel would keep it for as long as attributes, which may be told as good for ever at any time: it drops it, though
+            // its answer be still on the way.
+            self.invalidate(Forget::Attrs(id));
+        }
+        match fresh {
             Some(Ok(Fresh::Value(value))) => return Ok(value),
             Some(Err(errno)) => return Err(errno.into()),
             _ => {}

@@ -323,7 +323,7 @@ impl<'a> Opening<'a> {
         let set = self.args.create.filter(|_| self.is_exclusive)?.set;
         let (mask, _) = set.encode(self.inner.facts.read().supported);
         let is_whole = self.set.0 == mask && mask.minus(attrset).is_empty();
-        (!is_whole && !set.is_empty()).then_some(*set)
+        (!is_whole && !set.is_empty()).then(|| set.with_mode_alone())
     }
 }
 

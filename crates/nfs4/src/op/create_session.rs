@@ -71,6 +71,10 @@ fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
     if records.session_made(&image).is_ok() {
         return Ok(());
     }
+    if created.is_again {
+        // Whoever made it may be having it stored still.
+        return Err(NfsStat4::Delay.into());
+    }
     // It was promised to the client by nobody yet: take it back.
     cx.state(|engine, _| Ok(engine.withdraw_session(created)?))?;
     Err(NfsStat4::Delay.into())

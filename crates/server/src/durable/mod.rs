@@ -40,6 +40,8 @@ struct Inner {
     lost: Lost,
     /// Persistent sessions, and how many slots each has.
     sessions: FxHashMap<SessionId, SessionRecord>,
+    /// Those that are being stored.
+    coming: FxHashSet<SessionId>,
     /// What could not be stored at grace's end, and is tried again.
     unstored: Vec<RecordChange>,
     /// The same of clients that go, or lost something.
@@ -175,6 +177,7 @@ impl Durable {
             left: FxHashSet::default(),
             lost: records.lost().context("records of lost clients")?.into_iter().collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),
+            coming: FxHashSet::default(),
             unstored: Vec::new(),
             owed: clients::Owed::default(),
             due: Vec::new(),

@@ -29,13 +29,23 @@ impl SessionRecords for Durable {
             callback_program: session.callback_program,
             flags: PERSISTS,
         };
+        self.inner.lock().coming.insert(record.id);
         let made = move |this: &Self| this.session_made_now(record);
-        self.write((RECORD_WAIT_MS, Patience::Stays), made)
-            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        let made = self.write((RECORD_WAIT_MS, Patience::Stays), made);
+        self.inner.lock().coming.remove(&record.id);
+        made.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn sessions_gone(&self, sessions: &[SessionId]) {
-        let sessions = sessions.to_vec();
+        // Those on record alone, and with them the queue of a disk that hangs is bounded.
+        let sessions: Vec<_> = {
+            let inner = self.inner.lock();
+            let is_there = |id: &&SessionId| inner.sessions.contains_key(*id) || inner.coming.contains(*id);
+            sessions.iter().filter(is_there).copied().collect()
+        };
+        if sessions.is_empty() {
+            return;
+        }
         match self.scribe.get() {
             // No answer depends on it.
             Some(scribe) => scribe.tell(move |this| this.sessions_gone_now(&sessions)),

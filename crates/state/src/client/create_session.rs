@@ -73,6 +73,9 @@ pub struct CreatedSession {
     pub conn_direction: Direction,
     /// Whether the session outlives a restart.
     pub is_persistent: bool,
+    /// It was made before, and this answers a retry.
+    #[serde(skip)]
+    pub is_again: bool,
 }
 
 impl Engine {
@@ -151,7 +154,7 @@ impl Engine {
         request: &CreateSession<'_>,
         reply: Result<CreatedSession, StateError>,
     ) -> Result<CreatedSession, StateError> {
-        let created = reply?;
+        let created = CreatedSession { is_again: true, ..reply? };
         if let Some(session) = self.sessions.get_mut(created.id) {
             session.bind(request.conn, created.conn_direction)?;
         }
@@ -174,6 +177,7 @@ impl Engine {
         let conn_direction = if back.is_some() { request.conn_direction } else { Direction::Fore };
         let id = self.new_session_id(request.client);
         Ok(CreatedSession {
+            is_again: false,
             id,
             seqid: request.seqid,
             fore,
