@@ -44,27 +44,29 @@ fn few_round_trips() -> Result<()> {
     mount.unmount(&[])
 }
 
-/// Both read all, one after the other, each time after one of them has rewritten some; the sizes stay.
+/// In each of many folders one reads what the other has just made there, and rewrites while it is read; the sizes stay.
 const REWRITING: &str = "
 import os, random, sys
 random.seed(7)
 mounts = ['.', sys.argv[1]]
-os.mkdir('d')
-def put(mount, n, version):
-    with open(f'{mount}/d/f{n}', 'r+b' if version else 'wb') as f: f.write(b'%08d' % version * (1 + n % 40))
-is_now = {n: 0 for n in range(120)}
-for n in is_now: put(mounts[0], n, 0)
-for version in range(1, 60):
+FILES = 120
+def put(mount, folder, n, version):
+    with open(f'{mount}/{folder}/f{n}', 'r+b' if version else 'wb') as f: f.write(b'%08d' % version * (1 + n % 40))
+for turn in range(40):
+    folder, is_now = f'd{turn}', [0] * FILES
     writer, reader = random.sample(mounts, 2)
-    for n in random.sample(sorted(is_now), random.choice([1, 5, 120])):
-        put(writer, n, version); is_now[n] = version
-    order = os.listdir(f'{reader}/d')
-    if version % 2: random.shuffle(order)
-    for name in order:
+    os.mkdir(f'{writer}/{folder}')
+    for n in range(FILES): put(writer, folder, n, 0)
+    order = os.listdir(f'{reader}/{folder}')
+    if turn % 2: random.shuffle(order)
+    for place, name in enumerate(order):
         n = int(name[1:])
-        if random.random() < 0.02: put(writer, n, version + 1000); is_now[n] = version + 1000
-        seen = open(f'{reader}/d/{name}', 'rb').read()
-        assert seen == b'%08d' % is_now[n] * (1 + n % 40), (version, name, seen[:8], is_now[n])
+        if random.random() < 0.1:
+            for m in (n, int(random.choice(order)[1:])):
+                is_now[m] += 1
+                put(writer, folder, m, is_now[m])
+        seen = open(f'{reader}/{folder}/{name}', 'rb').read()
+        assert seen == b'%08d' % is_now[n] * (1 + n % 40), (folder, place, name, seen[:8], is_now[n])
 ";
 
 fn rewritten() -> Result<()> {
