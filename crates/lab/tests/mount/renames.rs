@@ -176,7 +176,8 @@ os.mkdir('d'); write('one', 'even'); write('d/other', 'odd')
 while time.monotonic() < until:
     begun = time.monotonic()
     rename('one', 'd/other', EXCHANGE); turns += 1
-    slow += time.monotonic() - begun > 0.1
+    # A server is back after 60 ms on an idle machine; without a kill it is a hundredth of that or two.
+    slow += time.monotonic() - begun > 0.03
     assert read('one') == ('odd' if turns % 2 else 'even'), turns
     assert read('d/other') == ('even' if turns % 2 else 'odd'), turns
 print(turns, slow)
