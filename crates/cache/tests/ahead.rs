@@ -94,6 +94,18 @@ fn told(world: &mut World, c: usize, out: &AheadOut) -> Vec<bytes::Bytes> {
     }
 }
 
+/// Two files were read, and the next ones are being read ahead: the order of all, and what is on its way.
+fn under_way(world: &mut World) -> (Vec<u8>, AheadOut) {
+    let order = list(world, 0);
+    for n in &order[..2] {
+        let id = node(world, 0, &name_of(*n));
+        let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
+        world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
+    }
+    let now = world.now();
+    (order, world.clients[0].machine.take_ahead(now).unwrap())
+}
+
 fn stats(world: &World, c: usize) -> Stats {
     world.clients[c].machine.stats()
 }
@@ -177,14 +189,8 @@ fn what_others_change_is_not_shown_as_it_was_read_ahead() {
 fn who_comes_for_what_is_on_its_way_waits_for_it_and_asks_himself_if_it_does_not_come() {
     for comes in [true, false] {
         let mut world = fresh(1, FILES);
-        let order = list(&mut world, 0);
-        for n in &order[..2] {
-            let id = node(&mut world, 0, &name_of(*n));
-            let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
-            world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
-        }
+        let (order, out) = under_way(&mut world);
         let now = world.now();
-        let out = world.clients[0].machine.take_ahead(now).unwrap();
         let id = node(&mut world, 0, &name_of(order[2]));
         let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
         let mut turn = Turn::new(Caller::new(7, 0));
@@ -211,14 +217,8 @@ fn who_comes_for_what_is_on_its_way_waits_for_it_and_asks_himself_if_it_does_not
 #[test]
 fn what_was_written_here_is_read_though_the_file_is_on_its_way() {
     let mut world = fresh(1, FILES);
-    let order = list(&mut world, 0);
-    for n in &order[..2] {
-        let id = node(&mut world, 0, &name_of(*n));
-        let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
-        world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
-    }
+    let (order, out) = under_way(&mut world);
     let now = world.now();
-    let out = world.clients[0].machine.take_ahead(now).unwrap();
     let id = node(&mut world, 0, &name_of(order[2]));
     let flags = OpenFlags { access: Access { read: true, write: true }, truncate: true, ..READS };
     let fh = world.run(0, |m, t, now| m.open(t, id, flags, now)).unwrap().fh;

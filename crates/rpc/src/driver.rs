@@ -23,7 +23,7 @@ use crate::handover::Unread;
 use crate::pool::Job;
 use crate::record::{self, Assembler, RecordError};
 
-/// Replies above this are sent from where they were written instead of being gathered with others.
+/// A reply above this is sent at once, with those before it: others do not wait behind it.
 const GATHER_BYTES_MAX: usize = 32 << 10;
 
 /// Wake-ups after which a connection that always has input lets its worker's others in.

@@ -79,7 +79,7 @@ struct Counts {
 /// The way to the thread, which ends when this is dropped.
 pub(super) struct Scribe {
     // Bounded by who sends: what is waited for is not sent any more once somebody's answer is late, and what is not comes
-    // once for each client that has reclaimed and for each session that goes.
+    // once for each client that has reclaimed and for each session on record that goes.
     jobs: Sender<Job>,
     counts: Arc<Counts>,
 }

@@ -29,10 +29,13 @@ impl SessionRecords for Durable {
             callback_program: session.callback_program,
             flags: PERSISTS,
         };
-        self.inner.lock().coming.insert(record.id);
+        let is_first = self.inner.lock().coming.insert(record.id);
         let made = move |this: &Self| this.session_made_now(record);
         let made = self.write((RECORD_WAIT_MS, Patience::Stays), made);
-        self.inner.lock().coming.remove(&record.id);
+        if is_first {
+            // Not by a retry: whom it repeats may be at it still.
+            self.inner.lock().coming.remove(&record.id);
+        }
         made.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
