@@ -9,16 +9,9 @@ use holdfast_xdr::{Encode as _, Writer};
 use crate::site::{Actor, Site};
 use crate::{Caps, status};
 
-const fn name_of(which: WhichList) -> &'static [u8] {
-    match which {
-        WhichList::Access => b"system.posix_acl_access",
-        WhichList::Default => b"system.posix_acl_default",
-    }
-}
-
 /// The list, empty where there is none.
 fn list_of(site: &Site, cx: &Cx<'_>, which: WhichList) -> FsResult<Vec<u8>> {
-    match site.export.backend.getxattr(cx, &site.handle, name_of(which)) {
+    match site.export.backend.getxattr(cx, &site.handle, which.xattr()) {
         Err(FsError::NoXattr | FsError::NotSupported) => Ok(Vec::new()),
         list => list,
     }

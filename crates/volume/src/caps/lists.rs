@@ -27,7 +27,7 @@ impl Inner {
         if !self.knows_lists() {
             return Err(Failure::Stopped(Errno::ENODATA));
         }
-        let is_default = name.as_bytes() == b"system.posix_acl_default";
+        let is_default = name.as_bytes() == WhichList::Default.xattr();
         let which = if is_default { WhichList::Default } else { WhichList::Access };
         let handle = WireHandle(object.as_bytes());
         let reply = self.call(CapsProc::AccessList, cred, cancel, |ticket, w| {

@@ -377,6 +377,17 @@ numbered! {
     }
 }
 
+impl WhichList {
+    /// The extended attribute that it is on Linux.
+    #[must_use]
+    pub const fn xattr(self) -> &'static [u8] {
+        match self {
+            Self::Access => b"system.posix_acl_access",
+            Self::Default => b"system.posix_acl_default",
+        }
+    }
+}
+
 /// ACCESS_LIST: a list beside the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct AccessListArgs<'a> {
