@@ -333,22 +333,22 @@ impl Volume {
         self.run_for(who, |machine, turn, _| machine.lock_taken(turn, node))
     }
 
-    /// Gives a lock back, once what was written under it has reached the server.
+    /// Gives an owner's locks in a range back, once what was written under them has reached the server or is lost: whoever
+    /// closes the file is told of that, and nobody else is to be kept from it. No open is needed: it may have ended.
     ///
     /// # Errors
     /// As everywhere.
-    pub fn unlock(&self, who: &dyn Waiting, node: NodeId, wanted: &LockWanted) -> Result<()> {
+    pub fn unlock(&self, who: &dyn Waiting, node: NodeId, owner: LockOwner, range: ByteRange) -> Result<()> {
         let Some(object) = self.handle_of(node) else { return Ok(()) };
-        if !self.0.server.holds_locks(&object, &wanted.owner.bytes()) {
+        if !self.0.server.holds_locks(&object, &owner.bytes()) {
             return Ok(());
         }
-        self.run_for(who, |machine, turn, now| machine.written(turn, node, now))?;
-        let (object, open) = self.at_server(who, wanted.fh)?;
-        let caller = who.whole_caller();
-        let LockWanted { owner, range, .. } = *wanted;
-        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive: false };
-        let done = self.0.while_living(&who.cancel(), |cancel| self.0.server.unlock(&request, cancel));
-        done.map_err(|errno| self.or_stopped(errno))
+        match self.run_for(who, |machine, turn, now| machine.written(turn, node, now)) {
+            Err(errno) if errno == Errno::EINTR || errno == crate::offline::AWAY => return Err(errno),
+            _ => {}
+        }
+        let unlock = |cancel: &_| self.0.server.unlock(&object, owner, range, cancel);
+        self.0.while_living(&who.cancel(), unlock).map_err(|errno| self.or_stopped(errno))
     }
 
     fn or_stopped(&self, errno: Errno) -> Errno {

@@ -3,13 +3,14 @@
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
+use holdfast_base::ByteRange;
 use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, MutationResult, PoolOut, Release, Spare,
     WriteOut,
 };
 use holdfast_client::Cancel;
 
-use crate::locks::{LockConflict, LockRequest};
+use crate::locks::{LockConflict, LockOwner, LockRequest};
 
 /// What came of a batch.
 #[derive(Clone, Debug)]
@@ -123,11 +124,17 @@ pub trait Server: Send + Sync + 'static {
     /// `EAGAIN` where it is held and `wait` is false; `EINTR`.
     fn lock(&self, lock: &LockRequest<'_>, wait: bool, cancel: &Cancel) -> Result<(), Errno>;
 
-    /// Gives a lock back.
+    /// Gives an owner's locks in a range back, whichever open they were taken by: that may have ended.
     ///
     /// # Errors
     /// What the application is told.
-    fn unlock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno>;
+    fn unlock(
+        &self,
+        object: &Handle,
+        owner: LockOwner,
+        range: ByteRange,
+        cancel: &Cancel,
+    ) -> Result<(), Errno>;
 
     /// Who holds what is in the way of a lock.
     ///

@@ -16,7 +16,7 @@ use crate::compound::{Answer, Compound};
 use crate::exchange::Late;
 use crate::run::Manner;
 use crate::state::{LockState, Open, newest};
-use crate::{Client, Conflict, Cred, Cx, Error, Handle, LockArgs, OpenFile, Result};
+use crate::{Cancel, Client, Conflict, Cx, Error, Handle, LockArgs, OpenFile, Result};
 
 /// Pauses between attempts to get a lock that somebody holds: the first one, and the longest. A server that tells when
 /// it may be had ends them early.
@@ -85,12 +85,12 @@ impl Client {
         )
     }
 
-    /// Unlocks a range of an owner's; also one that is not locked.
+    /// Unlocks a range of an owner's; also one that is not locked. As whom, and by which open, is as it was taken.
     ///
     /// # Errors
     /// Those of every operation; the locks are taken for gone all the same when the server does not know them.
-    pub fn unlock(&self, cx: Cx<'_>, file: &OpenFile, owner: &[u8], range: ByteRange) -> Result<()> {
-        self.inner().unlock(cx, file.handle(), owner, range)
+    pub fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
+        self.inner().unlock(cancel, file, owner, range)
     }
 
     /// Whether an owner has anything locked of a file, or had it and has lost it.
@@ -147,9 +147,7 @@ impl Inner {
                 if let Ok(got) = got {
                     inner.note_lock(&open, &owner, (range, exclusive), got.lock_stateid);
                     drop(answer);
-                    let (cred, handle) = (open.cred.clone(), open.handle.clone());
-                    let cx = Cx { cred: &cred, cancel: &inner.quit };
-                    let _ = inner.unlock(cx, &handle, &owner, range);
+                    let _ = inner.unlock(&inner.quit, &open.handle, &owner, range);
                 }
             })
         };
@@ -224,13 +222,13 @@ impl Inner {
         });
     }
 
-    fn unlock(&self, cx: Cx<'_>, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
+    fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
         let known = self.files.look(file, |held| held.locks.iter().find(|lock| lock.owner == owner).cloned());
         let Some(lock) = known.flatten() else { return Ok(()) };
         let unlocked = if lock.is_lost || lock.ranges.is_empty() {
             Ok(None)
         } else {
-            self.send_unlock(cx, file, &lock, range)
+            self.send_unlock(cancel, file, &lock, range)
         };
         let stateid = match unlocked {
             Ok(stateid) => stateid,
@@ -252,14 +250,13 @@ impl Inner {
 
     fn send_unlock(
         &self,
-        cx: Cx<'_>,
+        cancel: &Cancel,
         file: &Handle,
         lock: &LockState,
         range: ByteRange,
     ) -> Result<Option<Stateid4>> {
-        let cred: &Cred = &lock.open.cred;
         self.run(
-            Cx { cred, ..cx },
+            Cx { cred: &lock.open.cred, cancel },
             &Manner::once(2),
             |compound| {
                 let now = self.files.look(file, |held| {
@@ -285,14 +282,14 @@ impl Inner {
     }
 
     /// Lets go of all locks that were taken through an open.
-    pub(super) fn unlock_all(&self, cx: Cx<'_>, open: &Arc<Open>) {
+    pub(super) fn unlock_all(&self, cancel: &Cancel, open: &Arc<Open>) {
         let owners = self.files.look(&open.handle, |held| {
             let through = held.locks.iter().filter(|lock| Arc::ptr_eq(&lock.open, open));
             through.map(|lock| lock.owner.clone()).collect::<Vec<_>>()
         });
         for owner in owners.unwrap_or_default() {
             // Closing lets go of what is left.
-            let _ = self.unlock(cx, &open.handle, &owner, ByteRange::ALL);
+            let _ = self.unlock(cancel, &open.handle, &owner, ByteRange::ALL);
         }
         if self.files.find(&open.handle).is_some() {
             self.files.change(&open.handle, |held| {

@@ -363,7 +363,7 @@ impl Inner {
 
     fn close(&self, cx: Cx<'_>, open: &Arc<Open>) -> Result<()> {
         let cx = Cx { cred: &open.cred, ..cx };
-        self.unlock_all(cx, open);
+        self.unlock_all(cx.cancel, open);
         // From here on recovery leaves it alone.
         let status = std::mem::replace(&mut *open.status.lock(), OpenStatus::Closed);
         let closed = match status {
@@ -401,7 +401,7 @@ impl Inner {
             match closed {
                 Err(Error::Nfs(NfsStat4::LocksHeld)) => {
                     cx.cancel.sleep_until(Instant::now() + LOCKS_HELD_PAUSE)?;
-                    self.unlock_all(cx, open);
+                    self.unlock_all(cx.cancel, open);
                 }
                 Err(Error::Nfs(status)) => {
                     tracing::debug!(?status, "a close was refused");

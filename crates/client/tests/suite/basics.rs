@@ -230,7 +230,7 @@ fn locks_of_one_owner_are_in_the_way_of_another_until_unlocked() {
     let conflict = client.lock_test(cx, file.handle(), &lock(b"two", range(50, 60))).unwrap().unwrap();
     assert_eq!((conflict.range, conflict.exclusive, conflict.is_own), (range(0, 99), true, true));
     assert_eq!(conflict.owner, &b"one"[..]);
-    client.unlock(cx, &file, b"one", range(50, 60)).unwrap();
+    client.unlock(cx.cancel, file.handle(), b"one", range(50, 60)).unwrap();
     client.lock(cx, &file, &lock(b"two", range(50, 60))).unwrap();
     assert!(client.holds_locks(file.handle(), b"one"));
     client.close(cx, &file).unwrap();

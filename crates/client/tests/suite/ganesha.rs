@@ -35,7 +35,7 @@ fn files_directories_and_locks_work_on_ganesha() {
     let lock = |owner| LockArgs { owner, range: ByteRange::ALL, exclusive: true };
     client.lock(cx, &file.file, &lock(b"one")).unwrap();
     assert!(client.lock_test(cx, file.file.handle(), &lock(b"two")).unwrap().unwrap().is_own);
-    client.unlock(cx, &file.file, b"one", ByteRange::ALL).unwrap();
+    client.unlock(cx.cancel, file.file.handle(), b"one", ByteRange::ALL).unwrap();
     client.lock(cx, &file.file, &lock(b"two")).unwrap();
     client.close(cx, &file.file).unwrap();
     client.rename(cx, (&user.root, b"file"), (&dir.handle, b"moved")).unwrap();

@@ -49,7 +49,7 @@ fn opens_and_locks_outlive_a_killed_server() {
     }
     let said = user.heard.state.lock().clone();
     assert!(said.lost.is_empty() && said.gone.is_empty(), "{said:?}");
-    client.unlock(cx, &file, b"me", WHOLE).unwrap();
+    client.unlock(cx.cancel, file.handle(), b"me", WHOLE).unwrap();
     client.close(cx, &file).unwrap();
 }
 
@@ -185,7 +185,7 @@ fn a_destroyed_session_is_replaced_and_the_state_stays() {
     destroy(&world, first);
     client.write(cx, Io::open(&file), 0, Bytes::from_static(b"x"), StableHow4::Unstable).unwrap();
     assert_ne!(client.session_id().unwrap(), first);
-    client.unlock(cx, &file, b"me", WHOLE).unwrap();
+    client.unlock(cx.cancel, file.handle(), b"me", WHOLE).unwrap();
     assert!(user.heard.state.lock().lost.is_empty());
 }
 
@@ -208,7 +208,7 @@ fn locks_lost_to_an_expired_lease_are_told_and_the_file_stays_open() {
     assert_eq!(write(io).unwrap_err(), Error::Lost);
     // Who holds no lock may go on, and the owner too once it has unlocked.
     write(Io::open(&file)).unwrap();
-    user.client.unlock(user.cx(), &file, b"me", WHOLE).unwrap();
+    user.client.unlock(user.cx().cancel, file.handle(), b"me", WHOLE).unwrap();
     write(io).unwrap();
     let refused = user.client.lock(user.cx(), &file, &lock(b"me")).unwrap_err();
     assert_eq!(refused.status(), Some(NfsStat4::Denied));
@@ -264,7 +264,7 @@ fn who_waits_for_a_lock_gets_it_when_it_is_free_or_gives_up_at_once() {
         // Before it would have asked again.
         assert!(freed.saturating_duration_since(given) < Duration::from_millis(400));
         let freed = Instant::now();
-        holder.client.unlock(holder.cx(), &held, b"holder", WHOLE).unwrap();
+        holder.client.unlock(holder.cx().cancel, held.handle(), b"holder", WHOLE).unwrap();
         let took = patient.join().unwrap().saturating_duration_since(freed);
         assert!(took < Duration::from_secs(10), "{took:?}");
     });

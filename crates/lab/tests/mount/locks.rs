@@ -115,10 +115,13 @@ def soon(act):
         time.sleep(0.02)
 take = lambda: fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
 drop = lambda: fcntl.lockf(b, fcntl.LOCK_UN)
-holder = 'import fcntl,sys,time; f=open(sys.argv[1],\"r+\"); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); time.sleep(60)'
-child = subprocess.Popen([sys.executable, '-c', holder, one + '/f'], stdout=subprocess.PIPE)
-child.stdout.readline(); assert refused(take)
-child.kill(); child.wait(); soon(take); drop()
+holder = 'import fcntl,sys,time; f=open(sys.argv[1],\"r+\"); fcntl.lockf(f, fcntl.LOCK_EX); f.write(\"y\" * int(sys.argv[2])); f.flush(); print(1, flush=True); time.sleep(60)'
+# What a killed process wrote under its lock may be on its way for longer than its open file lives.
+for written in 0, 1 << 24, 0, 1 << 24:
+    child = subprocess.Popen([sys.executable, '-c', holder, one + '/f', str(written)], stdout=subprocess.PIPE)
+    child.stdout.readline(); assert refused(take)
+    child.kill(); child.wait(); soon(take); drop()
+    b.seek(0); assert written == 0 or b.read() == 'y' * written
 fcntl.lockf(a, fcntl.LOCK_EX); open(one + '/f').close(); soon(take); drop()
 r = open(one + '/f'); fcntl.lockf(a, fcntl.LOCK_EX); r.close(); soon(take); drop()
 c = open(one + '/f', 'r+'); ofd(c.fileno(), fcntl.F_WRLCK); d = os.dup(c.fileno()); c.close()

@@ -1,8 +1,9 @@
 //! Which locks were taken through which open files, and which are being given back.
 //!
-//! The end of an open file is told after its `close` has returned. Who asks for a lock then must not find one that is on its
-//! way out: the kernel has told of that end before.
+//! The end of an open file is told after its `close` has returned, and that of a process cannot wait for the server. Who asks
+//! for a lock then must not find one that is on its way out: the kernel has told of that end before.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::limits::LOCKS_ENDING_MS;
@@ -16,14 +17,14 @@ use rustc_hash::FxHashMap;
 pub(super) struct Held {
     /// Who has taken some through an open file.
     owners: Mutex<FxHashMap<FileHandle, Vec<LockOwner>>>,
-    /// Open files that have ended, whose locks are being given back.
+    /// Open files and processes that have ended, whose locks are being given back.
     ending: Mutex<FxHashMap<NodeId, u32>>,
     ended: Condvar,
 }
 
 /// Locks of a file are being given back, until this ends.
-pub(super) struct Ending<'h> {
-    held: &'h Held,
+pub(super) struct Ending {
+    held: Arc<Held>,
     at: NodeId,
 }
 
@@ -50,9 +51,9 @@ impl Held {
         self.owners.lock().remove(&file).unwrap_or_default()
     }
 
-    pub(super) fn ending(&self, at: NodeId) -> Ending<'_> {
+    pub(super) fn ending(self: &Arc<Self>, at: NodeId) -> Ending {
         *self.ending.lock().entry(at).or_default() += 1;
-        Ending { held: self, at }
+        Ending { held: Arc::clone(self), at }
     }
 
     /// Whether locks of a file are being given back.
@@ -68,7 +69,7 @@ impl Held {
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for Ending {
     fn drop(&mut self) {
         let mut ending = self.held.ending.lock();
         if let Some(count) = ending.get_mut(&self.at) {

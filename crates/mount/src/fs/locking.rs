@@ -1,8 +1,8 @@
 //! Locks: taken at the server, ended with the process, the open file or the call that gives them back.
 
 use holdfast_base::ByteRange;
-use holdfast_fuse::{FileHandle, Flush, LockAsk, LockMode, LockSpan, NodeId, Release, Request};
-use holdfast_volume::{LockClass, LockOwner, LockWanted, Waiting};
+use holdfast_fuse::{Flush, LockAsk, LockMode, LockSpan, NodeId, Release, Request};
+use holdfast_volume::{LockClass, LockOwner, LockWanted, Volume, Waiting, cache};
 
 use rustix::io::Errno;
 
@@ -43,7 +43,7 @@ impl Translation {
         let call = Call::ended_by(request, if wait { Ends::Any } else { Ends::Deadly });
         let wanted = wanted(ask)?;
         if ask.span.mode == LockMode::Unlock {
-            return self.volume.unlock(&call, node(at), &wanted).map_err(errno);
+            return self.volume.unlock(&call, node(at), wanted.owner, wanted.range).map_err(errno);
         }
         if wanted.owner.class == LockClass::Range {
             self.closes.lock_asked(at, self.volume.may_write(wanted.fh));
@@ -91,11 +91,10 @@ impl Translation {
         if !self.volume.holds_locks(node(at), ended) {
             return;
         }
-        if request.is_caller_exiting() {
-            // It cannot be killed any more, so it must not wait for a server.
-            self.drop_later(call, at, flush.file, ended);
-        } else {
-            self.drop_all(call, at, flush.file, ended);
+        // Who is ending cannot be killed any more, so it must not wait for a server; and who is killed while it waits closes the
+        // file no second time.
+        if request.is_caller_exiting() || self.drop_all(call, at, ended) == Err(Errno::INTR) {
+            self.drop_later(call, at, ended);
         }
     }
 
@@ -109,28 +108,32 @@ impl Translation {
         }
         let (call, _ending) = (Call::new(request), self.held.ending(at));
         for owner in owners {
-            self.drop_all(&call, at, release.file, owner);
-        }
-    }
-
-    fn drop_all(&self, who: &dyn Waiting, at: NodeId, file: FileHandle, owner: LockOwner) {
-        let wanted = LockWanted { fh: fh(file), owner, range: ByteRange::ALL, exclusive: false };
-        if let Err(errno) = self.volume.unlock(who, node(at), &wanted) {
-            tracing::debug!(%errno, "locks were not given back");
-        }
-    }
-
-    fn drop_later(&self, call: &Call<'_>, at: NodeId, file: FileHandle, owner: LockOwner) {
-        let opener = Opener { caller: call.whole_caller(), cancel: self.volume.given_up().clone() };
-        let (volume, at) = (self.volume.clone(), node(at));
-        let wanted = LockWanted { fh: fh(file), owner, range: ByteRange::ALL, exclusive: false };
-        let dropping = std::thread::Builder::new().name("unlock".into()).spawn(move || {
-            if let Err(errno) = volume.unlock(&opener, at, &wanted) {
-                tracing::debug!(%errno, "locks were not given back");
+            if self.drop_all(&call, at, owner) == Err(Errno::INTR) {
+                self.drop_later(&call, at, owner);
             }
+        }
+    }
+
+    fn drop_all(&self, who: &dyn Waiting, at: NodeId, owner: LockOwner) -> Result<()> {
+        drop_all(&self.volume, who, node(at), owner)
+    }
+
+    fn drop_later(&self, call: &Call<'_>, at: NodeId, owner: LockOwner) {
+        let opener = Opener { caller: call.whole_caller(), cancel: self.volume.given_up().clone() };
+        let (volume, node, ending) = (self.volume.clone(), node(at), self.held.ending(at));
+        let dropping = std::thread::Builder::new().name("unlock".into()).spawn(move || {
+            let _ending = ending;
+            // Nobody is there to be told.
+            let _ = drop_all(&volume, &opener, node, owner);
         });
         if let Err(error) = dropping {
             tracing::warn!(%error, "locks of a process that ended stay until its file is closed");
         }
     }
+}
+
+fn drop_all(volume: &Volume, who: &dyn Waiting, node: cache::NodeId, owner: LockOwner) -> Result<()> {
+    volume.unlock(who, node, owner, ByteRange::ALL).map_err(errno).inspect_err(|errno| {
+        tracing::debug!(%errno, "locks were not given back");
+    })
 }

@@ -8,6 +8,8 @@ mod listing;
 mod locking;
 mod passing;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use holdfast_fuse::{
     AttrReply, Connection, CopyRange, Create, DataSink, DirSink, Entry, Fallocate, FallocateFlags,
@@ -39,7 +41,7 @@ pub(crate) struct Translation {
     passing: Passing,
     /// The kernel judges by access lists.
     has_lists: bool,
-    held: Held,
+    held: Arc<Held>,
     closes: Closes,
 }
 
@@ -74,7 +76,7 @@ impl Translation {
             writers: Mutex::default(),
             passing: Passing::new(passes_through),
             has_lists,
-            held: Held::default(),
+            held: Arc::default(),
             closes: Closes::default(),
         }
     }

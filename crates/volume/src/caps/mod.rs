@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use holdfast_base::ByteRange;
 use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, PoolOut, Reclaim, Reclaimed,
     Release, Spare, WriteOut,
@@ -27,7 +28,7 @@ use holdfast_wire::caps::{self as wire, Limits};
 use parking_lot::{Mutex, RwLock};
 
 use crate::lease::Trust;
-use crate::locks::{LockConflict, LockRequest};
+use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::nfs::NfsServer;
 use crate::same_host::{Neighbour, SameHost, SameHostStats};
 use crate::server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
@@ -236,8 +237,14 @@ impl Server for CapsServer {
         self.0.nfs.lock(lock, wait, cancel)
     }
 
-    fn unlock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno> {
-        self.0.nfs.unlock(lock, cancel)
+    fn unlock(
+        &self,
+        object: &Handle,
+        owner: LockOwner,
+        range: ByteRange,
+        cancel: &Cancel,
+    ) -> Result<(), Errno> {
+        self.0.nfs.unlock(object, owner, range, cancel)
     }
 
     fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno> {

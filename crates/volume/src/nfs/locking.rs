@@ -17,14 +17,6 @@ impl NfsServer {
         taken.map_err(|error| errno(&error))
     }
 
-    pub(super) fn drop_lock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno> {
-        // Without an open there is no lock of ours.
-        let Some(file) = self.opens.get(lock.open) else { return Ok(()) };
-        let cred = self.creds.of(lock.caller);
-        let cx = Cx::new(&cred, cancel);
-        self.client.unlock(cx, &file, &lock.owner.bytes(), lock.range).map_err(|error| errno(&error))
-    }
-
     pub(super) fn test_lock(
         &self,
         lock: &LockRequest<'_>,

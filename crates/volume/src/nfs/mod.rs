@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use holdfast_base::ByteRange;
 use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
 };
 use holdfast_client::{Cancel, Client, Cred, Cx, Error};
 
-use crate::locks::{LockConflict, LockRequest};
+use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
 use crate::volume::Volume;
 
@@ -167,8 +168,14 @@ impl Server for NfsServer {
         self.take_lock(lock, wait, cancel)
     }
 
-    fn unlock(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<(), Errno> {
-        self.drop_lock(lock, cancel)
+    fn unlock(
+        &self,
+        object: &Handle,
+        owner: LockOwner,
+        range: ByteRange,
+        cancel: &Cancel,
+    ) -> Result<(), Errno> {
+        self.client.unlock(cancel, &wire(object), &owner.bytes(), range).map_err(|error| errno(&error))
     }
 
     fn lock_test(&self, lock: &LockRequest<'_>, cancel: &Cancel) -> Result<Option<LockConflict>, Errno> {
