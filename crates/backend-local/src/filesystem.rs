@@ -50,6 +50,24 @@ const KERNEL_INTERFACES: [u64; 16] = [
     0x1980_0202,
 ];
 
+/// Other file systems that one host alone has at a time, as in `linux/magic.h` and their own headers: zfs, f2fs, bcachefs, jfs,
+/// nilfs2, exfat, ntfs3, vfat, hfsplus, udf, iso9660, squashfs, erofs. FUSE is not among them: behind it may be anything.
+const OF_ONE_HOST: [u64; 13] = [
+    0x2fc1_2fc1,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x3153_464a,
+    0x3434,
+    0x2011_bab0,
+    0x7366_746e,
+    0x4d44,
+    0x482b,
+    0x1501_3346,
+    0x9660,
+    0x7371_7368,
+    0xe0f5_e1e2,
+];
+
 impl FsKind {
     fn from_magic(magic: u64) -> Self {
         match magic {
@@ -119,6 +137,12 @@ impl Nature {
     /// Whether it holds no files, but the kernel's own doors.
     pub(crate) fn is_kernel_interface(&self) -> bool {
         KERNEL_INTERFACES.contains(&self.magic)
+    }
+
+    /// Whether other hosts cannot change it either while this one has it: so that who vouches for this host's processes has vouched
+    /// for everybody.
+    pub(crate) fn is_of_this_host_alone(&self) -> bool {
+        !self.kind.may_be_remote() || OF_ONE_HOST.contains(&self.magic)
     }
 
     /// Asks the kernel. `object` must be open, not merely `O_PATH`, for the UUID to be told.
@@ -332,5 +356,43 @@ impl Scratch {
             seen = now;
             differs
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(magic: u64) -> Nature {
+        Nature {
+            kind: FsKind::from_magic(magic),
+            magic,
+            statfs_id: 0,
+            uuid: None,
+            is_read_only: false,
+            name_bytes_max: 255,
+            block_bytes: 4096,
+        }
+    }
+
+    #[test]
+    fn what_other_hosts_may_change_is_not_of_this_host_alone() {
+        // NFS, Ceph, FUSE, Lustre, SMB, 9P, GFS2, OCFS2, and what nobody has heard of.
+        for magic in [
+            0x6969,
+            0x00c3_6400,
+            0x6573_5546,
+            0x0bd0_0bd0,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x0116_1970,
+            0x7461_636f,
+            1,
+        ] {
+            assert!(!of(magic).is_of_this_host_alone(), "{magic:#x}");
+        }
+        for magic in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0x4d44] {
+            assert!(of(magic).is_of_this_host_alone(), "{magic:#x}");
+        }
     }
 }

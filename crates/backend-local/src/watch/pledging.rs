@@ -78,7 +78,11 @@ impl LocalBackend {
             return Ok(None);
         }
         match (shared.local, what) {
-            (LocalUse::None, _) => return Ok(Some(Box::new(NobodyThere))),
+            // The word that no local process uses it says nothing about other hosts.
+            (LocalUse::None, _) => {
+                let is_alone = object.fs.nature.is_of_this_host_alone();
+                return Ok(is_alone.then(|| Box::new(NobodyThere) as HeldPledge));
+            }
             (LocalUse::Strict, Pledge::Directory) => return Ok(None),
             _ => {}
         }
