@@ -49,6 +49,9 @@ pub(crate) struct Reading {
     looked: usize,
     /// There are none that are not here.
     is_over: bool,
+    /// The kernel had to ask for a file that it was told all of, as of one that was written here: what it was told of the others
+    /// it may have as little.
+    has_forgotten: bool,
 }
 
 /// One file that was read ahead, or is being.
@@ -79,10 +82,14 @@ pub(crate) struct Ahead {
 
 impl Reading {
     /// A file of it, at this position where that is known, has to be asked for.
-    fn missed(&mut self, at: u64, now: Instant) {
+    fn missed(&mut self, at: u64, was_told: bool, now: Instant) {
         if self.misses == 0 || now.ms_since(self.last) >= AHEAD_PAUSE_MS {
             (self.misses, self.window, self.read) = (0, AHEAD_FILES_MIN, 0);
-            (self.looked, self.is_over) = (0, false);
+            (self.looked, self.is_over, self.has_forgotten) = (0, false, false);
+        }
+        if was_told && !self.has_forgotten {
+            // Those that were passed over are worth it after all.
+            (self.looked, self.is_over, self.has_forgotten) = (0, false, true);
         }
         self.misses = self.misses.saturating_add(1);
         self.grow(now);
@@ -122,15 +129,15 @@ impl Machine {
         self.nodes.quietly(dir)?.dir.as_mut().map(|dir| &mut dir.reading)
     }
 
-    /// A file is about to be asked for from its beginning on.
-    pub(crate) fn read_missed(&mut self, fh: Fh, id: NodeId, now: Now) {
+    /// A file is about to be asked for from its beginning on; the kernel had been told of its data before, or not.
+    pub(crate) fn read_missed(&mut self, fh: Fh, id: NodeId, was_told: bool, now: Now) {
         let node = self.nodes.get(&id).filter(|n| self.settings.caps && n.attrs.size <= SMALL_FILE_BYTES);
         let Some((dir, at)) = node.and_then(|n| n.told_in) else { return };
         let Some(caller) = self.opens.get(&fh).map(|open| open.caller.clone()) else { return };
         let is_going = self.ahead.used_at.is_some_and(|at| now.mono.ms_since(at) < AHEAD_PAUSE_MS);
         let after = if is_going { 1 } else { self.settings.ahead_after };
         let Some(reading) = self.reading(dir) else { return };
-        reading.missed(at, now.mono);
+        reading.missed(at, was_told, now.mono);
         if reading.misses >= after && reading.is_to_go_on() {
             self.ahead.due.push_back((dir, caller));
         }
@@ -202,7 +209,9 @@ impl Machine {
         let ring = dir.entries(reading.next).chain(dir.entries(0)).take(dir.count());
         let mut looked = 0;
         for (cookie, _, file) in ring.take(AHEAD_SCAN_MAX) {
-            let Some(bytes) = self.nodes.get(&file).and_then(|n| n.worth_reading(io_bytes)) else {
+            let Some(bytes) =
+                self.nodes.get(&file).and_then(|n| n.worth_reading(io_bytes, reading.has_forgotten))
+            else {
                 (looked, reading.next) = (looked + 1, cookie);
                 continue;
             };
@@ -289,7 +298,7 @@ impl Machine {
 
 impl Node {
     /// How much reading it ahead would bring, if it can be kept.
-    fn worth_reading(&self, most: usize) -> Option<usize> {
+    fn worth_reading(&self, most: usize, has_forgotten: bool) -> Option<usize> {
         let bytes = usize::try_from(self.attrs.size).ok()?;
         let is_small = self.attrs.kind == Kind::File && bytes > 0 && bytes as u64 <= SMALL_FILE_BYTES;
         let is_covered = self.sure.contains(CapSet::FILE_S) && self.recall.is_none();
@@ -299,7 +308,7 @@ impl Node {
             && self.pending == 0
             && self.data.extents.is_empty();
         // What the kernel has, or somebody is about to read, nobody needs.
-        let is_news = (!self.told_data || self.lookups == 0) && self.opens.is_empty();
+        let is_news = (!self.told_data || has_forgotten || self.lookups == 0) && self.opens.is_empty();
         (is_small && bytes <= most && is_covered && is_the_servers && is_news).then_some(bytes)
     }
 }

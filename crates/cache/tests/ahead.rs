@@ -4,7 +4,9 @@
 
 mod world;
 
-use holdfast_base::limits::{AHEAD_BYTES_MAX, AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_REFUSED_MS};
+use holdfast_base::limits::{
+    AHEAD_BYTES_MAX, AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_PAUSE_MS, AHEAD_REFUSED_MS, CLEAN_BYTES_MAX,
+};
 use holdfast_cache::*;
 use world::World;
 use world::fs::ROOT;
@@ -41,7 +43,7 @@ fn list(world: &mut World, c: usize) -> Vec<u8> {
             order.clear();
             let mut take = |entry: &DirEntry| {
                 let name = std::str::from_utf8(entry.name.as_bytes()).unwrap();
-                order.push(name.strip_prefix("file").unwrap().parse().unwrap());
+                order.extend(name.strip_prefix("file").map(|n| n.parse::<u8>().unwrap()));
                 true
             };
             m.readdir(t, fh, 0, true, &mut take, now)
@@ -52,7 +54,11 @@ fn list(world: &mut World, c: usize) -> Vec<u8> {
 }
 
 fn node(world: &mut World, c: usize, name: &[u8]) -> NodeId {
-    let found = world.run(c, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    node_in(world, c, (NodeId::ROOT, name))
+}
+
+fn node_in(world: &mut World, c: usize, (dir, name): (NodeId, &[u8])) -> NodeId {
+    let found = world.run(c, |m, t, now| m.lookup(t, dir, name, now)).unwrap();
     let Lookup::Found(entry) = found else { panic!("it is there") };
     entry.node
 }
@@ -68,6 +74,10 @@ const READS: OpenFlags = OpenFlags {
 /// What `cat` sees; and what is to be read ahead is, at once.
 fn cat(world: &mut World, c: usize, name: &[u8]) -> Vec<u8> {
     let id = node(world, c, name);
+    read_node(world, c, id)
+}
+
+fn read_node(world: &mut World, c: usize, id: NodeId) -> Vec<u8> {
     let fh = world.run(c, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
     let parts = world.run(c, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
     let now = world.now();
@@ -136,6 +146,33 @@ fn in_whatever_order_they_are_read_no_more_is_read_ahead_than_there_is() {
     let stats = stats(&world, 0);
     assert!(world.clients[0].asks < 40, "{} questions", world.clients[0].asks);
     assert!(stats.ahead_files <= u64::from(FILES) && stats.ahead_used == stats.ahead_files, "{stats:?}");
+}
+
+#[test]
+fn what_neither_the_kernel_nor_the_mount_has_any_more_is_read_ahead_again() {
+    const LARGE: usize = 64 << 10;
+    let mut world = fresh(1, FILES);
+    let dir = world.server.fs.make(ROOT, b"large", Kind::Dir, 0o755, 7).unwrap();
+    for n in 0..=CLEAN_BYTES_MAX / LARGE {
+        let ino = world.server.fs.make(dir, format!("{n}").as_bytes(), Kind::File, 0o644, 7).unwrap();
+        world.server.fs.write(ino, 0, &vec![1; LARGE]).unwrap();
+    }
+    let order = list(&mut world, 0);
+    order.iter().for_each(|n| assert_eq!(cat(&mut world, 0, &name_of(*n)), contents(*n)));
+    let asks = world.clients[0].asks;
+    order.iter().for_each(|n| assert_eq!(cat(&mut world, 0, &name_of(*n)), contents(*n)));
+    assert_eq!(world.clients[0].asks, asks, "all of them are kept");
+    // These take their room.
+    let dir = node(&mut world, 0, b"large");
+    for n in 0..=CLEAN_BYTES_MAX / LARGE {
+        let id = node_in(&mut world, 0, (dir, format!("{n}").as_bytes()));
+        read_node(&mut world, 0, id);
+    }
+    world.ms += AHEAD_PAUSE_MS;
+    let (asks, used) = (world.clients[0].asks, stats(&world, 0).ahead_used);
+    order.iter().for_each(|n| assert_eq!(cat(&mut world, 0, &name_of(*n)), contents(*n)));
+    assert_eq!(world.clients[0].asks, asks + 2, "{:?}", stats(&world, 0));
+    assert_eq!(stats(&world, 0).ahead_used, used + u64::from(FILES) - 2);
 }
 
 #[test]
