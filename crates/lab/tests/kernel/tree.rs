@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(360);
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for at_hand in kernels() {
-        trials.extend(at_hand.trials("tree", &NfsVersion::ALL, source_tree));
+        trials.extend(at_hand.long_trials("tree", &NfsVersion::ALL, source_tree));
         trials.extend(at_hand.long_trials("files", &NfsVersion::ALL, files));
         trials.push(at_hand.trial("features::v4.2", v42_features));
         trials.push(at_hand.trial("ipv6::v4.2", over_ipv6));

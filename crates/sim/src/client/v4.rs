@@ -270,7 +270,9 @@ impl Client4 {
                     self.must_reclaim.set(true);
                     self.recover(epoch).await;
                 }
-                NfsStat4::Expired if !self.sessions() => {
+                // A delegation that was revoked is answered so, too, and then nothing else is lost (RFC 7530 section 10.4.6): as
+                // Linux, it asks for its lease first.
+                NfsStat4::Expired if !self.sessions() && !self.has_lease().await => {
                     self.client_id.set(None);
                     self.recover(epoch).await;
                 }
@@ -280,6 +282,13 @@ impl Client4 {
                 }
             }
         }
+    }
+
+    /// In 4.0, whether the server still has the client.
+    async fn has_lease(&self) -> bool {
+        let Some(clientid) = self.client_id.get() else { return false };
+        let renew = Ops::new(&[ArgOp::Renew(Renew4Args { clientid })]);
+        matches!(self.without_session(&renew).await.0.status, NfsStat4::Ok | NfsStat4::CbPathDown)
     }
 
     /// Waits until the client may send: not while it recovers, nor once it is dead.
