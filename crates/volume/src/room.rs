@@ -8,18 +8,22 @@ use holdfast_base::limits::ROOM_FRESH_MS;
 use holdfast_cache::Room;
 use parking_lot::Mutex;
 
+use crate::stats::Hits;
+
 /// What was seen, until something is changed through this mount or a moment has passed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RoomSeen {
     is_kept: bool,
     changes: AtomicU64,
     seen: Mutex<Option<(Room, u64, Instant)>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 impl RoomSeen {
     /// With `is_kept` false nothing is ever fresh.
     pub(crate) fn new(is_kept: bool) -> Self {
-        Self { is_kept, changes: AtomicU64::new(0), seen: Mutex::default() }
+        Self { is_kept, ..Self::default() }
     }
 
     /// Something is changed.
@@ -37,10 +41,20 @@ impl RoomSeen {
         *self.seen.lock() = self.is_kept.then_some((room, mark, now));
     }
 
-    /// What is still to be believed.
+    /// What is still to be believed; else the server is to be asked.
     pub(crate) fn fresh(&self, now: Instant) -> Option<Room> {
-        let (room, mark, at) = (*self.seen.lock())?;
-        (mark == self.mark() && now.ms_since(at) < ROOM_FRESH_MS).then_some(room)
+        let seen = *self.seen.lock();
+        let is_fresh =
+            |(_, mark, at): &(Room, u64, Instant)| *mark == self.mark() && now.ms_since(*at) < ROOM_FRESH_MS;
+        let fresh = seen.filter(is_fresh).map(|(room, _, _)| room);
+        let count = if fresh.is_some() { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        fresh
+    }
+
+    /// How often it was still to be believed, and how often not.
+    pub(crate) fn counts(&self) -> Hits {
+        Hits { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 }
 
@@ -57,6 +71,7 @@ mod tests {
         assert_eq!(seen.fresh(Instant(100 + ROOM_FRESH_MS)), None);
         seen.changed();
         assert_eq!(seen.fresh(Instant(100)), None);
+        assert_eq!(seen.counts(), Hits { hits: 1, misses: 2 });
         let never = RoomSeen::new(false);
         never.keep(room, never.mark(), Instant(100));
         assert_eq!(never.fresh(Instant(100)), None);

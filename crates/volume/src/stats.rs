@@ -57,7 +57,7 @@ impl Counters {
         self.write_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn shown(&self, machine: &MachineStats) -> Stats {
+    pub(crate) fn shown(&self, machine: &MachineStats, room: Hits) -> Stats {
         let asked = self.asked.shown();
         let hits = |hits: u64, misses: u64| Hits { hits, misses };
         Stats {
@@ -70,6 +70,7 @@ impl Counters {
             attributes: hits(machine.attr_hits, machine.attr_misses),
             listings: hits(machine.listing_hits, machine.listing_misses),
             opens: hits(machine.open_hits, machine.open_misses),
+            room,
             read_ahead: ReadAhead {
                 files: machine.ahead_files,
                 bytes: machine.ahead_bytes,
@@ -204,6 +205,8 @@ pub struct Stats {
     pub listings: Hits,
     /// Opens.
     pub opens: Hits,
+    /// The room on the file system, which is believed for a moment and promised by nobody.
+    pub room: Hits,
     /// Small files read before anybody asked for them.
     pub read_ahead: ReadAhead,
     /// What waits.

@@ -177,7 +177,7 @@ impl Volume {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let machine = self.0.machine.lock().stats();
-        self.0.counters.shown(&machine)
+        self.0.counters.shown(&machine, self.0.room.counts())
     }
 
     /// The server's name for an object, once it has one.
