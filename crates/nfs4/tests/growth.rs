@@ -18,6 +18,7 @@ use crate::client::{Peer, Session, at, create_session, exchange_id, open_create}
 use crate::world::World;
 
 const FEW: usize = 100;
+const MORE: usize = 1_000;
 const MANY: usize = 10_000;
 const ROUNDS: usize = 20_000;
 
@@ -27,6 +28,10 @@ const STRETCH: usize = 100;
 /// A client's share of everything: its connection's two ends, session with four slots, an open and a lock. Measured: 6 KiB.
 const CLIENT_BYTES_MAX: usize = 9 << 10;
 
+/// What a client of the last nine thousand may cost, of one of the nine hundred before. Tables grow by doubling, so that it is not
+/// the same at any two numbers; a cost that grew with the number would be ten times as high.
+const DEARER_AT_MOST: f64 = 1.5;
+
 /// Caches of the processor hold few clients and not many; a cost that grew with the number would be a hundredfold, and one
 /// that grew with its logarithm a half more.
 const SLOWER_AT_MOST: f64 = 2.0;
@@ -34,17 +39,25 @@ const SLOWER_AT_MOST: f64 = 2.0;
 #[test]
 fn ten_thousand_clients_cost_memory_in_proportion_and_no_time() {
     let world = World::new();
-    let mut sessions: Vec<Session> = (0..FEW).map(|n| client(&world, n)).collect();
+    let mut sessions: Vec<Session> = Vec::with_capacity(MANY);
+    sessions.extend((0..FEW).map(|n| client(&world, n)));
     let few = nanoseconds_a_sequence(&mut sessions);
-    let before = resident_bytes();
-    sessions.extend((FEW..MANY).map(|n| client(&world, n)));
-    let bytes = (resident_bytes() - before) / (MANY - FEW);
+    let mut bytes_a_client = |clients: std::ops::Range<usize>| {
+        let (before, count) = (resident_bytes(), clients.len());
+        sessions.extend(clients.map(|n| client(&world, n)));
+        (resident_bytes() - before) / count
+    };
+    let (first, last) = (bytes_a_client(FEW..MORE), bytes_a_client(MORE..MANY));
     let many = nanoseconds_a_sequence(&mut sessions);
     println!(
-        "{MANY} clients, each with a session, an open and a lock: {bytes} bytes a client with both ends of its"
+        "{MANY} clients, each with a session, an open and a lock: {last} bytes a client with both ends of its"
     );
-    println!("connection; a SEQUENCE {many:.0} ns, {few:.0} ns with {FEW} clients");
-    assert!(bytes < CLIENT_BYTES_MAX, "{bytes} bytes a client");
+    println!(
+        "connection ({first} of the first {MORE}); a SEQUENCE {many:.0} ns, {few:.0} ns with {FEW} clients"
+    );
+    assert!(first < CLIENT_BYTES_MAX && last < CLIENT_BYTES_MAX, "{first} and {last} bytes a client");
+    let is_flat = (last as f64) < first as f64 * DEARER_AT_MOST;
+    assert!(is_flat, "{first} bytes a client to {MORE}, {last} from there to {MANY}");
     assert!(many < few * SLOWER_AT_MOST, "{few} ns a SEQUENCE with {FEW} clients, {many} with {MANY}");
     world.check();
 }
