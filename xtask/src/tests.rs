@@ -44,7 +44,7 @@ struct Outcome {
 }
 
 /// Builds what `cargo test ARGUMENTS` would run and runs it, one program more at once than there are processors. A program that fails
-/// is shown with all it has said; of the others a line.
+/// is shown with all it has said; of the others a line, and what they have measured.
 ///
 /// # Errors
 /// When the build fails, a program cannot be started, or one has failed.
@@ -146,7 +146,9 @@ fn report(program: &Program, outcome: Result<Outcome>) -> bool {
                 outcome.output.lines().rfind(|line| line.starts_with("test result:")).unwrap_or("no result");
             let line = format!("{:6.1} s  {}: {summary}", outcome.took.as_secs_f64(), program.name);
             if outcome.passed {
-                println!("{line}");
+                let measured: String =
+                    measured(&outcome.output).map(|line| format!("\n          {line}")).collect();
+                println!("{line}{measured}");
             } else {
                 println!("{}\n{line}", outcome.output);
             }
@@ -156,5 +158,22 @@ fn report(program: &Program, outcome: Result<Outcome>) -> bool {
             println!("{}: {e:#}", program.name);
             false
         }
+    }
+}
+
+/// Figures that a program tells although it passes, each on a line that begins so. The harness may have begun the line.
+fn measured(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter_map(|line| Some(line.split_once("measured: ")?.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::measured;
+
+    #[test]
+    fn what_was_measured_is_found_wherever_the_harness_puts_it() {
+        let output =
+            "running 2 tests\nmeasured: 3 a second\ntest a ... measured: 4 ns\nok\ntest result: ok.\n";
+        assert_eq!(measured(output).collect::<Vec<_>>(), ["3 a second", "4 ns"]);
     }
 }
