@@ -53,6 +53,10 @@ pub struct Status {
     pub process: ProcessStatus,
 }
 
+/// The name among [`Status::fills`] of the descriptors that a restart by the service manager would leave with it. With more
+/// than it keeps that is an ordinary restart, after which clients reclaim.
+pub const STORED: &str = "stored at restart";
+
 /// The grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraceStatus {

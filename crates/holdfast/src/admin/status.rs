@@ -3,12 +3,15 @@
 use std::fmt::{self, Display, Formatter};
 
 use anyhow::Result;
-use holdfast_admin::report::{Count, GraceStatus, MemoryStatus, RateStatus, Status};
+use holdfast_admin::report::{Count, GraceStatus, MemoryStatus, RateStatus, STORED, Status};
 use holdfast_admin::request::Request;
 
 use super::args::StatusArgs;
 use super::print;
 use super::table::{bytes, duration, moment, number};
+
+/// What it means that the service manager cannot keep all descriptors.
+const TOO_MANY: &str = ": after `systemctl restart` clients would have to reclaim; `holdfast reload --upgrade` hands on any number";
 
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let mut client = args.asking.connect()?;
@@ -44,7 +47,9 @@ impl Display for People {
         counts(f, "state", &self.0.state)?;
         counts(f, "events", &self.0.events)?;
         for fill in &self.0.fills {
-            line(f, &fill.name, &format!("{} of {}", number(fill.used), number(fill.max)))?;
+            let is_too_much = fill.name == STORED && fill.used > fill.max;
+            let so = if is_too_much { TOO_MANY } else { "" };
+            line(f, &fill.name, &format!("{} of {}{so}", number(fill.used), number(fill.max)))?;
         }
         if let Some(memory) = &self.0.memory {
             line(f, "memory there is", &memory_there_is(memory))?;

@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use holdfast_admin::report::{
     Client, Count, Counters, ExportStatus, Fill, GraceStatus, GroupCounters, Holding, HoldingKind,
-    MemoryStatus, OperationCounters, ProcessStatus, Range, RateStatus, Status, Totals,
+    MemoryStatus, OperationCounters, ProcessStatus, Range, RateStatus, STORED, Status, Totals,
 };
 
 use super::{clients, locks, status, top};
@@ -42,7 +42,10 @@ fn status_of_a_busy_server() -> Status {
         ],
         state: vec![Count::new("clients", 3), Count::new("sessions", 0), Count::new("opens", 12_000)],
         events: vec![Count::new("recall calls", 0)],
-        fills: vec![Fill { name: "stateids".into(), used: 12_000, max: 1 << 20 }],
+        fills: vec![
+            Fill { name: "stateids".into(), used: 12_000, max: 1 << 20 },
+            Fill { name: STORED.into(), used: 9_001, max: 8_192 },
+        ],
         memory: Some(MemoryStatus {
             total_bytes: 512 << 20,
             available_bytes: 48 << 20,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use holdfast_admin::prometheus;
 use holdfast_admin::report::{
     Count, Counters, ExportStatus, Fill, GraceStatus, GroupCounters, MemoryStatus, OperationCounters,
-    RateStatus, Status, Totals,
+    RateStatus, STORED, Status, Totals,
 };
 use holdfast_admin::stats::{GroupSums, Reading, quantile};
 use holdfast_base::limits;
@@ -14,6 +14,7 @@ use holdfast_state::Census;
 use super::words::{text, unix_ms};
 use super::{Admin, process};
 use crate::exports::describe;
+use crate::handover;
 use crate::memory::Watched;
 
 /// Names of awaited clients that are told.
@@ -56,7 +57,7 @@ impl Admin {
             rates: rates.to_vec(),
             state: self.state(&census, (open_files, lock_files)),
             events: self.events.counts(),
-            fills: self.fills(&census),
+            fills: self.fills(&census, open_files + lock_files),
             memory: self.memory(),
             process: process::status(),
         }
@@ -138,7 +139,7 @@ impl Admin {
         .to_vec()
     }
 
-    fn fills(&self, census: &Census) -> Vec<Fill> {
+    fn fills(&self, census: &Census, nfs4_files: usize) -> Vec<Fill> {
         let replies = self.programs.replies();
         let stateids = census.opens + census.locks;
         let (held_bytes, held_bytes_max) = self.view.held_bytes();
@@ -153,12 +154,23 @@ impl Admin {
             fill("replies kept".to_owned(), replies.len(), limits::REPLY_CACHE_ENTRIES_MAX),
             fill("bytes in transit".to_owned(), held_bytes, held_bytes_max),
         ];
+        if let Some(max) = handover::places() {
+            fills.push(fill(STORED.to_owned(), self.to_be_stored(census, nfs4_files), max));
+        }
         for export in self.programs.namespace().exports() {
             if let Some((used, max)) = export.backend.cached() {
                 fills.push(fill(format!("cached, {}", export.path_display()), used, max));
             }
         }
         fills
+    }
+
+    /// Descriptors that a restart by the service manager would leave with it, at most: some of those counted may be one. The
+    /// image is among them.
+    fn to_be_stored(&self, census: &Census, nfs4_files: usize) -> usize {
+        let (nlm_files, _) = self.programs.lockd().counts();
+        let delegations = census.delegations_read + census.delegations_write;
+        self.listen.len() + self.view.connections().len() + nfs4_files + delegations + nlm_files + 1
     }
 
     pub(super) fn report_counters(&self) -> Counters {

@@ -26,7 +26,7 @@ use crate::ready;
 pub(crate) use arrival::{Arrived, Inheritance, is_in_place, receive};
 pub(crate) use check::{answer, is_asked};
 pub(crate) use image::{Image, pack};
-pub(crate) use store::{forget_listeners, is_stored, keep_listeners};
+pub(crate) use store::{forget_listeners, is_stored, keep_listeners, places};
 pub(crate) use successor::Successor;
 pub(crate) use sys::{boot_time, take, unblock_signals};
 
@@ -128,7 +128,7 @@ impl Handover {
     /// # Errors
     /// What stood against it; the server then serves on.
     pub(crate) async fn deposit(self: &Arc<Self>, server: &Server) -> Result<()> {
-        let places = store::places().context("the service manager keeps no descriptors")?;
+        let places = places().context("the service manager keeps no descriptors")?;
         self.programs.may_be_handed_over()?;
         let deposited = match self.freeze(server).await {
             Ok((image, outgoing)) => store::deposit(&image, &outgoing, places),

@@ -31,10 +31,12 @@ const LISTENER: &str = "holdfast-listener";
 /// The first descriptor that a service manager passes.
 const FIRST: RawFd = 3;
 
-/// How many descriptors the service manager keeps for us; `None` when it keeps none.
-pub(super) fn places() -> Option<usize> {
+/// How many descriptors the service manager keeps for us, as far as their names fit into the environment of the next
+/// process; `None` when it keeps none.
+pub(crate) fn places() -> Option<usize> {
     env::var_os("NOTIFY_SOCKET")?;
-    env::var("FDSTORE").ok()?.parse().ok().filter(|places| *places > 0)
+    let places = env::var("FDSTORE").ok()?.parse().ok().filter(|places| *places > 0)?;
+    Some(HANDOVER_STORED_MAX.min(places))
 }
 
 /// Whether it keeps any.
@@ -45,9 +47,12 @@ pub(crate) fn is_stored() -> bool {
 /// Leaves everything there.
 pub(super) fn deposit(image: &Image, outgoing: &Outgoing, places: usize) -> Result<()> {
     let count = outgoing.descriptors().count();
-    let places = places.min(HANDOVER_STORED_MAX);
     if count + 1 > places {
-        bail!("{count} descriptors are to be kept, and there is room for {places} (FileDescriptorStoreMax=)");
+        bail!(
+            "{} descriptors are to be kept, and the service manager keeps {places} (FileDescriptorStoreMax=, \
+             {HANDOVER_STORED_MAX} at most); `holdfast reload --upgrade` instead hands on any number",
+            count + 1
+        );
     }
     let socket = notifier()?;
     let manager = ready::manager().context("no service manager")??;
