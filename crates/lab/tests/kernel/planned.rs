@@ -11,15 +11,19 @@ const REPLACEMENTS: usize = 3;
 const REPLACEMENTS_SOAK: usize = 10;
 /// The longest that the server may stand still, on a machine that other tests use as well: less than would be noticed.
 const STILL_MS_MAX: u64 = 5000;
-/// What is promised on a machine of its own: where others are busy, too, one of several times shows it.
+/// What is promised on a machine of its own: where others are busy, too, one of several times shows it. In a soak run the
+/// median has to.
 const STILL_MS_PROMISED: u64 = 500;
+/// What the median of a test run has to show.
+const STILL_MS_MEDIAN_MAX: u64 = 2000;
 /// The longest that a client may stand still after a kill, when it is not refused meanwhile. Refused once, it stands still for
-/// three seconds, every time: of several tries one is enough.
+/// three seconds, every time: of several tries one is enough, and in a soak run it is the median of more.
 const STALL_S_MAX: f64 = 2.0;
 /// The same of a client of 4.0 with a lock, which cannot say that it has reclaimed all: names are changed when grace has lasted for a lease
 /// (of ten seconds here), and Linux asks again after pauses of its own.
 const STALL_40_S_MAX: f64 = 20.0;
 const STALL_TRIES: usize = 3;
+const STALL_TRIES_SOAK: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the client counts of its connections and of making itself known, before and after.
@@ -51,18 +55,22 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn stall_after_kill(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let seconds_max = if version == NfsVersion::V40 { STALL_40_S_MAX } else { STALL_S_MAX };
     let alone = longest_pause(kernel, version, |server| server)?;
-    for _ in 0..STALL_TRIES {
+    let (tries, enough) =
+        Scale::from_env().pick((STALL_TRIES, 1), (STALL_TRIES_SOAK, STALL_TRIES_SOAK / 2 + 1));
+    let mut short = 0;
+    for _ in 0..tries {
         let kept = longest_pause(kernel, version, |server| server.keep_listener())?;
         println!(
             "{} {version}: killed and started: {alone} s; with the listening socket kept: {kept} s",
             kernel.label()
         );
         let seconds: f64 = kept.parse().context("a number of seconds")?;
-        if seconds < seconds_max {
+        short += usize::from(seconds < seconds_max);
+        if short == enough {
             return Ok(());
         }
     }
-    bail!("the client stands still for more than {seconds_max} s")
+    bail!("the client stands still for more than {seconds_max} s, but for {short} of {tries} times")
 }
 
 fn longest_pause(
@@ -109,8 +117,11 @@ fn replaced(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
     );
     ensure!(stills.len() == times, "{} of {times} replacements went on with what was there", stills.len());
     ensure!(stills.iter().all(|ms| *ms < STILL_MS_MAX), "too long");
-    let least = stills.iter().min().context("none")?;
+    stills.sort_unstable();
+    let (least, median) = (stills.first().context("none")?, stills[stills.len() / 2]);
     ensure!(*least < STILL_MS_PROMISED, "always for too long: {least} ms at least");
+    let median_max = Scale::from_env().pick(STILL_MS_MEDIAN_MAX, STILL_MS_PROMISED);
+    ensure!(median < median_max, "too long mostly: {stills:?} ms");
     let promised = Duration::from_millis(STILL_MS_PROMISED);
     ensure!(
         shortest.iter().all(|pause| *pause < promised),

@@ -13,6 +13,8 @@ use crate::nfs4::Nfs4;
 use crate::server::{Server, is_there, root};
 
 const REPLACEMENTS: usize = 20;
+/// What half of the stalls are below, wherever tests run.
+const STILL_MS_MEDIAN_MAX: u64 = 2_000;
 
 /// A client that asks for attributes over one connection, again and again.
 pub(crate) struct Neighbour {
@@ -123,6 +125,7 @@ fn twenty_replacements_in_a_row_under_load_lose_nothing() {
     assert!(!is_there(&server.file("v3-1-0")));
     // Half a second is what is promised on a machine of its own; this one is shared with other tests, not all the time.
     assert!(stills[stills.len() / 4] < 500, "{stills:?}");
+    assert!(stills[stills.len() / 2] < STILL_MS_MEDIAN_MAX, "{stills:?}");
 }
 
 #[test]
