@@ -55,12 +55,8 @@ enum Role {
         /// Its address and port.
         address: SocketAddrV4,
     },
-    /// How long an open waits for a recall, and clients for a restart, planned and killed.
-    State {
-        /// Restarts of each kind
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
-        restarts: u64,
-    },
+    /// How long an open waits for a recall, and a client with state for a restart, planned and killed
+    State(state::StateArguments),
     /// How costs grow: with connections, clients, opens, locks, directories and files
     Growth(growth::GrowthArguments),
     /// What the machine can do: an echo server, iperf3, a local program, a slow disk beside
@@ -102,7 +98,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.role {
         Some(Role::EchoServer { address }) => rival::serve_echo(address).map(|()| true),
-        Some(Role::State { restarts }) => wait_for_state(restarts).map(|()| true),
+        Some(Role::State(arguments)) => wait_for_state(&arguments).map(|()| true),
         Some(Role::Growth(arguments)) => growth::run(&arguments).map(|()| true),
         Some(Role::Limits(arguments)) => limits::run(&arguments).map(|()| true),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
@@ -122,10 +118,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn wait_for_state(restarts: u64) -> Result<()> {
+fn wait_for_state(arguments: &state::StateArguments) -> Result<()> {
     let _arena = arena::enter()?;
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-    state::run(usize::try_from(restarts)?, scratch.path())
+    state::run(arguments, scratch.path())
 }
 
 /// Gives whether everything could be measured.

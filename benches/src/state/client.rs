@@ -8,12 +8,13 @@ use anyhow::{Context, Result, ensure};
 use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
+use std::collections::HashSet;
 use std::io::Write;
 use std::net::{SocketAddrV4, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const COMPOUND: Procedure = Procedure { program: NFS4_PROGRAM, version: NFS_V4, number: NFSPROC4_COMPOUND };
-const NONE: OpenDelegation4<'_> = OpenDelegation4::None;
 /// How soon what was put off is asked for again.
 const PUT_OFF: Duration = Duration::from_millis(1);
 
@@ -25,7 +26,11 @@ pub(super) struct Client {
     session: SessionId,
     seqid: Seqid,
     owner: Vec<u8>,
+    held: Held,
 }
+
+/// Names of delegations that were given and not recalled.
+pub(super) type Held = Arc<Mutex<HashSet<[u8; 12]>>>;
 
 impl Client {
     /// Connects, makes a client id and a session.
@@ -39,6 +44,7 @@ impl Client {
             session: SessionId([0; 16]),
             seqid: Seqid(0),
             owner: format!("{name}-{}", std::process::id()).into_bytes(),
+            held: Held::default(),
         };
         let owner = client.owner.clone();
         let exchange = ExchangeId4Args {
@@ -57,10 +63,15 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens a small file; gives what was delegated of it, and how often it was put off.
+    /// The delegations that it holds at any time.
+    pub(super) fn held(&self) -> Held {
+        Arc::clone(&self.held)
+    }
+
+    /// Opens a small file; gives the name of the delegation that came with it, and how often it was put off.
     ///
     /// Errors when the server refuses.
-    pub(super) fn open(&mut self, name: &str, access: u32) -> Result<(bool, u32)> {
+    pub(super) fn open(&mut self, name: &str, access: u32) -> Result<(Option<[u8; 12]>, u32)> {
         for put_off in 0.. {
             let owner = self.owner.clone();
             let open = Open4Args {
@@ -80,7 +91,9 @@ impl Client {
                     ensure!(status == NfsStat4::Ok, "OPEN of {name}: {status}");
                     let mut r = result(&reply, 4)?;
                     let opened = Open4Ok::decode(&mut r)?;
-                    return Ok((!matches!(opened.delegation, NONE | OpenDelegation4::NoneExt(_)), put_off));
+                    let delegation = delegated(&opened.delegation);
+                    delegation.map(|name| locked(&self.held).insert(name));
+                    return Ok((delegation, put_off));
                 }
             }
         }
@@ -170,11 +183,26 @@ impl Client {
                 recalled = answer(op, &mut reply).or(recalled);
             }
         }
+        if let Some((_, stateid)) = &recalled {
+            locked(&self.held).remove(&stateid.other);
+        }
         self.send(reply.as_slice())?;
         let Some((fh, stateid)) = recalled else { return Ok(()) };
         let give_back = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: stateid });
         let ops = [ArgOp::Sequence(self.sequence()), ArgOp::PutFh(PutFh4Args { object: &fh }), give_back];
         self.send_call(&ops).map(drop)
+    }
+}
+
+fn locked(held: &Held) -> MutexGuard<'_, HashSet<[u8; 12]>> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn delegated(delegation: &OpenDelegation4<'_>) -> Option<[u8; 12]> {
+    match delegation {
+        OpenDelegation4::Read(read) | OpenDelegation4::ReadAttrsDeleg(read) => Some(read.stateid.other),
+        OpenDelegation4::Write(write) | OpenDelegation4::WriteAttrsDeleg(write) => Some(write.stateid.other),
+        OpenDelegation4::None | OpenDelegation4::NoneExt(_) => None,
     }
 }
 

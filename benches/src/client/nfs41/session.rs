@@ -90,14 +90,7 @@ impl Setup {
         let owner = format!("holdfast-bench-{}-{number}", std::process::id()).into_bytes();
         let (client, sequence) = exchange_id(&mut caller, &owner)?;
         let id = create_session(&mut caller, client, sequence, depth)?;
-        let session = Session {
-            id,
-            client,
-            sequences: vec![Seqid(0); depth],
-            read_state: Stateid4::ANONYMOUS,
-            write_state: Stateid4::ANONYMOUS,
-            listings: vec![(Cookie(0), [0; 8]); depth],
-        };
+        let session = Session::new(id, client, depth);
         let mut setup = Self { caller, session, owner };
         setup.call(vec![ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })])?;
         Ok(setup)
@@ -147,6 +140,18 @@ impl Setup {
 }
 
 impl Session {
+    /// One that nothing was asked on.
+    pub(super) fn new(id: SessionId, client: ClientId, depth: usize) -> Self {
+        Self {
+            id,
+            client,
+            sequences: vec![Seqid(0); depth],
+            read_state: Stateid4::ANONYMOUS,
+            write_state: Stateid4::ANONYMOUS,
+            listings: vec![(Cookie(0), [0; 8]); depth],
+        }
+    }
+
     /// The next call on a slot.
     pub(super) fn sequence(&mut self, slot: usize) -> Sequence4Args {
         self.sequences[slot] = self.sequences[slot].next();
@@ -160,7 +165,7 @@ impl Session {
     }
 }
 
-fn exchange_id(caller: &mut Caller, owner: &[u8]) -> Result<(ClientId, Seqid)> {
+pub(super) fn exchange_id(caller: &mut Caller, owner: &[u8]) -> Result<(ClientId, Seqid)> {
     // New each time: a server that still holds the state of an earlier load must not be asked about it.
     let verifier = u64::from(reserve_xids(1)).to_be_bytes();
     let exchange = ExchangeId4Args {
@@ -174,7 +179,12 @@ fn exchange_id(caller: &mut Caller, owner: &[u8]) -> Result<(ClientId, Seqid)> {
     Ok((exchanged.clientid, exchanged.sequenceid))
 }
 
-fn create_session(caller: &mut Caller, client: ClientId, sequence: Seqid, depth: usize) -> Result<SessionId> {
+pub(super) fn create_session(
+    caller: &mut Caller,
+    client: ClientId,
+    sequence: Seqid,
+    depth: usize,
+) -> Result<SessionId> {
     let channel = ChannelAttrs4 {
         headerpadsize: 0,
         maxrequestsize: (1 << 20) + 4096,
