@@ -60,6 +60,9 @@ pub(super) fn among_many(clients: usize, rounds: usize, export: &Path, at: &Path
         started.elapsed().as_secs_f64(),
         std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?.count()
     );
+    crowd
+        .check()
+        .context("they took longer to come than a lease is long, or one has lost something since")?;
     let check = || crowd.check().context("after a planned restart");
     planned(&format!("planned restart among {clients} clients"), &server, (rounds, at), check)
 }
