@@ -167,7 +167,7 @@ fn measured(output: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
+mod of_figures {
     use super::measured;
 
     #[test]
