@@ -32,6 +32,6 @@ impl Entropy for Choices {
 pub fn run(data: &[u8]) {
     let steps = (data.len() / STEP_BYTES).min(STEPS_MAX) as u64;
     let choices = Choices(data.iter().rev().copied().collect());
-    let ended = history::history(Box::new(choices), steps);
+    let ended = history::history(Box::new(choices), steps, history::LEASES_MS[data.len() % 2]);
     assert!(ended.is_clean && ended.steps <= steps, "something is left in the end");
 }

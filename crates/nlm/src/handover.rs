@@ -280,14 +280,19 @@ impl Lockd {
         let now = self.now();
         self.monitors.lock().watched = image.watched;
         let untold = image.untold.into_iter();
-        let untold = untold.map(|(ip, caller, local)| HostRecord { host: HostName { ip, caller }, local });
+        let untold = untold.map(|(ip, caller, local)| HostRecord {
+            host: HostName { ip, caller },
+            local,
+            // It is told all the same.
+            has_lost: false,
+        });
         *self.notices.lock() = Notices::of(untold.collect(), now);
         let mut table = self.table.lock();
         table.set_numbers(image.last_owner, image.last_blocked);
         for host in image.hosts {
             let name = HostName { ip: host.ip, caller: host.caller };
             if let Ok(known) = table.host(&name, host.local, now) {
-                known.is_recorded |= host.is_recorded;
+                known.is_recorded = host.is_recorded;
                 known.has_lost = host.has_lost;
                 known.state = host.state;
             }

@@ -14,14 +14,14 @@ use crate::lockd::Lockd;
 use crate::locks::How;
 use crate::names::HostName;
 use crate::records::HostRecord;
+use crate::table::Host;
 
 impl Lockd {
     /// Puts a host on record, where that is asked for, unless it is: before it hears that it has a lock or waits for
     /// one, and not for a refusal, which anybody may provoke. Waits for the disk, but of those who come while it hangs one
     /// alone: the others are told to come again.
     pub(crate) fn keep_host(&self, host: &HostName, local: IpAddr, how: How) -> Result<(), NlmStat4> {
-        // Who has lost something is not to reclaim anything.
-        let is_settled = || self.table.lock().hosts.get(host).is_some_and(|of| of.is_recorded || of.has_lost);
+        let is_settled = || self.table.lock().hosts.get(host).is_some_and(|of| of.is_recorded);
         if is_settled() || !how.is_monitored {
             return Ok(());
         }
@@ -34,12 +34,14 @@ impl Lockd {
         if is_settled() {
             return Ok(());
         }
-        if let Err(error) = self.records.keep(&HostRecord { host: host.clone(), local }) {
+        let has_lost = self.table.lock().hosts.get(host).is_some_and(|of| of.has_lost);
+        if let Err(error) = self.records.keep(&HostRecord { host: host.clone(), local, has_lost }) {
             tracing::error!(%error, "a host cannot be put on record: it gets no locks");
             return Err(NlmStat4::DeniedNoLocks);
         }
         match self.table.lock().host(host, local, self.now()) {
-            Ok(known) => known.is_recorded = true,
+            // Where it restarted in this moment, its next lock has it recorded anew.
+            Ok(known) => known.is_recorded = known.has_lost == has_lost,
             Err(_) => return Err(NlmStat4::DeniedNoLocks),
         }
         Ok(())
@@ -58,32 +60,36 @@ impl Lockd {
         Ok(())
     }
 
-    /// Ends grace for the lock manager, before the engine is told: hosts that reclaimed nothing are forgotten, so that
-    /// they cannot after another restart reclaim what others have had since. Waits for the disk.
+    /// Ends grace for the lock manager, before the engine is told: hosts that reclaimed nothing, or might not, are forgotten,
+    /// so that they cannot after another restart reclaim what others have had since. Waits for the disk.
     ///
     /// # Errors
     /// Those of the store; grace must then not end.
     pub fn end_grace(&self) -> Result<(), StoreError> {
         let _turn = self.record_turn.lock();
-        let missed: Vec<HostName> = {
+        let (missed, barred) = {
             let table = self.table.lock();
-            let late = table.hosts.iter().filter(|(_, host)| host.may_reclaim && !host.has_reclaimed);
-            late.map(|(name, _)| name.clone()).collect()
+            let those = |which: fn(&Host) -> bool| -> Vec<HostName> {
+                let hosts = table.hosts.iter().filter(|(_, host)| which(host));
+                hosts.map(|(name, _)| name.clone()).collect()
+            };
+            (those(|host| host.may_reclaim && !host.has_reclaimed), those(|host| host.is_barred))
         };
         // From here on none of them reclaims; should the records stay, grace does, and they may again.
         self.set_may_reclaim(&missed, false);
-        if let Err(error) = self.records.forget(&missed) {
+        let gone = [missed.as_slice(), &barred].concat();
+        if let Err(error) = self.records.forget(&gone) {
             self.set_may_reclaim(&missed, true);
             return Err(error);
         }
         let mut table = self.table.lock();
-        for host in &missed {
+        for host in &gone {
             if let Some(host) = table.hosts.get_mut(host) {
-                host.is_recorded = false;
+                (host.is_recorded, host.has_lost) = (false, false);
             }
         }
         for host in table.hosts.values_mut() {
-            host.may_reclaim = false;
+            (host.may_reclaim, host.is_barred) = (false, false);
         }
         drop(table);
         self.is_in_grace.store(false, Ordering::Release);
@@ -113,7 +119,10 @@ impl Lockd {
                 // Said again: the locks it has by now are new ones.
                 let is_news = state.is_none() || known.state != state;
                 known.state = state;
-                known.has_lost &= !is_news;
+                if is_news && std::mem::take(&mut known.has_lost) {
+                    // Its record says otherwise: the next lock has it written anew.
+                    known.is_recorded = false;
+                }
                 is_news
             });
             here
@@ -124,18 +133,28 @@ impl Lockd {
         }
     }
 
-    /// Takes a host off the record before something is taken from it: NLM has no word to tell it, and after a restart it would
-    /// reclaim that with the rest. Whether it is off it. Waits for the disk.
+    /// Has it on record that a host may reclaim nothing, before something is taken from it: NLM has no word to tell it, and
+    /// after a restart it would reclaim that with the rest. It stays on record, for of the restart it must hear, and nobody
+    /// may have what it believes to hold before it could. Whether that is so. Waits for the disk.
     pub(crate) fn bar_reclaims(&self, host: &HostName) -> bool {
         let _turn = self.record_turn.lock();
-        if let Err(error) = self.records.forget(std::slice::from_ref(host)) {
-            tracing::error!(%error, "a host's record cannot be removed: nothing is taken from it");
-            return false;
+        let recorded = {
+            let table = self.table.lock();
+            let known = table.hosts.get(host).filter(|known| known.is_recorded);
+            known.map(|known| HostRecord { host: host.clone(), local: known.local, has_lost: true })
+        };
+        let kept = recorded.map_or(Ok(()), |record| self.records.keep(&record));
+        let mut table = self.table.lock();
+        let Some(known) = table.hosts.get_mut(host) else { return kept.is_ok() };
+        match kept {
+            Ok(()) => (known.may_reclaim, known.has_lost) = (false, true),
+            Err(error) => {
+                tracing::error!(%error, "a host's record cannot be changed: nothing is taken from it");
+                // It may say either.
+                known.is_recorded = false;
+            }
         }
-        if let Some(known) = self.table.lock().hosts.get_mut(host) {
-            (known.is_recorded, known.may_reclaim, known.has_lost) = (false, false, true);
-        }
-        true
+        known.has_lost
     }
 
     /// Takes everything from a host but what it got since its monitor has this state.

@@ -74,7 +74,7 @@ impl Lockd {
     /// Tells hosts of our restart.
     pub(crate) fn send_notices(&self) {
         let due = self.notices.lock().take_due(self.now());
-        for HostRecord { host, local } in due {
+        for HostRecord { host, local, .. } in due {
             let args = to_bytes(&StatChange { mon_name: &self.parts.name, state: self.nsm_state() });
             let call = PeerCall {
                 peer: host.ip,
@@ -110,7 +110,7 @@ mod tests {
 
     fn record(n: u8) -> HostRecord {
         let host = HostName { ip: [192, 0, 2, n].into(), caller: vec![n] };
-        HostRecord { host, local: [192, 0, 2, 254].into() }
+        HostRecord { host, local: [192, 0, 2, 254].into(), has_lost: false }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use holdfast_xdr::{Reader, Writer};
 use crate::names::HostName;
 
 const HOSTS: &[u8] = b"nlm/";
+/// The version of records of hosts that may reclaim.
 const VERSION: u8 = 1;
+/// That of hosts that are to be told of a restart and may reclaim nothing; the rest is the same.
+const VERSION_OF_LOSERS: u8 = 2;
 
 /// A host on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub(crate) struct HostRecord {
     pub(crate) host: HostName,
     /// The address of ours that it knows: it is told of a restart from there.
     pub(crate) local: IpAddr,
+    /// Something was taken from it that it may believe to hold: it may not reclaim.
+    pub(crate) has_lost: bool,
 }
 
 fn address(w: &mut Writer, ip: IpAddr) {
@@ -37,7 +42,7 @@ fn key_of(host: &HostName) -> Vec<u8> {
 impl HostRecord {
     fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
-        w.put(&[VERSION]);
+        w.put(&[if self.has_lost { VERSION_OF_LOSERS } else { VERSION }]);
         address(&mut w, self.host.ip);
         address(&mut w, self.local);
         w.opaque(&self.host.caller);
@@ -46,14 +51,16 @@ impl HostRecord {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader::new(bytes);
-        if r.take(1) != Ok(&[VERSION]) {
-            return None;
-        }
+        let has_lost = match *r.take(1).ok()?.first()? {
+            VERSION => false,
+            VERSION_OF_LOSERS => true,
+            _ => return None,
+        };
         let ip = IpAddr::from(r.array::<16>().ok()?).to_canonical();
         let local = IpAddr::from(r.array::<16>().ok()?).to_canonical();
         let caller = r.opaque(NLM_NAME_BYTES_MAX).ok()?.to_vec();
         r.finish().ok()?;
-        Some(Self { host: HostName { ip, caller }, local })
+        Some(Self { host: HostName { ip, caller }, local, has_lost })
     }
 }
 
@@ -119,11 +126,11 @@ mod tests {
 
     fn record() -> HostRecord {
         let host = HostName { ip: [192, 0, 2, 1].into(), caller: b"web".to_vec() };
-        HostRecord { host, local: "2001:db8::1".parse().unwrap() }
+        HostRecord { host, local: "2001:db8::1".parse().unwrap(), has_lost: false }
     }
 
     #[test]
-    fn the_record_has_the_bytes_of_version_1() {
+    fn the_record_has_the_bytes_of_version_1_or_of_2_where_its_host_may_not_reclaim() {
         let mut bytes = vec![1];
         bytes.extend([0; 10]);
         bytes.extend([0xff, 0xff, 192, 0, 2, 1]);
@@ -132,6 +139,12 @@ mod tests {
         assert_eq!(record().to_bytes(), bytes);
         assert_eq!(HostRecord::from_bytes(&bytes), Some(record()));
         assert_eq!(HostRecord::from_bytes(&bytes[1..]), None);
+        let loser = HostRecord { has_lost: true, ..record() };
+        bytes[0] = 2;
+        assert_eq!(loser.to_bytes(), bytes);
+        assert_eq!(HostRecord::from_bytes(&bytes), Some(loser));
+        bytes[0] = 3;
+        assert_eq!(HostRecord::from_bytes(&bytes), None);
     }
 
     #[test]

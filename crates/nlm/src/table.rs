@@ -23,12 +23,15 @@ use crate::sites::Sites;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) local: IpAddr,
+    /// It has a record, which says of `has_lost` what is so.
     pub(crate) is_recorded: bool,
-    /// Something was taken from it that it may believe to hold. It stays off the record while it has anything, as it might
-    /// reclaim that.
+    /// Something was taken from it that it may believe to hold. As it might reclaim that, it may reclaim nothing while it has
+    /// anything.
     pub(crate) has_lost: bool,
     /// It was on record when the server started, and grace is not over.
     pub(crate) may_reclaim: bool,
+    /// The same, as one that is to hear of the restart and may reclaim nothing.
+    pub(crate) is_barred: bool,
     pub(crate) has_reclaimed: bool,
     /// The state of its monitor, as far as it told: a notice of the same state is one heard before.
     pub(crate) state: Option<i32>,
@@ -44,6 +47,7 @@ impl Host {
             is_recorded: false,
             has_lost: false,
             may_reclaim: false,
+            is_barred: false,
             has_reclaimed: false,
             state: None,
             active_at: now,
@@ -52,7 +56,8 @@ impl Host {
     }
 
     fn is_idle(&self, now: Instant) -> bool {
-        self.owners.is_empty() && !self.may_reclaim && now.ms_since(self.active_at) > NLM_HOST_IDLE_MS
+        let is_awaited = self.may_reclaim || self.is_barred;
+        self.owners.is_empty() && !is_awaited && now.ms_since(self.active_at) > NLM_HOST_IDLE_MS
     }
 }
 
@@ -82,11 +87,14 @@ pub(crate) struct Table {
 pub(crate) struct Full;
 
 impl Table {
-    /// A table that knows the hosts on record; they may reclaim in a grace that is on.
-    pub(crate) fn of(records: &[HostRecord], may_reclaim: bool, now: Instant) -> Self {
+    /// A table that knows the hosts on record; in a grace that is on they may reclaim, but for those that have lost something.
+    pub(crate) fn of(records: &[HostRecord], is_in_grace: bool, now: Instant) -> Self {
         let mut table = Self::default();
         for record in records.iter().take(NLM_HOSTS_MAX) {
-            let host = Host { is_recorded: true, may_reclaim, ..Host::new(record.local, now) };
+            let has_lost = record.has_lost;
+            let (may_reclaim, is_barred) = (is_in_grace && !has_lost, is_in_grace && has_lost);
+            let new = Host::new(record.local, now);
+            let host = Host { is_recorded: true, has_lost, may_reclaim, is_barred, ..new };
             table.hosts.insert(record.host.clone(), host);
             table.sites.change(record.host.ip, |load| load.hosts += 1);
         }

@@ -37,7 +37,9 @@ pub enum RecallAnswer {
     Unknown,
     /// The same, and the holder is not known to have the reply that brings it (4.1: it has not used the slot since).
     Overtook,
-    /// The holder could not be reached, or answered something else.
+    /// The holder answered something else: it was reached, and may do better when it is asked again.
+    Refused,
+    /// The holder could not be reached.
     Unreachable,
     /// It could not be sent just now, which says nothing of the holder.
     NotSent,
@@ -248,8 +250,7 @@ impl Engine {
             RecallAnswer::Unknown if !self.is_told_of(key) => RecallAnswer::Overtook,
             answer => answer,
         };
-        let is_reached =
-            matches!(answer, RecallAnswer::Accepted | RecallAnswer::Unknown | RecallAnswer::Overtook);
+        let is_reached = !matches!(answer, RecallAnswer::Unreachable | RecallAnswer::NotSent);
         if is_reached && !is_up {
             self.callback_path(client, true);
         }
@@ -269,7 +270,7 @@ impl Engine {
                 recall.retry_at = (!is_over).then(|| now.after_ms(RECALL_RETRY_MS));
             }
             // It may use what it is about to be told of for as long as anybody may who is asked to give something back.
-            RecallAnswer::Overtook | RecallAnswer::NotSent => {
+            RecallAnswer::Overtook | RecallAnswer::Refused | RecallAnswer::NotSent => {
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
             }
             RecallAnswer::Unreachable => {

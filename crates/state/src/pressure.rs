@@ -8,6 +8,7 @@ use holdfast_base::limits::{
 };
 use holdfast_base::{CapSet, ClientId, FileKey, Instant, SessionId};
 
+use crate::client::ClientIncarnation;
 use crate::effect::Effect;
 use crate::engine::Engine;
 
@@ -18,15 +19,18 @@ impl Engine {
         self.press_slots();
     }
 
-    /// Asks for delegations of the holders' choice (CB_RECALL_ANY, RFC 8881 section 20.6).
+    /// Asks for delegations of the holders' choice (CB_RECALL_ANY, RFC 8881 section 20.6). Who is away hears nothing, and
+    /// keeps its own by courtesy alone: such clients go first.
     fn press_delegations(&mut self, now: Instant) {
         // Asked for while there is still room: at the bound nothing is granted, and nobody would give anything back.
         let most = self.policy.delegations_max;
-        let mut excess = self.delegations.saturating_sub(most - most / DELEGATIONS_SPARE_PART);
+        let excess = self.delegations.saturating_sub(most - most / DELEGATIONS_SPARE_PART);
         if excess == 0 {
             return;
         }
-        let holders = self.clients.by_id.iter().filter(|(_, client)| client.delegations > 0);
+        let mut excess = self.press_away(excess, now);
+        let is_asked = |client: &ClientIncarnation| client.delegations > 0 && !client.is_leaving;
+        let holders = self.clients.by_id.iter().filter(|(_, client)| is_asked(client));
         let mut holders: Vec<(u32, ClientId)> =
             holders.map(|(id, client)| (client.delegations, *id)).collect();
         holders.sort_unstable_by(|a, b| b.cmp(a));
@@ -45,6 +49,30 @@ impl Engine {
             let keep = held - less as u32;
             self.effects.push(Effect::RecallAny { client: id, keep, files: true, directories: true });
         }
+    }
+
+    /// Has clients go that hold delegations and whose lease has run out, those away longest first, until so many are free.
+    /// How many are still too many.
+    fn press_away(&mut self, mut excess: usize, now: Instant) -> usize {
+        let mut away = Vec::new();
+        for (id, client) in self.clients.by_id.iter().filter(|(_, client)| client.delegations > 0) {
+            let held = client.delegations as usize;
+            match client.courteous_since {
+                // What it has is free as soon as its record is gone.
+                _ if client.is_leaving => excess = excess.saturating_sub(held),
+                Some(since) => away.push((since, *id, held)),
+                None => {}
+            }
+        }
+        away.sort_unstable();
+        for (_, id, held) in away {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(held);
+            self.begin_leaving(id, now);
+        }
+        excess
     }
 
     /// Recalls capabilities, of the clients that hold most (`docs/design/caps-protocol.md`, section 3.4).

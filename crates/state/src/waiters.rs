@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_base::limits::{LOCK_HANDOFF_MS, LOCK_WAITERS_PER_FILE_MAX};
+use holdfast_base::limits::{LOCK_HANDOFF_MS, LOCK_WAIT_FRESH_MS, LOCK_WAITERS_PER_FILE_MAX};
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +66,12 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Whether it had its chance, or has not asked for a lease. Others' services say when theirs give up.
+    /// Whether it had its chance, or has not asked for longer than whoever waits lets pass: Linux asks again after half a
+    /// minute, however short its lease is. Others' services say when theirs give up.
     fn is_over(&self, lease_ms: u64, now: Instant) -> bool {
         self.manner != Manner::Given
-            && (self.kept_until.is_some_and(|end| end <= now) || now.ms_since(self.asked_at) > lease_ms)
+            && (self.kept_until.is_some_and(|end| end <= now)
+                || now.ms_since(self.asked_at) > lease_ms.max(LOCK_WAIT_FRESH_MS))
     }
 
     fn is_in_way(&self, range: ByteRange, kind: LockKind) -> bool {
@@ -207,15 +209,23 @@ impl Engine {
         self.waiting.insert(key);
     }
 
+    /// The client that waits, if its lease has run out: it asks for nothing any more, and its turn would only keep others
+    /// waiting.
+    fn who_is_away(&self, waiter: &Waiter, now: Instant) -> Option<ClientId> {
+        let Party::Nfs4 { client, .. } = waiter.party else { return None };
+        // To ask is a sign of life.
+        let may_be_away = now.ms_since(waiter.asked_at) > self.config.lease_ms;
+        (may_be_away && self.is_lapsed(client, now)).then_some(client)
+    }
+
     /// Something of a file was freed, `freed` when only that much: lets in, in order, every waiter whose range is free
     /// of locks and not wanted by one before it.
     pub(crate) fn wake_waiters(&mut self, key: FileKey, freed: Option<ByteRange>, now: Instant) {
         if !self.waiting.contains(&key) {
             return;
         }
-        let lease_ms = self.config.lease_ms;
         // Where somebody gave up, those behind may be let in anywhere.
-        let gave_up = self.retain_waiters(key, |waiter| !waiter.is_over(lease_ms, now));
+        let gave_up = self.pass_by_in(key, now);
         let freed = freed.filter(|_| !gave_up);
         let mut is_more = self.wake_once(key, freed, now);
         while is_more {
@@ -299,11 +309,26 @@ impl Engine {
     /// Passes by waiters that were notified and did not come, or gave up.
     pub(crate) fn pass_by_waiters(&mut self, now: Instant) {
         let lease_ms = self.config.lease_ms;
-        let has_over = |file: &File| file.waiters.iter().any(|waiter| waiter.is_over(lease_ms, now));
+        let is_over =
+            |waiter: &Waiter| waiter.is_over(lease_ms, now) || self.who_is_away(waiter, now).is_some();
+        let has_over = |file: &File| file.waiters.iter().any(is_over);
         let files = self.waiting.iter().filter(|key| self.files.get(key).is_some_and(has_over));
         for key in files.copied().collect::<Vec<_>>() {
             self.wake_waiters(key, None, now);
         }
+    }
+
+    /// The same in one file's line, where nobody is let in. Whether anybody went.
+    fn pass_by_in(&mut self, key: FileKey, now: Instant) -> bool {
+        let waiters = self.files.get(&key).map(|file| file.waiters.as_slice()).unwrap_or_default();
+        let mut away: Vec<_> = waiters.iter().filter_map(|waiter| self.who_is_away(waiter, now)).collect();
+        away.sort_unstable();
+        let is_of_one = |party: &Party| match party {
+            Party::Nfs4 { client, .. } => away.binary_search(client).is_ok(),
+            Party::Foreign(_) => false,
+        };
+        let lease_ms = self.config.lease_ms;
+        self.retain_waiters(key, |waiter| !waiter.is_over(lease_ms, now) && !is_of_one(&waiter.party))
     }
 
     /// A wait of an NFSv4 owner is over, by a lock that covers what it waited for or because it gives up: those behind

@@ -197,6 +197,92 @@ fn who_polls_where_it_was_to_be_told_lets_those_behind_it_in() {
     assert_eq!(world.settle(), [Effect::NotifyLock { client: c, file: FileKey(1), owner }]);
 }
 
+/// Linux asks for a lock that it waits for every half minute.
+const SHORT_LEASE_MS: u64 = 10_000;
+
+#[test]
+fn who_waits_for_a_lock_stays_in_line_until_it_asks_again_though_its_lease_is_shorter() {
+    let mut world = World::with_lease(SHORT_LEASE_MS);
+    let [(a, oa), (b, ob)] = two(&mut world);
+    let held = world.lock(&lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write)).unwrap();
+    let write = lock_by(b, 1, ob, "lb", bytes(0, 9), LockKind::Write);
+    denied(world.lock(&LockRequest { wait: Wait::Notify, ..write }));
+    for _ in 0..6 {
+        world.pass(SHORT_LEASE_MS / 2);
+        world.renew(a);
+        world.renew(b);
+        world.engine.tick(world.now);
+    }
+    world.settle();
+    world.unlock(Caller::V41(a), held, 1, bytes(0, 9)).unwrap();
+    let owner = OwnerName::new(b"lb");
+    assert_eq!(world.settle(), [Effect::NotifyLock { client: b, file: FileKey(1), owner }]);
+    assert!(world.lock(&write).is_ok());
+}
+
+#[test]
+fn who_has_not_asked_for_longer_than_half_a_minute_waits_no_more() {
+    let mut world = World::with_lease(SHORT_LEASE_MS);
+    let [(a, oa), (b, ob)] = two(&mut world);
+    world.lock(&lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write)).unwrap();
+    let write = lock_by(b, 1, ob, "lb", bytes(0, 9), LockKind::Write);
+    denied(world.lock(&LockRequest { wait: Wait::Notify, ..write }));
+    for _ in 0..8 {
+        world.pass(SHORT_LEASE_MS / 2);
+        world.renew(a);
+        world.renew(b);
+        world.engine.tick(world.now);
+    }
+    world.settle();
+    assert_eq!(world.engine.census().waiters, 0);
+}
+
+#[test]
+fn a_circle_that_is_closed_when_the_first_wait_is_older_than_a_lease_is_seen() {
+    let mut world = World::with_lease(SHORT_LEASE_MS);
+    let [(a, oa), (b, ob)] = two(&mut world);
+    world.lock(&lock_by(a, 1, oa, "la", bytes(0, 0), LockKind::Write)).unwrap();
+    world.lock(&lock_by(b, 1, ob, "lb", bytes(1, 1), LockKind::Write)).unwrap();
+    let first = lock_by(a, 1, oa, "la", bytes(1, 1), LockKind::Write);
+    denied(world.lock(&LockRequest { wait: Wait::Poll, ..first }));
+    for _ in 0..3 {
+        world.pass(SHORT_LEASE_MS / 2);
+        world.renew(a);
+        world.renew(b);
+        world.engine.tick(world.now);
+    }
+    let closes = LockRequest { wait: Wait::Poll, ..lock_by(b, 1, ob, "lb", bytes(0, 0), LockKind::Write) };
+    assert_eq!(world.lock(&closes), Err(LockRefusal::Error(StateError::Deadlock)));
+    world.settle();
+}
+
+#[test]
+fn those_who_wait_leave_the_line_with_their_clients_lease() {
+    let mut world = World::with_lease(SHORT_LEASE_MS);
+    let [(a, oa), (b, ob)] = two(&mut world);
+    let (c, _) = world.client("c", 1);
+    let oc = world.open(c, "o", 1, share(RW, NONE)).unwrap();
+    let held = world.lock(&lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write)).unwrap();
+    for (client, open, owner) in [(b, ob, "lb"), (c, oc, "lc")] {
+        let write = lock_by(client, 1, open, owner, bytes(0, 9), LockKind::Write);
+        denied(world.lock(&LockRequest { wait: Wait::Notify, ..write }));
+    }
+    for _ in 0..2 {
+        world.pass(SHORT_LEASE_MS / 2 + 1);
+        world.renew(a);
+        world.renew(c);
+    }
+    // The tick has not come yet: what is freed goes to who is there.
+    world.settle();
+    world.unlock(Caller::V41(a), held, 1, bytes(0, 9)).unwrap();
+    let owner = OwnerName::new(b"lc");
+    assert_eq!(world.settle(), [Effect::NotifyLock { client: c, file: FileKey(1), owner }]);
+    world.engine.tick(world.now);
+    world.settle();
+    let census = world.engine.census();
+    assert_eq!((census.waiters, census.courteous), (1, 1), "b has its open by courtesy, and waits no more");
+}
+
 #[test]
 fn a_lapsed_holder_is_expired_by_the_conflict() {
     let mut world = World::new();

@@ -5,7 +5,7 @@
 #[path = "model/history.rs"]
 mod history;
 
-use history::history;
+use history::{LEASES_MS, history};
 use holdfast_base::SeededEntropy;
 
 /// Choices of one history; about half of them are steps, which ask the engine something.
@@ -31,15 +31,16 @@ fn the_engine_grants_and_refuses_what_the_reference_does() {
         Some(seconds) => began.elapsed().as_secs() >= seconds,
         None => done >= 100_000,
     };
-    let run = |seed| {
-        let outcome = std::panic::catch_unwind(|| history(Box::new(SeededEntropy(seed)), CHOICES));
+    let run = |seed, lease_ms| {
+        let random = Box::new(SeededEntropy(seed));
+        let outcome = std::panic::catch_unwind(|| history(random, CHOICES, lease_ms));
         let steps = outcome.ok().filter(|ended| ended.is_clean).map(|ended| ended.steps);
         steps.unwrap_or_else(|| panic!("seed {seed}"))
     };
-    FAILED_ONCE.into_iter().for_each(|seed| assert!(run(seed) > 0));
+    FAILED_ONCE.into_iter().for_each(|seed| assert!(run(seed, LEASES_MS[0]) > 0));
     let (mut seed, mut steps) = (first, 0);
     while !is_over(steps) {
-        steps += run(seed);
+        steps += run(seed, LEASES_MS[(seed % 2) as usize]);
         seed += 1;
     }
     println!("{steps} steps agree, in {} histories", seed - first);

@@ -106,6 +106,8 @@ const fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer
             | CallbackError::Busy
             | CallbackError::Lost(CallError::Busy),
         ) => None,
-        _ => Some(RecallAnswer::Unreachable),
+        // Whoever answers is reached, whatever it says.
+        Ok(_) => Some(RecallAnswer::Refused),
+        Err(_) => Some(RecallAnswer::Unreachable),
     }
 }

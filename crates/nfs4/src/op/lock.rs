@@ -8,7 +8,7 @@ use holdfast_base::{ByteRange, ClientId, Instant, Length, Offset};
 use holdfast_export::LocalUse;
 use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, Deed, Engine, LockBy, LockKind, LockRefusal, LockRequest,
-    LockTest, LockTicket, OwnerOf, OwnerOp, StateId, Wait,
+    LockTest, LockTicket, OwnerOf, OwnerOp, Recorded, StateId, Wait,
 };
 use holdfast_vfs::{Caller, FileObject, FsError, FsResult, OpenMode};
 use holdfast_wire::nfs4::{
@@ -60,7 +60,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         },
         Locker4::Exist(exist) => LockBy::Lock(cx.stateid(exist.lock_stateid)?),
     };
-    let claim = if args.reclaim { Claim::Reclaim(recorded(cx, args)?) } else { Claim::New };
+    let claim = if args.reclaim { Claim::Reclaim(recorded(cx, args, of)?) } else { Claim::New };
     let request = LockRequest {
         caller: cx.state_caller()?,
         file: at.handle.key(),
@@ -197,14 +197,15 @@ fn wait_of(cx: &Cx<'_>, kind: LockType4) -> Wait {
     if can_be_told { Wait::Notify } else { Wait::Poll }
 }
 
-fn recorded(cx: &Cx<'_>, args: &Lock4Args<'_>) -> OpResult<holdfast_state::Recorded> {
+/// Whether a reclaim's client may. To ask is to have noted that it reclaims, which keeps grace open for the rest: each
+/// reclaim asks, also one that goes by what an earlier one brought.
+fn recorded(cx: &Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Recorded> {
     let client = match &args.locker {
-        _ if cx.minor().has_sessions() => cx.client()?,
-        Locker4::New(new) => new.lock_owner.clientid,
-        // A lock stateid is of this run, so its owner has reclaimed before, and was recorded then.
-        Locker4::Exist(_) => return Ok(holdfast_state::Recorded::Yes),
+        _ if cx.minor().has_sessions() => Some(cx.client()?),
+        Locker4::New(new) => Some(new.lock_owner.clientid),
+        Locker4::Exist(_) => cx.service().look(|engine| engine.client_of_stateid(of)),
     };
-    Ok(cx.recorded(client))
+    Ok(client.map_or(Recorded::No, |client| cx.recorded(client)))
 }
 
 const fn kind_of(kind: LockType4) -> LockKind {

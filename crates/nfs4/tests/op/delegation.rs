@@ -213,6 +213,31 @@ fn a_holder_that_does_not_know_it_yet_or_asks_for_time_is_asked_again() {
     world.check();
 }
 
+/// An answer shows that callbacks get through, whatever it says.
+#[test]
+fn a_holder_that_answers_with_an_error_is_asked_again_and_counts_as_reached() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    for error in [NfsStat4::ServerFault, NfsStat4::Resource] {
+        let call = a.peer.call();
+        assert!(is_recall_of(&call, held));
+        a.peer.answer(&call, error, b"");
+        assert_eq!(flags(&mut a), 0, "{error:?}");
+        world.pass(holdfast_base::limits::RECALL_RETRY_MS);
+    }
+    let call = a.peer.call();
+    a.peer.answer(&call, NfsStat4::ServerFault, b"");
+    for _ in 0..3 {
+        world.pass(LEASE_MS / 2);
+        flags(&mut a);
+        flags(&mut b);
+    }
+    open(&mut b, WRITE);
+    assert_eq!(flags(&mut a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED, "not for longer than a recall lasts");
+    world.check();
+}
+
 #[test]
 fn a_recall_lost_with_its_connection_comes_again_on_the_next_one() {
     let (world, mut a, mut b) = two();

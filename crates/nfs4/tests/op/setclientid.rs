@@ -240,6 +240,7 @@ struct Locking {
     peer: Peer,
     client: ClientId,
     open: Stateid4,
+    open_seqid: Seqid,
     /// Its locks, and the number it last used for them.
     held: Option<(Stateid4, Seqid)>,
 }
@@ -249,14 +250,23 @@ impl Locking {
         let (mut peer, client) = client(world, host);
         let stateid = open(&mut peer, client, 1).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
         let open = confirm(&mut peer, stateid, 2);
-        Self { peer, client, open, held: None }
+        Self { peer, client, open, open_seqid: Seqid(3), held: None }
     }
 
     /// Asks for ten bytes.
     fn lock(&mut self, offset: u64, locktype: LockType4) -> Reply {
+        self.ask(offset, locktype, false)
+    }
+
+    /// Asks for ten bytes that it had before the server restarted.
+    fn reclaim(&mut self, offset: u64) -> Reply {
+        self.ask(offset, LockType4::Write, true)
+    }
+
+    fn ask(&mut self, offset: u64, locktype: LockType4, reclaim: bool) -> Reply {
         let locker = match &mut self.held {
             None => Locker4::New(OpenToLockOwner4 {
-                open_seqid: Seqid(3),
+                open_seqid: self.open_seqid,
                 open_stateid: self.open,
                 lock_seqid: Seqid(0),
                 lock_owner: StateOwner4 { clientid: self.client, owner: b"l" },
@@ -267,7 +277,7 @@ impl Locking {
             }
         };
         let (offset, length) = (Offset(offset), Length(10));
-        let args = Lock4Args { locktype, reclaim: false, offset, length, locker };
+        let args = Lock4Args { locktype, reclaim, offset, length, locker };
         let mut reply = self.peer.compound(&[at(&[b"f"]), vec![ArgOp::Lock(args)]].concat());
         for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
             reply.ok::<()>(op);
@@ -278,6 +288,25 @@ impl Locking {
         }
         reply
     }
+}
+
+/// What is reclaimed keeps grace open, so each reclaim must be heard of where grace is kept, whatever it goes by.
+#[test]
+fn a_reclaim_by_a_lock_stateid_is_judged_and_noted_as_the_first_one_is() {
+    let world = World::new();
+    let mut a = Locking::of_host(&world, 1);
+    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
+    a.reclaim(0).fails::<()>(OpNum4::Lock, NfsStat4::ReclaimBad);
+    world.records.may_reclaim.lock().push(vec![b'c', 1]);
+    a.open_seqid = a.open_seqid.next();
+    world.records.reclaims.lock().clear();
+    for (noted, offset) in [(1, 0), (2, 10), (3, 20)] {
+        assert_eq!(a.reclaim(offset).status, NfsStat4::Ok);
+        assert_eq!(*world.records.reclaims.lock(), vec![a.client; noted]);
+    }
+    world.records.may_reclaim.lock().clear();
+    a.reclaim(30).fails::<()>(OpNum4::Lock, NfsStat4::ReclaimBad);
+    world.check();
 }
 
 #[test]

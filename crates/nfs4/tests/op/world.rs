@@ -28,6 +28,8 @@ pub(crate) const LEASE_MS: u64 = 60_000;
 pub(crate) struct Records {
     pub(crate) kept: Mutex<Vec<Vec<u8>>>,
     pub(crate) may_reclaim: Mutex<Vec<Vec<u8>>>,
+    /// Who has asked for something back, once for each time.
+    pub(crate) reclaims: Mutex<Vec<ClientId>>,
     pub(crate) is_broken: Mutex<bool>,
     pub(crate) holders: Mutex<Vec<ClientId>>,
     /// Who has lost what.
@@ -83,6 +85,7 @@ impl ClientRecords for Records {
     }
 
     fn recorded(&self, client: &ClientImage) -> Recorded {
+        self.reclaims.lock().push(client.id);
         let may = self.may_reclaim.lock().iter().any(|name| name == client.name.as_bytes());
         if may { Recorded::Yes } else { Recorded::No }
     }

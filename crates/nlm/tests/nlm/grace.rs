@@ -75,7 +75,7 @@ fn who_missed_a_grace_cannot_reclaim_in_the_next() {
 }
 
 #[test]
-fn who_lost_a_lock_to_the_administrator_reclaims_nothing() {
+fn who_lost_a_lock_to_the_administrator_hears_of_a_restart_and_reclaims_nothing() {
     let world = World::new();
     let (fh, other) = (world.fh(&world.file("f")), world.fh(&world.file("g")));
     let (mut a, mut b) = (world.client(1), world.client(2));
@@ -83,14 +83,73 @@ fn who_lost_a_lock_to_the_administrator_reclaims_nothing() {
     let held = &world.lockd.report()[0];
     assert!(world.lockd.take_away(held.owner, held.file));
     assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Granted, "it is free");
-    // What it is granted since does not put it on record again.
+    // What it is granted since does not give it the right to reclaim.
     assert_eq!(a.lock(&other, P, ALL), NlmStat4::Granted);
+    b.unlock(&fh, P, ALL);
     drop((a, b));
+    world.wait_ms(1_000_000);
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(true), "grace waits for A alone");
     let world = world.restart(2, true);
+    world.work();
+    let (call, _) = world.next_call().expect("A is told, and learns that it has nothing any more");
+    assert_eq!((call.peer, call.procedure), ([192, 0, 2, 1].into(), SM_NOTIFY));
     let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(b.lock(&other, P, ALL), NlmStat4::DeniedGracePeriod, "while A may believe in it");
     assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Denied, "it does not know that it has lost it");
     assert_eq!(a.reclaim(&other, P, ALL), NlmStat4::Denied);
-    assert_eq!(b.reclaim(&fh, P, ALL), NlmStat4::Granted);
+    drop((a, b));
+    let world = world.restart(3, true);
+    let mut a = world.client(1);
+    assert_eq!(a.reclaim(&other, P, ALL), NlmStat4::Denied, "a grace that did not end changes nothing");
+    world.end_grace();
+    assert_eq!(holdfast_nlm::has_holders(world.machine.store.as_ref()), Ok(false));
+    assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(a.lock(&other, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(4, true);
+    let reclaimed = (world.client(1).reclaim(&other, P, ALL), world.client(2).reclaim(&fh, P, ALL));
+    assert_eq!(reclaimed, (NlmStat4::Granted, NlmStat4::Granted), "it has begun anew");
+}
+
+#[test]
+fn who_loses_a_lock_in_grace_may_not_reclaim_the_rest_after_it() {
+    let world = World::new();
+    let (fh, other) = (world.fh(&world.file("f")), world.fh(&world.file("g")));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(a.lock(&other, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    let mut a = world.client(1);
+    assert_eq!(a.reclaim(&fh, P, ALL), NlmStat4::Granted);
+    let held = &world.lockd.report()[0];
+    assert!(world.lockd.take_away(held.owner, held.file));
+    assert_eq!(a.reclaim(&other, P, ALL), NlmStat4::Denied);
+    world.end_grace();
+    assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(3, true);
+    assert_eq!(world.lockd.untold(), 2);
+    assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Denied);
+}
+
+#[test]
+fn nothing_is_taken_from_a_host_whose_record_cannot_be_changed() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    let held = &world.lockd.report()[0];
+    let is_broken = &world.machine.store.is_broken;
+    is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(!world.lockd.take_away(held.owner, held.file));
+    is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Denied);
+    // What the record says now is not known, so the next lock has it written.
+    assert_eq!(a.lock(&world.fh(&world.file("g")), P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Granted);
 }
 
 #[test]

@@ -45,6 +45,31 @@ fn locks_and_those_who_wait_are_the_same_in_the_next_process() {
 }
 
 #[test]
+fn who_lost_a_lock_to_the_administrator_has_lost_it_in_the_next_process_too() {
+    let world = World::without_outsiders();
+    let (fh, other) = (world.fh(&world.file("f")), world.fh(&world.file("g")));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    for client in [&mut a, &mut b] {
+        client.state = 3;
+    }
+    assert_eq!((a.lock(&fh, P, ALL), b.lock(&other, P, ALL)), (NlmStat4::Granted, NlmStat4::Granted));
+    for held in world.lockd.report() {
+        assert!(world.lockd.take_away(held.owner, held.file));
+    }
+    // B restarts, and what it has from then on is its own.
+    b.notify(b"client2", 5);
+    drop((a, b));
+    let world = handed_over(world);
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!((a.lock(&other, P, ALL), b.lock(&fh, P, ALL)), (NlmStat4::Granted, NlmStat4::Granted));
+    drop((a, b));
+    let world = world.restart(2, true);
+    assert_eq!(world.lockd.untold(), 2);
+    assert_eq!(world.client(1).reclaim(&other, P, ALL), NlmStat4::Denied);
+    assert_eq!(world.client(2).reclaim(&fh, P, ALL), NlmStat4::Granted);
+}
+
+#[test]
 fn a_client_that_was_being_told_is_told_again() {
     let world = World::without_outsiders();
     let fh = world.fh(&world.file("f"));

@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// The first step of going: the record is forgotten, and nobody may act as the client.
-    fn begin_leaving(&mut self, id: ClientId, now: Instant) {
+    pub(crate) fn begin_leaving(&mut self, id: ClientId, now: Instant) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
         if !client.is_confirmed {
             return self.remove_client(id, now);

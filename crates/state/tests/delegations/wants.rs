@@ -62,6 +62,44 @@ fn above_the_budget_those_who_hold_most_are_asked_for_some_back() {
 }
 
 #[test]
+fn above_the_budget_those_who_are_away_go_before_anybody_is_asked() {
+    let mut pair = Pair::new();
+    let (c, _) = pair.world.client("c", 1);
+    for file in 0..4 {
+        pair.world.delegate(c, file, READ);
+    }
+    pair.world.pass(1000);
+    let (d, _) = pair.world.client("d", 1);
+    for file in 0..4 {
+        pair.world.delegate(d, file, READ);
+    }
+    for file in 0..4 {
+        pair.world.delegate(pair.a, file, READ);
+    }
+    pair.world.settle();
+    for _ in 0..3 {
+        pair.pass(LEASE_MS / 2);
+        pair.world.engine.tick(pair.world.now);
+    }
+    assert_eq!((pair.world.settle(), pair.world.engine.census().courteous), (vec![], 2));
+    pair.world.engine.set_policy(Policy { delegations_max: 11, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let gone = |client| Effect::ForgetClient(client);
+    let is_session = |effect: &Effect| matches!(effect, Effect::SessionGone(_));
+    let effects = |pair: &mut Pair| {
+        let all = pair.world.settle().into_iter();
+        all.filter(|effect| !is_session(effect)).collect::<Vec<_>>()
+    };
+    assert_eq!(effects(&mut pair), [gone(c)], "away for longest, and that is enough");
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(ended(&effects(&mut pair)).len(), 4);
+    let any = |client, keep| Effect::RecallAny { client, keep, files: true, directories: true };
+    pair.world.engine.set_policy(Policy { delegations_max: 2, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(effects(&mut pair), [gone(d), any(pair.a, 2)], "nobody else is left to go");
+}
+
+#[test]
 fn some_are_asked_for_while_there_is_room_left() {
     let mut pair = Pair::new();
     pair.world.engine.set_policy(Policy { delegations_max: 10, ..Policy::default() });

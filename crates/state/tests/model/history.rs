@@ -19,6 +19,8 @@ use world::*;
 
 /// The first clients speak 4.1, the last one 4.0.
 const FIRST_40: usize = CLIENTS - 1;
+/// Leases, that histories are run with in turn: the second one is shorter than who waits for a lock lets pass until he asks again.
+pub(crate) const LEASES_MS: [u64; 2] = [LEASE_MS, 10_000];
 const OWNER_NAMES: [&str; OWNERS] = ["x", "y"];
 
 struct Run {
@@ -58,10 +60,10 @@ pub(crate) struct Ended {
 }
 
 impl Run {
-    fn new(random: Box<dyn Entropy>) -> Self {
+    fn new(random: Box<dyn Entropy>, lease_ms: u64) -> Self {
         let mut run = Self {
-            world: World::new(),
-            model: Model::default(),
+            world: World::with_lease(lease_ms),
+            model: Model { lease_ms, ..Model::default() },
             random,
             ids: [ClientId(0); CLIENTS],
             incarnation: 0,
@@ -135,12 +137,7 @@ impl Run {
         self.is_asked = true;
         let id = self.ids[client];
         if client < FIRST_40 {
-            let session = self.world.engine.snapshot().sessions.into_iter().find(|s| s.client == id).unwrap();
-            let seqid = session.slots[0].seqid.0 + 1;
-            self.world.sequence(session.id, 0, seqid).unwrap();
-            let slot = holdfast_base::SlotId(0);
-            let now = self.world.now;
-            self.world.engine.sessions_mut().complete(session.id, slot, KeptReply::Nothing, now);
+            self.world.renew(id);
         } else {
             self.world.engine.renew(id, self.world.now).unwrap();
         }
@@ -161,7 +158,7 @@ impl Run {
         }
         let (owner, file) = (self.pick(OWNERS), self.pick(FILES));
         match self.pick(70) {
-            0 | 1 => self.pass(LEASE_MS / 2),
+            0 | 1 => self.pass(self.model.lease_ms / 2),
             2 => self.boot(client),
             3 | 40 => self.tick(),
             41 => self.revoke_client(client),
@@ -561,8 +558,8 @@ impl Run {
 }
 
 /// One history of so many choices. All of them come from `random`, which a fuzzer may make as well as a seed.
-pub(crate) fn history(random: Box<dyn Entropy>, choices: u64) -> Ended {
-    let mut run = Run::new(random);
+pub(crate) fn history(random: Box<dyn Entropy>, choices: u64, lease_ms: u64) -> Ended {
+    let mut run = Run::new(random, lease_ms);
     let mut steps = 0;
     for _ in 0..choices {
         run.is_asked = false;
@@ -578,7 +575,7 @@ pub(crate) fn history(random: Box<dyn Entropy>, choices: u64) -> Ended {
     run.tick();
     no_courtesy(&mut run.world);
     run.everybody_leaves();
-    run.world.pass(LEASE_MS + 1);
+    run.world.pass(lease_ms + 1);
     run.model.now = run.world.now;
     run.tick();
     run.tick();

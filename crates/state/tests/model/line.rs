@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use holdfast_base::Instant;
 use holdfast_base::limits::{LOCK_HANDOFF_MS, LOCK_WAIT_FRESH_MS};
 
-use super::super::world::LEASE_MS;
 use super::promises::{deed_of_lock, excludes};
 use super::{Lock, Model};
 
@@ -54,26 +53,28 @@ impl Wait {
         self.lock.file == lock.file && overlaps && self.lock.kind.conflicts(lock.kind)
     }
 
-    /// Whether it was told and has not come in time, or has not asked for a lease.
-    fn is_over(&self, now: Instant) -> bool {
-        let is_late = self.kept_until.is_some_and(|end| end <= now);
-        self.manner != Manner::Given && (is_late || now.ms_since(self.asked_at) > LEASE_MS)
-    }
-
     fn waits_still(&self, now: Instant) -> bool {
         self.manner == Manner::Given || now.ms_since(self.asked_at) <= LOCK_WAIT_FRESH_MS
     }
 }
 
 impl Model {
+    /// Whether somebody was told and has not come in time, has not asked for longer than one who waits lets pass, or is away.
+    fn is_over(&self, wait: &Wait) -> bool {
+        let is_late = wait.kept_until.is_some_and(|end| end <= self.now);
+        let unasked_ms = self.now.ms_since(wait.asked_at);
+        let is_silent = unasked_ms > self.lease_ms.max(LOCK_WAIT_FRESH_MS);
+        wait.manner != Manner::Given && (is_late || is_silent || self.is_away(wait.lock.client, self.now))
+    }
+
     /// Whether anybody has come to the end of his wait, whom the next tick passes by.
     pub(crate) fn has_over(&self) -> bool {
-        self.waits.iter().any(|wait| wait.is_over(self.now))
+        self.waits.iter().any(|wait| self.is_over(wait))
     }
 
     pub(crate) fn pass_by(&mut self) {
-        let now = self.now;
-        self.waits.retain(|wait| !wait.is_over(now));
+        let stay = self.waits.iter().filter(|wait| !self.is_over(wait)).copied();
+        self.waits = stay.collect();
     }
 
     /// What an owner of NFSv4 waits for.

@@ -10,8 +10,6 @@ use holdfast_state::{Access, LockKind, Share};
 use line::{Had, Party, Wait};
 use promises::Delegation;
 
-use super::world::LEASE_MS;
-
 pub(crate) mod line;
 pub(crate) mod promises;
 
@@ -75,11 +73,12 @@ pub(crate) struct Model {
     /// Owners of NFSv4 who were told that they may have theirs, in this step: of which file.
     pub(crate) told: Vec<(Party, usize)>,
     pub(crate) now: Instant,
+    pub(crate) lease_ms: u64,
 }
 
 impl Model {
     pub(crate) fn is_alive(&self, client: usize, now: Instant) -> bool {
-        client >= CLIENTS || (!self.gone[client] && now.ms_since(self.seen[client]) <= LEASE_MS)
+        client >= CLIENTS || (!self.gone[client] && now.ms_since(self.seen[client]) <= self.lease_ms)
     }
 
     /// Whether a client is there and out of its lease.

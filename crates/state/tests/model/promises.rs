@@ -6,7 +6,6 @@ use holdfast_base::Instant;
 use holdfast_base::limits::RECENT_RECALL_MS;
 use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
 
-use super::super::world::LEASE_MS;
 use super::{CLIENTS, Model, Open};
 
 /// A delegation granted.
@@ -96,13 +95,13 @@ impl Model {
                 self.revoke(*delegation, now);
             }
         }
-        let mut waits = false;
+        let (mut waits, lease_ms) = (false, self.lease_ms);
         for d in &mut self.delegations {
             let is_here = here.iter().any(|of| (of.client, of.file) == (d.client, d.file));
             if is_here && excludes(d.kind, deed) {
                 waits = true;
                 if d.recalled.is_none() {
-                    d.recalled = Some((now.after_ms(LEASE_MS), now.after_ms(3 * LEASE_MS)));
+                    d.recalled = Some((now.after_ms(lease_ms), now.after_ms(3 * lease_ms)));
                     self.recent[file] = Some(now);
                 }
             }
@@ -133,7 +132,7 @@ impl Model {
     pub(crate) fn flush(&mut self, client: usize, file: usize, now: Instant) {
         for d in self.delegations.iter_mut().filter(|d| (d.client, d.file) == (client, file)) {
             if let Some((until, bound)) = &mut d.recalled {
-                *until = (*until).max(now.after_ms(LEASE_MS).min(*bound));
+                *until = (*until).max(now.after_ms(self.lease_ms).min(*bound));
             }
         }
     }

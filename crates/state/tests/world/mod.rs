@@ -15,6 +15,7 @@ pub(crate) const NONE: Access = Access::NONE;
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) now: Instant,
+    pub(crate) lease_ms: u64,
     pub(crate) next_open: u64,
     /// The change attribute of every file.
     pub(crate) change: u64,
@@ -57,9 +58,15 @@ impl World {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        let lease_ms = config.lease_ms;
         let engine = Engine::new(config, Box::new(SeededEntropy(7)));
         let (now, unchanged_ms, site) = (Instant(1000), u64::MAX, [192, 0, 2, 1].into());
-        Self { engine, now, next_open: 1, change: 100, unchanged_ms, site }
+        Self { engine, now, lease_ms, next_open: 1, change: 100, unchanged_ms, site }
+    }
+
+    /// Where leases are so short.
+    pub(crate) fn with_lease(lease_ms: u64) -> Self {
+        Self::with(Config { lease_ms, ..config(1, Grace::Over) })
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
@@ -142,6 +149,14 @@ impl World {
         let verifier = Verifier([verifier; 8]);
         let request = SetClientId { name: name.as_bytes(), verifier, principal, site: self.site, callback };
         self.engine.setclientid(&request, self.now)
+    }
+
+    /// A sign of life of a 4.1 client, in the first slot of its session.
+    pub(crate) fn renew(&mut self, client: ClientId) {
+        let session = self.engine.snapshot().sessions.into_iter().find(|s| s.client == client).unwrap();
+        let (slot, seqid) = (SlotId(0), session.slots[0].seqid.0 + 1);
+        self.sequence(session.id, slot.0, seqid).unwrap();
+        self.engine.sessions_mut().complete(session.id, slot, KeptReply::Nothing, self.now);
     }
 
     pub(crate) fn sequence(
@@ -264,7 +279,7 @@ impl World {
     pub(crate) fn restart_as_planned(&mut self) {
         let text = serde_json::to_string(&self.engine.freeze()).unwrap();
         let frozen: Frozen = serde_json::from_str(&text).unwrap();
-        let config = config(1, Grace::Over);
+        let config = Config { lease_ms: self.lease_ms, ..config(1, Grace::Over) };
         let thawed = Engine::thaw(frozen, config, Box::new(SeededEntropy(8))).unwrap();
         assert!(serde_json::to_string(&thawed.freeze()).unwrap() == text, "thawed is not what was frozen");
         assert_eq!(thawed.census(), self.engine.census());
