@@ -145,3 +145,40 @@ fn the_umask_is_taken_away_here_where_no_list_is_handed_on() {
     let sub = world.server.fs.look(at, b"sub").unwrap().unwrap();
     assert_eq!(world.server.fs.get(sub).unwrap().mode, 0o700);
 }
+
+#[test]
+fn a_list_whose_setting_was_given_up_is_not_believed_before_that_cannot_be_done_any_more() {
+    let Planted { mut world, file, ino, .. } = planted(None, true);
+    let list = |world: &mut World| world.run(0, |m, t, now| m.getxattr(t, file, LIST, now));
+    let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
+    world.server.fs.get_mut(ino).unwrap().xattrs.insert(LIST.to_vec(), first.to_vec());
+    let told = world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap();
+    assert!(told.valid, "the kernel goes by it from now on");
+    assert_eq!(list(&mut world), Ok(first.clone()));
+
+    let (now, mut turn) = (world.now(), Turn::new(Caller::new(OWNER, OWNER)));
+    let machine = &mut world.clients[0].machine;
+    let step = machine.setxattr(&mut turn, file, LIST, (&second, XattrMode::Either), now);
+    let Step::Ask(ask) = step else { panic!("it is the server's to do") };
+    machine.take_invalidations();
+    machine.given_up(&ask);
+    let forgotten = machine.take_invalidations();
+    assert!(forgotten.iter().any(|one| matches!(one.what, Forget::Attrs(node) if node == file)));
+    drop(turn);
+    asked(&mut world);
+    for _ in 0..2 {
+        assert!(!world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().valid);
+        assert_eq!(list(&mut world), Ok(first.clone()));
+    }
+    let lists = |asked: &[Question]| asked.iter().filter(|q| matches!(q, Question::GetXattr { .. })).count();
+    assert_eq!(lists(&asked(&mut world)), 2, "each is asked");
+    // The server does it, and nobody here hears.
+    world.server.fs.get_mut(ino).unwrap().xattrs.insert(LIST.to_vec(), second.to_vec());
+    let (now, mut nobodys) = (world.now(), Turn::new(Caller::new(OWNER, OWNER)));
+    world.clients[0].machine.absorb(&mut nobodys, *ask, Err(Errno::EIO), now);
+    for _ in 0..2 {
+        assert!(world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().valid);
+        assert_eq!(list(&mut world), Ok(second.clone()));
+    }
+    assert_eq!(lists(&asked(&mut world)), 1, "it is kept again");
+}

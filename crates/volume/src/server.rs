@@ -72,6 +72,21 @@ pub trait Server: Send + Sync + 'static {
     /// What the application is told; `EINTR` when given up.
     fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno>;
 
+    /// Whether what a question was to change, and was given up, may have been changed, or may be yet.
+    fn may_yet_be_done(&self, ask: &Ask) -> bool {
+        let _ = ask;
+        false
+    }
+
+    /// Waits until all that was given up has been done, or cannot be done any more.
+    ///
+    /// # Errors
+    /// That is not so yet; `EINTR` when given up.
+    fn settle_given_up(&self, cancel: &Cancel) -> Result<(), Errno> {
+        let _ = cancel;
+        Ok(())
+    }
+
     /// Executes a batch, once, after all that have lower numbers.
     ///
     /// # Errors

@@ -189,6 +189,14 @@ impl Server for CapsServer {
         self.0.answer(ask, cancel)
     }
 
+    fn may_yet_be_done(&self, ask: &Ask) -> bool {
+        self.0.may_yet_be_done(ask)
+    }
+
+    fn settle_given_up(&self, cancel: &Cancel) -> Result<(), Errno> {
+        self.0.settle_given_up(cancel).map_err(Failure::errno)
+    }
+
     fn batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
         self.0.send_batch(batch, cancel)
     }
