@@ -11,6 +11,7 @@ use world::fs::ROOT;
 const NOBODY: u32 = 65534;
 const OWNER: u32 = 5;
 const LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 struct Planted {
     world: World,
@@ -181,4 +182,47 @@ fn a_list_whose_setting_was_given_up_is_not_believed_before_that_cannot_be_done_
         assert_eq!(list(&mut world), Ok(second.clone()));
     }
     assert_eq!(lists(&asked(&mut world)), 1, "it is kept again");
+}
+
+#[test]
+fn that_a_directory_hands_on_no_list_costs_no_question_where_the_server_tells() {
+    for (tells, lists, is_asked) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
+        let mut world = World::new(1, true, 1);
+        world.server.asked = Some(Vec::new());
+        // Others look at it as well: it is held, but not exclusively.
+        world.server.generous = false;
+        let at = world.server.fs.make(ROOT, b"d", Kind::Dir, 0o777, OWNER).unwrap();
+        if !tells {
+            world.server.handing_on = None;
+        } else if lists {
+            world.server.handing_on.as_mut().unwrap().insert(at);
+        }
+        let dir = found(&mut world, NodeId::ROOT, b"d");
+        world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+        asked(&mut world);
+        for _ in 0..2 {
+            let list = world.run(0, |m, t, now| m.getxattr(t, dir, DEFAULT, now));
+            assert_eq!(list, Err(Errno::ENODATA));
+        }
+        assert_eq!(asked(&mut world).len(), is_asked, "{tells} {lists}");
+    }
+}
+
+#[test]
+fn a_list_given_to_a_directory_here_is_not_denied() {
+    let mut world = World::new(1, true, 1);
+    world.server.asked = Some(Vec::new());
+    let at = world.server.fs.make(ROOT, b"d", Kind::Dir, 0o777, OWNER).unwrap();
+    let dir = found(&mut world, NodeId::ROOT, b"d");
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    let list = |world: &mut World| world.run(0, |m, t, now| m.getxattr(t, dir, DEFAULT, now));
+    assert_eq!(list(&mut world), Err(Errno::ENODATA));
+    let value = Bytes::from_static(b"handed on");
+    world.server.handing_on.as_mut().unwrap().insert(at);
+    world.run(0, |m, t, now| m.setxattr(t, dir, DEFAULT, (&value, XattrMode::Either), now)).unwrap();
+    assert_eq!(list(&mut world), Ok(value.clone()));
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    assert_eq!(list(&mut world), Ok(value.clone()), "nor by what is held since");
+    asked(&mut world);
+    assert_eq!((list(&mut world), asked(&mut world)), (Ok(value), Vec::new()));
 }

@@ -54,6 +54,7 @@ fn root() -> Object {
         plain: false,
         group_of_directory: false,
         listed: true,
+        hands_on_none: false,
     };
     Object { handle: Handle::new(b"root"), attrs, grant: Some(grant) }
 }
