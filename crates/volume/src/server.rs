@@ -126,9 +126,9 @@ pub trait Server: Send + Sync + 'static {
         Err(Undone::Failed(Errno::EOPNOTSUPP))
     }
 
-    /// Reads small files whole, with one call: the first of them, up to one that cannot be read at once. `None` where it is not worth
-    /// it, or none could be.
-    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+    /// Reads small files whole, with few calls and in little time; of each in their order, where it could be read at once. `None`
+    /// where it is not worth it, or none could be.
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Option<Bytes>>> {
         let _ = (out, cancel);
         None
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use holdfast_base::limits::AHEAD_CALLS_MAX;
 use holdfast_base::{Clock as _, SystemClock, Timestamp};
-use holdfast_cache::{AheadOut, Ask, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
+use holdfast_cache::{
+    AheadOut, Ask, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings,
+};
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
 

@@ -236,7 +236,7 @@ impl Server for CapsServer {
         self.0.pool(out, cancel)
     }
 
-    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Option<Bytes>>> {
         // Of a server on this host each file is read in a moment.
         self.0.neighbour().is_none().then(|| self.0.nfs.read_ahead(out, cancel)).flatten()
     }
