@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 use holdfast_base::ByteRange;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
-    DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Grounds,
-    Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode,
-    Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare,
-    Touched, Wait, WriteAt, Written, XattrMode,
+    AccessLists, AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created,
+    CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult,
+    FsUsage, Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode,
+    Node, OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek,
+    SetAttrs, Spare, Touched, Wait, WriteAt, Written, XattrMode,
 };
 
 use crate::errors::fs_error;
@@ -246,6 +246,10 @@ impl Backend for LocalBackend {
 
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
         self.do_listxattr(cx, object)
+    }
+
+    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
+        self.do_access_lists(cx, object)
     }
 
     fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change> {

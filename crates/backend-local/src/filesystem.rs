@@ -104,6 +104,12 @@ impl FsKind {
         matches!(self, Self::Other)
     }
 
+    /// Whether access lists are named among the extended attributes wherever there are any: an overlay names what lies below it
+    /// does, and of others nothing is known.
+    pub(crate) const fn names_lists(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Tmpfs)
+    }
+
     /// Whether nothing of it ever waits for a disk.
     pub(crate) const fn is_in_memory(self) -> bool {
         matches!(self, Self::Tmpfs)

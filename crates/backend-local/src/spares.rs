@@ -7,7 +7,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_vfs::{Change, Cx, FsError, FsResult, Handle, Name, SetAttrs, SetTime, Spare};
+use holdfast_vfs::{Change, Cx, DEFAULT_LIST, FsError, FsResult, Handle, Name, SetAttrs, SetTime, Spare};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, StatxFlags};
 use rustix::io::Errno;
@@ -21,7 +21,6 @@ use crate::object::Object;
 use crate::opening::local_file;
 use crate::procfd::{FdName, ProcFd};
 use crate::sys;
-use crate::xattrs::DEFAULT_ACL;
 
 /// All bits of permission. A file made with fewer has a narrower mask where the directory has a default access list, which no
 /// later mode widens; cut to what is asked for it has what a create gives.
@@ -64,7 +63,7 @@ impl LocalBackend {
         if self.has_default_acl(&dir)? {
             let path = ProcFd::name_of(dir.fd());
             let mut list = Vec::with_capacity(holdfast_base::limits::XATTR_VALUE_BYTES_MAX);
-            match rustix::fs::getxattr(&path[..], DEFAULT_ACL, rustix::buffer::spare_capacity(&mut list)) {
+            match rustix::fs::getxattr(&path[..], DEFAULT_LIST, rustix::buffer::spare_capacity(&mut list)) {
                 Ok(_) => hasher.write(&list),
                 Err(Errno::NODATA) => {}
                 Err(e) => return Err(fs_error(e)),

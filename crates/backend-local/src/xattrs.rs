@@ -1,7 +1,9 @@
 //! Extended attributes, by the path of a descriptor: an `O_PATH` descriptor itself is refused.
 
 use holdfast_base::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use holdfast_vfs::{Change, Cx, FileKind, FsError, FsResult, Handle, XattrMode};
+use holdfast_vfs::{
+    ACCESS_LIST, AccessLists, Change, Cx, DEFAULT_LIST, FileKind, FsError, FsResult, Handle, XattrMode,
+};
 use rustix::fs::XattrFlags;
 
 use crate::errors::fs_error;
@@ -9,18 +11,35 @@ use crate::local::LocalBackend;
 use crate::object::Object;
 use crate::procfd::ProcFd;
 
-/// Default ACLs are kept under this name.
-pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
+/// Room for the names of what most objects have. Where they take more, lists are asked for by name.
+const SHORT_LIST_BYTES: usize = 256;
 
 impl LocalBackend {
     /// Whether new objects below the directory get their mode from it rather than from the umask.
     pub(crate) fn has_default_acl(&self, dir: &Object) -> FsResult<bool> {
-        let path = ProcFd::name_of(dir.fd());
-        match rustix::fs::getxattr_query(&path[..], DEFAULT_ACL) {
-            Ok(bytes) => Ok(bytes > 0),
-            Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(false),
-            Err(e) => Err(fs_error(e)),
+        has_list(&ProcFd::name_of(dir.fd()), DEFAULT_LIST)
+    }
+
+    /// Mostly there are none, and the names of all extended attributes tell that with one call for both lists; nor is a list read for
+    /// it, of which the kernel keeps another copy.
+    pub(crate) fn do_access_lists(&self, cx: &Cx<'_>, handle: &Handle) -> FsResult<AccessLists> {
+        let object = self.resolve(cx.wait, handle)?;
+        if object.kind == FileKind::Symlink {
+            return Ok(AccessLists::default());
         }
+        let path = ProcFd::name_of(object.fd());
+        let _acting = self.identity.act_as(cx.caller)?;
+        if object.fs.nature.kind.names_lists() {
+            let mut names = [0; SHORT_LIST_BYTES];
+            if let Ok(bytes) = rustix::fs::listxattr(&path[..], &mut names[..]) {
+                return Ok(AccessLists::among(&names[..bytes]));
+            }
+        }
+        let is_dir = object.kind == FileKind::Directory;
+        Ok(AccessLists {
+            access: has_list(&path, ACCESS_LIST)?,
+            default: is_dir && has_list(&path, DEFAULT_LIST)?,
+        })
     }
 
     pub(crate) fn do_getxattr(&self, cx: &Cx<'_>, handle: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
@@ -102,6 +121,14 @@ impl LocalBackend {
     }
 }
 
+fn has_list(path: &[u8], list: &[u8]) -> FsResult<bool> {
+    match rustix::fs::getxattr_query(path, list) {
+        Ok(bytes) => Ok(bytes > 0),
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(false),
+        Err(e) => Err(fs_error(e)),
+    }
+}
+
 /// Refuses all names but those that the kernel judges by the caller's rights to the object alone: what `trusted.`,
 /// `security.` and others hold (capabilities of a program, labels) means rights on this machine.
 fn check_name(name: &[u8], refusal: FsError) -> FsResult<()> {
@@ -111,8 +138,7 @@ fn check_name(name: &[u8], refusal: FsError) -> FsResult<()> {
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(FsError::NameTooLong);
     }
-    let is_served = name.starts_with(b"user.")
-        || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    let is_served = name.starts_with(b"user.") || matches!(name, ACCESS_LIST | DEFAULT_LIST);
     if is_served { Ok(()) } else { Err(refusal) }
 }
 

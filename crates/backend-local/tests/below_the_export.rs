@@ -197,6 +197,41 @@ fn a_default_acl_takes_the_umasks_place_and_acls_are_judged() {
     assert!(w.create(&w.root, "yes", &set).is_ok());
 }
 
+/// One look for both lists, and the same on file systems that name them among the extended attributes as where they are asked for.
+#[test]
+fn which_lists_there_are_is_known_however_many_other_attributes_there_are() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let (disk, state) = (Disk::make(kind, &[]), state());
+        let root = disk.fresh();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(at("dir")).unwrap();
+        for name in ["file", "many"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        symlink("file", at("link")).unwrap();
+        let w = world(&root, &state, |_| {});
+        let lists = |name: &str| {
+            let found =
+                w.backend.lookup(&w.cx(), &w.root, Name::new(name.as_bytes()).unwrap(), AttrMask::NONE);
+            let lists = w.backend.access_lists(&w.cx(), &found.unwrap().handle).unwrap();
+            (lists.access, lists.default)
+        };
+        let all = || ["file", "many", "dir", "link"].map(lists);
+        assert_eq!(all(), [(false, false); 4], "{kind}");
+        run("setfacl", &["-m", "u:4001:rw", &at("file")]);
+        run("setfacl", &["-d", "-m", "u:4001:rw", &at("dir")]);
+        // More names than fit where one looks first.
+        for n in 0..20 {
+            run("setfattr", &["-n", &format!("user.a-rather-long-name-{n}"), "-v", "x", &at("many")]);
+        }
+        assert_eq!(all(), [(true, false), (false, false), (false, true), (false, false)], "{kind}");
+        run("setfacl", &["-m", "u:4001:rw", &at("many"), &at("dir")]);
+        assert_eq!(all(), [(true, false), (true, false), (true, true), (false, false)], "{kind}");
+        run("setfacl", &["-b", &at("file"), &at("many"), &at("dir")]);
+        assert_eq!(all(), [(false, false); 4], "{kind}");
+    }
+}
+
 #[test]
 fn a_full_disk_says_so_and_the_roots_reserve_is_the_roots() {
     let (disk, state) = (Disk::make("ext4", &["-m", "20"]), state());

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use holdfast_base::limits::{
     AHEAD_BYTES_MAX, AHEAD_CALL_BYTES_MAX, AHEAD_CALL_FILES_MAX, AHEAD_CALLS_MAX, AHEAD_FILES_MAX,
-    AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_PAUSE_MS, AHEAD_REFUSED_MS, AHEAD_SCAN_MAX, SMALL_FILE_BYTES,
+    AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_PAUSE_MS, AHEAD_REFUSED_MS, AHEAD_SCAN_MAX, AHEAD_WAIT_MS_MAX,
+    AHEAD_WAIT_MS_MIN, SMALL_FILE_BYTES,
 };
 use holdfast_base::{CapSet, Instant};
 use rustc_hash::FxHashMap;
@@ -26,6 +27,7 @@ pub struct AheadOut {
     /// The files, and how long they are.
     pub files: Vec<(Handle, u32)>,
     at: Generation,
+    asked_at: Instant,
     ids: Vec<NodeId>,
 }
 
@@ -59,6 +61,7 @@ pub(crate) struct Reading {
 struct File {
     dir: NodeId,
     bytes: usize,
+    asked_at: Instant,
     /// Since when it is here, under which number; `None` while it is on its way.
     kept: Option<(Instant, u64)>,
 }
@@ -73,6 +76,10 @@ pub(crate) struct Ahead {
     /// Those that are here, in the order of their coming; some were used since.
     order: VecDeque<(Instant, NodeId)>,
     calls: usize,
+    /// Milliseconds that a call takes, as a rule.
+    usual_ms: Option<u64>,
+    /// When the first of those who wait for one is to look again.
+    awaited: Option<Instant>,
     bytes: usize,
     /// When one was last used.
     used_at: Option<Instant>,
@@ -143,9 +150,21 @@ impl Machine {
         }
     }
 
-    /// Whether it is being read already.
-    pub(crate) fn is_read_ahead(&self, id: NodeId) -> bool {
-        self.ahead.files.get(&id).is_some_and(|file| file.kept.is_none())
+    /// Whether it is being read already, and will soon be here. Of a call that takes long it is no more: one of its files may be
+    /// slow to read, for which the others do not wait.
+    pub(crate) fn is_about_to_come(&mut self, id: NodeId, now: Now) -> bool {
+        let Some(file) = self.ahead.files.get(&id).filter(|file| file.kept.is_none()) else { return false };
+        let (dir, until) = (file.dir, file.asked_at.after_ms(self.ahead.patience_ms()));
+        if now.mono < until {
+            let first = self.ahead.awaited.map_or(until, |first| first.min(until));
+            self.ahead.awaited = Some(first);
+            return true;
+        }
+        self.ahead.remove(id);
+        if let Some(reading) = self.reading(dir) {
+            reading.unused = reading.unused.saturating_sub(1);
+        }
+        false
     }
 
     /// A file is read from here.
@@ -173,7 +192,7 @@ impl Machine {
             if let Some(reading) = self.reading(dir) {
                 reading.is_due = false;
             }
-            let ids = self.next_files(dir, now);
+            let (ids, asked_at) = (self.next_files(dir, now), now.mono);
             if ids.is_empty() {
                 continue;
             }
@@ -187,7 +206,7 @@ impl Machine {
                 Some((node.handle.clone()?, u32::try_from(node.attrs.size).ok()?))
             };
             let files = ids.iter().filter_map(file).collect();
-            return Some(AheadOut { caller, files, at, ids });
+            return Some(AheadOut { caller, files, at, asked_at, ids });
         }
         None
     }
@@ -226,7 +245,7 @@ impl Machine {
             room -= bytes;
             ids.push(file);
             self.ahead.bytes += bytes;
-            self.ahead.files.insert(file, File { dir: id, bytes, kept: None });
+            self.ahead.files.insert(file, File { dir: id, bytes, asked_at: now.mono, kept: None });
         }
         reading.looked = if ids.is_empty() { reading.looked + looked } else { 0 };
         reading.is_over = reading.looked >= dir.count();
@@ -237,23 +256,31 @@ impl Machine {
         ids
     }
 
-    /// What was read, of the first of the files; what is not told of the others will be asked for. `None`: it is not worth it.
-    pub fn ahead_done(&mut self, out: &AheadOut, told: Option<Vec<Bytes>>, now: Now) {
+    /// What was read of the files, in their order; what is not told of will be asked for. `None`: it is not worth it.
+    pub fn ahead_done(&mut self, out: &AheadOut, told: Option<Vec<Option<Bytes>>>, now: Now) {
         self.progress += 1;
         self.ahead.calls -= 1;
         let told = told.unwrap_or_default();
-        if told.is_empty() {
+        if told.iter().all(Option::is_none) {
             self.ahead.not_before = now.mono.after_ms(AHEAD_REFUSED_MS);
+        } else {
+            self.ahead.note_took(now.mono.ms_since(out.asked_at));
         }
         for (place, ((handle, _), id)) in out.files.iter().zip(&out.ids).enumerate() {
+            // Somebody did not wait for it, and it may be on its way by another call.
+            let is_this = |file: &File| file.kept.is_none() && file.asked_at == out.asked_at;
+            if !self.ahead.files.get(id).is_some_and(is_this) {
+                continue;
+            }
             let Some(file) = self.ahead.remove(*id) else { continue };
-            if let Some(data) = told.get(place) {
+            let data = told.get(place).and_then(Option::as_ref);
+            if let Some(data) = data {
                 self.stats.ahead_files += 1;
                 self.stats.ahead_bytes += data.len() as u64;
                 self.keep_read(handle, 0, data, out.at);
             }
             let number = self.nodes.get(id).and_then(|n| n.data.clean);
-            match number.filter(|_| place < told.len() && self.clean(*id).is_some()) {
+            match number.filter(|_| data.is_some() && self.clean(*id).is_some()) {
                 Some(number) => {
                     let kept = Some((now.mono, number));
                     self.ahead.put(*id, File { kept, ..file }, now.mono);
@@ -267,8 +294,12 @@ impl Machine {
         }
     }
 
-    /// What nobody has come for is dropped, and it begins anew there.
+    /// What nobody has come for is dropped, and it begins anew there; and who waits for what takes long looks again.
     fn drop_unused(&mut self, now: Now) {
+        if self.ahead.awaited.is_some_and(|at| at <= now.mono) {
+            self.ahead.awaited = None;
+            self.progress += 1;
+        }
         while let Some((since, id)) = self.ahead.order.front().copied() {
             let is_used = !self.ahead.is_kept(id, since);
             if !is_used && now.mono.ms_since(since) < AHEAD_KEPT_MS {
@@ -290,9 +321,10 @@ impl Machine {
         }
     }
 
-    /// When what is not used is to be dropped.
+    /// When that is, at the earliest.
     pub(crate) fn ahead_due(&self) -> Option<Instant> {
-        self.ahead.order.front().map(|(since, _)| since.after_ms(AHEAD_KEPT_MS))
+        let unused = self.ahead.order.front().map(|(since, _)| since.after_ms(AHEAD_KEPT_MS));
+        unused.into_iter().chain(self.ahead.awaited).min()
     }
 }
 
@@ -314,6 +346,18 @@ impl Node {
 }
 
 impl Ahead {
+    /// A call has brought something after this time.
+    fn note_took(&mut self, ms: u64) {
+        let ms = ms.min(AHEAD_WAIT_MS_MAX);
+        self.usual_ms = Some(self.usual_ms.map_or(ms, |usual| (usual * 7 + ms) / 8));
+    }
+
+    /// How long a call is waited for: some times as long as usual.
+    fn patience_ms(&self) -> u64 {
+        self.usual_ms
+            .map_or(AHEAD_WAIT_MS_MAX, |usual| (usual * 4).clamp(AHEAD_WAIT_MS_MIN, AHEAD_WAIT_MS_MAX))
+    }
+
     fn remove(&mut self, id: NodeId) -> Option<File> {
         let file = self.files.remove(&id)?;
         self.bytes -= file.bytes;

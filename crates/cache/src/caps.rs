@@ -16,4 +16,6 @@ pub struct Grant {
     pub group_of_directory: bool,
     /// It has an access list, or may have one: its mode alone does not say who may do what.
     pub listed: bool,
+    /// Of a directory: it surely hands on no access list, as long as `AUTH_S` and `XATTR_S` are held. A server may not tell.
+    pub hands_on_none: bool,
 }

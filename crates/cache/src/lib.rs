@@ -19,6 +19,7 @@ mod dir;
 mod errno;
 mod extent;
 mod fresh;
+mod given_up;
 mod ids;
 pub mod invariant;
 mod leases;

@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub(crate) group_of_directory: bool,
     /// It has an access list, or may have one. Of what is not sure of `AUTH_S` nothing is known.
     pub(crate) listed: bool,
+    /// It surely hands on no list: true as long as what covers lists is held and sure.
+    pub(crate) hands_on_none: bool,
     /// When an access list of it was last changed here: earlier answers may not know.
     pub(crate) lists_changed: Generation,
     pub(crate) recall: Option<Recalling>,
@@ -200,11 +202,13 @@ impl Node {
     /// kernel has to hear that there is an access list: it may have been told that there is none.
     #[must_use]
     pub(crate) fn take_traits(&mut self, grant: &crate::caps::Grant, is_doubtful: bool) -> bool {
-        let was_listed = self.listed;
+        let (was_listed, handed_on_none) = (self.listed, self.hands_on_none);
         self.plain = grant.plain && (self.plain || !is_doubtful);
+        self.hands_on_none = grant.hands_on_none && (self.hands_on_none || !is_doubtful);
         self.listed = grant.listed || (self.listed && is_doubtful);
         self.group_of_directory = grant.group_of_directory;
-        let is_news = self.listed && !was_listed && self.told_attrs;
+        let has_more = (self.listed && !was_listed) || (handed_on_none && !self.hands_on_none);
+        let is_news = has_more && self.told_attrs;
         if is_news {
             self.xattrs.clear();
         }
@@ -232,6 +236,7 @@ impl Node {
             plain: false,
             group_of_directory: false,
             listed: false,
+            hands_on_none: false,
             lists_changed: Generation(0),
             recall: None,
             yields: Vec::new(),

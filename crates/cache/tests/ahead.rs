@@ -5,7 +5,8 @@
 mod world;
 
 use holdfast_base::limits::{
-    AHEAD_BYTES_MAX, AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_PAUSE_MS, AHEAD_REFUSED_MS, CLEAN_BYTES_MAX,
+    AHEAD_BYTES_MAX, AHEAD_FILES_MIN, AHEAD_KEPT_MS, AHEAD_PAUSE_MS, AHEAD_REFUSED_MS, AHEAD_WAIT_MS_MAX,
+    AHEAD_WAIT_MS_MIN, CLEAN_BYTES_MAX,
 };
 use holdfast_cache::*;
 use world::World;
@@ -96,7 +97,7 @@ fn read_ahead(world: &mut World, c: usize) {
 }
 
 /// What the server gives, when it gives something.
-fn told(world: &mut World, c: usize, out: &AheadOut) -> Vec<bytes::Bytes> {
+fn told(world: &mut World, c: usize, out: &AheadOut) -> world::client::Told {
     loop {
         if let Some(told) = world.read_ahead(c, out) {
             return told;
@@ -249,6 +250,80 @@ fn who_comes_for_what_is_on_its_way_waits_for_it_and_asks_himself_if_it_does_not
         order[50..52].iter().for_each(|n| drop(cat(&mut world, 0, &name_of(*n))));
         assert!(world.server.aheads > 0);
     }
+}
+
+#[test]
+fn who_comes_for_one_of_those_that_a_slow_one_holds_up_does_not_wait_for_that() {
+    for is_measured in [false, true] {
+        let mut world = fresh(1, FILES);
+        let (order, mut out) = under_way(&mut world);
+        if is_measured {
+            // It takes three milliseconds, as a rule.
+            world.ms += 3;
+            let told = told(&mut world, 0, &out);
+            let now = world.now();
+            world.clients[0].machine.ahead_done(&out, Some(told), now);
+            order[2..8].iter().for_each(|n| {
+                let id = node(&mut world, 0, &name_of(*n));
+                let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
+                world.run(0, |m, t, now| m.read(t, fh, 0, 4096, now)).unwrap();
+            });
+            let now = world.now();
+            out = world.clients[0].machine.take_ahead(now).unwrap();
+        }
+        let most = if is_measured { AHEAD_WAIT_MS_MIN } else { AHEAD_WAIT_MS_MAX };
+        let handles: Vec<_> = out.files.iter().map(|(handle, _)| handle.clone()).collect();
+        let is_coming = |world: &mut World, n: u8| {
+            let id = node(world, 0, &name_of(n));
+            handles.contains(&world.clients[0].machine.handle_of(id).unwrap())
+        };
+        let n = order.into_iter().find(|n| is_coming(&mut world, *n)).unwrap();
+        let id = node(&mut world, 0, &name_of(n));
+        let fh = world.run(0, |m, t, now| m.open(t, id, READS, now)).unwrap().fh;
+        let mut turn = Turn::new(Caller::new(7, 0));
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        assert!(matches!(machine.read(&mut turn, fh, 0, 4096, now), Step::Wait(Wait::Ahead)));
+        let due = machine.next_wake(now).unwrap();
+        assert_eq!(due.ms_since(now.mono), most, "{is_measured}");
+        // Late, whoever waits is told to look again, and asks himself.
+        world.ms += most;
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        let progress = machine.progress();
+        while machine.take_ahead(now).is_some() {}
+        assert_ne!(machine.progress(), progress);
+        let Step::Ask(ask) = machine.read(&mut turn, fh, 0, 4096, now) else { panic!("he waits still") };
+        let answer = world.perform(0, &ask);
+        world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+        let read = world.clients[0].machine.read(&mut turn, fh, 0, 4096, now);
+        assert!(matches!(read, Step::Done(parts) if parts.concat() == contents(n)));
+        // What comes in the end is kept, but for that one.
+        let before = stats(&world, 0).ahead_files;
+        let told = told(&mut world, 0, &out);
+        world.clients[0].machine.ahead_done(&out, Some(told), now);
+        world.check(0);
+        assert_eq!(stats(&world, 0).ahead_files - before, out.files.len() as u64 - 1);
+        let asks = world.clients[0].asks;
+        assert_eq!(cat(&mut world, 0, &name_of(n)), contents(n));
+        assert_eq!(world.clients[0].asks, asks, "it is kept as it was asked for");
+    }
+}
+
+#[test]
+fn a_file_that_is_refused_does_not_keep_those_behind_it() {
+    let mut world = fresh(1, FILES);
+    let (order, out) = under_way(&mut world);
+    let mut all = told(&mut world, 0, &out);
+    all[1] = None;
+    let now = world.now();
+    world.clients[0].machine.ahead_done(&out, Some(all), now);
+    assert_eq!(stats(&world, 0).ahead_files, out.files.len() as u64 - 1);
+    let asks = world.clients[0].asks;
+    for n in &order[2..2 + out.files.len()] {
+        assert_eq!(cat(&mut world, 0, &name_of(*n)), contents(*n));
+    }
+    assert_eq!(world.clients[0].asks, asks + 1, "the one that was refused is asked for");
 }
 
 #[test]

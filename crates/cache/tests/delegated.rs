@@ -97,7 +97,7 @@ fn given_back(machine: &mut Machine, now: Now) -> Vec<Release> {
 }
 
 const fn grant(caps: CapSet, seq: u64) -> Option<Grant> {
-    Some(Grant { caps, seq, plain: false, group_of_directory: false, listed: false })
+    Some(Grant { caps, seq, plain: false, group_of_directory: false, listed: false, hands_on_none: false })
 }
 
 #[test]
@@ -187,8 +187,14 @@ fn what_is_unused_is_told_the_longest_unused_first_and_nothing_that_is_open() {
 #[test]
 fn a_name_of_what_is_promised_is_known_before_it_is_removed_for_the_number_of_names_is_believed() {
     let (mut machine, node) = machine();
-    let promised =
-        Some(Grant { caps: SHARED, seq: 1, plain: false, group_of_directory: false, listed: false });
+    let promised = Some(Grant {
+        caps: SHARED,
+        seq: 1,
+        plain: false,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: false,
+    });
     let fh = open_asking(&mut machine, node, 1000, READ, promised);
     machine.release(fh, now(2));
     let mut turn = Turn::new(Caller::new(1000, 1000));

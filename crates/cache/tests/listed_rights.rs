@@ -11,6 +11,7 @@ use world::fs::ROOT;
 const NOBODY: u32 = 65534;
 const OWNER: u32 = 5;
 const LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 struct Planted {
     world: World,
@@ -144,4 +145,84 @@ fn the_umask_is_taken_away_here_where_no_list_is_handed_on() {
     let at = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
     let sub = world.server.fs.look(at, b"sub").unwrap().unwrap();
     assert_eq!(world.server.fs.get(sub).unwrap().mode, 0o700);
+}
+
+#[test]
+fn a_list_whose_setting_was_given_up_is_not_believed_before_that_cannot_be_done_any_more() {
+    let Planted { mut world, file, ino, .. } = planted(None, true);
+    let list = |world: &mut World| world.run(0, |m, t, now| m.getxattr(t, file, LIST, now));
+    let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
+    world.server.fs.get_mut(ino).unwrap().xattrs.insert(LIST.to_vec(), first.to_vec());
+    let told = world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap();
+    assert!(told.valid, "the kernel goes by it from now on");
+    assert_eq!(list(&mut world), Ok(first.clone()));
+
+    let (now, mut turn) = (world.now(), Turn::new(Caller::new(OWNER, OWNER)));
+    let machine = &mut world.clients[0].machine;
+    let step = machine.setxattr(&mut turn, file, LIST, (&second, XattrMode::Either), now);
+    let Step::Ask(ask) = step else { panic!("it is the server's to do") };
+    machine.take_invalidations();
+    machine.given_up(&ask);
+    let forgotten = machine.take_invalidations();
+    assert!(forgotten.iter().any(|one| matches!(one.what, Forget::Attrs(node) if node == file)));
+    drop(turn);
+    asked(&mut world);
+    for _ in 0..2 {
+        assert!(!world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().valid);
+        assert_eq!(list(&mut world), Ok(first.clone()));
+    }
+    let lists = |asked: &[Question]| asked.iter().filter(|q| matches!(q, Question::GetXattr { .. })).count();
+    assert_eq!(lists(&asked(&mut world)), 2, "each is asked");
+    // The server does it, and nobody here hears.
+    world.server.fs.get_mut(ino).unwrap().xattrs.insert(LIST.to_vec(), second.to_vec());
+    let (now, mut nobodys) = (world.now(), Turn::new(Caller::new(OWNER, OWNER)));
+    world.clients[0].machine.absorb(&mut nobodys, *ask, Err(Errno::EIO), now);
+    for _ in 0..2 {
+        assert!(world.run(0, |m, t, now| m.getattr(t, file, now)).unwrap().valid);
+        assert_eq!(list(&mut world), Ok(second.clone()));
+    }
+    assert_eq!(lists(&asked(&mut world)), 1, "it is kept again");
+}
+
+#[test]
+fn that_a_directory_hands_on_no_list_costs_no_question_where_the_server_tells() {
+    for (tells, lists, is_asked) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
+        let mut world = World::new(1, true, 1);
+        world.server.asked = Some(Vec::new());
+        // Others look at it as well: it is held, but not exclusively.
+        world.server.generous = false;
+        let at = world.server.fs.make(ROOT, b"d", Kind::Dir, 0o777, OWNER).unwrap();
+        if !tells {
+            world.server.handing_on = None;
+        } else if lists {
+            world.server.handing_on.as_mut().unwrap().insert(at);
+        }
+        let dir = found(&mut world, NodeId::ROOT, b"d");
+        world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+        asked(&mut world);
+        for _ in 0..2 {
+            let list = world.run(0, |m, t, now| m.getxattr(t, dir, DEFAULT, now));
+            assert_eq!(list, Err(Errno::ENODATA));
+        }
+        assert_eq!(asked(&mut world).len(), is_asked, "{tells} {lists}");
+    }
+}
+
+#[test]
+fn a_list_given_to_a_directory_here_is_not_denied() {
+    let mut world = World::new(1, true, 1);
+    world.server.asked = Some(Vec::new());
+    let at = world.server.fs.make(ROOT, b"d", Kind::Dir, 0o777, OWNER).unwrap();
+    let dir = found(&mut world, NodeId::ROOT, b"d");
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    let list = |world: &mut World| world.run(0, |m, t, now| m.getxattr(t, dir, DEFAULT, now));
+    assert_eq!(list(&mut world), Err(Errno::ENODATA));
+    let value = Bytes::from_static(b"handed on");
+    world.server.handing_on.as_mut().unwrap().insert(at);
+    world.run(0, |m, t, now| m.setxattr(t, dir, DEFAULT, (&value, XattrMode::Either), now)).unwrap();
+    assert_eq!(list(&mut world), Ok(value.clone()));
+    world.run(0, |m, t, now| m.getattr(t, dir, now)).unwrap();
+    assert_eq!(list(&mut world), Ok(value.clone()), "nor by what is held since");
+    asked(&mut world);
+    assert_eq!((list(&mut world), asked(&mut world)), (Ok(value), Vec::new()));
 }

@@ -100,6 +100,7 @@ fn what_a_create_a_lookup_and_an_unlink_cost() {
                     plain: true,
                     group_of_directory: false,
                     listed: false,
+                    hands_on_none: false,
                 }),
             };
             let results =

@@ -372,8 +372,14 @@ fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
         panic!()
     };
     let seq = 1 << 40;
-    found.grant =
-        Some(Grant { caps: CapSet::ALL_S, seq, plain: false, group_of_directory: false, listed: false });
+    found.grant = Some(Grant {
+        caps: CapSet::ALL_S,
+        seq,
+        plain: false,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: false,
+    });
     let answer = Answer::Looked { found: Some(found), dir: None, promise: None };
     let machine = &mut world.clients[0].machine;
     machine.absorb(&mut turn, *ask, Ok(answer), now);
@@ -583,8 +589,14 @@ fn granted(world: &mut World, file: NodeId, seq: u64) {
     let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
     let Step::Ask(ask) = world.clients[0].machine.getattr(&mut turn, file, now) else { panic!("known") };
     let Ok(Ok(Answer::Attrs { attrs, .. })) = world.server.answer(0, &ask) else { panic!() };
-    let grant =
-        Some(Grant { caps: CapSet::ALL_S, seq, plain: false, group_of_directory: false, listed: false });
+    let grant = Some(Grant {
+        caps: CapSet::ALL_S,
+        seq,
+        plain: false,
+        group_of_directory: false,
+        listed: false,
+        hands_on_none: false,
+    });
     world.clients[0].machine.absorb(&mut turn, *ask, Ok(Answer::Attrs { attrs, grant }), now);
 }
 

@@ -19,7 +19,7 @@ use holdfast_wire::caps::{
 };
 
 use crate::find::name_of;
-use crate::lists::{is_listed, is_plain};
+use crate::lists::flags_of;
 use crate::members::Member;
 use crate::site::{Actor, Site};
 use crate::{Caps, attrs, status};
@@ -202,16 +202,7 @@ impl Caps {
 
     fn told(&self, (client, site): (ClientId, &Site), kind: FileKind, grant: CapGrant) -> Grant {
         let CapGrant { held, seq } = grant;
-        let is_dir_held = kind == FileKind::Directory && held.contains(CapSet::FILE_X);
-        let mut flags = GrantFlags::default();
-        if is_dir_held && is_plain(client, site) {
-            flags.0 |= GrantFlags::PLAIN.0;
-        }
-        // Links have none. Without AUTH_S nobody goes by it.
-        if kind != FileKind::Symlink && held.contains(CapSet::AUTH_S) && is_listed(client, site, held) {
-            flags.0 |= GrantFlags::LISTED.0;
-        }
-        Grant { held, seq, flags }
+        Grant { held, seq, flags: flags_of(client, site, (kind, held)) }
     }
 
     /// Sees to it that a client's record says that it may hold state, before it holds any.

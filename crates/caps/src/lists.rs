@@ -2,8 +2,8 @@
 //! that is the server's file system, and the client's kernel.
 
 use holdfast_base::{CapSet, ClientId};
-use holdfast_vfs::{Caller, Cx, FsError, FsResult, Wait};
-use holdfast_wire::caps::{AccessListArgs, AccessListOk, CapsStat, Res, WhichList};
+use holdfast_vfs::{AccessLists, Caller, Cx, FileKind, FsError, FsResult, Wait};
+use holdfast_wire::caps::{AccessListArgs, AccessListOk, CapsStat, GrantFlags, Res, WhichList};
 use holdfast_xdr::{Encode as _, Writer};
 
 use crate::site::{Actor, Site};
@@ -17,25 +17,33 @@ fn list_of(site: &Site, cx: &Cx<'_>, which: WhichList) -> FsResult<Vec<u8>> {
     }
 }
 
-/// Whether there surely is none.
-fn has_none(client: ClientId, site: &Site, (which, wait): (WhichList, Wait)) -> bool {
+/// What a grant says of an object's lists to a client that holds this.
+pub(crate) fn flags_of(client: ClientId, site: &Site, (kind, held): (FileKind, CapSet)) -> GrantFlags {
+    // Without AUTH_S nobody goes by the lists. Others may have the extended attributes exclusively: nobody waits for them, nor asks
+    // for them back. Then the object counts as listed, and is asked for.
+    let is_judged = kind != FileKind::Symlink && held.contains(CapSet::AUTH_S);
+    let is_covered = is_judged && held.contains(CapSet::XATTR_S);
+    let is_dir = kind == FileKind::Directory;
+    let is_held = is_dir && held.contains(CapSet::FILE_X);
+    // What is held exclusively is waited for; there is nobody else.
+    let lists = (is_covered || is_held).then(|| lists_of(client, site)).flatten();
+    let hands_on_none = is_dir && lists.is_some_and(|lists| !lists.default);
+    let has_none = is_covered && lists.is_some_and(|lists| !lists.access);
+    let all = [
+        (is_held && hands_on_none, GrantFlags::PLAIN),
+        (is_judged && !has_none, GrantFlags::LISTED),
+        (is_covered && hands_on_none, GrantFlags::HANDS_ON_NONE),
+    ];
+    let told = all.iter().filter(|(is_so, _)| *is_so);
+    GrantFlags(told.fold(0, |flags, (_, flag)| flags | flag.0))
+}
+
+/// Which lists there are, with one call for both; `None` where that is not sure.
+fn lists_of(client: ClientId, site: &Site) -> Option<AccessLists> {
     let root = Caller::root();
     // In the client's name: its own capabilities must not be recalled for being described.
-    let cx = Cx::new(&root, wait).by(Some(client));
-    list_of(site, &cx, which).is_ok_and(|list| list.is_empty())
-}
-
-/// Whether what is made in a directory is as its maker asks.
-pub(crate) fn is_plain(client: ClientId, site: &Site) -> bool {
-    // It is held exclusively: there is nobody to wait for.
-    has_none(client, site, (WhichList::Default, Wait::Yes))
-}
-
-/// Whether more than the mode says who may do what, to a client that holds this.
-pub(crate) fn is_listed(client: ClientId, site: &Site, held: CapSet) -> bool {
-    // Others may have its extended attributes exclusively: nobody waits for them, nor asks for them back. Then it counts as
-    // listed, and is asked for.
-    !held.contains(CapSet::XATTR_S) || !has_none(client, site, (WhichList::Access, Wait::Yes))
+    let cx = Cx::new(&root, Wait::Yes).by(Some(client));
+    site.export.backend.access_lists(&cx, &site.handle).ok()
 }
 
 impl Caps {

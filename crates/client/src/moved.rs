@@ -106,16 +106,15 @@ impl Inner {
     /// Leaves for where something is that is not here, unless it is, or nobody says where. On the recovery thread.
     pub(crate) fn leave_for(&self, session: &Arc<Session>, missing: &Missing) -> Result<(), Setback> {
         let Some(mut places) = self.places_of(session, missing)? else { return Ok(()) };
-        let (own, allowed) = {
+        let (own, others) = {
             let servers = self.servers.lock();
-            (servers.current_name().map(str::to_owned), servers.allowed(places.servers.clone()))
+            (servers.current_name().map(str::to_owned), servers.others(&places.servers))
         };
-        let told = std::mem::replace(&mut places.servers, allowed);
-        let is_another = |server: &String| Some(server) != own.as_ref();
-        if !places.servers.iter().any(is_another) {
+        if others.is_empty() {
+            let told = &places.servers;
             // Whoever waits asks again, many times a second.
             let is_known = self.is_lost.swap(true, Ordering::SeqCst);
-            match told.iter().any(is_another) {
+            match told.iter().any(|server| Some(server) != own.as_ref()) {
                 _ if is_known => {}
                 true => tracing::warn!(?told, "the file system has moved to where nobody named here"),
                 false => tracing::warn!("the file system has moved, and the server does not say where to"),
@@ -130,9 +129,12 @@ impl Inner {
         self.drain(session);
         self.run_hooks(SessionEvent { is_leaving: true, ..SessionEvent::of(session.id) });
         self.say_goodbye(session);
-        self.servers.lock().go(places.servers.clone());
-        self.tell(&Event::Moved(places.servers.clone()));
-        *self.went.lock() = Some(places);
+        places.servers = self.servers.lock().go(&places.servers);
+        // Unless the user has taken those away meanwhile.
+        if !places.servers.is_empty() {
+            self.tell(&Event::Moved(places.servers.clone()));
+            *self.went.lock() = Some(places);
+        }
         self.gate.set_identity(None);
         self.lose_session(session);
         self.links.close();

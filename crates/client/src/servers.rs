@@ -42,10 +42,22 @@ impl Servers {
         Self { only_named: true, ..self }
     }
 
-    /// Of servers that a server tells of those that may be gone to.
-    pub(crate) fn allowed(&self, mut told: Vec<String>) -> Vec<String> {
-        told.retain(|name| !self.only_named || self.all.iter().any(|of| !of.is_told && of.name == *name));
-        told
+    /// Whether a server that was told of may be gone to.
+    fn is_allowed(&self, name: &str) -> bool {
+        !self.only_named || self.all.iter().any(|of| !of.is_told && of.name == name)
+    }
+
+    /// Of servers that are said to have the files, those that may be gone to from the one in use: each once, and no more than can
+    /// be tried.
+    pub(crate) fn others(&self, told: &[String]) -> Vec<String> {
+        let mut others: Vec<String> = Vec::new();
+        for name in told.iter().filter(|name| self.is_allowed(name)) {
+            let is_new = self.current_name() != Some(name.as_str()) && !others.contains(name);
+            if is_new && others.len() < SERVERS_TOLD_MAX {
+                others.push(name.clone());
+            }
+        }
+        others
     }
 
     /// In the order in which they are tried after the one in use.
@@ -128,9 +140,8 @@ impl Servers {
     }
 
     /// The server in use tells where else the same files are: that replaces what was told before.
-    pub(crate) fn learn(&mut self, found: Vec<String>) {
-        let mut found = self.allowed(found);
-        found.retain(|name| !self.removed.contains(name));
+    pub(crate) fn learn(&mut self, mut found: Vec<String>) {
+        found.retain(|name| self.is_allowed(name) && !self.removed.contains(name));
         let used = self.current_name().map(str::to_owned);
         let mut all = self.all.clone();
         all.retain(|of| !of.is_told || found.contains(&of.name) || Some(&of.name) == used.as_ref());
@@ -143,27 +154,18 @@ impl Servers {
         self.put(all);
     }
 
-    /// The server in use says that the files are on others: these are tried first, and that one last. False when there is no
-    /// other.
-    pub(crate) fn go(&mut self, found: Vec<String>) -> bool {
-        let mut found = self.allowed(found);
-        let used = self.current_name().map(str::to_owned);
-        found.retain(|name| Some(name) != used.as_ref());
-        let mut seen = std::collections::HashSet::new();
-        found.retain(|name| seen.insert(name.clone()));
-        found.truncate(SERVERS_TOLD_MAX);
+    /// The server in use says that the files are on others: these are tried first, and that one last. Gives them; none where there
+    /// is no other that may be gone to.
+    pub(crate) fn go(&mut self, told: &[String]) -> Vec<String> {
+        let found = self.others(told);
         if found.is_empty() {
-            return false;
+            return found;
         }
+        let used = self.current_name().map(str::to_owned);
         let known = std::mem::take(&mut self.all);
         let is_told = |name: &String| known.iter().find(|of| of.name == *name).is_none_or(|of| of.is_told);
-        let mut all: Vec<Server> = Vec::new();
-        for name in found {
-            let is_told = is_told(&name);
-            if !all.iter().any(|of| of.name == name) {
-                all.push(Server { name, is_told });
-            }
-        }
+        let server = |name: &String| Server { name: name.clone(), is_told: is_told(name) };
+        let mut all: Vec<Server> = found.iter().map(server).collect();
         let (last, rest): (Vec<_>, Vec<_>) =
             known.into_iter().partition(|of| Some(&of.name) == used.as_ref());
         // What was told before was told of where the files were.
@@ -178,7 +180,7 @@ impl Servers {
             self.moved_at.pop_front();
         }
         self.moved_at.push_back(Instant::now());
-        true
+        found
     }
 
     /// Whether servers send us from one to the other: then the next is not to be tried at once.
@@ -193,6 +195,10 @@ mod tests {
 
     fn texts(all: &[&str]) -> Vec<String> {
         all.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn goes(servers: &mut Servers, to: &[&str]) -> bool {
+        !servers.go(&texts(to)).is_empty()
     }
 
     #[test]
@@ -216,12 +222,12 @@ mod tests {
         let mut servers = Servers::new(texts(&["a"]));
         servers.learn((0..1000).map(|n| n.to_string()).collect());
         assert_eq!(servers.names().len(), 1 + SERVERS_TOLD_MAX);
-        assert!(servers.go((2000..3000).map(|n| n.to_string()).collect()));
+        assert!(!servers.go(&(2000..3000).map(|n| n.to_string()).collect::<Vec<_>>()).is_empty());
         servers.learn(vec![]);
         assert!(servers.names().contains(&"a".to_owned()));
         assert!(servers.names().len() <= 2 + SERVERS_TOLD_MAX);
         for n in 0..20 {
-            servers.go((0..1000).map(|m| format!("{n}-{m}")).collect());
+            servers.go(&(0..1000).map(|m| format!("{n}-{m}")).collect::<Vec<_>>());
             assert!(
                 servers.names().len() <= 2 + SERVERS_TOLD_MAX,
                 "those told before are where the files were"
@@ -234,7 +240,7 @@ mod tests {
         let mut servers = Servers::new(texts(&["a", "b"]));
         let around: Vec<_> = (0..MOVES_MAX)
             .map(|n| {
-                servers.go(texts(&[["b", "a"][n % 2]]));
+                goes(&mut servers, &[["b", "a"][n % 2]]);
                 servers.is_sent_around()
             })
             .collect();
@@ -244,12 +250,12 @@ mod tests {
     #[test]
     fn who_sends_us_away_comes_last() {
         let mut servers = Servers::new(texts(&["a", "b"]));
-        assert!(!servers.go(texts(&["a"])), "to itself");
+        assert!(!goes(&mut servers, &["a"]), "to itself");
         assert_eq!(servers.moves(), 0);
-        assert!(servers.go(texts(&["c", "a", "c"])));
+        assert!(goes(&mut servers, &["c", "a", "c"]));
         assert_eq!(servers.names(), ["c", "b", "a"]);
         assert_eq!((servers.current(), servers.moves(), servers.told()), (0, 1, texts(&["c"])));
-        assert!(servers.go(texts(&["a"])));
+        assert!(goes(&mut servers, &["a"]));
         assert_eq!(servers.names(), ["a", "b", "c"]);
         assert_eq!(servers.told(), ["c"], "what was named stays so");
     }
@@ -259,13 +265,26 @@ mod tests {
         let mut servers = Servers::new(texts(&["a", "b"])).only_named();
         servers.learn(texts(&["c", "b"]));
         assert_eq!(servers.names(), ["a", "b"]);
-        assert!(!servers.go(texts(&["c"])));
+        assert!(!goes(&mut servers, &["c"]));
         assert_eq!((servers.moves(), servers.current_name()), (0, Some("a")));
-        assert!(servers.go(texts(&["c", "b"])));
+        assert!(goes(&mut servers, &["c", "b"]));
         assert_eq!((servers.names(), servers.moves()), (texts(&["b", "a"]), 1));
         assert!(servers.add("c".into()), "by the user");
-        assert!(servers.go(texts(&["c"])));
+        assert!(goes(&mut servers, &["c"]));
         assert_eq!(servers.current_name(), Some("c"));
+    }
+
+    #[test]
+    fn where_it_may_go_is_judged_as_it_goes_and_each_is_tried_once() {
+        let mut servers = Servers::new(texts(&["a", "b", "c"])).only_named();
+        let told = texts(&["a", "d", "c", "b", "c"]);
+        assert_eq!(servers.others(&told), ["c", "b"]);
+        // The user takes one away while what is under way there comes to its end.
+        servers.remove("c");
+        assert_eq!(servers.go(&told), ["b"]);
+        assert_eq!(servers.names(), ["b", "a"]);
+        assert_eq!(servers.go(&texts(&["b", "d"])), texts(&[]), "nowhere else");
+        assert_eq!((servers.moves(), servers.current_name()), (1, Some("b")));
     }
 
     #[test]

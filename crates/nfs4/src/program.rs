@@ -86,6 +86,12 @@ impl Nfs4 {
         (self.service.census.take(&self.service), opens, locks)
     }
 
+    /// Back channels that are kept of sessions that are gone. There are none between two calls: for tests of that.
+    #[must_use]
+    pub fn stray_channels(&self) -> usize {
+        self.service.stray_channels()
+    }
+
     /// Looks at the state engine: for tests of its invariants, and for status pages.
     pub fn inspect<R>(&self, look: impl FnOnce(&holdfast_state::Engine) -> R) -> R {
         self.service.look(look)

@@ -20,6 +20,7 @@ use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::handover::ArrivedFile;
 use crate::listing::{DirEntry, DirListing, Flow, ListEnd};
+use crate::lists::{ACCESS_LIST, AccessLists, DEFAULT_LIST};
 use crate::making::{CreateHow, NewNode};
 use crate::name::Name;
 use crate::open::{
@@ -415,6 +416,18 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`FsError::NotSupported`], [`FsError::Access`].
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>>;
+
+    /// Which access lists an object has. A link has none.
+    ///
+    /// # Errors
+    /// Those of [`Backend::getxattr`] that do not say that there is none.
+    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
+        let has = |list: &[u8]| match self.getxattr(cx, object, list) {
+            Err(FsError::NoXattr | FsError::NotSupported) => Ok(false),
+            list => list.map(|list| !list.is_empty()),
+        };
+        Ok(AccessLists { access: has(ACCESS_LIST)?, default: has(DEFAULT_LIST)? })
+    }
 
     /// Removes an extended attribute. Waits like a mutation.
     ///

@@ -9,6 +9,7 @@ mod ahead;
 mod alarm;
 mod caps;
 mod crowd;
+mod doubts;
 mod flusher;
 mod invalidator;
 mod lease;

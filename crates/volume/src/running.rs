@@ -137,18 +137,18 @@ impl Volume {
         if !matches!(answer, Err(Errno::EINTR | Errno::ETIMEDOUT)) {
             shared.patience.heard();
         }
+        let may_yet_be_done = answer.is_err() && shared.server.may_yet_be_done(&ask);
         let mut machine = shared.machine.lock();
-        if answer == Err(Errno::EINTR) {
-            if ask.question.is_mutation() {
-                // It may have happened, or may happen yet: what it touches is not to be believed.
-                let mut nobodys = Turn::new(ask.caller.clone());
-                machine.absorb(&mut nobodys, ask, Err(Errno::EIO), shared.now());
+        match answer {
+            Err(errno) if may_yet_be_done || errno == Errno::EINTR => {
+                shared.gave_up(machine, ask, may_yet_be_done);
+                Err(if errno == Errno::EINTR { shared.stopped() } else { errno })
             }
-            shared.look_for_work(machine);
-            return Err(shared.stopped());
+            answer => {
+                machine.absorb(turn, ask, answer, shared.now());
+                Ok(machine)
+            }
         }
-        machine.absorb(turn, ask, answer, shared.now());
-        Ok(machine)
     }
 
     /// Waits until the machine has moved; not for ever, where the mount is to give up and this was begun `since`.

@@ -72,6 +72,21 @@ pub trait Server: Send + Sync + 'static {
     /// What the application is told; `EINTR` when given up.
     fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno>;
 
+    /// Whether what a question was to change, and was given up, may have been changed, or may be yet.
+    fn may_yet_be_done(&self, ask: &Ask) -> bool {
+        let _ = ask;
+        false
+    }
+
+    /// Waits until all that was given up has been done, or cannot be done any more.
+    ///
+    /// # Errors
+    /// That is not so yet; `EINTR` when given up.
+    fn settle_given_up(&self, cancel: &Cancel) -> Result<(), Errno> {
+        let _ = cancel;
+        Ok(())
+    }
+
     /// Executes a batch, once, after all that have lower numbers.
     ///
     /// # Errors
@@ -111,9 +126,9 @@ pub trait Server: Send + Sync + 'static {
         Err(Undone::Failed(Errno::EOPNOTSUPP))
     }
 
-    /// Reads small files whole, with one call: the first of them, up to one that cannot be read at once. `None` where it is not worth
-    /// it, or none could be.
-    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+    /// Reads small files whole, with few calls and in little time; of each in their order, where it could be read at once. `None`
+    /// where it is not worth it, or none could be.
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Option<Bytes>>> {
         let _ = (out, cancel);
         None
     }

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use holdfast_base::limits::AHEAD_CALLS_MAX;
 use holdfast_base::{Clock as _, SystemClock, Timestamp};
-use holdfast_cache::{AheadOut, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings};
+use holdfast_cache::{
+    AheadOut, Ask, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings,
+};
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
 
 use crate::ahead;
 use crate::alarm::Alarm;
 use crate::crowd::Crowd;
+use crate::doubts;
 use crate::flusher::{self, Job};
 use crate::invalidator::{self, Forgets, Invalidate};
 use crate::offline::{Kept, Offline};
@@ -49,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) alarm: Alarm<Job>,
     /// What is to be read before anybody asks for it.
     pub(crate) ahead: Alarm<AheadOut>,
+    /// Changes that were given up and may yet be done.
+    pub(crate) doubts: Alarm<Ask>,
     pub(crate) forgets: Forgets,
     /// Given when everything that waits is to fail.
     pub(crate) given_up: Cancel,
@@ -121,6 +126,7 @@ impl Volume {
             last_progress: AtomicU64::new(0),
             alarm: Alarm::default(),
             ahead: Alarm::default(),
+            doubts: Alarm::default(),
             forgets: Forgets::default(),
             given_up: Cancel::new(),
             asking: Mutex::default(),
@@ -142,6 +148,9 @@ impl Volume {
             let thread = std::thread::Builder::new().name(format!("ahead-{number}"));
             shared.threads.lock().push(thread.spawn(move || ahead::run(&reading))?);
         }
+        let settling = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("settle".into());
+        shared.threads.lock().push(thread.spawn(move || doubts::run(&settling))?);
         Ok(Self(shared))
     }
 
@@ -222,6 +231,7 @@ impl Volume {
         self.0.given_up.cancel();
         self.0.alarm.end();
         self.0.ahead.end();
+        self.0.doubts.end();
         self.0.forgets.end();
         self.0.progressed.wake_all();
         let threads = std::mem::take(&mut *self.0.threads.lock());

@@ -242,6 +242,18 @@ pub const AHEAD_KEPT_MS: u64 = 10_000;
 /// Milliseconds in which nothing is read ahead after the server has not given any of it.
 pub const AHEAD_REFUSED_MS: u64 = 1_000;
 
+/// Files that the server does not give among those of one call, after which what is behind them is left: each costs another call.
+pub const AHEAD_REFUSALS_MAX: usize = 3;
+
+/// Milliseconds after which no other call is made for what is behind such a file: who comes for it meanwhile waits.
+pub const AHEAD_CALL_MS: u64 = 100;
+
+/// Milliseconds that who comes for a file waits for the call by which it is read ahead: that is held up by the slowest of its files.
+/// At least, so that nothing is read twice for a hiccup; at most, of a server that is far away or was never measured.
+pub const AHEAD_WAIT_MS_MIN: u64 = 20;
+/// See [`AHEAD_WAIT_MS_MIN`].
+pub const AHEAD_WAIT_MS_MAX: u64 = 1_000;
+
 /// Entries of a directory that are looked at for files to be read ahead, each time.
 pub const AHEAD_SCAN_MAX: usize = 1024;
 

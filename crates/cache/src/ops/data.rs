@@ -99,7 +99,7 @@ impl Machine {
         for piece in known {
             while at < piece.offset {
                 let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
-                    if self.is_read_ahead(id) {
+                    if self.is_about_to_come(id, now) {
                         return self.wait(Wait::Ahead);
                     }
                     let mut length = piece.offset.min(void_from) - at;

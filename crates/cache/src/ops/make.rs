@@ -273,6 +273,7 @@ impl Machine {
             node.held = CapSet::ALL_X;
             node.sure = CapSet::ALL_S;
             (node.plain, node.group_of_directory, node.no_xattrs) = (plain, group, true);
+            node.hands_on_none = plain;
             node.pages_covered = true;
             if let Thing::Symlink(text) = &thing {
                 node.text = Some(text.clone());

@@ -31,7 +31,7 @@ impl Node {
     pub(crate) fn list_may_have_changed(&mut self, name: &Name, at: Generation) {
         match name.as_bytes() {
             ACCESS_LIST => self.listed = true,
-            DEFAULT_LIST => self.plain = false,
+            DEFAULT_LIST => (self.plain, self.hands_on_none) = (false, false),
             _ => return,
         }
         self.lists_changed = at;
@@ -46,7 +46,10 @@ impl Node {
             }
             let has_none = match name {
                 ACCESS_LIST => !self.listed,
-                _ => self.dir.is_none() || (self.plain && self.held.contains(CapSet::FILE_X)),
+                _ => {
+                    let is_told = self.hands_on_none && self.held.contains(CapSet::XATTR_S);
+                    self.dir.is_none() || is_told || (self.plain && self.held.contains(CapSet::FILE_X))
+                }
             };
             if has_none {
                 return Some(Err(Errno::ENODATA));

@@ -107,6 +107,9 @@ impl Kernel {
     }
 }
 
+/// What was read ahead of files, in their order.
+pub type Told = Vec<Option<bytes::Bytes>>;
+
 /// Files that the server has made for creates to come.
 pub type Pooled = Result<Vec<Spare>, Errno>;
 
@@ -126,7 +129,7 @@ pub struct Client {
     /// Batches executed, whose results have not come yet.
     pub replies: Vec<(u64, Vec<MutationResult>)>,
     /// What was read before anybody asked for it, and has not come yet.
-    pub reading: Vec<(AheadOut, Option<Vec<bytes::Bytes>>)>,
+    pub reading: Vec<(AheadOut, Option<Told>)>,
     /// Files that were made for its creates, of which it has not heard yet.
     pub pooling: Vec<(PoolOut, Option<Pooled>)>,
     pub asks: u64,

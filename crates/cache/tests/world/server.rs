@@ -88,6 +88,8 @@ pub struct Server {
     pub squashed_to: Option<Caller>,
     /// What has an access list.
     pub listed: BTreeSet<u64>,
+    /// Directories that hand lists on; `None`: it does not tell, as servers did not at first.
+    pub handing_on: Option<BTreeSet<u64>>,
 }
 
 /// What stands in the way.
@@ -149,6 +151,7 @@ impl Server {
             asked: None,
             squashed_to: None,
             listed: BTreeSet::new(),
+            handing_on: Some(BTreeSet::new()),
         }
     }
 
@@ -254,7 +257,11 @@ impl Server {
         let (caps, seq) = (CapSet(entry.caps), entry.seq);
         let caps = entry.recalling.map_or(caps, |k| CapSet(caps.0 & k));
         let listed = self.listed.contains(&ino);
-        Some(Grant { caps, seq, plain: true, group_of_directory: false, listed })
+        let covers = CapSet::AUTH_S | CapSet::XATTR_S;
+        let hands_on = self.handing_on.as_ref().is_none_or(|all| all.contains(&ino));
+        let hands_on_none = caps.contains(covers) && !hands_on;
+        let plain = !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
+        Some(Grant { caps, seq, plain, group_of_directory: false, listed, hands_on_none })
     }
 
     /// Begins anew: nobody holds anything, what was to be recalled is forgotten.
@@ -273,7 +280,8 @@ impl Server {
             self.last_seq += 1;
             let (caps, seq) = (claim.caps.0, self.last_seq);
             self.held.insert((i, client), Held { caps, seq, last_grant: seq, recalling: None });
-            (attrs, Grant { caps: claim.caps, seq, plain: true, group_of_directory: false, listed: false })
+            let (plain, listed, hands_on_none) = (true, false, false);
+            (attrs, Grant { caps: claim.caps, seq, plain, group_of_directory: false, listed, hands_on_none })
         });
         Reclaimed { handle: claim.handle.clone(), result }
     }

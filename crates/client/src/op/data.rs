@@ -1,7 +1,10 @@
 //! READ, WRITE, COMMIT, READ_PLUS.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use holdfast_base::Offset;
+use holdfast_base::limits::AHEAD_REFUSALS_MAX;
 use holdfast_wire::nfs4::{
     ArgOp, Commit4Args, Commit4Ok, OpNum4, Read4Args, Read4Ok, ReadPlus4Args, ReadPlus4Ok, ReadPlusContent,
     StableHow4, Stateid4, Verifier4, Write4Ok,
@@ -84,12 +87,18 @@ impl Client {
         )
     }
 
-    /// Reads files from their beginnings, each as many bytes as are said, with one call: as many as fit into it, up to the first that
-    /// cannot be read at once.
+    /// Reads files from their beginnings, each as many bytes as are said, with one call: as many as fit into it. A COMPOUND ends with
+    /// the first operation that fails (RFC 8881 section 16.2.3), and is answered as a whole: what stands behind a file that cannot be
+    /// read at once takes another call, of which there are few, and none after this time. Gives what was read, in their order.
     ///
     /// # Errors
-    /// Those of every operation, where they are the first file's.
-    pub fn read_some(&self, cx: Cx<'_>, files: &[(Handle, u32)]) -> Result<Vec<Bytes>> {
+    /// Those of every operation but of one file: of that nothing is given.
+    pub fn read_some(
+        &self,
+        cx: Cx<'_>,
+        files: &[(Handle, u32)],
+        within: Duration,
+    ) -> Result<Vec<Option<Bytes>>> {
         let inner = self.inner();
         let (mut room, most) = (inner.limits().max_read, inner.ops_max().saturating_sub(1) / 2);
         let fits = |(_, count): &&(Handle, u32)| {
@@ -99,6 +108,32 @@ impl Client {
             left.is_some()
         };
         let files = &files[..files.iter().take(most as usize).take_while(fits).count()];
+        let (mut all, mut refusals) = (Vec::with_capacity(files.len()), 0);
+        let until = Instant::now() + within;
+        while all.len() < files.len() {
+            let rest = &files[all.len()..];
+            let read = match self.read_first(cx, rest) {
+                // The first one's alone: with it the call ended.
+                Err(crate::Error::Nfs(_)) => Vec::new(),
+                read => read?,
+            };
+            let is_whole = read.len() == rest.len();
+            all.extend(read.into_iter().map(Some));
+            if is_whole {
+                break;
+            }
+            all.push(None);
+            refusals += 1;
+            if refusals >= AHEAD_REFUSALS_MAX || Instant::now() >= until {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those up to the first that cannot be read at once.
+    fn read_first(&self, cx: Cx<'_>, files: &[(Handle, u32)]) -> Result<Vec<Bytes>> {
+        let inner = self.inner();
         inner.run(
             cx,
             &Manner::SOME,

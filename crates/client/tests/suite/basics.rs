@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use holdfast_base::ByteRange;
+use holdfast_base::limits::AHEAD_REFUSALS_MAX;
 use holdfast_client::{
     Attributes, CreateKind, CreateMode, Error, Io, LockArgs, OpenArgs, OpenTarget, Seek, Segment,
     SetAttributes, WantDelegation,
@@ -34,6 +35,30 @@ fn what_is_written_is_read_and_stays_after_commit() {
     assert_eq!(client.read(cx, Io::open(&file), 0, 1).unwrap_err(), Error::Lost);
     let on_disk = std::fs::read(world.directory.join("file")).unwrap();
     assert_eq!(on_disk[5..], data[..count]);
+}
+
+#[test]
+fn small_files_are_read_together_and_what_is_refused_does_not_keep_those_behind_it() {
+    let world = World::new();
+    let user = world.client();
+    let (client, cx, root) = (&user.client, user.cx(), &user.root);
+    let file = |name: &str| {
+        std::fs::write(world.directory.join(name), name).unwrap();
+        let node = client.lookup(cx, root, name.as_bytes(), Attributes::STAT).unwrap();
+        (node.handle, name.len() as u32)
+    };
+    // A directory cannot be read, and what is gone cannot be named.
+    let (directory, gone) = ((root.clone(), 10), file("gone"));
+    std::fs::remove_file(world.directory.join("gone")).unwrap();
+    let files = [file("first"), directory.clone(), file("third"), gone, file("fifth")];
+    let some = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+    let read = |files: &[_], within| client.read_some(cx, files, within).unwrap();
+    let within = std::time::Duration::from_secs(60);
+    assert_eq!(read(&files, within), [some("first"), None, some("third"), None, some("fifth")]);
+    let all_refused = vec![directory.clone(); 10];
+    assert_eq!(read(&all_refused, within), vec![None; AHEAD_REFUSALS_MAX], "it is given up");
+    assert_eq!(read(&files, std::time::Duration::ZERO), [some("first"), None], "no time is left");
+    assert_eq!(read(&[directory, file("last")], within), [None, some("last")]);
 }
 
 #[test]

@@ -18,11 +18,11 @@ use holdfast_base::{ByteRange, FileKey};
 use holdfast_state::Deed;
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
-    AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx,
-    DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Grounds, Handle,
-    HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node, OpenMode, Page,
-    PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs, Spare, Touched,
-    WriteAt, Written, XattrMode, attrs_if_any,
+    AccessLists, AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created,
+    CtimeGuard, Cx, DirEntry, DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage,
+    Grounds, Handle, HeldPledge, Lend, ListEnd, LocalListener, LockKind, LockedBy, Name, NewNode, Node,
+    OpenMode, Page, PageKey, Pledge, Read, Region, RemoveKind, Removed, RenameFlags, Rights, Seek, SetAttrs,
+    Spare, Touched, WriteAt, Written, XattrMode, attrs_if_any,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -478,6 +478,11 @@ impl Backend for Guarded {
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
         self.look(cx, object, Deed::LookXattrs)?;
         self.inner.listxattr(cx, object)
+    }
+
+    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
+        self.look(cx, object, Deed::LookXattrs)?;
+        self.inner.access_lists(cx, object)
     }
 
     fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change> {

@@ -139,6 +139,24 @@ impl Callbacks {
 }
 
 impl Service {
+    /// A session was made, or a connection given to it. False when it is gone by now.
+    pub(crate) fn session_made(
+        &self,
+        session: (SessionId, ClientId, Minor),
+        auth: Auth,
+        connection: &Arc<Connection>,
+    ) -> bool {
+        let id = session.0;
+        self.callbacks.session_made(session, auth, connection);
+        // Between the engine's word and this note somebody may have destroyed it or taken it back, and told of its end before there
+        // was anything to be forgotten. Of an end after this look the note is there to be taken.
+        let is_there = self.look(|engine| engine.sessions().get(id).is_some());
+        if !is_there {
+            self.callbacks.session_gone(id);
+        }
+        is_there
+    }
+
     /// Calls a client back. `done` runs on a thread that must not be blocked, perhaps before this returns.
     pub(crate) fn call_back(self: &Arc<Self>, client: ClientId, op: CbArgOp<'_>, done: CalledBack) {
         self.call_back_about(client, op, None, Box::new(|answer| done(answer.map(|answer| answer.status))));

@@ -342,6 +342,13 @@ impl Service {
         })
     }
 
+    /// How many channels are kept of sessions that are gone.
+    pub(crate) fn stray_channels(&self) -> usize {
+        let inner = self.callbacks.channels.inner.lock();
+        let is_stray = |id: &&SessionId| self.look(|engine| engine.sessions().get(**id).is_none());
+        inner.channels.keys().filter(is_stray).count()
+    }
+
     /// Whether a session of this client carries callbacks.
     pub(super) fn has_channel(&self, client: ClientId) -> bool {
         let inner = self.callbacks.channels.inner.lock();

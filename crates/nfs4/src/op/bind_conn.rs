@@ -33,8 +33,8 @@ impl Op for BindConnToSession4Args {
             // A session of a former run has no channel yet, and what credentials it offered is not kept; AUTH_SYS is
             // what clients without a security service offer.
             let channel = (self.sessionid, client, cx.minor());
-            cx.service().callbacks.session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
-            if bound != Direction::Fore {
+            let is_there = cx.service().session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
+            if is_there && bound != Direction::Fore {
                 cx.service().back_channel_bound(self.sessionid);
             }
         }

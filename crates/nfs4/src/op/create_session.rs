@@ -1,5 +1,6 @@
 //! CREATE_SESSION and DESTROY_SESSION (RFC 8881 sections 18.36 and 18.37).
 
+use holdfast_base::SessionId;
 use holdfast_rpc::Auth;
 use holdfast_state::{ChannelAttrs, CreateSession, CreatedSession, Direction, StateError};
 use holdfast_wire::nfs4::{
@@ -51,10 +52,15 @@ impl Op for CreateSession4Args<'_> {
             keep(cx, &created)?;
         }
         let channel = (created.id, self.clientid, cx.minor());
-        cx.service().callbacks.session_made(channel, auth.unwrap_or(Auth::None), cx.connection());
+        let is_there = cx.service().session_made(channel, auth.unwrap_or(Auth::None), cx.connection());
         if cx.connection().is_closed() {
             // It may have ended, and been forgotten, before it was noted: this runs on the pool.
             cx.service().forget_connection(cx.conn_id());
+        }
+        if !is_there && created.is_persistent {
+            // Whoever this repeats could not have it stored, and took it back while it was stored here.
+            forget(cx, created.id);
+            return Err(NfsStat4::Delay.into());
         }
         if created.conn_direction != Direction::Fore {
             cx.service().back_channel_bound(created.id);
@@ -78,6 +84,13 @@ fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
     // It was promised to the client by nobody yet: take it back.
     cx.state(|engine, _| Ok(engine.withdraw_session(created)?))?;
     Err(NfsStat4::Delay.into())
+}
+
+/// It may have been stored after its end was told.
+fn forget(cx: &Cx<'_>, session: SessionId) {
+    if let Some(records) = &cx.config().sessions {
+        records.sessions_gone(&[session]);
+    }
 }
 
 const fn from_wire(attrs: &ChannelAttrs4) -> ChannelAttrs {

@@ -1,4 +1,5 @@
 use holdfast_base::{ClientId, Seqid};
+use holdfast_state::{CreatedSession, Direction};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{BACK, FORE, Peer, Session, create_session, exchange_id};
@@ -87,6 +88,40 @@ fn a_session_that_could_not_be_stored_is_not_what_a_retry_is_told_of() {
     assert_eq!(*world.sessions.made.lock(), [made.sessionid]);
     let destroy = ArgOp::DestroySession(DestroySession4Args { sessionid: made.sessionid });
     peer.compound(&[destroy]).ok::<()>(OpNum4::DestroySession);
+    world.check();
+}
+
+#[test]
+fn of_a_session_that_was_taken_back_while_a_retry_had_it_stored_nothing_is_kept() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let mut args = create_session(client, seqid);
+    args.flags = CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    // As whom it repeats does, whose own storing failed.
+    let manager = std::sync::Arc::clone(&world.manager);
+    let withdraw = move |id| {
+        let taken_back = manager.step(|engine, _| {
+            let image = engine.sessions().image(id).unwrap();
+            engine.withdraw_session(&CreatedSession {
+                id,
+                seqid,
+                fore: image.fore,
+                back: image.back,
+                conn_direction: Direction::Both,
+                is_persistent: true,
+                is_again: false,
+            })
+        });
+        taken_back.unwrap().unwrap();
+    };
+    *world.sessions.once_stored.lock() = Some(Box::new(withdraw));
+    create(&mut peer, args.clone()).fails::<()>(OpNum4::CreateSession, NfsStat4::Delay);
+    world.check();
+    // It was stored before it was taken back here; the other way round the record goes all the same.
+    assert!(world.sessions.made.lock().is_empty());
+    let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
+    assert_eq!(*world.sessions.made.lock(), [made.sessionid]);
     world.check();
 }
 

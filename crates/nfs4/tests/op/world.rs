@@ -124,6 +124,8 @@ impl Force for Gate {
 pub(crate) struct Sessions {
     pub(crate) made: Mutex<Vec<SessionId>>,
     pub(crate) is_broken: Mutex<bool>,
+    /// Done once the next one is stored.
+    pub(crate) once_stored: Mutex<Option<Box<dyn FnOnce(SessionId) + Send>>>,
 }
 
 impl holdfast_nfs4::SessionRecords for Sessions {
@@ -132,6 +134,8 @@ impl holdfast_nfs4::SessionRecords for Sessions {
             return Err(io::Error::other("disk on fire"));
         }
         self.made.lock().push(session.id);
+        let act = self.once_stored.lock().take();
+        act.into_iter().for_each(|act| act(session.id));
         Ok(())
     }
 
@@ -293,5 +297,6 @@ impl World {
     /// That the state engine holds together.
     pub(crate) fn check(&self) {
         self.nfs.inspect(holdfast_state::invariant::check).unwrap();
+        assert_eq!(self.nfs.stray_channels(), 0, "what is kept of a session goes with it");
     }
 }

@@ -67,12 +67,12 @@ impl Durable {
 #[derive(Default)]
 pub(super) struct Owed {
     /// Whose records are to go.
-    forget: FxHashSet<ClientId>,
+    pub(super) forget: FxHashSet<ClientId>,
     /// Who has acknowledged what it lost.
-    unmark: FxHashSet<ClientId>,
+    pub(super) unmark: FxHashSet<ClientId>,
     /// Who was to lose something and did not, as it could not be marked in time, with the ticks since. It may be marked by now;
     /// and should it give back what it was to lose, nobody asks again.
-    doubtful: FxHashMap<ClientId, u32>,
+    pub(super) doubtful: FxHashMap<ClientId, u32>,
     /// The log has been told, once for all that fails until it goes again.
     is_told: bool,
 }

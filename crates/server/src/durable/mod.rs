@@ -4,6 +4,7 @@
 //! Nothing here decides: `recovery` does, and `docs/design/exactly-once.md` says how the parts meet.
 
 mod clients;
+mod handover;
 mod known;
 mod lost;
 mod scribe;
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+pub(crate) use handover::Image;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
 use holdfast_base::{ClientId, Clock, Instant, SessionId};
 use holdfast_export::{Export, Force};

@@ -339,3 +339,58 @@ fn what_cannot_be_removed_or_marked_is_tried_again_and_said_to_stand() {
     durable.tick(Instant(1));
     assert_eq!(durable.records.clients().unwrap().len(), 1);
 }
+
+#[test]
+fn what_is_owed_goes_along_in_a_planned_restart() {
+    use holdfast_store::suite::{Fault, Faulty};
+    let lives = Lives::new();
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
+    let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
+    let journal = lives.dir().join("journal");
+    let (shared, clock) = (|| -> Arc<dyn Store> { store.clone() }, ManualClock::default());
+    let opened = Ledger::open(&journal, &size, &[]).unwrap();
+    let durable = Durable::with(shared(), opened, (&boot, LEASE_MS), &clock).unwrap().0;
+    let held = |id: u8| {
+        let client = ClientImage { name: OwnerName::new(&[id]), ..client(Dialect::V41, u64::from(id)) };
+        durable.persist(&client).unwrap();
+        durable.reclaim_done(client.id);
+        durable.will_hold(&client).unwrap();
+        client.id
+    };
+    let [unmarked, doubted, gone, left] = [1, 2, 3, 4].map(held);
+    assert!(durable.note_losses(unmarked, true));
+    store.fail_nth(1, Fault::Fail);
+    assert!(!durable.note_losses(unmarked, false), "it has acknowledged what it lost");
+    store.fail_nth(1, Fault::ApplyThenFail);
+    assert!(!durable.note_losses(doubted, true), "it may be marked");
+    store.fail_nth(1, Fault::Fail);
+    assert!(!durable.forget(&[gone]));
+    durable.left(left);
+    store.fail_nth(1, Fault::Fail);
+    assert!(!durable.forget(&[left]));
+
+    let image = rmp_serde::from_slice(&rmp_serde::to_vec_named(&durable.freeze()).unwrap()).unwrap();
+    drop(durable);
+    let opened = Ledger::go_on(&journal, &size).unwrap();
+    let durable = Durable::go_on_with(shared(), opened, (&boot, LEASE_MS), &clock).unwrap().0;
+    let marks = || -> Vec<_> {
+        let mut all = durable.records.clients().unwrap();
+        all.sort_by_key(|record| record.client_id);
+        all.iter().map(|record| (record.client_id, record.lost_state)).collect()
+    };
+    assert_eq!(marks(), [(unmarked, true), (doubted, true), (gone, false), (left, false)]);
+    durable.thaw(image);
+    let mut asked = Vec::new();
+    for _ in 0..=holdfast_base::limits::RECORD_DOUBT_TICKS {
+        durable.tick(Instant(1));
+        durable.settle_doubts(|client| {
+            durable.note_losses(client, false);
+        });
+        asked.push(marks());
+    }
+    assert_eq!(asked[0], [(unmarked, false), (doubted, true)], "tried again at once");
+    assert_eq!(asked.last().unwrap(), &[(unmarked, false), (doubted, false)]);
+    let met = |id: u8| durable.may_have_met(&[id], Verifier([1; 8]));
+    assert!(met(3) && !met(4), "who said that it goes is not missed");
+}

@@ -47,6 +47,9 @@ pub(crate) struct Image {
     pub(crate) nlm: holdfast_nlm::handover::Image,
     #[serde(default)]
     pub(crate) caps: holdfast_caps::Image,
+    /// What is owed to the records.
+    #[serde(default)]
+    pub(crate) records: crate::durable::Image,
 }
 
 /// One connection.

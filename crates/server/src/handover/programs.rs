@@ -92,6 +92,7 @@ impl Programs {
             nfs4,
             nlm,
             caps,
+            records: self.durable.freeze(),
         };
         Ok((image, outgoing))
     }
@@ -134,6 +135,7 @@ impl Programs {
             tracing::warn!(lost, "open files of exports that are not served any more were closed");
         }
         *self.thawed.lock() = thawed;
+        self.durable.thaw(std::mem::take(&mut image.records));
         let caps = std::mem::take(&mut image.caps);
         match &self.caps {
             Some(served) => *self.thawed_caps.lock() = served.thaw(caps),

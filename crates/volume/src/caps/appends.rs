@@ -1,10 +1,10 @@
 //! Appends: the server finds out where the file ends, and writes there.
 
 use bytes::Bytes;
-use holdfast_cache::{Answer, Ask, Errno, Handle};
-use holdfast_client::{Cancel, Cred};
+use holdfast_cache::{Answer, Errno, Handle};
 use holdfast_wire::caps::{Appended, BatchOp, Features, Ref};
 
+use super::aside::Asking;
 use super::{Failure, Inner, convert};
 use crate::server::Server as _;
 
@@ -15,26 +15,21 @@ impl Inner {
         &self,
         (object, data): (&Handle, &Bytes),
         is_open: bool,
-        (ask, cred, cancel): (&Ask, &Cred, &Cancel),
+        asking: Asking<'_>,
     ) -> Result<Answer, Errno> {
         if self.greeting.read().is_some_and(|greeting| greeting.features.contains(Features::APPEND)) {
-            match self.append_aside(object, data, cred, cancel) {
+            match self.append_aside(object, data, asking) {
                 Err(Errno::EACCES) if is_open => {}
                 other => return other,
             }
         }
+        let (ask, _, cancel) = asking;
         self.nfs.perform(ask, cancel)
     }
 
-    fn append_aside(
-        &self,
-        object: &Handle,
-        data: &Bytes,
-        cred: &Cred,
-        cancel: &Cancel,
-    ) -> Result<Answer, Errno> {
+    fn append_aside(&self, object: &Handle, data: &Bytes, asking: Asking<'_>) -> Result<Answer, Errno> {
         let object = Ref::Handle(holdfast_wire::caps::Handle(object.as_bytes()));
-        match self.do_aside(BatchOp::Append { object, data }, cred, cancel).map_err(Failure::errno)? {
+        match self.do_aside(BatchOp::Append { object, data }, asking).map_err(Failure::errno)? {
             Ok(Some(Appended { offset, count, verifier, attrs })) => Ok(Answer::Appended {
                 offset,
                 count,

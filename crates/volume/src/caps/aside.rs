@@ -3,14 +3,14 @@
 //! They go beside the stream, under an incarnation of their own: the server may have to wait for another client's promises
 //! first, and what that client waits for must not stand behind them. One is under way at a time. Each has a number, so that
 //! it is done once, whatever breaks; one that was given up leaves its number in doubt, and whoever comes next sees to it
-//! that it cannot be done any more (`docs/design/caps-protocol.md`, 5.3).
+//! that it cannot be done any more (`docs/design/caps-protocol.md`, 5.3). The volume is told, and comes by itself.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_base::limits::CAPS_LANE_IDLE_MS;
 use holdfast_base::{Entropy as _, SystemEntropy};
-use holdfast_cache::{Answer, Errno, Handle, Name, RenameMode};
+use holdfast_cache::{Answer, Ask, Errno, Generation, Handle, Name, RenameMode};
 use holdfast_client::{Cancel, Cred, Cx};
 use holdfast_wire::caps::{
     Appended, BatchArgs, BatchOk, BatchOp, ByeArgs, CapsProc, CapsStat, Features, HelloArgs, HelloOk,
@@ -44,8 +44,8 @@ struct State {
     ticket: Option<Ticket>,
     /// The last one begun.
     txn: TxnId,
-    /// Whether that one was done is not known.
-    is_in_doubt: bool,
+    /// The question that it is of, as long as it is not known whether it was done.
+    in_doubt: Option<Generation>,
 }
 
 /// The right to have a transaction under way.
@@ -81,6 +81,9 @@ impl Aside {
 /// A name in a directory.
 type At<'a> = (&'a Handle, &'a Name);
 
+/// A question, as whom it is asked, and the token that gives it up.
+pub(super) type Asking<'a> = (&'a Ask, &'a Cred, &'a Cancel);
+
 /// A transaction of at most one operation, and who asks for it.
 struct Transaction<'a> {
     txn: TxnId,
@@ -100,7 +103,7 @@ impl Inner {
         (from_dir, from): At<'_>,
         (to_dir, to): At<'_>,
         mode: RenameMode,
-        (cred, cancel): (&Cred, &Cancel),
+        asking: Asking<'_>,
     ) -> Result<Answer, Errno> {
         let op = BatchOp::Rename {
             from: Ref::Handle(holdfast_wire::caps::Handle(from_dir.as_bytes())),
@@ -112,38 +115,53 @@ impl Inner {
             victim: None,
             over: None,
         };
-        match self.do_aside(op, cred, cancel).map_err(Failure::errno)? {
+        match self.do_aside(op, asking).map_err(Failure::errno)? {
             Ok(_) => Ok(Answer::Gone { dir: None, dir_attrs: None }),
             Err(status) => Err(convert::errno_of(status)),
         }
     }
 
     /// Has one operation done, once.
-    pub(super) fn do_aside(&self, op: BatchOp<'_>, cred: &Cred, cancel: &Cancel) -> Result<Outcome, Failure> {
+    pub(super) fn do_aside(
+        &self,
+        op: BatchOp<'_>,
+        (ask, cred, cancel): Asking<'_>,
+    ) -> Result<Outcome, Failure> {
         let turn = self.aside.take(cancel)?;
         self.settle_aside(cred, cancel)?;
         let txn = {
             let mut state = turn.0.state.lock();
-            (state.txn, state.is_in_doubt) = (state.txn.next(), true);
+            (state.txn, state.in_doubt) = (state.txn.next(), Some(ask.at));
             state.txn
         };
         let outcome =
             self.transact(&Transaction { txn, op: Some(op), cred, cancel, begun: Instant::now() })?;
-        turn.0.state.lock().is_in_doubt = false;
+        turn.0.state.lock().in_doubt = None;
         Ok(outcome)
+    }
+
+    /// Whether what this question was to change may have been changed, or may be yet, though it was given up.
+    pub(super) fn may_yet_be_done(&self, ask: &Ask) -> bool {
+        self.aside.state.lock().in_doubt == Some(ask.at)
+    }
+
+    /// Sees to it that what was given up was done, or cannot be any more.
+    pub(super) fn settle_given_up(&self, cancel: &Cancel) -> Result<(), Failure> {
+        let _turn = self.aside.take(cancel)?;
+        self.settle_aside(&Cred::own(), cancel)
     }
 
     /// Where the last one was given up, an empty one takes its number, unless it was done.
     fn settle_aside(&self, cred: &Cred, cancel: &Cancel) -> Result<(), Failure> {
-        let State { txn, is_in_doubt, .. } = *self.aside.state.lock();
-        if !is_in_doubt {
+        let State { txn, in_doubt, .. } = *self.aside.state.lock();
+        if in_doubt.is_none() {
             return Ok(());
         }
         match self.transact(&Transaction { txn, op: None, cred, cancel, begun: Instant::now() }) {
             Ok(_) | Err(Failure::Refused(CapsStat::Mixed)) => {}
             Err(failure) => return Err(failure),
         }
-        self.aside.state.lock().is_in_doubt = false;
+        self.aside.state.lock().in_doubt = None;
         Ok(())
     }
 

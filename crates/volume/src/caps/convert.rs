@@ -28,6 +28,7 @@ pub(super) fn grant(told: wire::Grant) -> Grant {
         plain: told.flags.contains(wire::GrantFlags::PLAIN),
         group_of_directory: told.flags.contains(wire::GrantFlags::GROUP_OF_DIRECTORY),
         listed: told.flags.contains(wire::GrantFlags::LISTED),
+        hands_on_none: told.flags.contains(wire::GrantFlags::HANDS_ON_NONE),
     }
 }
 

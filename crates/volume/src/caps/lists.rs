@@ -9,6 +9,7 @@ use holdfast_wire::caps::{
     WhichList,
 };
 
+use super::aside::Asking;
 use super::calling::{decode, put};
 use super::{Failure, Inner, convert};
 
@@ -45,7 +46,7 @@ impl Inner {
         &self,
         (object, name): (&Handle, &Name),
         value: Option<(&Bytes, XattrMode)>,
-        (cred, cancel): (&Cred, &Cancel),
+        asking: Asking<'_>,
     ) -> Result<Answer, Errno> {
         if !self.knows_lists() {
             return Err(Errno::EOPNOTSUPP);
@@ -55,7 +56,7 @@ impl Inner {
             Some((value, mode)) => BatchOp::SetXattr { object, how: how_of(mode), name, value },
             None => BatchOp::RemoveXattr { object, name },
         };
-        match self.do_aside(op, cred, cancel).map_err(Failure::errno)? {
+        match self.do_aside(op, asking).map_err(Failure::errno)? {
             Ok(_) => Ok(Answer::Done),
             Err(status) => Err(convert::errno_of(status)),
         }

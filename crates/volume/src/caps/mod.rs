@@ -189,6 +189,14 @@ impl Server for CapsServer {
         self.0.answer(ask, cancel)
     }
 
+    fn may_yet_be_done(&self, ask: &Ask) -> bool {
+        self.0.may_yet_be_done(ask)
+    }
+
+    fn settle_given_up(&self, cancel: &Cancel) -> Result<(), Errno> {
+        self.0.settle_given_up(cancel).map_err(Failure::errno)
+    }
+
     fn batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
         self.0.send_batch(batch, cancel)
     }
@@ -228,7 +236,7 @@ impl Server for CapsServer {
         self.0.pool(out, cancel)
     }
 
-    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Option<Bytes>>> {
         // Of a server on this host each file is read in a moment.
         self.0.neighbour().is_none().then(|| self.0.nfs.read_ahead(out, cancel)).flatten()
     }

@@ -55,17 +55,17 @@ impl Inner {
                 self.access_list((object, name), cred, cancel).map_err(Failure::errno)
             }
             Question::SetXattr { object, name, value, mode } if is_access_list(name.as_bytes()) => {
-                self.set_access_list((object, name), Some((value, *mode)), (cred, cancel))
+                self.set_access_list((object, name), Some((value, *mode)), (ask, cred, cancel))
             }
             Question::RemoveXattr { object, name } if is_access_list(name.as_bytes()) => {
-                self.set_access_list((object, name), None, (cred, cancel))
+                self.set_access_list((object, name), None, (ask, cred, cancel))
             }
             Question::Nameless { dir, attrs, access, .. } => {
                 let answer = self.nameless((dir, attrs), *access, (ask, cred, cancel))?;
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))
             }
             Question::Rename { from_dir, from, to_dir, to, mode, .. } if *mode != RenameMode::Replace => {
-                let answer = self.rename_aside((from_dir, from), (to_dir, to), *mode, (cred, cancel))?;
+                let answer = self.rename_aside((from_dir, from), (to_dir, to), *mode, (ask, cred, cancel))?;
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))
             }
             Question::Append { object, open, data } => {

@@ -12,9 +12,11 @@ mod xattrs;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_base::ByteRange;
+use holdfast_base::limits::AHEAD_CALL_MS;
 use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
 };
@@ -29,6 +31,9 @@ use creds::Creds;
 pub use delegations::Delegations;
 use delegations::holder::Holder;
 use opens::Opens;
+
+/// How long reading ahead goes on behind a file that was not given.
+const AHEAD_CALL_TIME: Duration = Duration::from_millis(AHEAD_CALL_MS);
 
 /// The server behind an NFSv4.1 client.
 #[derive(Debug)]
@@ -157,10 +162,10 @@ impl Server for NfsServer {
         self.give_back(releases, cancel)
     }
 
-    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Bytes>> {
+    fn read_ahead(&self, out: &AheadOut, cancel: &Cancel) -> Option<Vec<Option<Bytes>>> {
         let cred = self.creds.of(&out.caller);
         let files: Vec<_> = out.files.iter().map(|(file, length)| (wire(file), *length)).collect();
-        let read = self.client.read_some(Cx::new(&cred, cancel), &files);
+        let read = self.client.read_some(Cx::new(&cred, cancel), &files, AHEAD_CALL_TIME);
         read.inspect_err(|error| tracing::debug!(%error, "not read ahead")).ok()
     }
 

@@ -30,8 +30,14 @@ impl NfsServer {
 
     /// Capabilities are not to be had by NFS alone; the attributes are.
     pub(super) fn look_at(&self, items: &[(Handle, CapSet)], cx: Cx<'_>) -> Result<Answer, Error> {
-        let nothing =
-            Grant { caps: CapSet::NONE, seq: 0, plain: false, group_of_directory: false, listed: false };
+        let nothing = Grant {
+            caps: CapSet::NONE,
+            seq: 0,
+            plain: false,
+            group_of_directory: false,
+            listed: false,
+            hands_on_none: false,
+        };
         let look = |handle: &Handle| -> Result<_, Errno> {
             let attributes = self.client.getattr(cx, &wire(handle), WANTED);
             let attrs =

@@ -70,6 +70,8 @@ impl GrantFlags {
     /// It has an access list beside its mode, or may have one: the mode alone does not say who may do what. Told where
     /// `AUTH_S` is held.
     pub const LISTED: Self = Self(4);
+    /// Of a directory: it surely hands on no access list. Told where `AUTH_S` and `XATTR_S` are held, which cover that.
+    pub const HANDS_ON_NONE: Self = Self(8);
 
     /// Whether all of `other` is in it.
     #[must_use]

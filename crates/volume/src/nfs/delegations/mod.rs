@@ -76,6 +76,7 @@ fn grant(delegated: Delegated) -> Grant {
         plain: false,
         group_of_directory: false,
         listed: false,
+        hands_on_none: false,
     }
 }
 
