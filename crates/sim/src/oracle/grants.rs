@@ -97,8 +97,15 @@ fn conflict(a: &Grant, b: &Grant) -> bool {
         | (What::Open { access, .. }, What::Delegation { is_write }) => {
             a.client != b.client && (is_write || access & 2 != 0)
         }
-        (What::Lock { .. } | What::Directory { .. } | What::Notified { .. }, _)
-        | (_, What::Lock { .. } | What::Directory { .. } | What::Notified { .. }) => false,
+        // Its holder opens the file and locks it by itself.
+        (What::Delegation { is_write }, What::Lock { is_write: locks_to_write, .. })
+        | (What::Lock { is_write: locks_to_write, .. }, What::Delegation { is_write }) => {
+            a.client != b.client && (is_write || locks_to_write)
+        }
+        // Who locks has the file open, or comes with NFSv3, which shares of opens do not bind.
+        (What::Lock { .. }, What::Open { .. }) | (What::Open { .. }, What::Lock { .. }) => false,
+        (What::Directory { .. } | What::Notified { .. }, _)
+        | (_, What::Directory { .. } | What::Notified { .. }) => false,
     }
 }
 
@@ -402,6 +409,10 @@ mod tests {
             (delegation(false), open(2, 0), true),
             (delegation(true), open(1, 0), true),
             (delegation(false), delegation(true), true),
+            (delegation(false), range(0, 5, false), false),
+            (delegation(false), range(0, 5, true), true),
+            (delegation(true), range(0, 5, false), true),
+            (open(3, 3), range(0, 5, true), false),
         ];
         for (a, b, conflicts) in cases {
             let mut grants = two();
