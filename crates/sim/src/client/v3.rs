@@ -47,10 +47,11 @@ pub(crate) struct Client3 {
     locks: RefCell<Locks>,
 }
 
-/// An answer, and whether the call was sent more than once.
+/// An answer, and whether the call may have run more than once: it was sent again after the server had died, which then knew
+/// nothing of the first time. While it lives it answers what it has done.
 struct Answered {
     results: Vec<u8>,
-    is_repeated: bool,
+    may_have_run_twice: bool,
 }
 
 impl Client3 {
@@ -92,7 +93,7 @@ impl Client3 {
     /// Calls until there is an answer other than "later".
     async fn call<A: Encode>(&self, procedure: Proc3, args: &A) -> Answered {
         let args = to_bytes(args);
-        let mut times = 0;
+        let (mut times, deaths) = (0, self.deaths());
         loop {
             let xid = self.conn.next_xid();
             let results = loop {
@@ -108,7 +109,8 @@ impl Client3 {
             };
             let status = Reader::new(&results).u32().unwrap_or(0);
             if status != NfsStat3::Jukebox as u32 {
-                return Answered { results, is_repeated: times > 1 };
+                let may_have_run_twice = times > 1 && deaths != self.deaths();
+                return Answered { results, may_have_run_twice };
             }
             self.world.tell(|| format!("{}: hears Jukebox", self.who));
             let ms = 100 + self.below(800);
@@ -236,9 +238,8 @@ impl Client3 {
                     self.uncommitted.borrow_mut().push((file, block, mark, ok.verf));
                 }
                 let now = self.world.now();
-                // A WRITE that was sent twice may run twice, the second time late.
                 self.world.oracles.data(|data| {
-                    data.answered(place, mark, now, (is_stable, !answered.is_repeated));
+                    data.answered(place, mark, now, (is_stable, !answered.may_have_run_twice));
                     Ok(())
                 });
             }
