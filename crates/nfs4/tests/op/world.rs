@@ -119,13 +119,16 @@ impl Force for Gate {
     }
 }
 
+/// What is done with a session.
+type Act = Box<dyn FnOnce(SessionId) + Send>;
+
 /// What session records were told.
 #[derive(Default)]
 pub(crate) struct Sessions {
     pub(crate) made: Mutex<Vec<SessionId>>,
     pub(crate) is_broken: Mutex<bool>,
     /// Done once the next one is stored.
-    pub(crate) once_stored: Mutex<Option<Box<dyn FnOnce(SessionId) + Send>>>,
+    pub(crate) once_stored: Mutex<Option<Act>>,
 }
 
 impl holdfast_nfs4::SessionRecords for Sessions {
