@@ -4,7 +4,7 @@
 mod promise_steps;
 #[path = "mod.rs"]
 mod reference;
-#[path = "../world/mod.rs"]
+#[path = "../suite/world/mod.rs"]
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

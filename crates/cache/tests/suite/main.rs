@@ -1,0 +1,29 @@
+//! The machine of a mount, alone, with others, and against its model.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod ahead;
+mod appends;
+mod both_sides;
+mod delegated;
+mod direct;
+mod leased;
+mod lent;
+mod listed;
+mod listed_rights;
+mod merged;
+mod nameless;
+mod one_mount;
+mod overtaken;
+mod pooled;
+mod remembered;
+mod removed;
+mod restored;
+mod speed;
+mod squashed;
+mod taken_back;
+mod told;
+mod trees;
+mod trouble;
+mod two_mounts;
+mod world;

@@ -1,0 +1,133 @@
+//! Data of files that are removed while it is on its way: nobody misses it, and nothing fails.
+
+use crate::world::World;
+use bytes::Bytes;
+use holdfast_cache::*;
+
+/// More than goes with the stream.
+const LARGE: usize = 100_000;
+
+fn caller() -> Turn {
+    Turn::new(Caller::new(7, 0))
+}
+
+/// A file that the server has made, closed, with the first WRITE of its data on its way.
+fn being_written(world: &mut World, dir: NodeId) -> WriteOut {
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    world.run(0, |m, t, now| m.fsync(t, dir, None, now)).unwrap();
+    let data = Bytes::from(vec![7; LARGE]);
+    // With a server that promises nothing each write is asked for, and none is under way.
+    world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let flushed = machine.flush(&mut caller(), made.1.fh, now);
+    assert!(matches!(flushed, Step::Done(())), "{flushed:?}");
+    machine.release(made.1.fh, now);
+    machine.take_write(now).expect("a WRITE")
+}
+
+/// A mount that may do everything in this directory without asking.
+fn settled() -> (World, NodeId) {
+    let mut world = World::new(1, true, 1);
+    for name in [b"x", b"y", b"z", b"v"] {
+        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    }
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    world.drain();
+    (world, dir)
+}
+
+fn nothing_failed(world: &mut World) {
+    let now = world.now();
+    assert!(world.clients[0].machine.take_write(now).is_none(), "it comes out again");
+    world.drain();
+    assert_eq!(world.clients[0].machine.take_reports(), []);
+    world.check(0);
+}
+
+#[test]
+fn a_write_that_was_lost_does_not_come_out_again_after_its_file_has_gone() {
+    let (mut world, dir) = settled();
+    let write = being_written(&mut world, dir);
+    world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+    let now = world.now();
+    world.clients[0].machine.write_lost(write.id, now);
+    nothing_failed(&mut world);
+}
+
+#[test]
+fn a_write_that_is_overtaken_by_its_files_removal_is_no_failure() {
+    let (mut world, dir) = settled();
+    let write = being_written(&mut world, dir);
+    world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+    let now = world.now();
+    world.clients[0].machine.write_done(write.id, Err(Errno::ESTALE), now);
+    nothing_failed(&mut world);
+}
+
+#[test]
+fn nor_is_one_that_is_overtaken_by_a_removal_that_was_asked_for() {
+    let (mut world, dir) = settled();
+    let write = being_written(&mut world, dir);
+    // From now on names are removed by asking.
+    world.clients[0].machine.settings_mut().batches = false;
+    let (mut turn, now) = (caller(), world.now());
+    let machine = &mut world.clients[0].machine;
+    let step = machine.unlink(&mut turn, dir, b"f", now);
+    let Step::Ask(ask) = step else { panic!("{step:?}") };
+    assert!(matches!(ask.question, Question::Remove { .. }), "{ask:?}");
+    let answer = world.perform(0, &ask);
+    let machine = &mut world.clients[0].machine;
+    machine.write_done(write.id, Err(Errno::ESTALE), now);
+    machine.absorb(&mut turn, *ask, answer, now);
+    let step = machine.unlink(&mut turn, dir, b"f", now);
+    assert!(matches!(step, Step::Done(())), "{step:?}");
+    nothing_failed(&mut world);
+}
+
+#[test]
+fn of_a_file_that_is_there_it_is_one() {
+    let (mut world, dir) = settled();
+    let write = being_written(&mut world, dir);
+    let now = world.now();
+    world.clients[0].machine.write_done(write.id, Err(Errno::ESTALE), now);
+    assert_eq!(world.run(0, |m, t, now| m.sync(t, now)), Err(Errno::ESTALE));
+    assert_eq!(world.clients[0].machine.take_reports().len(), 1);
+}
+
+/// What a server had not put on its disk when it died goes again, when whoever wrote it has long gone on.
+#[test]
+fn data_that_a_server_has_lost_is_not_missed_of_a_file_whose_name_was_given_to_another() {
+    let (mut world, dir) = settled();
+    // Each change is asked for, and data is written at once.
+    let settings = world.clients[0].machine.settings_mut();
+    (settings.batches, settings.write_back) = (false, false);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    for name in [b"old", b"new"] {
+        let made = world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap();
+        let data = Bytes::from_static(b"text");
+        world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+        world.run(0, |m, t, now| m.flush(t, made.1.fh, now)).unwrap();
+        let now = world.now();
+        world.clients[0].machine.release(made.1.fh, now);
+    }
+    let (from, to) = ((dir, b"new".as_slice()), (dir, b"old".as_slice()));
+    world.run(0, |m, t, now| m.rename(t, from, to, RenameMode::Replace, now)).unwrap();
+    world.ms += 10_000;
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let commits: Vec<_> = std::iter::from_fn(|| machine.take_commit(now)).collect();
+    assert!(!commits.is_empty(), "nothing was to be put on disk");
+    commits.iter().for_each(|commit| machine.commit_done(commit.id, Ok(8), now));
+    let kept = world.server.fs.inodes.len();
+    while let Some(write) = world.clients[0].machine.take_write(now) {
+        let done = match world.server.write(0, &write) {
+            Ok(done) => done,
+            Err(_) => panic!("nobody is in the way"),
+        };
+        world.clients[0].machine.write_done(write.id, done.map(|w| Written { verifier: 8, ..w }), now);
+    }
+    assert_eq!(world.server.fs.inodes.len(), kept);
+    assert_eq!(world.clients[0].machine.take_reports(), []);
+}
