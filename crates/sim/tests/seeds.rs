@@ -134,11 +134,6 @@ fn reads_of_old_data_are_noticed() {
 }
 
 #[test]
-fn writes_that_run_twice_are_noticed() {
-    assert_noticed(Plant::ForgetReplies, "data: a read of block");
-}
-
-#[test]
 fn replies_that_never_come_are_noticed() {
     assert_noticed(Plant::SwallowReplies, "did not end: ");
 }

@@ -47,11 +47,10 @@ pub(crate) struct Client3 {
     locks: RefCell<Locks>,
 }
 
-/// An answer, and whether the call may have run more than once: it was sent again after the server had died, which then knew
-/// nothing of the first time. While it lives it answers what it has done.
+/// An answer, and whether the call was sent more than once.
 struct Answered {
     results: Vec<u8>,
-    may_have_run_twice: bool,
+    is_repeated: bool,
 }
 
 impl Client3 {
@@ -93,7 +92,7 @@ impl Client3 {
     /// Calls until there is an answer other than "later".
     async fn call<A: Encode>(&self, procedure: Proc3, args: &A) -> Answered {
         let args = to_bytes(args);
-        let (mut times, deaths) = (0, self.deaths());
+        let mut times = 0;
         loop {
             let xid = self.conn.next_xid();
             let results = loop {
@@ -109,8 +108,7 @@ impl Client3 {
             };
             let status = Reader::new(&results).u32().unwrap_or(0);
             if status != NfsStat3::Jukebox as u32 {
-                let may_have_run_twice = times > 1 && deaths != self.deaths();
-                return Answered { results, may_have_run_twice };
+                return Answered { results, is_repeated: times > 1 };
             }
             self.world.tell(|| format!("{}: hears Jukebox", self.who));
             let ms = 100 + self.below(800);
@@ -238,8 +236,9 @@ impl Client3 {
                     self.uncommitted.borrow_mut().push((file, block, mark, ok.verf));
                 }
                 let now = self.world.now();
+                // A WRITE that was sent twice may run twice, the second time late.
                 self.world.oracles.data(|data| {
-                    data.answered(place, mark, now, (is_stable, !answered.may_have_run_twice));
+                    data.answered(place, mark, now, (is_stable, !answered.is_repeated));
                     Ok(())
                 });
             }

@@ -81,7 +81,7 @@ impl Process {
             })
             .await;
         self.client.write_ends(open.file, begun, (block + 1) * BLOCK);
-        let Some(Acted { mut reply, is_repeated, is_excused, deaths, .. }) = acted else { return };
+        let Some(Acted { mut reply, is_repeated, is_excused, .. }) = acted else { return };
         if reply.status != NfsStat4::Ok {
             return self.refused(open, "WRITE", reply.status);
         }
@@ -91,10 +91,8 @@ impl Process {
         if !is_stable {
             self.uncommitted.borrow_mut().push((block, mark, ok.writeverf));
         }
-        // A slot keeps what is sent twice from running twice. In 4.0 the server does, while it lives: it does not record a
-        // WRITE.
-        let may_have_run_twice = is_repeated && deaths != self.client.deaths();
-        let is_sure = !is_excused && (self.client.kind.minor > 0 || !may_have_run_twice);
+        // A slot keeps what is sent twice from running twice; 4.0 does not.
+        let is_sure = !is_excused && (self.client.kind.minor > 0 || !is_repeated);
         world.oracles.data(|data| {
             data.answered(place, mark, world.now(), (is_stable, is_sure));
             Ok(())

@@ -277,8 +277,7 @@ impl Client3 {
         }
     }
 
-    /// How often the server has died.
-    pub(super) fn deaths(&self) -> u64 {
+    fn deaths(&self) -> u64 {
         let mut deaths = 0;
         self.world.oracles.reclaims(|reclaims| {
             deaths = reclaims.deaths();
