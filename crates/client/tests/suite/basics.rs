@@ -49,7 +49,7 @@ fn small_files_are_read_together_and_what_is_refused_does_not_keep_those_behind_
     };
     // A directory cannot be read, and what is gone cannot be named.
     let (directory, gone) = ((root.clone(), 10), file("gone"));
-    std::fs::remove_file(world.directory.join("gone")).unwrap();
+    client.remove(cx, root, b"gone").unwrap();
     let files = [file("first"), directory.clone(), file("third"), gone, file("fifth")];
     let some = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
     let read = |files: &[_], within| client.read_some(cx, files, within).unwrap();
