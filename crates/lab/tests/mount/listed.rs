@@ -10,6 +10,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("listed::who_is_let_in_is_as_without_a_mount", as_there),
         Trial::new("listed::a_list_that_others_set_counts_at_once", at_once),
+        Trial::new("listed::what_an_interrupted_setfacl_did_after_all_is_seen", interrupted),
+        Trial::new("listed::that_directories_hand_on_no_list_costs_no_questions", told_with_grants),
     ]
 }
 
@@ -177,4 +179,53 @@ fn at_once() -> Result<()> {
     }
     mount.check_alive()?;
     other.check_alive()
+}
+
+/// The server waits for the other mount, which stands still, when the user gives up; then that goes on.
+fn interrupted() -> Result<()> {
+    let served = served()?;
+    run_in(&served.share(), "for i in 1 2 3; do echo some > f$i; chmod 640 f$i; done", &[])?;
+    let (mount, other) = (served.mount("nolocal")?, served.mount("nolocal")?);
+    let list = |at: &Path, file: &str| run_in(at, "getfacl -cn $1 | grep -v '^#'", &[file]);
+    let signal = |name: &str| run_in(Path::new("/"), "kill -$1 $2", &[name, &other.daemon().to_string()]);
+    let mut done = 0;
+    for file in ["f1", "f2", "f3"] {
+        for at in [mount.path(), other.path()] {
+            run_in(&at, "ls -l . >/dev/null; cat $1; getfacl -c $1 >/dev/null 2>&1", &[file])?;
+        }
+        signal("STOP")?;
+        let given_up =
+            run_in(&mount.path(), "timeout -s INT 0.3 setfacl -m u:1234:r $1 2>&1 || echo gave up", &[file]);
+        let between = run_in(&mount.path(), "ls -l . >/dev/null; getfacl -cn $1; getfacl -cn $1", &[file]);
+        signal("CONT")?;
+        ensure!(given_up?.contains("gave up") && !between?.contains("1234"), "it was not held up");
+        // Longer than the server waits for anybody in one call.
+        run_in(&served.share(), "sleep 1.5", &[])?;
+        let there = list(&served.share(), file)?;
+        done += u32::from(there.contains("1234"));
+        for at in [mount.path(), other.path()] {
+            let here = list(&at, file)?;
+            ensure!(here == there, "{file}: mounted: {here}there: {there}");
+        }
+    }
+    println!("     {done} of 3 were done after all");
+    mount.check_alive()?;
+    other.check_alive()
+}
+
+fn told_with_grants() -> Result<()> {
+    let served = served()?;
+    run_in(&served.share(), "for i in $(seq 40); do mkdir d$i; done; setfacl -d -m u:1234:r d40", &[])?;
+    for mount in [served.mount("nolocal")?, served.mount("nolocal")?] {
+        let before = mount.round_trips()?;
+        // The listing brings what covers them, and nobody has them alone.
+        let lists = "ls -l . >/dev/null; getfacl -cn d* | grep -c 'default:user:1234'";
+        let lists = run_in(&mount.path(), lists, &[])?;
+        ensure!(lists == "1\n", "one of them has a list, not {lists}");
+        let trips = mount.round_trips()? - before;
+        println!("     40 directories: {trips} round trips");
+        ensure!(trips < 10, "{trips} round trips: {}", mount.stats()?);
+        mount.check_alive()?;
+    }
+    Ok(())
 }
