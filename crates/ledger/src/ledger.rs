@@ -8,6 +8,7 @@ use std::sync::Arc;
 use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
 use holdfast_export::{Export, Force};
 use holdfast_journal::{BootId, Certainty, Config, EntryId, Journal, OpenError, Recovered};
+use holdfast_recovery::intent::Step;
 use holdfast_recovery::keys::{SLOT, parse_slot_key, slot_key};
 use holdfast_recovery::{Intent, Look, Settled};
 use holdfast_vfs::{Backend, Handle, Touched};
@@ -27,6 +28,17 @@ pub(crate) struct Past {
 }
 
 impl Past {
+    fn of(entry: EntryId, payload: &[u8], step: &Step<'_>, settled: Settled) -> Self {
+        Self {
+            entry,
+            seqid: step.seqid,
+            call_hash: step.call_hash,
+            operation: step.operation,
+            payload: payload.to_vec(),
+            settled,
+        }
+    }
+
     /// What became of it; asked again as long as the file system could not tell.
     pub(crate) fn settled(&self, backend: &dyn Backend) -> Settled {
         match (self.settled, intent::read(&self.payload)) {
@@ -175,9 +187,9 @@ impl Ledger {
         Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), remembered))
     }
 
-    /// Opens the journal of a process that handed everything over: nothing was cut short, so there is nothing to settle,
-    /// and what it answered is known otherwise, but for batches, which are given. What it had not made durable yet stays as
-    /// it is.
+    /// Opens the journal of a process that handed everything over: it cut nothing short, so there is nothing to settle, and what
+    /// it answered is known otherwise, but for batches, which are given. What it had not made durable yet stays as it is. What a
+    /// crash before it had cut short, and has not come again yet, it tells ([`Ledger::cut_short`], [`Ledger::knows`]).
     ///
     /// # Errors
     /// Those of [`Journal::open`].
@@ -195,13 +207,37 @@ impl Ledger {
         (boot, now): (BootId, Now),
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
+        let past = |entry: &Recovered| {
+            let (_, step) = intent::read(&entry.intent).ok().filter(|_| entry.reply.is_none())?;
+            Some((entry.key.clone(), Arc::new(Past::of(entry.id, &entry.intent, &step, Settled::CannotTell))))
+        };
+        let pasts = recovered.iter().filter_map(past).collect();
         let batch = |entry: Recovered| {
             let (incarnation, txn, op) = intent::parse_batch_key(&entry.key)?;
             let record = BatchRecord::of(&entry);
             Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply, record })
         };
         let batches = recovered.into_iter().filter_map(batch).collect();
-        Ok((Arc::new(Self { journal, now, pasts: Mutex::default() }), batches))
+        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), batches))
+    }
+
+    /// What became of requests that a crash cut short and that have not come again, by the journal's keys: it was looked at before
+    /// others could change it, so another process that goes on has to be told.
+    #[must_use]
+    pub fn cut_short(&self) -> Vec<(Vec<u8>, Settled)> {
+        self.pasts.lock().iter().map(|(key, past)| (key.clone(), past.settled)).collect()
+    }
+
+    /// Goes on with what [`Ledger::cut_short`] of the former process told. Before the first request.
+    pub fn knows(&self, told: Vec<(Vec<u8>, Settled)>) {
+        let mut pasts = self.pasts.lock();
+        let former = std::mem::take(&mut *pasts);
+        for (key, settled) in told {
+            if let Some(past) = former.get(&key) {
+                let past = Past { payload: past.payload.clone(), settled, ..**past };
+                pasts.insert(key, Arc::new(past));
+            }
+        }
     }
 
     /// Now, by the clock that stamps files.
@@ -323,14 +359,7 @@ impl<'a> Settling<'a> {
         let reply = entry.reply.filter(|_| settled == Settled::HappenedAlready);
         let (seqid, call_hash) = (step.seqid, step.call_hash);
         if reply.is_none() {
-            let past = Past {
-                entry: entry.id,
-                seqid,
-                call_hash,
-                operation: step.operation,
-                payload: entry.intent.clone(),
-                settled,
-            };
+            let past = Past::of(entry.id, &entry.intent, &step, settled);
             self.pasts.insert(entry.key.clone(), Arc::new(past));
         }
         self.remember(&entry.key, (seqid, call_hash), reply, record);

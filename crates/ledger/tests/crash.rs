@@ -57,6 +57,18 @@ impl World {
         (self.ledger, self.remembered) = (Some(ledger), remembered);
     }
 
+    /// Another process goes on in this one's place.
+    fn replace(&mut self) {
+        let told = self.ledger().cut_short();
+        self.ledger = None;
+        let now = || holdfast_base::Timestamp { seconds: 0, nanos: 0 };
+        let path = self.dir.path().join("journal");
+        let (ledger, remembered) = Ledger::go_on_with(&path, &SMALL, (BOOT, Arc::new(now))).unwrap();
+        assert_eq!(remembered, [], "no batches");
+        ledger.knows(told);
+        self.ledger = Some(ledger);
+    }
+
     fn ledger(&self) -> &Arc<Ledger> {
         self.ledger.as_ref().unwrap()
     }
@@ -187,6 +199,30 @@ fn a_change_without_its_reply_is_told_as_done_when_it_comes_again() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_crash_cut_short_is_known_after_a_planned_restart_as_it_was_found() {
+    for (what, change) in ALL {
+        let mut world = World::new();
+        world.furnish();
+        assert_eq!(world.run(5, change, None), Ok(()), "{what}");
+        world.restart(BOOT);
+        world.replace();
+        assert_eq!(world.run(5, change, None), Ok(()), "{what}");
+    }
+    // What others have changed since does not count: it was looked at before them.
+    let mut world = World::new();
+    assert_eq!(world.run(5, guarded, None), Ok(()));
+    world.restart(BOOT);
+    world.fs.remove(&world.cx(), &world.root(), name("new"), RemoveKind::Any).unwrap();
+    world.replace();
+    assert_eq!(
+        world.run(5, guarded, Some(b"made")),
+        Err(FsError::NotFound),
+        "it was made, and is gone again"
+    );
+    assert!(world.find("new").is_none());
 }
 
 #[test]

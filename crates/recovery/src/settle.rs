@@ -5,6 +5,7 @@
 //! destroy another's work.
 
 use holdfast_base::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::intent::{HandleBytes, Intent, NodeKind};
 
@@ -39,7 +40,7 @@ pub struct Facts<'a> {
 }
 
 /// What to do when the request comes again, or at once where a reply was recorded but may have been overtaken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Settled {
     /// It happened: answer success, from the recorded reply or from what is there now. After a `Make` first set the
     /// request's attributes on what is there: the crash may have come between making and setting.

@@ -1,25 +1,32 @@
-//! What of the records is not in the store, for the process that goes on with it: what could not be written yet.
+//! What of the records is in neither the store nor the journal, for the process that goes on with it: what could not be written
+//! yet, and what was found out at the start.
 
 use holdfast_base::ClientId;
+use holdfast_recovery::Settled;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use super::Durable;
 use super::clients::Owed;
 
 /// What is owed, by clients' ids. Those that are not on record any more owe nothing.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Image {
+pub struct Image {
     forget: Vec<u64>,
     unmark: Vec<u64>,
     /// With the ticks since.
     doubtful: Vec<(u64, u32)>,
     /// Those that said that they go, and are on record still.
     left: Vec<u64>,
+    /// Of requests that a crash before had cut short, and that have not come again: what became of them.
+    #[serde(default)]
+    cut_short: Vec<(ByteBuf, Settled)>,
 }
 
 impl Durable {
     /// Writes it down. Nothing is being written.
-    pub(crate) fn freeze(&self) -> Image {
+    #[must_use]
+    pub fn freeze(&self) -> Image {
         let inner = self.inner.lock();
         let Owed { forget, unmark, doubtful, .. } = &inner.owed;
         let ids = |of: &rustc_hash::FxHashSet<ClientId>| of.iter().map(|client| client.0).collect();
@@ -28,13 +35,20 @@ impl Durable {
             unmark: ids(unmark),
             doubtful: doubtful.iter().map(|(client, ticks)| (client.0, *ticks)).collect(),
             left: ids(&inner.left),
+            cut_short: self
+                .ledger
+                .cut_short()
+                .into_iter()
+                .map(|(key, settled)| (key.into(), settled))
+                .collect(),
         }
     }
 
     /// Goes on with it. Before the first tick.
-    pub(crate) fn thaw(&self, image: Image) {
+    pub fn thaw(&self, image: Image) {
         let mut inner = self.inner.lock();
-        let Image { forget, unmark, doubtful, left } = image;
+        let Image { forget, unmark, doubtful, left, cut_short } = image;
+        self.ledger.knows(cut_short.into_iter().map(|(key, settled)| (key.into_vec(), settled)).collect());
         inner.left.extend(left.into_iter().map(ClientId));
         let owed = &mut inner.owed;
         owed.forget.extend(forget.into_iter().map(ClientId));

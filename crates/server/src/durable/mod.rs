@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-pub(crate) use handover::Image;
+pub use handover::Image;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
 use holdfast_base::{ClientId, Clock, Instant, SessionId};
 use holdfast_export::{Export, Force};

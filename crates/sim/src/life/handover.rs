@@ -35,6 +35,7 @@ struct Image {
     engine: Option<holdfast_state::Frozen>,
     nfs4: holdfast_nfs4::Image,
     nlm: holdfast_nlm::handover::Image,
+    records: holdfast_server::durable::Image,
 }
 
 /// A server that is about to be another process.
@@ -120,6 +121,7 @@ impl Life {
             engine: Some(engine),
             nfs4,
             nlm,
+            records: self.durable.freeze(),
         };
         // Duplicates, as those of another process are.
         let descriptors = outgoing.descriptors().map(|fd| fd.try_clone_to_owned().ok()).collect();
@@ -154,6 +156,7 @@ impl Life {
         ensure!(self.backend().write_verifier() == image.verifier, "the write verifier is another");
         let lost = incoming.open_files(&image.files, &[self.backend()]);
         ensure!(lost == 0, "{lost} open files did not come along");
+        self.durable.thaw(image.records);
         self.manager.resume(engine);
         let thawed = self.nfs4.thaw(image.nfs4, &incoming, &image.lost);
         let lost = thawed.files_lost + self.lockd.thaw(image.nlm, &incoming);
