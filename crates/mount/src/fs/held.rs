@@ -12,13 +12,16 @@ use holdfast_volume::LockOwner;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
+/// How often it is looked whether somebody who waits for his own number has given up.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Locks of a mount.
 #[derive(Default)]
 pub(super) struct Held {
     /// Who has taken some through an open file.
     owners: Mutex<FxHashMap<FileHandle, Vec<LockOwner>>>,
-    /// Open files and processes that have ended, whose locks are being given back.
-    ending: Mutex<FxHashMap<NodeId, u32>>,
+    /// Open files and processes that have ended, whose locks are being given back: which owners', of a file.
+    ending: Mutex<FxHashMap<NodeId, Vec<LockOwner>>>,
     ended: Condvar,
 }
 
@@ -26,6 +29,7 @@ pub(super) struct Held {
 pub(super) struct Ending {
     held: Arc<Held>,
     at: NodeId,
+    owner: LockOwner,
 }
 
 impl Held {
@@ -51,9 +55,9 @@ impl Held {
         self.owners.lock().remove(&file).unwrap_or_default()
     }
 
-    pub(super) fn ending(self: &Arc<Self>, at: NodeId) -> Ending {
-        *self.ending.lock().entry(at).or_default() += 1;
-        Ending { held: Arc::clone(self), at }
+    pub(super) fn ending(self: &Arc<Self>, at: NodeId, owner: LockOwner) -> Ending {
+        self.ending.lock().entry(at).or_default().push(owner);
+        Ending { held: Arc::clone(self), at, owner }
     }
 
     /// Whether locks of a file are being given back.
@@ -64,17 +68,28 @@ impl Held {
     /// Waits until those are; but not for ever, as nobody can be freed from this.
     pub(super) fn wait(&self, at: NodeId) {
         let mut ending = self.ending.lock();
-        let is_under_way = |ending: &mut FxHashMap<NodeId, u32>| ending.contains_key(&at);
+        let is_under_way = |ending: &mut FxHashMap<_, _>| ending.contains_key(&at);
         self.ended.wait_while_for(&mut ending, is_under_way, Duration::from_millis(LOCKS_ENDING_MS));
+    }
+
+    /// Waits until locks of this owner are given back. The kernel soon gives a new process the number that an ended one had, and
+    /// what the one takes must not go with what the other had; so it is waited for as long as it lasts, or `is_over` says.
+    pub(super) fn wait_for(&self, at: NodeId, owner: LockOwner, is_over: impl Fn() -> bool) {
+        let mut ending = self.ending.lock();
+        while ending.get(&at).is_some_and(|owners| owners.contains(&owner)) && !is_over() {
+            self.ended.wait_for(&mut ending, LOOK_EVERY);
+        }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         let mut ending = self.held.ending.lock();
-        if let Some(count) = ending.get_mut(&self.at) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(owners) = ending.get_mut(&self.at) {
+            if let Some(place) = owners.iter().position(|owner| *owner == self.owner) {
+                owners.swap_remove(place);
+            }
+            if owners.is_empty() {
                 ending.remove(&self.at);
             }
         }

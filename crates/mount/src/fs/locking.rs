@@ -1,5 +1,7 @@
 //! Locks: taken at the server, ended with the process, the open file or the call that gives them back.
 
+use std::time::Duration;
+
 use holdfast_base::ByteRange;
 use holdfast_fuse::{Flush, LockAsk, LockMode, LockSpan, NodeId, Release, Request};
 use holdfast_volume::{LockClass, LockOwner, LockWanted, Volume, Waiting, cache};
@@ -9,6 +11,9 @@ use rustix::io::Errno;
 use super::call::{Call, Ends};
 use super::convert::{errno, fh, node};
 use super::{Opener, Result, Translation};
+
+/// How long after the server was silent it is asked again to take locks back.
+const DROP_AGAIN: Duration = Duration::from_secs(1);
 
 fn owner(owner: holdfast_fuse::LockOwner, class: LockClass) -> LockOwner {
     LockOwner { owner: owner.0, class }
@@ -49,6 +54,7 @@ impl Translation {
             self.closes.lock_asked(at, self.volume.may_write(wanted.fh));
         }
         self.after_those_that_end(request, at);
+        self.after_its_former_self(&call, at, wanted.owner)?;
         self.volume.lock(&call, node(at), &wanted, wait).map_err(errno)?;
         self.held.taken(ask.file, wanted.owner);
         Ok(())
@@ -60,6 +66,18 @@ impl Translation {
             request.will_wait();
             self.held.wait(at);
         }
+    }
+
+    /// What the process had that was known by the same number is given back first.
+    fn after_its_former_self(&self, call: &Call<'_>, at: NodeId, owner: LockOwner) -> Result<()> {
+        if self.held.is_ending(at) {
+            let cancel = call.cancel();
+            self.held.wait_for(at, owner, || cancel.is_cancelled());
+            if cancel.is_cancelled() {
+                return Err(Errno::INTR);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn test_lock(
@@ -93,7 +111,7 @@ impl Translation {
         }
         // Who is ending cannot be killed any more, so it must not wait for a server; and who is killed while it waits closes the
         // file no second time.
-        if request.is_caller_exiting() || self.drop_all(call, at, ended) == Err(Errno::INTR) {
+        if request.is_caller_exiting() || !self.drop_all(call, at, ended) {
             self.drop_later(call, at, ended);
         }
     }
@@ -106,34 +124,41 @@ impl Translation {
         if owners.is_empty() {
             return;
         }
-        let (call, _ending) = (Call::new(request), self.held.ending(at));
+        let call = Call::new(request);
         for owner in owners {
-            if self.drop_all(&call, at, owner) == Err(Errno::INTR) {
+            let _ending = self.held.ending(at, owner);
+            if !self.drop_all(&call, at, owner) {
                 self.drop_later(&call, at, owner);
             }
         }
     }
 
-    fn drop_all(&self, who: &dyn Waiting, at: NodeId, owner: LockOwner) -> Result<()> {
+    fn drop_all(&self, who: &dyn Waiting, at: NodeId, owner: LockOwner) -> bool {
         drop_all(&self.volume, who, node(at), owner)
     }
 
     fn drop_later(&self, call: &Call<'_>, at: NodeId, owner: LockOwner) {
         let opener = Opener { caller: call.whole_caller(), cancel: self.volume.given_up().clone() };
-        let (volume, node, ending) = (self.volume.clone(), node(at), self.held.ending(at));
+        let (volume, node, ending) = (self.volume.clone(), node(at), self.held.ending(at, owner));
         let dropping = std::thread::Builder::new().name("unlock".into()).spawn(move || {
             let _ending = ending;
-            // Nobody is there to be told.
-            let _ = drop_all(&volume, &opener, node, owner);
+            while !drop_all(&volume, &opener, node, owner) && !opener.cancel.is_cancelled() {
+                std::thread::sleep(DROP_AGAIN);
+            }
         });
         if let Err(error) = dropping {
-            tracing::warn!(%error, "locks of a process that ended stay until its file is closed");
+            tracing::warn!(%error, "locks of a process that ended stay until nobody here has its file open");
         }
     }
 }
 
-fn drop_all(volume: &Volume, who: &dyn Waiting, node: cache::NodeId, owner: LockOwner) -> Result<()> {
-    volume.unlock(who, node, owner, ByteRange::ALL).map_err(errno).inspect_err(|errno| {
-        tracing::debug!(%errno, "locks were not given back");
-    })
+/// Whether that is done with; `false` where it was given up, or the server was silent for longer than the mount waits.
+fn drop_all(volume: &Volume, who: &dyn Waiting, node: cache::NodeId, owner: LockOwner) -> bool {
+    match volume.unlock(who, node, owner, ByteRange::ALL).map_err(errno) {
+        Ok(()) => true,
+        Err(errno) => {
+            tracing::debug!(%errno, "locks were not given back");
+            !matches!(errno, Errno::INTR | Errno::TIMEDOUT)
+        }
+    }
 }
