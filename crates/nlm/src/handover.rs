@@ -43,6 +43,8 @@ struct HostImage {
     local: IpAddr,
     is_recorded: bool,
     #[serde(default)]
+    is_in_doubt: bool,
+    #[serde(default)]
     has_lost: bool,
     state: Option<i32>,
 }
@@ -227,6 +229,7 @@ impl Lockd {
             caller: name.caller.clone(),
             local: host.local,
             is_recorded: host.is_recorded,
+            is_in_doubt: host.is_in_doubt,
             has_lost: host.has_lost,
             state: host.state,
         };
@@ -293,6 +296,7 @@ impl Lockd {
             let name = HostName { ip: host.ip, caller: host.caller };
             if let Ok(known) = table.host(&name, host.local, now) {
                 known.is_recorded = host.is_recorded;
+                known.is_in_doubt = host.is_in_doubt;
                 known.has_lost = host.has_lost;
                 known.state = host.state;
             }

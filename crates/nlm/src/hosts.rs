@@ -37,11 +37,14 @@ impl Lockd {
         let has_lost = self.table.lock().hosts.get(host).is_some_and(|of| of.has_lost);
         if let Err(error) = self.records.keep(&HostRecord { host: host.clone(), local, has_lost }) {
             tracing::error!(%error, "a host cannot be put on record: it gets no locks");
+            if let Some(known) = self.table.lock().hosts.get_mut(host) {
+                known.is_in_doubt = true;
+            }
             return Err(NlmStat4::DeniedNoLocks);
         }
         match self.table.lock().host(host, local, self.now()) {
             // Where it restarted in this moment, its next lock has it recorded anew.
-            Ok(known) => known.is_recorded = known.has_lost == has_lost,
+            Ok(known) => (known.is_recorded, known.is_in_doubt) = (known.has_lost == has_lost, false),
             Err(_) => return Err(NlmStat4::DeniedNoLocks),
         }
         Ok(())
@@ -140,21 +143,21 @@ impl Lockd {
         let _turn = self.record_turn.lock();
         let recorded = {
             let table = self.table.lock();
-            let known = table.hosts.get(host).filter(|known| known.is_recorded);
+            let known = table.hosts.get(host).filter(|known| known.is_recorded || known.is_in_doubt);
             known.map(|known| HostRecord { host: host.clone(), local: known.local, has_lost: true })
         };
         let kept = recorded.map_or(Ok(()), |record| self.records.keep(&record));
         let mut table = self.table.lock();
         let Some(known) = table.hosts.get_mut(host) else { return kept.is_ok() };
         match kept {
-            Ok(()) => (known.may_reclaim, known.has_lost) = (false, true),
+            Ok(()) => (known.may_reclaim, known.has_lost, known.is_in_doubt) = (false, true, false),
             Err(error) => {
                 tracing::error!(%error, "a host's record cannot be changed: nothing is taken from it");
-                // It may say either.
-                known.is_recorded = false;
+                (known.is_recorded, known.is_in_doubt) = (false, true);
+                return false;
             }
         }
-        known.has_lost
+        true
     }
 
     /// Takes everything from a host but what it got since its monitor has this state.

@@ -25,6 +25,8 @@ pub(crate) struct Host {
     pub(crate) local: IpAddr,
     /// It has a record, which says of `has_lost` what is so.
     pub(crate) is_recorded: bool,
+    /// A record of it failed to be written: it may have one, which may say either.
+    pub(crate) is_in_doubt: bool,
     /// Something was taken from it that it may believe to hold. As it might reclaim that, it may reclaim nothing while it has
     /// anything.
     pub(crate) has_lost: bool,
@@ -45,6 +47,7 @@ impl Host {
         Self {
             local,
             is_recorded: false,
+            is_in_doubt: false,
             has_lost: false,
             may_reclaim: false,
             is_barred: false,

@@ -153,6 +153,25 @@ fn nothing_is_taken_from_a_host_whose_record_cannot_be_changed() {
 }
 
 #[test]
+fn what_is_taken_at_the_second_try_is_not_reclaimed_either() {
+    let world = World::new();
+    let fh = world.fh(&world.file("f"));
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    let held = &world.lockd.report()[0];
+    let is_broken = &world.machine.store.is_broken;
+    is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(!world.lockd.take_away(held.owner, held.file));
+    is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert!(world.lockd.take_away(held.owner, held.file));
+    assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    let world = world.restart(2, true);
+    assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Denied);
+    assert_eq!(world.client(2).reclaim(&fh, P, ALL), NlmStat4::Granted);
+}
+
+#[test]
 fn who_lost_a_lock_and_restarted_is_on_record_again() {
     let world = World::new();
     let fh = world.fh(&world.file("f"));
