@@ -107,7 +107,11 @@ pub struct BatchRecord {
 
 impl BatchRecord {
     fn of(entry: &Recovered) -> Self {
-        Self { entry: entry.id, survived: entry.certainty != Certainty::MachineDied }
+        Self { entry: entry.id, survived: Self::outlived(entry.certainty) }
+    }
+
+    fn outlived(certainty: Certainty) -> bool {
+        certainty != Certainty::MachineDied
     }
 
     /// Whether nothing was lost of what the server had done until then, though no record tells of it: only the process died,
@@ -188,13 +192,17 @@ impl Ledger {
     }
 
     /// Opens the journal of a process that handed everything over: it cut nothing short, so there is nothing to settle, and what
-    /// it answered is known otherwise, but for batches, which are given. What it had not made durable yet stays as it is. What a
-    /// crash before it had cut short, and has not come again yet, it tells ([`Ledger::cut_short`], [`Ledger::knows`]).
+    /// it answered is known otherwise, but for batches, which are given. What it had not made durable yet stays as it is. `told`
+    /// is what [`Ledger::cut_short`] of that process told.
     ///
     /// # Errors
     /// Those of [`Journal::open`].
-    pub fn go_on(path: &Path, config: &Config) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
-        Self::go_on_with(path, config, (BootId::current(), Arc::new(system_now)))
+    pub fn go_on(
+        path: &Path,
+        config: &Config,
+        told: Vec<(Vec<u8>, Settled)>,
+    ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
+        Self::go_on_with(path, config, (BootId::current(), Arc::new(system_now)), told)
     }
 
     /// As [`Ledger::go_on`], saying which boot of the machine this is, with the clock that stamps files: for simulation.
@@ -205,19 +213,30 @@ impl Ledger {
         path: &Path,
         config: &Config,
         (boot, now): (BootId, Now),
+        told: Vec<(Vec<u8>, Settled)>,
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
-        let past = |entry: &Recovered| {
-            let (_, step) = intent::read(&entry.intent).ok().filter(|_| entry.reply.is_none())?;
-            Some((entry.key.clone(), Arc::new(Past::of(entry.id, &entry.intent, &step, Settled::CannotTell))))
-        };
-        let pasts = recovered.iter().filter_map(past).collect();
-        let batch = |entry: Recovered| {
-            let (incarnation, txn, op) = intent::parse_batch_key(&entry.key)?;
-            let record = BatchRecord::of(&entry);
-            Some(Remembered::Batch { incarnation, txn, op, outcome: entry.reply, record })
-        };
-        let batches = recovered.into_iter().filter_map(batch).collect();
+        let told: FxHashMap<_, _> = told.into_iter().collect();
+        let (mut pasts, mut batches) = (FxHashMap::default(), Vec::new());
+        for entry in recovered {
+            let settled = told.get(&entry.key).copied();
+            if let Some(settled) = settled
+                && let Ok((_, step)) = intent::read(&entry.intent)
+            {
+                let past = Past::of(entry.id, &entry.intent, &step, settled);
+                pasts.insert(entry.key.clone(), Arc::new(past));
+            }
+            if let Some((incarnation, txn, op)) = intent::parse_batch_key(&entry.key) {
+                // An outcome of what did not outlive a crash is none; and what a crash left is looked at.
+                let (outcome, survived) = if settled.is_some() {
+                    (None, false)
+                } else {
+                    (entry.reply, BatchRecord::outlived(entry.certainty))
+                };
+                let record = BatchRecord { entry: entry.id, survived };
+                batches.push(Remembered::Batch { incarnation, txn, op, outcome, record });
+            }
+        }
         Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), batches))
     }
 
@@ -226,18 +245,6 @@ impl Ledger {
     #[must_use]
     pub fn cut_short(&self) -> Vec<(Vec<u8>, Settled)> {
         self.pasts.lock().iter().map(|(key, past)| (key.clone(), past.settled)).collect()
-    }
-
-    /// Goes on with what [`Ledger::cut_short`] of the former process told. Before the first request.
-    pub fn knows(&self, told: Vec<(Vec<u8>, Settled)>) {
-        let mut pasts = self.pasts.lock();
-        let former = std::mem::take(&mut *pasts);
-        for (key, settled) in told {
-            if let Some(past) = former.get(&key) {
-                let past = Past { payload: past.payload.clone(), settled, ..**past };
-                pasts.insert(key, Arc::new(past));
-            }
-        }
     }
 
     /// Now, by the clock that stamps files.

@@ -26,6 +26,7 @@ struct World {
     dir: TempDir,
     ledger: Option<Arc<Ledger>>,
     remembered: Vec<Remembered>,
+    boot: BootId,
     caller: Caller,
 }
 
@@ -43,7 +44,7 @@ impl World {
         let backend = Arc::new(fs.clone());
         let export = Arc::new(Export { id: ExportId(9), path: vec![b"e".to_vec()], backend, options });
         let (dir, caller) = (tempfile::tempdir().unwrap(), Caller::root());
-        let mut world = Self { fs, export, dir, ledger: None, remembered: Vec::new(), caller };
+        let mut world = Self { fs, export, dir, ledger: None, remembered: Vec::new(), boot: BOOT, caller };
         world.restart(BOOT);
         world
     }
@@ -54,7 +55,7 @@ impl World {
         let exports = [Arc::clone(&self.export)];
         let path = self.dir.path().join("journal");
         let (ledger, remembered) = Ledger::open_on_boot(&path, &SMALL, &exports, boot).unwrap();
-        (self.ledger, self.remembered) = (Some(ledger), remembered);
+        (self.ledger, self.remembered, self.boot) = (Some(ledger), remembered, boot);
     }
 
     /// Another process goes on in this one's place.
@@ -63,10 +64,9 @@ impl World {
         self.ledger = None;
         let now = || holdfast_base::Timestamp { seconds: 0, nanos: 0 };
         let path = self.dir.path().join("journal");
-        let (ledger, remembered) = Ledger::go_on_with(&path, &SMALL, (BOOT, Arc::new(now))).unwrap();
-        assert_eq!(remembered, [], "no batches");
-        ledger.knows(told);
-        self.ledger = Some(ledger);
+        let (ledger, remembered) =
+            Ledger::go_on_with(&path, &SMALL, (self.boot, Arc::new(now)), told).unwrap();
+        (self.ledger, self.remembered) = (Some(ledger), remembered);
     }
 
     fn ledger(&self) -> &Arc<Ledger> {
@@ -211,6 +211,18 @@ fn what_a_crash_cut_short_is_known_after_a_planned_restart_as_it_was_found() {
         world.replace();
         assert_eq!(world.run(5, change, None), Ok(()), "{what}");
     }
+    // What did not outlive the machine is done when it comes again, though its reply is in the journal.
+    let mut world = World::new();
+    world.furnish();
+    assert_eq!(world.run(5, guarded, Some(b"made")), Ok(()));
+    world.ledger().force().unwrap();
+    world.fs.remove(&world.cx(), &world.root(), name("new"), RemoveKind::Any).unwrap();
+    world.restart(BootId([2; 16]));
+    assert_eq!(world.ledger().cut_short().len(), 1);
+    world.replace();
+    assert_eq!(world.ledger().cut_short().len(), 1, "it is still to come");
+    assert_eq!(world.run(5, guarded, Some(b"made")), Ok(()));
+    assert!(world.find("new").is_some());
     // What others have changed since does not count: it was looked at before them.
     let mut world = World::new();
     assert_eq!(world.run(5, guarded, None), Ok(()));

@@ -110,7 +110,10 @@ impl Base {
         let opened = exports::open_all(config, state_dir, (&[], start))?;
         let (records, base) = (Arc::clone(&store), (&boot, lease_ms));
         let (durable, former) = match inheritance {
-            Some(_) => Durable::go_on(records, state_dir, base, clock.as_ref())?,
+            Some(inherited) => {
+                let cut_short = inherited.image.records.take_cut_short();
+                Durable::go_on(records, state_dir, base, (clock.as_ref(), cut_short))?
+            }
             // What a crash cut short is settled before the first request can change what is looked at.
             None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,
         };

@@ -228,7 +228,7 @@ fn ledger(
     machine: &Machine,
     plant: Option<Plant>,
     exports: &[Arc<Export>],
-    is_handed_over: bool,
+    inherited: &mut Option<Inherited>,
 ) -> Result<(Arc<Ledger>, Vec<Remembered>)> {
     if plant == Some(Plant::NoJournal) {
         // A server that records nothing finds nothing.
@@ -237,8 +237,8 @@ fn ledger(
     let wall = machine.wall.clone();
     let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 4096 };
     let on: (_, Now) = (machine.boot(), Arc::new(move || wall.now()));
-    if is_handed_over {
-        return Ledger::go_on_with(&machine.journal(), &size, on).context("journal");
+    if let Some(inherited) = inherited {
+        return Ledger::go_on_with(&machine.journal(), &size, on, inherited.cut_short()).context("journal");
     }
     Ledger::open_on_machine(&machine.journal(), &size, exports, on).context("journal")
 }
@@ -283,7 +283,7 @@ impl Base {
         });
         let is_handed_over = inherited.is_some();
         let exports = vec![export(start, &manager, is_handed_over)];
-        let opened = ledger(machine, *plant, &exports, is_handed_over)?;
+        let opened = ledger(machine, *plant, &exports, inherited)?;
         let (durable, former) = match is_handed_over {
             true => Durable::go_on_with(store, opened, (&boot, lease_ms), clock.as_ref())?,
             false => Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?,

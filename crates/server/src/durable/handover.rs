@@ -23,6 +23,14 @@ pub struct Image {
     cut_short: Vec<(ByteBuf, Settled)>,
 }
 
+impl Image {
+    /// For [`holdfast_ledger::Ledger::go_on`].
+    pub fn take_cut_short(&mut self) -> Vec<(Vec<u8>, Settled)> {
+        let cut_short = std::mem::take(&mut self.cut_short);
+        cut_short.into_iter().map(|(key, settled)| (key.into_vec(), settled)).collect()
+    }
+}
+
 impl Durable {
     /// Writes it down. Nothing is being written.
     #[must_use]
@@ -47,9 +55,10 @@ impl Durable {
     /// Goes on with it. Before the first tick.
     pub fn thaw(&self, image: Image) {
         let mut inner = self.inner.lock();
-        let Image { forget, unmark, doubtful, left, cut_short } = image;
-        self.ledger.knows(cut_short.into_iter().map(|(key, settled)| (key.into_vec(), settled)).collect());
-        inner.left.extend(left.into_iter().map(ClientId));
+        let Image { forget, unmark, doubtful, left, .. } = image;
+        let left: Vec<_> =
+            left.into_iter().map(ClientId).filter(|id| inner.clients.get(*id).is_some()).collect();
+        inner.left.extend(left);
         let owed = &mut inner.owed;
         owed.forget.extend(forget.into_iter().map(ClientId));
         owed.unmark.extend(unmark.into_iter().map(ClientId));

@@ -22,7 +22,9 @@ use holdfast_export::{Export, Force};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
 use holdfast_nlm::Lockd;
-use holdfast_recovery::{Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord};
+use holdfast_recovery::{
+    Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord, Settled,
+};
 use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Snapshot;
 use holdfast_store::Store;
@@ -117,10 +119,10 @@ impl Durable {
         store: Arc<dyn Store>,
         state_dir: &Path,
         (boot, lease_ms): (&Boot, u64),
-        clock: &dyn Clock,
+        (clock, cut_short): (&dyn Clock, Vec<(Vec<u8>, Settled)>),
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
-        let opened = Ledger::go_on(&path, &holdfast_journal::Config::default())?;
+        let opened = Ledger::go_on(&path, &holdfast_journal::Config::default(), cut_short)?;
         let opened = Self::go_on_with(store, opened, (boot, lease_ms), clock)?;
         opened.0.write_apart()?;
         Ok(opened)

@@ -372,7 +372,7 @@ fn what_is_owed_goes_along_in_a_planned_restart() {
 
     let image = rmp_serde::from_slice(&rmp_serde::to_vec_named(&durable.freeze()).unwrap()).unwrap();
     drop(durable);
-    let opened = Ledger::go_on(&journal, &size).unwrap();
+    let opened = Ledger::go_on(&journal, &size, Vec::new()).unwrap();
     let durable = Durable::go_on_with(shared(), opened, (&boot, LEASE_MS), &clock).unwrap().0;
     let marks = || -> Vec<_> {
         let mut all = durable.records.clients().unwrap();

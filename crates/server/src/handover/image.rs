@@ -47,7 +47,7 @@ pub(crate) struct Image {
     pub(crate) nlm: holdfast_nlm::handover::Image,
     #[serde(default)]
     pub(crate) caps: holdfast_caps::Image,
-    /// What is owed to the records.
+    /// What is owed to the records, and what became of requests that a crash cut short.
     #[serde(default)]
     pub(crate) records: crate::durable::Image,
 }

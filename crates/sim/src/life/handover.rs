@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_base::Entropy;
-use holdfast_recovery::Boot;
+use holdfast_recovery::{Boot, Settled};
 use holdfast_rpc::detached::{Detached, HandedDetached};
 use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Engine;
@@ -55,6 +55,10 @@ pub(super) struct Inherited {
 impl Inherited {
     pub(super) fn boot(&self, store: &dyn Store) -> Result<Boot> {
         Boot::go_on(store, self.image.epoch)?.context("it is not of the last start")
+    }
+
+    pub(super) fn cut_short(&mut self) -> Vec<(Vec<u8>, Settled)> {
+        self.image.records.take_cut_short()
     }
 
     pub(super) fn engine(
