@@ -51,8 +51,8 @@ const KERNEL_INTERFACES: [u64; 16] = [
 ];
 
 /// Other file systems that one host alone has at a time, as in `linux/magic.h` and their own headers: zfs, f2fs, bcachefs, jfs,
-/// nilfs2, exfat, ntfs3, vfat, hfsplus, udf, iso9660, squashfs, erofs. FUSE is not among them: behind it may be anything.
-const OF_ONE_HOST: [u64; 13] = [
+/// nilfs2, exfat, ntfs3, vfat, hfsplus, udf, iso9660, squashfs, erofs, reiserfs, hfs, ubifs, jffs2, minix. FUSE is not among them: behind it may be anything.
+const OF_ONE_HOST: [u64; 18] = [
     0x2fc1_2fc1,
     0xf2f5_2010,
     0xca45_1a4e,
@@ -66,6 +66,11 @@ const OF_ONE_HOST: [u64; 13] = [
     0x9660,
     0x7371_7368,
     0xe0f5_e1e2,
+    0x5265_4973,
+    0x4244,
+    0x2405_1905,
+    0x72b6,
+    0x137f,
 ];
 
 impl FsKind {

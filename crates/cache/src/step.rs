@@ -112,7 +112,7 @@ pub struct Turn {
     /// Nothing covers what it has given the kernel.
     pub(crate) is_uncovered: bool,
     /// The kernel had been told of the file's data before this.
-    pub(crate) was_told: bool,
+    pub(crate) was_told: Option<bool>,
     /// Nothing guaranteed the data when it was last asked for.
     pub(crate) reads_unsure: bool,
     /// When the server was last asked for data.
@@ -158,7 +158,7 @@ impl Turn {
             reads_into: None,
             writes_to: None,
             is_uncovered: false,
-            was_told: false,
+            was_told: None,
             reads_unsure: false,
             read_at: Generation(0),
             begun: None,

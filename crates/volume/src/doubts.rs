@@ -9,19 +9,22 @@ use parking_lot::MutexGuard;
 use crate::alarm::Woken;
 use crate::volume::Shared;
 
-/// Between two tries, while the server is away.
+/// Between two tries, while the server is away: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Works until the volume is closed or given up.
 pub(crate) fn run(shared: &Shared) {
     loop {
         match shared.doubts.sleep(|| shared.now().mono) {
             Woken::Job(ask) => {
+                let mut pause = PAUSE;
                 while let Err(errno) = shared.server.settle_given_up(&shared.given_up) {
                     tracing::debug!(%errno, question = ?ask.question, "not settled");
-                    if shared.given_up.sleep_until(Instant::now() + PAUSE).is_err() {
+                    if shared.given_up.sleep_until(Instant::now() + pause).is_err() {
                         return;
                     }
+                    pause = (pause * 2).min(PAUSE_MAX);
                 }
                 shared.ended(shared.machine.lock(), ask);
             }

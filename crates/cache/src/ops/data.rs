@@ -54,7 +54,9 @@ impl Machine {
             self.cover(turn, (fh, id), (offset, offset.saturating_add(u64::from(length))), now)?;
             return self.read_unsure(turn, (fh, id), (offset, length), now);
         }
-        turn.was_told = std::mem::replace(&mut node.told_data, true);
+        let was_told = std::mem::replace(&mut node.told_data, true);
+        // As it was when this began: it may have waited since.
+        turn.was_told.get_or_insert(was_told);
         if node.data.moved > turn.read_at {
             // The server's file may have grown since it was seen to end, by what was kept here.
             turn.end_seen = None;
@@ -104,7 +106,7 @@ impl Machine {
                     }
                     let mut length = piece.offset.min(void_from) - at;
                     if at == 0 {
-                        self.read_missed(fh, id, turn.was_told, now);
+                        self.read_missed(fh, id, turn.was_told == Some(true), now);
                         length = length.max(least);
                     }
                     let length = length.min(u64::from(self.settings.io_bytes)) as u32;

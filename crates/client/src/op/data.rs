@@ -115,6 +115,8 @@ impl Client {
             let read = match self.read_first(cx, rest) {
                 // The first one's alone: with it the call ended.
                 Err(crate::Error::Nfs(_)) => Vec::new(),
+                // What is there already is worth having.
+                Err(_) if !all.is_empty() => break,
                 read => read?,
             };
             let is_whole = read.len() == rest.len();
