@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_cache::{
-    AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Handle, Kind, Lookup,
-    Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, WriteTo,
-    XattrMode,
+    AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Forget, Handle, Kind,
+    Lookup, Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind,
+    WriteTo, XattrMode,
 };
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
@@ -87,9 +87,11 @@ impl Volume {
             Ok(_) | Err(Errno::EPERM | Errno::EACCES) => {}
             Err(errno) => return Err(errno),
         }
-        let mut machine = self.0.machine.lock();
-        machine.attributes_changed(node);
-        self.0.look_for_work(machine);
+        // By a change that it has not asked for, so nothing it is answered tells; and before that answer, or whoever made the
+        // change might still see them. This waits for nothing, and the queue for what may be of this same request.
+        if let Some(believer) = self.0.believer.get() {
+            believer.forget(&Forget::Attrs(node));
+        }
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! The volume itself: the machine behind its lock, the server, and the threads that work for them.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::limits::AHEAD_CALLS_MAX;
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     /// Changes that were given up and may yet be done.
     pub(crate) doubts: Alarm<Ask>,
     pub(crate) forgets: Forgets,
+    /// Who believes what this tells, once there is somebody.
+    pub(crate) believer: OnceLock<Arc<dyn Invalidate>>,
     /// Given when everything that waits is to fail.
     pub(crate) given_up: Cancel,
     /// The tokens of those who wait for the server's answers now, by number.
@@ -128,6 +130,7 @@ impl Volume {
             ahead: Alarm::default(),
             doubts: Alarm::default(),
             forgets: Forgets::default(),
+            believer: OnceLock::new(),
             given_up: Cancel::new(),
             asking: Mutex::default(),
             counters: Counters::default(),
@@ -160,6 +163,8 @@ impl Volume {
     /// # Errors
     /// When a thread cannot be started.
     pub fn invalidate_by(&self, others: &Arc<dyn Invalidate>) -> std::io::Result<()> {
+        // To be called once: a second one would be nobody else.
+        let _ = self.0.believer.set(Arc::clone(others));
         for (name, work) in [
             ("invalidate", invalidator::run as fn(&Shared, &dyn Invalidate)),
             ("stand-in", invalidator::stand_in),

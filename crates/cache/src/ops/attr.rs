@@ -10,7 +10,6 @@ use crate::ids::{NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn, Wait};
-use crate::tell::Forget;
 use holdfast_base::CapSet;
 
 impl Machine {
@@ -75,11 +74,6 @@ impl Machine {
     pub fn known_rights(&self, id: NodeId) -> Option<Attrs> {
         let node = self.nodes.get(&id)?;
         (node.attrs.kind == Kind::File && node.sure.contains(CapSet::AUTH_S)).then_some(node.attrs)
-    }
-
-    /// What the kernel knows of a file's attributes is not so any more, by a change that it has not asked for.
-    pub fn attributes_changed(&mut self, id: NodeId) {
-        self.invalidate(Forget::Attrs(id));
     }
 
     /// Changes attributes. EISDIR for the size of a directory, and what the server answers.
