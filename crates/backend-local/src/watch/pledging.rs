@@ -55,17 +55,8 @@ impl LocalBackend {
             // From here on its attributes may be the holder's to tell: what shows ours is to be written anew.
             drop(Changing::of(&object));
         }
-        match what {
-            Pledge::Directory => {
-                object.must_be_dir()?;
-                // Also where there is nobody else: the client itself could not tell its names apart.
-                if self.ignores_case(&object)? {
-                    return Ok(None);
-                }
-            }
-            Pledge::ReadFile if object.kind == FileKind::Directory => return Err(FsError::IsDir),
-            Pledge::ReadFile => {}
-            Pledge::ReadWritten | Pledge::WriteFile => object.must_be_file()?,
+        if !self.can_be_pledged(&object, what)? {
+            return Ok(None);
         }
         if let Some(open) = open
             && let Some(guard) = local_file(open)?.breaking.lock().take()
@@ -115,6 +106,21 @@ impl LocalBackend {
         let held = shared.pledge(&object, (what, leasing), &self.proc_fd);
         // One that came to be exported meanwhile has not broken what was not there yet.
         Ok(held.filter(|_| !overlap::has_another(&shared.root)))
+    }
+
+    /// Whether this may be promised of such an object at all; an error where it is of another kind.
+    fn can_be_pledged(&self, object: &Arc<Object>, what: Pledge) -> FsResult<bool> {
+        match what {
+            Pledge::Directory => {
+                object.must_be_dir()?;
+                // Also where there is nobody else: the client itself could not tell its names apart.
+                return Ok(!self.ignores_case(object)?);
+            }
+            Pledge::ReadFile if object.kind == FileKind::Directory => return Err(FsError::IsDir),
+            Pledge::ReadFile => {}
+            Pledge::ReadWritten | Pledge::WriteFile => object.must_be_file()?,
+        }
+        Ok(true)
     }
 
     /// A descriptor for a read lease. Writers of our own that nobody uses are closed: they would forbid it.

@@ -230,7 +230,7 @@ impl Backend for MemBackend {
         let dir = state.get(state.ino(dir)?)?;
         dir.dir()?;
         let mut hasher = std::hash::DefaultHasher::new();
-        (dir.mode, dir.uid, dir.gid, dir.xattrs.get(&b"system.posix_acl_default"[..])).hash(&mut hasher);
+        (dir.mode, dir.uid, dir.gid, dir.xattrs.get(crate::DEFAULT_LIST)).hash(&mut hasher);
         Ok(hasher.finish())
     }
 

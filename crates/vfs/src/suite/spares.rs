@@ -8,10 +8,8 @@ use crate::attrs::{AttrMask, Attrs, SetAttrs, SetTime};
 use crate::caller::Caller;
 use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
+use crate::lists::{ACCESS_LIST, DEFAULT_LIST};
 use crate::open::{CreateMode, File, Spare, XattrMode};
-
-const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
-const ACL: &[u8] = b"system.posix_acl_access";
 
 /// An access list as Linux keeps it: with a named user, a mask and these permissions for all others.
 fn list(mask: u16, others: u16) -> Vec<u8> {
@@ -36,7 +34,7 @@ fn spare(w: &World, caller: &Caller, dir: &Handle) -> Option<Spare> {
 /// What may differ between the two are their names for the backend and when they were born.
 fn told(w: &World, file: &Handle) -> (u32, u32, u32, u32, u64, FsResult<Vec<u8>>) {
     let Attrs { mode, nlink, uid, gid, size, .. } = w.attrs(file);
-    (mode, nlink, uid, gid, size, w.b().getxattr(&w.cx(), file, ACL))
+    (mode, nlink, uid, gid, size, w.b().getxattr(&w.cx(), file, ACCESS_LIST))
 }
 
 /// Directories that differ in what they hand on. Those with access lists only where the file system has any.
@@ -51,7 +49,7 @@ fn directories(w: &World) -> Vec<(String, Handle)> {
                 w.set(&dir, &mode(bits)).unwrap();
             }
             if let Some(default) = default {
-                match w.b().setxattr(&w.cx(), &dir, DEFAULT_ACL, default, XattrMode::Either) {
+                match w.b().setxattr(&w.cx(), &dir, DEFAULT_LIST, default, XattrMode::Either) {
                     Err(FsError::NotSupported) => continue,
                     set => drop(set.unwrap()),
                 }
@@ -172,7 +170,7 @@ pub(super) fn heritage_differs_when_what_is_made_would(t: TestBackend) {
     }
 
     for default in [list(7, 5), list(4, 0)] {
-        if w.b().setxattr(&w.cx(), &dir, DEFAULT_ACL, &default, XattrMode::Either).is_ok() {
+        if w.b().setxattr(&w.cx(), &dir, DEFAULT_LIST, &default, XattrMode::Either).is_ok() {
             seen.push(heritage().unwrap());
         }
     }
