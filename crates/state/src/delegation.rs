@@ -474,6 +474,16 @@ impl Engine {
         self.delegation(self.delegation_on(client, file)?).ok()?.granted
     }
 
+    /// The same as it was told when it was granted; `is_recalled`: it is wanted back by now.
+    #[must_use]
+    pub fn held_delegation(&self, client: ClientId, file: FileKey) -> Option<Delegated> {
+        let key = self.delegation_on(client, file)?;
+        let delegation = self.delegation(key).ok()?;
+        let is_recalled = delegation.recall.is_some();
+        let (stateid, kind) = (self.stateid(key).ok()?, delegation.granted?);
+        Some(Delegated { stateid, token: key.delegation(), kind, is_recalled })
+    }
+
     /// Whose a delegation is, of what, which, and its name; `None` when it is not granted, or not any more.
     #[must_use]
     pub fn delegation_of(

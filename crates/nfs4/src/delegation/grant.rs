@@ -12,7 +12,7 @@ use holdfast_wire::nfs4::{
     OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
 };
 
-use super::{DelegatedFile, Given, Notifying};
+use super::{DelegatedFile, Expecting, Given, Notifying};
 use crate::callback::Referred;
 use crate::cx::{At, Cx};
 use crate::desc::STATEID_BYTES;
@@ -51,20 +51,23 @@ pub(crate) struct Answered {
 /// Gives a client a delegation, or says why not. Whatever fails on the way is a reason for not giving one, and none for
 /// failing the operation that it would have come with.
 pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
-    let Asked { client, at, kind, grounds, has_times, open, refers, notifying } = asked;
+    let Asked { client, at, kind, grounds, refers, .. } = asked;
     let file = at.handle.key();
     // Cheap to ask ahead: most opens come no further.
     let held = service.look(|engine| engine.holds_delegation(client, file));
     if held.is_some_and(|held| held == kind || held.is_directory()) {
-        return Err(WhyNone::Held);
+        return match grounds {
+            Grounds::Reclaim(_) => given_again(service, asked),
+            _ => Err(WhyNone::Held),
+        };
     }
     if !matches!(grounds, Grounds::Reclaim(_))
         && !service.can_call_back(client, refers.map(|refers| refers.session))
     {
         return Err(WhyNone::NoCallback);
     }
-    let mask = AttrMask::STAT.union(AttrMask::CHANGE);
-    let attrs = at.backend().getattr(&at.cx(), &at.handle, mask).map_err(|_| WhyNone::Resource)?;
+    let Asked { has_times, open, notifying, .. } = asked;
+    let attrs = look(at)?;
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
     let expecting = service.delegations.expect((client, file), fh, refers, notifying.is_some());
     let seen = Seen { change: attrs.change, size: attrs.size };
@@ -89,14 +92,44 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     };
     let (token, stateid) = (delegated.token, delegated.stateid);
     let given = Given { token, stateid, kind, has_times, notifying, file: open };
+    note(service, &expecting, &given);
+    Ok(Answered { given, is_recalled: delegated.is_recalled, attrs })
+}
+
+/// Notes what a client has been given. What is wanted back by then is recalled.
+fn note(service: &Service, expecting: &Expecting<'_>, given: &Given) {
+    let token = given.token;
     if !expecting.given(given.clone()) {
         service.tell(|engine, now| engine.recall(token, now));
     }
-    if service.look(|engine| engine.delegation_of(given.token)).is_none() {
+    if service.look(|engine| engine.delegation_of(token)).is_none() {
         // Revoked as soon as it was given, and its end was told before it was noted.
-        drop(service.delegations.ended(given.token));
+        drop(service.delegations.ended(token));
     }
-    Ok(Answered { given, is_recalled: delegated.is_recalled, attrs })
+}
+
+/// What a client has been given back is its again when it reclaims once more in the same life of the server, as one does whose
+/// session broke before it was through (RFC 8881 section 10.2.1: what an earlier instance gave must be granted).
+fn given_again(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
+    let Asked { client, at, open, refers, .. } = asked;
+    let file = at.handle.key();
+    let fh = service.config.namespace.seal_in(&at.export, &at.handle);
+    let expecting = service.delegations.expect((client, file), fh, refers, false);
+    let attrs = look(at)?;
+    let given = service.delegations.of((client, file));
+    let held = service.look(|engine| engine.held_delegation(client, file));
+    let (Some(given), Some(held)) = (given, held.filter(|held| held.kind == asked.kind)) else {
+        return Err(WhyNone::Held);
+    };
+    let given = Given { token: held.token, stateid: held.stateid, file: given.file.or(open), ..given };
+    note(service, &expecting, &given);
+    Ok(Answered { given, is_recalled: held.is_recalled, attrs })
+}
+
+/// What is told of a file with a delegation of it.
+fn look(at: &At) -> Result<Attrs, WhyNone> {
+    let mask = AttrMask::STAT.union(AttrMask::CHANGE);
+    at.backend().getattr(&at.cx(), &at.handle, mask).map_err(|_| WhyNone::Resource)
 }
 
 /// How long ago that was, in milliseconds, by the time of day, of which the engine takes note; 0 for what is yet to come.

@@ -600,6 +600,13 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     let OpenDelegation4::Write(held) = reclaimed.delegation else { panic!("{:?}", reclaimed.delegation) };
     assert!(!held.recall);
     assert_eq!(read_with(&mut a, held.stateid), NfsStat4::Ok);
+    // Its session broke on the way, say: it begins again, and has them still.
+    let mut reply = on(&mut a, &[b"f"], &[ArgOp::Open(claim(OpenDelegationType4::Write))]);
+    let again = owned(reply.ok(OpNum4::Open));
+    let OpenDelegation4::Write(again) = again.delegation else { panic!("{:?}", again.delegation) };
+    assert_eq!((again.stateid, again.recall), (held.stateid, false));
+    assert_eq!(read_with(&mut a, again.stateid), NfsStat4::Ok);
+    give_back(&mut a, again.stateid);
     world.check();
 }
 
@@ -629,6 +636,8 @@ fn a_delegation_wanted_back_without_an_open_is_given_or_the_error_says_why_not()
     let mut reply = on(&mut holder, &[b"f"], &[claim(OpenDelegationType4::Read)]);
     let given: OpenDelegation4<'_> = reply.ok(OpNum4::WantDelegation);
     assert!(matches!(given, OpenDelegation4::Read(held) if !held.recall), "{given:?}");
+    let mut reply = on(&mut holder, &[b"f"], &[claim(OpenDelegationType4::Read)]);
+    assert_eq!(reply.ok::<OpenDelegation4<'_>>(OpNum4::WantDelegation), given, "asked for once more");
     refused(&mut other, NfsStat4::ReclaimConflict);
     world.nfs.set_grace(holdfast_state::Grace::Over);
     refused(&mut other, NfsStat4::NoGrace);

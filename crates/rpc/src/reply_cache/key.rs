@@ -66,6 +66,9 @@ impl BuildHasher for Secret {
     }
 }
 
+/// Any number in which ones and zeros are mixed well (the golden ratio's).
+const FINISH: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Multiplies what has come so far by a secret factor, and folds the product.
 pub(super) struct SecretHasher {
     hash: u64,
@@ -85,8 +88,10 @@ impl Hasher for SecretHasher {
         self.hash = mix(self.hash ^ n, self.factor);
     }
 
+    /// Once more: numbers that follow one another, as those of one client's calls do, crowd together after one
+    /// multiplication by a factor that chance made a bad one.
     fn finish(&self) -> u64 {
-        self.hash
+        mix(self.hash ^ FINISH, self.factor)
     }
 }
 
