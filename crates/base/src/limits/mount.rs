@@ -36,6 +36,9 @@ pub const LINK_RECORD_BYTES_MAX: usize = (4 << 20) + (64 << 10);
 /// [`FUSE_QUEUE_MAX`].
 pub const FUSE_THREADS_MAX: usize = 256;
 
+/// Threads that give back locks of processes that were killed: a file whose data must go out first holds up one of them.
+pub const UNLOCK_THREADS_MAX: usize = 16;
+
 /// Requests of a FUSE mount that are read and wait for a thread once all wait for the server: so that INTERRUPTs behind
 /// them are still seen. Beyond it they stay in the kernel, and so do INTERRUPTs.
 pub const FUSE_QUEUE_MAX: usize = 4096;

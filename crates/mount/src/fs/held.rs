@@ -82,6 +82,12 @@ impl Held {
     }
 }
 
+impl Ending {
+    pub(super) const fn owner(&self) -> LockOwner {
+        self.owner
+    }
+}
+
 impl Drop for Ending {
     fn drop(&mut self) {
         let mut ending = self.held.ending.lock();

@@ -1,19 +1,15 @@
 //! Locks: taken at the server, ended with the process, the open file or the call that gives them back.
 
-use std::time::Duration;
-
 use holdfast_base::ByteRange;
 use holdfast_fuse::{Flush, LockAsk, LockMode, LockSpan, NodeId, Release, Request};
-use holdfast_volume::{LockClass, LockOwner, LockWanted, Volume, Waiting, cache};
+use holdfast_volume::{LockClass, LockOwner, LockWanted, Waiting};
 
 use rustix::io::Errno;
 
 use super::call::{Call, Ends};
 use super::convert::{errno, fh, node};
+use super::unlocking::{Owed, drop_all};
 use super::{Opener, Result, Translation};
-
-/// How long after the server was silent it is asked again to take locks back.
-const DROP_AGAIN: Duration = Duration::from_secs(1);
 
 fn owner(owner: holdfast_fuse::LockOwner, class: LockClass) -> LockOwner {
     LockOwner { owner: owner.0, class }
@@ -139,26 +135,7 @@ impl Translation {
 
     fn drop_later(&self, call: &Call<'_>, at: NodeId, owner: LockOwner) {
         let opener = Opener { caller: call.whole_caller(), cancel: self.volume.given_up().clone() };
-        let (volume, node, ending) = (self.volume.clone(), node(at), self.held.ending(at, owner));
-        let dropping = std::thread::Builder::new().name("unlock".into()).spawn(move || {
-            let _ending = ending;
-            while !drop_all(&volume, &opener, node, owner) && !opener.cancel.is_cancelled() {
-                std::thread::sleep(DROP_AGAIN);
-            }
-        });
-        if let Err(error) = dropping {
-            tracing::warn!(%error, "locks of a process that ended stay until nobody here has its file open");
-        }
-    }
-}
-
-/// Whether that is done with; `false` where it was given up, or the server was silent for longer than the mount waits.
-fn drop_all(volume: &Volume, who: &dyn Waiting, node: cache::NodeId, owner: LockOwner) -> bool {
-    match volume.unlock(who, node, owner, ByteRange::ALL).map_err(errno) {
-        Ok(()) => true,
-        Err(errno) => {
-            tracing::debug!(%errno, "locks were not given back");
-            !matches!(errno, Errno::INTR | Errno::TIMEDOUT)
-        }
+        let ending = self.held.ending(at, owner);
+        self.unlocking.owe(Owed { opener, node: node(at), ending });
     }
 }

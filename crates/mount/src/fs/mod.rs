@@ -7,6 +7,7 @@ mod held;
 mod listing;
 mod locking;
 mod passing;
+mod unlocking;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use convert::{
 };
 use held::Held;
 use passing::Passing;
+use unlocking::Unlocking;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -42,6 +44,7 @@ pub(crate) struct Translation {
     /// The kernel judges by access lists.
     has_lists: bool,
     held: Arc<Held>,
+    unlocking: Arc<Unlocking>,
     closes: Closes,
 }
 
@@ -72,6 +75,7 @@ fn at<'a>(name: NameIn<'a>) -> (cache::NodeId, &'a [u8]) {
 impl Translation {
     pub(crate) fn new(volume: Volume, (passes_through, has_lists): (bool, bool)) -> Self {
         Self {
+            unlocking: Unlocking::new(volume.clone()),
             volume,
             writers: Mutex::default(),
             passing: Passing::new(passes_through),
