@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_base::limits::NLM_GRANTED_PATIENCE_MS;
 use holdfast_base::{ByteRange, FileKey, Instant, Length, Offset};
@@ -34,6 +35,10 @@ pub struct Image {
     answers: Vec<(u64, u32)>,
     /// Hosts that have not heard of the last ordinary restart: address, name, our address that they know.
     untold: Vec<(IpAddr, Vec<u8>, IpAddr)>,
+    /// Grace is over but here, where its end could not be stored: the next process sees to that, and until then gives nobody
+    /// what others may still reclaim.
+    #[serde(default)]
+    is_in_grace: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +51,12 @@ struct HostImage {
     is_in_doubt: bool,
     #[serde(default)]
     has_lost: bool,
+    #[serde(default)]
+    may_reclaim: bool,
+    #[serde(default)]
+    is_barred: bool,
+    #[serde(default)]
+    has_reclaimed: bool,
     state: Option<i32>,
 }
 
@@ -231,6 +242,9 @@ impl Lockd {
             is_recorded: host.is_recorded,
             is_in_doubt: host.is_in_doubt,
             has_lost: host.has_lost,
+            may_reclaim: host.may_reclaim,
+            is_barred: host.is_barred,
+            has_reclaimed: host.has_reclaimed,
             state: host.state,
         };
         let hosts = table.hosts.iter().map(host).collect();
@@ -243,7 +257,8 @@ impl Lockd {
         let answers = numbers.filter_map(|n| Some((n, due.answer_to(n)?.ok()?.as_u32()))).collect();
         let untold =
             self.notices.lock().untold().map(|to| (to.host.ip, to.host.caller.clone(), to.local)).collect();
-        Ok(Image { last_owner, last_blocked, hosts, files, watched, answers, untold })
+        let is_in_grace = self.is_in_grace();
+        Ok(Image { last_owner, last_blocked, hosts, files, watched, answers, untold, is_in_grace })
     }
 
     fn freeze_file(
@@ -298,10 +313,13 @@ impl Lockd {
                 known.is_recorded = host.is_recorded;
                 known.is_in_doubt = host.is_in_doubt;
                 known.has_lost = host.has_lost;
+                (known.may_reclaim, known.is_barred) = (host.may_reclaim, host.is_barred);
+                known.has_reclaimed = host.has_reclaimed;
                 known.state = host.state;
             }
         }
         drop(table);
+        self.is_in_grace.store(image.is_in_grace, Ordering::Release);
         let lost = image.files.into_iter().map(|file| usize::from(!self.thaw_file(file, incoming))).sum();
         for (number, stat) in image.answers {
             if let Some(stat) = NlmStat4::from_u32(stat) {

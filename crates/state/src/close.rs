@@ -5,7 +5,7 @@ use holdfast_base::{FileKey, Instant};
 use crate::check::Caller;
 use crate::engine::{Engine, Kind};
 use crate::error::StateError;
-use crate::share::Share;
+use crate::share::{Access, Share};
 use crate::stateid::StateId;
 
 impl Engine {
@@ -30,7 +30,11 @@ impl Engine {
         let kept = open.obtained.downgraded(share).ok_or(StateError::Inval)?;
         let before = std::mem::replace(&mut open.share, share);
         open.obtained = kept;
-        self.change_shares(file, |of| of.change_share(before, share));
+        let loses_write = before.access.contains(Access::WRITE) && !share.access.contains(Access::WRITE);
+        self.change_shares(file, |of| {
+            of.change_share(before, share);
+            of.locks_outlast_opens |= loses_write && of.lock_ranges > 0;
+        });
         self.bump(key)
     }
 

@@ -121,6 +121,17 @@ impl Engine {
         !file.waiters.is_empty()
             || self.is_open_in_way((file_key, file), client, kind)
             || is_locked_by_foreigners(file, kind)
+            || (file.locks_outlast_opens && self.is_locked_in_way(file, client, kind))
+    }
+
+    /// Whether another client's locks would have been deeds against a delegation, whatever its open is for by now.
+    fn is_locked_in_way(&self, file: &File, client: ClientId, kind: DelegationKind) -> bool {
+        let is_other = |holder| match holder {
+            Holder::State(key) => self.states.get(key.0).is_some_and(|state| state.client != client),
+            Holder::Foreign(_) => false,
+        };
+        let mut locks = file.locks.iter().filter(|(holder, _)| is_other(*holder));
+        locks.any(|(_, ranges)| ranges.iter().any(|(_, held)| crate::foreign::deed(held).conflicts(kind)))
     }
 
     fn is_open_in_way(

@@ -41,6 +41,11 @@ impl Wants {
         }
     }
 
+    /// Whether a client waits for any.
+    pub(crate) fn is_wishing(&self, client: ClientId) -> bool {
+        self.of_client(client).next().is_some()
+    }
+
     fn of_client(&self, client: ClientId) -> impl Iterator<Item = (&(ClientId, FileKey), &Want)> {
         self.0.range((client, FileKey(0))..=(client, FileKey(u128::MAX)))
     }

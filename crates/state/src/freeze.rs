@@ -263,7 +263,8 @@ impl Engine {
 
     fn thaw_file(&mut self, frozen: FrozenFile) {
         let FrozenFile { key, opens, locks, waiters, delegations, foreign_shares } = frozen;
-        let mut file = File { delegations, ..File::default() };
+        // Those may be such locks: that is looked at where it matters.
+        let mut file = File { delegations, locks_outlast_opens: !locks.is_empty(), ..File::default() };
         for open in &opens {
             if let Ok(open) = self.open_of(*open) {
                 file.sums.add(open.share);

@@ -4,13 +4,14 @@ use std::ops::Bound;
 
 use holdfast_base::limits::{
     CAPS_PRESSED_LOOKED, CAPS_PRESSED_MAX, CAPS_PRESSED_PARTS, CAPS_SPARE_PART, DELEGATIONS_SPARE_PART,
-    PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS,
+    PRESSED_SLOTS_MIN, RECALL_ANY_CLIENTS_MAX, RECALL_ANY_PAUSE_MS, RECALLED_AT_ONCE_MAX,
 };
 use holdfast_base::{CapSet, ClientId, FileKey, Instant, SessionId};
 
 use crate::client::ClientIncarnation;
 use crate::effect::Effect;
-use crate::engine::Engine;
+use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::names::Dialect;
 
 impl Engine {
     pub(crate) fn tick_pressure(&mut self, now: Instant) {
@@ -34,20 +35,54 @@ impl Engine {
         let mut holders: Vec<(u32, ClientId)> =
             holders.map(|(id, client)| (client.delegations, *id)).collect();
         holders.sort_unstable_by(|a, b| b.cmp(a));
+        let is_full = self.delegations >= most;
         for (held, id) in holders.into_iter().take(RECALL_ANY_CLIENTS_MAX) {
             if excess == 0 {
                 return;
             }
-            let Some(client) = self.clients.by_id.get_mut(&id) else { continue };
             // Half at most: what is in use would only be asked for again.
             let less = excess.min(held.div_ceil(2) as usize);
             excess -= less;
+            if self.cannot_choose(id, is_full, now) {
+                self.recall_oldest(id, less.min(RECALLED_AT_ONCE_MAX), now);
+                continue;
+            }
+            let Some(client) = self.clients.by_id.get_mut(&id) else { continue };
             if client.recall_any_at.is_some_and(|at| now.ms_since(at) < RECALL_ANY_PAUSE_MS) {
                 continue;
             }
             client.recall_any_at = Some(now);
             let keep = held - less as u32;
             self.effects.push(Effect::RecallAny { client: id, keep, files: true, directories: true });
+        }
+    }
+
+    /// Whether a client is not asked which of its delegations it can do without: 4.0 has no words for that (RFC 7530 section 16 of
+    /// callbacks: CB_GETATTR and CB_RECALL are all), and who was asked, and had its time, while there still is no room for others,
+    /// may use them all.
+    fn cannot_choose(&self, id: ClientId, is_full: bool, now: Instant) -> bool {
+        let is_in_vain = |at: Instant| is_full && now.ms_since(at) >= RECALL_ANY_PAUSE_MS;
+        self.clients.by_id.get(&id).is_some_and(|client| {
+            client.dialect() == Dialect::V40 || client.recall_any_at.is_some_and(is_in_vain)
+        })
+    }
+
+    /// Recalls those of a client's delegations that it has had for longest, so many with those that are being recalled.
+    fn recall_oldest(&mut self, id: ClientId, less: usize, now: Instant) {
+        let Some(client) = self.clients.by_id.get(&id) else { return };
+        let mut held: Vec<(bool, Instant, StateKey)> = Vec::new();
+        for key in &client.states {
+            let Ok(state) = self.state(*key) else { continue };
+            if let (Standing::Good, Kind::Delegation(of)) = (state.standing, &state.kind)
+                && of.granted.is_some()
+            {
+                held.push((of.recall.is_none(), of.granted_at, *key));
+            }
+        }
+        held.sort_unstable();
+        let due: Vec<_> = held.into_iter().take(less).filter(|(is_idle, ..)| *is_idle).collect();
+        for (.., key) in due {
+            self.begin_recall(key, false, now);
         }
     }
 

@@ -161,6 +161,9 @@ pub const RECALL_UNKNOWN_MAX: u32 = 3;
 /// Milliseconds between two CB_RECALL_ANY to one client: time to answer the first.
 pub const RECALL_ANY_PAUSE_MS: u64 = 10_000;
 
+/// Delegations that are recalled from one client at one tick to make room, where it cannot be left to it which.
+pub const RECALLED_AT_ONCE_MAX: usize = 256;
+
 /// Clients asked for delegations, or for slots, at one tick: those that hold most.
 pub const RECALL_ANY_CLIENTS_MAX: usize = 64;
 

@@ -1,5 +1,7 @@
 //! A planned restart: another process goes on.
 
+use std::sync::atomic::Ordering;
+
 use holdfast_nlm::handover::Image;
 use holdfast_vfs::handover::Incoming;
 use holdfast_wire::nlm4::NlmStat4;
@@ -171,4 +173,26 @@ fn hosts_that_have_not_heard_of_the_last_restart_are_told_by_the_next_process() 
     let world = handed_over(world);
     world.work();
     assert_eq!(world.next_call().expect("SM_NOTIFY").0.peer, world.client(1).ip);
+}
+
+#[test]
+fn whose_grace_is_over_but_for_the_records_reclaims_nothing_after_the_next_process_has_ended_it() {
+    let world = World::without_outsiders();
+    let fh = world.fh(&world.file("f"));
+    assert_eq!(world.client(1).lock(&fh, P, ALL), NlmStat4::Granted);
+    let world = world.restart(1, true);
+    world.machine.store.is_broken.store(true, Ordering::SeqCst);
+    assert!(world.lockd.end_grace().is_err());
+    let world = handed_over(world);
+    assert_eq!(
+        world.client(2).lock(&fh, P, ALL),
+        NlmStat4::DeniedGracePeriod,
+        "the first may reclaim it yet"
+    );
+    world.machine.store.is_broken.store(false, Ordering::SeqCst);
+    world.end_grace();
+    assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Granted);
+    assert_eq!(world.client(2).unlock(&fh, P, ALL), NlmStat4::Granted);
+    let world = world.restart(2, true);
+    assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Denied, "another has had it since");
 }

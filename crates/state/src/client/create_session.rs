@@ -221,6 +221,10 @@ impl Engine {
         let client = self.clients.get_mut(request.client)?;
         session.is_state_revoked = client.revoked > 0;
         session.is_delegation_revoked = client.delegations_revoked > 0;
+        // RFC 8881 section 18.46.3: every SEQUENCE says so until it has reclaimed, in a session made since the restart too.
+        let of_former_life = |id: &SessionId| self.sessions.get(*id).is_some_and(|of| of.is_reclaim_needed);
+        session.is_reclaim_needed = client.sessions.iter().any(of_former_life);
+        session.is_restart_unheard = session.is_reclaim_needed;
         client.renewed_at = now;
         client.sessions.push(created.id);
         self.sessions.insert(created.id, session);
@@ -273,13 +277,13 @@ impl Engine {
     /// DESTROY_CLIENTID (RFC 8881 section 18.50). An unconfirmed record may be destroyed too.
     ///
     /// # Errors
-    /// `StaleClientid`; `ClientidBusy` while it has sessions or state.
+    /// `StaleClientid`; `ClientidBusy` while it has sessions or state, or wants delegations. Capabilities go with it.
     pub fn destroy_clientid(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
         let client = self.clients.by_id.get(&id).ok_or(StateError::StaleClientid)?;
         if client.dialect() != Dialect::V41 || client.is_leaving {
             return Err(StateError::StaleClientid);
         }
-        if !client.sessions.is_empty() || !client.states.is_empty() {
+        if !client.sessions.is_empty() || !client.states.is_empty() || self.wants.is_wishing(id) {
             return Err(StateError::ClientidBusy);
         }
         self.effects.push(Effect::ClientLeft(id));

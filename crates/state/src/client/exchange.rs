@@ -101,7 +101,8 @@ impl Engine {
             }
             if !is_same_principal {
                 // Case 3: a stranger under the same name gets it only when nothing depends on it.
-                if !client.states.is_empty() && !self.is_lapsed(id, now) {
+                let holds_something = !client.states.is_empty() || self.caps.count_of(id) > 0;
+                if holds_something && !self.is_lapsed(id, now) {
                     return Err(StateError::ClidInuse);
                 }
                 if !self.expire(&[id], now) {

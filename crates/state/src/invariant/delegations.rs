@@ -95,8 +95,11 @@ fn beside_each_other(engine: &Engine, file: &File) -> Result<(), String> {
         })?;
         let breaks = |kind: LockKind| crate::foreign::deed(kind).conflicts(granted);
         for (holder, ranges) in file.locks.iter() {
-            let is_foreign = matches!(holder, Holder::Foreign(_));
-            require(!is_foreign || !ranges.iter().any(|(_, kind)| breaks(kind)), || {
+            let is_others = match holder {
+                Holder::Foreign(_) => true,
+                Holder::State(key) => engine.state(key).is_ok_and(|of| of.client != state.client),
+            };
+            require(!is_others || !ranges.iter().any(|(_, kind)| breaks(kind)), || {
                 format!("the lock of {holder:?} breaks a promise")
             })?;
         }

@@ -74,6 +74,15 @@ fn shared_ones_stand_beside_each_other_and_an_exclusive_one_beside_none_of_its_k
 }
 
 #[test]
+fn a_stranger_does_not_get_the_name_of_who_holds_some() {
+    let (mut world, a, _) = world_of_two();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    let taken = world.exchange_as("a", 1, &crate::clients::stranger(), ExchangeIntent::Establish);
+    assert_eq!(taken, Err(StateError::ClidInuse));
+    assert!(world.settle().is_empty());
+}
+
+#[test]
 fn a_planned_restart_keeps_what_is_held_and_sends_again_what_is_being_recalled() {
     let (mut world, a, b) = world_of_two();
     let held = world.acquire(a, FILE, CapSet::ALL_X);

@@ -7,7 +7,7 @@ use holdfast_base::limits::{
 use holdfast_base::{FileKey, Seqid};
 use holdfast_state::*;
 
-fn stranger() -> Principal {
+pub(crate) fn stranger() -> Principal {
     Principal::new(b"stranger")
 }
 
@@ -139,6 +139,10 @@ fn a_client_with_sessions_or_state_is_busy() {
     assert_eq!(world.engine.destroy_session(session, 0), Err(StateError::BadSession));
     assert_eq!(world.engine.destroy_clientid(client, world.now), Err(StateError::ClientidBusy));
     world.engine.close(Caller::V41(client), open, FileKey(1), world.now).unwrap();
+    // RFC 8881 section 18.50.3 names wants beside them.
+    world.engine.delegation_want(client, FileKey(1), DelegationKind::Read, WantHow::Push).unwrap();
+    assert_eq!(world.engine.destroy_clientid(client, world.now), Err(StateError::ClientidBusy));
+    world.engine.delegation_want_cancel(client, None);
     assert_eq!(world.engine.destroy_clientid(client, world.now), Ok(()));
     assert_eq!(world.engine.destroy_clientid(client, world.now), Err(StateError::StaleClientid));
     assert_eq!(world.engine.census(), Census::default());
@@ -340,8 +344,13 @@ fn sessions_outlive_a_restart_with_their_replies() {
     assert_eq!(replay.admission, Admission::Replay(b"done".to_vec()));
     assert!(replay.status.is_reclaim_needed);
     assert_eq!(next.sequence(session, 3, 2).unwrap().admission, Admission::New);
-    assert_eq!(next.exchange("a", 1).unwrap().client, client);
+    let known = next.exchange("a", 1).unwrap();
+    assert_eq!(known.client, client);
+    let another = next.create(client, known.next_seqid).unwrap().id;
+    let is_told = |world: &World| world.engine.sessions().get(another).unwrap().status().is_reclaim_needed;
+    assert!(is_told(&next), "one made since says so too");
     next.engine.reclaim_complete(client).unwrap();
+    assert!(!is_told(&next));
     assert!(!next.engine.sessions().get(session).unwrap().status().is_reclaim_needed);
     next.settle();
 }

@@ -3,7 +3,7 @@
 mod names_known;
 mod wants;
 use crate::world::*;
-use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS};
+use holdfast_base::limits::{RECALL_ANY_PAUSE_MS, RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS};
 use holdfast_base::{ChangeId, ClientId, FileKey, Seqid, SessionId};
 use holdfast_state::*;
 
@@ -260,6 +260,23 @@ fn an_open_that_conflicts_recalls_reserves_nothing_and_succeeds_after_the_return
     assert_eq!(ended(&pair.world.settle()), [of.token]);
     pair.world.open(pair.b, "o", 1, share(R, NONE)).unwrap();
     assert_eq!(pair.give_back(pair.a, of), Err(StateError::BadStateid));
+}
+
+/// Its holder could lock for itself what the other has.
+#[test]
+fn what_was_locked_to_write_excludes_readers_even_when_the_open_is_not_for_writing_any_more() {
+    let mut pair = Pair::new();
+    let both = pair.world.open(pair.b, "o", 1, share(RW, NONE)).unwrap();
+    pair.world.open(pair.b, "o", 1, share(R, NONE)).unwrap();
+    let open = StateId { seqid: Seqid(0), ..both };
+    let lock = pair.world.lock(&lock_by(pair.b, 1, open, "l", bytes(0, 9), LockKind::Write)).unwrap();
+    let by = Caller::V41(pair.b);
+    pair.world.engine.open_downgrade(by, open, FILE, share(R, NONE), pair.world.now).unwrap();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Contention));
+    pair.world.restart_as_planned();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Contention), "in the next process too");
+    pair.world.unlock(by, lock, 1, bytes(0, 9)).unwrap();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), None);
 }
 
 #[test]

@@ -61,6 +61,46 @@ fn above_the_budget_those_who_hold_most_are_asked_for_some_back() {
     assert_eq!(pair.world.settle(), [], "not before they had time to answer");
 }
 
+/// RFC 7530 has CB_GETATTR and CB_RECALL, and no other callback.
+#[test]
+fn a_client_of_4_0_that_holds_most_is_recalled_from_and_keeps_nobody_else_from_being_asked() {
+    let mut pair = Pair::new();
+    let old = pair.world.client40("old", 1);
+    pair.world.engine.callback_path(old, true);
+    pair.world.settle();
+    let mut oldest = Vec::new();
+    for file in 0..8 {
+        oldest.push(pair.world.delegate(old, file, READ).token);
+        pair.world.pass(1);
+    }
+    for file in 0..4 {
+        pair.world.delegate(pair.a, file, READ);
+    }
+    pair.world.engine.set_policy(Policy { delegations_max: 6, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let any = Effect::RecallAny { client: pair.a, keep: 2, files: true, directories: true };
+    let effects = pair.world.settle();
+    assert_eq!(recalled(&effects), oldest[..4]);
+    assert!(effects.contains(&any), "{effects:?}");
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(pair.world.settle(), [], "those are on their way");
+}
+
+#[test]
+fn who_was_asked_in_vain_while_there_is_no_room_is_recalled_from() {
+    let mut pair = Pair::new();
+    for file in 0..10 {
+        pair.world.delegate(pair.a, file, READ);
+    }
+    pair.world.engine.set_policy(Policy { delegations_max: 10, ..Policy::default() });
+    pair.world.engine.tick(pair.world.now);
+    let any = Effect::RecallAny { client: pair.a, keep: 9, files: true, directories: true };
+    assert_eq!(pair.world.settle(), [any]);
+    pair.pass(RECALL_ANY_PAUSE_MS);
+    pair.world.engine.tick(pair.world.now);
+    assert_eq!(recalled(&pair.world.settle()).len(), 1);
+}
+
 #[test]
 fn above_the_budget_those_who_are_away_go_before_anybody_is_asked() {
     let mut pair = Pair::new();
