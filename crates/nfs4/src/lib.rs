@@ -2,6 +2,7 @@
 //! own file under `op`; what operations have in common is the engine's. Nothing here knows a concrete backend.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod attr;
 mod attribution;
 mod callback;

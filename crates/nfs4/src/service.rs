@@ -12,6 +12,7 @@ use holdfast_state::{
 };
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
+use parking_lot::Mutex;
 
 use crate::attribution::Attribution;
 use crate::callback::Callbacks;
@@ -37,6 +38,8 @@ pub(crate) struct Service {
     pub(crate) offloads: Offloads,
     pub(crate) census: LastCensus,
     pub(crate) untold: Untold,
+    /// Taken by who lets go of, or takes again, what locks hold against local processes.
+    pub(crate) asides: Mutex<()>,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -54,6 +57,7 @@ impl Service {
             offloads: Offloads::default(),
             census: LastCensus::default(),
             untold: Untold::default(),
+            asides: Mutex::default(),
             this: Weak::clone(this),
         });
         let agent: Weak<dyn Agent> = service.this.clone();
@@ -209,6 +213,11 @@ impl Agent for Service {
         match effect {
             Effect::CloseFile(open) => drop(self.files.close(*open)),
             Effect::ReleaseLocks(token) => drop(self.files.close_locks(*token)),
+            Effect::LocksAside { client } => self.set_locks_aside(*client),
+            Effect::LocksWanted { client } => {
+                // Its next request finds them, or is told to come again.
+                self.take_locks_back(*client);
+            }
             Effect::PersistClient(image) => return records.persist(image).map_err(|_| NotKept),
             Effect::ForgetClient(client) => {
                 self.callbacks.client_gone(*client);

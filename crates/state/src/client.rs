@@ -104,6 +104,9 @@ pub(crate) struct ClientIncarnation {
     pub(crate) courteous_since: Option<Instant>,
     /// Its record is being forgotten; at the next tick it goes. Nobody may use it any more.
     pub(crate) is_leaving: bool,
+    /// What its locks hold against local processes was let go.
+    #[serde(default)]
+    pub(crate) has_locks_aside: bool,
     /// When it was last asked to give back delegations of its choice.
     #[serde(with = "crate::plain")]
     pub(crate) recall_any_at: Option<Instant>,
@@ -128,6 +131,7 @@ impl ClientIncarnation {
             callbacks: CallbackPath::Untried,
             courteous_since: None,
             is_leaving: false,
+            has_locks_aside: false,
             recall_any_at: None,
         }
     }

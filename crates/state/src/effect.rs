@@ -17,6 +17,17 @@ pub enum Effect {
     CloseFile(OpenId),
     /// Give up every backend lock kept under this token, by closing its descriptor. There may be none.
     ReleaseLocks(LockToken),
+    /// Let go of what this client's locks hold against local processes, unless [`Engine::are_locks_aside`](crate::Engine::are_locks_aside) says
+    /// by then that they are to hold.
+    LocksAside {
+        /// Whose lease has run out.
+        client: ClientId,
+    },
+    /// Have them hold again, revoke those that cannot be had, and call `locks_are_back`.
+    LocksWanted {
+        /// Who is back.
+        client: ClientId,
+    },
     /// Put this record on stable storage before the reply leaves: the client may reclaim after a restart.
     PersistClient(ClientImage),
     /// The client has said that it goes (DESTROY_CLIENTID): it believes nothing any more. Its record is forgotten next.

@@ -270,6 +270,7 @@ impl Engine {
     ) -> Result<(), StateError> {
         self.clients.confirmed(id, dialect)?;
         if dialect == Dialect::V40 {
+            self.wants_locks_back(id)?;
             self.clients.get_mut(id)?.renewed_at = now;
         }
         Ok(())

@@ -76,6 +76,8 @@ fn sessions(engine: &Engine) -> Result<(), String> {
     for (id, session) in engine.sessions.iter() {
         let client = engine.clients.by_id.get(&session.client);
         require(client.is_some_and(|c| c.sessions.contains(&id)), || format!("session {id} is nobody's"))?;
+        let is_aside = client.is_some_and(|client| client.has_locks_aside);
+        require(session.is_held_up == is_aside, || format!("session {id} is held up, or its locks are not"))?;
         let flaw = session.slots.flaw();
         require(flaw.is_none(), || format!("session {id}: {flaw:?}"))?;
     }

@@ -4,6 +4,7 @@
 //! nothing without a bound named in `holdfast_base::limits`. `docs/design/state.md` is its specification.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod caps;
 mod caps_freeze;
 mod caps_names;
@@ -55,6 +56,7 @@ mod unlock;
 mod waiters;
 mod witness;
 
+pub use aside::LocksHeld;
 pub use caps::{CapGrant, CapOffer, CapRelease, CapRequest, CapTicket};
 pub use caps_names::NameKey;
 pub use caps_set::Forbidden;

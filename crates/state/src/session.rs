@@ -119,6 +119,9 @@ pub struct Session {
     /// before: it may not know of the latest restart.
     #[serde(default)]
     pub(crate) is_restart_unheard: bool,
+    /// Nothing is served in it until its client's locks hold against local processes again.
+    #[serde(default)]
+    pub(crate) is_held_up: bool,
 }
 
 /// A session as plain data, to be kept or handed to another process (CSR4_PERSIST).
@@ -158,6 +161,7 @@ impl Session {
             back_channel_fault: None,
             is_reclaim_needed: false,
             is_restart_unheard: false,
+            is_held_up: false,
         }
     }
 
@@ -296,7 +300,8 @@ impl Sessions {
     /// came on (with SP4_NONE a connection joins the fore channel by use, section 2.10.3.1).
     ///
     /// # Errors
-    /// `BadSession`, and those of [`SlotTable::admit`].
+    /// `BadSession`, and those of [`SlotTable::admit`]; `Delay` where its client's locks have to be taken again first
+    /// ([`Engine::held_up`](crate::Engine::held_up)).
     pub fn sequence(
         &mut self,
         id: SessionId,
@@ -305,6 +310,9 @@ impl Sessions {
         now: Instant,
     ) -> Result<Sequenced, StateError> {
         let session = self.by_id.get_mut(&id).ok_or(StateError::BadSession)?;
+        if session.is_held_up {
+            return Err(StateError::Delay);
+        }
         let admission = session.slots.admit(request)?;
         session.last_used = now;
         if !session.has_connection(conn) {

@@ -212,7 +212,7 @@ const fn kind_of(kind: LockType4) -> LockKind {
     if kind.is_write() { LockKind::Write } else { LockKind::Read }
 }
 
-const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
+pub(crate) const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
     match kind {
         LockKind::Read => holdfast_vfs::LockKind::Read,
         LockKind::Write => holdfast_vfs::LockKind::Write,

@@ -16,7 +16,7 @@ mod delegation;
 mod exchange_id;
 mod filehandle;
 mod getattr;
-mod lock;
+pub(crate) mod lock;
 mod lookup;
 mod name;
 mod open;

@@ -30,14 +30,21 @@ impl Op for Sequence4Args {
             digest: Some(cx.compound.digest),
         };
         let conn = cx.conn_id();
-        let (sequenced, limits, is_persistent) = cx.state(|engine, now| {
-            let session = engine.sessions().get(self.sessionid).ok_or(StateError::BadSession)?;
-            let (limits, is_persistent) = (*session.fore(), session.is_persistent());
-            check_request(cx.compound, &limits)?;
-            let mut sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
-            sequenced.status.is_in_doubt = engine.are_caps_in_doubt(sequenced.client, now);
-            Ok((sequenced, limits, is_persistent))
-        })?;
+        let admit = |cx: &mut Cx<'_>| {
+            cx.state(|engine, now| {
+                let session = engine.sessions().get(self.sessionid).ok_or(StateError::BadSession)?;
+                let (limits, is_persistent) = (*session.fore(), session.is_persistent());
+                check_request(cx.compound, &limits)?;
+                let mut sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
+                sequenced.status.is_in_doubt = engine.are_caps_in_doubt(sequenced.client, now);
+                Ok((sequenced, limits, is_persistent))
+            })
+        };
+        let admitted = match admit(cx) {
+            Err(_) if cx.service().takes_up(self.sessionid) => admit(cx),
+            admitted => admitted,
+        };
+        let (sequenced, limits, is_persistent) = admitted?;
         match sequenced.admission {
             Admission::New => {}
             Admission::Replay(ref results) => {

@@ -7,6 +7,7 @@
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
+mod aside;
 mod caps;
 mod cut;
 mod disk;

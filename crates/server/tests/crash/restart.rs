@@ -50,7 +50,7 @@ fn try_reclaim(client: &mut Client) -> NfsStat4 {
 }
 
 /// The flags in a SEQUENCE's answer.
-fn flags(client: &mut Client) -> u32 {
+pub(crate) fn flags(client: &mut Client) -> u32 {
     let results = run(client, &[]);
     let mut r = Reader::new(&results);
     let header = CompoundResHeader::decode(&mut r).unwrap();

@@ -225,6 +225,7 @@ impl Engine {
         let of_former_life = |id: &SessionId| self.sessions.get(*id).is_some_and(|of| of.is_reclaim_needed);
         session.is_reclaim_needed = client.sessions.iter().any(of_former_life);
         session.is_restart_unheard = session.is_reclaim_needed;
+        session.is_held_up = client.has_locks_aside;
         client.renewed_at = now;
         client.sessions.push(created.id);
         self.sessions.insert(created.id, session);

@@ -83,6 +83,10 @@ impl Engine {
             if let Some(client) = self.clients.by_id.get_mut(&id) {
                 client.courteous_since = Some(since);
             }
+            // Later it gets none.
+            if since == now {
+                self.set_locks_aside(id);
+            }
         }
         due.sort_unstable();
         for id in due {

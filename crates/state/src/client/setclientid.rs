@@ -152,11 +152,9 @@ impl Engine {
     /// RENEW.
     ///
     /// # Errors
-    /// `StaleClientid`: unknown to this run; `Expired`: its lease ran out.
+    /// `StaleClientid`: unknown to this run; `Expired`: its lease ran out; `Delay`: its locks are to be taken again first.
     pub fn renew(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
-        self.clients.confirmed(id, Dialect::V40)?;
-        self.clients.get_mut(id)?.renewed_at = now;
-        Ok(())
+        self.live_client(id, Dialect::V40, now)
     }
 
     /// The confirmed callback of a 4.0 client.

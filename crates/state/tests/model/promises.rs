@@ -6,7 +6,7 @@ use holdfast_base::Instant;
 use holdfast_base::limits::RECENT_RECALL_MS;
 use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
 
-use super::{CLIENTS, Model, Open};
+use super::{Model, Open};
 
 /// A delegation granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Model {
         let is_in_way = |open: &&Open| open.file == file && (open.client != client || !is_one);
         let opens = self.opens.iter().filter(is_in_way);
         let mut deeds = opens.map(|open| deed_of_share(open.share));
-        let locks = self.locks.iter().filter(|lock| lock.file == file && lock.client >= CLIENTS);
+        let locks = self.locks.iter().filter(|lock| lock.file == file && lock.client != client);
         let mut lock_deeds = locks.map(|lock| deed_of_lock(lock.kind));
         let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
         own_is_fit

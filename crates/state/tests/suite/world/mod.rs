@@ -155,6 +155,10 @@ impl World {
     pub(crate) fn renew(&mut self, client: ClientId) {
         let session = self.engine.snapshot().sessions.into_iter().find(|s| s.client == client).unwrap();
         let (slot, seqid) = (SlotId(0), session.slots[0].seqid.0 + 1);
+        if self.engine.held_up(session.id).is_some() {
+            assert_eq!(self.sequence(session.id, slot.0, seqid), Err(StateError::Delay));
+            self.engine.locks_are_back(client);
+        }
         self.sequence(session.id, slot.0, seqid).unwrap();
         self.engine.sessions_mut().complete(session.id, slot, KeptReply::Nothing, self.now);
     }

@@ -1,0 +1,98 @@
+//! Locks of clients whose lease has run out, on files that local processes use too. Courtesy keeps them until somebody
+//! conflicts; but a local process that is refused, or waits, is seen by nobody, and would wait for as long as courtesy lasts.
+//! So what holds such locks against local processes is let go when the lease has run out, and taken again before the client's next
+//! request is admitted. What cannot be had back is lost, and the client is told so with that request.
+
+use holdfast_base::{ByteRange, ClientId, FileKey, SessionId};
+
+use crate::effect::Effect;
+use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::error::StateError;
+use crate::file::Holder;
+use crate::lock_set::LockKind;
+use crate::names::LockToken;
+use crate::stateid::StateId;
+
+/// What a lock-owner holds of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocksHeld {
+    /// Under which the backend's part is known.
+    pub token: LockToken,
+    /// By which it is revoked.
+    pub stateid: StateId,
+    /// Of this file.
+    pub file: FileKey,
+    /// In order.
+    pub ranges: Vec<(ByteRange, LockKind)>,
+}
+
+impl Engine {
+    /// A client's lease was found to have run out.
+    pub(crate) fn set_locks_aside(&mut self, id: ClientId) {
+        let holds_locks = self.lock_states(id).next().is_some();
+        let Some(client) = self.clients.by_id.get_mut(&id).filter(|_| holds_locks) else { return };
+        client.has_locks_aside = true;
+        self.hold_up(id, true);
+        self.effects.push(Effect::LocksAside { client: id });
+    }
+
+    fn lock_states(&self, id: ClientId) -> impl Iterator<Item = StateKey> {
+        let of = self.clients.by_id.get(&id).into_iter().flat_map(|client| &client.states);
+        of.copied().filter(|key| {
+            self.state(*key)
+                .is_ok_and(|state| state.standing == Standing::Good && matches!(state.kind, Kind::Lock(_)))
+        })
+    }
+
+    fn hold_up(&mut self, id: ClientId, is_held_up: bool) {
+        let sessions = self.clients.by_id.get(&id).map(|client| client.sessions.clone()).unwrap_or_default();
+        for session in sessions {
+            if let Some(session) = self.sessions.get_mut(session) {
+                session.is_held_up = is_held_up;
+            }
+        }
+    }
+
+    /// Whether a client's locks do not hold against local processes, and nothing of the client's is served until they do.
+    #[must_use]
+    pub fn are_locks_aside(&self, id: ClientId) -> bool {
+        self.clients.by_id.get(&id).is_some_and(|client| client.has_locks_aside)
+    }
+
+    /// The client of a session that is not served until its locks hold again.
+    #[must_use]
+    pub fn held_up(&self, session: SessionId) -> Option<ClientId> {
+        self.sessions.get(session).filter(|session| session.is_held_up).map(|session| session.client)
+    }
+
+    /// A client of 4.0 gives a sign of life.
+    ///
+    /// # Errors
+    /// `Delay` until its locks hold again, which is asked for.
+    pub(crate) fn wants_locks_back(&mut self, id: ClientId) -> Result<(), StateError> {
+        if !self.are_locks_aside(id) {
+            return Ok(());
+        }
+        self.effects.push(Effect::LocksWanted { client: id });
+        Err(StateError::Delay)
+    }
+
+    /// All byte-range locks of a client.
+    #[must_use]
+    pub fn locks_of(&self, id: ClientId) -> Vec<LocksHeld> {
+        let held = |key: StateKey| {
+            let file = self.state(key).ok()?.file;
+            let ranges = self.files.get(&file)?.locks.of(Holder::State(key))?.iter().collect();
+            Some(LocksHeld { token: key.token(), stateid: self.stateid(key).ok()?, file, ranges })
+        };
+        self.lock_states(id).filter_map(held).collect()
+    }
+
+    /// They hold again, or were revoked.
+    pub fn locks_are_back(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.by_id.get_mut(&id) {
+            client.has_locks_aside = false;
+            self.hold_up(id, false);
+        }
+    }
+}
