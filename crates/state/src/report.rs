@@ -7,7 +7,6 @@ use holdfast_base::{ByteRange, CapSet, ClientId, FileKey, Instant};
 
 use crate::client::{Callback, ClientIncarnation};
 use crate::deed::DelegationKind;
-use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::error::StateError;
 use crate::file::Holder;
@@ -287,25 +286,5 @@ impl Engine {
             return Err(StateError::BadStateid);
         }
         if self.revoke_key(key, Standing::AdminRevoked, now) { Ok(()) } else { Err(StateError::Delay) }
-    }
-
-    /// Takes all byte-range locks of a file from their holders, as an administrator's decision, and lets those in who
-    /// wait. Returns how many holders lost locks.
-    pub fn release_locks(&mut self, file: FileKey, now: Instant) -> usize {
-        let Some(of) = self.files.get(&file) else { return 0 };
-        let holders: Vec<_> = of.locks.iter().map(|(holder, _)| holder).collect();
-        let mut lost = 0;
-        for holder in &holders {
-            match holder {
-                Holder::State(key) => lost += usize::from(self.revoke_key(*key, Standing::AdminRevoked, now)),
-                Holder::Foreign(owner) => {
-                    self.effects.push(Effect::ForeignRevoked { owner: *owner, file });
-                    self.foreign_busy.remove(&(*owner, file));
-                    self.release_holder(file, *holder, now);
-                    lost += 1;
-                }
-            }
-        }
-        lost
     }
 }

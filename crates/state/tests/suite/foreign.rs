@@ -218,7 +218,7 @@ fn waiting_in_polls_is_part_of_a_circle_while_it_is_fresh() {
 }
 
 #[test]
-fn an_administrator_takes_all_locks_of_a_file() {
+fn what_an_administrator_takes_is_free_for_who_waits() {
     let mut world = World::new();
     let (client, session) = world.client("a", 1);
     let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
@@ -227,12 +227,12 @@ fn an_administrator_takes_all_locks_of_a_file() {
     assert_eq!(lock(&mut world, 2, 1, bytes(0, 19), READ), Err(ForeignRefusal::Waiting));
     assert_eq!(world.engine.report_holdings(client).len(), 2);
     world.settle();
-    assert_eq!(world.engine.release_locks(FileKey(1), world.now), 2);
+    world.engine.revoke_state(held, world.now).unwrap();
     let effects = world.settle();
     assert_eq!(effects[0], Effect::StateRevoked { client, file: FileKey(1) });
-    assert!(matches!(effects[1], Effect::ReleaseLocks(_)));
-    assert_eq!(effects[2], Effect::ForeignRevoked { owner: nlm(1), file: FileKey(1) });
-    assert_eq!(effects[3..], [granted(2, 1, bytes(0, 19), READ)]);
+    assert!(matches!(effects[1..], [Effect::ReleaseLocks(_)]));
+    world.engine.foreign_leave(nlm(1), FileKey(1), world.now);
+    assert_eq!(world.settle(), [granted(2, 1, bytes(0, 19), READ)]);
     assert!(world.engine.sessions().get(session).unwrap().status().is_state_revoked);
     assert_eq!(world.engine.test_stateid(client, held), Err(StateError::AdminRevoked));
     world.engine.free_stateid(client, held, world.now).unwrap();
