@@ -215,7 +215,7 @@ impl Agent for Service {
             Effect::ReleaseLocks(token) => drop(self.files.close_locks(*token)),
             Effect::LocksAside { client } => self.set_locks_aside(*client),
             Effect::LocksWanted { client } => {
-                // Its next request finds them, or is told to come again.
+                // Should it fail, the client's next request has it tried again.
                 self.take_locks_back(*client);
             }
             Effect::PersistClient(image) => return records.persist(image).map_err(|_| NotKept),

@@ -7,7 +7,6 @@ use holdfast_base::{ByteRange, ClientId, FileKey, SessionId};
 
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
-use crate::error::StateError;
 use crate::file::Holder;
 use crate::lock_set::LockKind;
 use crate::names::LockToken;
@@ -65,16 +64,12 @@ impl Engine {
         self.sessions.get(session).filter(|session| session.is_held_up).map(|session| session.client)
     }
 
-    /// A client of 4.0 gives a sign of life.
-    ///
-    /// # Errors
-    /// `Delay` until its locks hold again, which is asked for.
-    pub(crate) fn wants_locks_back(&mut self, id: ClientId) -> Result<(), StateError> {
-        if !self.are_locks_aside(id) {
-            return Ok(());
+    /// A client of 4.0 gives a sign of life. Its locks are taken before it hears of that; those that are lost it meets when
+    /// it uses them, for 4.0 has no other word.
+    pub(crate) fn want_locks_back(&mut self, id: ClientId) {
+        if self.are_locks_aside(id) {
+            self.effects.push(Effect::LocksWanted { client: id });
         }
-        self.effects.push(Effect::LocksWanted { client: id });
-        Err(StateError::Delay)
     }
 
     /// All byte-range locks of a client.

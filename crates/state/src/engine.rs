@@ -270,8 +270,8 @@ impl Engine {
     ) -> Result<(), StateError> {
         self.clients.confirmed(id, dialect)?;
         if dialect == Dialect::V40 {
-            self.wants_locks_back(id)?;
             self.clients.get_mut(id)?.renewed_at = now;
+            self.want_locks_back(id);
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ impl Engine {
     /// RENEW.
     ///
     /// # Errors
-    /// `StaleClientid`: unknown to this run; `Expired`: its lease ran out; `Delay`: its locks are to be taken again first.
+    /// `StaleClientid`: unknown to this run; `Expired`: its lease ran out.
     pub fn renew(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
         self.live_client(id, Dialect::V40, now)
     }

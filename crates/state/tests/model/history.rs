@@ -139,12 +139,8 @@ impl Run {
         if client < FIRST_40 {
             self.world.renew(id);
         } else {
-            let now = self.world.now;
-            if self.world.engine.are_locks_aside(id) {
-                assert_eq!(self.world.engine.renew(id, now), Err(StateError::Delay));
-                self.world.engine.locks_are_back(id);
-            }
-            self.world.engine.renew(id, now).unwrap();
+            self.world.engine.renew(id, self.world.now).unwrap();
+            self.world.engine.locks_are_back(id);
         }
         self.model.seen[client] = self.world.now;
     }
