@@ -16,6 +16,7 @@ use crate::queue::{Kept, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
 use crate::writes::is_small;
 use holdfast_base::CapSet;
+use rustc_hash::FxHashMap;
 
 /// Operations of the program that one mutation may become.
 const PARTS_MAX: usize = SMALL_FILE_PIECES_MAX + 2;
@@ -167,7 +168,7 @@ impl Machine {
         self.stream.last_txn = txn;
         self.stats.batches_sent += 1;
         let (stage, sent_at, asked) = (Stage::Sent, now.mono, self.generation);
-        let (is_repeated, names_since, was) = (false, None, Vec::new());
+        let (is_repeated, names_since, was) = (false, None, FxHashMap::default());
         let kept = Kept { txn, caller, ops, parts, stage, sent_at, asked, is_repeated, names_since, was };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)
@@ -269,19 +270,25 @@ impl Machine {
     }
 
     fn encode(&mut self, place: usize) -> Option<Batch> {
+        let mut was = std::mem::take(&mut self.stream.kept.get_mut(place)?.was);
         let kept = self.stream.kept.get(place)?;
         let (txn, caller) = (kept.txn, kept.caller.clone());
-        let ops: Vec<_> = kept.ops.iter().map(|q| self.encode_op(&q.op, &kept.was)).collect();
+        let ops: Vec<_> = kept.ops.iter().map(|q| self.encode_op(&q.op, &mut was)).collect();
         let names_since = ops.iter().flat_map(Mutation::made_by).filter(|by| (1..txn).contains(by)).min();
-        self.stream.kept.get_mut(place)?.names_since = names_since;
-        Some(Batch { txn, done_through: self.stream.done_through(), caller, ops })
+        let kept = self.stream.kept.get_mut(place)?;
+        (kept.names_since, kept.was) = (names_since, was);
+        let asked = kept.asked;
+        Some(Batch { txn, done_through: self.stream.done_through(), caller, ops, asked })
     }
 
-    fn encode_op(&self, op: &Op, was: &[(NodeId, Target)]) -> Mutation {
-        let target = |id: NodeId| {
-            let was = was.iter().find(|(named, _)| *named == id);
-            was.map_or_else(|| self.target(id), |(_, target)| target.clone())
+    /// An operation as it was sent first, whatever is known of its objects by now.
+    fn encode_op(&self, op: &Op, was: &mut FxHashMap<NodeId, Target>) -> Mutation {
+        let is_known = |id: &NodeId| was.contains_key(id) || self.nodes.contains_key(id);
+        let replaced = match op {
+            Op::Rename { over, .. } => over.filter(is_known),
+            _ => None,
         };
+        let mut target = |id: NodeId| was.entry(id).or_insert_with(|| self.target(id)).clone();
         match op {
             // Dropped mutations never come into a batch.
             Op::Void => {
@@ -307,15 +314,15 @@ impl Machine {
             Op::Write { node, load, mtime } => {
                 Mutation::Write { object: target(*node), data: load.data.clone(), mtime: *mtime }
             }
-            Op::Rename { from, to, node, mode, over, .. } => Mutation::Rename {
+            Op::Rename { from, to, node, mode, .. } => Mutation::Rename {
                 from_dir: target(from.0),
                 from: from.1.clone(),
                 to_dir: target(to.0),
                 to: to.1.clone(),
                 mode: *mode,
                 victim: target(*node),
-                // Where all that was here is forgotten, so is what it was.
-                over: over.filter(|over| self.nodes.contains_key(over)).map(&target),
+                // Where all that was here was forgotten before it was sent, so is what it was.
+                over: replaced.map(target),
             },
             Op::Unlink { dir, name, node } => {
                 Mutation::Unlink { dir: target(*dir), name: name.clone(), victim: target(*node) }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::ask::RenameMode;
+use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
 use crate::caps::Grant;
 use crate::errno::Errno;
@@ -100,6 +100,8 @@ pub struct Batch {
     pub caller: Caller,
     /// In order.
     pub ops: Vec<Mutation>,
+    /// When it came out, in the order of events: it may come out again while somebody still waits for what became of it.
+    pub asked: Generation,
 }
 
 /// What an operation of a batch made. How it looks is known here.

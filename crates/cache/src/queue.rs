@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use holdfast_base::{Instant, Timestamp};
+use rustc_hash::FxHashMap;
 
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
@@ -156,11 +157,11 @@ pub(crate) struct Kept {
     pub(crate) asked: Generation,
     /// Its results were taken in before, and its effects then lost.
     pub(crate) is_repeated: bool,
-    /// The first transaction by which something is named in it as it was sent. Until its results are there that one is
-    /// kept, though it be on disk: the server must know it, and the batch must come out again as it was.
+    /// The first transaction by which something is named in it as it was sent. Until it is on disk that one is kept,
+    /// though it be on disk itself: the server must know it, and the batch must come out again as it was.
     pub(crate) names_since: Option<u64>,
-    /// How it names what is named otherwise since.
-    pub(crate) was: Vec<(NodeId, Target)>,
+    /// How it names things, since it was sent first: some may be named otherwise by now, or be forgotten here.
+    pub(crate) was: FxHashMap<NodeId, Target>,
 }
 
 /// Serials from one on, up to but without another, and what each has got more.
@@ -322,11 +323,12 @@ impl Stream {
         self.kept.iter().find(|k| k.txn > self.stable_txn)
     }
 
-    /// Everything executed up to this transaction is on disk. What no batch under way names is kept no longer.
+    /// Everything executed up to this transaction is on disk. What no batch names that is not is kept no longer.
     pub(crate) fn settle(&mut self, through: u64) {
         self.stable_txn = self.stable_txn.max(through.min(self.executed_txn()));
-        let under_way = self.kept.iter().filter(|k| k.stage != Stage::Executed);
-        let named = under_way.filter_map(|k| k.names_since).min().unwrap_or(u64::MAX);
+        // Executed or not: what is lost with the server comes again.
+        let unstable = self.kept.iter().filter(|k| k.txn > self.stable_txn);
+        let named = unstable.filter_map(|k| k.names_since).min().unwrap_or(u64::MAX);
         let last = self.stable_txn.min(named - 1);
         while self.kept.front().is_some_and(|k| k.txn <= last && k.stage == Stage::Executed) {
             self.kept.pop_front();

@@ -8,8 +8,8 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::mutation::{Born, MutationResult};
-use crate::queue::{Load, Op, Queued, Stage};
+use crate::mutation::{Batch, Born, MutationResult};
+use crate::queue::{Kept, Load, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
 use holdfast_base::limits::{CAPS_OPS_KEPT_MAX, UNSETTLED_BATCHES_MAX};
@@ -43,6 +43,14 @@ impl Machine {
         self.end_late();
         self.recall_deferred(now);
         self.stable_through(stable_through);
+    }
+
+    /// Whether what became of this batch is to be taken in. It is not where the batch is to come out again, or has: of
+    /// that nothing is known yet, and what is heard so late may be a former server's word, of what has gone with it.
+    #[must_use]
+    pub fn awaits(&self, batch: &Batch) -> bool {
+        let is_it = |k: &&Kept| k.txn == batch.txn && k.stage == Stage::Sent;
+        self.stream.kept.iter().find(is_it).is_some_and(|k| k.asked == batch.asked)
     }
 
     /// A batch may or may not have reached the server: it comes out again, as it was.
@@ -372,15 +380,20 @@ impl Machine {
     }
 
     /// After a new connection, or another server: what the server has executed and what is on its disk. What it has not
-    /// executed comes out of `take_batch` again, in order and under the same numbers.
-    pub fn resume(&mut self, executed_through: u64, stable_through: u64, now: Now) {
+    /// executed comes out of `take_batch` again, in order and under the same numbers. `executed_through` is `None` where the
+    /// server is the one that it was and has lost nothing: what it says that it has executed may be of before the
+    /// results that have come since.
+    pub fn resume(&mut self, executed_through: Option<u64>, stable_through: u64, now: Now) {
         let _ = now;
         self.progress += 1;
+        // What comes out again is told from what came out before.
+        self.tick();
         self.stable_through(stable_through);
         self.stream.is_asking_stable = false;
         let mut again: Vec<(u64, Op)> = Vec::new();
         for kept in &mut self.stream.kept {
-            let lost = kept.stage == Stage::Executed && kept.txn > executed_through;
+            let is_beyond = executed_through.is_some_and(|through| kept.txn > through);
+            let lost = kept.stage == Stage::Executed && is_beyond;
             if lost {
                 kept.is_repeated = true;
                 again.extend(kept.ops.iter().map(|q| (q.serial, q.op.clone())));

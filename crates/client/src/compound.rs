@@ -120,6 +120,12 @@ impl Answer {
         Ok(Self { reply, at, left, status, done: 0, count: left, slot: None })
     }
 
+    /// Whether it is that of a request that was carried out before and whose reply was not kept: the operation behind SEQUENCE
+    /// says so (RFC 8881 section 2.10.6.1.3).
+    pub(crate) fn was_not_kept(&self) -> bool {
+        self.status == NfsStat4::RetryUncachedRep
+    }
+
     /// Keeps a slot until the answer is dropped.
     pub(crate) fn hold(&mut self, slot: SlotHeld) {
         self.slot = Some(slot);

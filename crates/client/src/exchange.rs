@@ -118,6 +118,8 @@ impl Inner {
             };
             let mut answer = Answer::new(reply).map_err(Missed::Failed)?;
             match self.sequence(session, &mut slot, &mut answer, (&link, (sent_at, begun), epoch)) {
+                // It was done, and what came of it is not told twice: what need not be kept is asked anew.
+                Verdict::Good if !how.is_cached && answer.was_not_kept() => return Err(Missed::Again),
                 Verdict::Good => {
                     answer.hold(slot);
                     return Ok(answer);

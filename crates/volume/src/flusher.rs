@@ -158,27 +158,25 @@ fn send_batch(shared: &Shared, batch: &Batch) {
     let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.batch(batch, &sending));
     shared.counters.batch(started.elapsed(), batch.ops.len());
     heard(shared, &done);
+    if matches!(done, Err(Undone::Lost)) {
+        pause(shared);
+    }
     let now = shared.now();
-    match done {
-        Ok(done) => {
-            let mut machine = shared.machine.lock();
-            machine.batch_done(batch.txn, done.results, done.stable_through, now);
-            shared.look_for_work(machine);
-        }
-        Err(Undone::Failed(errno)) => {
-            // The server refuses the call as a whole, and would again: every operation of it has failed.
-            let failed = batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();
-            let mut machine = shared.machine.lock();
-            machine.batch_done(batch.txn, failed, 0, now);
-            shared.look_for_work(machine);
-        }
-        Err(Undone::Lost) => {
-            pause(shared);
-            let mut machine = shared.machine.lock();
-            machine.batch_lost(batch.txn);
-            shared.look_for_work(machine);
+    let mut machine = shared.machine.lock();
+    // Who sends it again hears what has become of it.
+    if machine.awaits(batch) {
+        match done {
+            Ok(done) => machine.batch_done(batch.txn, done.results, done.stable_through, now),
+            Err(Undone::Failed(errno)) => {
+                // The server refuses the call as a whole, and would again: every operation of it has failed.
+                let failed =
+                    batch.ops.iter().map(|_| holdfast_cache::MutationResult::Failed(errno)).collect();
+                machine.batch_done(batch.txn, failed, 0, now);
+            }
+            Err(Undone::Lost) => machine.batch_lost(batch.txn),
         }
     }
+    shared.look_for_work(machine);
 }
 
 fn send_write(shared: &Shared, write: &WriteOut) {
@@ -239,3 +237,6 @@ fn settle(shared: &Shared, through: u64) {
     }
     shared.look_for_work(machine);
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,7 +65,7 @@ impl Promises for Shared {
         self.offline.as_ref().is_some_and(|offline| offline.must_merge())
     }
 
-    fn resume(&self, executed_through: u64, stable_through: u64, is_known: bool) {
+    fn resume(&self, executed_through: Option<u64>, stable_through: u64, is_known: bool) {
         let mut machine = self.machine.lock();
         machine.greeted();
         match &self.offline {

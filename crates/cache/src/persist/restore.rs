@@ -111,7 +111,7 @@ impl Machine {
             let txn = number_of(at)?;
             let mut get = Get(value);
             let (caller, names_since) = (get.caller()?, get.option(Get::u64)?);
-            let was = get.list(|get| Some((get.node()?, get.target()?)))?;
+            let was = get.list(|get| Some((get.node()?, get.target()?)))?.into_iter().collect();
             let ops = get.list(|get| get_queued(records, get, now))?;
             let is_executed = records.contains_key(&key(family::EXECUTED, txn));
             let stage = if is_executed { Stage::Executed } else { Stage::Waiting };

@@ -107,7 +107,7 @@ fn where_the_server_has_lost_them_another_is_made_and_the_number_stays_this_ones
     let now = world.now();
     world.clients[0].machine.caps_lost(now);
     let executed = world.server.lanes[&0].executed;
-    world.clients[0].machine.resume(executed, 0, now);
+    world.clients[0].machine.resume(Some(executed), 0, now);
     world.drain();
     assert_ne!(at_server(&world, "f"), number);
     assert_eq!(shown(&mut world, made.node), number);

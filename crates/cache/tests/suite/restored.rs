@@ -40,7 +40,7 @@ fn dies(world: &mut World, gives_back: u64) {
     let executed = world.server.lanes.get(&0).map_or(0, |lane| lane.executed);
     let machine = &mut world.clients[0].machine;
     machine.reclaimed(told, now);
-    machine.resume(executed, 0, now);
+    machine.resume(Some(executed), 0, now);
     machine.follow();
     world.kept = Some(BTreeMap::new());
     world.keep(0);

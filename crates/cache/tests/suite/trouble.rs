@@ -161,7 +161,7 @@ fn nothing_is_done_with_that_a_batch_under_way_names() {
     let results = world.server.batch(0, &second);
     let machine = &mut world.clients[0].machine;
     machine.batch_done(second.txn, results, 0, now);
-    assert_eq!(machine.done_through(), first.txn);
+    assert!(machine.done_through() < first.txn, "what names it may be lost with the server, and come again");
     machine.stable_done(second.txn, &[], now);
     assert_eq!(machine.done_through(), second.txn);
     assert_eq!(machine.pending().mutations, 0);
@@ -557,7 +557,7 @@ fn server_loses(ops: &[Op], seed: u64) {
             let executed = server.lanes.get(&0).map_or(0, |l| l.executed);
             let now = world.now();
             world.clients[0].replies.clear();
-            world.clients[0].machine.resume(executed, 0, now);
+            world.clients[0].machine.resume(Some(executed), 0, now);
             world.check(0);
         }
     }

@@ -125,6 +125,29 @@ fn what_a_cut_connection_left_unanswered_happens_once() {
     assert!(lost == 20 && accepted > 20, "{accepted} connections, {lost} answers lost");
 }
 
+/// A server keeps no reply that it is not asked to keep, and tells who asks again that it had done it (RFC 8881 section
+/// 2.10.6.1.3). Nobody asks to have those kept that may be asked anew.
+#[test]
+fn what_a_cut_connection_left_unanswered_is_asked_anew_where_its_reply_was_not_kept() {
+    let world = World::new();
+    let relay = Relay::to(&world.address());
+    let user = User::connect(Options::new(vec![relay.address.to_string()]));
+    let (client, cx) = (&user.client, user.cx());
+    let set = SetAttributes::default();
+    client.create(cx, (&user.root, b"dir"), CreateKind::Directory, &set, Attributes::STAT).unwrap();
+    for _ in 0..5 {
+        relay.lose_next_answer();
+        client.getattr(cx, &user.root, Attributes::STAT).unwrap();
+        relay.lose_next_answer();
+        client.lookup(cx, &user.root, b"dir", Attributes::STAT).unwrap();
+        relay.lose_next_answer();
+        let listed = client.readdir(cx, &user.root, (0, [0; 8]), 4096, Attributes::STAT).unwrap();
+        assert_eq!(listed.entries.len(), 1);
+    }
+    let (accepted, lost) = relay.counts();
+    assert!(lost == 15 && accepted > 15, "{accepted} connections, {lost} answers lost");
+}
+
 #[test]
 fn several_connections_carry_calls_and_are_made_again() {
     let world = World::new();

@@ -265,7 +265,7 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_cache::Caller;
+    use holdfast_cache::{Caller, Generation};
 
     fn make(name: &str, dir: Aim, data: Vec<(u64, Bytes)>) -> Mutation {
         let attrs =
@@ -290,7 +290,8 @@ mod tests {
             Mutation::SetAttr { object: Aim::Made { txn: 3, op: 1 }, changes: Changes::default() },
             Mutation::SetAttr { object: Aim::Made { txn: 2, op: 1 }, changes: Changes::default() },
         ];
-        let batch = Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops };
+        let asked = Generation::default();
+        let batch = Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops, asked };
         let earlier = BTreeMap::from([(2, vec![0, 5])]);
         let sheet = Sheet::of(&batch, &earlier);
         // The first file: made, its second piece, its time.
@@ -309,7 +310,8 @@ mod tests {
         let mut op = make("one", Aim::Handle(Handle::new(b"root")), vec![(0, Bytes::from_static(b"a"))]);
         let Mutation::Make { object: NewObject::File { pooled, .. }, .. } = &mut op else { unreachable!() };
         *pooled = Some(Handle::new(b"spare"));
-        let batch = Batch { txn: 1, done_through: 0, caller: Caller::new(0, 0), ops: vec![op] };
+        let asked = Generation::default();
+        let batch = Batch { txn: 1, done_through: 0, caller: Caller::new(0, 0), ops: vec![op], asked };
         let earlier = BTreeMap::new();
         let sheet = Sheet::of(&batch, &earlier);
         let BatchOp::Place { name, data, pooled, set, .. } = &sheet.ops[0] else { panic!("{:?}", sheet.ops) };
@@ -361,7 +363,7 @@ mod tests {
         fn must_renew(&self) -> bool {
             false
         }
-        fn resume(&self, _: u64, _: u64, _: bool) {}
+        fn resume(&self, _: Option<u64>, _: u64, _: bool) {}
     }
 
     #[test]

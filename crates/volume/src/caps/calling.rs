@@ -25,6 +25,8 @@ const GRACE_MAX: Duration = Duration::from_secs(1);
 pub(super) enum Failure {
     /// The server's status.
     Refused(CapsStat),
+    /// Its status to HELLO: what was to be asked was not.
+    Ungreeted(CapsStat),
     /// Given up, or not reached in time.
     Stopped(Errno),
     /// The connection broke under it.
@@ -38,7 +40,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn errno(self) -> Errno {
         match self {
-            Self::Refused(stat) => convert::errno_of(stat.as_u32()),
+            Self::Refused(stat) | Self::Ungreeted(stat) => convert::errno_of(stat.as_u32()),
             Self::Stopped(errno) => errno,
             Self::Garbled | Self::Disconnected => Errno::EIO,
             Self::Absent => Errno::EOPNOTSUPP,
@@ -48,10 +50,16 @@ impl Failure {
     pub(super) fn undone(self) -> Undone {
         match self {
             // Of what is nowhere to be found the server may yet say where it is.
-            Self::Stopped(_) | Self::Disconnected | Self::Absent | Self::Refused(CapsStat::Moved) => {
-                Undone::Lost
+            Self::Stopped(_)
+            | Self::Disconnected
+            | Self::Absent
+            | Self::Ungreeted(_)
+            | Self::Refused(CapsStat::Moved) => Undone::Lost,
+            other => {
+                // An errno alone does not tell why.
+                tracing::warn!(why = ?other, "the server does not do it");
+                Undone::Failed(other.errno())
             }
-            other => Undone::Failed(other.errno()),
         }
     }
 }

@@ -62,13 +62,14 @@ impl Inner {
         let mut pause = DELAY_MIN;
         loop {
             match self.renewed_once(stale, cancel) {
-                // Not under the lock: recovery has its own HELLO said.
-                Err(Failure::Refused(CapsStat::BadSession)) => {
+                // Not under the lock: recovery has its own HELLO said. The session may have outlived its client by a moment.
+                Err(Failure::Refused(CapsStat::BadSession | CapsStat::BadTicket)) => {
                     let cred = Cred::own();
                     let known = self.nfs.client().check_session(Cx::new(&cred, cancel));
                     known.map_err(|error| failure_of(&error))?;
                 }
                 Err(Failure::Refused(CapsStat::Delay) | Failure::Disconnected) => {}
+                Err(Failure::Refused(stat)) => return Err(Failure::Ungreeted(stat)),
                 done => return done,
             }
             pause_for(pause, cancel)?;
@@ -167,7 +168,8 @@ impl Inner {
         if !told.is_known && before.is_some() {
             tracing::warn!("the server does not know what was sent and is not on its disk: it is sent again");
         }
-        promises.resume(told.executed_through.0, told.stable_through.0, told.is_known);
+        let is_as_before = !before.is_none_or(is_anew) && !promises.must_renew();
+        promises.resume(executed_through(&told, is_as_before), told.stable_through.0, told.is_known);
         Ok(greeting)
     }
 
@@ -176,6 +178,12 @@ impl Inner {
         let reply = self.call(CapsProc::Bye, &Cred::own(), cancel, |ticket, w| ByeArgs { ticket }.encode(w));
         reply.map(drop)
     }
+}
+
+/// The transaction beyond which what was executed may be lost. Nothing is where the server is the one it was and knows
+/// us: others call it meanwhile, and what they have heard of it may be of after it said this.
+fn executed_through(told: &HelloOk, is_as_before: bool) -> Option<u64> {
+    (!is_as_before || !told.is_known).then_some(told.executed_through.0)
 }
 
 fn reclaim(ticket: Ticket, held: &[Reclaim], send: Sender<'_>) -> Vec<Reclaimed> {
@@ -215,5 +223,28 @@ pub(super) fn checked<'a, T: holdfast_xdr::Decode<'a>>(reply: &'a Bytes) -> Resu
     match CapsStat::from_u32(number) {
         Some(CapsStat::Ok) => decode(reply),
         other => Err(Failure::Refused(other.unwrap_or(CapsStat::ServerFault))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_the_one_it_was_has_lost_nothing_of_what_it_executed() {
+        let told = |is_known| HelloOk {
+            ticket: Ticket(1),
+            epoch: 1,
+            features: Features::default(),
+            lease_seconds: 90,
+            in_grace: false,
+            is_known,
+            limits: Limits::default(),
+            executed_through: TxnId(7),
+            stable_through: TxnId(5),
+        };
+        assert_eq!(executed_through(&told(true), true), None);
+        assert_eq!(executed_through(&told(false), true), Some(7), "it has forgotten us");
+        assert_eq!(executed_through(&told(true), false), Some(7), "it is another, or began anew");
     }
 }

@@ -59,8 +59,9 @@ pub(crate) trait Promises: Send + Sync {
     fn done_through(&self) -> u64;
     /// What is held is of a former life, and void, whatever the server says of the epoch.
     fn must_renew(&self) -> bool;
-    /// The server knows of these transactions; or, not `is_known`, may have forgotten what it executed.
-    fn resume(&self, executed_through: u64, stable_through: u64, is_known: bool);
+    /// The server knows of these transactions, and of all that it was heard to have executed where it tells no number; or,
+    /// not `is_known`, may have forgotten what it executed.
+    fn resume(&self, executed_through: Option<u64>, stable_through: u64, is_known: bool);
 }
 
 /// A server with the caps program.

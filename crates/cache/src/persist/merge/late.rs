@@ -119,8 +119,8 @@ impl Machine {
         let mut rewritten = Vec::new();
         for kept in self.stream.kept.iter_mut().filter(|k| k.stage != Stage::Executed) {
             let names = kept.ops.iter().any(|q| q.op.nodes().contains(&Some(id)));
-            if names && kept.was.iter().all(|(known, _)| *known != id) {
-                kept.was.push((id, target.clone()));
+            if names && !kept.was.contains_key(&id) {
+                kept.was.insert(id, target.clone());
                 rewritten.push(kept.txn);
             }
         }

@@ -22,7 +22,7 @@ impl World {
         let executed = self.server.lanes.get(&0).map_or(0, |lane| lane.executed);
         self.server.restart();
         // What was on its way has not arrived, or nobody can say.
-        self.clients[0].machine.resume(executed, 0, now);
+        self.clients[0].machine.resume(Some(executed), 0, now);
         if forgets {
             self.server.lanes.clear();
             self.sift(now);

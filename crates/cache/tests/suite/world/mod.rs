@@ -211,7 +211,7 @@ impl World {
                 machine.reclaimed(told, now);
             }
             let executed = self.server.lanes.get(&c).map_or(0, |l| l.executed);
-            self.clients[c].machine.resume(executed, 0, now);
+            self.clients[c].machine.resume(Some(executed), 0, now);
             self.check(c);
         }
         // Grace is longer than these take.

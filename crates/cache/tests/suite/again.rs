@@ -1,0 +1,157 @@
+//! Batches that come out again: as they were, whatever has become of what they name; and only where something was lost.
+
+use crate::world::World;
+use holdfast_cache::*;
+
+const BOTH: Access = Access { read: true, write: true };
+
+/// A mount that has its root to itself.
+fn mount() -> World {
+    let mut world = World::new(1, true, 1);
+    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
+    for name in [b"x", b"y", b"z", b"v"] {
+        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    }
+    world.drain();
+    world
+}
+
+fn create(world: &mut World, dir: NodeId, name: &[u8]) -> NodeId {
+    let flags = OpenFlags { access: BOTH, ..OpenFlags::default() };
+    let (made, open) = world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap();
+    let data = bytes::Bytes::copy_from_slice(name);
+    world.run(0, |m, t, now| m.write(t, open.fh, 0, &data, now)).unwrap();
+    world.run(0, |m, t, now| m.flush(t, open.fh, now)).unwrap();
+    let now = world.now();
+    world.clients[0].machine.release(open.fh, now);
+    made.node
+}
+
+/// All that is queued, as one batch.
+fn batch(world: &mut World) -> Batch {
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    let synced = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
+    assert!(matches!(synced, Step::Wait(_)));
+    let batch = machine.take_batch(now).expect("a batch");
+    assert!(machine.take_batch(now).is_none(), "one of all");
+    batch
+}
+
+/// The server executes it, and its results are heard.
+fn execute(world: &mut World, batch: &Batch, stable_through: u64) {
+    let results = world.server.batch(0, batch);
+    let done = |result: &MutationResult| matches!(result, MutationResult::Done { .. });
+    assert!(results.iter().all(done), "{results:?}");
+    let now = world.now();
+    world.clients[0].machine.batch_done(batch.txn, results, stable_through, now);
+    world.check(0);
+}
+
+/// The kernel knows nothing of it any more.
+fn forget(world: &mut World, node: NodeId) {
+    world.invalidate(0);
+    world.clients[0].machine.forget(node, u64::MAX);
+    assert_eq!(world.clients[0].machine.handle_of(node), None, "it is known still");
+}
+
+/// The server says that it has executed so much, and what comes out for that.
+fn resumed(world: &mut World, executed_through: Option<u64>) -> Option<Batch> {
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.resume(executed_through, 0, now);
+    let again = machine.take_batch(now);
+    world.check(0);
+    again
+}
+
+#[test]
+fn a_file_is_replaced_again_as_it_was_though_what_it_replaced_is_forgotten() {
+    let mut world = mount();
+    let old = create(&mut world, NodeId::ROOT, b"f");
+    world.drain();
+    create(&mut world, NodeId::ROOT, b"new");
+    let rename = RenameMode::Replace;
+    let (from, to) = ((NodeId::ROOT, &b"new"[..]), (NodeId::ROOT, &b"f"[..]));
+    world.run(0, |m, t, now| m.rename(t, from, to, rename, now)).unwrap();
+    let sent = batch(&mut world);
+    let replaces = |op: &Mutation| matches!(op, Mutation::Rename { over: Some(_), .. });
+    assert!(sent.ops.iter().any(replaces), "{sent:?}");
+    execute(&mut world, &sent, 0);
+    forget(&mut world, old);
+    let again = resumed(&mut world, Some(sent.txn - 1)).expect("it was lost");
+    assert_eq!(again.ops, sent.ops);
+    // A server that has executed it all the same takes it for what it was.
+    execute(&mut world, &again, 0);
+    world.drain();
+}
+
+#[test]
+fn what_was_removed_is_removed_again_from_a_server_that_lost_power() {
+    let mut world = mount();
+    let file = create(&mut world, NodeId::ROOT, b"f");
+    world.drain();
+    let disk = world.server.clone();
+    world.run(0, |m, t, now| m.unlink(t, NodeId::ROOT, b"f", now)).unwrap();
+    let sent = batch(&mut world);
+    execute(&mut world, &sent, 0);
+    forget(&mut world, file);
+    world.server = disk;
+    let again = resumed(&mut world, Some(sent.txn - 1)).expect("it was lost");
+    assert_eq!(again.ops, sent.ops);
+    execute(&mut world, &again, 0);
+    world.drain();
+    assert_eq!(world.server.fs.look(crate::world::fs::ROOT, b"f"), Ok(None));
+}
+
+#[test]
+fn what_a_batch_names_is_kept_until_that_batch_is_on_disk() {
+    let mut world = mount();
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    let making = batch(&mut world);
+    create(&mut world, dir, b"f");
+    let naming = batch(&mut world);
+    let in_it = |op: &Mutation| matches!(op, Mutation::Make { dir: Target::Made { txn, .. }, .. } if *txn == making.txn);
+    assert!(naming.ops.iter().all(in_it), "{naming:?}");
+    execute(&mut world, &making, 0);
+    execute(&mut world, &naming, making.txn);
+    let again = resumed(&mut world, Some(making.txn)).expect("it was lost");
+    assert_eq!(again.ops, naming.ops);
+    assert!(again.done_through < making.txn, "the server is to know what it names");
+    execute(&mut world, &again, again.txn);
+    world.drain();
+    assert_eq!(world.clients[0].machine.done_through(), naming.txn, "all is on disk");
+}
+
+#[test]
+fn of_a_server_that_has_lost_nothing_nothing_comes_again() {
+    let mut world = mount();
+    create(&mut world, NodeId::ROOT, b"f");
+    let sent = batch(&mut world);
+    execute(&mut world, &sent, 0);
+    // It said through which it had executed, and then executed this one.
+    assert_eq!(resumed(&mut world, None), None);
+    create(&mut world, NodeId::ROOT, b"g");
+    let lost = batch(&mut world);
+    assert_eq!(resumed(&mut world, None).expect("no result was heard").ops, lost.ops);
+    execute(&mut world, &lost, 0);
+    world.drain();
+}
+
+#[test]
+fn who_has_sent_a_batch_before_it_came_out_again_is_not_listened_to() {
+    let mut world = mount();
+    create(&mut world, NodeId::ROOT, b"f");
+    let first = batch(&mut world);
+    assert!(world.clients[0].machine.awaits(&first));
+    let now = world.now();
+    world.clients[0].machine.resume(Some(first.txn - 1), 0, now);
+    // A server that is gone may have executed it. The one that there is has not yet.
+    assert!(!world.clients[0].machine.awaits(&first));
+    let again = world.clients[0].machine.take_batch(now).expect("it comes out again");
+    assert!(!world.clients[0].machine.awaits(&first));
+    assert!(world.clients[0].machine.awaits(&again));
+    execute(&mut world, &again, 0);
+    assert!(!world.clients[0].machine.awaits(&again), "that is heard");
+    world.drain();
+}
