@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use holdfast_base::limits::LOCK_WAITED_FILES_MAX;
 use holdfast_base::{FileKey, Instant};
 use holdfast_export::WireHandle;
-use holdfast_state::{LockToken, OpenId};
+use holdfast_state::{Engine, LockToken, OpenId};
 use holdfast_vfs::FileObject;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -25,9 +25,18 @@ pub(crate) struct OpenFiles {
     /// The files that carry lock-owners' locks.
     locks: RwLock<FxHashMap<LockToken, LockFile>>,
     /// Handles of files whose locks somebody waits for, to name them in CB_NOTIFY_LOCK.
-    waited: Mutex<FxHashMap<FileKey, WireHandle>>,
+    waited: Mutex<Waited>,
     /// Open files through which the backend watches locks of local processes that somebody waits for.
     watched: Mutex<FxHashMap<FileKey, Watched>>,
+}
+
+/// Handles of files whose locks somebody waits for, with some that nobody waits for any more.
+#[derive(Default)]
+struct Waited {
+    handles: FxHashMap<FileKey, WireHandle>,
+    /// When there are so many, those that nobody waits for are looked for: twice as many as were left the last time, so that
+    /// each costs the same however many there are.
+    many: usize,
 }
 
 /// An open file through which locks of local processes are watched.
@@ -105,19 +114,27 @@ impl OpenFiles {
         Some(file)
     }
 
-    /// Notes the handle of a file whose locks somebody waits for.
-    pub(crate) fn wait_for(&self, key: FileKey, handle: WireHandle) {
-        let mut waited = self.waited.lock();
-        if waited.len() >= LOCK_WAITED_FILES_MAX && !waited.contains_key(&key) {
-            // Whoever waited for these asks again by himself.
-            waited.clear();
+    /// Notes the handle of a file for who waits for its locks, if somebody does. To be called within the very step that put
+    /// him in line: in the next the lock may be free, and he is told so under this handle.
+    pub(crate) fn wait_for(&self, engine: &Engine, key: FileKey, handle: WireHandle) {
+        if !engine.is_lock_awaited(key) {
+            return;
         }
-        waited.insert(key, handle);
+        let mut waited = self.waited.lock();
+        if waited.handles.len() >= waited.many.max(LOCK_WAITED_FILES_MAX) {
+            waited.forget(engine);
+        }
+        waited.handles.insert(key, handle);
     }
 
     /// The handle of a file whose locks somebody waits for.
     pub(crate) fn waited_for(&self, key: FileKey) -> Option<WireHandle> {
-        self.waited.lock().get(&key).copied()
+        self.waited.lock().handles.get(&key).copied()
+    }
+
+    /// Forgets the handles of files whose locks nobody waits for any more.
+    pub(crate) fn forget_waited(&self, engine: &Engine) {
+        self.waited.lock().forget(engine);
     }
 
     /// Keeps a file open while the backend watches locks of local processes through it. The one that did before is
@@ -151,11 +168,18 @@ impl OpenFiles {
     ) {
         self.opens.read().values().for_each(|open| file(&open.file));
         self.locks.read().values().for_each(|lock| file(&lock.file));
-        self.waited.lock().iter().for_each(|(key, handle)| fh(*key, *handle));
+        self.waited.lock().handles.iter().for_each(|(key, handle)| fh(*key, *handle));
     }
 
     /// Open files and lock files held.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.opens.read().len(), self.locks.read().len())
+    }
+}
+
+impl Waited {
+    fn forget(&mut self, engine: &Engine) {
+        self.handles.retain(|key, _| engine.is_lock_awaited(*key));
+        self.many = 2 * self.handles.len();
     }
 }

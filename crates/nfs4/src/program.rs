@@ -50,6 +50,7 @@ impl Nfs4 {
         self.service.tell_again();
         let manager = &self.service.config.manager;
         self.service.files.unwatch(manager.clock().now(), manager.lease_ms());
+        self.service.look(|engine| self.service.files.forget_waited(engine));
     }
 
     /// Begins, prolongs or ends the grace period.

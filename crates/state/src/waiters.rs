@@ -202,6 +202,12 @@ impl Engine {
         self.wake_waiters(file, Some(range), now);
     }
 
+    /// Whether anybody, by whatever door, waits for a lock of this file.
+    #[must_use]
+    pub fn is_lock_awaited(&self, file: FileKey) -> bool {
+        self.waiting.contains(&file)
+    }
+
     /// A waiter of a former process takes its place.
     pub(crate) fn thaw_waiter(&mut self, key: FileKey, waiter: Waiter) {
         self.waits.add(&waiter.party, key);

@@ -7,7 +7,8 @@ pub const FILE_REPLY_BYTES_MIN: usize = 32 << 10;
 /// Mounts that MOUNT's DUMP remembers: a courtesy to `showmount`, nothing depends on it; the oldest go.
 pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
 
-/// Files whose handles are remembered for CB_NOTIFY_LOCK: 64 bytes each; those who wait for a forgotten one poll.
+/// Files whose handles are remembered for CB_NOTIFY_LOCK, 64 bytes each, before those that nobody waits for any more are
+/// looked for: a few milliseconds. And files held open to watch locks of local processes; who waits for one more polls.
 pub const LOCK_WAITED_FILES_MAX: usize = 16_384;
 
 /// Copies that go on after their reply, of all clients: each has a thread of its own, and more at once would only get

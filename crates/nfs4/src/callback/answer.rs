@@ -13,6 +13,18 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// Reads what was answered to a call of 4.1 that had been made before, and perhaps executed then. A client that has not kept
+/// its answer says so of the operation behind CB_SEQUENCE (RFC 8881 section 2.10.6.1.3). Of CB_SEQUENCE itself, which may
+/// fail with it as well (section 15.3), it means the same: the call's number is the last one that the client has counted.
+pub(super) fn read_again(results: &[u8]) -> Result<Answer<'_>, CallbackError> {
+    match read(results, true) {
+        Err(CallbackError::Refused(NfsStat4::RetryUncachedRep)) => {
+            Ok(Answer { status: NfsStat4::RetryUncachedRep, body: &[] })
+        }
+        answer => answer,
+    }
+}
+
 /// Reads the operation's result: the one behind CB_SEQUENCE's in 4.1, the only one in 4.0.
 pub(super) fn read(results: &[u8], has_sequence: bool) -> Result<Answer<'_>, CallbackError> {
     let mut r = Reader::new(results);

@@ -72,15 +72,40 @@ enum Phase {
     Lost(Arc<[u8]>, ConnId),
 }
 
+/// A call as it was sent.
+#[derive(Clone)]
+struct Sent {
+    args: Arc<[u8]>,
+    on: ConnId,
+    /// Whether the client may have had it before.
+    is_again: bool,
+}
+
+impl Sent {
+    fn read<'a>(&self, result: Result<&'a [u8], CallError>) -> Result<Answer<'a>, CallbackError> {
+        let results = result.map_err(CallbackError::Lost)?;
+        if self.is_again { answer::read_again(results) } else { answer::read(results, true) }
+    }
+}
+
+/// No connection has this number.
+const NOWHERE: ConnId = ConnId(0);
+
 impl CallSlot {
     const fn is_free(&self) -> bool {
         matches!(self.phase, Phase::Free)
     }
 
     /// The call of this slot has ended.
-    fn end(&mut self, error: Option<CallbackError>, (args, conn): (Arc<[u8]>, ConnId)) {
+    fn end(&mut self, error: Option<CallbackError>, sent: Sent) {
         self.phase = match error {
-            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => Phase::Lost(args, conn),
+            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => {
+                Phase::Lost(sent.args, sent.on)
+            }
+            // This time it did not count; whether it did before is as unknown as ever. Linux puts off what it is at.
+            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) if sent.is_again => {
+                Phase::Lost(sent.args, NOWHERE)
+            }
             // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
             Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
                 self.seqid = Seqid(self.seqid.0.wrapping_sub(1));
@@ -121,6 +146,7 @@ struct Prepared {
     session: SessionId,
     slot: SlotId,
     args: Arc<[u8]>,
+    is_again: bool,
 }
 
 /// A call before it has a slot.
@@ -176,14 +202,9 @@ impl Channels {
     }
 
     /// A call of this slot has ended, with an answer or without one.
-    fn end(
-        &self,
-        (session, slot): (SessionId, SlotId),
-        error: Option<CallbackError>,
-        (args, conn): (Arc<[u8]>, ConnId),
-    ) {
+    fn end(&self, (session, slot): (SessionId, SlotId), error: Option<CallbackError>, sent: Sent) {
         if let Some(slot) = self.inner.lock().slot(session, slot) {
-            slot.end(error, (args, conn));
+            slot.end(error, sent);
         }
     }
 
@@ -193,13 +214,14 @@ impl Channels {
         &self,
         (session, slot): (SessionId, SlotId),
         error: Option<CallbackError>,
-        (args, conn): (Arc<[u8]>, ConnId),
+        sent: Sent,
     ) -> bool {
         let mut inner = self.inner.lock();
         let Some(slot) = inner.slot(session, slot) else { return false };
-        let is_lost = matches!(&slot.phase, Phase::Lost(of, on) if *on == conn && Arc::ptr_eq(of, &args));
+        let is_it = |of: &Arc<[u8]>, on: ConnId| on == sent.on && Arc::ptr_eq(of, &sent.args);
+        let is_lost = matches!(&slot.phase, Phase::Lost(of, on) if is_it(of, *on));
         if is_lost {
-            slot.end(error, (args, conn));
+            slot.end(error, sent);
         }
         is_lost
     }
@@ -269,25 +291,23 @@ impl Service {
     }
 
     fn send(self: &Arc<Self>, prepared: Prepared, done: Answered) {
-        let Prepared { connection, auth, program, session, slot, args } = prepared;
+        let Prepared { connection, auth, program, session, slot, args, is_again } = prepared;
         let call =
             OutgoingCall { program, version: NFS_CB_V4_0, procedure: CB_COMPOUND, auth: &auth, args: &args };
-        let sent = (Arc::clone(&args), ConnId(connection.id()));
+        let sent = Sent { args: Arc::clone(&args), on: ConnId(connection.id()), is_again };
         let (service, place, late_sent) = (Arc::clone(self), (session, slot), sent.clone());
         let late_service = Arc::clone(self);
         connection.call_back_patiently(
             &call,
             ANSWER_TIMEOUT,
             move |result| {
-                let answer =
-                    result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
+                let answer = sent.read(result);
                 service.callbacks.channels.end(place, answer.err(), sent);
                 service.learn_from(session, answer.err());
                 done(answer);
             },
             move |result| {
-                let answer =
-                    result.map_err(CallbackError::Lost).and_then(|results| answer::read(results, true));
+                let answer = late_sent.read(result);
                 if late_service.callbacks.channels.end_late(place, answer.err(), late_sent) {
                     late_service.learn_from_late(session, answer.err());
                 }
@@ -379,6 +399,7 @@ impl Service {
                     session: *id,
                     slot: SlotId(n as u32),
                     args: Arc::clone(&args),
+                    is_again: true,
                 });
                 slot.phase = Phase::Taken(args);
             }
@@ -460,6 +481,7 @@ impl Channel {
             session,
             slot: id,
             args,
+            is_again: false,
         })
     }
 }

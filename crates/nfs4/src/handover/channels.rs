@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use holdfast_base::{ClientId, Seqid, SessionId};
 use holdfast_rpc::{Auth, AuthSys, Connection};
-use holdfast_state::ConnId;
 use serde::{Deserialize, Serialize};
 
-use super::{CallSlot, Channel, Channels, Phase};
+use super::{CallSlot, Channel, Channels, NOWHERE, Phase};
 use crate::desc::Minor;
 
 /// The back channel of one session.
@@ -35,9 +34,6 @@ struct SlotImage {
     /// A call without its answer.
     unanswered: Option<Vec<u8>>,
 }
-
-/// No connection has this number.
-const NOWHERE: ConnId = ConnId(0);
 
 impl Channels {
     pub(crate) fn freeze(&self) -> Vec<ChannelImage> {

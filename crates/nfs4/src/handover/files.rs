@@ -46,7 +46,8 @@ impl OpenFiles {
             let file = outgoing.add_file(&lock.file)?;
             image.locks.push(LockImage { token: token.0, of: lock.of.0, file, can_write: lock.can_write });
         }
-        image.waited = self.waited.lock().iter().map(|(key, fh)| (key.0, fh.as_bytes().to_vec())).collect();
+        let waited = self.waited.lock();
+        image.waited = waited.handles.iter().map(|(key, fh)| (key.0, fh.as_bytes().to_vec())).collect();
         Some(image)
     }
 
@@ -66,11 +67,8 @@ impl OpenFiles {
                 None => lost += 1,
             }
         }
-        for (key, fh) in image.waited {
-            if let Some(fh) = WireHandle::new(&fh) {
-                self.wait_for(FileKey(key), fh);
-            }
-        }
+        let waited = image.waited.iter().filter_map(|(key, fh)| Some((FileKey(*key), WireHandle::new(fh)?)));
+        self.waited.lock().handles.extend(waited);
         lost
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use holdfast_base::limits::OWNER_BYTES_MAX;
-use holdfast_base::{ByteRange, ClientId, Instant, Length, Offset};
-use holdfast_export::LocalUse;
+use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Length, Offset};
+use holdfast_export::{LocalUse, WireHandle};
 use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, Deed, Engine, LockBy, LockKind, LockRefusal, LockRequest,
     LockTest, LockTicket, OwnerOf, OwnerOp, Recorded, StateId, Wait,
@@ -70,16 +70,21 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         claim,
         wait: wait_of(cx, args.locktype),
     };
-    let ticket = match cx.state(|engine, now| Ok(engine.lock_prepare(&request, now)))? {
+    let told_of = match request.wait {
+        Wait::Notify => Some(cx.config().namespace.seal(cx.current()?)),
+        Wait::No | Wait::Poll => None,
+    };
+    let prepare = |engine: &mut Engine, now| {
+        let prepared = engine.lock_prepare(&request, now);
+        if let (Err(LockRefusal::Denied(_)), Some(handle)) = (&prepared, told_of) {
+            cx.service().files.wait_for(engine, request.file, handle);
+        }
+        Ok(prepared)
+    };
+    let ticket = match cx.state(prepare)? {
         Ok(ticket) => ticket,
         Err(LockRefusal::Error(error)) => return Err(error.into()),
-        Err(LockRefusal::Denied(conflict)) => {
-            if request.wait == Wait::Notify {
-                let handle = cx.config().namespace.seal(cx.current()?);
-                cx.service().files.wait_for(request.file, handle);
-            }
-            return Err(denied(cx, &conflict));
-        }
+        Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
     };
     let change = Change::of(cx, ticket);
     match take_outside(cx, &at, change.ticket()?, request.kind) {
@@ -87,9 +92,9 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         Err(NotTaken::Failed(failure)) => return Err(failure),
         Err(NotTaken::Locked(file)) => {
             let denied = denied_outside(cx, &at, &file, (range, request.kind));
-            if request.wait == Wait::Notify {
-                change.wait();
-                await_outside(cx, &at, &file, (range, request.kind))?;
+            if let Some(handle) = told_of {
+                change.wait(request.file, handle);
+                await_outside(cx, &at, &file, (range, request.kind));
             }
             return Err(denied);
         }
@@ -143,9 +148,14 @@ impl Change {
 }
 
 impl Change {
-    /// Takes it back, and puts the owner in line.
-    fn wait(mut self) {
-        self.take_back(Engine::lock_abort_in_line);
+    /// Takes it back, and puts the owner in line for this file.
+    fn wait(mut self, file: FileKey, handle: WireHandle) {
+        let service = Arc::clone(&self.service);
+        self.take_back(|engine, ticket, now| {
+            let is_there = engine.lock_abort_in_line(ticket, now);
+            service.files.wait_for(engine, file, handle);
+            is_there
+        });
     }
 
     fn take_back(&mut self, abort: impl FnOnce(&mut Engine, LockTicket, Instant) -> bool) {
@@ -168,18 +178,11 @@ impl Drop for Change {
 
 /// Has the backend tell when a local process lets go of what a client waits for. Where it cannot, the client asks again
 /// by itself.
-fn await_outside(
-    cx: &Cx<'_>,
-    at: &At,
-    file: &Arc<dyn FileObject>,
-    (range, kind): (ByteRange, LockKind),
-) -> OpResult<()> {
+fn await_outside(cx: &Cx<'_>, at: &At, file: &Arc<dyn FileObject>, (range, kind): (ByteRange, LockKind)) {
     let (key, files) = (at.handle.key(), &cx.service().files);
-    files.wait_for(key, cx.config().namespace.seal(cx.current()?));
     drop(files.watch(key, Arc::clone(file), cx.config().manager.clock().now()));
     // The last of all: it may tell at once.
     let _ = at.backend().await_unlock(file, range, backend_kind(kind));
-    Ok(())
 }
 
 /// How the client waits for the lock, if it does: it is told when the lock is free (RFC 8881 section 20.11) where it can

@@ -2,7 +2,7 @@
 
 use holdfast_wire::nfs4::*;
 
-use crate::client::{CalledBack, Session, open_create, open_existing};
+use crate::client::{CalledBack, Peer, Session, open_create, open_existing};
 use crate::delegation::{READ, WRITE, flags, give_back, is_recall_of, name, open, owned, try_open, two};
 use crate::scene::on;
 use crate::world::{LEASE_MS, World};
@@ -109,13 +109,80 @@ fn an_answer_to_what_was_sent_again_elsewhere_is_nobodys() {
     assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
     let first = a.peer.call();
     a.peer.wire.time_out_calls();
-    let mut other = crate::client::Peer::new(&world, 1, 2);
+    let mut other = Peer::new(&world, 1, 2);
     std::mem::swap(&mut a.peer, &mut other);
     bind_again(&mut a);
     let again = a.peer.call();
     assert_eq!(again.sequence(), first.sequence(), "the same call");
     other.answer(&first, NfsStat4::Ok, b"");
     a.peer.answer(&again, NfsStat4::Ok, b"");
+    give_back(&mut a, held);
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+    world.check();
+}
+
+/// A recall that was lost with its connection: made once more in its slot over another one, and asked for in a slot of its
+/// own, which the client cannot do for the moment.
+fn recalled_again() -> (World, Session, Session, Stateid4, CalledBack) {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let lost = a.peer.call();
+    std::mem::replace(&mut a.peer, Peer::new(&world, 1, 2)).wire.close();
+    bind_again(&mut a);
+    let [again, other] = a.peer.calls().try_into().unwrap();
+    assert_eq!(again.sequence(), lost.sequence());
+    assert_ne!(other.sequence().slotid, lost.sequence().slotid);
+    a.peer.answer(&other, NfsStat4::ServerFault, b"");
+    (world, a, b, held, again)
+}
+
+#[test]
+fn who_has_not_kept_the_answer_to_what_is_made_again_is_in_step() {
+    let refuse = |a: &mut Session, call: &CalledBack| a.peer.refuse(call, NfsStat4::RetryUncachedRep);
+    let fail = |a: &mut Session, call: &CalledBack| a.peer.answer(call, NfsStat4::RetryUncachedRep, b"");
+    for says in [refuse, fail] {
+        let (world, mut a, mut b, held, again) = recalled_again();
+        says(&mut a, &again);
+        assert_eq!(flags(&mut a), 0);
+        world.pass(5_000);
+        let call = a.peer.call();
+        assert!(is_recall_of(&call, held));
+        let (its, former) = (call.sequence(), again.sequence());
+        assert_eq!((its.slotid, its.sequenceid), (former.slotid, former.sequenceid.next()));
+        a.peer.answer(&call, NfsStat4::Ok, b"");
+        give_back(&mut a, held);
+        assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+        world.check();
+    }
+}
+
+#[test]
+fn who_has_not_kept_the_answer_to_what_was_never_asked_is_out_of_step() {
+    let (world, mut a, mut b) = two();
+    open(&mut a, READ);
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let call = a.peer.call();
+    a.peer.refuse(&call, NfsStat4::RetryUncachedRep);
+    assert_ne!(flags(&mut a) & SEQ4_STATUS_BACKCHANNEL_FAULT, 0);
+    world.check();
+}
+
+#[test]
+fn what_is_made_again_and_put_off_is_made_again_before_anything_else_in_its_slot() {
+    let (world, mut a, mut b, held, again) = recalled_again();
+    // As Linux does while it is still at what it was asked first.
+    a.peer.refuse(&again, NfsStat4::Delay);
+    assert_eq!(flags(&mut a), 0);
+    world.pass(5_000);
+    let [once_more, other] = a.peer.calls().try_into().unwrap();
+    assert_eq!(once_more.sequence(), again.sequence());
+    assert_ne!(other.sequence().slotid, again.sequence().slotid);
+    a.peer.answer(&once_more, NfsStat4::Ok, b"");
+    a.peer.answer(&other, NfsStat4::ServerFault, b"");
+    world.pass(5_000);
+    let (its, former) = (a.peer.call().sequence(), again.sequence());
+    assert_eq!((its.slotid, its.sequenceid), (former.slotid, former.sequenceid.next()));
     give_back(&mut a, held);
     assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
     world.check();

@@ -7,7 +7,7 @@ use holdfast_wire::nfs4::*;
 use crate::client::{Peer, Reply, Session, at, open_create};
 use crate::world::{LEASE_MS, Making, World};
 
-fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
+pub(crate) fn run(client: &mut Session, op: ArgOp<'_>) -> Reply {
     let mut reply = client.run(&[at(&[b"f"]), vec![op]].concat());
     for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
         reply.ok::<()>(op);
@@ -19,7 +19,7 @@ fn open(client: &mut Session) -> Stateid4 {
     open_wanting(client, 0)
 }
 
-fn open_wanting(client: &mut Session, want: u32) -> Stateid4 {
+pub(crate) fn open_wanting(client: &mut Session, want: u32) -> Stateid4 {
     let args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH | want);
     let mut reply = client.run(&[at(&[]), vec![ArgOp::Open(args)]].concat());
     reply.ok::<()>(OpNum4::PutRootFh);
@@ -27,7 +27,13 @@ fn open_wanting(client: &mut Session, want: u32) -> Stateid4 {
     reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid
 }
 
-fn lock(open_stateid: Stateid4, owner: &[u8], locktype: LockType4, offset: u64, length: u64) -> ArgOp<'_> {
+pub(crate) fn lock(
+    open_stateid: Stateid4,
+    owner: &[u8],
+    locktype: LockType4,
+    offset: u64,
+    length: u64,
+) -> ArgOp<'_> {
     ArgOp::Lock(Lock4Args {
         locktype,
         reclaim: false,
@@ -51,7 +57,7 @@ fn lockt(owner: &[u8], locktype: LockType4, offset: u64, length: u64) -> ArgOp<'
     })
 }
 
-fn locku(lock_stateid: Stateid4, offset: u64, length: u64) -> ArgOp<'static> {
+pub(crate) fn locku(lock_stateid: Stateid4, offset: u64, length: u64) -> ArgOp<'static> {
     ArgOp::Locku(Locku4Args {
         locktype: LockType4::Write,
         seqid: Seqid(0),
@@ -61,7 +67,7 @@ fn locku(lock_stateid: Stateid4, offset: u64, length: u64) -> ArgOp<'static> {
     })
 }
 
-fn file(world: &World) -> Handle {
+pub(crate) fn file(world: &World) -> Handle {
     let caller = Caller::root();
     let cx = Cx::new(&caller, Wait::Yes);
     let root = world.fs.root().unwrap();
@@ -69,7 +75,7 @@ fn file(world: &World) -> Handle {
     world.fs.lookup(&cx, &root, name, holdfast_vfs::AttrMask::NONE).unwrap().handle
 }
 
-fn bytes(first: u64, last: u64) -> ByteRange {
+pub(crate) fn bytes(first: u64, last: u64) -> ByteRange {
     ByteRange::from_bounds(first, last).unwrap()
 }
 

@@ -19,6 +19,7 @@ mod exchange_id;
 mod filehandle;
 mod getattr;
 mod lock;
+mod lock_waits;
 mod lookup;
 mod moved;
 mod name;
