@@ -53,6 +53,8 @@ pub enum Plant {
     StaleReads,
     /// From the middle on, replies to one client are lost inside the server.
     SwallowReplies,
+    /// Replies are not kept: what is sent twice is done twice.
+    ForgetReplies,
     /// Recalls of delegations are not sent to clients of 4.1 and later.
     DropRecalls,
     /// They are not sent to those of 4.0.
@@ -73,7 +75,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 15] = [
+    pub const ALL: [(&'static str, Self); 16] = [
         ("answer-before-commit", Self::AnswerBeforeCommit),
         ("forget-records", Self::ForgetRecords),
         ("anyone-reclaims", Self::AnyoneReclaims),
@@ -81,6 +83,7 @@ impl Plant {
         ("short-lease", Self::ShortLease),
         ("stale-reads", Self::StaleReads),
         ("swallow-replies", Self::SwallowReplies),
+        ("forget-replies", Self::ForgetReplies),
         ("drop-recalls", Self::DropRecalls),
         ("drop-recalls-of-4.0", Self::DropRecallsOf40),
         ("forget-hosts", Self::ForgetHosts),
@@ -400,7 +403,11 @@ impl Life {
         let namespace =
             Arc::new(Namespace::new(Sealer::new(identity.handle_key), exports, machine.wall.now())?);
         let committer = Committer::pumped(Some(forces.clone()));
-        let replies = ReplyCache::new(ReplyCacheLimits::default(), machine.clock.clone());
+        let kept = match plant {
+            Some(Plant::ForgetReplies) => ReplyCacheLimits { age_ms: 0, ..ReplyCacheLimits::default() },
+            _ => ReplyCacheLimits::default(),
+        };
+        let replies = ReplyCache::new(kept, machine.clock.clone());
         let ground = Ground { namespace, manager, committer, replies, durable };
         let outbox = Arc::new(Outbox::default());
         let hosts: Arc<dyn Store> = match plant {

@@ -98,6 +98,7 @@ impl Oracles {
 
     pub(crate) fn server_died(&self, now: u64) {
         self.reclaims.borrow_mut().server_died();
+        self.data.borrow_mut().server_died();
         self.grants.borrow_mut().server_died(now);
     }
 }

@@ -8,13 +8,22 @@ use holdfast_xdr::{Decode, Encode, Reader, Result, Writer};
 pub(crate) struct Ops {
     bytes: Vec<u8>,
     count: u32,
+    changes: bool,
 }
 
 impl Ops {
     pub(crate) fn new(ops: &[ArgOp<'_>]) -> Self {
         let mut w = Writer::new();
         ops.iter().for_each(|op| op.encode(&mut w));
-        Self { bytes: w.into_vec(), count: ops.len() as u32 }
+        let changes = |op: &ArgOp<'_>| {
+            matches!(op, ArgOp::Write(_) | ArgOp::Create(_) | ArgOp::Remove(_) | ArgOp::Rename(_))
+        };
+        Self { bytes: w.into_vec(), count: ops.len() as u32, changes: ops.iter().any(changes) }
+    }
+
+    /// Whether they change data or names, so that it matters how often they are done.
+    pub(crate) const fn changes(&self) -> bool {
+        self.changes
     }
 
     /// The compound around them.

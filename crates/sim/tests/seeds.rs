@@ -134,6 +134,12 @@ fn reads_of_old_data_are_noticed() {
 }
 
 #[test]
+fn replies_that_are_forgotten_are_noticed() {
+    assert_noticed(Plant::ForgetReplies, "data: a read of block");
+    assert_noticed(Plant::ForgetReplies, "exactly once: client");
+}
+
+#[test]
 fn replies_that_never_come_are_noticed() {
     assert_noticed(Plant::SwallowReplies, "did not end: ");
 }

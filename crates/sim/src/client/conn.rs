@@ -16,6 +16,10 @@ use crate::world::{Endpoint, LinkId, World};
 /// How long a client waits for an answer before it thinks that the connection is dead.
 const PATIENCE_MS: u64 = 6_000;
 
+/// How many of the changes of v3 and 4.0 come once more after they were answered, and how long after that at most.
+pub(crate) const COPIES_PERCENT: u64 = 25;
+pub(crate) const COPY_LATE_MS: u64 = 20_000;
+
 /// There is no answer: the connection is gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost;
@@ -25,6 +29,16 @@ type Answer = Result<Vec<u8>, Lost>;
 
 /// Takes calls of the server's: procedure and arguments in, results out; nothing for no answer at all.
 pub(crate) type OnCall = Rc<dyn Fn(u32, &[u8]) -> Option<Vec<u8>>>;
+
+/// A call that was answered, to be sent once more.
+pub(crate) struct Copy {
+    pub(crate) xid: u32,
+    /// Program, version and procedure.
+    pub(crate) target: (u32, u32, u32),
+    pub(crate) args: Vec<u8>,
+    /// Which life of the server knows it for certain. Others need not.
+    pub(crate) life: u64,
+}
 
 /// A connection, or the wish for one.
 pub(crate) struct Conn {
@@ -147,6 +161,20 @@ impl Conn {
             }
             Err(Lost)
         })
+    }
+
+    /// Has a copy of a call come to the server in so many milliseconds, when others have gone on from what it did. It must
+    /// do nothing; nobody waits for its answer.
+    pub(crate) fn copy_late(&self, copy: Copy, ms: u64) {
+        let this = Weak::clone(&self.this);
+        self.world.exec.after(ms, move || {
+            let Some(conn) = this.upgrade() else { return };
+            // No connection outlives the life of the server in which it was made.
+            let is_known = conn.world.lives() == copy.life;
+            let Some(link) = conn.link.get().filter(|_| is_known) else { return };
+            conn.world.tell(|| format!("client {}: a copy of call {} on link {link}", conn.host, copy.xid));
+            conn.world.send(link, conn.record(copy.xid, copy.target, &copy.args));
+        });
     }
 
     fn record(&self, xid: u32, (prog, vers, proc): (u32, u32, u32), args: &[u8]) -> Vec<u8> {

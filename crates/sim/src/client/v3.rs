@@ -11,7 +11,7 @@ use holdfast_xdr::{Decode, Encode, Reader, to_bytes};
 
 use self::locks::Locks;
 use super::app::{BLOCK, BLOCKS, SHARED, directory_name, file_name};
-use super::conn::Conn;
+use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
 use crate::oracle::data::Mark;
 use crate::oracle::once::{Deed, End};
 use crate::rng::Rng;
@@ -45,12 +45,6 @@ pub(crate) struct Client3 {
     /// Written unstable, not committed.
     uncommitted: RefCell<Vec<Uncommitted>>,
     locks: RefCell<Locks>,
-}
-
-/// An answer, and whether the call was sent more than once.
-struct Answered {
-    results: Vec<u8>,
-    is_repeated: bool,
 }
 
 impl Client3 {
@@ -90,16 +84,14 @@ impl Client3 {
     }
 
     /// Calls until there is an answer other than "later".
-    async fn call<A: Encode>(&self, procedure: Proc3, args: &A) -> Answered {
-        let args = to_bytes(args);
-        let mut times = 0;
+    async fn call<A: Encode>(&self, procedure: Proc3, args: &A) -> Vec<u8> {
+        let (args, target) = (to_bytes(args), (NFS3_PROGRAM, NFS_V3, procedure as u32));
         loop {
             let xid = self.conn.next_xid();
-            let results = loop {
-                times += 1;
-                let answer = self.conn.call(xid, (NFS3_PROGRAM, NFS_V3, procedure as u32), &args).await;
-                match answer {
-                    Ok(results) => break results,
+            let (results, life) = loop {
+                let life = self.world.lives();
+                match self.conn.call(xid, target, &args).await {
+                    Ok(results) => break (results, life),
                     Err(_) => {
                         self.world.tell(|| format!("{}: no answer to {procedure:?}", self.who));
                         self.world.exec.sleep(20).await;
@@ -108,7 +100,13 @@ impl Client3 {
             };
             let status = Reader::new(&results).u32().unwrap_or(0);
             if status != NfsStat3::Jukebox as u32 {
-                return Answered { results, is_repeated: times > 1 };
+                let changes =
+                    matches!(procedure, Proc3::Write | Proc3::Create | Proc3::Remove | Proc3::Rename);
+                if changes && self.below(100) < COPIES_PERCENT {
+                    let copy = Copy { xid, target, args, life };
+                    self.conn.copy_late(copy, self.below(COPY_LATE_MS));
+                }
+                return results;
             }
             self.world.tell(|| format!("{}: hears Jukebox", self.who));
             let ms = 100 + self.below(800);
@@ -134,7 +132,7 @@ impl Client3 {
     async fn lookup(&self, dir: &[u8], name: &str) -> Option<Vec<u8>> {
         let args = DirOpArgs3 { dir: Fh3(dir), name: name.as_bytes() };
         let answered = self.call(Proc3::Lookup, &args).await;
-        match Lookup3Res::decode(&mut Reader::new(&answered.results)) {
+        match Lookup3Res::decode(&mut Reader::new(&answered)) {
             Ok(Res3::Ok(ok)) => Some(ok.object.0.to_vec()),
             other => {
                 self.world.oracles.violated(format!("{}: LOOKUP of {name} answered {other:?}", self.who));
@@ -183,7 +181,7 @@ impl Client3 {
         let sent = self.world.now();
         let args = Read3Args { file: Fh3(handle), offset: Offset(block * BLOCK), count: BLOCK as u32 };
         let answered = self.call(Proc3::Read, &args).await;
-        match Read3Res::decode(&mut Reader::new(&answered.results)) {
+        match Read3Res::decode(&mut Reader::new(&answered)) {
             Ok(Res3::Ok(ok)) => {
                 let mark = Mark::from_be_bytes(*ok.data.first_chunk().unwrap_or(&[0; 8]));
                 let now = self.world.now();
@@ -229,16 +227,15 @@ impl Client3 {
             data: &data,
         };
         let answered = self.call(Proc3::Write, &args).await;
-        match Write3Res::decode(&mut Reader::new(&answered.results)) {
+        match Write3Res::decode(&mut Reader::new(&answered)) {
             Ok(Res3::Ok(ok)) => {
                 let is_stable = ok.committed != StableHow::Unstable;
                 if !is_stable {
                     self.uncommitted.borrow_mut().push((file, block, mark, ok.verf));
                 }
                 let now = self.world.now();
-                // A WRITE that was sent twice may run twice, the second time late.
                 self.world.oracles.data(|data| {
-                    data.answered(place, mark, now, (is_stable, !answered.is_repeated));
+                    data.answered(place, mark, now, (is_stable, true));
                     Ok(())
                 });
             }
@@ -253,7 +250,7 @@ impl Client3 {
                 self.doing(format!("commits file {file}"));
                 let args = Commit3Args { file: Fh3(&files[file]), offset: Offset(0), count: 0 };
                 let answered = self.call(Proc3::Commit, &args).await;
-                let verifier = match Commit3Res::decode(&mut Reader::new(&answered.results)) {
+                let verifier = match Commit3Res::decode(&mut Reader::new(&answered)) {
                     Ok(Res3::Ok(ok)) => Some(ok.verf),
                     other => {
                         self.refused("COMMIT", other.err_status());
@@ -304,7 +301,7 @@ impl Client3 {
                 self.call(Proc3::Rename, &args).await
             }
         };
-        let status = NfsStat3::decode(&mut Reader::new(&answered.results));
+        let status = NfsStat3::decode(&mut Reader::new(&answered));
         let end = match status {
             Ok(NfsStat3::Ok) => End::Done,
             Ok(NfsStat3::Exist) => End::Exists,

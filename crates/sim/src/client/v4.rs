@@ -11,7 +11,7 @@ use holdfast_base::{ClientId, Seqid};
 use holdfast_rpc::{Auth, AuthSys};
 use holdfast_wire::nfs4::*;
 
-use super::conn::Conn;
+use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
 use super::delegations::Delegation;
 use super::slots::Session;
 use crate::exec::Turn;
@@ -107,6 +107,9 @@ pub(crate) struct Acted {
     /// It was sent more than once.
     pub(crate) is_repeated: bool,
 }
+
+/// Program, version and procedure.
+const COMPOUND: (u32, u32, u32) = (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND);
 
 fn credential(host: usize) -> Auth {
     Auth::Sys(AuthSys { uid: 0, gid: 0, groups: Vec::new(), machine: format!("host{host}").into_bytes() })
@@ -325,9 +328,14 @@ impl Client4 {
         let mut times = 0;
         loop {
             times += 1;
+            let life = self.world.lives();
             if let Ok(results) = self.send(xid, &args).await
                 && let Some(reply) = self.read(&results)
             {
+                if ops.changes() && self.rng.borrow_mut().percent(COPIES_PERCENT) {
+                    let copy = Copy { xid, target: COMPOUND, args, life };
+                    self.conn.copy_late(copy, self.rng.borrow_mut().below(COPY_LATE_MS));
+                }
                 return (reply, times > 1);
             }
             self.world.exec.sleep(10).await;
@@ -335,7 +343,7 @@ impl Client4 {
     }
 
     pub(super) async fn send(&self, xid: u32, args: &[u8]) -> Result<Vec<u8>, super::conn::Lost> {
-        self.conn.call(xid, (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND), args).await
+        self.conn.call(xid, COMPOUND, args).await
     }
 
     pub(crate) fn read(&self, results: &[u8]) -> Option<Reply> {

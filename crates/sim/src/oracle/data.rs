@@ -3,6 +3,9 @@
 //! Each block holds the mark of the write that was last. A read is out of date when it gives a write that had ended
 //! before another began, and that other was acknowledged before the read began. What was acknowledged unstable may
 //! be lost by a power cut until it is committed; nothing else may.
+//!
+//! A write is over once it was answered, or once somebody has read it: it is done once, however often its client has to
+//! send it. Only where the server dies before the answer may the next life do it again (`exactly-once.md`).
 
 use std::collections::BTreeMap;
 
@@ -11,12 +14,33 @@ use super::Verdict;
 /// Names what a write wrote.
 pub type Mark = u64;
 
+/// Until when a write may have its effect.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Nobody has heard of it yet.
+    Open,
+    /// It was read then, and has no answer.
+    Seen(u64),
+    /// It was answered; it was over then.
+    Answered(u64),
+    /// Unless it is answered, it may come again at any time, although it was read.
+    Never,
+}
+
+impl End {
+    const fn at(self) -> Option<u64> {
+        match self {
+            Self::Seen(at) | Self::Answered(at) => Some(at),
+            Self::Open | Self::Never => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Write {
     mark: Mark,
     sent: u64,
-    /// Its effect came before this; nobody knows, when it was never answered or was sent more than once.
-    ended: Option<u64>,
+    end: End,
     /// Whoever reads after this must not see what was before it.
     counts_since: Option<u64>,
     is_stable: bool,
@@ -35,12 +59,28 @@ impl Data {
     /// A write is sent.
     pub fn sent(&mut self, place: (usize, u64), mark: Mark, now: u64) {
         let write =
-            Write { mark, sent: now, ended: None, counts_since: None, is_stable: false, cuts: self.cuts };
+            Write { mark, sent: now, end: End::Open, counts_since: None, is_stable: false, cuts: self.cuts };
         self.writes.entry(place).or_default().push(write);
     }
 
-    /// It was answered. `is_sure` says that its effect cannot come once more: it was sent once, or the protocol keeps
-    /// what was sent twice from running twice.
+    /// It is asked for once more in another request: put off, or without the session in which it was.
+    pub fn asked_anew(&mut self, place: (usize, u64), mark: Mark) {
+        let writes = self.writes.entry(place).or_default();
+        if let Some(write) = writes.iter_mut().rev().find(|write| write.mark == mark) {
+            write.end = End::Never;
+        }
+    }
+
+    /// The server died: what has no answer yet may be done again by its next life.
+    pub fn server_died(&mut self) {
+        for write in self.writes.values_mut().flatten() {
+            if matches!(write.end, End::Open | End::Seen(_)) {
+                write.end = End::Never;
+            }
+        }
+    }
+
+    /// It was answered. `is_sure` says that its effect cannot come once more: the server knew each sending for the same.
     pub fn answered(
         &mut self,
         place: (usize, u64),
@@ -50,7 +90,7 @@ impl Data {
     ) {
         let writes = self.writes.entry(place).or_default();
         if let Some(write) = writes.iter_mut().rev().find(|write| write.mark == mark) {
-            write.ended = is_sure.then_some(now);
+            write.end = if is_sure { End::Answered(write.end.at().unwrap_or(now)) } else { End::Never };
             // The answer may come from before a power cut.
             write.counts_since = (is_stable || write.cuts == self.cuts).then_some(now);
             write.is_stable = is_stable;
@@ -79,14 +119,33 @@ impl Data {
     ///
     /// # Errors
     /// When it must not have.
-    pub fn read(&self, place: (usize, u64), mark: Mark, (sent, now): (u64, u64)) -> Verdict {
+    pub fn read(&mut self, place: (usize, u64), mark: Mark, (sent, now): (u64, u64)) -> Verdict {
+        let verdict = self.judge(place, mark, (sent, now));
+        self.seen(place, mark, now);
+        verdict
+    }
+
+    /// Of a write that somebody has read it is known that it was done.
+    fn seen(&mut self, place: (usize, u64), mark: Mark, now: u64) {
+        let Some(writes) = self.writes.get_mut(&place) else { return };
+        let mut written = writes.iter_mut().filter(|write| write.mark == mark);
+        // Of one that was written again after its loss, it may be either.
+        if let (Some(write), None) = (written.next(), written.next())
+            && matches!(write.end, End::Open)
+        {
+            write.end = End::Seen(now);
+        }
+    }
+
+    fn judge(&self, place: (usize, u64), mark: Mark, (sent, now): (u64, u64)) -> Verdict {
         const NONE: &[Write] = &[];
         let writes = self.writes.get(&place).map_or(NONE, Vec::as_slice);
         let told = |why: String| {
             let (file, block) = place;
             Err(format!("a read of block {block} of file {file} from {sent} to {now} ms gave {mark}: {why}"))
         };
-        let mut ends: Vec<Option<u64>> = writes.iter().filter(|w| w.mark == mark).map(|w| w.ended).collect();
+        let mut ends: Vec<Option<u64>> =
+            writes.iter().filter(|w| w.mark == mark).map(|w| w.end.at()).collect();
         if mark == 0 {
             ends.push(Some(0));
         }
@@ -145,6 +204,36 @@ mod tests {
         data.power_cut();
         assert!(data.read(PLACE, 0, (50, 60)).is_err());
         assert!(data.read(PLACE, 1, (50, 60)).is_ok());
+    }
+
+    #[test]
+    fn what_was_read_and_overwritten_comes_back_only_over_the_servers_death() {
+        for (dies, is_anew) in [(false, false), (true, false), (false, true)] {
+            let mut data = Data::default();
+            data.sent(PLACE, 1, 10);
+            assert!(data.read(PLACE, 1, (12, 14)).is_ok());
+            written(&mut data, 2, 20, true);
+            if dies {
+                data.server_died();
+            }
+            if is_anew {
+                data.asked_anew(PLACE, 1);
+            }
+            assert_eq!(data.read(PLACE, 1, (30, 35)).is_ok(), dies || is_anew);
+            data.answered(PLACE, 1, 40, (true, true));
+            written(&mut data, 3, 50, true);
+            assert!(data.read(PLACE, 1, (60, 65)).is_err(), "it was answered");
+        }
+    }
+
+    #[test]
+    fn what_a_former_life_did_may_be_done_again_though_the_next_shows_it() {
+        let mut data = Data::default();
+        data.sent(PLACE, 1, 10);
+        data.server_died();
+        assert!(data.read(PLACE, 1, (12, 14)).is_ok());
+        written(&mut data, 2, 20, true);
+        assert!(data.read(PLACE, 1, (30, 35)).is_ok());
     }
 
     #[test]

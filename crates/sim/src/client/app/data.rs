@@ -1,5 +1,7 @@
 //! Reading and writing blocks, and committing what was written unstable.
 
+use std::cell::Cell;
+
 use holdfast_base::Offset;
 use holdfast_wire::nfs4::*;
 
@@ -66,9 +68,16 @@ impl Process {
         });
         let data = mark.to_be_bytes();
         let begun = self.client.write_begins(open.file, block);
+        let is_anew = Cell::new(false);
         let acted = self
             .client
             .act(|| {
+                if is_anew.replace(true) {
+                    world.oracles.data(|data| {
+                        data.asked_anew(place, mark);
+                        Ok(())
+                    });
+                }
                 let write = Write4Args {
                     stateid: Self::stateid(open),
                     offset: Offset(block * BLOCK),
@@ -81,7 +90,7 @@ impl Process {
             })
             .await;
         self.client.write_ends(open.file, begun, (block + 1) * BLOCK);
-        let Some(Acted { mut reply, is_repeated, is_excused, .. }) = acted else { return };
+        let Some(Acted { mut reply, is_excused, .. }) = acted else { return };
         if reply.status != NfsStat4::Ok {
             return self.refused(open, "WRITE", reply.status);
         }
@@ -91,10 +100,8 @@ impl Process {
         if !is_stable {
             self.uncommitted.borrow_mut().push((block, mark, ok.writeverf));
         }
-        // A slot keeps what is sent twice from running twice; 4.0 does not.
-        let is_sure = !is_excused && (self.client.kind.minor > 0 || !is_repeated);
         world.oracles.data(|data| {
-            data.answered(place, mark, world.now(), (is_stable, is_sure));
+            data.answered(place, mark, world.now(), (is_stable, !is_excused));
             Ok(())
         });
     }
