@@ -224,7 +224,6 @@ impl Engine {
         // RFC 8881 section 18.46.3: every SEQUENCE says so until it has reclaimed, in a session made since the restart too.
         let of_former_life = |id: &SessionId| self.sessions.get(*id).is_some_and(|of| of.is_reclaim_needed);
         session.is_reclaim_needed = client.sessions.iter().any(of_former_life);
-        session.is_restart_unheard = session.is_reclaim_needed;
         session.is_held_up = client.has_locks_aside;
         client.renewed_at = now;
         client.sessions.push(created.id);
