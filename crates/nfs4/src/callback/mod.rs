@@ -14,6 +14,7 @@ use crate::service::Service;
 
 pub(crate) mod address;
 mod answer;
+mod call_slot;
 mod path;
 mod session;
 

@@ -17,7 +17,8 @@ use holdfast_xdr::Writer;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::{ANSWER_TIMEOUT, Answer, Answered, CallbackError, Referred, answer};
+use super::call_slot::{CallSlot, Phase, Sent};
+use super::{ANSWER_TIMEOUT, Answer, Answered, CallbackError, Referred};
 use crate::desc::Minor;
 use crate::service::Service;
 
@@ -52,72 +53,6 @@ struct Channel {
     /// Another program than the session was made with (BACKCHANNEL_CTL).
     program: Option<u32>,
     slots: Vec<CallSlot>,
-}
-
-/// Our side of one slot of a back channel.
-#[derive(Clone, Default)]
-struct CallSlot {
-    seqid: Seqid,
-    phase: Phase,
-}
-
-#[derive(Clone, Default)]
-enum Phase {
-    #[default]
-    Free,
-    /// By a call under way.
-    Taken(Arc<[u8]>),
-    /// Its call got no answer on this connection. Nobody knows what the client counts, so the same call is made once
-    /// more, on another connection, before the slot is used again (RFC 8881 section 2.10.6.2).
-    Lost(Arc<[u8]>, ConnId),
-}
-
-/// A call as it was sent.
-#[derive(Clone)]
-struct Sent {
-    args: Arc<[u8]>,
-    on: ConnId,
-    /// Whether the client may have had it before.
-    is_again: bool,
-}
-
-impl Sent {
-    fn read<'a>(&self, result: Result<&'a [u8], CallError>) -> Result<Answer<'a>, CallbackError> {
-        let results = result.map_err(CallbackError::Lost)?;
-        if self.is_again { answer::read_again(results) } else { answer::read(results, true) }
-    }
-}
-
-/// No connection has this number.
-const NOWHERE: ConnId = ConnId(0);
-
-impl CallSlot {
-    const fn is_free(&self) -> bool {
-        matches!(self.phase, Phase::Free)
-    }
-
-    /// The call of this slot has ended.
-    fn end(&mut self, error: Option<CallbackError>, sent: Sent) {
-        self.phase = match error {
-            Some(CallbackError::Lost(CallError::TimedOut | CallError::Closed)) => {
-                Phase::Lost(sent.args, sent.on)
-            }
-            // This time it did not count; whether it did before is as unknown as ever. Linux puts off what it is at.
-            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) if sent.is_again => {
-                Phase::Lost(sent.args, NOWHERE)
-            }
-            // The client did not get to CB_SEQUENCE, or put it off: it counts as before.
-            Some(CallbackError::Lost(_) | CallbackError::Refused(NfsStat4::Delay)) => {
-                self.seqid = Seqid(self.seqid.0.wrapping_sub(1));
-                Phase::Free
-            }
-            _ => Phase::Free,
-        };
-    }
-
-    fn is_lost_on(&self, connection: u64) -> bool {
-        matches!(&self.phase, Phase::Lost(_, on) if on.0 == connection)
-    }
 }
 
 /// How a session's callbacks go now.

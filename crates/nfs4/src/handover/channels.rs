@@ -6,7 +6,8 @@ use holdfast_base::{ClientId, Seqid, SessionId};
 use holdfast_rpc::{Auth, AuthSys, Connection};
 use serde::{Deserialize, Serialize};
 
-use super::{CallSlot, Channel, Channels, NOWHERE, Phase};
+use super::{CallSlot, Channel, Channels, Phase};
+use crate::callback::call_slot::NOWHERE;
 use crate::desc::Minor;
 
 /// The back channel of one session.
