@@ -35,9 +35,10 @@ fn assert_hundred_good(from: u64) {
     std::io::stdout().write_all(told.as_bytes()).unwrap();
 }
 
-/// That an oracle notices a defect in one of the first seeds, and what it says begins so.
+/// That an oracle notices a defect in one of the first seeds, and what it says begins so. Some are met in one world of a
+/// hundred.
 fn assert_noticed(plant: Plant, oracle: &str) {
-    let noticed = (0..120).find_map(|seed| {
+    let noticed = (0..400).find_map(|seed| {
         let outcome = run(seed, Options { plant: Some(plant), is_told: false }).unwrap();
         outcome.violations.into_iter().find(|violation| violation.starts_with(oracle))
     });

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::REFERRING_CALLS_MAX;
-use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
+use holdfast_base::{ClientId, SessionId, SlotId};
 use holdfast_rpc::{Auth, AuthSys, CallError, Connection, OutgoingCall};
 use holdfast_state::ConnId;
 use holdfast_wire::nfs4::{
