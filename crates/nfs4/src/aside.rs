@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use holdfast_base::{ByteRange, ClientId, SessionId};
-use holdfast_state::{LockKind, LocksHeld};
-use holdfast_vfs::{Backend, FileObject};
+use holdfast_state::LocksHeld;
+use holdfast_vfs::{Backend, FileObject, FsError, FsResult};
 
 use crate::op::lock::backend_kind;
 use crate::service::Service;
@@ -35,29 +35,34 @@ impl Service {
             return true;
         }
         for locks in self.look(|engine| engine.locks_of(client)) {
-            if !self.holds_again(&locks) {
-                tracing::warn!(%client, "a local process has taken what the client had locked: that lock is lost");
-                let revoked = self.state(|engine, now| Ok(engine.revoke_state(locks.stateid, now)?));
-                // What it has lost could not be put on record: not yet.
-                if revoked.is_err() {
+            match self.hold_again(&locks) {
+                Ok(()) => continue,
+                Err(FsError::Locked) => {}
+                Err(error) => {
+                    tracing::debug!(%client, %error, "a lock cannot be taken again just now");
                     return false;
                 }
+            }
+            tracing::debug!(%client, "a local process has taken what the client had locked: that lock is lost");
+            let revoked = self.state(|engine, now| Ok(engine.revoke_state(locks.stateid, now)?));
+            // What it has lost could not be put on record: not yet.
+            if revoked.is_err() {
+                return false;
             }
         }
         self.tell(|engine, _| engine.locks_are_back(client));
         true
     }
 
-    /// Has the client of a session that is held up served again; whether it is.
+    /// Has the client of a session that was held up served again, unless another request of its has done that by now; whether
+    /// it is.
     pub(crate) fn takes_up(&self, session: SessionId) -> bool {
-        self.look(|engine| engine.held_up(session)).is_some_and(|client| self.take_locks_back(client))
+        self.look(|engine| engine.held_up(session)).is_none_or(|client| self.take_locks_back(client))
     }
 
-    fn holds_again(&self, locks: &LocksHeld) -> bool {
-        let Some((backend, file)) = self.outside(locks) else { return true };
-        let takes =
-            |(range, kind): &(ByteRange, LockKind)| backend.lock(&file, *range, backend_kind(*kind)).is_ok();
-        locks.ranges.iter().all(takes)
+    fn hold_again(&self, locks: &LocksHeld) -> FsResult<()> {
+        let Some((backend, file)) = self.outside(locks) else { return Ok(()) };
+        locks.ranges.iter().try_for_each(|(range, kind)| backend.lock(&file, *range, backend_kind(*kind)))
     }
 
     /// The file that carries them, and its backend; none where no local process can meet them.

@@ -64,8 +64,8 @@ impl Engine {
         self.sessions.get(session).filter(|session| session.is_held_up).map(|session| session.client)
     }
 
-    /// A client of 4.0 gives a sign of life. Its locks are taken before it hears of that; those that are lost it meets when
-    /// it uses them, for 4.0 has no other word.
+    /// A client gives a sign of life outside of a session's requests. Its locks are taken before it hears of that; in 4.0 it
+    /// meets those that are lost when it uses them, for there is no other word.
     pub(crate) fn want_locks_back(&mut self, id: ClientId) {
         if self.are_locks_aside(id) {
             self.effects.push(Effect::LocksWanted { client: id });
@@ -87,6 +87,8 @@ impl Engine {
     pub fn locks_are_back(&mut self, id: ClientId) {
         if let Some(client) = self.clients.by_id.get_mut(&id) {
             client.has_locks_aside = false;
+            // Should its lease not be renewed after all, that is found out anew.
+            client.courteous_since = None;
             self.hold_up(id, false);
         }
     }

@@ -220,9 +220,11 @@ impl Engine {
         Ok(epoch)
     }
 
-    /// A call of a client's came: it lives.
+    /// A call of a client's came: it lives. One whose locks have to be taken again shows that by its session, where it is told of
+    /// those that are lost.
     pub fn caps_alive(&mut self, id: ClientId, now: Instant) {
-        if let Some(client) = self.clients.by_id.get_mut(&id).filter(|client| !client.is_leaving) {
+        let client = self.clients.by_id.get_mut(&id);
+        if let Some(client) = client.filter(|client| !client.is_leaving && !client.has_locks_aside) {
             client.renewed_at = client.renewed_at.max(now);
         }
     }

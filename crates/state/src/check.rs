@@ -67,6 +67,10 @@ impl Engine {
             StateIdForm::Ordinary => {}
         }
         let key = self.resolve(caller, stateid, file, now)?;
+        if self.are_locks_aside(self.state(key)?.client) {
+            // A client of 4.0 is back with this: it may be about what is found to be lost only now.
+            return Err(StateError::Delay);
+        }
         let open = match &self.state(key)?.kind {
             Kind::Open(open) => open,
             Kind::Lock(lock) => self.open_of(lock.open)?,

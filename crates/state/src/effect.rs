@@ -17,8 +17,8 @@ pub enum Effect {
     CloseFile(OpenId),
     /// Give up every backend lock kept under this token, by closing its descriptor. There may be none.
     ReleaseLocks(LockToken),
-    /// Let go of what this client's locks hold against local processes, unless [`Engine::are_locks_aside`](crate::Engine::are_locks_aside) says
-    /// by then that they are to hold.
+    /// Let go of what this client's locks hold against local processes, unless by then they are to hold again
+    /// ([`Engine::are_locks_aside`](crate::Engine::are_locks_aside)).
     LocksAside {
         /// Whose lease has run out.
         client: ClientId,

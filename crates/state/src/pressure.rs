@@ -57,11 +57,12 @@ impl Engine {
         }
     }
 
-    /// Whether a client is not asked which of its delegations it can do without: 4.0 has no words for that (RFC 7530 section 16 of
-    /// callbacks: CB_GETATTR and CB_RECALL are all), and who was asked, and had its time, while there still is no room for others,
-    /// may use them all.
+    /// Whether a client is not asked which of its delegations it can do without: 4.0 has no words for that (CB_GETATTR and
+    /// CB_RECALL are all callbacks of RFC 7530), and who was asked of late, and had its time, while there still is no room for
+    /// others, may use them all.
     fn cannot_choose(&self, id: ClientId, is_full: bool, now: Instant) -> bool {
-        let is_in_vain = |at: Instant| is_full && now.ms_since(at) >= RECALL_ANY_PAUSE_MS;
+        let answering = RECALL_ANY_PAUSE_MS..3 * RECALL_ANY_PAUSE_MS;
+        let is_in_vain = |at: Instant| is_full && answering.contains(&now.ms_since(at));
         self.clients.by_id.get(&id).is_some_and(|client| {
             client.dialect() == Dialect::V40 || client.recall_any_at.is_some_and(is_in_vain)
         })

@@ -165,6 +165,12 @@ impl Session {
         }
     }
 
+    /// Whether its client's locks have to be taken again first ([`Engine::held_up`](crate::Engine::held_up)).
+    #[must_use]
+    pub const fn is_held_up(&self) -> bool {
+        self.is_held_up
+    }
+
     /// Whose it is.
     #[must_use]
     pub const fn client(&self) -> ClientId {

@@ -1,4 +1,6 @@
-//! Locks given back for those who cannot wait for it: a few threads, however many files a killed process had locked.
+//! Locks given back for those who cannot wait for it: a few threads, however many files a killed process had locked. What is
+//! owed is as much as files are locked, which the server bounds. Nothing is given up while the mount lives, for nobody else
+//! would give it back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +55,8 @@ impl Unlocking {
     pub(super) fn owe(self: &Arc<Self>, owed: Owed) {
         let mut state = self.state.lock();
         state.waiting.push_back(owed);
-        if state.threads < self.threads_max.min(state.waiting.len()) {
+        // None is idle: each ends when it finds nothing.
+        if state.threads < self.threads_max {
             let unlocking = Arc::clone(self);
             match std::thread::Builder::new().name("unlock".into()).spawn(move || unlocking.run()) {
                 Ok(_) => state.threads += 1,
@@ -131,6 +134,12 @@ mod tests {
             let ending = held.ending(NodeId(file), OWNER);
             let opener = Opener { caller: Caller::new(0, 0), cancel: Cancel::new() };
             unlocking.owe(Owed { opener, node: cache::NodeId(file), ending });
+            // The first of them last: each has a thread of its own all the same.
+            let until = std::time::Instant::now() + Duration::from_secs(20);
+            while tries.load(Ordering::SeqCst) < file.min(3) as usize {
+                assert!(std::time::Instant::now() < until, "{file} waits for those before it");
+                std::thread::yield_now();
+            }
         }
         (1..=FILES).for_each(|file| held.wait_for(NodeId(file), OWNER, || false));
         assert!((1..=FILES).all(|file| !held.is_ending(NodeId(file))));

@@ -1,5 +1,7 @@
 //! SEQUENCE (RFC 8881 section 18.46): which session a compound comes in, and whether it was executed already.
 
+use std::cell::Cell;
+
 use holdfast_state::{Admission, ChannelAttrs, Sequenced, SlotRequest, StateError, StatusFlags};
 use holdfast_wire::caps::SEQ4_STATUS_CAPS_IN_DOUBT;
 use holdfast_wire::nfs4::{
@@ -30,9 +32,11 @@ impl Op for Sequence4Args {
             digest: Some(cx.compound.digest),
         };
         let conn = cx.conn_id();
+        let is_held_up = Cell::new(false);
         let admit = |cx: &mut Cx<'_>| {
             cx.state(|engine, now| {
                 let session = engine.sessions().get(self.sessionid).ok_or(StateError::BadSession)?;
+                is_held_up.set(session.is_held_up());
                 let (limits, is_persistent) = (*session.fore(), session.is_persistent());
                 check_request(cx.compound, &limits)?;
                 let mut sequenced = engine.sessions_mut().sequence(self.sessionid, request, conn, now)?;
@@ -41,7 +45,7 @@ impl Op for Sequence4Args {
             })
         };
         let admitted = match admit(cx) {
-            Err(_) if cx.service().takes_up(self.sessionid) => admit(cx),
+            Err(_) if is_held_up.get() && cx.service().takes_up(self.sessionid) => admit(cx),
             admitted => admitted,
         };
         let (sequenced, limits, is_persistent) = admitted?;

@@ -228,6 +228,7 @@ impl Engine {
         client.renewed_at = now;
         client.sessions.push(created.id);
         self.sessions.insert(created.id, session);
+        self.want_locks_back(request.client);
         Ok(())
     }
 

@@ -146,6 +146,7 @@ impl Engine {
             client.callbacks = CallbackPath::Untried;
         }
         client.renewed_at = now;
+        self.want_locks_back(id);
         self.confirm_client(id, now)
     }
 
