@@ -67,8 +67,8 @@ impl Engine {
             StateIdForm::Ordinary => {}
         }
         let key = self.resolve(caller, stateid, file, now)?;
-        if self.are_locks_aside(self.state(key)?.client) {
-            // A client of 4.0 is back with this: it may be about what is found to be lost only now.
+        if caller == Caller::V40 && self.are_locks_aside(self.state(key)?.client) {
+            // It is back with this, which may be about what is found to be lost only now.
             return Err(StateError::Delay);
         }
         let open = match &self.state(key)?.kind {
