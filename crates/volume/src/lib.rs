@@ -24,6 +24,8 @@ mod running;
 mod same_host;
 mod server;
 mod stats;
+#[cfg(test)]
+mod stub;
 mod volume;
 
 pub use caps::CapsServer;

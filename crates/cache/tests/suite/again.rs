@@ -1,20 +1,10 @@
 //! Batches that come out again: as they were, whatever has become of what they name; and only where something was lost.
 
+use crate::overtaken::mount;
 use crate::world::World;
 use holdfast_cache::*;
 
 const BOTH: Access = Access { read: true, write: true };
-
-/// A mount that has its root to itself.
-fn mount() -> World {
-    let mut world = World::new(1, true, 1);
-    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
-    for name in [b"x", b"y", b"z", b"v"] {
-        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
-    }
-    world.drain();
-    world
-}
 
 fn create(world: &mut World, dir: NodeId, name: &[u8]) -> NodeId {
     let flags = OpenFlags { access: BOTH, ..OpenFlags::default() };

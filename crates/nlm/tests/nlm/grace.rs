@@ -133,17 +133,23 @@ fn who_loses_a_lock_in_grace_may_not_reclaim_the_rest_after_it() {
     assert_eq!(world.client(1).reclaim(&fh, P, ALL), NlmStat4::Denied);
 }
 
+/// The one lock that is held, which the administrator could not take, as the disk fails.
+fn taken_in_vain(world: &World) -> holdfast_nlm::OwnerFileReport {
+    let held = world.lockd.report().swap_remove(0);
+    let is_broken = &world.machine.store.is_broken;
+    is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(!world.lockd.take_away(held.owner, held.file));
+    is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    held
+}
+
 #[test]
 fn nothing_is_taken_from_a_host_whose_record_cannot_be_changed() {
     let world = World::new();
     let fh = world.fh(&world.file("f"));
     let mut a = world.client(1);
     assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
-    let held = &world.lockd.report()[0];
-    let is_broken = &world.machine.store.is_broken;
-    is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert!(!world.lockd.take_away(held.owner, held.file));
-    is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    taken_in_vain(&world);
     assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Denied);
     // What the record says now is not known, so the next lock has it written.
     assert_eq!(a.lock(&world.fh(&world.file("g")), P, ALL), NlmStat4::Granted);
@@ -158,11 +164,7 @@ fn what_is_taken_at_the_second_try_is_not_reclaimed_either() {
     let fh = world.fh(&world.file("f"));
     let mut a = world.client(1);
     assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
-    let held = &world.lockd.report()[0];
-    let is_broken = &world.machine.store.is_broken;
-    is_broken.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert!(!world.lockd.take_away(held.owner, held.file));
-    is_broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    let held = taken_in_vain(&world);
     assert!(world.lockd.take_away(held.owner, held.file));
     assert_eq!(world.client(2).lock(&fh, P, ALL), NlmStat4::Granted);
     drop(a);

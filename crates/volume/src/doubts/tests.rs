@@ -3,17 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use holdfast_base::{ByteRange, Timestamp};
 use holdfast_cache::{
-    Answer, Ask, Attrs, Batch, Caller, CapSet, CommitOut, Device, Errno, Grant, Handle, Kind, NodeId, Object,
-    Question, Release, Settings, WriteOut, XattrMode,
+    Answer, Ask, Caller, CapSet, Errno, Grant, NodeId, Object, Question, Settings, XattrMode,
 };
 use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
 
-use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::running::Plain;
-use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
+use crate::stub::{self, Stub};
 use crate::{Volume, VolumeOptions};
 
 const LIST: &[u8] = b"system.posix_acl_access";
@@ -31,23 +28,6 @@ struct Late {
 }
 
 fn root() -> Object {
-    let at = Timestamp { seconds: 1, nanos: 0 };
-    let attrs = Attrs {
-        kind: Kind::Dir,
-        mode: 0o750,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        size: 0,
-        allocated: 0,
-        device: Device::default(),
-        atime: at,
-        mtime: at,
-        ctime: at,
-        btime: None,
-        change: 1,
-        fileid: 1,
-    };
     let grant = Grant {
         caps: CapSet::ALL_S,
         seq: 1,
@@ -56,7 +36,7 @@ fn root() -> Object {
         listed: true,
         hands_on_none: false,
     };
-    Object { handle: Handle::new(b"root"), attrs, grant: Some(grant) }
+    stub::root(0o750, grant)
 }
 
 impl Late {
@@ -67,7 +47,7 @@ impl Late {
     }
 }
 
-impl Server for Late {
+impl Stub for Late {
     fn perform(&self, ask: &Ask, cancel: &Cancel) -> Result<Answer, Errno> {
         match &ask.question {
             Question::GetAttr { .. } => {
@@ -101,42 +81,6 @@ impl Server for Late {
         }
         *self.given_up.lock() = None;
         Ok(())
-    }
-
-    fn batch(&self, _: &Batch, _: &Cancel) -> Result<BatchDone, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn stable(&self, _: u64, _: &Cancel) -> Result<Settled, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn write(&self, _: &WriteOut, _: &Cancel) -> Result<WriteDone, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn commit(&self, _: &CommitOut, _: &Cancel) -> Result<u64, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn release(&self, _: &[Release], _: &Cancel) -> Result<(), Undone> {
-        Ok(())
-    }
-
-    fn lock(&self, _: &LockRequest<'_>, _: bool, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn unlock(&self, _: &Handle, _: LockOwner, _: ByteRange, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn lock_test(&self, _: &LockRequest<'_>, _: &Cancel) -> Result<Option<LockConflict>, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn holds_locks(&self, _: &Handle, _: &[u8]) -> bool {
-        false
     }
 }
 

@@ -1,18 +1,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_base::{ByteRange, Timestamp};
 use holdfast_cache::{
-    Acting, Answer, Ask, Attrs, Batch, Caller, CapSet, Changes, CommitOut, Device, Errno, Grant, Handle,
-    Kind, MutationResult, NodeId, Object, Question, Release, Settings, WriteOut,
+    Acting, Answer, Ask, Batch, Caller, CapSet, Changes, Errno, Grant, MutationResult, NodeId, Object,
+    Question, Settings,
 };
 use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
 
 use crate::caps::Promises as _;
-use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::running::Plain;
-use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
+use crate::server::{BatchDone, Settled, Undone};
+use crate::stub::{self, Stub};
 use crate::{Volume, VolumeOptions};
 
 /// Longer than it takes to take in what became of a call.
@@ -37,23 +36,6 @@ struct Twice {
 }
 
 fn root() -> Object {
-    let at = Timestamp { seconds: 1, nanos: 0 };
-    let attrs = Attrs {
-        kind: Kind::Dir,
-        mode: 0o755,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        size: 0,
-        allocated: 0,
-        device: Device::default(),
-        atime: at,
-        mtime: at,
-        ctime: at,
-        btime: None,
-        change: 1,
-        fileid: 1,
-    };
     let grant = Grant {
         caps: CapSet::ALL_X,
         seq: 1,
@@ -62,7 +44,7 @@ fn root() -> Object {
         listed: false,
         hands_on_none: true,
     };
-    Object { handle: Handle::new(b"root"), attrs, grant: Some(grant) }
+    stub::root(0o755, grant)
 }
 
 impl Twice {
@@ -80,7 +62,7 @@ impl Twice {
     }
 }
 
-impl Server for Twice {
+impl Stub for Twice {
     fn perform(&self, ask: &Ask, _: &Cancel) -> Result<Answer, Errno> {
         match &ask.question {
             Question::GetAttr { .. } => {
@@ -110,34 +92,6 @@ impl Server for Twice {
 
     fn stable(&self, through: u64, _: &Cancel) -> Result<Settled, Undone> {
         Ok(Settled { through, failed: Vec::new() })
-    }
-
-    fn write(&self, _: &WriteOut, _: &Cancel) -> Result<WriteDone, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn commit(&self, _: &CommitOut, _: &Cancel) -> Result<u64, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
-    }
-
-    fn release(&self, _: &[Release], _: &Cancel) -> Result<(), Undone> {
-        Ok(())
-    }
-
-    fn lock(&self, _: &LockRequest<'_>, _: bool, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn unlock(&self, _: &Handle, _: LockOwner, _: ByteRange, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn lock_test(&self, _: &LockRequest<'_>, _: &Cancel) -> Result<Option<LockConflict>, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn holds_locks(&self, _: &Handle, _: &[u8]) -> bool {
-        false
     }
 }
 
