@@ -188,17 +188,23 @@ fn hand_over(connection: &Connection, bytes_max: usize) -> io::Result<Option<Han
 }
 
 impl Inner {
-    /// Goes on with the connections of a predecessor.
+    /// Goes on with the connections of a predecessor. The programs know all of them before a call over any of them is
+    /// run: it may have a program call another peer.
     pub(crate) fn take_over(self: &Arc<Self>, handed: Vec<HandedConnection>) {
-        for connection in handed {
-            let (id, peer) = (connection.id, connection.peer);
-            if let Err(error) = self.take_over_one(connection) {
-                tracing::debug!(id, %peer, %error, "a connection handed over cannot be used");
-            }
+        let adopted: Vec<_> = handed.into_iter().filter_map(|handed| self.resume_or_say(handed)).collect();
+        for (driver, connection) in adopted {
+            self.drive(driver, connection);
         }
     }
 
-    fn take_over_one(self: &Arc<Self>, handed: HandedConnection) -> io::Result<()> {
+    fn resume_or_say(&self, handed: HandedConnection) -> Option<(Driver, Arc<Connection>)> {
+        let (id, peer) = (handed.id, handed.peer);
+        let said =
+            |error: &io::Error| tracing::debug!(id, %peer, %error, "a connection handed over cannot be used");
+        self.resume(handed).inspect_err(said).ok()
+    }
+
+    fn resume(&self, handed: HandedConnection) -> io::Result<(Driver, Arc<Connection>)> {
         let core = &self.core;
         core.pass_connection_id(handed.id);
         let stream = TcpStream::from(handed.socket);
@@ -211,8 +217,7 @@ impl Inner {
             program.connection_adopted(&connection);
         }
         let driver = Driver::new(Arc::clone(&connection), read).with_input(handed.unread, handed.is_at_end);
-        self.drive(driver, connection);
-        Ok(())
+        Ok((driver, connection))
     }
 }
 

@@ -255,10 +255,12 @@ impl Service {
         match error {
             // The slots are counted differently on the two sides.
             Some(CallbackError::Refused(why)) if why != NfsStat4::Delay => {
+                tracing::debug!(%session, ?why, "the slots of a back channel are out of step");
                 self.tell(|engine, _| engine.sessions_mut().back_channel_failed(session));
             }
             Some(error) if error.is_breakdown() => {
                 if let Some(client) = self.callbacks.channels.client_of(session) {
+                    tracing::debug!(%session, %client, ?error, "calls do not get through to a client");
                     self.tell(|engine, _| engine.callback_path(client, false));
                 }
             }

@@ -95,7 +95,7 @@ impl Service {
 }
 
 /// What the engine is to make of an answer to CB_RECALL; nothing where the client asks for time: it is asked again.
-const fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer> {
+fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer> {
     match answer {
         Ok(NfsStat4::Ok) => Some(RecallAnswer::Accepted),
         // It does not know the delegation: because it forgot it, or because it does not know of it yet.
@@ -108,6 +108,9 @@ const fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer
         ) => None,
         // Whoever answers is reached, whatever it says.
         Ok(_) => Some(RecallAnswer::Refused),
-        Err(_) => Some(RecallAnswer::Unreachable),
+        Err(error) => {
+            tracing::debug!(?error, "a recall does not get through to its client");
+            Some(RecallAnswer::Unreachable)
+        }
     }
 }

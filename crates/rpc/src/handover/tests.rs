@@ -8,7 +8,8 @@ use super::*;
 use crate::service::{Call, Outcome, Program};
 use crate::{Limits, PendingReply};
 
-/// Procedure 1 answers its arguments; 2 waits until the server holds still; 3 answers a great many bytes.
+/// Procedure 1 answers its arguments; 2 waits until the server holds still; 3 answers a great many bytes; 4 answers how
+/// many connections were adopted.
 #[derive(Default)]
 struct Various {
     parked: Mutex<Vec<PendingReply>>,
@@ -40,6 +41,7 @@ impl Program for Various {
                 let this = self.self_ref.get().unwrap().upgrade().unwrap();
                 return Outcome::Park(Box::new(move |pending| this.parked.lock().push(pending)));
             }
+            4 => reply.u32(self.adopted.lock().len() as u32),
             _ => reply.put(&[9; MANY]),
         }
         Outcome::Reply
@@ -51,6 +53,8 @@ impl Program for Various {
         }
     }
     fn connection_adopted(&self, connection: &Arc<Connection>) {
+        // Time enough for others to run.
+        std::thread::sleep(Duration::from_millis(10));
         self.adopted.lock().push(connection.id());
     }
 }
@@ -118,6 +122,26 @@ async fn a_connection_goes_on_in_the_middle_of_a_record_and_keeps_its_number() {
     waiting.write_all(&call(3, 1, b"late")).unwrap();
     assert_eq!(answer(&mut waiting), (3, b"late".to_vec()));
     assert!(successor.connections().iter().all(|c| c.id() >= ids[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_call_is_run_before_the_programs_know_all_connections() {
+    let (old, new) = (Various::new(), Various::new());
+    let server = started(&old);
+    let mut clients: Vec<_> = (0..8).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        client.write_all(&call(1, 1, b"")).unwrap();
+        answer(client);
+    }
+    server.hold(Duration::from_secs(5)).await.unwrap();
+    let handed = server.hand_over().unwrap();
+    for client in &mut clients {
+        client.write_all(&call(2, 4, b"")).unwrap();
+    }
+    let _successor = adopted(handed, &new);
+    for client in &mut clients {
+        assert_eq!(answer(client), (2, 8_u32.to_be_bytes().to_vec()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
