@@ -8,7 +8,7 @@ use holdfast_export::{Committer, GroupSource, Namespace};
 use holdfast_ledger::Ledger;
 use holdfast_manager::Manager;
 use holdfast_rpc::reply_cache::ReplyCache;
-use holdfast_state::{ClientImage, Recorded, SessionImage, Verifier};
+use holdfast_state::{ClientImage, CreatedSession, Recorded, SessionImage, Verifier};
 
 use crate::attr::ids::IdNames;
 use crate::observe::Observer;
@@ -96,11 +96,18 @@ impl ClientRecords for NoRecords {
 
 /// Where sessions lie, so that they outlive the server (CSR4_PERSIST). The replies of their slots lie in the ledger.
 pub trait SessionRecords: Send + Sync {
-    /// A session was made.
+    /// A session was made, and CREATE_SESSION is about to be answered so. Of one that does not persist the answer and its
+    /// number are kept where the client has others that do: it counts on over a restart.
     ///
     /// # Errors
     /// The medium's: the session is then not persistent.
-    fn session_made(&self, session: &SessionImage) -> io::Result<()>;
+    fn session_made(&self, session: &SessionImage, answer: &CreatedSession) -> io::Result<()>;
+
+    /// A session is about to be as this says; nothing where it does not persist.
+    ///
+    /// # Errors
+    /// The medium's: nobody knows then which of the two it is after a crash.
+    fn session_changed(&self, session: &SessionImage) -> io::Result<()>;
 
     /// Sessions are gone. Waits for the medium, if at all, once for all of them.
     fn sessions_gone(&self, sessions: &[SessionId]);

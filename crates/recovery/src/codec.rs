@@ -1,6 +1,8 @@
 //! Records as bytes: one byte of format version, then XDR. A record of an unknown version is refused, never
 //! guessed at; a new field means a new version, and the old one stays readable.
 
+use std::ops::RangeInclusive;
+
 use holdfast_xdr::{Error, Reader, Writer};
 
 use crate::RecoveryError;
@@ -30,13 +32,22 @@ pub(crate) fn decode<'a, T>(
     version: u8,
     body: impl FnOnce(&mut Reader<'a>) -> holdfast_xdr::Result<T>,
 ) -> Result<T, DecodeError> {
+    decode_any(bytes, version..=version, |_, r| body(r))
+}
+
+/// Decodes a record of one of these versions, all of it; `body` is told which it is.
+pub(crate) fn decode_any<'a, T>(
+    bytes: &'a [u8],
+    versions: RangeInclusive<u8>,
+    body: impl FnOnce(u8, &mut Reader<'a>) -> holdfast_xdr::Result<T>,
+) -> Result<T, DecodeError> {
     let mut r = Reader::new(bytes);
-    match r.take(1)? {
-        [v] if *v == version => {}
+    let version = match r.take(1)? {
+        [v] if versions.contains(v) => *v,
         [v, ..] => return Err(DecodeError::Version(*v)),
         [] => return Err(DecodeError::Xdr(Error::Truncated)),
-    }
-    let value = body(&mut r)?;
+    };
+    let value = body(version, &mut r)?;
     r.finish()?;
     Ok(value)
 }

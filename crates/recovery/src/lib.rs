@@ -7,6 +7,7 @@
 
 pub mod boot;
 mod codec;
+mod created;
 pub mod grace;
 pub mod identity;
 pub mod intent;
@@ -18,6 +19,7 @@ use holdfast_store::StoreError;
 
 pub use boot::Boot;
 pub use codec::DecodeError;
+pub use created::CreatedRecord;
 pub use grace::{Grace, GraceEffect, Reclaim};
 pub use identity::Identity;
 pub use intent::{Intent, Look, Step};

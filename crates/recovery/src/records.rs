@@ -11,11 +11,13 @@ use holdfast_xdr::{Decode, Encode, Error, Reader, Writer};
 
 use crate::Result;
 use crate::codec::{self, DecodeError, unreadable};
+use crate::created::CreatedRecord;
 
 const CLIENTS: &[u8] = b"client/";
 const SESSIONS: &[u8] = b"session/";
 const LOST: &[u8] = b"lost/";
-const CLIENT_VERSION: u8 = 1;
+/// Version 1 has no `created`.
+const CLIENT_VERSION: u8 = 2;
 const SESSION_VERSION: u8 = 1;
 const LOST_VERSION: u8 = 1;
 
@@ -60,6 +62,8 @@ pub struct ClientRecord {
     pub lost_state: bool,
     /// Whether a grace period ended before it had reclaimed everything (second edge condition).
     pub missed_grace: bool,
+    /// The last CREATE_SESSION under this id, as far as it is to outlive us: the client goes on counting from it.
+    pub created: Option<CreatedRecord>,
 }
 
 impl ClientRecord {
@@ -88,6 +92,7 @@ impl ClientRecord {
             self.holds_state.encode(w);
             self.lost_state.encode(w);
             self.missed_grace.encode(w);
+            self.created.encode(w);
         })
     }
 
@@ -96,7 +101,7 @@ impl ClientRecord {
     /// # Errors
     /// [`DecodeError`].
     pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Self, DecodeError> {
-        codec::decode(bytes, CLIENT_VERSION, |r| {
+        codec::decode_any(bytes, 1..=CLIENT_VERSION, |version, r| {
             Ok(Self {
                 name: ClientName {
                     is_sessions: bool::decode(r)?,
@@ -108,6 +113,7 @@ impl ClientRecord {
                 holds_state: bool::decode(r)?,
                 lost_state: bool::decode(r)?,
                 missed_grace: bool::decode(r)?,
+                created: if version == 1 { None } else { Option::decode(r)? },
             })
         })
     }
@@ -166,7 +172,7 @@ pub struct ChannelRecord {
 }
 
 impl ChannelRecord {
-    fn encode(&self, w: &mut Writer) {
+    pub(crate) fn encode(&self, w: &mut Writer) {
         for n in [
             self.request_bytes_max,
             self.reply_bytes_max,
@@ -178,7 +184,7 @@ impl ChannelRecord {
         }
     }
 
-    fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, Error> {
+    pub(crate) fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, Error> {
         Ok(Self {
             request_bytes_max: r.u32()?,
             reply_bytes_max: r.u32()?,

@@ -24,6 +24,7 @@ fn record(n: u8, is_sessions: bool) -> ClientRecord {
         holds_state: true,
         lost_state: false,
         missed_grace: false,
+        created: None,
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, SessionId, Timestamp};
+use holdfast_base::{ClientId, Seqid, SessionId, Timestamp};
 use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_recovery::{
-    ChannelRecord, ClientName, ClientRecord, Intent, LostRecord, RecordChange, Records, RecoveryError,
-    SessionRecord, Step,
+    ChannelRecord, ClientName, ClientRecord, CreatedRecord, Intent, LostRecord, RecordChange, Records,
+    RecoveryError, SessionRecord, Step,
 };
 use holdfast_store::suite::{Fault, Faulty};
 use holdfast_store::{MemoryStore, Store};
@@ -23,6 +23,7 @@ fn client(owner: &[u8]) -> ClientRecord {
         holds_state: true,
         lost_state: false,
         missed_grace: true,
+        created: None,
     }
 }
 
@@ -49,17 +50,43 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
 }
 
+/// A client's record in any version, after the byte that says which.
+const CLIENT: &str = "00000001 00000003 61626300 0707070707070707 00000005 7379733a 30000000
+                      0102030405060708 00000001 00000000 00000001";
+
 #[test]
-fn a_client_record_has_the_bytes_of_version_1() {
-    let golden = unhex(
-        "01 00000001 00000003 61626300 0707070707070707 00000005 7379733a 30000000
-         0102030405060708 00000001 00000000 00000001",
-    );
-    assert_eq!(client(b"abc").to_bytes(), golden);
+fn a_client_record_has_the_bytes_of_version_2() {
+    let session = session();
+    let created = CreatedRecord {
+        seqid: Seqid(6),
+        session: session.id,
+        fore: session.fore,
+        back: session.back,
+        flags: 3,
+    };
+    let answer = "00000006 09090909090909090909090909090909
+                  00000001 00000002 00000003 00000004 00000005
+                  00000001 00000002 00000003 00000004 00000001 00000003";
+    for (created, bytes) in [(None, "00000000"), (Some(created), &format!("00000001 {answer}"))] {
+        let golden = unhex(&format!("02 {CLIENT} {bytes}"));
+        let client = ClientRecord { created, ..client(b"abc") };
+        assert_eq!(client.to_bytes(), golden);
+        assert_eq!(ClientRecord::from_bytes(&golden), Ok(client));
+        for cut in 0..golden.len() {
+            assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_client_record_of_version_1_does_not_know_the_last_create_session() {
+    let golden = unhex(&format!("01 {CLIENT}"));
     assert_eq!(ClientRecord::from_bytes(&golden), Ok(client(b"abc")));
     for cut in 0..golden.len() {
         assert!(ClientRecord::from_bytes(&golden[..cut]).is_err(), "cut at {cut}");
     }
+    assert!(ClientRecord::from_bytes(&[&golden[..], &[0; 4]].concat()).is_err(), "and has no more bytes");
+    assert!(ClientRecord::from_bytes(&[&[3], &golden[1..]].concat()).is_err(), "a later version is refused");
 }
 
 #[test]
@@ -138,9 +165,9 @@ fn a_step_has_the_bytes_of_version_1() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_are_a_record_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), version: bool) {
+    fn arbitrary_bytes_are_a_record_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), version in 0..3_u8) {
         let mut bytes = bytes;
-        if version && !bytes.is_empty() { bytes[0] = 1; }
+        if let Some(first) = bytes.first_mut().filter(|_| version > 0) { *first = version; }
         let _ = (ClientRecord::from_bytes(&bytes), SessionRecord::from_bytes(&bytes), Step::read(&bytes));
         if let Ok(intent) = Intent::read(&bytes) {
             // Padding is not looked at, so only what it means comes back the same.

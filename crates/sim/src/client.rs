@@ -6,6 +6,7 @@ pub(crate) mod conn;
 pub(crate) mod delegations;
 pub(crate) mod liar;
 pub(crate) mod recover;
+pub(crate) mod sessions;
 pub(crate) mod slots;
 pub(crate) mod v3;
 pub(crate) mod v4;

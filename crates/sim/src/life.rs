@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use holdfast_base::{ClientId, Clock, ExportId, Instant, SeededEntropy};
+use holdfast_base::{ClientId, Clock, ExportId, Instant, SeededEntropy, Seqid};
 use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, Force, LocalUse, Namespace, NoGroups, Sealer, Squash,
 };
@@ -22,7 +22,7 @@ use holdfast_rpc::detached::Detached;
 use holdfast_rpc::reply_cache::{ReplyCache, ReplyCacheLimits};
 use holdfast_rpc::{Limits, Program};
 use holdfast_server::durable::{Durable, Former};
-use holdfast_state::{BootInstance, ClientImage, Directories, Grace, Policy, Recorded, Verifier};
+use holdfast_state::{BootInstance, ClientImage, Directories, Grace, Policy, Recorded, Snapshot, Verifier};
 use holdfast_store::{MemoryStore, Store};
 use holdfast_vfs::Backend;
 
@@ -71,11 +71,13 @@ pub enum Plant {
     GoOnAsAfterCrash,
     /// Holders of directory delegations are not told of changed entries, and the server thinks that they were.
     LoseNotices,
+    /// After a crash nobody knows how far clients have counted their sessions.
+    ForgetNumbers,
 }
 
 impl Plant {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 16] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("answer-before-commit", Self::AnswerBeforeCommit),
         ("forget-records", Self::ForgetRecords),
         ("anyone-reclaims", Self::AnyoneReclaims),
@@ -92,6 +94,7 @@ impl Plant {
         ("hand-over-unguarded", Self::HandOverUnguarded),
         ("go-on-as-after-crash", Self::GoOnAsAfterCrash),
         ("lose-notices", Self::LoseNotices),
+        ("forget-numbers", Self::ForgetNumbers),
     ];
 }
 
@@ -224,6 +227,16 @@ fn export(start: &Start, manager: &Arc<Manager>, is_handed_over: bool) -> Arc<Ex
             ..ExportOptions::default()
         },
     })
+}
+
+/// Clients and sessions of a former life.
+fn as_found(mut snapshot: Snapshot, plant: Option<Plant>) -> Snapshot {
+    if plant == Some(Plant::ForgetNumbers) {
+        for client in &mut snapshot.clients {
+            (client.create_seqid, client.created) = (Seqid(0), None);
+        }
+    }
+    snapshot
 }
 
 /// The journal, and what a former life left in it.
@@ -418,7 +431,7 @@ impl Life {
         let nfs4 = ground.nfs4(&identity, (plant, notifies));
         nfs4.call_by(outbox.clone());
         if inherited.is_none() {
-            nfs4.restore(&former.snapshot);
+            nfs4.restore(&as_found(former.snapshot, plant));
             ground.replies.restore(former.replies);
         }
         ground.durable.serves(&nfs4);

@@ -181,3 +181,8 @@ fn a_planned_restart_that_clients_are_told_of_is_noticed() {
 fn changes_of_directories_that_nobody_is_told_are_noticed() {
     assert_noticed(Plant::LoseNotices, "notifications: who is told");
 }
+
+#[test]
+fn numbers_of_sessions_that_a_crash_takes_are_noticed() {
+    assert_noticed(Plant::ForgetNumbers, "sessions: ");
+}

@@ -361,6 +361,15 @@ impl Sessions {
         Ok(direction)
     }
 
+    /// BACKCHANNEL_CTL (RFC 8881 section 18.33): callbacks are calls of this program from now on.
+    ///
+    /// # Errors
+    /// `BadSession`.
+    pub fn set_callback_program(&mut self, id: SessionId, program: u32) -> Result<(), StateError> {
+        self.by_id.get_mut(&id).ok_or(StateError::BadSession)?.callback_program = program;
+        Ok(())
+    }
+
     /// The slots of a session's back channel are out of step, for good: the client is told, and makes a new session.
     pub fn back_channel_failed(&mut self, id: SessionId) {
         if let Some(session) = self.by_id.get_mut(&id) {

@@ -89,9 +89,9 @@ impl Callbacks {
         self.channels.session_made(session, auth, connection);
     }
 
-    /// Its callbacks are another program from now on, or come as somebody else.
-    pub(crate) fn session_changed(&self, id: SessionId, program: u32, auth: Auth) {
-        self.channels.session_changed(id, program, auth);
+    /// Its callbacks come as somebody else from now on.
+    pub(crate) fn session_changed(&self, id: SessionId, auth: Auth) {
+        self.channels.session_changed(id, auth);
     }
 
     pub(crate) fn session_gone(&self, id: SessionId) {

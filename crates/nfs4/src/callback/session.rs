@@ -50,8 +50,6 @@ struct Channel {
     client: ClientId,
     minor: Minor,
     auth: Arc<Auth>,
-    /// Another program than the session was made with (BACKCHANNEL_CTL).
-    program: Option<u32>,
     slots: Vec<CallSlot>,
 }
 
@@ -112,14 +110,12 @@ impl Channels {
             client,
             minor,
             auth: Arc::new(auth),
-            program: None,
             slots: Vec::new(),
         });
     }
 
-    pub(super) fn session_changed(&self, id: SessionId, program: u32, auth: Auth) {
+    pub(super) fn session_changed(&self, id: SessionId, auth: Auth) {
         if let Some(channel) = self.inner.lock().channels.get_mut(&id) {
-            channel.program = Some(program);
             channel.auth = Arc::new(auth);
         }
     }
@@ -206,8 +202,7 @@ impl Service {
     fn probe_of(&self, session: SessionId) -> Option<Probe> {
         let inner = self.callbacks.channels.inner.lock();
         let channel = inner.channels.get(&session)?;
-        let mut way = self.way(session, &inner.connections)?;
-        way.program = channel.program.unwrap_or(way.program);
+        let way = self.way(session, &inner.connections)?;
         Some(Probe { client: channel.client, way, auth: Arc::clone(&channel.auth) })
     }
 
@@ -332,7 +327,7 @@ impl Service {
                 calls.push(Prepared {
                     connection,
                     auth: Arc::clone(&channel.auth),
-                    program: channel.program.unwrap_or(way.program),
+                    program: way.program,
                     session: *id,
                     slot: SlotId(n as u32),
                     args: Arc::clone(&args),
@@ -414,7 +409,7 @@ impl Channel {
         Ok(Prepared {
             connection: way.connection,
             auth: Arc::clone(&self.auth),
-            program: self.program.unwrap_or(way.program),
+            program: way.program,
             session,
             slot: id,
             args,

@@ -17,7 +17,6 @@ pub(crate) struct ChannelImage {
     client: u64,
     minor: u32,
     auth: Option<SysImage>,
-    program: Option<u32>,
     slots: Vec<SlotImage>,
 }
 
@@ -79,7 +78,6 @@ impl Channel {
             client: self.client.0,
             minor: self.minor as u32,
             auth,
-            program: self.program,
             slots: self.slots.iter().map(slot).collect(),
         }
     }
@@ -96,7 +94,6 @@ impl Channel {
             client: ClientId(image.client),
             minor: Minor::from_u32(image.minor)?,
             auth: Arc::new(auth),
-            program: image.program,
             slots: image.slots.into_iter().map(slot).collect(),
         })
     }

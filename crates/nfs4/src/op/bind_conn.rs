@@ -1,7 +1,8 @@
 //! BIND_CONN_TO_SESSION and BACKCHANNEL_CTL (RFC 8881 sections 18.34 and 18.33): what carries callbacks.
 
+use holdfast_base::SessionId;
 use holdfast_rpc::{Auth, AuthSys};
-use holdfast_state::Direction;
+use holdfast_state::{Direction, StateError};
 use holdfast_wire::nfs4::{
     BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4Ok, ChannelDirFromClient4,
     ChannelDirFromServer4, NfsStat4, OpNum4,
@@ -58,8 +59,20 @@ impl Op for BackchannelCtl4Args<'_> {
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let auth = credential(&self.sec_parms).ok_or(NfsStat4::Inval)?;
         let slot = cx.compound.slot.as_ref().ok_or(NfsStat4::OpNotInSession)?;
-        cx.service().callbacks.session_changed(slot.session, self.cb_program, auth);
-        cx.service().back_channel_bound(slot.session);
+        let session = slot.session;
+        record_program(cx, session, self.cb_program)?;
+        cx.state(|engine, _| Ok(engine.sessions_mut().set_callback_program(session, self.cb_program)?))?;
+        cx.service().callbacks.session_changed(session, auth);
+        cx.service().back_channel_bound(session);
         Ok(())
     }
+}
+
+/// Has a session that outlives the server be called under another program in its next life, too.
+fn record_program(cx: &Cx<'_>, session: SessionId, program: u32) -> OpResult<()> {
+    let Some(records) = &cx.config().sessions else { return Ok(()) };
+    let mut image =
+        cx.service().look(|engine| engine.sessions().image(session)).ok_or(StateError::BadSession)?;
+    image.callback_program = program;
+    Ok(records.session_changed(&image).map_err(|_| NfsStat4::Delay)?)
 }

@@ -48,9 +48,11 @@ impl Op for CreateSession4Args<'_> {
             is_persistent: self.flags & CREATE_SESSION4_FLAG_PERSIST != 0 && cx.config().sessions.is_some(),
         };
         let created = cx.state(|engine, now| Ok(engine.create_session(&request, now)?))?;
-        if created.is_persistent {
-            keep(cx, &created)?;
+        if created.is_again && cx.service().look(|engine| engine.sessions().get(created.id).is_none()) {
+            // It is gone, by the client's wish or with a former life: the answer is the same.
+            return Ok(answer(&created, back));
         }
+        keep(cx, &created)?;
         let channel = (created.id, self.clientid, cx.minor());
         let is_there = cx.service().session_made(channel, auth.unwrap_or(Auth::None), cx.connection());
         if cx.connection().is_closed() {
@@ -69,12 +71,12 @@ impl Op for CreateSession4Args<'_> {
     }
 }
 
-/// Puts a persistent session where it outlives the server.
+/// Puts a session, if it is persistent, and the answer where they outlive the server.
 fn keep(cx: &Cx<'_>, created: &CreatedSession) -> OpResult<()> {
     let Some(records) = &cx.config().sessions else { return Ok(()) };
     let image =
         cx.service().look(|engine| engine.sessions().image(created.id)).ok_or(StateError::BadSession)?;
-    if records.session_made(&image).is_ok() {
+    if records.session_made(&image, created).is_ok() {
         return Ok(());
     }
     if created.is_again {

@@ -187,3 +187,27 @@ fn what_is_made_again_and_put_off_is_made_again_before_anything_else_in_its_slot
     assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
     world.check();
 }
+
+#[test]
+fn callbacks_go_to_the_program_that_backchannel_ctl_names() {
+    let (world, mut a, mut b) = two();
+    let held = name(&open(&mut a, READ));
+    let change = [ArgOp::BackchannelCtl(BackchannelCtl4Args {
+        cb_program: 0x4000_0077,
+        sec_parms: vec![CallbackSecParms4::None],
+    })];
+    *world.sessions.is_broken.lock() = true;
+    a.run(&change).fails::<()>(OpNum4::BackchannelCtl, NfsStat4::Delay);
+    assert!(!a.peer.is_called(), "nothing has changed");
+    *world.sessions.is_broken.lock() = false;
+    a.run(&change).ok::<()>(OpNum4::BackchannelCtl);
+    assert_eq!(*world.sessions.programs.lock(), [(a.id, 0x4000_0077)], "in the next life too");
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let recall = a.peer.call();
+    assert!(is_recall_of(&recall, held));
+    assert_eq!(recall.program(), 0x4000_0077);
+    a.peer.answer(&recall, NfsStat4::Ok, b"");
+    give_back(&mut a, held);
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+    world.check();
+}

@@ -66,6 +66,10 @@ impl CalledBack {
         u32::from_be_bytes(self.record[4 * at..4 * at + 4].try_into().unwrap())
     }
 
+    pub(crate) fn program(&self) -> u32 {
+        self.word(3)
+    }
+
     fn procedure(&self) -> u32 {
         self.word(5)
     }

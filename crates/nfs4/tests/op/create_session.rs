@@ -73,6 +73,24 @@ fn persistence_is_promised_when_the_session_is_stored() {
 }
 
 #[test]
+fn a_retry_is_answered_the_same_though_the_session_is_gone() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    for (flags, seqid) in [(CREATE_SESSION4_FLAG_PERSIST, seqid), (0, seqid.next())] {
+        let mut args = create_session(client, seqid);
+        args.flags = flags;
+        let first = create(&mut peer, args.clone());
+        let made: CreateSession4Ok = first.clone().ok(OpNum4::CreateSession);
+        let destroy = ArgOp::DestroySession(DestroySession4Args { sessionid: made.sessionid });
+        peer.compound(&[destroy]).ok::<()>(OpNum4::DestroySession);
+        assert_eq!(create(&mut peer, args), first);
+        assert!(world.sessions.made.lock().is_empty(), "nothing is stored of it anew");
+        world.check();
+    }
+}
+
+#[test]
 fn a_session_that_could_not_be_stored_is_not_what_a_retry_is_told_of() {
     let world = World::new();
     let mut peer = Peer::new(&world, 1, 1);

@@ -127,18 +127,36 @@ type Act = Box<dyn FnOnce(SessionId) + Send>;
 pub(crate) struct Sessions {
     pub(crate) made: Mutex<Vec<SessionId>>,
     pub(crate) is_broken: Mutex<bool>,
+    /// The program that a session is called under now, of those that were changed.
+    pub(crate) programs: Mutex<Vec<(SessionId, u32)>>,
     /// Done once the next one is stored.
     pub(crate) once_stored: Mutex<Option<Act>>,
 }
 
 impl holdfast_nfs4::SessionRecords for Sessions {
-    fn session_made(&self, session: &holdfast_state::SessionImage) -> io::Result<()> {
+    fn session_made(
+        &self,
+        session: &holdfast_state::SessionImage,
+        answer: &holdfast_state::CreatedSession,
+    ) -> io::Result<()> {
         if *self.is_broken.lock() {
             return Err(io::Error::other("disk on fire"));
+        }
+        assert_eq!((session.id, session.is_persistent), (answer.id, answer.is_persistent));
+        if !session.is_persistent {
+            return Ok(());
         }
         self.made.lock().push(session.id);
         let act = self.once_stored.lock().take();
         act.into_iter().for_each(|act| act(session.id));
+        Ok(())
+    }
+
+    fn session_changed(&self, session: &holdfast_state::SessionImage) -> io::Result<()> {
+        if *self.is_broken.lock() {
+            return Err(io::Error::other("disk on fire"));
+        }
+        self.programs.lock().push((session.id, session.callback_program));
         Ok(())
     }
 

@@ -29,11 +29,14 @@ impl Inner {
             holds_state: false,
             lost_state: false,
             missed_grace: false,
+            created: None,
         };
         match self.clients.named(&fresh.name).map(|known| &known.record) {
             Some(old) if old.verifier == fresh.verifier && old.principal == fresh.principal => {
                 let ClientRecord { holds_state, lost_state, missed_grace, .. } = *old;
-                ClientRecord { holds_state, lost_state, missed_grace, ..fresh }
+                // Under another id it counts anew.
+                let created = old.created.filter(|_| old.client_id == fresh.client_id);
+                ClientRecord { holds_state, lost_state, missed_grace, created, ..fresh }
             }
             _ => fresh,
         }
@@ -43,6 +46,11 @@ impl Inner {
 impl Durable {
     /// Stores a record, then knows it. The caller has the turn.
     fn keep(&self, record: ClientRecord) -> io::Result<()> {
+        self.keep_with(record, None)
+    }
+
+    /// The same, and in one with it something else.
+    pub(super) fn keep_with(&self, record: ClientRecord, more: Option<RecordChange>) -> io::Result<()> {
         let mut changes = {
             let mut inner = self.inner.lock();
             let replaced = inner.clients.named(&record.name).map(|known| known.record.verifier);
@@ -53,6 +61,7 @@ impl Durable {
             changes
         };
         changes.push(RecordChange::Client(record.clone()));
+        changes.extend(more);
         self.records.store(&changes).map_err(io::Error::other)?;
         let mut inner = self.inner.lock();
         inner.lost.note_back(&record.name, record.verifier);

@@ -4,39 +4,57 @@ use std::io;
 
 use anyhow::{Context, Result};
 use holdfast_base::limits::RECORD_WAIT_MS;
-use holdfast_base::{Seqid, SessionId, SlotId};
+use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::SessionRecords;
-use holdfast_recovery::{ChannelRecord, ClientRecord, RecordChange, Records, SessionRecord};
+use holdfast_recovery::{ChannelRecord, ClientRecord, CreatedRecord, RecordChange, Records, SessionRecord};
 use holdfast_state::{
-    ChannelAttrs, ClientImage, Dialect, OwnerName, Principal, SessionImage, SlotImage, Snapshot, Verifier,
+    ChannelAttrs, ClientImage, CreatedSession, Dialect, Direction, OwnerName, Principal, SessionImage,
+    SlotImage, Snapshot, Verifier,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Durable;
 use super::scribe::Patience;
 
-/// `CREATE_SESSION4_FLAG_PERSIST`: the only flag that a record is ever stored with.
+/// `CREATE_SESSION4_FLAG_PERSIST`: the only flag that a session's record is ever stored with.
 const PERSISTS: u32 = 1;
 
+/// `CREATE_SESSION4_FLAG_CONN_BACK_CHAN`.
+const CALLS_BACK: u32 = 2;
+
+/// How long an answer waits for what it promises.
+const IN_TIME: (u64, Patience) = (RECORD_WAIT_MS, Patience::Stays);
+
+fn not_in_time<T>() -> io::Result<T> {
+    Err(io::ErrorKind::TimedOut.into())
+}
+
 impl SessionRecords for Durable {
-    fn session_made(&self, session: &SessionImage) -> io::Result<()> {
-        let record = SessionRecord {
-            id: session.id,
-            client_id: session.client,
-            fore: channel_record(&session.fore),
-            back: session.back.as_ref().map(channel_record).unwrap_or_default(),
-            callback_program: session.callback_program,
-            flags: PERSISTS,
-        };
+    fn session_made(&self, session: &SessionImage, answer: &CreatedSession) -> io::Result<()> {
+        let (client, created) = (session.client, created_record(answer));
+        if !session.is_persistent {
+            let made = move |this: &Self| this.session_counted_now(client, created);
+            // Who has no session that persists begins anew after a restart, and waits for nothing here.
+            let made = self.has_lasting_session(client).then(|| self.write(IN_TIME, made));
+            return made.unwrap_or(Some(Ok(()))).unwrap_or_else(not_in_time);
+        }
+        let record = session_record(session);
         let is_first = self.inner.lock().coming.insert(record.id);
-        let made = move |this: &Self| this.session_made_now(record);
-        let made = self.write((RECORD_WAIT_MS, Patience::Stays), made);
+        let made = self.write(IN_TIME, move |this| this.session_made_now(record, created));
         if is_first {
             // Not by a retry: whom it repeats may be at it still.
             self.inner.lock().coming.remove(&record.id);
         }
-        made.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        made.unwrap_or_else(not_in_time)
+    }
+
+    fn session_changed(&self, session: &SessionImage) -> io::Result<()> {
+        if !session.is_persistent {
+            return Ok(());
+        }
+        let record = session_record(session);
+        self.write(IN_TIME, move |this| this.session_changed_now(record)).unwrap_or_else(not_in_time)
     }
 
     fn sessions_gone(&self, sessions: &[SessionId]) {
@@ -58,10 +76,44 @@ impl SessionRecords for Durable {
 }
 
 impl Durable {
-    fn session_made_now(&self, record: SessionRecord) -> io::Result<()> {
+    fn session_made_now(&self, record: SessionRecord, created: CreatedRecord) -> io::Result<()> {
+        let _turn = self.turn.lock();
+        let session = RecordChange::Session(record);
+        match self.counted(record.client_id, created) {
+            Some(client) => self.keep_with(client, Some(session))?,
+            // Its client is gone by now, and so will it be.
+            None => self.records.store(&[session]).map_err(io::Error::other)?,
+        }
+        self.inner.lock().sessions.insert(record.id, record);
+        Ok(())
+    }
+
+    fn session_changed_now(&self, record: SessionRecord) -> io::Result<()> {
+        // It may be gone by now.
+        if !self.inner.lock().sessions.contains_key(&record.id) {
+            return Ok(());
+        }
         self.records.store(&[RecordChange::Session(record)]).map_err(io::Error::other)?;
         self.inner.lock().sessions.insert(record.id, record);
         Ok(())
+    }
+
+    fn session_counted_now(&self, client: ClientId, created: CreatedRecord) -> io::Result<()> {
+        let _turn = self.turn.lock();
+        self.counted(client, created).map_or(Ok(()), |client| self.keep_with(client, None))
+    }
+
+    /// A client's record with its last CREATE_SESSION. What was sent twice may come to be stored late. The caller has the
+    /// turn.
+    fn counted(&self, client: ClientId, created: CreatedRecord) -> Option<ClientRecord> {
+        let record = self.inner.lock().clients.get(client)?.record.clone();
+        let later = record.created.filter(|known| !created.is_not_before(known));
+        Some(ClientRecord { created: Some(later.unwrap_or(created)), ..record })
+    }
+
+    /// Whether the client has a session that persists.
+    fn has_lasting_session(&self, client: ClientId) -> bool {
+        self.inner.lock().sessions.values().any(|session| session.client_id == client)
     }
 
     fn sessions_gone_now(&self, sessions: &[SessionId]) {
@@ -161,9 +213,34 @@ fn client_image(record: &ClientRecord) -> ClientImage {
         name: OwnerName::new(&record.name.owner),
         verifier: Verifier(record.verifier),
         principal: Principal::new(&record.principal),
-        // Not recorded: a client learns the next number from EXCHANGE_ID before it makes another session.
-        create_seqid: Seqid(0),
-        created: None,
+        // A record of before these were kept has none: then only number 1 is taken, as of a new client.
+        create_seqid: record.created.map_or(Seqid(0), |created| created.seqid),
+        created: record.created.as_ref().map(created_session),
+    }
+}
+
+fn created_record(answer: &CreatedSession) -> CreatedRecord {
+    let persists = if answer.is_persistent { PERSISTS } else { 0 };
+    let calls_back = if answer.conn_direction == Direction::Fore { 0 } else { CALLS_BACK };
+    CreatedRecord {
+        seqid: answer.seqid,
+        session: answer.id,
+        fore: channel_record(&answer.fore),
+        back: back_record(answer.back.as_ref()),
+        flags: persists | calls_back,
+    }
+}
+
+fn created_session(record: &CreatedRecord) -> CreatedSession {
+    let calls_back = record.flags & CALLS_BACK != 0;
+    CreatedSession {
+        id: record.session,
+        seqid: record.seqid,
+        fore: channel_attrs(&record.fore),
+        back: back_attrs(&record.back),
+        conn_direction: if calls_back { Direction::Both } else { Direction::Fore },
+        is_persistent: record.flags & PERSISTS != 0,
+        is_again: false,
     }
 }
 
@@ -174,11 +251,31 @@ fn session_image(record: &SessionRecord, slots: &Slots) -> SessionImage {
         id: record.id,
         client: record.client_id,
         fore: channel_attrs(&record.fore),
-        back: (record.back.slots > 0).then(|| channel_attrs(&record.back)),
+        back: back_attrs(&record.back),
         callback_program: record.callback_program,
         is_persistent: true,
         slots: (0..record.fore.slots).map(slot).collect(),
     }
+}
+
+fn session_record(session: &SessionImage) -> SessionRecord {
+    SessionRecord {
+        id: session.id,
+        client_id: session.client,
+        fore: channel_record(&session.fore),
+        back: back_record(session.back.as_ref()),
+        callback_program: session.callback_program,
+        flags: PERSISTS,
+    }
+}
+
+/// Without slots where there is no back channel.
+fn back_record(attrs: Option<&ChannelAttrs>) -> ChannelRecord {
+    attrs.map(channel_record).unwrap_or_default()
+}
+
+fn back_attrs(record: &ChannelRecord) -> Option<ChannelAttrs> {
+    (record.slots > 0).then(|| channel_attrs(record))
 }
 
 const fn channel_record(attrs: &ChannelAttrs) -> ChannelRecord {

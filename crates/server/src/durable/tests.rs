@@ -9,6 +9,7 @@ use holdfast_store::MemoryStore;
 
 use super::*;
 
+mod counting;
 mod hanging;
 
 const LEASE_MS: u64 = 60_000;
@@ -30,11 +31,16 @@ impl Lives {
 
     /// The next life, after a crash.
     fn next(&self) -> Arc<Durable> {
+        self.next_with_former().0
+    }
+
+    /// The same, with what it finds.
+    fn next_with_former(&self) -> (Arc<Durable>, Former) {
         let store: Arc<dyn Store> = self.store.clone();
         let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
         let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
         let opened = Ledger::open(&self.dir().join("journal"), &size, &[]).unwrap();
-        Durable::with(store, opened, (&boot, LEASE_MS), &ManualClock::default()).unwrap().0
+        Durable::with(store, opened, (&boot, LEASE_MS), &ManualClock::default()).unwrap()
     }
 }
 
@@ -272,6 +278,7 @@ fn records_of(client: &ClientImage, n: u32) -> [RecordChange; 2] {
         holds_state: true,
         lost_state: false,
         missed_grace: false,
+        created: None,
     };
     let mut id = [0; 16];
     id[..4].copy_from_slice(&n.to_be_bytes());

@@ -21,6 +21,7 @@ mod reflink;
 mod restart;
 mod revoked;
 mod server;
+mod sessions;
 mod tree;
 mod trunking;
 mod wire;

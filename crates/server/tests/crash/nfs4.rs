@@ -319,10 +319,10 @@ pub(crate) struct Client {
     incarnations: u8,
 }
 
-fn create_session(known: &ExchangeId4Ok<'_>) -> CreateSession4Args<'static> {
+pub(crate) fn create_session(clientid: ClientId, sequence: Seqid) -> CreateSession4Args<'static> {
     CreateSession4Args {
-        clientid: known.clientid,
-        sequence: known.sequenceid,
+        clientid,
+        sequence,
         flags: CREATE_SESSION4_FLAG_PERSIST,
         fore_chan_attrs: CHANNEL,
         back_chan_attrs: CHANNEL,
@@ -347,7 +347,20 @@ impl Client {
 
     /// A client that the server knows.
     pub(crate) fn introduced(world: &Rc<World>, name: &'static str, minor: u32) -> Self {
-        let mut client = Self {
+        let mut client = Self::unknown(world, name, minor);
+        client.introduce();
+        client
+    }
+
+    /// A client of 4.1 that has an id and no session yet.
+    pub(crate) fn unconfirmed(world: &Rc<World>, name: &'static str) -> Self {
+        let mut client = Self::unknown(world, name, 1);
+        client.exchange_id();
+        client
+    }
+
+    fn unknown(world: &Rc<World>, name: &'static str, minor: u32) -> Self {
+        Self {
             world: Rc::clone(world),
             name,
             minor,
@@ -356,9 +369,13 @@ impl Client {
             session: SessionId([0; 16]),
             seqids: [Seqid(1); 2],
             incarnations: 0,
-        };
-        client.introduce();
-        client
+        }
+    }
+
+    /// Uses another session from now on.
+    pub(crate) const fn goes_on_in(&mut self, session: SessionId) {
+        self.session = session;
+        self.seqids = [Seqid(1); 2];
     }
 
     /// A client that makes a session; what the first refusal said.
@@ -381,7 +398,7 @@ impl Client {
         }
         ResOpHeader::decode(&mut r).unwrap();
         let known = ExchangeId4Ok::decode(&mut r).unwrap();
-        status(&ask(ArgOp::CreateSession(create_session(&known))))
+        status(&ask(ArgOp::CreateSession(create_session(known.clientid, known.sequenceid))))
     }
 
     /// Its session.
@@ -429,11 +446,17 @@ impl Client {
         })
     }
 
-    fn make_session(&mut self) {
+    /// Gets its id, and the number of its first session.
+    fn exchange_id(&mut self) -> Seqid {
         let answer = self.alone(self.who_it_is());
         let known = ExchangeId4Ok::decode(&mut Reader::new(&answer)).unwrap();
         self.id = known.clientid;
-        let answer = self.alone(ArgOp::CreateSession(create_session(&known)));
+        known.sequenceid
+    }
+
+    fn make_session(&mut self) {
+        let sequence = self.exchange_id();
+        let answer = self.alone(ArgOp::CreateSession(create_session(self.id, sequence)));
         let made = CreateSession4Ok::decode(&mut Reader::new(&answer)).unwrap();
         assert_eq!(made.flags & CREATE_SESSION4_FLAG_PERSIST, CREATE_SESSION4_FLAG_PERSIST);
         self.session = made.sessionid;

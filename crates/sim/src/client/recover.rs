@@ -7,7 +7,7 @@ use holdfast_base::{ClientId, Length, Offset};
 use holdfast_wire::nfs4::*;
 
 use super::delegations::{look, seen_in};
-use super::v4::{CHANNEL, Client4, Open};
+use super::v4::{Client4, Open};
 use crate::wire::{Ops, Reply};
 
 impl Client4 {
@@ -59,6 +59,7 @@ impl Client4 {
                 self.lose_all("the server died once more during recovery");
                 self.drop_delegations();
                 self.amnesias.set(self.amnesias.get() + 1);
+                self.counted.set(None);
                 *self.session.borrow_mut() = None;
                 continue;
             }
@@ -75,42 +76,6 @@ impl Client4 {
             Ok(())
         });
         deaths
-    }
-
-    /// A client id and a session.
-    async fn make_session(&self) -> Option<()> {
-        let owner = self.owner_id();
-        let exchange = ExchangeId4Args {
-            clientowner: ClientOwner4 { verifier: self.verifier(), ownerid: &owner },
-            flags: 0,
-            state_protect: StateProtect4A::None,
-            client_impl_id: None,
-        };
-        let (mut reply, _) = self.without_session(&Ops::new(&[ArgOp::ExchangeId(exchange)])).await;
-        let (client, sequence) = {
-            let ok: ExchangeId4Ok<'_> = reply.next(OpNum4::ExchangeId)?;
-            (ok.clientid, ok.sequenceid)
-        };
-        let create = CreateSession4Args {
-            clientid: client,
-            sequence,
-            flags: CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
-            fore_chan_attrs: CHANNEL,
-            back_chan_attrs: ChannelAttrs4 { maxoperations: 4, ..CHANNEL },
-            cb_program: NFS4_CALLBACK_PROGRAM,
-            sec_parms: vec![CallbackSecParms4::None],
-        };
-        let (mut reply, _) = self.without_session(&Ops::new(&[ArgOp::CreateSession(create)])).await;
-        let status = reply.status;
-        let Some(made) = reply.next::<CreateSession4Ok>(OpNum4::CreateSession) else {
-            self.world.tell(|| format!("{}: CREATE_SESSION: {status:?}", self.name()));
-            return None;
-        };
-        self.world.tell(|| format!("{}: client id {:x}, session made", self.name(), client.0));
-        self.client_id.set(Some(client));
-        self.bound.set(self.conn.connects());
-        self.new_session(made.sessionid, made.fore_chan_attrs.maxrequests);
-        Some(())
     }
 
     async fn recover_without_session(&self) {

@@ -13,6 +13,7 @@ use holdfast_wire::nfs4::*;
 
 use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
 use super::delegations::Delegation;
+use super::sessions::Counted;
 use super::slots::Session;
 use crate::exec::Turn;
 use crate::life::LEASE_MS;
@@ -66,6 +67,7 @@ pub struct Client4 {
     pub(crate) rng: RefCell<Rng>,
     pub(crate) client_id: Cell<Option<ClientId>>,
     pub(crate) session: RefCell<Option<Session>>,
+    pub(crate) counted: Cell<Option<Counted>>,
     pub(crate) this: Weak<Self>,
     /// Rises with every recovery.
     pub(crate) epoch: Cell<u64>,
@@ -129,6 +131,7 @@ impl Client4 {
             rng: RefCell::new(rng),
             client_id: Cell::new(None),
             session: RefCell::default(),
+            counted: Cell::new(None),
             epoch: Cell::new(0),
             recovering: Turn::new(&world.exec),
             must_reclaim: Cell::new(false),
@@ -416,6 +419,7 @@ impl Client4 {
             if self.is_dead.get() {
                 return;
             }
+            self.replace_session().await;
             self.bind().await;
             let sent = self.world.now();
             let acted = self

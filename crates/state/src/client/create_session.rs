@@ -108,8 +108,9 @@ impl Engine {
             true => Some(self.unused_session(&client.sessions).ok_or(StateError::Resource)?),
             false => None,
         };
-        // Phase 4. Only a session made uses the sequence number up: after a refusal the client asks with the same one
-        // for less.
+        // Phase 4. Deviation: as with Linux's server, only a session made uses the sequence number up. RFC 8881 section
+        // 18.36.4 takes it in phase 2, for a refusal as well; pynfs (CSESS29) asks anew with the same one. A retry of
+        // what is refused is refused again.
         let created = self.agree(request)?;
         if let Some(session) = given_up {
             self.destroy_session(session, 0)?;
@@ -222,8 +223,12 @@ impl Engine {
         session.is_state_revoked = client.revoked > 0;
         session.is_delegation_revoked = client.delegations_revoked > 0;
         // RFC 8881 section 18.46.3: every SEQUENCE says so until it has reclaimed, in a session made since the restart too.
-        let of_former_life = |id: &SessionId| self.sessions.get(*id).is_some_and(|of| of.is_reclaim_needed);
-        session.is_reclaim_needed = client.sessions.iter().any(of_former_life);
+        let others = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
+        let mut of_former_life = others.filter(|of| of.is_reclaim_needed).peekable();
+        session.is_reclaim_needed = of_former_life.peek().is_some();
+        // Linux makes a session whenever it hears so, and reclaims in that: in another it has heard.
+        session.is_restart_unheard =
+            session.is_reclaim_needed && of_former_life.all(|of| of.is_restart_unheard);
         session.is_held_up = client.has_locks_aside;
         client.renewed_at = now;
         client.sessions.push(created.id);

@@ -355,6 +355,56 @@ fn sessions_outlive_a_restart_with_their_replies() {
     next.settle();
 }
 
+#[test]
+fn create_session_counts_on_over_a_restart_and_its_retry_is_answered_as_before() {
+    let mut world = World::new();
+    let (client, first) = world.client("a", 1);
+    let next = world.exchange("a", 1).unwrap().next_seqid;
+    let made = world.create(client, next).unwrap();
+    world.restart_as_planned();
+    assert_eq!(world.create(client, next), Ok(CreatedSession { is_again: true, ..made }));
+    assert_eq!(world.exchange("a", 1).unwrap().next_seqid, next.next());
+    let snapshot = world.engine.snapshot();
+    let mut after = World::with(config(2, Grace::Until(holdfast_base::Instant(50_000))));
+    assert_eq!(after.engine.restore(&snapshot, after.now), 0);
+    assert_eq!(after.exchange("a", 1).unwrap().next_seqid, next.next());
+    assert_eq!(after.create(client, next), Ok(CreatedSession { is_again: true, ..made }));
+    assert_eq!(after.engine.census().sessions, 2);
+    assert_eq!(after.create(client, next.next().next()), Err(StateError::SeqMisordered));
+    // Who counts on without having heard of the restart hears of it in the new session, and is not taken at its word
+    // when it says first that it has reclaimed all.
+    let new = after.create(client, next.next()).unwrap().id;
+    assert!(after.sequence(new, 0, 1).unwrap().status.is_reclaim_needed);
+    assert!(after.engine.doubts_reclaims(new));
+    after.engine.restart_heard(first);
+    let newer = after.create(client, next.next().next()).unwrap().id;
+    assert!(after.sequence(newer, 0, 1).unwrap().status.is_reclaim_needed);
+    assert!(!after.engine.doubts_reclaims(newer), "in another session it has heard");
+    after.engine.reclaim_complete(client).unwrap();
+    let newest = after.create(client, Seqid(next.0 + 3)).unwrap().id;
+    for session in [new, newest] {
+        assert!(!after.sequence(session, 1, 1).unwrap().status.is_reclaim_needed);
+    }
+    after.settle();
+}
+
+#[test]
+fn a_retry_of_create_session_is_answered_though_the_session_is_gone() {
+    let mut world = World::new();
+    let a = world.exchange("a", 1).unwrap();
+    let made = world.create(a.client, a.next_seqid).unwrap();
+    world.engine.destroy_session(made.id, 0).unwrap();
+    let again = CreatedSession { is_again: true, ..made };
+    assert_eq!(world.create(a.client, a.next_seqid), Ok(again));
+    assert_eq!(world.engine.census().sessions, 0);
+    let mut after = World::with(config(2, Grace::Over));
+    assert_eq!(after.engine.restore(&world.engine.snapshot(), after.now), 0);
+    assert_eq!(after.create(a.client, a.next_seqid), Ok(again));
+    assert!(after.create(a.client, a.next_seqid.next()).is_ok());
+    world.settle();
+    after.settle();
+}
+
 /// As Linux does, which destroys none of those that a restart left behind.
 #[test]
 fn a_client_may_make_a_session_in_each_of_any_number_of_lives_of_the_server() {
