@@ -1,6 +1,7 @@
 //! Numbers that must not be taken for one another.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -71,9 +72,24 @@ impl Seqid {
     }
 }
 
-/// A session's name on the wire (`sessionid4`).
+/// A session's name on the wire (`sessionid4`). It begins with the id of its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// The names that a client's sessions have.
+    #[must_use]
+    pub const fn all_of(client: ClientId) -> RangeInclusive<Self> {
+        let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
+        let id = client.0.to_be_bytes();
+        let mut at = 0;
+        while at < id.len() {
+            (first[at], last[at]) = (id[at], id[at]);
+            at += 1;
+        }
+        Self(first)..=Self(last)
+    }
+}
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -198,10 +198,17 @@ impl Inner {
     }
 
     fn resume_or_say(&self, handed: HandedConnection) -> Option<(Driver, Arc<Connection>)> {
-        let (id, peer) = (handed.id, handed.peer);
-        let said =
-            |error: &io::Error| tracing::debug!(id, %peer, %error, "a connection handed over cannot be used");
-        self.resume(handed).inspect_err(said).ok()
+        let (id, peer, local) = (handed.id, handed.peer, handed.local);
+        let error = match self.resume(handed) {
+            Ok(resumed) => return Some(resumed),
+            Err(error) => error,
+        };
+        tracing::debug!(id, %peer, %error, "a connection handed over cannot be used");
+        // What the programs went on with counts on it.
+        let lost = Connection::adopted((&self.core, id), (peer, local), Output::new(None));
+        lost.close();
+        self.core.programs.iter().for_each(|program| program.connection_closed(&lost));
+        None
     }
 
     fn resume(&self, handed: HandedConnection) -> io::Result<(Driver, Arc<Connection>)> {

@@ -228,6 +228,11 @@ impl Clients {
         (self.next, self.has_wrapped) = (next, has_wrapped);
     }
 
+    /// Whether an id was given out before the server's last start that was not planned.
+    pub(crate) const fn is_of_former_life(&self, id: ClientId) -> bool {
+        id.0 >> 32 != self.boot.get() as u64
+    }
+
     /// The next id that nobody has. After 2^32 of them within one run they come again, those that were given up longest
     /// ago first: a host that asks for ids without end must not end up as the last that got one.
     fn new_id(&mut self) -> ClientId {

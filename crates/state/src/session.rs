@@ -217,6 +217,12 @@ impl Session {
         self.back.is_some() && is_sound && self.back_connections().next().is_some()
     }
 
+    /// Whether the slots of its back channel are out of step for good, so that no call of it is answered.
+    #[must_use]
+    pub fn is_out_of_step(&self) -> bool {
+        self.back_channel_fault == Some(Fault::OutOfStep)
+    }
+
     /// Whether the session knows this connection.
     #[must_use]
     pub fn has_connection(&self, conn: ConnId) -> bool {

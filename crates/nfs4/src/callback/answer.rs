@@ -25,6 +25,19 @@ pub(super) fn read_again(results: &[u8]) -> Result<Answer<'_>, CallbackError> {
     }
 }
 
+/// Reads what was answered to CB_SEQUENCE alone, or once to a call with its number.
+pub(super) fn read_sequence(results: &[u8]) -> Result<Answer<'_>, CallbackError> {
+    let mut r = Reader::new(results);
+    let mut read = || -> holdfast_xdr::Result<_> {
+        CompoundResHeader::decode(&mut r)?;
+        ResOpHeader::decode(&mut r)
+    };
+    match read().map_err(|_| CallbackError::Garbled)?.status {
+        NfsStat4::Ok | NfsStat4::RetryUncachedRep => Ok(Answer { status: NfsStat4::Ok, body: &[] }),
+        refused => Err(CallbackError::Refused(refused)),
+    }
+}
+
 /// Reads the operation's result: the one behind CB_SEQUENCE's in 4.1, the only one in 4.0.
 pub(super) fn read(results: &[u8], has_sequence: bool) -> Result<Answer<'_>, CallbackError> {
     let mut r = Reader::new(results);

@@ -40,7 +40,17 @@ pub(super) struct Sent {
 impl Sent {
     pub(super) fn read<'a>(&self, result: Result<&'a [u8], CallError>) -> Result<Answer<'a>, CallbackError> {
         let results = result.map_err(CallbackError::Lost)?;
-        if self.is_again { answer::read_again(results) } else { answer::read(results, true) }
+        match (self.is_step(), self.is_again) {
+            (true, _) => answer::read_sequence(results),
+            (false, true) => answer::read_again(results),
+            (false, false) => answer::read(results, true),
+        }
+    }
+
+    /// Whether it is CB_SEQUENCE alone.
+    fn is_step(&self) -> bool {
+        // After an empty tag, the minor version and the ident stands how many operations there are.
+        self.args.get(12..16) == Some(&1_u32.to_be_bytes())
     }
 }
 
@@ -48,6 +58,14 @@ impl Sent {
 pub(super) const NOWHERE: ConnId = ConnId(0);
 
 impl CallSlot {
+    /// The number of a slot's first call.
+    pub(super) const FIRST: Seqid = Seqid(1);
+
+    /// One of which nobody knows how far it was counted: `step` finds out, and brings both sides to [`CallSlot::FIRST`].
+    pub(super) const fn unsure(step: Arc<[u8]>) -> Self {
+        Self { seqid: Self::FIRST, phase: Phase::Lost(step, NOWHERE) }
+    }
+
     pub(super) const fn is_free(&self) -> bool {
         matches!(self.phase, Phase::Free)
     }

@@ -8,6 +8,7 @@ use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_rpc::{Auth, CallError, Connection};
 use holdfast_state::{Callback, ConnId};
 use holdfast_wire::nfs4::{CbArgOp, NfsStat4};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::desc::Minor;
 use crate::service::Service;
@@ -76,10 +77,12 @@ pub(crate) struct Referred {
 pub(crate) struct Callbacks {
     channels: Channels,
     paths: Paths,
+    /// Held by who changes how a session is called.
+    changing: Mutex<()>,
 }
 
 impl Callbacks {
-    /// A session was made, or a connection given to it.
+    /// A session was made.
     pub(crate) fn session_made(
         &self,
         session: (SessionId, ClientId, Minor),
@@ -87,6 +90,21 @@ impl Callbacks {
         connection: &Arc<Connection>,
     ) {
         self.channels.session_made(session, auth, connection);
+    }
+
+    /// A connection was given to a session that may be one of a former life.
+    pub(crate) fn session_found(
+        &self,
+        session: (SessionId, ClientId, Minor),
+        slots: u32,
+        connection: &Arc<Connection>,
+    ) {
+        self.channels.session_found(session, slots, connection);
+    }
+
+    /// For who changes how a session is called; none while somebody else does.
+    pub(crate) fn turn_to_change(&self) -> Option<MutexGuard<'_, ()>> {
+        self.changing.try_lock()
     }
 
     /// Its callbacks come as somebody else from now on.
@@ -140,17 +158,33 @@ impl Callbacks {
 }
 
 impl Service {
-    /// A session was made, or a connection given to it. False when it is gone by now.
+    /// A session was made. False when it is gone by now.
     pub(crate) fn session_made(
         &self,
         session: (SessionId, ClientId, Minor),
         auth: Auth,
         connection: &Arc<Connection>,
     ) -> bool {
-        let id = session.0;
         self.callbacks.session_made(session, auth, connection);
-        // Between the engine's word and this note somebody may have destroyed it or taken it back, and told of its end before there
-        // was anything to be forgotten. Of an end after this look the note is there to be taken.
+        self.is_session_there(session.0)
+    }
+
+    /// A connection was given to a session with so many slots for callbacks, perhaps one of a former life. False when it
+    /// is gone by now.
+    pub(crate) fn session_found(
+        &self,
+        session: (SessionId, ClientId, Minor),
+        slots: u32,
+        connection: &Arc<Connection>,
+    ) -> bool {
+        self.callbacks.session_found(session, slots, connection);
+        self.is_session_there(session.0)
+    }
+
+    /// Between the engine's word and a note of how a session is called somebody may have destroyed it or taken it back,
+    /// and told of its end before there was anything to be forgotten. Of an end after this look the note is there to be
+    /// taken.
+    fn is_session_there(&self, id: SessionId) -> bool {
         let is_there = self.look(|engine| engine.sessions().get(id).is_some());
         if !is_there {
             self.callbacks.session_gone(id);

@@ -2,7 +2,6 @@
 //! client bound to its session (RFC 8881 sections 2.10.3.1 and 20.9).
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 
 use holdfast_base::limits::REFERRING_CALLS_MAX;
@@ -111,6 +110,24 @@ impl Channels {
             minor,
             auth: Arc::new(auth),
             slots: Vec::new(),
+        });
+    }
+
+    /// One of a former life has no channel yet. What credentials it offered is not kept: AUTH_SYS is what clients without a
+    /// security service offer. Nor is how far its slots were counted, so each is brought into step before it is used.
+    pub(super) fn session_found(
+        &self,
+        (id, client, minor): (SessionId, ClientId, Minor),
+        slots: u32,
+        connection: &Arc<Connection>,
+    ) {
+        let mut inner = self.inner.lock();
+        inner.remember(connection);
+        inner.channels.entry(id).or_insert_with(|| Channel {
+            client,
+            minor,
+            auth: Arc::new(Auth::Sys(AuthSys::default())),
+            slots: (0..slots).map(|slot| CallSlot::unsure(step(id, SlotId(slot), minor))).collect(),
         });
     }
 
@@ -276,10 +293,10 @@ impl Service {
         }
     }
 
-    /// How a session's callbacks go now, over a connection that is there.
+    /// How a session's callbacks go now, over a connection that is there; none where nobody would answer them.
     fn way(&self, id: SessionId, connections: &Connections) -> Option<Way> {
         let (conns, back, program) = self.look(|engine| {
-            let session = engine.sessions().get(id)?;
+            let session = engine.sessions().get(id).filter(|session| !session.is_out_of_step())?;
             let conns: Vec<ConnId> = session.back_connections().collect();
             Some((conns, *session.back()?, session.callback_program()))
         })?;
@@ -304,7 +321,7 @@ impl Service {
     /// Whether a session of this client carries callbacks.
     pub(super) fn has_channel(&self, client: ClientId) -> bool {
         let inner = self.callbacks.channels.inner.lock();
-        let mut its = inner.channels.range(of_client(client));
+        let mut its = inner.channels.range(SessionId::all_of(client));
         self.look(|engine| {
             its.any(|(id, _)| engine.sessions().get(*id).is_some_and(holdfast_state::Session::can_call_back))
         })
@@ -314,7 +331,7 @@ impl Service {
         let mut inner = self.callbacks.channels.inner.lock();
         let Inner { connections, channels } = &mut *inner;
         let mut calls = Vec::new();
-        for (id, channel) in channels.range_mut(of_client(client)) {
+        for (id, channel) in channels.range_mut(SessionId::all_of(client)) {
             let is_lost = |slot: &CallSlot| matches!(slot.phase, Phase::Lost(..));
             if !channel.slots.iter().any(is_lost) {
                 continue;
@@ -359,7 +376,7 @@ impl Service {
         let Inner { connections, channels } = &mut *inner;
         let mut error = CallbackError::NoChannel;
         let is_fit = |id: &SessionId| call.session.is_none_or(|session| session == *id);
-        for (id, channel) in channels.range_mut(of_client(client)).filter(|(id, _)| is_fit(id)) {
+        for (id, channel) in channels.range_mut(SessionId::all_of(client)).filter(|(id, _)| is_fit(id)) {
             let Some(way) = self.way(*id, connections) else { continue };
             channel.slots.resize(way.slots_max as usize, CallSlot::default());
             let Some(slot) = channel.slots.iter().position(CallSlot::is_free) else {
@@ -418,14 +435,21 @@ impl Channel {
     }
 }
 
-/// The names that a client's sessions have.
-fn of_client(client: ClientId) -> RangeInclusive<SessionId> {
-    let with = |rest: u8| {
-        let mut id = [rest; 16];
-        id[..8].copy_from_slice(&client.0.to_be_bytes());
-        SessionId(id)
+/// A call that does nothing but count: CB_SEQUENCE alone with the number 1. To a client that has counted nothing in this slot
+/// it is new, to one that stands at 1 it is that call once more (and its answer perhaps that of another operation), and
+/// everybody else refuses it.
+fn step(sessionid: SessionId, slotid: SlotId, minor: Minor) -> Arc<[u8]> {
+    let sequence = CbSequence4Args {
+        sessionid,
+        sequenceid: CallSlot::FIRST,
+        slotid,
+        highest_slotid: slotid,
+        cachethis: false,
+        referring_call_lists: Vec::new(),
     };
-    with(0)..=with(u8::MAX)
+    let mut args = Writer::new();
+    encode_cb_compound(&mut args, minor as u32, 0, &[CbArgOp::Sequence(sequence)]);
+    args.into_vec().into()
 }
 
 /// The one request of the client's whose reply may still be on its way (RFC 8881 section 2.10.6.3).

@@ -1,8 +1,7 @@
 //! BIND_CONN_TO_SESSION and BACKCHANNEL_CTL (RFC 8881 sections 18.34 and 18.33): what carries callbacks.
 
 use holdfast_base::SessionId;
-use holdfast_rpc::{Auth, AuthSys};
-use holdfast_state::{Direction, StateError};
+use holdfast_state::{Direction, Session, StateError};
 use holdfast_wire::nfs4::{
     BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4Ok, ChannelDirFromClient4,
     ChannelDirFromServer4, NfsStat4, OpNum4,
@@ -25,16 +24,15 @@ impl Op for BindConnToSession4Args {
             ChannelDirFromClient4::Back => Direction::Back,
             ChannelDirFromClient4::ForeOrBoth | ChannelDirFromClient4::BackOrBoth => Direction::Both,
         };
-        let (bound, client) = cx.state(|engine, _| {
+        let (bound, session) = cx.state(|engine, _| {
             let sessions = engine.sessions_mut();
             let bound = sessions.bind_connection(self.sessionid, conn, wanted)?;
-            Ok((bound, sessions.get(self.sessionid).map(holdfast_state::Session::client)))
+            let of = |session: &Session| (session.client(), session.back().map_or(0, |back| back.slots_max));
+            Ok((bound, sessions.get(self.sessionid).map(of)))
         })?;
-        if let Some(client) = client {
-            // A session of a former run has no channel yet, and what credentials it offered is not kept; AUTH_SYS is
-            // what clients without a security service offer.
+        if let Some((client, slots)) = session {
             let channel = (self.sessionid, client, cx.minor());
-            let is_there = cx.service().session_made(channel, Auth::Sys(AuthSys::default()), cx.connection());
+            let is_there = cx.service().session_found(channel, slots, cx.connection());
             if is_there && bound != Direction::Fore {
                 cx.service().back_channel_bound(self.sessionid);
             }
@@ -53,13 +51,16 @@ impl Op for BindConnToSession4Args {
 }
 
 impl Op for BackchannelCtl4Args<'_> {
-    const DESC: OpDesc = OpDesc::new(OpNum4::BackchannelCtl, Flags::NONE);
+    const DESC: OpDesc = OpDesc::new(OpNum4::BackchannelCtl, Flags::WAITS);
     type Ok = ();
 
     fn run(self, cx: &mut Cx<'_>) -> OpResult<()> {
         let auth = credential(&self.sec_parms).ok_or(NfsStat4::Inval)?;
         let slot = cx.compound.slot.as_ref().ok_or(NfsStat4::OpNotInSession)?;
         let session = slot.session;
+        // One after the other: the record and the session name the same program in the end. Who holds the turn may wait for
+        // a disk that hangs.
+        let _turn = cx.service().callbacks.turn_to_change().ok_or(NfsStat4::Delay)?;
         record_program(cx, session, self.cb_program)?;
         cx.state(|engine, _| Ok(engine.sessions_mut().set_callback_program(session, self.cb_program)?))?;
         cx.service().callbacks.session_changed(session, auth);

@@ -47,9 +47,12 @@ impl Op for CreateSession4Args<'_> {
             callback_program: self.cb_program,
             is_persistent: self.flags & CREATE_SESSION4_FLAG_PERSIST != 0 && cx.config().sessions.is_some(),
         };
-        let created = cx.state(|engine, now| Ok(engine.create_session(&request, now)?))?;
-        if created.is_again && cx.service().look(|engine| engine.sessions().get(created.id).is_none()) {
-            // It is gone, by the client's wish or with a former life: the answer is the same.
+        let (created, is_there) = cx.state(|engine, now| {
+            let created = engine.create_session(&request, now)?;
+            Ok((created, engine.sessions().get(created.id).is_some()))
+        })?;
+        if !is_there {
+            // What this repeats made it, and it is gone, by the client's wish or with a former life: the answer is the same.
             return Ok(answer(&created, back));
         }
         keep(cx, &created)?;
@@ -59,7 +62,7 @@ impl Op for CreateSession4Args<'_> {
             // It may have ended, and been forgotten, before it was noted: this runs on the pool.
             cx.service().forget_connection(cx.conn_id());
         }
-        if !is_there && created.is_persistent {
+        if !is_there {
             // Whoever this repeats could not have it stored, and took it back while it was stored here.
             forget(cx, created.id);
             return Err(NfsStat4::Delay.into());

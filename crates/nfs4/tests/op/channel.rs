@@ -3,9 +3,11 @@
 use holdfast_wire::nfs4::*;
 
 use crate::client::{CalledBack, Peer, Session, open_create, open_existing};
-use crate::delegation::{READ, WRITE, flags, give_back, is_recall_of, name, open, owned, try_open, two};
+use crate::delegation::{
+    READ, WRITE, flags, give_back, is_recall_of, make, name, open, owned, try_open, two,
+};
 use crate::scene::on;
-use crate::world::{LEASE_MS, World};
+use crate::world::{LEASE_MS, Making, World};
 
 fn bind_again(session: &mut Session) {
     let bind = BindConnToSession4Args {
@@ -209,5 +211,61 @@ fn callbacks_go_to_the_program_that_backchannel_ctl_names() {
     a.peer.answer(&recall, NfsStat4::Ok, b"");
     give_back(&mut a, held);
     assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+    world.check();
+}
+
+/// A client whose session outlived a kill of the server, and what it is called for when it comes back.
+fn outlived() -> (World, Session, Vec<CalledBack>) {
+    let before = World::new();
+    let mut a = Session::with(&before, 1, 1, |mut args| {
+        args.flags = CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        args
+    });
+    let world = World::made(Making { boot: 2, ..Making::default() });
+    assert_eq!(world.nfs.restore(&before.nfs.inspect(holdfast_state::Engine::snapshot)), 0);
+    a.peer = Peer::new(&world, 1, 1);
+    assert_eq!(flags(&mut a) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+    a.run(&[ArgOp::PutRootFh]).ok::<()>(OpNum4::PutRootFh);
+    a.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })])
+        .ok::<()>(OpNum4::ReclaimComplete);
+    bind_again(&mut a);
+    let calls = a.peer.calls();
+    assert_eq!(calls.len(), SLOTS.len());
+    for (call, slot) in calls.iter().zip(0..) {
+        let its = call.sequence();
+        assert_eq!((call.ops().len(), its.slotid.0, its.sequenceid.0), (1, slot, 1), "nothing but a number");
+    }
+    (world, a, calls)
+}
+
+#[test]
+fn slots_of_a_former_life_are_brought_into_step_before_they_are_used() {
+    let (world, mut a, calls) = outlived();
+    make(&world);
+    let mut b = Session::with_back(&world, 2, 1);
+    // It stands at 1 here, and gives the answer of then; or has not kept it; or has counted nothing.
+    a.peer.count(&calls[0], b"what it was");
+    a.peer.refuse(&calls[1], NfsStat4::RetryUncachedRep);
+    a.peer.count(&calls[2], b"");
+    let held = name(&open(&mut a, READ));
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Delay);
+    let recall = a.peer.call();
+    assert!(is_recall_of(&recall, held));
+    assert_eq!((recall.sequence().slotid.0, recall.sequence().sequenceid.0), (0, 2));
+    a.peer.answer(&recall, NfsStat4::Ok, b"");
+    give_back(&mut a, held);
+    assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+    assert_eq!(flags(&mut a), 0);
+    world.check();
+}
+
+#[test]
+fn whose_slots_of_a_former_life_stand_elsewhere_is_told_to_make_a_new_session() {
+    let (world, mut a, calls) = outlived();
+    a.peer.count(&calls[0], b"");
+    a.peer.refuse(&calls[1], NfsStat4::SeqMisordered);
+    assert_eq!(flags(&mut a), SEQ4_STATUS_BACKCHANNEL_FAULT);
+    bind_again(&mut a);
+    assert!(a.peer.calls().is_empty(), "it is not called there any more");
     world.check();
 }

@@ -227,6 +227,19 @@ impl Peer {
         assert_eq!(self.sort(records), Vec::<Vec<u8>>::new());
     }
 
+    /// Answers CB_SEQUENCE, and adds this.
+    pub(crate) fn count(&mut self, call: &CalledBack, more: &[u8]) {
+        let mut w = Writer::new();
+        w.put(&call.reply_head());
+        call.results(NfsStat4::Ok, b"", &mut w);
+        let mut reply = w.into_vec();
+        // As of the call's last operation there was none.
+        reply.truncate(reply.len() - 8);
+        reply.extend_from_slice(more);
+        let records = self.wire.exchange(&reply);
+        assert_eq!(self.sort(records), Vec::<Vec<u8>>::new());
+    }
+
     /// Refuses CB_SEQUENCE.
     pub(crate) fn refuse(&mut self, call: &CalledBack, status: NfsStat4) {
         let mut w = Writer::new();

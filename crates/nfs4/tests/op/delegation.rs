@@ -20,10 +20,15 @@ pub(crate) fn two() -> (World, Session, Session) {
     two_in(World::new())
 }
 
-fn two_in(world: World) -> (World, Session, Session) {
-    let mut maker = Session::open(&world, 9, 2);
+/// Makes the file that [`open`] opens.
+pub(crate) fn make(world: &World) {
+    let mut maker = Session::open(world, 9, 2);
     let made = file(&mut maker, b"f", 0, b"hello");
     close(&mut maker, made);
+}
+
+fn two_in(world: World) -> (World, Session, Session) {
+    make(&world);
     let (a, b) = (Session::with_back(&world, 1, 2), Session::with_back(&world, 2, 2));
     (world, a, b)
 }

@@ -188,6 +188,8 @@ pub(crate) struct World {
 pub(crate) struct Making {
     pub(crate) options: ExportOptions,
     pub(crate) grace: Grace,
+    /// Which life of the server it is.
+    pub(crate) boot: u64,
     pub(crate) fs: MemOptions,
     pub(crate) ledger: Option<Arc<Ledger>>,
     pub(crate) choices: Options,
@@ -208,6 +210,7 @@ impl Default for Making {
         Self {
             options,
             grace: Grace::Over,
+            boot: 1,
             fs: MemOptions { root_mode: 0o777, ..MemOptions::deterministic() },
             ledger: None,
             choices: Options::default(),
@@ -237,7 +240,7 @@ impl World {
         let sessions = Arc::new(Sessions::default());
         let gate = Arc::new(Gate::default());
         let engine = holdfast_state::Config {
-            boot: BootInstance::from_counter(1),
+            boot: BootInstance::from_counter(making.boot),
             lease_ms: LEASE_MS,
             grace: making.grace,
         };

@@ -14,6 +14,7 @@ use crate::{Limits, PendingReply};
 struct Various {
     parked: Mutex<Vec<PendingReply>>,
     adopted: Mutex<Vec<u64>>,
+    closed: Mutex<Vec<u64>>,
     self_ref: std::sync::OnceLock<std::sync::Weak<Self>>,
 }
 
@@ -56,6 +57,9 @@ impl Program for Various {
         // Time enough for others to run.
         std::thread::sleep(Duration::from_millis(10));
         self.adopted.lock().push(connection.id());
+    }
+    fn connection_closed(&self, connection: &Arc<Connection>) {
+        self.closed.lock().push(connection.id());
     }
 }
 
@@ -142,6 +146,24 @@ async fn no_call_is_run_before_the_programs_know_all_connections() {
     for client in &mut clients {
         assert_eq!(answer(client), (2, 8_u32.to_be_bytes().to_vec()));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_programs_are_told_of_a_connection_that_cannot_be_gone_on_with() {
+    let (old, new) = (Various::new(), Various::new());
+    let server = started(&old);
+    let mut clients = [connect(&server), connect(&server)];
+    for client in &mut clients {
+        client.write_all(&call(1, 1, b"")).unwrap();
+        answer(client);
+    }
+    server.hold(Duration::from_secs(5)).await.unwrap();
+    let mut handed = server.hand_over().unwrap();
+    // Of a file nobody is told when there is something to read.
+    handed.connections[0].socket = tempfile::tempfile().unwrap().into();
+    let (lost, kept) = (handed.connections[0].id, handed.connections[1].id);
+    let _successor = adopted(handed, &new);
+    assert_eq!((&*new.adopted.lock(), &*new.closed.lock()), (&vec![kept], &vec![lost]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

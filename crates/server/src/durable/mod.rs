@@ -10,6 +10,7 @@ mod lost;
 mod scribe;
 mod sessions;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -32,7 +33,7 @@ use holdfast_xdr::{Decode, Reader};
 use known::{Clients, Known};
 use lost::Lost;
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use scribe::Scribe;
 
 /// What changes while serving.
@@ -43,7 +44,8 @@ struct Inner {
     left: FxHashSet<ClientId>,
     lost: Lost,
     /// Persistent sessions, and how many slots each has.
-    sessions: FxHashMap<SessionId, SessionRecord>,
+    /// A client's lie next to each other.
+    sessions: BTreeMap<SessionId, SessionRecord>,
     /// Those that are being stored.
     coming: FxHashSet<SessionId>,
     /// What could not be stored at grace's end, and is tried again.

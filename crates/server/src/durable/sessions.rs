@@ -113,7 +113,7 @@ impl Durable {
 
     /// Whether the client has a session that persists.
     fn has_lasting_session(&self, client: ClientId) -> bool {
-        self.inner.lock().sessions.values().any(|session| session.client_id == client)
+        self.inner.lock().sessions.range(SessionId::all_of(client)).next().is_some()
     }
 
     fn sessions_gone_now(&self, sessions: &[SessionId]) {

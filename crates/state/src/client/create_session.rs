@@ -219,16 +219,16 @@ impl Engine {
         let mut session = Session::new(&image, now);
         session.is_back_wanted = false;
         session.bind(request.conn, created.conn_direction)?;
+        let is_of_former_life = self.clients.is_of_former_life(request.client);
         let client = self.clients.get_mut(request.client)?;
         session.is_state_revoked = client.revoked > 0;
         session.is_delegation_revoked = client.delegations_revoked > 0;
-        // RFC 8881 section 18.46.3: every SEQUENCE says so until it has reclaimed, in a session made since the restart too.
-        let others = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
-        let mut of_former_life = others.filter(|of| of.is_reclaim_needed).peekable();
-        session.is_reclaim_needed = of_former_life.peek().is_some();
+        // RFC 8881 section 18.46.3: every SEQUENCE says so until it has reclaimed, in a session made since the restart too,
+        // though all others be gone.
+        session.is_reclaim_needed = is_of_former_life && client.is_reclaim_done() == Some(false);
         // Linux makes a session whenever it hears so, and reclaims in that: in another it has heard.
-        session.is_restart_unheard =
-            session.is_reclaim_needed && of_former_life.all(|of| of.is_restart_unheard);
+        let mut others = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
+        session.is_restart_unheard = session.is_reclaim_needed && others.all(|of| of.is_restart_unheard);
         session.is_held_up = client.has_locks_aside;
         client.renewed_at = now;
         client.sessions.push(created.id);

@@ -388,6 +388,27 @@ fn create_session_counts_on_over_a_restart_and_its_retry_is_answered_as_before()
     after.settle();
 }
 
+/// As Linux does when it finds a session's channels out of step.
+#[test]
+fn a_session_made_after_a_restart_tells_of_it_though_the_one_from_before_is_destroyed() {
+    let mut world = World::new();
+    let (client, first) = world.client("a", 1);
+    let next = world.exchange("a", 1).unwrap().next_seqid;
+    let mut after = World::with(config(2, Grace::Until(holdfast_base::Instant(50_000))));
+    assert_eq!(after.engine.restore(&world.engine.snapshot(), after.now), 0);
+    after.engine.destroy_session(first, 0).unwrap();
+    let new = after.create(client, next).unwrap().id;
+    assert!(after.sequence(new, 0, 1).unwrap().status.is_reclaim_needed);
+    assert!(after.engine.doubts_reclaims(new), "it may not have heard");
+    after.engine.reclaim_complete(client).unwrap();
+    assert!(!after.sequence(new, 1, 1).unwrap().status.is_reclaim_needed);
+    // One that came in this life has nothing to reclaim.
+    let (_, fresh) = after.client("b", 1);
+    assert!(!after.sequence(fresh, 0, 1).unwrap().status.is_reclaim_needed);
+    world.settle();
+    after.settle();
+}
+
 #[test]
 fn a_retry_of_create_session_is_answered_though_the_session_is_gone() {
     let mut world = World::new();

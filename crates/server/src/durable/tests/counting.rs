@@ -20,9 +20,16 @@ fn next(lives: &Lives) -> (Arc<Durable>, Option<ClientImage>) {
     (durable, former.snapshot.clients.into_iter().next())
 }
 
+/// Of client 1.
+fn session_id(number: u8) -> SessionId {
+    let mut id = [number; 16];
+    id[..8].copy_from_slice(&1_u64.to_be_bytes());
+    SessionId(id)
+}
+
 fn answer(number: u8) -> CreatedSession {
     CreatedSession {
-        id: SessionId([number; 16]),
+        id: session_id(number),
         seqid: Seqid(number.into()),
         fore: CHANNEL,
         back: Some(CHANNEL),
@@ -87,7 +94,7 @@ fn of_a_session_that_does_not_persist_the_number_is_kept_where_another_does() {
     made(&durable, 1, &passing);
     assert_eq!(lives.store.get(b"client/1/client").unwrap(), before, "it will begin anew");
     made(&durable, 1, &answer(2));
-    let passing = CreatedSession { id: SessionId([3; 16]), seqid: Seqid(3), ..passing };
+    let passing = CreatedSession { id: session_id(3), seqid: Seqid(3), ..passing };
     made(&durable, 1, &passing);
     drop(durable);
     let found = next(&lives).1.unwrap();
