@@ -1,5 +1,5 @@
 //! What the journal costs: nanoseconds per begin and finish (of the clock, and of CPU), by size and by number of threads, and the time of a
-//! force. `cargo run --release -p holdfast-journal --example cost [DIRECTORY]`.
+//! force and of opening a full journal. `cargo run --release -p holdfast-journal --example cost [DIRECTORY]`.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,37 @@ fn main() {
         }
         measure(&place, intent, reply, 1, Some(Duration::from_millis(1)));
     }
+    for keys in [100, 10_000] {
+        open(&place, keys);
+    }
+}
+
+/// How long it takes to open a journal that was written all around: the first time, and when it has been rewritten.
+fn open(place: &std::path::Path, keys: usize) {
+    let path = place.join(format!("holdfast-journal-cost-{}", std::process::id()));
+    let opened = || Journal::open(&path, &Config::default());
+    let Ok((journal, _)) = opened() else {
+        println!("cannot open {}", path.display());
+        return;
+    };
+    for n in 0..200_000 {
+        let key = format!("the key of a slot {:08}", n % keys);
+        let id = journal.begin(key.as_bytes(), Keep::Latest, &[1; 120]);
+        let is_written = id.is_ok_and(|id| journal.finish(id, &[2; 180]).is_ok());
+        if !is_written || (n % 1000 == 0 && journal.force().is_err()) {
+            println!("cannot write");
+            return;
+        }
+    }
+    drop(journal);
+    for what in ["full", "rewritten", "rewritten"] {
+        let (start, cpu) = (Instant::now(), cpu_ms());
+        let Ok((journal, found)) = opened() else { return };
+        let (ms, cpu) = (start.elapsed().as_secs_f64() * 1e3, cpu_ms() - cpu);
+        println!("opened ({what}), {} entries: {ms:.1} ms, {cpu:.0} ms of CPU", found.len());
+        drop(journal);
+    }
+    let _ = std::fs::remove_file(&path);
 }
 
 fn measure(

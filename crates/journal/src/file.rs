@@ -21,6 +21,9 @@ use crate::ring::{Part, Ring};
 use crate::scan::{Found, Scan, scan};
 use crate::{Certainty, Config, OpenError, Recovered};
 
+/// What is read at once: it stays in the processor's cache.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Which boot of the machine this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootId(pub [u8; 16]);
@@ -52,13 +55,12 @@ impl At<'_> {
 /// Opens or makes the journal at `path`.
 pub(crate) fn open(path: &Path, config: &Config, boot: BootId) -> Result<(Ring, Vec<Recovered>), OpenError> {
     let at = At(path);
-    let mut old = open_locked(path)?;
-    let mut bytes = Vec::new();
-    old.read_to_end(&mut bytes).map_err(at.failed("read it"))?;
-    let scanned = if bytes.is_empty() {
-        Scan { next_order: 1, ..Scan::default() }
-    } else {
-        scan(&bytes, boot).map_err(|reason| OpenError::Damaged { path: path.to_path_buf(), reason })?
+    let old = open_locked(path)?;
+    let map = map_whole(&old).map_err(at.failed("read it"))?;
+    let scanned = match &map {
+        None => Scan { next_order: 1, ..Scan::default() },
+        Some(map) => scan(map.bytes(), boot)
+            .map_err(|reason| OpenError::Damaged { path: path.to_path_buf(), reason })?,
     };
     let new_path = beside(path);
     let (mut ring, file) = create(&new_path, config, boot, scanned.next_order).map_err(|e| match e {
@@ -79,6 +81,22 @@ pub(crate) fn open(path: &Path, config: &Config, boot: BootId) -> Result<(Ring, 
     // Only now may another see the name without a lock on what it names.
     drop(old);
     Ok((ring, recovered))
+}
+
+/// All of a file; `None` of an empty one. It is read once before, through a small buffer: a disk that cannot read it is an
+/// error here, and not a signal later. (To read it into memory of its own takes three times as long.)
+fn map_whole(mut file: &File) -> io::Result<Option<Map>> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) if bytes == 0 => return Ok(None),
+            Ok(0) => return Map::new(file, bytes).map(Some),
+            Ok(n) => bytes += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// The file, locked; made empty where there is none, so that there is something to lock.

@@ -79,6 +79,12 @@ impl Map {
         unsafe { self.start.as_ptr().add(at).write_bytes(0, len) }
     }
 
+    /// All of it. No other process writes to the file meanwhile: it is locked.
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has this length and lives as long as the borrow, and writers need `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
     /// Copies bytes out.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
         let end = at.checked_add(into.len());
