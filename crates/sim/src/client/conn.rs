@@ -138,16 +138,25 @@ impl Conn {
     }
 
     /// Calls, and waits for the answer as long as the connection stands and patience lasts.
-    pub(crate) async fn call(
-        &self,
-        xid: u32,
-        (program, version, procedure): (u32, u32, u32),
-        args: &[u8],
-    ) -> Answer {
+    pub(crate) async fn call(&self, xid: u32, target: (u32, u32, u32), args: &[u8]) -> Answer {
         let link = self.connected().await;
+        self.call_on(link, (xid, target), args).await
+    }
+
+    /// The same of a call that was answered, as long as the life of the server lasts that knows it.
+    pub(crate) async fn call_again(&self, copy: &Copy) -> Answer {
+        let link = self.connected().await;
+        if self.world.lives() != copy.life {
+            return Err(Lost);
+        }
+        self.world.tell(|| format!("client {}: asks again for what was answered, on link {link}", self.host));
+        self.call_on(link, (copy.xid, copy.target), &copy.args).await
+    }
+
+    async fn call_on(&self, link: LinkId, (xid, target): (u32, (u32, u32, u32)), args: &[u8]) -> Answer {
         let promise = Promise::new(&self.world.exec);
         self.waiting.borrow_mut().insert(xid, promise.clone());
-        self.world.send(link, self.record(xid, (program, version, procedure), args));
+        self.world.send(link, self.record(xid, target, args));
         let answer = promise.within(PATIENCE_MS).await;
         self.waiting.borrow_mut().remove(&xid);
         if self.is_dead.get() {

@@ -3,7 +3,8 @@
 use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 
-use super::v4::{Client4, Missed, SLOTS};
+use super::conn::Copy;
+use super::v4::{COMPOUND, Client4, Missed, SLOTS};
 use crate::life::LEASE_MS;
 use crate::wire::{Ops, Reply};
 
@@ -113,14 +114,17 @@ impl Client4 {
         }
     }
 
-    /// Now and then sends what was answered once more, much later: the answer must be the same, to the last byte.
+    /// Now and then sends what was answered once more, much later: the answer must be the same, to the last byte. Not to
+    /// another life of the server, which knows of the slot its last mutation alone (`exactly-once.md`): it would run it anew,
+    /// and might be at it when the slot is used again. Who has his answer must not ask at all (RFC 8881 section 2.10.6.2).
     async fn retry_late(&self, (id, life): (SessionId, u64), args: &[u8], results: &[u8]) {
         if !self.rng.borrow_mut().percent(3) {
             return;
         }
         let ms = self.rng.borrow_mut().below(LEASE_MS / 8);
         self.world.exec.sleep(ms).await;
-        let Ok(again) = self.send(self.conn.next_xid(), args).await else { return };
+        let copy = Copy { xid: self.conn.next_xid(), target: COMPOUND, args: args.to_vec(), life };
+        let Ok(again) = self.conn.call_again(&copy).await else { return };
         // Its lease may have run out meanwhile, or not: the next request hears the same, and is judged.
         let is_gone = |reply: Reply| matches!(reply.status, NfsStat4::BadSession | NfsStat4::DeadSession);
         if self.read(&again).is_some_and(is_gone) {

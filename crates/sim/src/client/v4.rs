@@ -111,7 +111,7 @@ pub(crate) struct Acted {
 }
 
 /// Program, version and procedure.
-const COMPOUND: (u32, u32, u32) = (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND);
+pub(super) const COMPOUND: (u32, u32, u32) = (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND);
 
 fn credential(host: usize) -> Auth {
     Auth::Sys(AuthSys { uid: 0, gid: 0, groups: Vec::new(), machine: format!("host{host}").into_bytes() })
