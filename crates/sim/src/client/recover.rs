@@ -149,6 +149,7 @@ impl Client4 {
     }
 
     async fn reclaim_all(&self) -> Option<()> {
+        self.forget_claimed();
         let opens: Vec<Rc<Open>> = self.opens.borrow().values().cloned().collect();
         for open in opens.iter().filter(|open| !open.is_lost.get()) {
             self.reclaim(open, self.deaths()).await?;

@@ -12,6 +12,9 @@ use crate::life::LEASE_MS;
 /// Names a grant.
 pub type GrantId = u64;
 
+/// Owner of delegations, and of what their holder opens by right of one before he gives it back.
+pub const HOLDER: u64 = u64::MAX;
+
 /// What is granted on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -176,7 +179,7 @@ impl Grants {
         let id = self.last + 1;
         self.delegations.insert(stateid, id);
         let begun =
-            self.begin_until(now, (client, u64::MAX), (file, what), self.recalled.get(&stateid).copied());
+            self.begin_until(now, (client, HOLDER), (file, what), self.recalled.get(&stateid).copied());
         begun.map(|()| id)
     }
 
@@ -186,6 +189,13 @@ impl Grants {
             matches!(grant.what, What::Delegation { .. } | What::Directory { .. } | What::Notified { .. })
         };
         self.grants.retain(|id, grant| grant.client != client || but.contains(id) || !is_one(grant));
+    }
+
+    /// The client recovers, and believes no more in what it opened by right of a delegation about to be given back: it does
+    /// not reclaim that.
+    pub fn end_claimed(&mut self, client: usize) {
+        let is_claimed = |grant: &Grant| grant.owner == HOLDER && matches!(grant.what, What::Open { .. });
+        self.grants.retain(|_, grant| grant.client != client || !is_claimed(grant));
     }
 
     /// The client cannot hear of a recall, and believes in a delegation no longer; but it may reclaim it.
@@ -456,6 +466,21 @@ mod tests {
         grants.doubted(5, held);
         grants.begin(6, (2, 1), (0, write)).unwrap();
         assert!(grants.delegation_reclaimed(10, held, [2; 12]).is_err(), "another has had the file since");
+    }
+
+    #[test]
+    fn what_was_opened_by_a_delegation_counts_until_its_client_recovers() {
+        let (read, alone) = (What::Open { access: 1, deny: 0 }, What::Open { access: 1, deny: 3 });
+        let mut grants = two();
+        let held = grants.delegated(1, 1, (0, What::Delegation { is_write: false }), [1; 12]).unwrap();
+        grants.begin(2, (1, HOLDER), (0, read)).unwrap();
+        grants.begin(2, (1, 7), (1, read)).unwrap();
+        grants.end_claimed(2);
+        assert!(grants.begin(3, (1, 7), (0, alone)).is_err());
+        grants.end_claimed(1);
+        grants.begin(4, (1, 7), (0, alone)).unwrap();
+        assert!(grants.is_believed(5, held), "the delegation is reclaimed");
+        assert!(grants.begin(5, (2, 7), (1, alone)).is_err(), "and so is what else is open");
     }
 
     #[test]

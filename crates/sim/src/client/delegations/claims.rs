@@ -6,7 +6,7 @@ use holdfast_wire::nfs4::*;
 use super::{Delegation, look};
 use crate::client::app::{AT_ROOT, FILES, IN_DIRECTORY, file_name};
 use crate::client::v4::Client4;
-use crate::oracle::grants::{GrantId, What};
+use crate::oracle::grants::{GrantId, HOLDER, What};
 use crate::wire::Ops;
 
 /// An open that was made of a delegation about to be given back.
@@ -119,7 +119,7 @@ impl Client4 {
         let (now, mut grant) = (self.world.now(), 0);
         self.world.oracles.grants(|grants| {
             let what = (file, What::Open { access, deny: 0 });
-            grant = grants.begin(now, (self.host, u64::MAX), what)?;
+            grant = grants.begin(now, (self.host, HOLDER), what)?;
             Ok(())
         });
         Some(Claimed { owner, stateid, grant })
@@ -131,6 +131,15 @@ impl Client4 {
         if status != NfsStat4::ShareDenied {
             self.world.oracles.grants(|grants| grants.denied(now, delegation));
         }
+    }
+
+    /// A recovery: what was opened so is not reclaimed, for it was about to be closed. Whoever hears only now that he has it
+    /// hears it of the life before.
+    pub(crate) fn forget_claimed(&self) {
+        self.world.oracles.grants(|grants| {
+            grants.end_claimed(self.host);
+            Ok(())
+        });
     }
 
     /// The delegation was given back, and the open ends too.
