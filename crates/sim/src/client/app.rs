@@ -231,6 +231,7 @@ impl Process {
             grant: Cell::new(grant),
             locks: RefCell::new(Locks::default()),
             is_lost: Cell::new(false),
+            is_closing: Cell::new(false),
         }))
     }
 
@@ -279,7 +280,8 @@ impl Process {
         }
         self.doing(format!("closes file {}", open.file));
         let (world, client) = (&self.client.world, &self.client);
-        // From the moment that word of it is sent, nothing is believed in.
+        // From the moment that word of it is sent, nothing is believed in, nor reclaimed.
+        open.is_closing.set(true);
         world.oracles.grants(|grants| {
             grants.end(open.grant.get());
             open.locks.borrow_mut().held.drain(..).for_each(|(_, _, _, grant)| grants.end(grant));

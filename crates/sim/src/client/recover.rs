@@ -152,6 +152,12 @@ impl Client4 {
         self.forget_claimed();
         let opens: Vec<Rc<Open>> = self.opens.borrow().values().cloned().collect();
         for open in opens.iter().filter(|open| !open.is_lost.get()) {
+            if open.is_closing.get() {
+                // It may have been closed, and another have had since what stands against it: as Linux, it does not say
+                // that it has it still.
+                self.lose(open, "it was being closed");
+                continue;
+            }
             self.reclaim(open, self.deaths()).await?;
         }
         self.reclaim_delegations().await?;

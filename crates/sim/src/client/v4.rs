@@ -47,6 +47,8 @@ pub(crate) struct Open {
     pub(crate) locks: RefCell<Locks>,
     /// The server does not know it any more.
     pub(crate) is_lost: Cell<bool>,
+    /// CLOSE is sent, or about to be: the server may have done it, whatever is heard of it.
+    pub(crate) is_closing: Cell<bool>,
 }
 
 /// Byte-range locks taken through one open.
