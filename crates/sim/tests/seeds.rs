@@ -97,6 +97,13 @@ fn worlds_have_delegations_that_are_had_back_after_a_crash() {
 }
 
 #[test]
+fn an_open_whose_close_a_crash_leaves_unanswered_is_not_reclaimed() {
+    let told = |seed| run(seed, Options { plant: None, is_told: true }).unwrap().lines;
+    let is_given_up = |line: &String| line.ends_with("it was being closed");
+    assert!((0..100).any(|seed| told(seed).iter().any(is_given_up)), "in none of a hundred seeds");
+}
+
+#[test]
 fn telling_what_happens_changes_nothing() {
     let told = run(3, Options { plant: None, is_told: true }).unwrap();
     assert_eq!(told.digest, seed(3).digest);
