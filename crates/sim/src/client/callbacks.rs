@@ -2,13 +2,22 @@
 
 use std::rc::Rc;
 
-use holdfast_base::SlotId;
+use holdfast_base::{Seqid, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Reader, Writer};
 
 use super::v4::{Client4, SLOTS};
 use crate::wire::Ops;
 use crate::world::calls::{Callee, Sent};
+
+/// The last call of one slot.
+#[derive(Default)]
+pub(crate) struct Called {
+    seqid: Seqid,
+    args: Vec<u8>,
+    /// Of the server, when it was made.
+    life: u64,
+}
 
 impl Callee for Client4 {
     fn called(&self, (_, procedure): (u32, u32), args: &[u8], _: Sent) -> Option<Vec<u8>> {
@@ -47,9 +56,26 @@ impl Client4 {
         let mut r = Reader::new(args);
         let header = CbCompoundArgsHeader::decode(&mut r).ok()?;
         let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
+        let mut is_again = false;
         while count < header.ops && status == NfsStat4::Ok {
             count += 1;
-            status = self.run_callback(&CbArgOp::decode(&mut r).ok()?, &mut results);
+            let op = CbArgOp::decode(&mut r).ok()?;
+            status = match &op {
+                CbArgOp::Sequence(sequence) => {
+                    let counted = self.count_call(sequence, args);
+                    is_again = counted == Ok(true);
+                    answer_sequence(sequence, counted.err().unwrap_or(NfsStat4::Ok), &mut results)
+                }
+                // As Linux, which keeps no answers.
+                op if is_again => {
+                    let mut number = Writer::new();
+                    holdfast_xdr::Encode::encode(op, &mut number);
+                    results.put(number.as_slice().get(..4)?);
+                    results.u32(NfsStat4::RetryUncachedRep.as_u32());
+                    NfsStat4::RetryUncachedRep
+                }
+                op => self.run_callback(op, &mut results),
+            };
         }
         let mut w = Writer::new();
         w.u32(status.as_u32());
@@ -59,23 +85,31 @@ impl Client4 {
         Some(w.into_vec())
     }
 
-    /// One operation of a callback.
+    /// Counts a call; tells whether it is the last one once more. One out of step is refused, and in the life of the server
+    /// that made the last one there is none.
+    fn count_call(&self, sequence: &CbSequence4Args, args: &[u8]) -> Result<bool, NfsStat4> {
+        let life = self.world.lives();
+        let mut all = self.called.borrow_mut();
+        let last = all.entry((sequence.sessionid, sequence.slotid.0)).or_default();
+        if sequence.sequenceid == last.seqid.next() {
+            *last = Called { seqid: sequence.sequenceid, args: args.to_vec(), life };
+            return Ok(false);
+        }
+        let is_again = sequence.sequenceid == last.seqid;
+        let (name, slot, is, was) = (self.name(), sequence.slotid.0, sequence.sequenceid.0, last.seqid.0);
+        self.world.tell(|| format!("{name}: is called in slot {slot} by number {is} after {was}"));
+        if last.life == life && last.args != args {
+            let what = format!("callbacks: {name} is called by number {is} after {was}, for something else");
+            self.world.oracles.violated(what);
+        }
+        // What a new life has sent once it may send again.
+        (last.life, last.args) = (life, args.to_vec());
+        if is_again { Ok(true) } else { Err(NfsStat4::SeqMisordered) }
+    }
+
+    /// One operation of a callback behind CB_SEQUENCE.
     fn run_callback(self: &Rc<Self>, op: &CbArgOp<'_>, results: &mut Writer) -> NfsStat4 {
         let (number, status) = match op {
-            CbArgOp::Sequence(sequence) => {
-                results.u32(CbOpNum4::Sequence as u32);
-                results.u32(NfsStat4::Ok.as_u32());
-                let highest = SlotId(SLOTS - 1);
-                let ok = CbSequence4Ok {
-                    sessionid: sequence.sessionid,
-                    sequenceid: sequence.sequenceid,
-                    slotid: sequence.slotid,
-                    highest_slotid: highest,
-                    target_highest_slotid: highest,
-                };
-                holdfast_xdr::Encode::encode(&ok, results);
-                return NfsStat4::Ok;
-            }
             CbArgOp::NotifyLock(_) => {
                 self.is_notified.set(true);
                 (CbOpNum4::NotifyLock, NfsStat4::Ok)
@@ -102,4 +136,21 @@ impl Client4 {
         results.u32(status.as_u32());
         status
     }
+}
+
+fn answer_sequence(sequence: &CbSequence4Args, status: NfsStat4, results: &mut Writer) -> NfsStat4 {
+    results.u32(CbOpNum4::Sequence as u32);
+    results.u32(status.as_u32());
+    if status == NfsStat4::Ok {
+        let highest = SlotId(SLOTS - 1);
+        let ok = CbSequence4Ok {
+            sessionid: sequence.sessionid,
+            sequenceid: sequence.sequenceid,
+            slotid: sequence.slotid,
+            highest_slotid: highest,
+            target_highest_slotid: highest,
+        };
+        holdfast_xdr::Encode::encode(&ok, results);
+    }
+    status
 }

@@ -249,10 +249,12 @@ impl Client4 {
     /// Sends DELEGRETURN, after a while.
     fn give_back(self: &Rc<Self>, (file, delegation): (usize, Delegation), ms: u64) {
         let (client, epoch) = (Rc::clone(self), self.epoch.get());
+        self.returning.borrow_mut().insert(delegation.stateid.other);
         self.world.exec.spawn(async move {
             client.world.exec.sleep(ms).await;
             let open = client.open_before_return((file, &delegation), epoch).await;
             client.disbelieve(delegation.grant);
+            client.returning.borrow_mut().remove(&delegation.stateid.other);
             client.send_back(&delegation, epoch).await;
             if let Some(open) = open {
                 client.close_after_return(open, &delegation.handle, epoch).await;
@@ -291,6 +293,10 @@ impl Client4 {
         let file = held.iter().find(|(_, held)| held.stateid.other == stateid.other).map(|(file, _)| *file);
         drop(held);
         let Some(held) = file.and_then(|file| self.delegations.borrow_mut().remove_entry(&file)) else {
+            // As Linux, which knows it until DELEGRETURN is under way: after a planned restart a recall is sent once more.
+            if self.returning.borrow().contains(&stateid.other) {
+                return NfsStat4::Ok;
+            }
             // It may be on its way.
             return if self.is_busy() { NfsStat4::Delay } else { NfsStat4::BadStateid };
         };

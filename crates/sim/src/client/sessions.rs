@@ -29,9 +29,10 @@ impl Client4 {
         self.create_session(client, sequence).await
     }
 
-    /// Now and then another session in place of the one there is, as Linux makes one when something is wrong with that.
+    /// Another session in place of the one there is, when something is wrong with that, and now and then.
     pub(super) async fn replace_session(&self) {
-        if self.kind.minor == 0 || !self.rng.borrow_mut().percent(15) {
+        let is_time = self.rng.borrow_mut().percent(15) || self.is_out_of_step.get();
+        if self.kind.minor == 0 || !is_time {
             return;
         }
         self.recovering.take().await;
@@ -39,15 +40,33 @@ impl Client4 {
             self.world.exec.sleep(5).await;
         }
         let former = self.session.borrow().as_ref().map(|session| session.id);
-        let destroys = self.rng.borrow_mut().percent(75);
-        if let (Some(former), Some(known)) = (former, self.counted.get())
-            && self.create_session(known.client, known.last.next()).await.is_some()
-            && destroys
-        {
-            let destroy = DestroySession4Args { sessionid: former };
-            self.without_session(&Ops::new(&[ArgOp::DestroySession(destroy)])).await;
+        let when = self.rng.borrow_mut().below(4);
+        if let (Some(former), Some(known)) = (former, self.counted.get()) {
+            if when == 0 {
+                // As Linux does: then there is none until another is made.
+                self.destroy_session(former).await;
+                self.make_another().await;
+            } else if self.create_session(known.client, known.last.next()).await.is_some() && when > 1 {
+                self.destroy_session(former).await;
+            }
         }
         self.recovering.pass();
+    }
+
+    /// Makes a session under the id there is, as long as that is good.
+    async fn make_another(&self) {
+        while let Some(known) = self.counted.get().filter(|_| !self.is_dead.get()) {
+            if self.create_session(known.client, known.last.next()).await.is_some() {
+                return;
+            }
+            self.world.exec.sleep(50).await;
+        }
+    }
+
+    async fn destroy_session(&self, sessionid: SessionId) {
+        let destroy = DestroySession4Args { sessionid };
+        self.without_session(&Ops::new(&[ArgOp::DestroySession(destroy)])).await;
+        self.called.borrow_mut().retain(|(session, _), _| *session != sessionid);
     }
 
     /// EXCHANGE_ID: the id, and the number of the next CREATE_SESSION.

@@ -145,5 +145,6 @@ impl Client4 {
     pub(crate) fn new_session(&self, id: SessionId, slots: u32) {
         let slots = vec![Slot::default(); slots.clamp(1, SLOTS) as usize];
         *self.session.borrow_mut() = Some(Session { id, slots });
+        self.is_out_of_step.set(false);
     }
 }

@@ -4,13 +4,14 @@
 //! recovery, after the server's delays.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
-use holdfast_base::{ClientId, Seqid};
+use holdfast_base::{ClientId, Seqid, SessionId};
 use holdfast_rpc::{Auth, AuthSys};
 use holdfast_wire::nfs4::*;
 
+use super::callbacks::Called;
 use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
 use super::delegations::Delegation;
 use super::sessions::Counted;
@@ -89,10 +90,16 @@ pub struct Client4 {
     /// The connection that the back channel is bound to, and whether the server says that it hears nothing there.
     pub(crate) bound: Cell<u64>,
     pub(crate) is_path_down: Cell<bool>,
+    /// The server says that it has lost count of the calls of this session.
+    pub(crate) is_out_of_step: Cell<bool>,
+    /// How far the calls of each session and slot were counted.
+    pub(super) called: RefCell<BTreeMap<(SessionId, u32), Called>>,
     /// How often the client forgot all it had, as a restart of its machine would.
     pub(crate) amnesias: Cell<u64>,
     /// By file.
     pub(crate) delegations: RefCell<BTreeMap<usize, Delegation>>,
+    /// Those that will be given back, by their stateids.
+    pub(super) returning: RefCell<BTreeSet<[u8; 12]>>,
 }
 
 /// The session went while a compound was under way: the same must be asked anew. Whether it was carried out nobody
@@ -146,7 +153,10 @@ impl Client4 {
             is_dead: Cell::new(false),
             bound: Cell::new(0),
             is_path_down: Cell::new(false),
+            is_out_of_step: Cell::new(false),
+            called: RefCell::default(),
             amnesias: Cell::new(0),
+            returning: RefCell::default(),
             delegations: RefCell::default(),
         });
         let weak = Rc::downgrade(&client);
@@ -377,6 +387,7 @@ impl Client4 {
         let down =
             SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANNEL_FAULT;
         self.is_path_down.set(flags & down != 0);
+        self.is_out_of_step.set(flags & SEQ4_STATUS_BACKCHANNEL_FAULT != 0);
         // What cannot be recalled may be revoked (RFC 8881 section 10.2.1).
         if flags & (down | SEQ4_STATUS_RECALLABLE_STATE_REVOKED) != 0 {
             self.give_up_delegations();

@@ -266,9 +266,11 @@ impl Engine {
         if session.slots.running() > running_own {
             return Err(StateError::Delay);
         }
-        let client = session.client;
+        let (client, last_used) = (session.client, session.last_used);
         self.drop_session(id);
         if let Ok(client) = self.clients.get_mut(client) {
+            // The lease that was renewed in it is the client's.
+            client.renewed_at = client.renewed_at.max(last_used);
             client.sessions.retain(|other| *other != id);
         }
         Ok(())

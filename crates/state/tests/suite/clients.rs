@@ -410,6 +410,28 @@ fn a_session_made_after_a_restart_tells_of_it_though_the_one_from_before_is_dest
 }
 
 #[test]
+fn a_lease_goes_on_without_the_session_that_it_was_renewed_in() {
+    let mut world = World::new();
+    let (client, first) = world.client("a", 1);
+    let next = world.exchange("a", 1).unwrap().next_seqid;
+    world.pass(LEASE_MS - 1);
+    world.sequence(first, 0, 1).unwrap();
+    let now = world.now;
+    world.engine.sessions_mut().complete(first, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+    world.engine.destroy_session(first, 0).unwrap();
+    world.pass(LEASE_MS - 1);
+    world.engine.tick(world.now);
+    assert!(world.create(client, next).is_ok());
+    let (client, first) = world.client("b", 1);
+    let next = world.exchange("b", 1).unwrap().next_seqid;
+    world.engine.destroy_session(first, 0).unwrap();
+    world.pass(LEASE_MS + 1);
+    world.engine.tick(world.now);
+    assert_eq!(world.create(client, next), Err(StateError::StaleClientid), "and no longer");
+    world.settle();
+}
+
+#[test]
 fn a_retry_of_create_session_is_answered_though_the_session_is_gone() {
     let mut world = World::new();
     let a = world.exchange("a", 1).unwrap();
