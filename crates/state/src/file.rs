@@ -25,8 +25,8 @@ pub(crate) struct File {
     pub(crate) locks: LockSet<Holder>,
     /// Ranges in these, of all holders.
     pub(crate) lock_ranges: usize,
-    /// An open of a holder of locks may have less access by now than its locks needed: what is exclusively locked is not
-    /// told by the opens then.
+    /// The open that a holder's locks end with may have less access than they needed, as it was downgraded or as they were made
+    /// through another: what is exclusively locked is not told by the opens then.
     pub(crate) locks_outlast_opens: bool,
     pub(crate) waiters: Vec<Waiter>,
     /// Offered and granted ones.

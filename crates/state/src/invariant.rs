@@ -10,9 +10,10 @@ use crate::client::{Sites, Unconfirmed};
 use crate::engine::{Engine, Kind, Standing, StateKey};
 use crate::file::{File, Holder};
 use crate::lock_room::Account;
+use crate::lock_set::LockKind;
 use crate::names::Dialect;
 use crate::owner::OwnerKind;
-use crate::share::ShareSums;
+use crate::share::{Access, ShareSums};
 
 /// Verifies every cross-reference.
 ///
@@ -240,6 +241,10 @@ fn locks_agree(engine: &Engine, file: &File) -> Result<(), String> {
             let is_lock =
                 state.is_some_and(|s| matches!(s.kind, Kind::Lock(_)) && s.standing == Standing::Good);
             require(is_lock, || format!("{holder:?} holds locks and is no lock state"))?;
+            let is_exclusive = ranges.iter().any(|(_, kind)| kind == LockKind::Write);
+            require(!is_exclusive || file.locks_outlast_opens || may_write(engine, key), || {
+                format!("{holder:?} excludes more than its open tells")
+            })?;
         }
         for (range, kind) in ranges.iter() {
             let conflict = file.locks.conflict(Some(holder), range, kind);
@@ -247,4 +252,13 @@ fn locks_agree(engine: &Engine, file: &File) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether the open that a lock state ends with is for writing.
+fn may_write(engine: &Engine, key: StateKey) -> bool {
+    let open = match engine.states.get(key.0).map(|state| &state.kind) {
+        Some(Kind::Lock(lock)) => engine.open_of(lock.open),
+        _ => return false,
+    };
+    open.is_ok_and(|open| open.obtained.union().access.contains(Access::WRITE))
 }

@@ -333,13 +333,20 @@ impl Engine {
             Some(key) => key,
             None => self.new_lock_state(party, request.file, now)?,
         };
-        self.lock_mut(key)?.is_busy = true;
+        let state = self.lock_mut(key)?;
+        state.is_busy = true;
+        // An owner's locks on a file are one state, of the open that the first was made through: this one may be closed
+        // before it.
+        let is_through_another = state.open != party.open;
         let holder = Holder::State(key);
         let before = self.change_locks(request.file, holder, |locks| {
             let before = locks.within(holder, request.range);
             locks.strengthen(holder, request.range, request.kind);
             before
         });
+        if let Some(file) = self.files.get_mut(&request.file) {
+            file.locks_outlast_opens |= is_through_another;
+        }
         let waited = Party::Nfs4 { client: party.client, owner: party.owner.clone() };
         self.forget_waiter(request.file, &waited, request.range, now);
         Ok(LockTicket {

@@ -280,6 +280,21 @@ fn what_was_locked_to_write_excludes_readers_even_when_the_open_is_not_for_writi
 }
 
 #[test]
+fn what_was_locked_to_write_excludes_readers_even_when_the_open_it_was_locked_through_is_closed() {
+    let mut pair = Pair::new();
+    let to_read = pair.world.open(pair.b, "reads", 1, share(R, NONE)).unwrap();
+    let first = pair.world.lock(&lock_by(pair.b, 1, to_read, "l", bytes(0, 9), LockKind::Read)).unwrap();
+    let to_write = pair.world.open(pair.b, "writes", 1, share(RW, NONE)).unwrap();
+    let lock = pair.world.lock(&lock_by(pair.b, 1, to_write, "l", bytes(20, 29), LockKind::Write)).unwrap();
+    assert_eq!(lock.other, first.other, "one state, of the open to read");
+    let by = Caller::V41(pair.b);
+    pair.world.engine.close(by, to_write, FILE, pair.world.now).unwrap();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Contention));
+    pair.world.unlock(by, lock, 1, bytes(20, 29)).unwrap();
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), None);
+}
+
+#[test]
 fn a_denying_open_recalls_readers() {
     let mut pair = Pair::new();
     let of = pair.world.delegate(pair.a, 1, READ);
