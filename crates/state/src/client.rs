@@ -107,6 +107,9 @@ pub(crate) struct ClientIncarnation {
     /// What its locks hold against local processes was let go.
     #[serde(default)]
     pub(crate) has_locks_aside: bool,
+    /// It has asked for its id in this life of the server: in sessions that it makes since, it reclaims from the beginning.
+    #[serde(default)]
+    pub(crate) has_begun_anew: bool,
     /// When it was last asked to give back delegations of its choice.
     #[serde(with = "crate::plain")]
     pub(crate) recall_any_at: Option<Instant>,
@@ -132,6 +135,7 @@ impl ClientIncarnation {
             courteous_since: None,
             is_leaving: false,
             has_locks_aside: false,
+            has_begun_anew: false,
             recall_any_at: None,
         }
     }

@@ -228,7 +228,8 @@ impl Engine {
         session.is_reclaim_needed = is_of_former_life && client.is_reclaim_done() == Some(false);
         // Linux makes a session whenever it hears so, and reclaims in that: in another it has heard.
         let mut others = client.sessions.iter().filter_map(|id| self.sessions.get(*id));
-        session.is_restart_unheard = session.is_reclaim_needed && others.all(|of| of.is_restart_unheard);
+        let may_not_know = !client.has_begun_anew && others.all(|of| of.is_restart_unheard);
+        session.is_restart_unheard = session.is_reclaim_needed && may_not_know;
         session.is_held_up = client.has_locks_aside;
         client.renewed_at = now;
         client.sessions.push(created.id);

@@ -97,6 +97,9 @@ impl Engine {
             let is_same_principal = client.identity.principal == *request.principal;
             if is_same_principal && client.identity.verifier == request.verifier {
                 // Case 2. An unconfirmed record of another incarnation stays: it may yet confirm.
+                if let Ok(client) = self.clients.get_mut(id) {
+                    client.has_begun_anew = true;
+                }
                 return Ok(self.exchanged(id));
             }
             if !is_same_principal {

@@ -367,7 +367,6 @@ fn create_session_counts_on_over_a_restart_and_its_retry_is_answered_as_before()
     let snapshot = world.engine.snapshot();
     let mut after = World::with(config(2, Grace::Until(holdfast_base::Instant(50_000))));
     assert_eq!(after.engine.restore(&snapshot, after.now), 0);
-    assert_eq!(after.exchange("a", 1).unwrap().next_seqid, next.next());
     assert_eq!(after.create(client, next), Ok(CreatedSession { is_again: true, ..made }));
     assert_eq!(after.engine.census().sessions, 2);
     assert_eq!(after.create(client, next.next().next()), Err(StateError::SeqMisordered));
@@ -381,6 +380,7 @@ fn create_session_counts_on_over_a_restart_and_its_retry_is_answered_as_before()
     assert!(after.sequence(newer, 0, 1).unwrap().status.is_reclaim_needed);
     assert!(!after.engine.doubts_reclaims(newer), "in another session it has heard");
     after.engine.reclaim_complete(client).unwrap();
+    assert_eq!(after.exchange("a", 1).unwrap().next_seqid, Seqid(next.0 + 3));
     let newest = after.create(client, Seqid(next.0 + 3)).unwrap().id;
     for session in [new, newest] {
         assert!(!after.sequence(session, 1, 1).unwrap().status.is_reclaim_needed);
@@ -400,6 +400,13 @@ fn a_session_made_after_a_restart_tells_of_it_though_the_one_from_before_is_dest
     let new = after.create(client, next).unwrap().id;
     assert!(after.sequence(new, 0, 1).unwrap().status.is_reclaim_needed);
     assert!(after.engine.doubts_reclaims(new), "it may not have heard");
+    assert!(!after.engine.doubts_reclaims(new), "who says it again means it");
+    // Who asks for its id begins anew with what it reclaims.
+    assert_eq!(after.exchange("a", 1).unwrap().client, client);
+    after.engine.destroy_session(new, 1).unwrap();
+    let new = after.create(client, next.next()).unwrap().id;
+    assert!(after.sequence(new, 0, 1).unwrap().status.is_reclaim_needed);
+    assert!(!after.engine.doubts_reclaims(new));
     after.engine.reclaim_complete(client).unwrap();
     assert!(!after.sequence(new, 1, 1).unwrap().status.is_reclaim_needed);
     // One that came in this life has nothing to reclaim.
