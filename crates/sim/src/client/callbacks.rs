@@ -88,7 +88,7 @@ impl Client4 {
     /// Counts a call; tells whether it is the last one once more. One out of step is refused, and in the life of the server
     /// that made the last one there is none.
     fn count_call(&self, sequence: &CbSequence4Args, args: &[u8]) -> Result<bool, NfsStat4> {
-        let life = self.world.lives();
+        let life = self.conn.life();
         let mut all = self.called.borrow_mut();
         let last = all.entry((sequence.sessionid, sequence.slotid.0)).or_default();
         if sequence.sequenceid == last.seqid.next() {

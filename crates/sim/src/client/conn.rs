@@ -49,6 +49,8 @@ pub(crate) struct Conn {
     link: Cell<Option<LinkId>>,
     /// How often it was connected.
     connects: Cell<u64>,
+    /// The server's life that the connection was made to: it brings nothing of another.
+    life: Cell<u64>,
     turn: Turn,
     waiting: RefCell<BTreeMap<u32, Promise<Answer>>>,
     xid: Cell<u32>,
@@ -66,6 +68,7 @@ impl Conn {
             auth,
             link: Cell::new(None),
             connects: Cell::new(0),
+            life: Cell::new(0),
             turn: Turn::new(&world.exec),
             waiting: RefCell::default(),
             xid: Cell::new(1000 * (host as u32 + 1)),
@@ -95,6 +98,11 @@ impl Conn {
     pub(crate) fn die(&self) {
         self.is_dead.set(true);
         self.hang_up();
+    }
+
+    /// The server's life that the connection was made to.
+    pub(crate) const fn life(&self) -> u64 {
+        self.life.get()
     }
 
     /// How often it was connected: rises with every new connection.
@@ -127,6 +135,7 @@ impl Conn {
             let weak: Weak<dyn Endpoint> = Weak::clone(&self.this) as _;
             if let Some(link) = self.world.connect(self.host, weak).await {
                 self.connects.set(self.connects.get() + 1);
+                self.life.set(self.world.lives());
                 self.link.set(Some(link));
                 break link;
             }
