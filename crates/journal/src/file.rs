@@ -84,7 +84,7 @@ pub(crate) fn open(path: &Path, config: &Config, boot: BootId) -> Result<(Ring, 
 }
 
 /// All of a file; `None` of an empty one. It is read once before, through a small buffer: a disk that cannot read it is an
-/// error here, and not a signal later. (To read it into memory of its own takes three times as long.)
+/// error here, and not a signal later. (Memory of its own would have to be taken page by page.)
 fn map_whole(mut file: &File) -> io::Result<Option<Map>> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut bytes = 0;

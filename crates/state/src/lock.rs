@@ -344,8 +344,8 @@ impl Engine {
             locks.strengthen(holder, request.range, request.kind);
             before
         });
-        if let Some(file) = self.files.get_mut(&request.file) {
-            file.locks_outlast_opens |= is_through_another;
+        if is_through_another && let Some(file) = self.files.get_mut(&request.file) {
+            file.locks_outlast_opens = true;
         }
         let waited = Party::Nfs4 { client: party.client, owner: party.owner.clone() };
         self.forget_waiter(request.file, &waited, request.range, now);

@@ -82,24 +82,14 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// A session was made.
+    /// A session was made, or a connection given to it. Of a former life's, `unsure` slots may have been counted.
     pub(crate) fn session_made(
         &self,
         session: (SessionId, ClientId, Minor),
-        auth: Auth,
+        (auth, unsure): (Auth, u32),
         connection: &Arc<Connection>,
     ) {
-        self.channels.session_made(session, auth, connection);
-    }
-
-    /// A connection was given to a session that may be one of a former life.
-    pub(crate) fn session_found(
-        &self,
-        session: (SessionId, ClientId, Minor),
-        slots: u32,
-        connection: &Arc<Connection>,
-    ) {
-        self.channels.session_found(session, slots, connection);
+        self.channels.session_made(session, (auth, unsure), connection);
     }
 
     /// For who changes how a session is called; none while somebody else does.
@@ -158,33 +148,17 @@ impl Callbacks {
 }
 
 impl Service {
-    /// A session was made. False when it is gone by now.
+    /// A session was made, or a connection given to it. False when it is gone by now.
     pub(crate) fn session_made(
         &self,
         session: (SessionId, ClientId, Minor),
-        auth: Auth,
+        (auth, unsure): (Auth, u32),
         connection: &Arc<Connection>,
     ) -> bool {
-        self.callbacks.session_made(session, auth, connection);
-        self.is_session_there(session.0)
-    }
-
-    /// A connection was given to a session with so many slots for callbacks, perhaps one of a former life. False when it
-    /// is gone by now.
-    pub(crate) fn session_found(
-        &self,
-        session: (SessionId, ClientId, Minor),
-        slots: u32,
-        connection: &Arc<Connection>,
-    ) -> bool {
-        self.callbacks.session_found(session, slots, connection);
-        self.is_session_there(session.0)
-    }
-
-    /// Between the engine's word and a note of how a session is called somebody may have destroyed it or taken it back,
-    /// and told of its end before there was anything to be forgotten. Of an end after this look the note is there to be
-    /// taken.
-    fn is_session_there(&self, id: SessionId) -> bool {
+        let id = session.0;
+        self.callbacks.session_made(session, (auth, unsure), connection);
+        // Between the engine's word and this note somebody may have destroyed it or taken it back, and told of its end before there
+        // was anything to be forgotten. Of an end after this look the note is there to be taken.
         let is_there = self.look(|engine| engine.sessions().get(id).is_some());
         if !is_there {
             self.callbacks.session_gone(id);

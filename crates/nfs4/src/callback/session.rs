@@ -97,10 +97,12 @@ struct Probe {
 }
 
 impl Channels {
+    /// A session of a former life has no channel yet. How far its slots were counted is not kept, so each of the `unsure` is
+    /// brought into step before it is used.
     pub(super) fn session_made(
         &self,
         (id, client, minor): (SessionId, ClientId, Minor),
-        auth: Auth,
+        (auth, unsure): (Auth, u32),
         connection: &Arc<Connection>,
     ) {
         let mut inner = self.inner.lock();
@@ -109,25 +111,7 @@ impl Channels {
             client,
             minor,
             auth: Arc::new(auth),
-            slots: Vec::new(),
-        });
-    }
-
-    /// One of a former life has no channel yet. What credentials it offered is not kept: AUTH_SYS is what clients without a
-    /// security service offer. Nor is how far its slots were counted, so each is brought into step before it is used.
-    pub(super) fn session_found(
-        &self,
-        (id, client, minor): (SessionId, ClientId, Minor),
-        slots: u32,
-        connection: &Arc<Connection>,
-    ) {
-        let mut inner = self.inner.lock();
-        inner.remember(connection);
-        inner.channels.entry(id).or_insert_with(|| Channel {
-            client,
-            minor,
-            auth: Arc::new(Auth::Sys(AuthSys::default())),
-            slots: (0..slots).map(|slot| CallSlot::unsure(step(id, SlotId(slot), minor))).collect(),
+            slots: (0..unsure).map(|slot| CallSlot::unsure(step(id, SlotId(slot), minor))).collect(),
         });
     }
 

@@ -1,6 +1,7 @@
 //! BIND_CONN_TO_SESSION and BACKCHANNEL_CTL (RFC 8881 sections 18.34 and 18.33): what carries callbacks.
 
 use holdfast_base::SessionId;
+use holdfast_rpc::{Auth, AuthSys};
 use holdfast_state::{Direction, Session, StateError};
 use holdfast_wire::nfs4::{
     BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4Ok, ChannelDirFromClient4,
@@ -31,8 +32,11 @@ impl Op for BindConnToSession4Args {
             Ok((bound, sessions.get(self.sessionid).map(of)))
         })?;
         if let Some((client, slots)) = session {
+            // What credentials a session of a former life offered is not kept; AUTH_SYS is what clients without a security
+            // service offer.
             let channel = (self.sessionid, client, cx.minor());
-            let is_there = cx.service().session_found(channel, slots, cx.connection());
+            let auth = Auth::Sys(AuthSys::default());
+            let is_there = cx.service().session_made(channel, (auth, slots), cx.connection());
             if is_there && bound != Direction::Fore {
                 cx.service().back_channel_bound(self.sessionid);
             }

@@ -57,7 +57,10 @@ impl Op for CreateSession4Args<'_> {
         }
         keep(cx, &created)?;
         let channel = (created.id, self.clientid, cx.minor());
-        let is_there = cx.service().session_made(channel, auth.unwrap_or(Auth::None), cx.connection());
+        // What this repeats may have made it in a former life.
+        let unsure = created.back.filter(|_| created.is_again).map_or(0, |back| back.slots_max);
+        let auth = auth.unwrap_or(Auth::None);
+        let is_there = cx.service().session_made(channel, (auth, unsure), cx.connection());
         if cx.connection().is_closed() {
             // It may have ended, and been forgotten, before it was noted: this runs on the pool.
             cx.service().forget_connection(cx.conn_id());

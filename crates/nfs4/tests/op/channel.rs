@@ -1,8 +1,9 @@
 //! Calls whose answers come late, or not at all, on a connection that stands.
 
+use holdfast_base::Seqid;
 use holdfast_wire::nfs4::*;
 
-use crate::client::{CalledBack, Peer, Session, open_create, open_existing};
+use crate::client::{CalledBack, Peer, Session, create_session, open_create, open_existing};
 use crate::delegation::{
     READ, WRITE, flags, give_back, is_recall_of, make, name, open, owned, try_open, two,
 };
@@ -64,11 +65,11 @@ fn a_client_that_answers_in_no_slot_is_told_to_make_a_new_session() {
     bind_again(&mut a);
     assert!(a.peer.calls().is_empty());
     assert_eq!(flags(&mut a), SEQ4_STATUS_BACKCHANNEL_FAULT);
-    let session = crate::client::create_session(a.client, holdfast_base::Seqid(2));
+    let session = create_session(a.client, Seqid(2));
     let session = CreateSession4Args { flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN, ..session };
     let mut reply = a.peer.compound(&[ArgOp::CreateSession(session)]);
     let made: CreateSession4Ok = reply.ok(OpNum4::CreateSession);
-    (a.id, a.seqid) = (made.sessionid, holdfast_base::Seqid(0));
+    (a.id, a.seqid) = (made.sessionid, Seqid(0));
     world.pass(5_000);
     let calls = a.peer.calls();
     for stateid in held {
@@ -214,28 +215,48 @@ fn callbacks_go_to_the_program_that_backchannel_ctl_names() {
     world.check();
 }
 
-/// A client whose session outlived a kill of the server, and what it is called for when it comes back.
-fn outlived() -> (World, Session, Vec<CalledBack>) {
+const LASTING: u32 = CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+
+/// A client whose session outlived a kill of the server.
+fn returned() -> (World, Session) {
     let before = World::new();
-    let mut a = Session::with(&before, 1, 1, |mut args| {
-        args.flags = CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
-        args
-    });
+    let mut a = Session::with(&before, 1, 1, |args| CreateSession4Args { flags: LASTING, ..args });
     let world = World::made(Making { boot: 2, ..Making::default() });
     assert_eq!(world.nfs.restore(&before.nfs.inspect(holdfast_state::Engine::snapshot)), 0);
     a.peer = Peer::new(&world, 1, 1);
+    (world, a)
+}
+
+/// What it is called for when it has bound a connection.
+fn outlived() -> (World, Session, Vec<CalledBack>) {
+    let (world, mut a) = returned();
     assert_eq!(flags(&mut a) & SEQ4_STATUS_RESTART_RECLAIM_NEEDED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
     a.run(&[ArgOp::PutRootFh]).ok::<()>(OpNum4::PutRootFh);
     a.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })])
         .ok::<()>(OpNum4::ReclaimComplete);
     bind_again(&mut a);
-    let calls = a.peer.calls();
+    let calls = steps(&mut a);
+    (world, a, calls)
+}
+
+fn steps(client: &mut Session) -> Vec<CalledBack> {
+    let calls = client.peer.calls();
     assert_eq!(calls.len(), SLOTS.len());
     for (call, slot) in calls.iter().zip(0..) {
         let its = call.sequence();
         assert_eq!((call.ops().len(), its.slotid.0, its.sequenceid.0), (1, slot, 1), "nothing but a number");
     }
-    (world, a, calls)
+    calls
+}
+
+#[test]
+fn slots_of_a_former_life_are_brought_into_step_when_create_session_is_sent_again() {
+    let (world, mut a) = returned();
+    let again = CreateSession4Args { flags: LASTING, ..create_session(a.client, Seqid(1)) };
+    let made: CreateSession4Ok = a.peer.compound(&[ArgOp::CreateSession(again)]).ok(OpNum4::CreateSession);
+    assert_eq!(made.sessionid, a.id);
+    assert_eq!(steps(&mut a).len(), SLOTS.len());
+    world.check();
 }
 
 #[test]
