@@ -229,9 +229,30 @@ impl Client4 {
                     open.locks.borrow_mut().stateid = Some(ok.lock_stateid);
                     self.world.oracles.grants(|grants| grants.reclaimed(now, grant));
                 }
-                None => self.lose(open, &format!("the reclaim of a lock was answered {status:?}")),
+                None => {
+                    self.lose(open, &format!("the reclaim of a lock was answered {status:?}"));
+                    // The file itself is open again, and would stand in the way of others: who had it open hears of an error,
+                    // and closes it.
+                    return self.close_in_recovery(handle, &open.owner, open.stateid.get()).await;
+                }
             }
         }
+        Some(())
+    }
+
+    /// CLOSE of what was reclaimed and is not wanted.
+    pub(super) async fn close_in_recovery(
+        &self,
+        handle: &[u8],
+        owner: &[u8],
+        open_stateid: Stateid4,
+    ) -> Option<()> {
+        let close = || {
+            let close = Close4Args { seqid: self.seqid(owner), open_stateid };
+            let put = ArgOp::PutFh(PutFh4Args { object: handle });
+            Some(Ops::new(&[put, ArgOp::Close(close)]))
+        };
+        self.step(close, (&[OpNum4::PutFh], || vec![owner.to_vec()])).await?;
         Some(())
     }
 

@@ -140,13 +140,7 @@ impl Client4 {
         reply.next::<Open4Ok<'_>>(OpNum4::Open);
         self.was_entitled((sent, deaths));
         self.delegation_reclaimed(file, &delegation, seen_in(&mut reply));
-        let close = || {
-            let close = Close4Args { seqid: self.seqid(&owner), open_stateid: stateid };
-            let put = ArgOp::PutFh(PutFh4Args { object: handle });
-            Some(Ops::new(&[put, ArgOp::Close(close)]))
-        };
-        self.step(close, (&[OpNum4::PutFh], || vec![owner.clone()])).await?;
-        Some(())
+        self.close_in_recovery(handle, &owner, stateid).await
     }
 
     /// Something was reclaimed.
