@@ -40,6 +40,9 @@ mod moved;
 /// The highest minor version of NFSv4 that is served.
 const NFS4_MINOR_MAX: u32 = 2;
 
+/// What is said when an inheritance cannot be gone on with.
+const GIVEN_UP: &str = "what the server before this one left is given up, clients reclaim";
+
 /// The lease when nobody says, in seconds.
 const LEASE_SECONDS_DEFAULT: u32 = 60;
 
@@ -87,12 +90,26 @@ struct Base {
 }
 
 impl Base {
+    /// Goes on with an inheritance; it is taken away when that cannot be.
     fn open(config: &Config, state_dir: &Path, inheritance: &mut Option<Inheritance>) -> Result<Self> {
+        if let Some(base) = Self::try_open(config, state_dir, inheritance.as_mut())? {
+            return Ok(base);
+        }
+        *inheritance = None;
+        Self::try_open(config, state_dir, None)?.context("a start that goes on with nothing is a new one")
+    }
+
+    /// `None` when what another process left is of no use. Nothing has been changed then.
+    fn try_open(
+        config: &Config,
+        state_dir: &Path,
+        mut inheritance: Option<&mut Inheritance>,
+    ) -> Result<Option<Self>> {
         let lease_ms = u64::from(config.lease.unwrap_or(LEASE_SECONDS_DEFAULT)) * 1000;
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&state_dir.join("records.redb"))?);
         let mut entropy = SystemEntropy::new().context("/dev/urandom")?;
         let identity = Identity::load_or_make(store.as_ref(), &mut entropy)?;
-        let (boot, thawed) = boot_of(store.as_ref(), lease_ms, inheritance)?;
+        let Some(boot) = boot_of(store.as_ref(), lease_ms, inheritance.as_deref())? else { return Ok(None) };
         // Clients go by the lease that they were told; another one counts from the next ordinary start on.
         let lease_ms = inheritance.as_ref().map_or(lease_ms, |i| i.image.lease_ms);
         let verifiers = inheritance.as_ref().map_or(&[][..], |i| &i.image.verifiers);
@@ -108,6 +125,13 @@ impl Base {
         });
         let start = Start { epoch: boot.epoch, verifiers, manager: Some(&manager) };
         let opened = exports::open_all(config, state_dir, (&[], start))?;
+        let engine = match &mut inheritance {
+            Some(inherited) => match engine_of(inherited, &opened) {
+                Some(engine) => Some(engine),
+                None => return Ok(None),
+            },
+            None => None,
+        };
         let (records, base) = (Arc::clone(&store), (&boot, lease_ms));
         let (durable, former) = match inheritance {
             Some(inherited) => {
@@ -122,7 +146,7 @@ impl Base {
             engine.set_policy(Policy { directories: config.directory_delegations, ..*engine.policy() });
         });
         manager.await_reclaims(durable.awaits_reclaims());
-        Ok(Self { store, identity, boot, engine: thawed, clock, manager, opened, durable, former })
+        Ok(Some(Self { store, identity, boot, engine, clock, manager, opened, durable, former }))
     }
 }
 
@@ -353,35 +377,23 @@ impl Programs {
     }
 }
 
-/// The start that is gone on with, and its state; or a new one. What another process left is dropped when it is not of
-/// the last start, or makes no sense.
-fn boot_of(
-    store: &dyn Store,
-    lease_ms: u64,
-    inheritance: &mut Option<Inheritance>,
-) -> Result<(Boot, Option<Engine>)> {
-    let Some(inherited) = inheritance else { return Ok((Boot::begin(store, lease_ms)?, None)) };
-    match state_of(store, inherited) {
-        Ok((boot, engine)) => Ok((boot, Some(engine))),
-        Err(error) => {
-            tracing::error!("what the server before this one left is given up, clients reclaim: {error:#}");
-            *inheritance = None;
-            Ok((Boot::begin(store, lease_ms)?, None))
-        }
+/// The start that is gone on with, or a new one; `None` when what another process left is not of the last start.
+fn boot_of(store: &dyn Store, lease_ms: u64, inheritance: Option<&Inheritance>) -> Result<Option<Boot>> {
+    let Some(inherited) = inheritance else { return Ok(Some(Boot::begin(store, lease_ms)?)) };
+    let boot = Boot::go_on(store, inherited.image.epoch)?;
+    if boot.is_none() {
+        tracing::error!("{GIVEN_UP}: it is not of the last start");
     }
+    Ok(boot)
 }
 
-fn state_of(store: &dyn Store, inherited: &mut Inheritance) -> Result<(Boot, Engine)> {
-    let image = &mut inherited.image;
-    let boot = Boot::go_on(store, image.epoch)?.context("it is not of the last start")?;
-    let config = holdfast_state::Config {
-        boot: BootInstance::from_counter(boot.epoch),
-        lease_ms: image.lease_ms,
-        grace: Grace::Over,
-    };
-    let entropy = Box::new(SystemEntropy::new().context("/dev/urandom")?);
-    let frozen = image.engine.take().context("it has no state")?;
-    Ok((boot, Engine::thaw(frozen, config, entropy)?))
+/// The state that is gone on with, if any is; what open files it needs is opened while it is still being read. `None` when
+/// it makes no sense.
+fn engine_of(inherited: &mut Inheritance, opened: &[Opened]) -> Option<Engine> {
+    let backends: Vec<_> = exports_of(opened).iter().map(|export| Arc::clone(&export.backend)).collect();
+    inherited.incoming.open_files(&inherited.image.files, &backends);
+    let engine = inherited.engine.take()?.end(inherited.image.epoch);
+    engine.inspect_err(|error| tracing::error!("{GIVEN_UP}: {error:#}")).ok()
 }
 
 /// How owners are written: by number, unless a domain is configured.

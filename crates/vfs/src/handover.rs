@@ -4,8 +4,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
+use holdfast_base::limits::{HANDOVER_FILES_A_THREAD, HANDOVER_THREADS_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
@@ -158,9 +161,13 @@ impl Incoming {
     /// with: their export is not served any more, or their file system cannot be reached.
     pub fn open_files(&mut self, images: &[FileImage], backends: &[Arc<dyn Backend>]) -> usize {
         let roots: Vec<_> = backends.iter().map(|backend| backend.root().ok()).collect();
+        let arriving: Vec<_> = images.iter().map(|image| self.arriving(image, &roots)).collect();
+        let opened = beside_one_another(&arriving, |of| {
+            let (at, handle, arrived) = of.clone()?;
+            backends[at].import_file(&handle, arrived)
+        });
         let mut lost = 0;
-        for image in images {
-            let file = self.open_file(image, backends, &roots);
+        for (image, file) in images.iter().zip(opened) {
             lost += usize::from(file.is_err());
             if let (Ok(file), Some(handle)) = (&file, Handle::new(&image.handle)) {
                 self.by_handle.entry(handle).or_default().push(Arc::clone(file));
@@ -170,18 +177,18 @@ impl Incoming {
         lost
     }
 
-    fn open_file(
+    /// What a file is made of: the place of its backend, its handle and its descriptor.
+    fn arriving(
         &mut self,
         image: &FileImage,
-        backends: &[Arc<dyn Backend>],
         roots: &[Option<Handle>],
-    ) -> FsResult<Arc<dyn FileObject>> {
+    ) -> FsResult<(usize, Handle, ArrivedFile)> {
         let handle = Handle::new(&image.handle).ok_or(FsError::BadHandle)?;
         let is_its = |root: &Option<Handle>| root.is_some_and(|root| root.as_bytes() == image.root);
         let at = roots.iter().position(is_its).ok_or(FsError::Stale)?;
         let fd = self.take_of_file(image.descriptor).ok_or(FsError::Stale)?;
         let mode = OpenMode { read: image.read, write: image.write, nfs_exceptions: image.nfs_exceptions };
-        backends[at].import_file(&handle, ArrivedFile { fd, mode, is_shared: image.is_shared })
+        Ok((at, handle, ArrivedFile { fd, mode, is_shared: image.is_shared }))
     }
 
     fn take_of_file(&mut self, number: u32) -> Option<Arc<OwnedFd>> {
@@ -207,4 +214,26 @@ impl Incoming {
     pub fn file(&self, number: FileNumber) -> Option<Arc<dyn FileObject>> {
         self.files.get(number.0 as usize)?.clone()
     }
+}
+
+/// The results of `each`, in order. Clients wait meanwhile, so many are taken by several threads.
+fn beside_one_another<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(HANDOVER_THREADS_MAX);
+    let part = all.len().div_ceil(threads).max(HANDOVER_FILES_A_THREAD);
+    let (of_this_thread, others) = all.split_at(part.min(all.len()));
+    let take = |part: &[T]| part.iter().map(&each).collect::<Vec<R>>();
+    thread::scope(|scope| {
+        let named = || thread::Builder::new().name("arrive".into());
+        let parts: Vec<_> =
+            others.chunks(part).map(|part| (part, named().spawn_scoped(scope, || take(part)))).collect();
+        let mut results = take(of_this_thread);
+        for (part, thread) in parts {
+            results.extend(match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // There are no threads to be had: then by this one.
+                Err(_) => take(part),
+            });
+        }
+        results
+    })
 }

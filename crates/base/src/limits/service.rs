@@ -55,6 +55,13 @@ pub const HANDOVER_STORED_MAX: usize = 8192;
 /// Bytes of the image of a planned restart; more is taken for damage.
 pub const HANDOVER_IMAGE_BYTES_MAX: usize = 1 << 30;
 
+/// Threads that go on with open files after a planned restart, at most: on more the system's table of descriptors, which
+/// they all look into, is what they wait for.
+pub const HANDOVER_THREADS_MAX: usize = 4;
+
+/// Open files for which another one of these is worth its start: some milliseconds of work.
+pub const HANDOVER_FILES_A_THREAD: usize = 256;
+
 /// Descriptors of these opens asked whether they were opened for who does the I/O.
 pub const DELEGATED_DESCRIPTORS_MAX: usize = 8;
 

@@ -166,11 +166,11 @@ impl Admin {
     }
 
     /// Descriptors that a restart by the service manager would leave with it, at most: some of those counted may be one. The
-    /// image is among them.
+    /// image's and the state engine's files are among them.
     fn to_be_stored(&self, census: &Census, nfs4_files: usize) -> usize {
         let (nlm_files, _) = self.programs.lockd().counts();
         let delegations = census.delegations_read + census.delegations_write;
-        self.listen.len() + self.view.connections().len() + nfs4_files + delegations + nlm_files + 1
+        self.listen.len() + self.view.connections().len() + nfs4_files + delegations + nlm_files + 2
     }
 
     pub(super) fn report_counters(&self) -> Counters {

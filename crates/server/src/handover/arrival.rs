@@ -2,17 +2,15 @@
 
 use std::collections::HashSet;
 use std::env;
-use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::os::fd::{OwnedFd, RawFd};
 
 use anyhow::{Context, Result};
-use holdfast_base::limits::HANDOVER_IMAGE_BYTES_MAX;
 use holdfast_rpc::handover::HandedConnection;
 use holdfast_vfs::handover::Incoming;
 
+use super::engine::Arriving;
 use super::image::{self, Image};
-use super::{boot_time, check, store, sys};
+use super::{boot_time, check, memory, store, sys};
 
 /// Names the descriptor of the image in the environment of a program that takes this one's place: by process and
 /// number, so that no process takes it for its own that merely inherited the environment.
@@ -26,22 +24,31 @@ pub(super) fn at(process: u32, number: RawFd) -> String {
 /// What there is to go on with.
 pub(crate) struct Inheritance {
     pub(crate) image: Image,
+    /// The state, until somebody waits for it.
+    pub(crate) engine: Option<Arriving>,
     pub(crate) incoming: Incoming,
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) connections: Vec<HandedConnection>,
 }
 
 impl Inheritance {
-    fn new(mut image: Image, descriptors: Vec<Option<OwnedFd>>) -> Self {
+    fn new(Handed { mut image, engine, descriptors }: Handed) -> Self {
         let mut incoming = Incoming::new(descriptors);
         let (listeners, connections) = image::unpack(&mut image, &mut incoming);
-        Self { image, incoming, listeners, connections }
+        Self { image, engine: Some(engine), incoming, listeners, connections }
     }
 
     /// What the clock of leases shows now.
     pub(crate) fn clock_ms(&self) -> u64 {
         self.image.clock_ms + boot_time().saturating_sub(self.image.frozen_at) / 1_000_000
     }
+}
+
+/// What a predecessor left.
+pub(super) struct Handed {
+    pub(super) image: Image,
+    pub(super) engine: Arriving,
+    pub(super) descriptors: Vec<Option<OwnedFd>>,
 }
 
 /// What this process was started with.
@@ -60,7 +67,7 @@ pub(crate) fn receive() -> Arrived {
         handed = Some(replaced(number));
     }
     let inheritance = handed.and_then(|handed| match handed {
-        Ok((image, descriptors)) => Some(Inheritance::new(image, descriptors)),
+        Ok(handed) => Some(Inheritance::new(handed)),
         Err(error) => {
             tracing::error!("what the server before this one left is given up, clients reclaim: {error:#}");
             None
@@ -80,27 +87,19 @@ fn of_this_process() -> Option<RawFd> {
     (process.parse() == Ok(std::process::id())).then(|| number.parse().ok())?
 }
 
-fn replaced(number: RawFd) -> Result<(Image, Vec<Option<OwnedFd>>)> {
-    let bytes = read(sys::take(number).context("there is no image")?)?;
+fn replaced(number: RawFd) -> Result<Handed> {
+    let bytes = memory::read(sys::take(number).context("there is no image")?)?;
     let (version, numbers, body) = image::head(&bytes).context("it is no image")?;
     // All of them first: those of an image that cannot be read must be closed.
-    let descriptors = taken(numbers, sys::take);
-    Ok((image::decode(version, body)?, descriptors))
+    let mut descriptors = taken(numbers, sys::take);
+    let (image, engine) = image::decode(version, body, &mut descriptors)?;
+    Ok(Handed { image, engine, descriptors })
 }
 
 /// Takes each number once: a second owner of one would close what has come to be under it meanwhile.
 fn taken<T>(numbers: Vec<RawFd>, take: impl Fn(RawFd) -> Option<T>) -> Vec<Option<T>> {
     let mut seen = HashSet::new();
     numbers.into_iter().map(|number| seen.insert(number).then(|| take(number))?).collect()
-}
-
-/// All of an image.
-pub(super) fn read(image: OwnedFd) -> Result<Vec<u8>> {
-    let mut file = File::from(image);
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.take(HANDOVER_IMAGE_BYTES_MAX as u64).read_to_end(&mut bytes).context("the image cannot be read")?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::arrival::VARIABLE;
-use super::image::VERSION;
+use super::image::READ;
 use crate::config::Config;
 
 /// What the variable says to a program that is only asked.
@@ -30,7 +30,7 @@ pub(crate) fn answer(config: &Config) -> Result<()> {
     crate::exports::check(config)?;
     let state_dir = crate::state_dir::chosen(config.state_dir.clone())?;
     println!("{STATE}{}", state_dir.display());
-    println!("{WORDS}{VERSION} to {VERSION}");
+    println!("{WORDS}{} to {}", READ.start(), READ.end());
     Ok(())
 }
 

@@ -1,20 +1,29 @@
 //! What one process writes down for the next.
 //!
 //! A head in a form that never changes, so that every program can at least close what it was given: eight bytes of
-//! magic, the version, the count of descriptors and their numbers. Then the image in MessagePack with the names of
-//! its fields: a newer program reads what an older one wrote as long as fields that came in between have defaults.
+//! magic, the version, the count of descriptors and their numbers. Then, since version 2, which of them is the file of the
+//! state engine (`engine.rs`), and the image in MessagePack with the names of its fields: a newer program reads what an
+//! older one wrote as long as fields that came in between have defaults.
 
+use std::fs::File;
+use std::ops::RangeInclusive;
 use std::os::fd::{OwnedFd, RawFd};
 
 use anyhow::{Context, Result, bail};
-use holdfast_base::limits::HANDOVER_IMAGE_BYTES_MAX;
 use holdfast_rpc::handover::{Handed, HandedConnection};
 use holdfast_vfs::handover::{FileImage, Incoming, Outgoing};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// The version written, and the only one read. To be raised when a field changes its meaning.
-pub(super) const VERSION: u32 = 1;
+use super::engine::Arriving;
+use super::memory;
+
+/// The version written. To be raised when a field changes its meaning.
+pub(super) const VERSION: u32 = 2;
+
+/// The versions read. In the first the state engine was within the image.
+pub(super) const READ: RangeInclusive<u32> = 1..=VERSION;
 
 const MAGIC: [u8; 8] = *b"HOLDFAST";
 
@@ -41,6 +50,8 @@ pub(crate) struct Image {
     pub(crate) verifiers: Vec<(u32, [u8; 8])>,
     /// Answered calls, oldest first: key and results.
     pub(crate) replies: Vec<(ByteBuf, ByteBuf)>,
+    /// In images of version 1; later ones have it in a file beside them.
+    #[serde(default, skip_serializing)]
     pub(crate) engine: Option<holdfast_state::Frozen>,
     pub(crate) nfs4: holdfast_nfs4::Image,
     #[serde(default)]
@@ -115,18 +126,17 @@ pub(crate) fn unpack(image: &mut Image, incoming: &mut Incoming) -> (Vec<OwnedFd
     (listeners, arrived)
 }
 
-/// The image with its head. `numbers` are the descriptors' numbers in the process that is to read it.
-pub(super) fn encode(image: &Image, numbers: &[RawFd]) -> Result<Vec<u8>> {
-    let mut bytes = Vec::from(MAGIC);
-    bytes.extend(VERSION.to_be_bytes());
-    bytes.extend(u32::try_from(numbers.len())?.to_be_bytes());
-    numbers.iter().for_each(|number| bytes.extend(number.to_be_bytes()));
-    rmp_serde::encode::write_named(&mut bytes, image)
-        .context("what is to be handed over cannot be written down")?;
-    if bytes.len() > HANDOVER_IMAGE_BYTES_MAX {
-        bail!("there are {} bytes to be handed over, which are too many", bytes.len());
-    }
-    Ok(bytes)
+/// A file with the image and its head. `numbers` are the descriptors' numbers in the process that is to read it, and
+/// `engine` is the place among them of the state engine's file.
+pub(super) fn written(image: &Image, engine: u32, numbers: &[RawFd]) -> Result<File> {
+    let mut head = Vec::from(MAGIC);
+    head.extend(VERSION.to_be_bytes());
+    head.extend(u32::try_from(numbers.len())?.to_be_bytes());
+    numbers.iter().for_each(|number| head.extend(number.to_be_bytes()));
+    head.extend(engine.to_be_bytes());
+    let file = memory::file("holdfast-image")?;
+    memory::write(&file, &head, image).context("what is to be handed over cannot be written down")?;
+    Ok(file)
 }
 
 /// The head: its version, the descriptors' numbers, and what follows. `None` for what is no image.
@@ -139,12 +149,35 @@ pub(super) fn head(bytes: &[u8]) -> Option<(u32, Vec<RawFd>, &[u8])> {
     Some((version, numbers, body))
 }
 
-/// Reads what follows a head of this version.
-pub(super) fn decode(version: u32, body: &[u8]) -> Result<Image> {
-    if version != VERSION {
-        bail!("it is of version {version}, and this program reads version {VERSION}");
+/// Reads what follows a head of this version. `descriptors` are all that came; the state engine's file is taken out.
+pub(super) fn decode(
+    version: u32,
+    body: &[u8],
+    descriptors: &mut [Option<OwnedFd>],
+) -> Result<(Image, Arriving)> {
+    let (low, high) = READ.into_inner();
+    match version {
+        1 => {
+            let mut image: Image = unpacked(body)?;
+            let engine = image.engine.take().context("it has no state")?;
+            let engine = Arriving::from_image(engine, image.lease_ms)?;
+            Ok((image, engine))
+        }
+        VERSION => {
+            let (place, body) = body.split_first_chunk().context("it ends too soon")?;
+            let place = descriptors.get_mut(u32::from_be_bytes(*place) as usize);
+            let file = place.and_then(Option::take).context("the state did not come with it")?;
+            // Read while this thread reads the rest.
+            let engine = Arriving::from_file(file)?;
+            Ok((unpacked(body)?, engine))
+        }
+        _ => bail!("it is of version {version}, and this program reads versions {low} to {high}"),
     }
-    rmp_serde::from_slice(body).context("it cannot be read")
+}
+
+/// A value out of MessagePack.
+pub(super) fn unpacked<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    rmp_serde::from_slice(bytes).context("it cannot be read")
 }
 
 #[cfg(test)]

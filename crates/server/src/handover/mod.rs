@@ -6,7 +6,9 @@
 
 mod arrival;
 mod check;
+mod engine;
 mod image;
+mod memory;
 mod store;
 mod successor;
 mod sys;
@@ -25,6 +27,7 @@ use crate::ready;
 
 pub(crate) use arrival::{Arrived, Inheritance, is_in_place, receive};
 pub(crate) use check::{answer, is_asked};
+pub(crate) use engine::Leaving;
 pub(crate) use image::{Image, pack};
 pub(crate) use store::{forget_listeners, is_stored, keep_listeners, places};
 pub(crate) use successor::Successor;
@@ -41,6 +44,13 @@ const SIGNAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long copies in the background may take to end their step.
 const COPIES_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Everything, written down or about to be.
+pub(crate) struct Frozen {
+    pub(crate) image: Image,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) engine: Leaving,
+}
 
 /// Hands this process' work over.
 pub(crate) struct Handover {
@@ -105,7 +115,7 @@ impl Handover {
         let this = Arc::clone(self);
         tokio::task::spawn_blocking(move || this.check()).await.context("the check failed")??;
         ready::notify("RELOADING=1");
-        let (image, outgoing) = match self.freeze(server).await {
+        let frozen = match self.freeze(server).await {
             Ok(frozen) => frozen,
             Err(error) => {
                 self.thaw(server);
@@ -115,7 +125,7 @@ impl Handover {
         // A signal of the last moment has come to this process and not yet to where it is asked for.
         tokio::time::sleep(SIGNAL_PAUSE).await;
         let error = match is_over() {
-            false => self.successor.replace(&image, &outgoing),
+            false => self.successor.replace(frozen),
             true => anyhow!("the server is to end"),
         };
         self.thaw(server);
@@ -131,7 +141,7 @@ impl Handover {
         let places = places().context("the service manager keeps no descriptors")?;
         self.programs.may_be_handed_over()?;
         let deposited = match self.freeze(server).await {
-            Ok((image, outgoing)) => store::deposit(&image, &outgoing, places),
+            Ok(frozen) => store::deposit(frozen, places),
             Err(error) => Err(error),
         };
         if deposited.is_err() {
@@ -141,7 +151,7 @@ impl Handover {
     }
 
     /// Brings everything to a stop and writes it down.
-    async fn freeze(&self, server: &Server) -> Result<(Image, Outgoing)> {
+    async fn freeze(&self, server: &Server) -> Result<Frozen> {
         let until = Instant::now() + COPIES_PATIENCE;
         while !self.programs.stop_copies() {
             if Instant::now() > until {

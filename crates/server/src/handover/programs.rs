@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use holdfast_rpc::handover::Handed;
 use holdfast_rpc::reply_cache::{Key, ReplyCache};
-use holdfast_vfs::Backend;
 use holdfast_vfs::handover::Outgoing;
 use holdfast_xdr::{Decode as _, Reader, to_bytes};
 
 use super::Programs;
-use crate::handover::{Image, Inheritance, boot_time, pack};
+use crate::handover::{Frozen, Image, Inheritance, Leaving, boot_time, pack};
 
 /// How long records may take to be written before a handover is given up: all calls wait.
 const RECORDS_PATIENCE: Duration = Duration::from_secs(2);
@@ -58,7 +57,7 @@ impl Programs {
     ///
     /// # Errors
     /// What cannot be handed over.
-    pub(crate) fn freeze(&self, handed: Handed, held_at: u64) -> Result<(Image, Outgoing)> {
+    pub(crate) fn freeze(&self, handed: Handed, held_at: u64) -> Result<Frozen> {
         self.may_be_handed_over()?;
         if !self.lockd.hold() {
             bail!("the lock manager waits for a file system that does not answer: try again");
@@ -68,6 +67,7 @@ impl Programs {
             bail!("a lock or an open is half granted: try again");
         }
         let mut outgoing = Outgoing::default();
+        let engine = Leaving::begin(&self.manager, &mut outgoing)?;
         let (listeners, connections, lost) = pack(handed, &mut outgoing);
         let nfs4 = self.nfs4.freeze(&mut outgoing)?;
         let nlm = self.lockd.freeze(&mut outgoing)?;
@@ -88,13 +88,13 @@ impl Programs {
             files: outgoing.files().to_vec(),
             verifiers: self.namespace.exports().iter().map(verifier).collect(),
             replies: replies_of(&self.replies),
-            engine: Some(self.manager.look(holdfast_state::Engine::freeze)),
+            engine: None,
             nfs4,
             nlm,
             caps,
             records: self.durable.freeze(),
         };
-        Ok((image, outgoing))
+        Ok(Frozen { image, outgoing, engine })
     }
 
     /// Waits until every record is written: the next process reads them.
@@ -125,9 +125,6 @@ impl Programs {
     /// Goes on where the process before stopped. Before the first request.
     pub(super) fn thaw(&self, inherited: &mut Inheritance, engine: holdfast_state::Engine) {
         let Inheritance { image, incoming, .. } = inherited;
-        let exports = self.namespace.exports();
-        let backends: Vec<Arc<dyn Backend>> = exports.iter().map(|e| Arc::clone(&e.backend)).collect();
-        incoming.open_files(&image.files, &backends);
         self.manager.resume(engine);
         let thawed = self.nfs4.thaw(std::mem::take(&mut image.nfs4), incoming, &image.lost);
         let lost = thawed.files_lost + self.lockd.thaw(std::mem::take(&mut image.nlm), incoming);

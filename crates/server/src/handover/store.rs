@@ -8,15 +8,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use anyhow::{Context, Result, bail};
 use holdfast_base::limits::HANDOVER_STORED_MAX;
-use holdfast_vfs::handover::Outgoing;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, sendmsg_addr, socket_with,
 };
 
-use super::image::{self, Image};
-use super::successor::written;
-use super::{arrival, boot_time, sys};
+use super::arrival::Handed;
+use super::{Frozen, boot_time, image, memory, sys};
 use crate::ready;
 
 /// The names of what is stored begin so; of a descriptor of the image its number follows.
@@ -45,7 +43,8 @@ pub(crate) fn is_stored() -> bool {
 }
 
 /// Leaves everything there.
-pub(super) fn deposit(image: &Image, outgoing: &Outgoing, places: usize) -> Result<()> {
+pub(super) fn deposit(frozen: Frozen, places: usize) -> Result<()> {
+    let Frozen { image, outgoing, engine } = frozen;
     let count = outgoing.descriptors().count();
     if count + 1 > places {
         bail!(
@@ -56,7 +55,8 @@ pub(super) fn deposit(image: &Image, outgoing: &Outgoing, places: usize) -> Resu
     }
     let socket = notifier()?;
     let manager = ready::manager().context("no service manager")??;
-    let image = written(&image::encode(image, &vec![-1; count])?)?;
+    let image = image::written(&image, engine.descriptor, &vec![-1; count])?;
+    engine.end()?;
     let mut kept = 0;
     let mut keep_all = || {
         for fd in outgoing.descriptors() {
@@ -103,7 +103,7 @@ fn keep(socket: &OwnedFd, manager: &SocketAddrUnix, name: &str, fd: BorrowedFd<'
 pub(super) struct Passed {
     /// Of a process before this one; `None` when there is nothing of the kind. It is taken out of the store, so that it
     /// is never found twice.
-    pub(super) handed: Option<Result<(Image, Vec<Option<OwnedFd>>)>>,
+    pub(super) handed: Option<Result<Handed>>,
     /// Listening sockets: of a `.socket` unit, or kept in the store over a crash.
     pub(super) listeners: Vec<OwnedFd>,
 }
@@ -183,7 +183,7 @@ fn notifier() -> Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-fn sorted(found: Vec<(Part, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)> {
+fn sorted(found: Vec<(Part, OwnedFd)>) -> Result<Handed> {
     let mut image = None;
     let mut numbered = Vec::new();
     for (part, fd) in found {
@@ -192,20 +192,20 @@ fn sorted(found: Vec<(Part, OwnedFd)>) -> Result<(Image, Vec<Option<OwnedFd>>)> 
             Part::Image => image = Some(fd),
         }
     }
-    let bytes = arrival::read(image.context("there is no image")?)?;
+    let bytes = memory::read(image.context("there is no image")?)?;
     let (version, numbers, body) = image::head(&bytes).context("it is no image")?;
-    let image = image::decode(version, body)?;
-    let age_ms = boot_time().saturating_sub(image.frozen_at) / 1_000_000;
-    if age_ms > image.lease_ms {
-        bail!("it is {} s old, longer than a lease", age_ms / 1000);
-    }
     let mut descriptors: Vec<_> = numbers.iter().map(|_| None).collect();
     for (number, fd) in numbered {
         if let Some(place) = descriptors.get_mut(number) {
             *place = Some(fd);
         }
     }
-    Ok((image, descriptors))
+    let (image, engine) = image::decode(version, body, &mut descriptors)?;
+    let age_ms = boot_time().saturating_sub(image.frozen_at) / 1_000_000;
+    if age_ms > image.lease_ms {
+        bail!("it is {} s old, longer than a lease", age_ms / 1000);
+    }
+    Ok(Handed { image, engine, descriptors })
 }
 
 #[cfg(test)]

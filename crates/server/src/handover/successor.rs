@@ -2,8 +2,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
-use holdfast_vfs::handover::Outgoing;
-use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::arrival::{VARIABLE, at};
 use super::check::{ASKED, another_state_dir, versions};
-use super::image::{self, Image};
-use super::sys;
+use super::{Frozen, image, sys};
 use crate::supervised;
 
 /// How long the new program may take to say what it understands: it looks at the configuration as well.
@@ -105,16 +100,17 @@ impl Successor {
     }
 
     /// Becomes the new program. Returns only when that failed, and nothing happened then.
-    pub(super) fn replace(&self, image: &Image, outgoing: &Outgoing) -> Error {
-        match self.try_replace(image, outgoing) {
+    pub(super) fn replace(&self, frozen: Frozen) -> Error {
+        match self.try_replace(frozen) {
             Ok(error) => error,
             Err(error) => error,
         }
     }
 
-    fn try_replace(&self, image: &Image, outgoing: &Outgoing) -> Result<Error> {
+    fn try_replace(&self, Frozen { image, outgoing, engine }: Frozen) -> Result<Error> {
         let numbers: Vec<_> = outgoing.descriptors().map(|fd| fd.as_raw_fd()).collect();
-        let image = written(&image::encode(image, &numbers)?)?;
+        let image = image::written(&image, engine.descriptor, &numbers)?;
+        engine.end()?;
         let mut command = self.command();
         command.env(VARIABLE, at(std::process::id(), image.as_raw_fd()));
         let pass = |flags: FdFlags| {
@@ -134,13 +130,4 @@ impl Successor {
         sys::unblock_signals();
         Ok(error)
     }
-}
-
-/// A file in memory with these bytes.
-pub(super) fn written(bytes: &[u8]) -> Result<File> {
-    let memory =
-        rustix::fs::memfd_create("holdfast-image", MemfdFlags::CLOEXEC).context("no memory for the image")?;
-    let mut memory = File::from(memory);
-    memory.write_all(bytes).context("no memory for the image")?;
-    Ok(memory)
 }

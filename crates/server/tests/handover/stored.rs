@@ -198,10 +198,41 @@ fn what_was_kept_without_an_image_is_closed_and_clients_come_as_after_a_crash() 
 }
 
 #[test]
-fn with_more_descriptors_than_are_kept_the_way_out_is_told_before_and_clients_reclaim() {
-    // The listening socket, a connection, an open file, and the image; not the file of the lock as well.
+fn state_that_is_damaged_is_not_gone_on_with_and_nothing_of_what_came_with_it_is_kept() {
     let mut manager = Manager::new();
-    manager.places = 4;
+    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::create_dir(world.path().join("files")).unwrap();
+    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    let mut client = crate::client::Client::connect(server.address);
+    let mut holder = Nfs4::new(server.address, "restarted", 1);
+    let open = holder.open("file");
+    holder.lock("file", open).unwrap();
+    crate::server::root(&mut client);
+    server.signal(Signal::TERM);
+    let world = server.ended();
+    manager.listen();
+    // The first of the descriptors is the state engine's file.
+    let (_, engine) = manager.store.iter().find(|(name, _)| name == "holdfast-0").unwrap();
+    let engine = fs::File::from(engine.try_clone().unwrap());
+    let whole = engine.metadata().unwrap().len();
+    assert!(whole > 200, "{whole} bytes");
+    engine.set_len(whole / 2).unwrap();
+    let server = Server::start_in(world, |command| manager.spawn(command));
+    manager.listen();
+    assert!(client.is_closed());
+    assert!(is_free(&server.file("file")), "nobody holds it until it is reclaimed");
+    server.says("given up");
+    let mut status = AdminClient::connect(&server.path("state")).unwrap();
+    let status: Status = status.ask(Request::Status).unwrap();
+    assert!(status.grace.ends_in_ms.is_some(), "who is on record may reclaim: {status:?}");
+}
+
+#[test]
+fn with_more_descriptors_than_are_kept_the_way_out_is_told_before_and_clients_reclaim() {
+    // The listening socket, a connection, an open file, the image and the engine's part of it; not the file of the lock as well.
+    let mut manager = Manager::new();
+    manager.places = 5;
     let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::create_dir(world.path().join("files")).unwrap();
     fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
@@ -212,16 +243,16 @@ fn with_more_descriptors_than_are_kept_the_way_out_is_told_before_and_clients_re
         let fill = status.fills.into_iter().find(|fill| fill.name == STORED).unwrap();
         (fill.used, fill.max)
     };
-    assert_eq!(to_store(), (2, 4), "the listening socket and the image");
+    assert_eq!(to_store(), (3, 5), "the listening socket, the image and the engine's part of it");
     let mut holder = Nfs4::new(server.address, "restarted", 1);
     let open = holder.open("file");
-    assert_eq!(to_store(), (4, 4));
+    assert_eq!(to_store(), (5, 5));
     holder.lock("file", open).unwrap();
-    assert_eq!(to_store(), (5, 4));
+    assert_eq!(to_store(), (6, 5));
     server.signal(Signal::TERM);
     let world = server.ended();
     let log = fs::read_to_string(world.path().join("log")).unwrap();
-    assert!(log.contains("clients will have to reclaim: 5 descriptors"), "{log}");
+    assert!(log.contains("clients will have to reclaim: 6 descriptors"), "{log}");
     assert!(log.contains("`holdfast reload --upgrade` instead"), "{log}");
     manager.listen();
     assert!(manager.store.iter().all(|(name, _)| name == LISTENER), "nothing of it is kept");

@@ -1,3 +1,4 @@
+use super::super::engine::tests::file_with;
 use super::*;
 
 fn engine() -> holdfast_state::Engine {
@@ -6,7 +7,7 @@ fn engine() -> holdfast_state::Engine {
         lease_ms: 60_000,
         grace: holdfast_state::Grace::Over,
     };
-    holdfast_state::Engine::new(config, Box::new(holdfast_base::SystemEntropy::new().unwrap()))
+    holdfast_state::Engine::new(config, Box::new(holdfast_base::SeededEntropy(1)))
 }
 
 fn image() -> Image {
@@ -31,7 +32,7 @@ fn image() -> Image {
         files: Vec::new(),
         verifiers: vec![(1, [9; 8])],
         replies: vec![(vec![1].into(), vec![2, 200].into())],
-        engine: Some(engine().freeze()),
+        engine: None,
         nfs4: holdfast_nfs4::Image::default(),
         nlm: Default::default(),
         caps: Default::default(),
@@ -39,14 +40,31 @@ fn image() -> Image {
     }
 }
 
+/// As it would be written, of two descriptors of which the second is the state engine's file; and what comes with it.
+fn written() -> (Vec<u8>, Vec<Option<OwnedFd>>) {
+    let bytes = memory::read(super::written(&image(), 1, &[17, 4]).unwrap().into()).unwrap();
+    (bytes, vec![None, Some(file_with(&engine(), 60_000))])
+}
+
 #[test]
 fn what_is_written_is_read() {
-    let written = image();
-    let bytes = encode(&written, &[17, 4]).unwrap();
+    let (bytes, mut descriptors) = written();
     let (version, numbers, body) = head(&bytes).unwrap();
     assert_eq!((version, numbers), (VERSION, vec![17, 4]));
-    let read = decode(version, body).unwrap();
-    assert_eq!(format!("{read:?}"), format!("{written:?}"));
+    let (read, arriving) = decode(version, body, &mut descriptors).unwrap();
+    assert_eq!(format!("{read:?}"), format!("{:?}", image()));
+    assert_eq!(format!("{:?}", arriving.end(7).unwrap().freeze()), format!("{:?}", engine().freeze()));
+    assert!(descriptors[1].is_none(), "nobody else closes it");
+}
+
+#[test]
+fn state_that_did_not_come_or_is_of_another_start_is_an_error() {
+    let (bytes, mut descriptors) = written();
+    let (version, _, body) = head(&bytes).unwrap();
+    let (_, arriving) = decode(version, body, &mut descriptors).unwrap();
+    assert!(arriving.end(8).unwrap_err().to_string().contains("another start"));
+    assert!(decode(version, body, &mut descriptors).is_err(), "it was taken");
+    assert!(decode(version, body, &mut []).is_err());
 }
 
 #[test]
@@ -59,34 +77,57 @@ fn fields_of_a_newer_program_do_not_keep_this_one_from_reading() {
     }
     let image = image();
     let body = rmp_serde::to_vec_named(&Newer { image: &image, added_later: 1 }).unwrap();
-    assert_eq!(decode(VERSION, &body).unwrap().epoch, 7);
+    assert_eq!(unpacked::<Image>(&body).unwrap().epoch, 7);
+}
+
+/// The image as its first version was written.
+fn of_version_1() -> Vec<u8> {
+    #[derive(Serialize)]
+    struct First<'a> {
+        #[serde(flatten)]
+        image: &'a Image,
+        engine: holdfast_state::Frozen,
+    }
+    rmp_serde::to_vec_named(&First { image: &image(), engine: engine().freeze() }).unwrap()
+}
+
+#[test]
+fn an_image_of_the_first_version_is_read_with_the_state_within_it() {
+    let (read, arriving) = decode(1, &of_version_1(), &mut []).unwrap();
+    assert_eq!(format!("{read:?}"), format!("{:?}", image()));
+    assert_eq!(format!("{:?}", arriving.end(7).unwrap().freeze()), format!("{:?}", engine().freeze()));
+    let without = rmp_serde::to_vec_named(&image()).unwrap();
+    assert!(decode(1, &without, &mut []).is_err(), "nobody's state");
 }
 
 #[test]
 fn an_image_of_before_owed_records_went_along_is_read() {
     let body = rmp_serde::to_vec_named(&image()).unwrap();
-    // The last of sixteen fields.
+    // The last of fifteen fields.
     let name = b"\xa7records";
     let at = body.windows(name.len()).rposition(|bytes| bytes == name).unwrap();
-    assert_eq!(body[..3], [0xde, 0, 16], "a map of sixteen");
-    let older = [&[0x8f], &body[3..at]].concat();
-    let read = decode(VERSION, &older).unwrap();
+    assert_eq!(body[0], 0x8f, "a map of fifteen");
+    let older = [&[0x8e], &body[1..at]].concat();
+    let read: Image = unpacked(&older).unwrap();
     // Nothing is owed, and nothing else is missing.
     assert_eq!(rmp_serde::to_vec_named(&read).unwrap(), body);
 }
 
 #[test]
 fn any_damage_is_an_error_and_the_descriptors_of_an_unknown_version_are_still_known() {
-    let bytes = encode(&image(), &[17, 4]).unwrap();
+    let (bytes, _) = written();
     for cut in 0..bytes.len() {
-        let read = head(&bytes[..cut]).map(|(version, _, body)| decode(version, body).is_ok());
+        let mut descriptors = vec![None, Some(file_with(&engine(), 60_000))];
+        let read =
+            head(&bytes[..cut]).map(|(version, _, body)| decode(version, body, &mut descriptors).is_ok());
         assert_ne!(read, Some(true), "cut at {cut}");
     }
     let mut newer = bytes;
     newer[11] += 1;
     let (version, numbers, body) = head(&newer).unwrap();
     assert_eq!(numbers, [17, 4]);
-    assert!(decode(version, body).unwrap_err().to_string().contains("version 2"));
+    let error = decode(version, body, &mut []).err().unwrap();
+    assert!(error.to_string().contains("version 3, and this program reads versions 1 to 2"), "{error}");
     assert!(head(b"HOLDFAST\0\0\0\x01\xff\xff\xff\xff").is_none(), "a count beyond the end");
     assert!(head(b"something else entirely").is_none());
 }
