@@ -7,7 +7,6 @@ use crate::dir::{Known, Source};
 use crate::ids::{Handle, Name, NodeId, Now};
 use crate::machine::{Deferred, Machine};
 use crate::node::{Node, Recalling};
-use crate::step::{Step, Turn, Wait};
 use crate::tell::{Forget, Reclaim, Reclaimed, Release};
 use holdfast_base::CapSet;
 
@@ -576,24 +575,6 @@ impl Machine {
             // Forgotten to make room.
             Known::Present(id) if !self.nodes.contains_key(&id) => Known::Unknown,
             known => known,
-        }
-    }
-
-    /// A lock was granted: what the kernel keeps of the file's data is dropped unless a capability has covered all of it
-    /// since it was read, for the lock's holder before may have changed it. Done once the kernel has dropped it: it asks
-    /// nobody for what it has.
-    pub fn lock_taken(&mut self, turn: &mut Turn, id: NodeId) -> Step<()> {
-        if turn.forgets.is_none() {
-            let Some(node) = self.nodes.get(&id) else { return Step::Done(()) };
-            if node.held.contains(CapSet::FILE_S) && node.pages_covered {
-                return Step::Done(());
-            }
-            self.invalidate(Forget::Data(id));
-            turn.forgets = Some(self.last_invalidation);
-        }
-        match turn.forgets {
-            Some(number) if number > self.invalidated => Step::Wait(Wait::Forgotten),
-            _ => Step::Done(()),
         }
     }
 }

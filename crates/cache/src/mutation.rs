@@ -160,6 +160,8 @@ pub struct WriteOut {
     pub offset: u64,
     /// What; at most `IO_BYTES_MAX`.
     pub data: Bytes,
+    /// It may have been written under a lock: where one of the file's was lost, it is not to be done.
+    pub is_bound: bool,
 }
 
 /// A COMMIT to be sent.

@@ -154,6 +154,9 @@ pub(crate) struct FileData {
     /// It is in the queue of files to be committed.
     pub(crate) in_commits: bool,
     pub(crate) committing: Option<(WriteId, Generation)>,
+    /// It may be locked through this mount: what is written goes by WRITE, which names a state that ends with the locks, and
+    /// not in a batch, which comes out again whatever has become of them. Never where there is a journal.
+    pub(crate) is_locked: bool,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
     /// The mutation not sent yet that carries its data.

@@ -4,6 +4,7 @@
 mod attr;
 mod data;
 pub(crate) mod dirs;
+mod lock;
 mod lookup;
 mod make;
 mod move_name;

@@ -18,6 +18,14 @@ impl Machine {
         self.report_at(None, report);
     }
 
+    /// Notes what is to be known and is no change that failed; once, until it is given out.
+    pub(crate) fn tell(&mut self, report: Report) {
+        let room = self.reports.len() < holdfast_base::limits::REPORTS_MAX;
+        if room && !self.reports.iter().any(|noted| noted.report == report) {
+            self.reports.push_back(Noted { report, at: None });
+        }
+    }
+
     /// The same of a name, which the object may not have any more.
     pub(crate) fn report_at(&mut self, at: Option<(NodeId, Name)>, report: Report) {
         self.error.get_or_insert(report.errno);

@@ -225,8 +225,10 @@ impl Machine {
         self.flush.on_the_way.insert(write, id);
         self.stats.bytes_written += piece.data.len() as u64;
         let open = self.token(id, true);
-        let out =
-            WriteOut { id: write, object: handle, open, caller, offset: piece.offset, data: piece.data };
+        // What was written while the server was away is compared before it goes out.
+        let is_bound = self.journal.is_none();
+        let (offset, data) = (piece.offset, piece.data);
+        let out = WriteOut { id: write, object: handle, open, caller, offset, data, is_bound };
         (Some(out), more)
     }
 
@@ -256,8 +258,15 @@ impl Machine {
             }
             Err(errno) => {
                 let sent = Progress::Sent(write);
-                self.with_data(id, |data| data.extents.turn(|p, _| (p != sent).then_some(p)));
-                self.data_refused(id, errno);
+                let is_wanted = self.with_data(id, |data| {
+                    let is_wanted = data.extents.any(|p, _| p == sent);
+                    data.extents.turn(|p, _| (p != sent).then_some(p));
+                    is_wanted
+                });
+                // What was given up with a lock was told then.
+                if is_wanted == Some(true) || !self.nodes.get(&id).is_some_and(|n| n.data.is_locked) {
+                    self.data_refused(id, errno);
+                }
             }
         }
         self.written_on(id, now);
@@ -299,12 +308,17 @@ impl Machine {
 
     /// Data of a file could not be written: what was kept of it is void.
     pub(crate) fn data_failed(&mut self, id: NodeId, errno: Errno) {
+        self.data_given_up(id, ("write", errno));
+    }
+
+    /// The same, in these words.
+    pub(crate) fn data_given_up(&mut self, id: NodeId, (what, errno): (&str, Errno)) {
         self.disturb(id, CapSet::FILE_S);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.losses.note(errno);
         }
         self.stats.mutations_failed += 1;
-        self.report(Report::new("write", id, errno));
+        self.report(Report::new(what, id, errno));
         self.invalidate(Forget::Data(id));
     }
 
@@ -407,7 +421,8 @@ impl Machine {
 
 /// Whether all of a file's data that is not on disk may go with the stream: nothing of it goes by WRITE.
 pub(crate) fn is_small(data: &FileData) -> bool {
-    data.in_flight.is_empty()
+    !data.is_locked
+        && data.in_flight.is_empty()
         && data.extents.weights().unsent <= SMALL_FILE_BYTES
         && data.extents.len() <= SMALL_FILE_PIECES_MAX
         && !data.extents.any(|p, _| matches!(p, Progress::Unstable { .. } | Progress::Sent(_)))

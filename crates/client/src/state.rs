@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::client::Inner;
 use crate::ranges::Ranges;
-use crate::{Cred, DelegationKind, Error, Handle, Result};
+use crate::{Cred, DelegationKind, Error, Handle, Result, Whose};
 
 /// Names of open owners are taken from a pool, so that the server meets few.
 #[derive(Debug, Default)]
@@ -50,6 +50,13 @@ pub(crate) struct Held {
     pub(crate) opens: Vec<Arc<Open>>,
     pub(crate) locks: Vec<LockState>,
     pub(crate) delegation: Option<Delegation>,
+}
+
+impl Held {
+    /// Whether locks of any owner were lost, and not given back by him since.
+    pub(crate) fn has_lost_locks(&self) -> bool {
+        self.locks.iter().any(|lock| lock.is_lost)
+    }
 }
 
 /// The locks of one owner.
@@ -253,12 +260,12 @@ impl Files {
     /// The stateid for I/O: that of the owner's locks, of the open, of a delegation, or none.
     ///
     /// # Errors
-    /// [`Error::Lost`], when the owner's locks or the open were lost.
+    /// [`Error::Lost`], when the open was lost, or locks of the owner's, who may be any.
     pub(crate) fn stateid_for_io(
         &self,
         file: &Handle,
         open: Option<&Open>,
-        owner: Option<&[u8]>,
+        owner: Whose<'_>,
         writes: bool,
     ) -> Result<Stateid4> {
         let status = open.map(|open| *open.status.lock());
@@ -266,8 +273,17 @@ impl Files {
             return Err(Error::Lost);
         }
         let found = self.look(file, |held| {
-            let lock = owner.and_then(|owner| held.locks.iter().find(|lock| lock.owner == owner));
-            if lock.is_some_and(|lock| lock.is_lost) {
+            // The server refuses what names a lock that it has given to somebody else, though it be on its way for long; what names
+            // an open, which may have outlived the lock, it does.
+            let through =
+                |lock: &&LockState| open.is_some_and(|open| std::ptr::eq(&raw const *lock.open, open));
+            let lock = match owner {
+                Whose::Of(owner) => held.locks.iter().find(|lock| lock.owner == owner),
+                Whose::Unknown => held.locks.iter().filter(through).find(|lock| !lock.ranges.is_empty()),
+                Whose::Nobodys => None,
+            };
+            let is_lost = lock.is_some_and(|lock| lock.is_lost);
+            if is_lost || (owner == Whose::Unknown && held.has_lost_locks()) {
                 return Err(Error::Lost);
             }
             let delegation = held.delegation.as_ref().filter(|delegation| {

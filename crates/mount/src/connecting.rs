@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result};
 use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Callbacks, Client, Event, Handle, HeldAttributes, Options, Recall};
 use holdfast_volume::cache::{Caller, Object, Settings};
-use holdfast_volume::{AwaySignal, Cancel, CapsServer, Delegations, NfsServer, Volume, VolumeOptions};
+use holdfast_volume::{
+    AwaySignal, Cancel, CapsServer, Delegations, LossSignal, NfsServer, Volume, VolumeOptions,
+};
 use rustix::io::Errno;
 
 use crate::options::{CacheMode, MountOptions, Offline, Patience};
@@ -72,7 +74,8 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
     }
     let cancel = Cancel::new();
     let delegations = Delegations::new();
-    let heard = Heard { delegations: Arc::clone(&delegations), away: Arc::default() };
+    let told = Arc::<Told>::default();
+    let heard = Heard { delegations: Arc::clone(&delegations), told: Arc::clone(&told) };
     let client = Client::connect(wanted, Arc::new(heard), &cancel)
         .with_context(|| format!("no session with {}", source.server))?;
     let server = Arc::new(NfsServer::new(client));
@@ -99,6 +102,7 @@ pub(crate) fn connect(source: &Source, options: &MountOptions) -> Result<Connect
         Patience::Hard => None,
     };
     let volume = Volume::start(&root, serving, &VolumeOptions { settings, flushers: FLUSHERS, patience })?;
+    told.of_losses(&volume);
     if let Some(caps) = &caps {
         caps.serve(&volume)?;
     }
@@ -146,17 +150,38 @@ pub(crate) fn settings(options: &MountOptions, server: &NfsServer, caps: Option<
     }
 }
 
-/// What the client tells by itself: for those who use what is delegated, and for the log.
+/// The volume, once there is one: before that nothing is held, and nobody works.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Of one that works without the server.
+    away: OnceLock<AwaySignal>,
+    lost: OnceLock<LossSignal>,
+}
+
+impl Told {
+    /// It is told of the server's absence.
+    pub(crate) fn of_absence(&self, volume: &Volume) {
+        // It is said once.
+        let _ = self.away.set(volume.away_signal());
+    }
+
+    /// It is told of locks that are lost.
+    pub(crate) fn of_losses(&self, volume: &Volume) {
+        // The same.
+        let _ = self.lost.set(volume.loss_signal());
+    }
+}
+
+/// What the client tells by itself: for the volume, for those who use what is delegated, and for the log.
 pub(crate) struct Heard {
     delegations: Arc<Delegations>,
-    /// Of a volume that works without the server.
-    away: Arc<OnceLock<AwaySignal>>,
+    told: Arc<Told>,
 }
 
 impl Heard {
     /// Where there are capabilities nothing is delegated.
-    pub(crate) fn without_delegations(away: Arc<OnceLock<AwaySignal>>) -> Self {
-        Self { delegations: Delegations::new(), away }
+    pub(crate) fn without_delegations(told: Arc<Told>) -> Self {
+        Self { delegations: Delegations::new(), told }
     }
 }
 
@@ -178,7 +203,11 @@ impl Callbacks for Heard {
     }
 
     fn locks_lost(&self, file: &Handle, _: &[u8]) {
-        tracing::error!(?file, "locks were lost: others may have had them meanwhile");
+        // With its path it is among the complaints.
+        tracing::debug!(?file, "locks were lost");
+        if let Some(lost) = self.told.lost.get() {
+            lost.locks_lost(file.as_bytes());
+        }
     }
 
     fn happened(&self, event: &Event) {
@@ -186,7 +215,7 @@ impl Callbacks for Heard {
             Event::Connected(server) => tracing::info!(server, "connected"),
             Event::Disconnected(reason) => {
                 tracing::warn!(reason, "no server answers; trying again");
-                if let Some(away) = self.away.get() {
+                if let Some(away) = self.told.away.get() {
                     away.went_away();
                 }
             }

@@ -1,16 +1,16 @@
 //! Mounts that work without the server: where their journal lies, and how they begin when the server is not there.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Client, Options};
 use holdfast_volume::cache::{Caller, Handle, Object, Settings};
-use holdfast_volume::{AwaySignal, Cancel, CapsServer, Kept, NfsServer, Volume, VolumeOptions};
+use holdfast_volume::{Cancel, CapsServer, Kept, NfsServer, Volume, VolumeOptions};
 
-use crate::connecting::{Connected, FLUSHERS, Heard, root_of, settings};
+use crate::connecting::{Connected, FLUSHERS, Heard, Told, root_of, settings};
 use crate::options::{MountOptions, Patience};
 use crate::source::Source;
 
@@ -60,11 +60,11 @@ pub(crate) fn connect(
     if options.patience == Patience::Hard {
         wanted.patience = PATIENCE;
     }
-    let away = Arc::new(OnceLock::new());
+    let told = Arc::<Told>::default();
     let patience = if kept.has_past() { FIRST_PATIENCE } else { wanted.patience };
-    let client = Client::begin(wanted, Arc::new(Heard::without_delegations(Arc::clone(&away))))?;
+    let client = Client::begin(wanted, Arc::new(Heard::without_delegations(Arc::clone(&told))))?;
     let server = Arc::new(NfsServer::new(client));
-    let begun = Beginning { source, options, kept, away: &away };
+    let begun = Beginning { source, options, kept, told: &told };
     match server.client().ready(patience, &Cancel::new()) {
         Ok(()) => begun.with(server),
         Err(error) if begun.kept.has_past() => {
@@ -82,7 +82,7 @@ struct Beginning<'a> {
     source: &'a Source,
     options: &'a MountOptions,
     kept: Kept,
-    away: &'a OnceLock<AwaySignal>,
+    told: &'a Told,
 }
 
 impl Beginning<'_> {
@@ -129,7 +129,8 @@ impl Beginning<'_> {
         let options = VolumeOptions { settings, flushers: FLUSHERS, patience: None };
         let volume = Volume::start_kept(root, self.kept, &source, serving, &options)?;
         // Nothing has come before this that it would have to be told.
-        let _ = self.away.set(volume.away_signal());
+        self.told.of_absence(&volume);
+        self.told.of_losses(&volume);
         caps.serve(&volume)?;
         Ok(Connected { volume, server, caps: Some(caps), root_name: source })
     }

@@ -30,10 +30,10 @@ mod volume;
 
 pub use caps::CapsServer;
 pub use invalidator::Invalidate;
-pub use locks::{LockClass, LockConflict, LockOwner, LockRequest};
+pub use locks::{LockClass, LockConflict, LockOwner, LockRequest, LockWanted, LossSignal};
 pub use nfs::{Delegations, NfsServer};
 pub use offline::{AwaySignal, Journal, JournalError, Kept, Standing};
-pub use operations::{At, Data, LockWanted};
+pub use operations::{At, Data};
 pub use running::Waiting;
 pub use same_host::{SameHost, SameHostStats};
 pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};

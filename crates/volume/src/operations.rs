@@ -2,14 +2,11 @@
 //! [`Waiting`] allows.
 
 use bytes::Bytes;
-use holdfast_base::ByteRange;
 use holdfast_cache::{
-    AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Forget, Handle, Kind,
-    Lookup, Name, NodeId, OpenFlags, OpenToken, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind,
-    WriteTo, XattrMode,
+    AllocateMode, Attributes, Caller, Changes, Device, DirEntry, Entry, Errno, Fh, Forget, Kind, Lookup,
+    Name, NodeId, OpenFlags, Opened, OpenedDir, ReadInto, RenameMode, Room, SeekKind, WriteTo, XattrMode,
 };
 
-use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::running::{Plain, Waiting};
 use crate::volume::Volume;
 
@@ -20,19 +17,6 @@ pub type At<'a> = (NodeId, &'a [u8]);
 
 /// Where something is written: at this place, or at the end, which whoever writes believes to be there.
 pub(crate) type Place = (u64, WriteTo);
-
-/// A lock asked for, or to be given back.
-#[derive(Clone, Copy, Debug)]
-pub struct LockWanted {
-    /// By which open.
-    pub fh: Fh,
-    /// Whose.
-    pub owner: LockOwner,
-    /// Of what.
-    pub range: ByteRange,
-    /// Nobody else may have any.
-    pub exclusive: bool,
-}
 
 /// What was read.
 #[derive(Debug)]
@@ -65,6 +49,9 @@ impl Volume {
 
     /// Changes attributes.
     pub fn setattr(&self, who: &dyn Waiting, node: NodeId, changes: &Changes) -> Result<Attributes> {
+        if changes.size.is_some() {
+            self.0.unless_lost(|| self.handle_of(node))?;
+        }
         self.change_for(who, |machine, turn, now| machine.setattr(turn, node, changes, now))
     }
 
@@ -170,6 +157,7 @@ impl Volume {
         (offset, length): (u64, u32),
         into: ReadInto,
     ) -> Result<Data> {
+        self.unless_lost(fh)?;
         let mut is_uncovered = false;
         let pieces = self.run_for(who, |machine, turn, now| {
             turn.reads_into(into);
@@ -182,6 +170,7 @@ impl Volume {
 
     /// Reads what the server has, whatever is known here (`O_DIRECT`).
     pub fn read_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
+        self.unless_lost(fh)?;
         let pieces = self.run_for(who, |machine, turn, now| {
             turn.pass_cache();
             machine.read(turn, fh, offset, length, now)
@@ -198,6 +187,7 @@ impl Volume {
 
     /// Writes; to the end where that is said, however it was opened.
     pub fn write(&self, who: &dyn Waiting, fh: Fh, (offset, to): Place, data: &Bytes) -> Result<u32> {
+        self.unless_lost(fh)?;
         self.change_for(who, |machine, turn, now| {
             turn.writes_to(to);
             machine.write(turn, fh, offset, data, now)
@@ -304,81 +294,5 @@ impl Volume {
     /// Removes one.
     pub fn removexattr(&self, who: &dyn Waiting, node: NodeId, name: &[u8]) -> Result<()> {
         self.change_for(who, |machine, turn, now| machine.removexattr(turn, node, name, now))
-    }
-}
-
-/// Locks.
-impl Volume {
-    /// An open at the server, which locks belong to.
-    fn at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<(Handle, Option<OpenToken>)> {
-        self.open_for(who, |machine, turn, now| machine.server_open(turn, fh, now))
-    }
-
-    pub(crate) fn open_at_server(&self, who: &dyn Waiting, fh: Fh) -> Result<Handle> {
-        self.at_server(who, fh).map(|(object, _)| object)
-    }
-
-    /// Takes a lock of a node's file.
-    ///
-    /// # Errors
-    /// `EAGAIN` where it is held and `wait` is false; `EINTR` and others as everywhere.
-    pub fn lock(&self, who: &dyn Waiting, node: NodeId, wanted: &LockWanted, wait: bool) -> Result<()> {
-        let (object, open) = self.at_server(who, wanted.fh)?;
-        let caller = who.whole_caller();
-        let LockWanted { owner, range, exclusive, .. } = *wanted;
-        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
-        let taken = self.0.while_living(&who.cancel(), |cancel| self.0.server.lock(&request, wait, cancel));
-        taken.map_err(|errno| self.or_stopped(errno))?;
-        // What others wrote under the lock before is to be seen now. The kernel may have to wait for another's read that
-        // waits for the server: whoever gives up meanwhile has the lock until he gives it back or closes the file, which
-        // holds others off longer than need be, and never too short.
-        self.run_for(who, |machine, turn, _| machine.lock_taken(turn, node))
-    }
-
-    /// Gives an owner's locks in a range back, once what was written under them has reached the server or is lost: whoever
-    /// closes the file is told of that, and nobody else is to be kept from it. No open is needed: it may have ended.
-    ///
-    /// # Errors
-    /// As everywhere.
-    pub fn unlock(&self, who: &dyn Waiting, node: NodeId, owner: LockOwner, range: ByteRange) -> Result<()> {
-        let Some(object) = self.handle_of(node) else { return Ok(()) };
-        if !self.0.server.holds_locks(&object, &owner.bytes()) {
-            return Ok(());
-        }
-        match self.run_for(who, |machine, turn, now| machine.written(turn, node, now)) {
-            Err(errno) if errno == Errno::EINTR || errno == crate::offline::AWAY => return Err(errno),
-            _ => {}
-        }
-        let unlock = |cancel: &_| self.0.server.unlock(&object, owner, range, cancel);
-        self.0.while_living(&who.cancel(), unlock).map_err(|errno| self.or_stopped(errno))
-    }
-
-    fn or_stopped(&self, errno: Errno) -> Errno {
-        if errno == Errno::EINTR { self.0.stopped() } else { errno }
-    }
-
-    /// Whether something can be written through an open.
-    #[must_use]
-    pub fn may_write(&self, fh: Fh) -> bool {
-        self.0.machine.lock().may_write(fh)
-    }
-
-    /// Whether an owner may hold locks on a node's file.
-    #[must_use]
-    pub fn holds_locks(&self, node: NodeId, owner: LockOwner) -> bool {
-        self.handle_of(node).is_some_and(|object| self.0.server.holds_locks(&object, &owner.bytes()))
-    }
-
-    /// What is in the way of a lock.
-    ///
-    /// # Errors
-    /// As everywhere.
-    pub fn lock_test(&self, who: &dyn Waiting, wanted: &LockWanted) -> Result<Option<LockConflict>> {
-        let (object, open) = self.at_server(who, wanted.fh)?;
-        let caller = who.whole_caller();
-        let LockWanted { owner, range, exclusive, .. } = *wanted;
-        let request = LockRequest { caller: &caller, object: &object, open, owner, range, exclusive };
-        let told = self.0.while_living(&who.cancel(), |cancel| self.0.server.lock_test(&request, cancel));
-        told.map_err(|errno| self.or_stopped(errno))
     }
 }

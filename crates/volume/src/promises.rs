@@ -75,6 +75,7 @@ impl Promises for Shared {
             }
             _ => machine.resume(executed_through, stable_through, self.now()),
         }
+        self.was_greeted(&machine);
         self.look_for_work(machine);
         self.came_back();
     }

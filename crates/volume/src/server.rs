@@ -165,4 +165,10 @@ pub trait Server: Send + Sync + 'static {
 
     /// Whether an owner may hold locks on a file.
     fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool;
+
+    /// Whether locks of anybody on a file were lost, and not given back by him since.
+    fn has_lost_locks(&self, object: &Handle) -> bool {
+        let _ = object;
+        false
+    }
 }

@@ -50,6 +50,26 @@ pub(crate) trait Stub: Send + Sync + 'static {
     fn stable(&self, _: u64, _: &Cancel) -> Result<Settled, Undone> {
         Err(Undone::Failed(Errno::EOPNOTSUPP))
     }
+
+    fn write(&self, _: &WriteOut) -> Result<WriteDone, Undone> {
+        Err(Undone::Failed(Errno::EOPNOTSUPP))
+    }
+
+    fn lock(&self, _: &LockRequest<'_>) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn unlock(&self, _: &Handle, _: LockOwner) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn holds_locks(&self, _: &Handle, _: &[u8]) -> bool {
+        false
+    }
+
+    fn has_lost_locks(&self, _: &Handle) -> bool {
+        false
+    }
 }
 
 impl<S: Stub> Server for S {
@@ -73,8 +93,8 @@ impl<S: Stub> Server for S {
         Stub::stable(self, through, cancel)
     }
 
-    fn write(&self, _: &WriteOut, _: &Cancel) -> Result<WriteDone, Undone> {
-        Err(Undone::Failed(Errno::EOPNOTSUPP))
+    fn write(&self, write: &WriteOut, _: &Cancel) -> Result<WriteDone, Undone> {
+        Stub::write(self, write)
     }
 
     fn commit(&self, _: &CommitOut, _: &Cancel) -> Result<u64, Undone> {
@@ -85,19 +105,23 @@ impl<S: Stub> Server for S {
         Ok(())
     }
 
-    fn lock(&self, _: &LockRequest<'_>, _: bool, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn lock(&self, lock: &LockRequest<'_>, _: bool, _: &Cancel) -> Result<(), Errno> {
+        Stub::lock(self, lock)
     }
 
-    fn unlock(&self, _: &Handle, _: LockOwner, _: ByteRange, _: &Cancel) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn unlock(&self, object: &Handle, owner: LockOwner, _: ByteRange, _: &Cancel) -> Result<(), Errno> {
+        Stub::unlock(self, object, owner)
     }
 
     fn lock_test(&self, _: &LockRequest<'_>, _: &Cancel) -> Result<Option<LockConflict>, Errno> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn holds_locks(&self, _: &Handle, _: &[u8]) -> bool {
-        false
+    fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool {
+        Stub::holds_locks(self, object, owner)
+    }
+
+    fn has_lost_locks(&self, object: &Handle) -> bool {
+        Stub::has_lost_locks(self, object)
     }
 }

@@ -1,7 +1,7 @@
 //! The volume itself: the machine behind its lock, the server, and the threads that work for them.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) room: RoomSeen,
     pub(crate) patience: Patience,
+    /// Locks were lost, at some time: most mounts never see that.
+    pub(crate) has_lost_locks: AtomicBool,
     /// Of a volume that works without the server.
     pub(crate) offline: Option<Offline>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -136,6 +138,7 @@ impl Volume {
             counters: Counters::default(),
             room: RoomSeen::new(options.settings.caps),
             patience: Patience::new(options.patience),
+            has_lost_locks: AtomicBool::new(false),
             threads: Mutex::default(),
         });
         if let Some(offline) = &shared.offline {

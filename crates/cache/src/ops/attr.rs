@@ -131,7 +131,8 @@ impl Machine {
         let node = self.node(id)?;
         let held = (!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X));
         // Cutting off what is being written beside the stream could overtake it.
-        let clear = changes.size.is_none() || node.data.in_flight.is_empty();
+        // And what is cut off under a lock is cut off while that is held.
+        let clear = changes.size.is_none() || (node.data.in_flight.is_empty() && !node.data.is_locked);
         // Of what has an access list the mode is a part of that, which the server knows.
         let is_of_list = changes.mode.is_some() && node.listed;
         if !held || !clear || is_of_list || node.hidden.is_some() {

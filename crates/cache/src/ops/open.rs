@@ -161,6 +161,12 @@ impl Machine {
         opened
     }
 
+    /// The server's name for what is open.
+    #[must_use]
+    pub fn handle_opened(&self, fh: Fh) -> Option<Handle> {
+        self.handle_of(self.opens.get(&fh)?.node)
+    }
+
     /// Whether something can be written through an open.
     #[must_use]
     pub fn may_write(&self, fh: Fh) -> bool {
@@ -187,6 +193,10 @@ impl Machine {
             }
         }
         if rest.is_empty() {
+            // Locks have ended with the opens.
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.data.is_locked = false;
+            }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
             if let Some((dir, name, caller)) = hidden {
                 if let Some(handle) = self.nodes.get(&dir).and_then(|n| n.handle.clone()) {

@@ -12,6 +12,7 @@ mod leased;
 mod lent;
 mod listed;
 mod listed_rights;
+mod locked;
 mod merged;
 mod nameless;
 mod one_mount;

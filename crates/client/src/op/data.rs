@@ -22,8 +22,19 @@ pub struct Io<'a> {
     pub file: &'a Handle,
     /// Through this open; without one through a delegation, or as anybody.
     pub open: Option<&'a OpenFile>,
-    /// The owner of locks on whose behalf: where they were lost, I/O answers [`crate::Error::Lost`].
-    pub owner: Option<&'a [u8]>,
+    /// On whose behalf.
+    pub owner: Whose<'a>,
+}
+
+/// On whose behalf I/O is done, as far as locks go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose<'a> {
+    /// Nobody's who has locked anything.
+    Nobodys,
+    /// An owner's of locks: where they were lost, it answers [`crate::Error::Lost`].
+    Of(&'a [u8]),
+    /// Perhaps an owner's: where anybody's locks on the file were lost, it answers [`crate::Error::Lost`].
+    Unknown,
 }
 
 /// What is looked for.
@@ -39,13 +50,13 @@ impl<'a> Io<'a> {
     /// Through an open.
     #[must_use]
     pub fn open(open: &'a OpenFile) -> Self {
-        Self { file: open.handle(), open: Some(open), owner: None }
+        Self { file: open.handle(), open: Some(open), owner: Whose::Nobodys }
     }
 
     /// Without one.
     #[must_use]
     pub const fn anonymous(file: &'a Handle) -> Self {
-        Self { file, open: None, owner: None }
+        Self { file, open: None, owner: Whose::Nobodys }
     }
 }
 

@@ -103,6 +103,14 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Whether locks of any owner on a file were lost, and neither given back by him since nor ended with his open.
+    #[must_use]
+    pub fn has_lost_locks(&self, file: &Handle) -> bool {
+        self.inner().files.look(file, crate::state::Held::has_lost_locks).unwrap_or(false)
+    }
+}
+
 const fn kind(exclusive: bool, waits: bool) -> LockType4 {
     match (exclusive, waits) {
         (true, true) => LockType4::WriteWait,

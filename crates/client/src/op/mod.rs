@@ -9,6 +9,6 @@ mod open;
 mod ranges;
 mod xattr;
 
-pub use data::{Io, Seek};
+pub use data::{Io, Seek, Whose};
 pub use names::Created;
 pub use open::{Create, CreateMode, OpenArgs, OpenTarget, Opened, WantDelegation};

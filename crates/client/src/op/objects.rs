@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::client::{Facts, Inner};
 use crate::moved::Missing;
 use crate::run::Manner;
-use crate::{Attributes, Client, Cx, Error, FsStat, Handle, Node, OpenFile, Result, SetAttributes};
+use crate::{Attributes, Client, Cx, Error, FsStat, Handle, Node, OpenFile, Result, SetAttributes, Whose};
 
 /// Servers that send on to others one after the other, before it counts as a circle.
 const REFERRALS_MAX: usize = 8;
@@ -125,7 +125,7 @@ impl Client {
             |compound| {
                 let open = with.map(|file| file.open().as_ref());
                 let stateid = match set.size {
-                    Some(_) => inner.files.stateid_for_io(file, open, None, true)?,
+                    Some(_) => inner.files.stateid_for_io(file, open, Whose::Unknown, true)?,
                     None => Stateid4::ANONYMOUS,
                 };
                 if stateid != Stateid4::ANONYMOUS {

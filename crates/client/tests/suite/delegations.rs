@@ -6,7 +6,7 @@ use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_client::{
     Attributes, Create, CreateMode, Cx, DelegationKind, HeldAttributes, Io, LockArgs, OpenArgs, OpenTarget,
-    SetAttributes, WantDelegation,
+    SetAttributes, WantDelegation, Whose,
 };
 use holdfast_wire::nfs4::{NfsStat4, StableHow4};
 
@@ -112,7 +112,7 @@ fn a_lock_makes_an_open_that_lives_on_a_delegation_known_to_the_server() {
     let args = LockArgs { owner: b"me", range: ByteRange::ALL, exclusive: true };
     holder.client.lock(holder.cx(), &local, &args).unwrap();
     assert!(!local.is_local());
-    let io = Io { file: local.handle(), open: Some(&local), owner: Some(b"me") };
+    let io = Io { file: local.handle(), open: Some(&local), owner: Whose::Of(b"me") };
     holder.client.write(holder.cx(), io, 0, Bytes::from_static(b"x"), StableHow4::Unstable).unwrap();
     holder.client.return_delegation(holder.cx(), local.handle()).unwrap();
     let theirs = other.make("file");

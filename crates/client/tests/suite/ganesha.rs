@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_client::{
-    Attributes, CreateKind, CreateMode, Error, Io, LockArgs, Options, SetAttributes, WantDelegation,
+    Attributes, CreateKind, CreateMode, Error, Io, LockArgs, Options, SetAttributes, WantDelegation, Whose,
 };
 use holdfast_lab::server::Target;
 use holdfast_wire::nfs4::{NfsStat4, StableHow4};
@@ -76,7 +76,7 @@ fn a_killed_ganesha_loses_locks_which_is_told_and_files_stay_open() {
     let data = Bytes::from_static(b"after");
     client.write(cx, Io::open(&file), 0, data, StableHow4::FileSync).unwrap();
     user.heard.wait("the loss of the lock", |said| said.lost.len() == 1);
-    let io = Io { file: file.handle(), open: Some(&file), owner: Some(b"me") };
+    let io = Io { file: file.handle(), open: Some(&file), owner: Whose::Of(b"me") };
     assert_eq!(client.read(cx, io, 0, 5).unwrap_err(), Error::Lost);
     client.close(cx, &file).unwrap();
     let missing = client.lookup(cx, &user.root, b"missing", Attributes::STAT).unwrap_err();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use holdfast_base::{ByteRange, SessionId};
 use holdfast_client::{
     Attributes, Cancel, Create, CreateKind, CreateMode, Cred, Cx, Error, Event, Hook, Io, LockArgs, OpenArgs,
-    OpenTarget, Options, SessionEvent, SessionHandle, SetAttributes, WantDelegation,
+    OpenTarget, Options, SessionEvent, SessionHandle, SetAttributes, WantDelegation, Whose,
 };
 use holdfast_rpc::link::{EncodedAuth, Link, LinkOptions, Peer, PeerCall, Target};
 use holdfast_rpc::{Auth, AuthSys, CallError};
@@ -37,7 +37,7 @@ fn opens_and_locks_outlive_a_killed_server() {
     for round in 0..2 {
         world.server.kill().unwrap();
         world.server.restart().unwrap();
-        let io = Io { file: file.handle(), open: Some(&file), owner: Some(b"me") };
+        let io = Io { file: file.handle(), open: Some(&file), owner: Whose::Of(b"me") };
         let text = format!("after {round}");
         client.write(cx, io, 0, Bytes::from(text.clone()), StableHow4::FileSync).unwrap();
         assert_eq!(client.read(cx, io, 0, 7).unwrap().data, text.as_bytes());
@@ -226,13 +226,21 @@ fn locks_lost_to_an_expired_lease_are_told_and_the_file_stays_open() {
     other.client.lock_wait(other.cx(), &theirs, &lock(b"them")).unwrap();
     relay.resume();
     user.heard.wait("the loss of the lock", |said| !said.lost.is_empty());
-    let io = Io { file: file.handle(), open: Some(&file), owner: Some(b"me") };
+    let io = Io { file: file.handle(), open: Some(&file), owner: Whose::Of(b"me") };
     let write = |io| user.client.write(user.cx(), io, 0, Bytes::from_static(b"x"), StableHow4::Unstable);
-    assert_eq!(write(io).unwrap_err(), Error::Lost);
+    let anybodys = Io { owner: Whose::Unknown, ..io };
+    assert_eq!([write(io), write(anybodys)].map(Result::unwrap_err), [Error::Lost, Error::Lost]);
+    let size = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let cut = || user.client.setattr(user.cx(), file.handle(), Some(&file), &size, Attributes::STAT);
+    assert_eq!(cut().unwrap_err(), Error::Lost);
+    assert!(user.client.has_lost_locks(file.handle()));
     // Who holds no lock may go on, and the owner too once it has unlocked.
     write(Io::open(&file)).unwrap();
     user.client.unlock(user.cx().cancel, file.handle(), b"me", WHOLE).unwrap();
+    assert!(!user.client.has_lost_locks(file.handle()));
     write(io).unwrap();
+    write(anybodys).unwrap();
+    cut().unwrap();
     let refused = user.client.lock(user.cx(), &file, &lock(b"me")).unwrap_err();
     assert_eq!(refused.status(), Some(NfsStat4::Denied));
 }
@@ -252,7 +260,7 @@ fn who_comes_back_after_the_grace_of_a_restarted_server_loses_locks_and_keeps_fi
     let theirs = other.make("file");
     other.client.lock_wait(other.cx(), &theirs, &lock(b"them")).unwrap();
     relay.resume();
-    let io = Io { file: file.handle(), open: Some(&file), owner: Some(b"me") };
+    let io = Io { file: file.handle(), open: Some(&file), owner: Whose::Of(b"me") };
     user.heard.wait("the loss of the lock", |said| said.lost.len() == 1);
     assert_eq!(user.client.read(user.cx(), io, 0, 1).unwrap_err(), Error::Lost);
     for file in [&file, &plain] {

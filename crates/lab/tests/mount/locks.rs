@@ -2,8 +2,11 @@
 
 use crate::fixture::{Served, run_in};
 use crate::sides::Side;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use holdfast_lab::Trial;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LEASE_SECONDS: u32 = 5;
@@ -22,6 +25,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("locks::outlive_the_servers_death_and_end_with_their_holders::none", || {
             server_dies("cache=none")
         }),
+        Trial::new("locks::lost_to_another_mount_are_eio_until_given_back::all", || lost("nolocal")),
+        Trial::new("locks::lost_to_another_mount_are_eio_until_given_back::delegations", || {
+            lost("cache=delegations")
+        }),
+        Trial::new("locks::lost_to_another_mount_are_eio_until_given_back::none", || lost("cache=none")),
         Trial::new("locks::sqlite_from_two_mounts_loses_nothing", || two_mounts(SQLITE)),
     ]
 }
@@ -74,6 +82,124 @@ fn server_dies(options: &str) -> Result<()> {
     mount.check_alive()?;
     elsewhere.check_alive()
 }
+
+/// One mount is cut off for longer than a lease, with a lock held and data of the file waiting. The other takes the lock, and
+/// writes. When the first is back nothing of what waited is sent, and whoever goes on is told, until the lock is given back.
+fn lost(options: &str) -> Result<()> {
+    let served = Served::with_lease(LEASE_SECONDS)?;
+    std::fs::write(served.share().join("f"), "before")?;
+    let server = (std::net::Ipv4Addr::LOCALHOST, served.server.port()).into();
+    let relay = holdfast_lab::Relay::start(server, Duration::ZERO)?;
+    let cut_off = holdfast_lab::Mount::new(relay.port(), &served.server.export(), options)?;
+    let other = served.mount(options)?;
+    let log = || format!("{}\n{}", cut_off.log(), served.server.log());
+    let mut loser = python(LOSER, &cut_off.path())?;
+    let taker = || run_in(&other.path(), &format!("python3 - <<'E'\n{TAKER}\nE\n"), &[]);
+    loser.says("locked")?;
+    relay.stall();
+    loser.does("write")?;
+    taker().with_context(log)?;
+    relay.resume();
+    loser.does("look")?;
+    let told = loser.hears().with_context(log)?;
+    ensure!(told == "refused", "it said {told}\n{}", log());
+    ensure!(std::fs::read(served.share().join("f"))? == *b"theirs", "it was written over\n{}", log());
+    let (since, named) = (Instant::now(), ": lock, which others may have had meanwhile");
+    while !cut_off.log().contains(named) {
+        ensure!(since.elapsed() < SOON, "the log does not name the file\n{}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    loser.does("unlock")?;
+    let told = loser.hears().with_context(log)?;
+    ensure!(told == "goes on", "it said {told}\n{}", log());
+    ensure!(std::fs::read(served.share().join("f"))? == *b"oursrs", "{}", log());
+    loser.ends()?;
+    cut_off.check_alive()?;
+    other.check_alive()
+}
+
+/// A program that is told what to do by lines, and answers by lines.
+struct Python {
+    child: Child,
+    told: BufReader<ChildStdout>,
+    orders: ChildStdin,
+}
+
+fn python(program: &str, directory: &Path) -> Result<Python> {
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("starting python3")?;
+    let told = BufReader::new(child.stdout.take().context("it says nothing")?);
+    let orders = child.stdin.take().context("it hears nothing")?;
+    Ok(Python { child, told, orders })
+}
+
+impl Python {
+    fn does(&mut self, what: &str) -> Result<()> {
+        Ok(writeln!(self.orders, "{what}")?)
+    }
+
+    fn hears(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.told.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn says(&mut self, what: &str) -> Result<()> {
+        let told = self.hears()?;
+        ensure!(told == what, "it said {told:?}, and not {what:?}");
+        Ok(())
+    }
+
+    fn ends(mut self) -> Result<()> {
+        drop(self.orders);
+        let status = self.child.wait()?;
+        ensure!(status.success(), "it ended with {status}");
+        Ok(())
+    }
+}
+
+const LOSER: &str = "
+import fcntl, os, sys
+fd = os.open('f', os.O_RDWR)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+assert os.pread(fd, 100, 0) == b'before'
+def say(what): print(what, flush=True)
+def refused(act):
+    try: act()
+    except OSError as e:
+        assert e.errno == 5, e
+        return True
+    return False
+say('locked')
+assert sys.stdin.readline() == 'write\\n'
+# Where it may, it is taken in; else it is waited for, and fails when the server is back.
+was_told = refused(lambda: os.pwrite(fd, b'ours', 0))
+assert sys.stdin.readline() == 'look\\n'
+if not was_told:
+    # Until it is known here that the lock was lost.
+    was_told = refused(lambda: os.fsync(fd))
+answers = [was_told, refused(lambda: os.pread(fd, 100, 0)), refused(lambda: os.pwrite(fd, b'again', 0))]
+say('refused' if all(answers) else answers)
+assert sys.stdin.readline() == 'unlock\\n'
+fcntl.lockf(fd, fcntl.LOCK_UN)
+now = os.pread(fd, 100, 0)
+assert now == b'theirs', now
+fcntl.lockf(fd, fcntl.LOCK_EX)
+os.pwrite(fd, b'ours', 0); os.fsync(fd)
+say('goes on')
+fcntl.lockf(fd, fcntl.LOCK_UN)
+# Somebody heard of what was lost: nobody is told again.
+os.close(fd)
+";
+
+const TAKER: &str = "
+import fcntl, os
+fd = os.open('f', os.O_RDWR)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+os.ftruncate(fd, 0); os.pwrite(fd, b'theirs', 0); os.fsync(fd)
+fcntl.lockf(fd, fcntl.LOCK_UN)
+";
 
 const PRELUDE: &str = "
 import fcntl, os, struct, sys, time, signal, subprocess

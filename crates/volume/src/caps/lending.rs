@@ -79,6 +79,9 @@ impl Inner {
     /// A READ by a descriptor.
     pub(super) fn read_here(&self, ask: &Ask, cancel: &Cancel) -> Option<Answer> {
         let Question::Read { object, offset, length, .. } = &ask.question else { return None };
+        if self.nfs.has_lost_locks(object) {
+            return None;
+        }
         let asker = Asker { inner: self, cancel };
         let place = (object, &ask.caller);
         let (data, eof) = self.neighbour()?.read(&asker, place, (*offset, *length))?;
@@ -109,7 +112,9 @@ impl Inner {
 
     /// A WRITE of kept data, by a descriptor or over the network.
     pub(super) fn write_here(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone> {
-        if let Some(neighbour) = self.neighbour() {
+        // Over the network the open or the lock is named, which the server then does not know any more; a descriptor names none.
+        let is_void = write.is_bound && self.nfs.has_lost_locks(&write.object);
+        if let Some(neighbour) = self.neighbour().filter(|_| !is_void) {
             let asker = Asker { inner: self, cancel };
             let place = (&write.object, &write.caller);
             if neighbour.write(&asker, place, (write.offset, &write.data)) {

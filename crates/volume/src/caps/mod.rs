@@ -267,6 +267,10 @@ impl Server for CapsServer {
     fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool {
         self.0.nfs.holds_locks(object, owner)
     }
+
+    fn has_lost_locks(&self, object: &Handle) -> bool {
+        self.0.nfs.has_lost_locks(object)
+    }
 }
 
 impl fmt::Debug for CapsServer {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use holdfast_cache::{AllocateMode, Answer, Attrs, Changes, Handle, OpenToken, Room, SeekKind, WriteOut};
-use holdfast_client::{Client, Cx, Error, Io, OpenFile, Seek};
+use holdfast_client::{Client, Cx, Error, Io, OpenFile, Seek, Whose};
 use holdfast_wire::nfs4::{NfsStat4, StableHow4};
 
 use super::attributes::{WANTED, attrs_of, set_attributes};
@@ -38,8 +38,9 @@ fn read_all(
 /// How often a server may lose its memory in the middle of one write.
 const VERIFIERS_MAX: u32 = 16;
 
+/// The kernel mostly does not say on whose behalf it reads and writes: it may be the owner of any lock.
 fn io<'a>(file: &'a holdfast_client::Handle, open: Option<&'a OpenFile>) -> Io<'a> {
-    Io { file, open, owner: None }
+    Io { file, open, owner: Whose::Unknown }
 }
 
 /// The server itself as the one that holds a file's data.
@@ -118,7 +119,7 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let how = if stable { StableHow4::FileSync } else { StableHow4::Unstable };
-        let (done, attrs) = self.write_all(place, data, how, cx)?;
+        let (done, attrs) = self.write_all(place, data, (how, Whose::Unknown), cx)?;
         Ok(Answer::Written { count: done.count, stable: done.stable, verifier: done.verifier, attrs })
     }
 
@@ -130,14 +131,16 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let offset = attrs_of(&self.client.getattr(cx, &wire(object), WANTED)?)?.size;
-        let (done, attrs) = self.write_all((object, open, offset), data, StableHow4::Unstable, cx)?;
+        let (done, attrs) =
+            self.write_all((object, open, offset), data, (StableHow4::Unstable, Whose::Unknown), cx)?;
         let WriteDone { count, stable, verifier } = done;
         Ok(Answer::Appended { offset, count, stable, verifier, attrs })
     }
 
     pub(super) fn write_out(&self, write: &WriteOut, cx: Cx<'_>) -> Result<WriteDone, Error> {
         let place = (&write.object, write.open, write.offset);
-        self.write_all(place, &write.data, StableHow4::Unstable, cx).map(|(done, _)| done)
+        let owner = if write.is_bound { Whose::Unknown } else { Whose::Nobodys };
+        self.write_all(place, &write.data, (StableHow4::Unstable, owner), cx).map(|(done, _)| done)
     }
 
     /// Writes until all is written. A server that has lost its memory meanwhile, as its verifier says, is given all of
@@ -146,11 +149,11 @@ impl NfsServer {
         &self,
         (object, open, offset): Place<'_>,
         data: &Bytes,
-        how: StableHow4,
+        (how, owner): (StableHow4, Whose<'_>),
         cx: Cx<'_>,
     ) -> Result<(WriteDone, Option<Attrs>), Error> {
         let (file, open) = (wire(object), self.opens.get(open));
-        let copies = self.copies(io(&file, open.as_ref()), cx);
+        let copies = self.copies(Io { owner, ..io(&file, open.as_ref()) }, cx);
         let placement = Placement::new(&copies, 0);
         let most = self.client.limits().max_write.max(1) as usize;
         let mut whole = WriteDone { count: 0, stable: true, verifier: 0 };

@@ -190,6 +190,10 @@ impl Server for NfsServer {
     fn holds_locks(&self, object: &Handle, owner: &[u8]) -> bool {
         self.client.holds_locks(&wire(object), owner)
     }
+
+    fn has_lost_locks(&self, object: &Handle) -> bool {
+        self.client.has_lost_locks(&wire(object))
+    }
 }
 
 impl NfsServer {

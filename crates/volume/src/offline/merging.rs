@@ -8,27 +8,50 @@ use holdfast_cache::{
     Answer, Ask, Attrs, CapSet, Errno, Generation, Handle, Name, Question, Reclaimed, resolved,
 };
 
-use super::Standing;
 use super::keeping::own_caller;
+use super::{Offline, Round, Standing, Verdict};
 use crate::volume::Shared;
 
 impl Shared {
     /// Asks for everything that was held, with its attributes; the machine then keeps what is as it was, decides what
-    /// becomes of what was changed on both sides, and goes on.
+    /// becomes of what was changed on both sides, and goes on. Where the server's promises end before all of it was asked
+    /// for, so that some of what it said is void, it is all asked for again.
     pub(crate) fn merge(&self) {
         let Some(offline) = &self.offline else { return };
-        if !offline.begin_merging() {
-            return;
+        let Some(comparing) = offline.begin_merging(&self.machine.lock()) else { return };
+        // In the middle of a greeting it is waited for: that says what has become of what was sent.
+        let next = || self.progressed.wait(&self.given_up, None, || offline.promised.lock().round(comparing));
+        while let Some((round, given_back)) = next() {
+            match self.merge_by(offline, round, given_back) {
+                Ok(Verdict::Void) => {
+                    tracing::info!("what the server has promised meanwhile is void: comparing again");
+                }
+                Ok(Verdict::Holds | Verdict::Over) => return,
+                Err(errno) => {
+                    if offline.verdict(round, &self.machine.lock()) != Verdict::Over {
+                        tracing::warn!(%errno, "the server went away again while it was being compared");
+                        self.went_away();
+                    }
+                    return;
+                }
+            }
         }
+    }
+
+    /// Compares by what is promised now, and takes that in if it still is in the end.
+    fn merge_by(
+        &self,
+        offline: &Offline,
+        round: Round,
+        given_back: Vec<Reclaimed>,
+    ) -> Result<Verdict, Errno> {
         if offline.must_sift() {
             tracing::warn!("the server does not know what it has executed: looking for it");
-            if let Err(errno) = self.sift() {
-                tracing::warn!(%errno, "the server went away again while it was being looked through");
-                return self.went_away();
+            let verdict = self.sift(offline, round)?;
+            if verdict != Verdict::Holds {
+                return Ok(verdict);
             }
-            offline.sifted();
         }
-        let given_back = std::mem::take(&mut *offline.given_back.lock());
         let claims = self.machine.lock().claims();
         let known = given_back.iter().filter(|r| r.result.is_ok());
         let known: HashSet<Handle> = known.map(|r| r.handle.clone()).collect();
@@ -37,34 +60,43 @@ impl Shared {
         tracing::info!(objects = missing.len(), "the server is back: comparing");
         let mut told: Vec<_> = given_back.into_iter().filter(|r| r.result.is_ok()).collect();
         for some in missing.chunks(CAPS_ITEMS_MAX) {
-            match self.compare(some) {
-                Ok(more) => told.extend(more),
-                Err(errno) => {
-                    tracing::warn!(%errno, "the server went away again while it was being compared");
-                    return self.went_away();
-                }
-            }
+            told.extend(self.compare(some)?);
         }
         let now = self.now();
         let mut machine = self.machine.lock();
-        let conflicts = machine.merge(&told, now);
-        machine.reclaimed(told, now);
-        machine.hold(false);
-        offline.must_merge.store(false, Ordering::SeqCst);
-        offline.stand(Standing::Online);
+        let verdict = offline.verdict(round, &machine);
+        if verdict == Verdict::Holds {
+            let conflicts = machine.merge(&told, now);
+            machine.reclaimed(told, now);
+            machine.hold(false);
+            offline.must_merge.store(false, Ordering::SeqCst);
+            offline.stand(Standing::Online);
+            tracing::info!(conflicts, "going on with the server");
+        }
         self.look_for_work(machine);
-        tracing::info!(conflicts, "going on with the server");
+        Ok(verdict)
     }
 
     /// What was sent and not answered, before the server forgot it, is done where it is there.
-    fn sift(&self) -> Result<(), Errno> {
+    fn sift(&self, offline: &Offline, round: Round) -> Result<Verdict, Errno> {
         let doubts = self.machine.lock().doubts();
         let found = resolved(&doubts, |dir, name| self.look(dir, name))?;
         let mut machine = self.machine.lock();
+        let verdict = offline.verdict(round, &machine);
+        if verdict != Verdict::Holds {
+            return Ok(verdict);
+        }
         machine.settle_doubts(&found, self.now());
         self.look_for_work(machine);
         // Another life must not look for it again: what is sent from now on would be found by it.
-        self.keep()
+        self.keep()?;
+        let machine = self.machine.lock();
+        let verdict = offline.verdict(round, &machine);
+        if verdict == Verdict::Holds {
+            // Before it may be said once more that the server has forgotten.
+            offline.sifted();
+        }
+        Ok(verdict)
     }
 
     fn look(&self, dir: &Handle, name: &Name) -> Result<Option<(Handle, Attrs)>, Errno> {
@@ -96,3 +128,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ mod journal;
 mod keeping;
 mod merging;
 mod owed;
+mod promised;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -23,6 +24,7 @@ use crate::volume::{Shared, Volume};
 pub use journal::{Journal, JournalError};
 pub(crate) use keeping::{probe, run as keep_on};
 use owed::Owed;
+use promised::{Promised, Round, Verdict};
 
 /// What a mount that works without the server begins with.
 #[derive(Debug)]
@@ -60,8 +62,7 @@ pub(crate) struct Offline {
     must_sift: AtomicBool,
     /// Given when the server is away, to what is being sent: it goes out again after the comparing.
     sending: Mutex<Cancel>,
-    /// What the server gave back of what was held, to be taken in with the comparing.
-    given_back: Mutex<Vec<Reclaimed>>,
+    promised: Mutex<Promised>,
     /// The journal cannot be written any more.
     is_broken: AtomicBool,
     own: OnceLock<Weak<Shared>>,
@@ -166,7 +167,7 @@ impl Offline {
             must_merge: AtomicBool::new(had_past),
             must_sift: AtomicBool::new(is_sifting),
             sending: Mutex::new(Cancel::new()),
-            given_back: Mutex::default(),
+            promised: Mutex::default(),
             is_broken: AtomicBool::new(false),
             own: OnceLock::new(),
         })
@@ -212,9 +213,18 @@ impl Offline {
         }
     }
 
-    /// False where somebody is at it already.
-    fn begin_merging(&self) -> bool {
-        self.standing.swap(Standing::Merging as u8, Ordering::SeqCst) != Standing::Merging as u8
+    /// The number of the comparing that begins; none where somebody is at it already, or was.
+    fn begin_merging(&self, _: &MutexGuard<'_, Machine>) -> Option<u64> {
+        if self.standing() == Standing::Merging || !self.must_merge() {
+            return None;
+        }
+        self.stand(Standing::Merging);
+        Some(self.promised.lock().compares())
+    }
+
+    /// What has become of what somebody compares by.
+    fn verdict(&self, round: Round, _: &MutexGuard<'_, Machine>) -> Verdict {
+        self.promised.lock().verdict(round, self.standing() == Standing::Merging)
     }
 
     fn stand(&self, standing: Standing) {
@@ -261,17 +271,26 @@ impl Shared {
     /// The promises that this client held are void: what came of claiming them.
     pub(crate) fn promises_renewed(&self, given_back: Vec<Reclaimed>) {
         let Some(offline) = &self.offline else { return };
+        // In one with the machine: a comparing that is just about to end must see all of it, or none.
+        let mut machine = self.machine.lock();
         offline.must_merge.store(true, Ordering::SeqCst);
-        *offline.given_back.lock() = given_back;
+        offline.promised.lock().renewed(given_back);
         // Nothing may go out before the comparing, which begins when the greeting is over.
-        self.machine.lock().hold(true);
+        machine.hold(true);
+    }
+
+    /// The greeting is over.
+    pub(crate) fn was_greeted(&self, _: &MutexGuard<'_, Machine>) {
+        if let Some(offline) = &self.offline {
+            offline.promised.lock().greeted();
+        }
     }
 
     /// The server has been greeted: what was held back goes out, after the comparing where that is due.
     pub(crate) fn came_back(&self) {
         let Some(offline) = &self.offline else { return };
         if offline.standing() == Standing::Merging {
-            // Somebody is at it.
+            // Somebody is at it, and sees what was promised anew.
             return;
         }
         if !offline.must_merge() {
@@ -285,6 +304,7 @@ impl Shared {
         };
         if let Err(error) = std::thread::Builder::new().name("merge".into()).spawn(merging) {
             tracing::error!(%error, "no thread to compare with the server: it counts as away");
+            self.went_away();
         }
     }
 }
