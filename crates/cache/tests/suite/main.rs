@@ -8,6 +8,7 @@ mod appends;
 mod both_sides;
 mod delegated;
 mod direct;
+mod late;
 mod leased;
 mod lent;
 mod listed;
