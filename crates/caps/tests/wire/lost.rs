@@ -1,5 +1,6 @@
 //! What was executed and could not be made durable: no reply says that it is on the disk before STABLE has told.
 
+use holdfast_base::limits::CAPS_FAILED_MAX;
 use holdfast_vfs::FsError;
 use holdfast_wire::caps::*;
 
@@ -57,6 +58,35 @@ fn nothing_but_stable_passes_what_was_lost_until_its_client_is_done_with_it() {
     assert_eq!(stable(&mut client, &server, (4, 2)), StableOk { stable_through: TxnId(4), failed: vec![] });
     client.look();
     assert_eq!(client.hints, [TxnId(1)], "it has asked for the rest");
+}
+
+/// Of three batches the last does not fit.
+const EACH: usize = CAPS_FAILED_MAX * 2 / 5;
+
+#[test]
+fn more_than_one_answer_has_room_for_is_told_by_whole_transactions() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let names: Vec<_> = (0..3 * EACH).map(|n| format!("f{n}")).collect();
+    for (txn, names) in (1..).zip(names.chunks(EACH)) {
+        batch(&mut client, (txn, 0), names.iter().map(|name| create(at(&root), name, b"")).collect());
+    }
+    server.fail_next_commit(FsError::Io);
+    tick(&server);
+    let told = stable(&mut client, &server, (3, 0));
+    assert_eq!(told.stable_through, TxnId(3));
+    assert!(told.failed.len() <= CAPS_FAILED_MAX);
+    for op in 0..EACH as u32 {
+        for txn in [1, 2, 3] {
+            let is_told = |of: &FailedOp| of.txn == TxnId(txn) && (of.op == op || of.op == FailedOp::ALL);
+            assert!(told.failed.iter().any(is_told), "{txn} {op}");
+        }
+    }
+    // What there is room for is told one by one.
+    batch(&mut client, (4, 3), vec![create(at(&root), "x", b""), create(at(&root), "y", b"")]);
+    server.fail_next_commit(FsError::Io);
+    tick(&server);
+    assert_eq!(stable(&mut client, &server, (4, 3)).failed, [failed(4, 0), failed(4, 1)]);
 }
 
 #[test]
