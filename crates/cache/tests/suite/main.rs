@@ -23,6 +23,7 @@ mod removed;
 mod restored;
 mod speed;
 mod squashed;
+mod synced;
 mod taken_back;
 mod told;
 mod trees;
