@@ -168,8 +168,19 @@ impl Machine {
         self.stream.last_txn = txn;
         self.stats.batches_sent += 1;
         let (stage, sent_at, asked) = (Stage::Sent, now.mono, self.generation);
-        let (is_repeated, names_since, was) = (false, None, FxHashMap::default());
-        let kept = Kept { txn, caller, ops, parts, stage, sent_at, asked, is_repeated, names_since, was };
+        let kept = Kept {
+            txn,
+            caller,
+            ops,
+            parts,
+            stage,
+            sent_at,
+            asked,
+            is_repeated: false,
+            is_loss_told: false,
+            names_since: None,
+            was: FxHashMap::default(),
+        };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)
     }

@@ -157,6 +157,8 @@ pub(crate) struct Kept {
     pub(crate) asked: Generation,
     /// Its results were taken in before, and its effects then lost.
     pub(crate) is_repeated: bool,
+    /// What of it could not be put on disk was heard, and is no news when it is told again.
+    pub(crate) is_loss_told: bool,
     /// The first transaction by which something is named in it as it was sent. Until it is on disk that one is kept,
     /// though it be on disk itself: the server must know it, and the batch must come out again as it was.
     pub(crate) names_since: Option<u64>,

@@ -357,20 +357,33 @@ impl Machine {
         Some(through)
     }
 
-    /// Everything up to this transaction is on disk; but for these operations, whose effect could not be kept.
+    /// Everything up to this transaction is on disk; but for these operations, whose effect could not be kept. The server tells
+    /// all of a transaction's at once, and again until it hears that we are done with it.
     pub fn stable_done(&mut self, through: u64, failed: &[(u64, u32, Errno)], now: Now) {
         let _ = now;
         self.progress += 1;
         self.stream.is_asking_stable = false;
         for (txn, op, errno) in failed {
-            let kept = self.stream.kept.iter().find(|k| k.txn == *txn);
-            let node = kept.and_then(|k| k.ops.get(*op as usize)).and_then(|q| q.op.nodes()[0]);
-            if let Some(node) = node {
-                self.note_error(node, *errno);
-                self.report(Report::new("sync", node, *errno));
-            }
+            let kept = self.stream.kept.iter().find(|k| k.txn == *txn && !k.is_loss_told);
+            let Some(op) = kept.and_then(|k| k.ops.get(*op as usize)).map(|q| q.op.clone()) else { continue };
+            self.not_on_disk(&op, *errno);
+        }
+        let told: HashSet<u64> = failed.iter().map(|(txn, ..)| *txn).collect();
+        for kept in &mut self.stream.kept {
+            kept.is_loss_told |= told.contains(&kept.txn);
         }
         self.stable_through(through);
+    }
+
+    /// A mutation that was executed may be undone by a loss of power: of its object, and of the directories whose names it
+    /// changed, for it is these that are synced for the sake of a name.
+    fn not_on_disk(&mut self, op: &Op, errno: Errno) {
+        let [Some(node), dirs @ ..] = op.nodes() else { return };
+        let [from, to, _replaced] = dirs;
+        for id in [Some(node), from, to].into_iter().flatten() {
+            self.note_error(id, errno);
+        }
+        self.report(Report::new("sync", node, errno));
     }
 
     /// The request to put things on disk was lost.
@@ -395,7 +408,7 @@ impl Machine {
             let is_beyond = executed_through.is_some_and(|through| kept.txn > through);
             let lost = kept.stage == Stage::Executed && is_beyond;
             if lost {
-                kept.is_repeated = true;
+                (kept.is_repeated, kept.is_loss_told) = (true, false);
                 again.extend(kept.ops.iter().map(|q| (q.serial, q.op.clone())));
             }
             if lost || kept.stage == Stage::Sent {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use holdfast_base::Instant;
 use holdfast_base::limits::{SMALL_FILE_BYTES, SMALL_FILE_PIECES_MAX, UNSTABLE_BYTES_MAX, UNSYNCED_AGE_MS};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ask::Generation;
 use crate::attrs::{Changes, SetTime};
@@ -342,10 +342,20 @@ impl Machine {
 
     /// Somebody waits for the data to be on disk.
     pub(crate) fn commit_now(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        node.data.in_commits = true;
-        self.flush.commits.retain(|(_, n)| *n != id);
-        self.flush.commits.push_front((Instant(0), id));
+        self.commit_all_now(&FxHashSet::from_iter([id]));
+    }
+
+    /// The same of many.
+    pub(crate) fn commit_all_now(&mut self, ids: &FxHashSet<NodeId>) {
+        if ids.is_empty() {
+            return;
+        }
+        self.flush.commits.retain(|(_, n)| !ids.contains(n));
+        for id in ids {
+            let Some(node) = self.nodes.get_mut(id) else { continue };
+            node.data.in_commits = true;
+            self.flush.commits.push_front((Instant(0), *id));
+        }
     }
 
     /// A COMMIT to be sent now: because somebody waits, because data grew old, or because there is much of it.

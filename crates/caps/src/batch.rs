@@ -130,7 +130,7 @@ impl Caps {
             if is_whole && is_new {
                 state.executed_through = txn;
             }
-            (state.executed_through, state.stable_through)
+            (state.executed_through, state.surely_stable_through())
         };
         self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, now));
         if !is_whole {

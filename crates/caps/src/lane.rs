@@ -6,19 +6,20 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use holdfast_base::limits::{
-    CAPS_BATCHES_MAX, CAPS_FAILED_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_OPS_LEFT_MAX,
-    CAPS_TICKETS_PER_CLIENT_MAX, CAPS_TXNS_KEPT_MAX,
+    CAPS_BATCHES_MAX, CAPS_LANE_IDLE_MS, CAPS_OPS_KEPT_MAX, CAPS_OPS_LEFT_MAX, CAPS_TICKETS_PER_CLIENT_MAX,
+    CAPS_TXNS_KEPT_MAX,
 };
 use holdfast_base::{ClientId, Instant};
 use holdfast_export::{Export, WireHandle};
 use holdfast_ledger::{BatchRecord, Remembered, Undertaking};
 use holdfast_rpc::PendingReply;
 use holdfast_vfs::{Handle, Touched};
-use holdfast_wire::caps::{CapsStat, FailedOp, TxnId};
+use holdfast_wire::caps::{CapsStat, TxnId};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::Caps;
+use crate::failures::Failures;
 use crate::outcome::Outcome;
 use crate::site::Actor;
 
@@ -79,8 +80,9 @@ pub(crate) struct State {
     pub(crate) txns: BTreeMap<TxnId, Txn>,
     pub(crate) done_through: TxnId,
     pub(crate) executed_through: TxnId,
+    /// Durable, or failed: what is forced is tried once.
     pub(crate) stable_through: TxnId,
-    pub(crate) failed: Vec<FailedOp>,
+    pub(crate) failed: Failures,
     /// Who waits for what to be durable.
     pub(crate) awaiting: Vec<(TxnId, PendingReply)>,
     pub(crate) is_committing: bool,
@@ -120,7 +122,7 @@ impl Lane {
             done_through: TxnId(0),
             executed_through: TxnId(0),
             stable_through: TxnId(0),
-            failed: Vec::new(),
+            failed: Failures::default(),
             awaiting: Vec::new(),
             is_committing: false,
             told_through: TxnId(0),
@@ -214,11 +216,9 @@ impl State {
         }
     }
 
-    /// Notes what could not be made durable.
-    pub(crate) fn note_failed(&mut self, failed: FailedOp) {
-        if self.failed.len() < CAPS_FAILED_MAX {
-            self.failed.push(failed);
-        }
+    /// All that is durable without a gap, nothing that failed among it: what may be said where failures are not told.
+    pub(crate) fn surely_stable_through(&self) -> TxnId {
+        self.failed.before().map_or(self.stable_through, |before| before.min(self.stable_through))
     }
 }
 
@@ -240,7 +240,7 @@ impl Caps {
         let mut state = lane.state.lock();
         state.client = client;
         state.used_at = now;
-        let (executed_through, stable_through) = (state.executed_through, state.stable_through);
+        let (executed_through, stable_through) = (state.executed_through, state.surely_stable_through());
         LaneView { is_known, executed_through, stable_through }
     }
 
@@ -285,7 +285,7 @@ impl Caps {
         let forgotten = std::mem::replace(&mut state.txns, kept);
         let restored = state.restored.outcomes.split_off(&(done.0 + 1, 0));
         let of_former = std::mem::replace(&mut state.restored.outcomes, restored);
-        state.failed.retain(|failed| failed.txn > done);
+        state.failed.forget_through(done);
         drop(state);
         let Some(ledger) = &self.parts.ledger else { return };
         for (txn, of) in forgotten {

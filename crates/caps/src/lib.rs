@@ -5,6 +5,7 @@
 mod append;
 mod attrs;
 mod batch;
+mod failures;
 mod find;
 mod grants;
 mod handover;

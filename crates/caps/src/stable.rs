@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use holdfast_base::limits::{CAPS_RECALL_ANSWER_MS, CAPS_STABLE_WAITERS_MAX};
 use holdfast_export::Export;
+use holdfast_ledger::Undertaking;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Auth, CallError, OutgoingCall, PendingReply};
 use holdfast_vfs::{FsError, FsResult, Touched};
@@ -149,7 +150,7 @@ impl Caps {
             let (due, waiting): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|(through, _)| *through <= stable);
             state.awaiting = waiting;
-            (due, stable, state.failed.clone())
+            (due, stable, state.failed.through(stable))
         };
         if !due.is_empty() {
             let mut state = lane.state.lock();
@@ -167,11 +168,12 @@ impl Caps {
         let (client, through) = {
             let mut state = lane.state.lock();
             // What could not be written back is told by STABLE alone: its client must ask.
-            if state.is_hinting || state.stable_through <= state.told_through || !state.failed.is_empty() {
+            let through = state.surely_stable_through();
+            if state.is_hinting || through <= state.told_through {
                 return;
             }
-            (state.is_hinting, state.told_through) = (true, state.stable_through);
-            (state.client, state.stable_through)
+            (state.is_hinting, state.told_through) = (true, through);
+            (state.client, through)
         };
         let epoch = self.parts.manager.look(|engine| engine.caps_epoch(client));
         let connection = self.members.connection(client);
@@ -234,19 +236,21 @@ fn note_failures(state: &mut State, txn: TxnId, failed: &[(Arc<Export>, FsError)
             }
         }
     }
-    for (op, error) in ops {
-        state.note_failed(FailedOp { txn, op, status: status::of_fs(error).as_u32() });
-    }
+    let failed = |(op, error)| FailedOp { txn, op, status: status::of_fs(error).as_u32() };
+    state.failed.note(ops.into_iter().map(failed));
 }
 
-/// These are durable.
+/// These are durable, or will not be: a force that failed is not tried again.
 fn finish(state: &mut State, txns: &[TxnId]) {
+    // A record that is sealed tells that all before it is there, too; what failed is not to be believed once the machine dies.
+    let sealed = state.failed.before();
     for txn in txns {
         let Some(of) = state.txns.get_mut(txn) else { continue };
         of.is_stable = true;
         of.touched = Vec::new();
-        for record in std::mem::take(&mut of.records) {
-            record.seal();
+        let records = std::mem::take(&mut of.records);
+        if sealed.is_none_or(|through| *txn <= through) {
+            records.iter().for_each(Undertaking::seal);
         }
     }
     state.advance_stable();

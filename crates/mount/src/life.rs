@@ -82,12 +82,13 @@ pub fn run(request: &MountRequest, report: impl FnOnce() -> Result<()>) -> Resul
 
     let log = logfile::path_for(&runtime_dir(), &request.mountpoint);
     let guard = guard(request);
-    serve(&mounted, &wishes, &log);
+    let served = serve(&mounted, &wishes, &log);
     drop(guard);
     let drained = drain(&mounted, &wishes);
     drop(endpoint);
     goodbye(&mounted);
-    drained
+    // What was told once is told to nobody else: the drain hears nothing of what failed before it.
+    served.and(drained)
 }
 
 /// Before the mount stands a signal ends the process, as it does by default; then it asks for its end.
@@ -195,8 +196,8 @@ fn guard(request: &MountRequest) -> Option<Guard> {
     start().inspect_err(|error| tracing::warn!("nobody watches over the mount: {error:#}")).ok()
 }
 
-/// Until the mount is gone.
-fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
+/// Until the mount is gone. What could not be done where a signal has asked for that.
+fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) -> Result<()> {
     let mut surplus = holdfast_allocator::Surplus::default();
     loop {
         if let Some(end) = mounted.session().wait_for(LOOK_EVERY) {
@@ -207,13 +208,13 @@ fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
                     tracing::error!(%errno, "the kernel's requests cannot be read any more");
                 }
             }
-            return;
+            return Ok(());
         }
         if mounted.is_abandoned() {
             // Whoever asked for that takes the mount away. Its users need not have gone: their calls fail, and so does
             // every later one, for the connection ends with this process.
             let _ = mounted.session().wait_for(LOOK_EVERY);
-            return;
+            return Ok(());
         }
         mounted.tell_reports();
         surplus.tick(Instant::now());
@@ -221,17 +222,16 @@ fn serve(mounted: &Mounted, wishes: &Wishes, log: &Path) {
             tracing::debug!(%error, "the log");
         }
         if wishes.now() >= Wishes::DRAIN {
-            end_by_signal(mounted, wishes);
-            return;
+            return end_by_signal(mounted, wishes);
         }
     }
 }
 
-/// Everything is sent while it is still mounted; then processes that use it get errors.
-fn end_by_signal(mounted: &Mounted, wishes: &Wishes) {
+/// Everything is sent while it is still mounted; then processes that use it get errors. What could not be done is told when
+/// all has ended: it ends in any case.
+fn end_by_signal(mounted: &Mounted, wishes: &Wishes) -> Result<()> {
     tracing::info!("asked to end: sending what is left");
-    // What fails is told by the drain that follows.
-    let _ = sync(mounted, wishes);
+    let synced = sync(mounted, wishes);
     let session = mounted.session();
     let unmounted = session.unmount(Unmount::Plain).or_else(|error| {
         tracing::warn!(%error, "it is in use, and taken away all the same");
@@ -241,6 +241,7 @@ fn end_by_signal(mounted: &Mounted, wishes: &Wishes) {
         tracing::error!(%error, "unmounting");
     }
     let _ = session.wait_for(GOODBYE);
+    synced
 }
 
 fn drain(mounted: &Mounted, wishes: &Wishes) -> Result<()> {

@@ -4,7 +4,7 @@
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{FileBody, Outcome, PendingReply};
 use holdfast_vfs::FsError;
-use holdfast_wire::nfs4::NfsStat4;
+use holdfast_wire::nfs4::{NfsStat4, OpNum4};
 use holdfast_xdr::Writer;
 
 use crate::compound::Compound;
@@ -37,8 +37,8 @@ impl Compound {
         };
         let committer = self.service.config.committer.clone();
         let done = move |result: Result<(), FsError>| {
-            if result.is_err() {
-                self.fail_commit(pending.writer());
+            if let Err(error) = result {
+                self.fail_commit(error, pending.writer());
                 self.record(pending.writer());
                 // What is not durable is not to be believed after the machine dies.
                 self.undertaking = None;
@@ -59,24 +59,24 @@ impl Compound {
     }
 
     /// The changes could not be made durable. They were made, and can be seen, but the client must not believe
-    /// them safe: as with fsync(2), it is told NFS4ERR_IO, in place of the first operation that changed anything,
-    /// for which of them is lost nobody knows. State granted on the way (an open) stays until the client closes
-    /// it or its lease ends.
-    fn fail_commit(&mut self, reply: &mut Writer) {
+    /// them safe: as with fsync(2), it is told so in place of the first operation that changed anything, for which
+    /// of them is lost nobody knows. State granted on the way (an open) stays until the client closes it or its
+    /// lease ends.
+    fn fail_commit(&mut self, error: FsError, reply: &mut Writer) {
         self.touched.clear();
         self.verifiers.clear();
         self.file = None;
         let Some(first) = self.first_touch else { return };
         reply.truncate(first.result_at);
         reply.u32(first.op.as_u32());
-        reply.u32(NfsStat4::Io.as_u32());
+        self.outcome = commit_failed(first.op, error);
+        reply.u32(self.outcome.as_u32());
         if crate::table::row(first.op)
             .is_some_and(|row| row.desc.flags.has(crate::desc::Flags::BITMAP_ON_ERROR))
         {
             reply.u32(0);
         }
         self.index = first.index + 1;
-        self.outcome = NfsStat4::Io;
         reply.fill(self.status, self.outcome.as_u32());
         reply.fill(self.count, self.index);
     }
@@ -147,5 +147,29 @@ impl Compound {
     /// Whether the reply will be kept, as far as is known yet.
     pub(crate) fn is_reply_kept(&self) -> bool {
         self.token.is_some() || self.slot.as_ref().is_some_and(|slot| slot.is_kept)
+    }
+}
+
+/// What a failed commit is to the client of an operation. The change was done and may be lost: never DELAY, for the client
+/// would do it a second time. That there was no room is told by those that may (RFC 8881 section 15.2, RFC 7862 section
+/// 11.2, RFC 8276 section 8.4); COMMIT and REMOVE are not among them.
+const fn commit_failed(op: OpNum4, error: FsError) -> NfsStat4 {
+    let may_lack_room = matches!(
+        op,
+        OpNum4::Create
+            | OpNum4::Link
+            | OpNum4::Open
+            | OpNum4::Rename
+            | OpNum4::SetAttr
+            | OpNum4::Write
+            | OpNum4::Allocate
+            | OpNum4::Clone
+            | OpNum4::Copy
+            | OpNum4::SetXattr
+    );
+    match error {
+        FsError::NoSpace if may_lack_room => NfsStat4::NoSpc,
+        FsError::Quota if may_lack_room => NfsStat4::Dquot,
+        _ => NfsStat4::Io,
     }
 }

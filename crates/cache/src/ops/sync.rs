@@ -1,5 +1,7 @@
 //! Waiting until things are on disk; and being told what failed after it had returned.
 
+use rustc_hash::FxHashSet;
+
 use crate::ask::Generation;
 use crate::errno::Errno;
 use crate::extent::Progress;
@@ -29,7 +31,7 @@ impl Machine {
             Some(through) => through,
             None => *turn.through.insert(self.node(id)?.last_serial),
         };
-        self.on_disk(id, begun)?;
+        self.on_disk(&[id], begun)?;
         self.stable(through)?;
         self.tell_losses(id, fh)
     }
@@ -48,16 +50,24 @@ impl Machine {
         told.map_or(Ok(()), |errno| Err(errno.into()))
     }
 
-    /// Waits until WRITEs that were done before are committed.
-    fn on_disk(&mut self, id: NodeId, begun: Generation) -> Outcome<()> {
-        let node = self.node(id)?;
+    /// Waits until WRITEs that were done before are committed; of all these files together.
+    fn on_disk(&mut self, ids: &[NodeId], begun: Generation) -> Outcome<()> {
         let unstable = |p, born: Generation| born <= begun && matches!(p, Progress::Unstable { .. });
-        if !node.data.extents.any(unstable) {
+        let (mut waits, mut due) = (false, FxHashSet::default());
+        for id in ids {
+            let data = &self.node(*id)?.data;
+            if !data.extents.any(unstable) {
+                continue;
+            }
+            waits = true;
+            if data.committing.is_none_or(|(_, at)| at <= begun) {
+                due.insert(*id);
+            }
+        }
+        if !waits {
             return Ok(());
         }
-        if node.data.committing.is_none_or(|(_, at)| at <= begun) {
-            self.commit_now(id);
-        }
+        self.commit_all_now(&due);
         self.wait(Wait::Stable)
     }
 
@@ -101,9 +111,7 @@ impl Machine {
             return self.wait(Wait::Written);
         }
         let through = *turn.through.get_or_insert(last);
-        for id in with_data {
-            self.on_disk(id, begun)?;
-        }
+        self.on_disk(&with_data, begun)?;
         self.stable(through)?;
         match self.error.take() {
             Some(errno) => Err(errno.into()),

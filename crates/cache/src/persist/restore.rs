@@ -126,6 +126,7 @@ impl Machine {
                 sent_at,
                 asked,
                 is_repeated,
+                is_loss_told: false,
                 names_since,
                 was,
             });

@@ -9,6 +9,7 @@ use holdfast_wire::caps::{FailedOp, TxnId};
 use serde::{Deserialize, Serialize};
 
 use crate::Caps;
+use crate::failures::Failures;
 use crate::lane::{Lane, Partial, State, Txn};
 use crate::outcome::Outcome;
 
@@ -110,7 +111,7 @@ impl Caps {
         state.done_through = TxnId(image.done_through);
         state.executed_through = TxnId(image.executed_through);
         state.stable_through = TxnId(image.stable_through);
-        state.failed = image.failed.into_iter().map(failed).collect();
+        state.failed = Failures::of(image.failed.into_iter().map(failed).collect());
         let txns = image.txns.into_iter();
         state.txns = txns.map(|image| (TxnId(image.txn), self.thaw_txn(image))).collect();
     }

@@ -7,6 +7,7 @@ mod capabilities;
 mod groups;
 mod hostile;
 mod lists;
+mod lost;
 mod nameless;
 mod pool;
 mod promised;

@@ -162,6 +162,11 @@ impl Server {
         names
     }
 
+    /// The disk fails the next commit.
+    pub(crate) fn fail_next_commit(&self, why: holdfast_vfs::FsError) {
+        self.fs.fail_next_commit(why);
+    }
+
     /// What a loss of power would take.
     pub(crate) fn uncommitted(&self) -> Vec<holdfast_vfs::Touched> {
         self.fs.uncommitted()

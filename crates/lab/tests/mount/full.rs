@@ -3,7 +3,8 @@
 
 use crate::fixture::{Served, run_in};
 use anyhow::{Context as _, Result, ensure};
-use holdfast_lab::server::Target;
+use holdfast_lab::scratch::Scratch;
+use holdfast_lab::server::{Target, holdfast_binary};
 use holdfast_lab::{FsType, Trial};
 
 /// The least that ext4 is made with all that it has.
@@ -17,7 +18,9 @@ pub(crate) fn trials() -> Vec<Trial> {
             filled(options)
         })
     };
-    ways.into_iter().map(trial).collect()
+    let ended =
+        Trial::new("full::a_mount_that_is_told_to_end_says_what_was_lost_and_by_its_exit_code", ended);
+    ways.into_iter().map(trial).chain([ended]).collect()
 }
 
 /// Of each piece it is known whether it was acknowledged by `fsync`, of its own open or of a later one.
@@ -102,4 +105,28 @@ fn filled(options: &str) -> Result<()> {
         mount.wait_end()?;
     }
     served.server.check_alive()
+}
+
+/// In the foreground, as a service manager has it. Nobody asks about any of the files.
+const STOPPED: &str = "
+mkdir mnt; export HOLDFAST_RUNTIME_DIR=$PWD/run
+\"$1\" mount -f \"$2\" mnt -o nolocal 2>said & daemon=$!
+trap 'kill -KILL $daemon 2>/dev/null || true; umount -l mnt 2>/dev/null || true' EXIT
+for i in $(seq 200); do mountpoint -q mnt && break; sleep 0.05; done
+mountpoint -q mnt
+for i in $(seq 60); do head -c 1M /dev/urandom >mnt/f$i 2>/dev/null || true; done
+kill -TERM $daemon; code=0; wait $daemon || code=$?
+cat said; ! mountpoint -q mnt; echo code $code
+";
+
+fn ended() -> Result<()> {
+    let served = Served::sized(Target::Holdfast, FsType::Ext4, BYTES)?;
+    let scratch = Scratch::new("stopped")?;
+    let source = format!("127.0.0.1:{}:{}", served.server.port(), served.server.export());
+    let binary = holdfast_binary()?;
+    let said = run_in(scratch.path(), STOPPED, &[&binary.to_string_lossy(), &source])?;
+    ensure!(said.ends_with("code 1\n"), "{said}");
+    let complaint = said.lines().find(|line| line.contains("not everything could be done"));
+    ensure!(complaint.is_some_and(|line| line.contains("No space left on device")), "{said}");
+    Ok(())
 }

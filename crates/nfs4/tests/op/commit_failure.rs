@@ -40,8 +40,30 @@ fn a_failed_commit_is_told_in_place_of_the_first_change_and_to_a_retry_as_well()
     reply.ok::<()>(OpNum4::PutRootFh);
     reply.ok::<()>(OpNum4::Lookup);
     reply.ok::<()>(OpNum4::SaveFh);
-    reply.fails::<()>(OpNum4::Create, NfsStat4::Io);
+    reply.fails::<()>(OpNum4::Create, NfsStat4::NoSpc);
     assert_eq!(whole, client.again(&ops));
     assert_eq!(client.run(&at(&[])).status, NfsStat4::Ok, "the slot is free again");
+    world.check();
+}
+
+/// RFC 8881 section 15.2: CREATE may answer NOSPC and DQUOT, REMOVE may not.
+#[test]
+fn that_there_was_no_room_is_told_by_those_operations_that_may() {
+    let world = World::sync();
+    let mut client = Session::open(&world, 1, 1);
+    let remove = || ArgOp::Remove(Remove4Args { target: b"d" });
+    let cases = [
+        (FsError::Quota, NfsStat4::Dquot, NfsStat4::Io),
+        (FsError::NoSpace, NfsStat4::NoSpc, NfsStat4::Io),
+        (FsError::Io, NfsStat4::Io, NfsStat4::Io),
+        // It was done, and must not be done a second time.
+        (FsError::Delay, NfsStat4::Io, NfsStat4::Io),
+    ];
+    for (error, made, removed) in cases {
+        for (op, told) in [(mkdir(b"d"), made), (remove(), removed)] {
+            world.fs.fail_next_commit(error);
+            assert_eq!(client.run(&[at(&[]), vec![op]].concat()).status, told, "{error:?}");
+        }
+    }
     world.check();
 }

@@ -5,22 +5,25 @@
 //! name what an earlier one made.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use holdfast_base::Timestamp;
+use holdfast_base::limits::CAPS_BATCH_OPS_MAX;
 use holdfast_cache::{
     Batch, Born, CapSet, Changes, Handle, Mutation, MutationResult, Name, NewAttrs, NewObject, RenameMode,
     SetTime, Target as Aim,
 };
 use holdfast_client::Cancel;
 use holdfast_wire::caps::{
-    BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, IfTaken, OpResult, Ref, RenameHow, Res, SetAttrs, TxnId,
+    BatchArgs, BatchOk, BatchOp, CapsProc, CapsStat, FailedOp, IfTaken, OpResult, Ref, RenameHow, Res,
+    SetAttrs, TxnId,
 };
 use parking_lot::Mutex;
 
 use super::calling::{decode, put};
 use super::{Failure, Inner, Promises, convert};
-use crate::server::{BatchDone, Undone};
+use crate::server::{BatchDone, FailedLater, Undone};
 
 /// What was sent.
 #[derive(Debug, Default)]
@@ -54,10 +57,25 @@ impl Ledger {
         }
     }
 
-    /// The mutation of which an operation was a part.
-    pub(super) fn place_of(&self, txn: u64, op: u32) -> u32 {
-        let after = self.places.get(&txn).map_or(0, |starts| starts.partition_point(|start| *start <= op));
-        u32::try_from(after.saturating_sub(1)).unwrap_or(0)
+    /// The mutations that were executed and not put on the disk, each once.
+    pub(super) fn failed(&self, told: &[FailedOp]) -> Vec<FailedLater> {
+        let mut all = BTreeMap::new();
+        for one in told {
+            let errno = convert::errno_of(one.status);
+            for place in self.places_of(one) {
+                all.entry((one.txn.0, place)).or_insert(errno);
+            }
+        }
+        all.into_iter().map(|((txn, place), errno)| FailedLater { txn, place, errno }).collect()
+    }
+
+    /// What a failure is about: the mutation of which an operation was a part, or all. Of what a former life of this mount
+    /// has sent it is not known which: then all, for nothing that was lost may pass for safe.
+    fn places_of(&self, failed: &FailedOp) -> Range<u32> {
+        let place = |after: usize| u32::try_from(after).unwrap_or(u32::MAX);
+        let Some(starts) = self.places.get(&failed.txn.0) else { return 0..place(CAPS_BATCH_OPS_MAX) };
+        let after = place(starts.partition_point(|start| *start <= failed.op));
+        if failed.op == FailedOp::ALL { 0..after } else { after.saturating_sub(1)..after }
     }
 }
 
@@ -383,7 +401,13 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.places.extend([(1, vec![0]), (2, vec![0, 3]), (3, vec![0])]);
         ledger.done(1);
-        assert_eq!((ledger.done_through(), ledger.place_of(2, 3)), (TxnId(1), 1));
+        let failed = |op| FailedOp { txn: TxnId(2), op, status: 5 };
+        let places = |told: &[FailedOp]| ledger.failed(told).iter().map(|of| of.place).collect::<Vec<_>>();
+        assert_eq!((ledger.done_through(), places(&[failed(3)])), (TxnId(1), vec![1]));
+        assert_eq!(places(&[failed(0), failed(1), failed(2)]), [0], "its parts are told of together");
+        assert_eq!(places(&[failed(FailedOp::ALL)]), [0, 1]);
+        let of_former = FailedOp { txn: TxnId(9), ..failed(2) };
+        assert_eq!(places(&[of_former]).len(), CAPS_BATCH_OPS_MAX, "which of them is not known");
         // A batch that was made before, and goes out later.
         ledger.done(0);
         assert_eq!(ledger.done_through(), TxnId(1));

@@ -31,7 +31,7 @@ use crate::lease::Trust;
 use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::nfs::NfsServer;
 use crate::same_host::{Neighbour, SameHost, SameHostStats};
-use crate::server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
+use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
 
 use aside::Aside;
 use batches::Ledger;
@@ -213,12 +213,8 @@ impl Server for CapsServer {
             self.0.call(wire::CapsProc::Stable, &cred, cancel, |ticket, w| calling::put(&args(ticket), w));
         let reply = reply.map_err(|failure| failure.undone())?;
         let told: wire::StableOk = calling::decode(&reply).map_err(|failure| failure.undone())?;
-        let failed = told.failed.iter().map(|failed| FailedLater {
-            txn: failed.txn.0,
-            place: self.0.ledger.lock().place_of(failed.txn.0, failed.op),
-            errno: convert::errno_of(failed.status),
-        });
-        Ok(Settled { through: told.stable_through.0, failed: failed.collect() })
+        let failed = self.0.ledger.lock().failed(&told.failed);
+        Ok(Settled { through: told.stable_through.0, failed })
     }
 
     fn write(&self, write: &WriteOut, cancel: &Cancel) -> Result<WriteDone, Undone> {

@@ -237,10 +237,15 @@ pub struct StableArgs {
 pub struct FailedOp {
     /// The transaction.
     pub txn: TxnId,
-    /// The operation's place, from 0.
+    /// The operation's place, from 0; or [`Self::ALL`].
     pub op: u32,
     /// Why.
     pub status: u32,
+}
+
+impl FailedOp {
+    /// In an operation's stead: every operation of the transaction. So it is told where one by one there is no room.
+    pub const ALL: u32 = u32::MAX;
 }
 
 /// What STABLE gives.
