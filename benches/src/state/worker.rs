@@ -8,7 +8,7 @@ use holdfast_base::ByteRange;
 use holdfast_client::{
     Attributes, Callbacks, Cancel, Client, Create, CreateKind, CreateMode, Cred, Cx, Event, Handle,
     HeldAttributes, Io, LockArgs, OpenArgs, OpenFile, OpenTarget, Options, Recall, SetAttributes,
-    WantDelegation,
+    WantDelegation, Whose,
 };
 use holdfast_wire::nfs4::{OPEN4_SHARE_ACCESS_BOTH, StableHow4};
 use std::net::SocketAddrV4;
@@ -172,7 +172,7 @@ impl Hands {
                 .remove(cx, &self.root, name.as_bytes())
                 .with_context(|| format!("removing {name}"))?;
             done();
-            let io = Io { owner: Some(LOCK_OWNER), ..Io::open(&self.file) };
+            let io = Io { owner: Whose::Of(LOCK_OWNER), ..Io::open(&self.file) };
             let written = self.client.write(cx, io, 0, Bytes::from_static(WRITTEN), StableHow4::Unstable)?;
             ensure!(written.count as usize == WRITTEN.len(), "a short write");
             done();
