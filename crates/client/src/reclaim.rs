@@ -214,13 +214,13 @@ impl Inner {
             })?;
             stateid = Some(got.lock_stateid);
         }
-        if let Some(stateid) = stateid {
-            self.files.change(&file.handle, |held| {
-                held.locks.iter_mut().filter(|other| other.owner == lock.owner).for_each(|lock| {
-                    lock.stateid = stateid;
-                });
-            });
-        }
+        self.files.change(&file.handle, |held| match stateid {
+            Some(stateid) => {
+                let own = held.locks.iter_mut().filter(|other| other.owner == lock.owner);
+                own.for_each(|lock| lock.stateid = stateid);
+            }
+            None => held.forget_unlocked(&lock.owner),
+        });
         Ok(())
     }
 
@@ -262,10 +262,14 @@ impl Inner {
     }
 
     fn lose_locks(&self, file: &Handle, owner: &[u8]) {
-        self.files.change(file, |held| {
-            held.locks.iter_mut().filter(|lock| lock.owner == owner).for_each(|lock| lock.is_lost = true);
+        let has_lost = self.files.change(file, |held| {
+            held.forget_unlocked(owner);
+            let own = held.locks.iter_mut().filter(|lock| lock.owner == owner);
+            own.map(|lock| lock.is_lost = true).count() > 0
         });
-        self.callbacks.locks_lost(file, owner);
+        if has_lost {
+            self.callbacks.locks_lost(file, owner);
+        }
     }
 
     /// Looks at all state: some of it may have been revoked.

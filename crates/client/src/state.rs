@@ -57,6 +57,11 @@ impl Held {
     pub(crate) fn has_lost_locks(&self) -> bool {
         self.locks.iter().any(|lock| lock.is_lost)
     }
+
+    /// An owner who has unlocked all has nothing that could be reclaimed or lost: he begins anew, through an open.
+    pub(crate) fn forget_unlocked(&mut self, owner: &[u8]) {
+        self.locks.retain(|lock| lock.owner != owner || !lock.ranges.is_empty());
+    }
 }
 
 /// The locks of one owner.

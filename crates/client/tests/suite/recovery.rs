@@ -246,6 +246,36 @@ fn locks_lost_to_an_expired_lease_are_told_and_the_file_stays_open() {
 }
 
 #[test]
+fn who_has_unlocked_all_loses_nothing_with_the_lease_nor_with_the_server() {
+    let mut world = World::with(|builder| builder.lease_seconds(2));
+    let relay = Relay::to(&world.address());
+    let user = User::connect(Options::new(vec![relay.address.to_string()]));
+    let (file, held) = (user.make("file"), user.make("held"));
+    for (file, owner) in [(&file, b"me"), (&held, b"us")] {
+        user.client.lock(user.cx(), file, &lock(owner)).unwrap();
+    }
+    user.client.unlock(user.cx().cancel, file.handle(), b"me", WHOLE).unwrap();
+    relay.stall();
+    let other = world.client();
+    let theirs = other.make("held");
+    other.client.lock_wait(other.cx(), &theirs, &lock(b"them")).unwrap();
+    relay.resume();
+    user.heard.wait("the loss of the lock", |said| !said.lost.is_empty());
+    let works = || {
+        assert!(!user.client.has_lost_locks(file.handle()));
+        let io = Io { owner: Whose::Unknown, ..Io::open(&file) };
+        user.client.write(user.cx(), io, 0, Bytes::from_static(b"x"), StableHow4::Unstable).unwrap();
+        user.client.lock(user.cx(), &file, &lock(b"me")).unwrap();
+        user.client.unlock(user.cx().cancel, file.handle(), b"me", WHOLE).unwrap();
+    };
+    works();
+    world.server.kill().unwrap();
+    world.server.restart().unwrap();
+    works();
+    assert_eq!(user.heard.state.lock().lost.len(), 1, "the lock that was held");
+}
+
+#[test]
 fn who_comes_back_after_the_grace_of_a_restarted_server_loses_locks_and_keeps_files() {
     let mut world = World::with(|builder| builder.lease_seconds(1));
     let relay = Relay::to(&world.address());
