@@ -206,13 +206,19 @@ impl State {
         self.txns.values().map(|txn| txn.ops).sum::<usize>() + self.restored.outcomes.len()
     }
 
-    /// All that is durable without a gap.
+    /// All that is durable without a gap. A record that is sealed tells that all before it is there, too; so none is before
+    /// that is so, and none behind what failed, which is not to be believed once the machine dies.
     pub(crate) fn advance_stable(&mut self) {
-        while let Some(txn) = self.txns.get(&self.stable_through.next())
+        let surely = self.failed.before();
+        while let Some(txn) = self.txns.get_mut(&self.stable_through.next())
             && txn.is_stable
             && self.stable_through < self.executed_through
         {
             self.stable_through = self.stable_through.next();
+            let records = std::mem::take(&mut txn.records);
+            if surely.is_none_or(|through| self.stable_through <= through) {
+                records.iter().for_each(Undertaking::seal);
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use holdfast_base::limits::{CAPS_RECALL_ANSWER_MS, CAPS_STABLE_WAITERS_MAX};
 use holdfast_export::Export;
-use holdfast_ledger::Undertaking;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_rpc::{Auth, CallError, OutgoingCall, PendingReply};
 use holdfast_vfs::{FsError, FsResult, Touched};
@@ -242,16 +241,10 @@ fn note_failures(state: &mut State, txn: TxnId, failed: &[(Arc<Export>, FsError)
 
 /// These are durable, or will not be: a force that failed is not tried again.
 fn finish(state: &mut State, txns: &[TxnId]) {
-    // A record that is sealed tells that all before it is there, too; what failed is not to be believed once the machine dies.
-    let sealed = state.failed.before();
     for txn in txns {
         let Some(of) = state.txns.get_mut(txn) else { continue };
         of.is_stable = true;
         of.touched = Vec::new();
-        let records = std::mem::take(&mut of.records);
-        if sealed.is_none_or(|through| *txn <= through) {
-            records.iter().for_each(Undertaking::seal);
-        }
     }
     state.advance_stable();
 }

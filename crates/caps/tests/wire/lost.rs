@@ -107,3 +107,28 @@ fn what_could_not_be_written_back_is_not_believed_after_the_machine_has_died() {
     assert_eq!(stable(&mut client, &server, (1, 0)), StableOk { stable_through: TxnId(1), failed: vec![] });
     assert_eq!(server.uncommitted(), []);
 }
+
+#[test]
+fn what_left_nothing_to_force_does_not_vouch_for_what_came_before_it() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let created = batch(&mut client, (1, 0), vec![create(at(&root), "a", b"")]);
+    let a = made(&created.results[0]).handle.0.to_vec();
+    stable(&mut client, &server, (1, 0));
+    let data = || vec![BatchOp::Data { object: at(&a), offset: 0, data: b"data" }];
+    batch(&mut client, (2, 1), data());
+    // A refusal is on record, and touches nothing; another's change has the record forced.
+    let said = batch(&mut client, (3, 1), vec![mkdir(at(&root), "a")]);
+    assert!(refused(&said.results[0]).is_some());
+    let mut other = Client::new(&server, "b");
+    batch(&mut other, (1, 0), vec![create(at(&root), "b", b"")]);
+    stable(&mut other, &server, (1, 0));
+    drop(other.unplug());
+    let mount = client.unplug();
+    let server = server.restart_after_power_loss(holdfast_state::Grace::Over);
+    server.write("a", b"");
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(1)).unwrap();
+    batch(&mut client, (2, 1), data());
+    assert_eq!(server.read("a"), b"data");
+}
