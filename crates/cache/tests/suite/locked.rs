@@ -88,3 +88,17 @@ fn being_written_by_another(world: &mut World, node: NodeId, fh: Fh) -> WriteOut
     let _ = machine.fsync(&mut Turn::new(Caller::new(7, 0)), node, None, now);
     machine.take_write(now).expect("a WRITE")
 }
+
+#[test]
+fn what_was_written_under_a_lock_goes_by_write_though_the_file_is_closed() {
+    let (mut world, node, fh) = locked();
+    world.run(0, |m, t, now| m.fsync(t, node, Some(fh), now)).unwrap();
+    let data = Bytes::from_static(b"under");
+    world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.release(fh, now);
+    let _ = machine.fsync(&mut Turn::new(Caller::new(7, 0)), node, None, now);
+    assert!(machine.take_batch(now).is_none_or(|batch| carries_nothing(&batch)));
+    assert_eq!(machine.take_write(now).expect("it goes by WRITE").data, data);
+}
