@@ -67,11 +67,13 @@ impl Programs {
             bail!("a lock or an open is half granted: try again");
         }
         let mut outgoing = Outgoing::default();
-        let engine = Leaving::begin(&self.manager, &mut outgoing)?;
         let (listeners, connections, lost) = pack(handed, &mut outgoing);
         let nfs4 = self.nfs4.freeze(&mut outgoing)?;
         let nlm = self.lockd.freeze(&mut outgoing)?;
         let caps = self.caps.as_ref().map(|caps| caps.freeze()).transpose()?.unwrap_or_default();
+        // After what is promised has been looked at: what a local process does behind a look is seen by the next process, and what
+        // was done before it has been recalled, and that is known to the engine.
+        let engine = Leaving::begin(&self.manager, &mut outgoing)?;
         let verifier = |export: &Arc<_>| {
             let export: &holdfast_export::Export = export;
             (u32::from(export.id.0), export.backend.write_verifier())

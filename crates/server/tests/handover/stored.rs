@@ -212,8 +212,11 @@ fn state_that_is_damaged_is_not_gone_on_with_and_nothing_of_what_came_with_it_is
     server.signal(Signal::TERM);
     let world = server.ended();
     manager.listen();
-    // The first of the descriptors is the state engine's file.
-    let (_, engine) = manager.store.iter().find(|(name, _)| name == "holdfast-0").unwrap();
+    let is_engine = |fd: &OwnedFd| {
+        let name = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap();
+        name.to_string_lossy().contains("memfd:holdfast-engine")
+    };
+    let (_, engine) = manager.store.iter().find(|(_, fd)| is_engine(fd)).unwrap();
     let engine = fs::File::from(engine.try_clone().unwrap());
     let whole = engine.metadata().unwrap().len();
     assert!(whole > 200, "{whole} bytes");
