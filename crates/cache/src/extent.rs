@@ -40,6 +40,13 @@ pub(crate) enum Progress {
     },
 }
 
+impl Progress {
+    /// Whether it goes out by WRITE, or has: not in a batch.
+    pub(crate) const fn is_by_write(self) -> bool {
+        !matches!(self, Self::Stream(_))
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Body {
     Own(Vec<u8>),

@@ -125,12 +125,9 @@ impl Base {
         });
         let start = Start { epoch: boot.epoch, verifiers, manager: Some(&manager) };
         let opened = exports::open_all(config, state_dir, (&[], start))?;
-        let engine = match &mut inheritance {
-            Some(inherited) => match engine_of(inherited, &opened) {
-                Some(engine) => Some(engine),
-                None => return Ok(None),
-            },
-            None => None,
+        let engine = match inheritance.as_deref_mut().map(|inherited| engine_of(inherited, &opened)) {
+            Some(None) => return Ok(None),
+            gone_on_with => gone_on_with.flatten(),
         };
         let (records, base) = (Arc::clone(&store), (&boot, lease_ms));
         let (durable, former) = match inheritance {

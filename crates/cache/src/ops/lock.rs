@@ -1,7 +1,6 @@
 //! Locks are the server's to grant; what is kept here of a file that is locked has to keep up with them.
 
 use crate::errno::Errno;
-use crate::extent::Progress;
 use crate::ids::{Handle, NodeId, Now};
 use crate::machine::Machine;
 use crate::step::{Outcome, Step, Turn, Wait};
@@ -53,10 +52,9 @@ impl Machine {
         self.invalidate(Forget::Data(id));
         self.tell(Report::new("lock, which others may have had meanwhile", id, Errno::EIO));
         if self.journal.is_none() {
-            let waits = |p: Progress| !matches!(p, Progress::Stream(_));
             let was_waiting = self.with_data(id, |data| {
-                let was_waiting = data.extents.any(|p, _| waits(p));
-                data.extents.turn(|p, _| (!waits(p)).then_some(p));
+                let was_waiting = data.extents.any(|p, _| p.is_by_write());
+                data.extents.turn(|p, _| (!p.is_by_write()).then_some(p));
                 data.mtime_owed = false;
                 was_waiting
             });

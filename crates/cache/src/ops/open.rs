@@ -4,7 +4,6 @@ use super::{OpenFlags, Opened};
 use crate::ask::{Access, Question};
 use crate::attrs::{Changes, Kind};
 use crate::errno::Errno;
-use crate::extent::Progress;
 use crate::fresh::Fresh;
 use crate::ids::{Caller, Fh, Handle, NodeId, Now, OpenToken};
 use crate::machine::Machine;
@@ -196,8 +195,7 @@ impl Machine {
         if rest.is_empty() {
             // Locks have ended with the opens, but not for what was written under them and has still to go out.
             if let Some(node) = self.nodes.get_mut(&id) {
-                let waits = |p, _| !matches!(p, Progress::Stream(_));
-                node.data.is_locked &= node.data.extents.any(waits);
+                node.data.is_locked &= node.data.extents.any(|p, _| p.is_by_write());
             }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
             if let Some((dir, name, caller)) = hidden {

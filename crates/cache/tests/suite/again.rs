@@ -17,17 +17,6 @@ fn create(world: &mut World, dir: NodeId, name: &[u8]) -> NodeId {
     made.node
 }
 
-/// All that is queued, as one batch.
-fn batch(world: &mut World) -> Batch {
-    let now = world.now();
-    let machine = &mut world.clients[0].machine;
-    let synced = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
-    assert!(matches!(synced, Step::Wait(_)));
-    let batch = machine.take_batch(now).expect("a batch");
-    assert!(machine.take_batch(now).is_none(), "one of all");
-    batch
-}
-
 /// The server executes it, and its results are heard.
 fn execute(world: &mut World, batch: &Batch, stable_through: u64) {
     let results = world.server.batch(0, batch);
@@ -64,7 +53,7 @@ fn a_file_is_replaced_again_as_it_was_though_what_it_replaced_is_forgotten() {
     let rename = RenameMode::Replace;
     let (from, to) = ((NodeId::ROOT, &b"new"[..]), (NodeId::ROOT, &b"f"[..]));
     world.run(0, |m, t, now| m.rename(t, from, to, rename, now)).unwrap();
-    let sent = batch(&mut world);
+    let sent = world.one_batch();
     let replaces = |op: &Mutation| matches!(op, Mutation::Rename { over: Some(_), .. });
     assert!(sent.ops.iter().any(replaces), "{sent:?}");
     execute(&mut world, &sent, 0);
@@ -83,7 +72,7 @@ fn what_was_removed_is_removed_again_from_a_server_that_lost_power() {
     world.drain();
     let disk = world.server.clone();
     world.run(0, |m, t, now| m.unlink(t, NodeId::ROOT, b"f", now)).unwrap();
-    let sent = batch(&mut world);
+    let sent = world.one_batch();
     execute(&mut world, &sent, 0);
     forget(&mut world, file);
     world.server = disk;
@@ -98,9 +87,9 @@ fn what_was_removed_is_removed_again_from_a_server_that_lost_power() {
 fn what_a_batch_names_is_kept_until_that_batch_is_on_disk() {
     let mut world = mount();
     let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
-    let making = batch(&mut world);
+    let making = world.one_batch();
     create(&mut world, dir, b"f");
-    let naming = batch(&mut world);
+    let naming = world.one_batch();
     let in_it = |op: &Mutation| matches!(op, Mutation::Make { dir: Target::Made { txn, .. }, .. } if *txn == making.txn);
     assert!(naming.ops.iter().all(in_it), "{naming:?}");
     execute(&mut world, &making, 0);
@@ -117,12 +106,12 @@ fn what_a_batch_names_is_kept_until_that_batch_is_on_disk() {
 fn of_a_server_that_has_lost_nothing_nothing_comes_again() {
     let mut world = mount();
     create(&mut world, NodeId::ROOT, b"f");
-    let sent = batch(&mut world);
+    let sent = world.one_batch();
     execute(&mut world, &sent, 0);
     // It said through which it had executed, and then executed this one.
     assert_eq!(resumed(&mut world, None), None);
     create(&mut world, NodeId::ROOT, b"g");
-    let lost = batch(&mut world);
+    let lost = world.one_batch();
     assert_eq!(resumed(&mut world, None).expect("no result was heard").ops, lost.ops);
     execute(&mut world, &lost, 0);
     world.drain();
@@ -132,7 +121,7 @@ fn of_a_server_that_has_lost_nothing_nothing_comes_again() {
 fn who_has_sent_a_batch_before_it_came_out_again_is_not_listened_to() {
     let mut world = mount();
     create(&mut world, NodeId::ROOT, b"f");
-    let first = batch(&mut world);
+    let first = world.one_batch();
     assert!(world.clients[0].machine.awaits(&first));
     let now = world.now();
     world.clients[0].machine.resume(Some(first.txn - 1), 0, now);

@@ -27,13 +27,9 @@ fn create(world: &mut World, dir: NodeId, name: &[u8]) -> NodeId {
 
 /// Sends all that is queued as one batch, which the server executes.
 fn execute(world: &mut World) -> u64 {
-    let now = world.now();
-    let machine = &mut world.clients[0].machine;
-    let synced = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
-    assert!(matches!(synced, Step::Wait(_)));
-    let batch = machine.take_batch(now).expect("a batch");
-    assert!(machine.take_batch(now).is_none(), "one of all");
+    let batch = world.one_batch();
     let results = world.server.batch(0, &batch);
+    let now = world.now();
     world.clients[0].machine.batch_done(batch.txn, results, 0, now);
     batch.txn
 }

@@ -8,12 +8,7 @@ const BOTH: Access = Access { read: true, write: true };
 
 /// Sends all that is queued, as one batch, and has it executed; its result is kept back.
 fn execute(world: &mut World) -> (u64, Vec<MutationResult>) {
-    let now = world.now();
-    let machine = &mut world.clients[0].machine;
-    let synced = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
-    assert!(matches!(synced, Step::Wait(_)));
-    let batch = machine.take_batch(now).expect("a batch");
-    assert!(machine.take_batch(now).is_none(), "one of all");
+    let batch = world.one_batch();
     let results = world.server.batch(0, &batch);
     (batch.txn, results)
 }

@@ -63,6 +63,14 @@ impl Manager {
         Self { socket, path, store: Vec::new(), places: 4096 }
     }
 
+    /// A server in a world of its own, started by it.
+    fn first_server(&mut self) -> Server {
+        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(world.path().join("files")).unwrap();
+        fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
+        Server::start_in(world, |command| self.spawn(command))
+    }
+
     /// Takes in what was said.
     fn listen(&mut self) {
         loop {
@@ -137,10 +145,7 @@ impl Drop for Manager {
 #[test]
 fn a_restart_by_the_service_manager_goes_on_with_what_it_kept() {
     let mut manager = Manager::new();
-    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fs::create_dir(world.path().join("files")).unwrap();
-    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
-    let mut server = Server::start_in(world, |command| manager.spawn(command));
+    let mut server = manager.first_server();
     let mut client = Nfs4::new(server.address, "restarted", 1);
     let open = client.open("file");
     let lock = client.lock("file", open).unwrap();
@@ -176,10 +181,7 @@ fn a_restart_by_the_service_manager_goes_on_with_what_it_kept() {
 #[test]
 fn what_was_kept_without_an_image_is_closed_and_clients_come_as_after_a_crash() {
     let mut manager = Manager::new();
-    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fs::create_dir(world.path().join("files")).unwrap();
-    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
-    let server = Server::start_in(world, |command| manager.spawn(command));
+    let server = manager.first_server();
     let mut client = crate::client::Client::connect(server.address);
     let mut holder = Nfs4::new(server.address, "restarted", 1);
     let open = holder.open("file");
@@ -200,10 +202,7 @@ fn what_was_kept_without_an_image_is_closed_and_clients_come_as_after_a_crash() 
 #[test]
 fn state_that_is_damaged_is_not_gone_on_with_and_nothing_of_what_came_with_it_is_kept() {
     let mut manager = Manager::new();
-    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fs::create_dir(world.path().join("files")).unwrap();
-    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
-    let server = Server::start_in(world, |command| manager.spawn(command));
+    let server = manager.first_server();
     let mut client = crate::client::Client::connect(server.address);
     let mut holder = Nfs4::new(server.address, "restarted", 1);
     let open = holder.open("file");
@@ -236,10 +235,7 @@ fn with_more_descriptors_than_are_kept_the_way_out_is_told_before_and_clients_re
     // The listening socket, a connection, an open file, the image and the engine's part of it; not the file of the lock as well.
     let mut manager = Manager::new();
     manager.places = 5;
-    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fs::create_dir(world.path().join("files")).unwrap();
-    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
-    let server = Server::start_in(world, |command| manager.spawn(command));
+    let server = manager.first_server();
     let to_store = || {
         let mut admin = AdminClient::connect(&server.path("state")).unwrap();
         let status: Status = admin.ask(Request::Status).unwrap();
@@ -264,10 +260,7 @@ fn with_more_descriptors_than_are_kept_the_way_out_is_told_before_and_clients_re
 #[test]
 fn who_connects_while_a_killed_server_is_away_waits_instead_of_being_refused() {
     let mut manager = Manager::new();
-    let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fs::create_dir(world.path().join("files")).unwrap();
-    fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
-    let server = Server::start_in(world, |command| manager.spawn(command));
+    let server = manager.first_server();
     let address = server.address;
     manager.listen();
     let world = server.killed();

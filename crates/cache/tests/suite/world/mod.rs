@@ -445,6 +445,17 @@ impl World {
         }
     }
 
+    /// All that the first client has queued, as the one batch in which it goes out.
+    pub fn one_batch(&mut self) -> Batch {
+        let now = self.now();
+        let machine = &mut self.clients[0].machine;
+        let synced = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
+        assert!(matches!(synced, Step::Wait(_)));
+        let batch = machine.take_batch(now).expect("a batch");
+        assert!(machine.take_batch(now).is_none(), "one of all");
+        batch
+    }
+
     /// Everything reaches the server.
     pub fn drain(&mut self) {
         for c in 0..self.clients.len() {
