@@ -180,6 +180,7 @@ impl Machine {
             is_loss_told: false,
             names_since: None,
             was: FxHashMap::default(),
+            born: Vec::new(),
         };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)

@@ -23,6 +23,16 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// The transaction by which it is named.
+    pub(crate) fn made_by(&self) -> Option<u64> {
+        match self {
+            Self::Made { txn, .. } => Some(*txn),
+            Self::Handle(_) => None,
+        }
+    }
+}
+
 /// What is made under a new name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewObject {
@@ -81,10 +91,7 @@ impl Mutation {
                 [Some(from_dir), Some(to_dir), Some(victim), over.as_ref()]
             }
         };
-        named.into_iter().flatten().filter_map(|target| match target {
-            Target::Made { txn, .. } => Some(*txn),
-            Target::Handle(_) => None,
-        })
+        named.into_iter().flatten().filter_map(Target::made_by)
     }
 }
 

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
-use crate::ids::{Caller, Name, NodeId};
+use crate::ids::{Caller, Handle, Name, NodeId};
 use crate::mutation::Target;
 use holdfast_base::CapSet;
 
@@ -164,6 +164,8 @@ pub(crate) struct Kept {
     pub(crate) names_since: Option<u64>,
     /// How it names things, since it was sent first: some may be named otherwise by now, or be forgotten here.
     pub(crate) was: FxHashMap<NodeId, Target>,
+    /// The handles of what it has made, by the places of its operations.
+    pub(crate) born: Vec<(u32, Handle)>,
 }
 
 /// Serials from one on, up to but without another, and what each has got more.
@@ -336,6 +338,29 @@ impl Stream {
             self.kept.pop_front();
         }
         self.forget_moves();
+    }
+
+    /// The server knows nothing of what was sent: another one, or it has given that up. What is on the disk is not sent to it, and is
+    /// named by its handle.
+    pub(crate) fn forgotten(&mut self) {
+        let born: FxHashMap<(u64, u32), Handle> = self
+            .kept
+            .iter()
+            .take_while(|k| k.txn <= self.stable_txn)
+            .flat_map(|k| k.born.iter().map(|(op, handle)| ((k.txn, *op), handle.clone())))
+            .collect();
+        for kept in &mut self.kept {
+            for target in kept.was.values_mut() {
+                if let Target::Made { txn, op } = target
+                    && let Some(handle) = born.get(&(*txn, *op))
+                {
+                    *target = Target::Handle(handle.clone());
+                }
+            }
+            let named = kept.was.values().filter_map(Target::made_by);
+            kept.names_since = named.filter(|by| (1..kept.txn).contains(by)).min();
+        }
+        self.settle(0);
     }
 
     /// Where a serial has gone is remembered for who waits for it. Who waits for one that came to lie within what is on disk

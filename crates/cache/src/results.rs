@@ -32,12 +32,16 @@ impl Machine {
         let ops = std::mem::take(&mut self.stream.kept[place].ops);
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
-        for (queued, result) in ops.iter().zip(results) {
+        let mut born = Vec::new();
+        for ((queued, result), op) in ops.iter().zip(results).zip(0..) {
             let result = if is_void { result.without_grant() } else { result };
+            if let MutationResult::Done { made: Some(made), .. } = &result {
+                born.push((op, made.handle.clone()));
+            }
             self.op_done(queued, result, repeated, now);
         }
         if let Some(kept) = self.stream.kept.get_mut(place) {
-            kept.ops = ops;
+            (kept.ops, kept.born) = (ops, born);
         }
         self.do_otherwise(now);
         self.end_late();
@@ -390,6 +394,12 @@ impl Machine {
     pub fn stable_lost(&mut self) {
         self.stream.is_asking_stable = false;
         self.progress += 1;
+    }
+
+    /// The server knows nothing of what was sent. What is on the disk it has all the same.
+    pub fn forgotten(&mut self) {
+        self.progress += 1;
+        self.stream.forgotten();
     }
 
     /// After a new connection, or another server: what the server has executed and what is on its disk. What it has not

@@ -135,7 +135,9 @@ impl Doing<'_> {
             let site = dir.beside(created.node.handle);
             self.this.partial = Some(Partial { op: self.op, handle: Some(site.handle), name: name.clone() });
             if let Some(file) = created.file.as_ref().filter(|_| !data.is_empty()) {
-                self.write(&site, &caller, (File::Open(&site.handle, file), 0), data)?;
+                // Its name is there, whatever has to wait.
+                let written = self.write(&site, &caller, (File::Open(&site.handle, file), 0), data);
+                written.inspect_err(|_| self.touch_dir(&dir))?;
             }
             let made = self.made(&dir, &site, (making, &name), (&caller, &set, !data.is_empty()))?;
             self.grant_first(&site, making, created.file.as_ref());
@@ -232,11 +234,11 @@ impl Doing<'_> {
             mtime: set.mtime,
             ..VfsSetAttrs::default()
         };
+        self.touch_dir(dir);
         if has_data && again != VfsSetAttrs::default() {
             let backend = &site.export.backend;
             backend.setattr(&self.actor.cx(caller), File::Stateless(&site.handle), &again, None)?;
         }
-        self.touch_dir(dir);
         self.touch(&site.export, site.handle, has_data);
         let other_name = if name == making.name { Vec::new() } else { name.to_vec() };
         Ok(Outcome::Made { handle: self.caps.seal(site), other_name })

@@ -71,7 +71,7 @@ pub(crate) struct Doing<'d> {
     pub(crate) this: &'d mut Txn,
     pub(crate) record: Option<&'d mut Undertaking>,
     /// Of the object concerned, once that is known.
-    pub(crate) export: &'d mut Option<ExportId>,
+    pub(crate) export: &'d mut Option<Arc<Export>>,
     pub(crate) dirs: &'d mut FxHashMap<Handle, Site>,
     pub(crate) grants: &'d mut Grants,
     lane: &'d Lane,
@@ -102,7 +102,7 @@ impl Run<'_> {
     pub(crate) fn doing<'d>(
         &'d mut self,
         record: Option<&'d mut Undertaking>,
-        export: &'d mut Option<ExportId>,
+        export: &'d mut Option<Arc<Export>>,
         (op, done): (u32, &'d mut Done),
     ) -> Doing<'d> {
         let Done { dirs, grants } = done;
@@ -144,7 +144,7 @@ impl Run<'_> {
             Err(Stop::Refused(stat)) => {
                 let outcome = Outcome::Failed(stat);
                 if let (Some(record), Some(export)) = (&mut record, export) {
-                    record.note(export, &outcome.to_bytes());
+                    record.note(export.id, &outcome.to_bytes());
                 }
                 outcome
             }
@@ -282,22 +282,34 @@ impl Doing<'_> {
 
     /// The object that is meant, and the right to change it.
     pub(crate) fn site(&mut self, of: &Ref<'_>) -> Result<Site, Stop> {
-        let site = match of {
-            Ref::Handle(handle) => self.caps.site(self.actor, handle.0),
+        let made;
+        let handle = match of {
+            Ref::Handle(handle) => handle.0,
             Ref::Made { txn, op } => {
-                let made = if *txn == self.txn { self.this.made(*op) } else { self.lane.made(*txn, *op) };
-                self.caps.site(self.actor, made?.as_bytes())
+                made = if *txn == self.txn { self.this.made(*op) } else { self.lane.made(*txn, *op) }?;
+                made.as_bytes()
             }
         };
-        if matches!(site, Err(CapsStat::Moved)) {
-            self.lane.is_elsewhere.store(true, Ordering::Relaxed);
+        let mut site = self.caps.site_here_or_not(self.actor, handle)?;
+        if site.export.is_moved() {
+            let Some(begun) = self.begun(site.export.id) else {
+                self.lane.is_elsewhere.store(true, Ordering::Relaxed);
+                return Err(Stop::Later);
+            };
+            site.export = begun;
         }
-        let site = site?;
-        *self.export = Some(site.export.id);
+        *self.export = Some(Arc::clone(&site.export));
         if site.export.options.is_read_only {
             return Err(Stop::Refused(CapsStat::Rofs));
         }
         Ok(site)
+    }
+
+    /// The export as it was when something of the transaction was done in it, or began to be. All of it is done there, though it has
+    /// moved since: nobody would tell what was done, and it would be done again where the export is now.
+    fn begun(&self, export: ExportId) -> Option<Arc<Export>> {
+        let before = self.this.touched.iter().map(|(export, ..)| export);
+        self.export.iter().chain(before).find(|of| of.id == export && !of.is_moved()).cloned()
     }
 
     pub(crate) fn caller(&self, site: &Site) -> Result<Caller, Stop> {

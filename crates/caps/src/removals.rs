@@ -84,7 +84,7 @@ impl Run<'_> {
             Err(Stop::Refused(stat)) => {
                 let outcome = Outcome::Failed(stat);
                 if let (Some(record), Some(export)) = (&mut record, export) {
-                    record.note(export, &outcome.to_bytes());
+                    record.note(export.id, &outcome.to_bytes());
                 }
                 self.this.outcomes.push(outcome);
                 false

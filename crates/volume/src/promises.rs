@@ -1,6 +1,6 @@
 //! What the server asks for and tells by itself, handed to the machine.
 
-use holdfast_cache::{CapSet, Handle, Reclaim, Reclaimed};
+use holdfast_cache::{Batch, CapSet, Handle, Reclaim, Reclaimed};
 
 use crate::caps::Promises;
 use crate::volume::Shared;
@@ -61,6 +61,10 @@ impl Promises for Shared {
         done
     }
 
+    fn awaits(&self, batch: &Batch) -> bool {
+        self.machine.lock().awaits(batch)
+    }
+
     fn must_renew(&self) -> bool {
         self.offline.as_ref().is_some_and(|offline| offline.must_merge())
     }
@@ -73,7 +77,12 @@ impl Promises for Shared {
                 offline.forgotten();
                 machine.hold(true);
             }
-            _ => machine.resume(executed_through, stable_through, self.now()),
+            _ => {
+                if !is_known {
+                    machine.forgotten();
+                }
+                machine.resume(executed_through, stable_through, self.now());
+            }
         }
         self.was_greeted(&machine);
         self.look_for_work(machine);

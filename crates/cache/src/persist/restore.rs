@@ -129,6 +129,8 @@ impl Machine {
                 is_loss_told: false,
                 names_since,
                 was,
+                // A server that does not know us is compared with.
+                born: Vec::new(),
             });
         }
         self.stream.check().is_ok().then_some(())

@@ -134,3 +134,41 @@ fn who_has_sent_a_batch_before_it_came_out_again_is_not_listened_to() {
     assert!(!world.clients[0].machine.awaits(&again), "that is heard");
     world.drain();
 }
+
+#[test]
+fn to_a_server_that_knows_nothing_nothing_comes_that_is_on_disk_and_handles_name_what_was_made() {
+    for is_forgotten_here in [false, true] {
+        let mut world = mount();
+        let file = create(&mut world, NodeId::ROOT, b"f");
+        let making = world.one_batch();
+        match is_forgotten_here {
+            false => world.run(0, |m, t, now| m.link(t, file, NodeId::ROOT, b"g", now)).map(drop).unwrap(),
+            true => world.run(0, |m, t, now| m.unlink(t, NodeId::ROOT, b"f", now)).map(drop).unwrap(),
+        }
+        let naming = world.one_batch();
+        let made = Target::Made { txn: making.txn, op: 0 };
+        let names = |op: &Mutation, by: &Target| match op {
+            Mutation::Link { object, .. } => object == by,
+            Mutation::Unlink { victim, .. } => victim == by,
+            _ => false,
+        };
+        assert!(naming.ops.iter().all(|op| names(op, &made)), "{naming:?}");
+        execute(&mut world, &making, 0);
+        let handle = world.clients[0].machine.handle_of(file).unwrap();
+        let disk = world.server.clone();
+        execute(&mut world, &naming, making.txn);
+        if is_forgotten_here {
+            forget(&mut world, file);
+        }
+        world.server = disk;
+        let machine = &mut world.clients[0].machine;
+        let told = machine.done_through();
+        assert!(told < making.txn, "the server was to know what is named");
+        machine.forgotten();
+        let again = resumed(&mut world, Some(told)).expect("it was lost");
+        assert_eq!((again.txn, again.done_through), (naming.txn, making.txn));
+        assert!(again.ops.iter().all(|op| names(op, &Target::Handle(handle.clone()))), "{again:?}");
+        execute(&mut world, &again, again.txn);
+        world.drain();
+    }
+}

@@ -418,6 +418,25 @@ fn what_was_given_up_before_anything_of_it_was_done_can_be_replaced_and_comes_to
 }
 
 #[test]
+fn what_was_begun_is_done_to_its_end_though_the_export_moves_meanwhile() {
+    let server = Server::new();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let first = vec![create(at(&root), "one", b"1"), create(at(&root), "two", b"2"), mkdir(at(&root), "d")];
+    let dir = made(&a.batch(1, first).unwrap().results[2]).handle.0.to_vec();
+    assert!(b.acquire(&root, CapSet::FILE_X).unwrap().grant.held.contains(CapSet::FILE_X));
+    let ops = || vec![mkdir(at(&dir), "first"), exchange(&root, "one", "two")];
+    assert_eq!(a.batch(2, ops()).map(drop), Err(CapsStat::Delay));
+    server.move_away();
+    b.give_back();
+    let done = a.batch(2, ops()).unwrap();
+    assert!(done.results.iter().all(|result| refused(result).is_none()), "{:?}", done.results);
+    assert_eq!((server.read("one"), done.executed_through), (b"2".to_vec(), TxnId(2)));
+    assert_eq!(a.stable(&server, 2).unwrap().stable_through, TxnId(2));
+    assert_eq!(a.batch(3, vec![exchange(&root, "one", "two")]).map(drop), Err(CapsStat::Moved));
+    assert_eq!(server.read("one"), b"2");
+}
+
+#[test]
 fn of_what_lies_on_another_server_the_whole_call_says_so_and_nothing_is_executed() {
     let moved_to = vec!["192.0.2.7".parse().unwrap()];
     let server = Server::with(&ExportOptions { squash: Squash::None, moved_to, ..ExportOptions::default() });

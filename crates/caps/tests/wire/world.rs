@@ -148,6 +148,16 @@ impl Server {
         self.running.ledger.journal().usage().entries
     }
 
+    /// The export is served elsewhere from now on.
+    pub(crate) fn move_away(&self) {
+        let Export { id, path, options, .. } = &*self.running.export;
+        let backend = Arc::new(MemBackend::new(&MemOptions::system()));
+        let moved_to = vec!["192.0.2.7".parse().unwrap()];
+        let options = ExportOptions { moved_to, ..options.clone() };
+        let export = Export { id: *id, path: path.clone(), backend, options };
+        self.running.namespace.replace(vec![Arc::new(export)], Timestamp { seconds: 1, nanos: 0 }).unwrap();
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let root = Caller::root();

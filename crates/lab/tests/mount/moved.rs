@@ -140,7 +140,8 @@ until [ \"$over\" ]; do
     [ ! -e $1 ] || over=yes
     i=$((i + 1))
     mkdir d$i; echo one $i >d$i/a; mv d$i/a d$i/b; echo two >>d$i/b; cp d$i/b d$i/c; ln d$i/c d$i/e; rm d$i/c
-    [ \"$(cat d$i/b d$i/e | wc -l)\" = 4 ]; sync d$i/b
+    seen=$(cat d$i/b d$i/e); [ \"$(wc -l <<<\"$seen\")\" = 4 ] || { echo \"d$i has $seen\" >&2; exit 1; }
+    sync d$i/b
 done
 echo $i >$1
 ";

@@ -100,7 +100,13 @@ impl Inner {
         let sheet = Sheet::of(batch, &earlier);
         let starts = sheet.starts.clone();
         self.ledger.lock().places.insert(batch.txn, starts.clone());
-        let reply = self.call(CapsProc::Batch, &cred, cancel, |ticket, w| {
+        // It may have to come out again, for another server perhaps: otherwise than it is here. Whose ticket is that server's waits
+        // until the machine was told of it.
+        let is_awaited = || {
+            let _turn = self.renewing.lock();
+            self.promises().is_none_or(|promises| promises.awaits(batch))
+        };
+        let reply = self.call_while(&is_awaited, CapsProc::Batch, &cred, cancel, |ticket, w| {
             let done_through = self.ledger.lock().done_through();
             let txn = TxnId(batch.txn);
             let ops = if self.pools() { sheet.ops.clone() } else { sheet.ops.iter().map(unpooled).collect() };
@@ -380,6 +386,9 @@ mod tests {
         }
         fn must_renew(&self) -> bool {
             false
+        }
+        fn awaits(&self, _: &Batch) -> bool {
+            true
         }
         fn resume(&self, _: Option<u64>, _: u64, _: bool) {}
     }

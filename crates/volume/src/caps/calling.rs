@@ -94,6 +94,18 @@ impl Inner {
         cancel: &Cancel,
         args: impl Fn(Ticket, &mut Writer),
     ) -> Result<Bytes, Failure> {
+        self.call_while(&|| true, procedure, cred, cancel, args)
+    }
+
+    /// The same for as long as the result is waited for; else [`Failure::Disconnected`].
+    pub(super) fn call_while(
+        &self,
+        is_awaited: &dyn Fn() -> bool,
+        procedure: CapsProc,
+        cred: &Cred,
+        cancel: &Cancel,
+        args: impl Fn(Ticket, &mut Writer),
+    ) -> Result<Bytes, Failure> {
         let (mut pause, mut grace) = (DELAY_MIN, GRACE_MIN);
         let mut used = self.greeting.read().map(|greeting| greeting.ticket);
         loop {
@@ -101,6 +113,10 @@ impl Inner {
                 Some(ticket) => ticket,
                 None => self.renewed(None, cancel)?,
             };
+            // Asked when the ticket is known: that of another server may be.
+            if !is_awaited() {
+                return Err(Failure::Disconnected);
+            }
             let mut w = Writer::new();
             args(ticket, &mut w);
             let moves = self.nfs.client().moves();

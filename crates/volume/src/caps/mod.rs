@@ -59,6 +59,8 @@ pub(crate) trait Promises: Send + Sync {
     fn done_through(&self) -> u64;
     /// What is held is of a former life, and void, whatever the server says of the epoch.
     fn must_renew(&self) -> bool;
+    /// Whether the result of this batch, as it came out, is waited for: it may be to come out again.
+    fn awaits(&self, batch: &Batch) -> bool;
     /// The server knows of these transactions, and of all that it was heard to have executed where it tells no number; or,
     /// not `is_known`, may have forgotten what it executed.
     fn resume(&self, executed_through: Option<u64>, stable_through: u64, is_known: bool);
