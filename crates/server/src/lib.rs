@@ -18,6 +18,7 @@ mod ready;
 mod reload;
 mod same_host;
 mod source;
+mod standstill;
 mod state_dir;
 mod supervised;
 pub mod supervisor;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use holdfast_base::{Clock, SystemClock, SystemEntropy};
@@ -29,6 +28,7 @@ use crate::life::wall_clock;
 use crate::lockd;
 use crate::memory::MemoryWatch;
 use crate::nss::{NssGroups, NssNames};
+use crate::standstill::Standstill;
 
 #[path = "admin/programs.rs"]
 mod admin;
@@ -63,12 +63,10 @@ pub(crate) struct Programs {
     epoch: u64,
     tally: Arc<Tally>,
     memory: MemoryWatch,
-    /// Held by the tick, so that it can be waited for.
-    ticking: Mutex<()>,
-    /// The same of records.
+    /// Of ticks and the administrator: everything is being handed over.
+    standstill: Standstill,
+    /// Held by the tick of records, which waits for disks.
     recording: Mutex<()>,
-    /// Ticks do nothing: everything is being handed over.
-    is_stopped: AtomicBool,
     /// After a handover: what had to wait for connections.
     thawed: Mutex<Thawed>,
     thawed_caps: Mutex<holdfast_caps::Thawed>,
@@ -290,9 +288,8 @@ impl Programs {
             epoch: boot.epoch,
             tally,
             memory: MemoryWatch::of(config.memory_told_below.as_deref().unwrap_or(Path::new("/"))),
-            ticking: Mutex::new(()),
+            standstill: Standstill::default(),
             recording: Mutex::new(()),
-            is_stopped: AtomicBool::new(false),
             thawed: Mutex::default(),
             thawed_caps: Mutex::default(),
         };
@@ -311,6 +308,10 @@ impl Programs {
         all
     }
 
+    pub(crate) const fn standstill(&self) -> &Standstill {
+        &self.standstill
+    }
+
     /// The lock manager of NFSv3.
     pub(crate) const fn lockd(&self) -> &Arc<Lockd> {
         &self.lockd
@@ -323,10 +324,7 @@ impl Programs {
 
     /// What is due about once a second.
     pub(crate) fn tick(&self) {
-        let _turn = self.ticking.lock();
-        if self.is_stopped.load(Ordering::SeqCst) {
-            return;
-        }
+        let Some(_doing) = self.standstill.doing() else { return };
         self.look_after_memory();
         self.manager.note_calendar(crate::admin::unix_ms());
         self.nfs4.tick();
@@ -339,7 +337,7 @@ impl Programs {
     /// What is due to records about as often. Waits for the disk of the state directory, which nothing else must.
     pub(crate) fn tick_records(&self) {
         let _turn = self.recording.lock();
-        if self.is_stopped.load(Ordering::SeqCst) {
+        if self.standstill.is_on() {
             return;
         }
         self.lockd.forget_idle_hosts();

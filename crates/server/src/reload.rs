@@ -58,6 +58,9 @@ impl Reloader {
             bail!("no configuration file was named at the start, so there is nothing to read again");
         };
         let _turn = self.turn.lock();
+        let Some(_doing) = self.programs.standstill().doing() else {
+            bail!("a planned restart is under way: the program that goes on reads the file");
+        };
         ready::notify("RELOADING=1");
         let outcome = self.put_into_force(source);
         ready::notify("READY=1");

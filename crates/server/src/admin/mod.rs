@@ -105,6 +105,12 @@ impl Admin {
         Running { _service: service, _metrics: endpoint, _admin: admin }
     }
 
+    /// To be held while something is changed: what is written down for another process does not change meanwhile.
+    fn changing(&self) -> Result<impl Drop + '_, Refusal> {
+        let doing = self.programs.standstill().doing();
+        doing.ok_or_else(|| Refusal::new(Code::Busy, "a planned restart is under way: ask again"))
+    }
+
     /// Takes everything from a client; how many holdings that were.
     fn revoke_client(&self, client: &Client) -> Result<u64, Refusal> {
         let Ok(id) = u64::from_str_radix(&client.id, 16) else { return self.revoke_host(client) };
@@ -182,6 +188,7 @@ impl Administered for Admin {
     }
 
     fn revoke(&self, client: &str) -> Result<Taken, Refusal> {
+        let _changing = self.changing()?;
         let chosen = Chosen::of(client);
         let mut taken = Taken::default();
         for client in self.all_clients().iter().filter(|client| chosen.is(client)) {
@@ -215,6 +222,7 @@ impl Administered for Admin {
         if grips.is_empty() {
             return Err(Refusal::new(Code::NotFound, "nothing of that kind is held there"));
         }
+        let _changing = self.changing()?;
         let holdings = self.take(&grips);
         tracing::info!(?which, holdings, "released by the administrator");
         Ok(Taken { clients: Vec::new(), holdings })
@@ -250,6 +258,7 @@ impl Administered for Admin {
     }
 
     fn end_grace(&self) -> Result<(), Refusal> {
+        let _changing = self.changing()?;
         let durable = self.programs.durable();
         if !durable.end_grace() {
             return Err(Refusal::new(Code::NotFound, "there is no grace period to end".to_owned()));

@@ -1,7 +1,6 @@
 //! The programs' part in a handover: brought to a stop, written down, gone on with.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,11 +37,11 @@ impl Programs {
         self.nfs4.stop_copies()
     }
 
-    /// Waits for the tick that is under way, and has no other one do anything. Nobody waits for recalls any more.
+    /// Waits for the tick that is under way, and for what the administrator changes, and has nothing else begin. Nobody waits for
+    /// recalls any more.
     pub(crate) fn stop_time(&self) {
         self.manager.hold();
-        self.is_stopped.store(true, Ordering::SeqCst);
-        drop(self.ticking.lock());
+        self.standstill.begin();
     }
 
     /// Time goes on after all.
@@ -50,7 +49,7 @@ impl Programs {
         self.nfs4.allow_copies();
         self.manager.go_on();
         self.lockd.go_on();
-        self.is_stopped.store(false, Ordering::SeqCst);
+        self.standstill.end();
     }
 
     /// Writes down everything, while nothing happens.
