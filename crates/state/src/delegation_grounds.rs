@@ -54,13 +54,14 @@ impl Engine {
         if !self.has_room_for_delegation(client, file) {
             return Some(WhyNone::Resource);
         }
-        if self.files.get(&file).is_some_and(|of| self.is_used_by_others((file, of), client, kind)) {
+        let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
+        let is_used = |of| self.is_used_by_others((file, of), (client, is_reclaim), kind);
+        if self.files.get(&file).is_some_and(is_used) {
             return Some(WhyNone::Contention);
         }
         if self.caps_exclude(file, client, kind) {
             return Some(WhyNone::Contention);
         }
-        let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
         if !is_reclaim && self.recent_recalls.is_recent(file, now) {
             return Some(WhyNone::Contention);
         }
@@ -105,7 +106,7 @@ impl Engine {
     fn is_used_by_others(
         &self,
         (file_key, file): (FileKey, &File),
-        client: ClientId,
+        (client, is_reclaim): (ClientId, bool),
         kind: DelegationKind,
     ) -> bool {
         let is_other = |key: &&StateKey| self.states.get(key.0).is_some_and(|state| state.client != client);
@@ -119,7 +120,7 @@ impl Engine {
             return true;
         }
         !file.waiters.is_empty()
-            || self.is_open_in_way((file_key, file), client, kind)
+            || self.is_open_in_way((file_key, file), (client, is_reclaim), kind)
             || is_locked_by_foreigners(file, kind)
             || (file.locks_outlast_opens && self.is_locked_in_way(file, client, kind))
     }
@@ -137,7 +138,7 @@ impl Engine {
     fn is_open_in_way(
         &self,
         (file_key, file): (FileKey, &File),
-        client: ClientId,
+        (client, is_reclaim): (ClientId, bool),
         kind: DelegationKind,
     ) -> bool {
         let is_in_way = |share: Share| share.deed().conflicts(kind);
@@ -148,7 +149,9 @@ impl Engine {
         let opens = || file.opens.iter().filter_map(|key| self.states.get(key.0));
         // Open-owners of one client may be mounts of its that know nothing of each other: Linux has an owner for each
         // mount and user, and keeps a delegation, with the locks made under it, to the mount that it came to.
-        let is_one = opens().filter(|state| state.client == client).count() <= 1
+        // What its mounts had beside the delegation before the restart they may have again, in whatever order they reclaim.
+        let is_one = is_reclaim
+            || opens().filter(|state| state.client == client).count() <= 1
             || self.mount_of_opens(client, file_key).is_some();
         let mut others = opens().filter(|state| state.client != client || !is_one);
         others.any(|state| matches!(&state.kind, Kind::Open(open) if is_in_way(open.share)))

@@ -582,6 +582,23 @@ fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
     world.settle();
 }
 
+/// RFC 8881 section 10.2.1: opens made under it by CLAIM_DELEGATE_CUR, of whichever owner, may be reclaimed before it is.
+#[test]
+fn a_delegation_is_given_back_beside_all_that_its_client_had_open_and_nobody_else_has() {
+    let mut world = World::with(config(2, Grace::Until(holdfast_base::Instant(100_000))));
+    let (a, _) = reclaiming(&mut world, "a");
+    let (b, _) = reclaiming(&mut world, "b");
+    let (reclaim, open) = (Grounds::Reclaim(Recorded::Yes), Claim::Reclaim(Recorded::Yes));
+    for owner in ["one", "other"] {
+        world.open_claiming(a, owner, 1, share(Access::READ, NONE), open).unwrap();
+    }
+    let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
+    assert!(!world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
+    world.open_claiming(b, "theirs", 2, share(Access::READ, NONE), open).unwrap();
+    assert_eq!(world.offer(a, 2, WRITE, reclaim), Err(StateError::ReclaimConflict));
+    world.settle();
+}
+
 /// A client that comes back reclaims at once; whether the new server gets through to it is known a moment later.
 #[test]
 fn what_a_client_of_40_reclaims_before_its_callback_was_tried_it_may_keep() {
