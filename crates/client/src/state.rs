@@ -62,7 +62,28 @@ impl Held {
     pub(crate) fn forget_unlocked(&mut self, owner: &[u8]) {
         self.locks.retain(|lock| lock.owner != owner || !lock.ranges.is_empty());
     }
+
+    /// Of owners who hold nothing, and who would have to be kept at both ends until the file is closed: what the server knows them
+    /// by, of those known for longest once there are many. An owner who comes again begins anew, through an open.
+    pub(crate) fn take_idle_owners(&mut self) -> Vec<Stateid4> {
+        let is_idle = |lock: &LockState| lock.ranges.is_empty() && lock.asking == 0 && !lock.is_lost;
+        let count = self.locks.iter().filter(|lock| is_idle(lock)).count();
+        let mut going = if count > IDLE_OWNERS_MAX { count - IDLE_OWNERS_MAX / 2 } else { 0 };
+        let mut taken = Vec::with_capacity(going);
+        self.locks.retain(|lock| {
+            let goes = going > 0 && is_idle(lock);
+            if goes {
+                going -= 1;
+                taken.push(lock.stateid);
+            }
+            !goes
+        });
+        taken
+    }
 }
+
+/// How many owners who hold nothing are known of one file.
+const IDLE_OWNERS_MAX: usize = 16;
 
 /// The locks of one owner.
 #[derive(Clone, Debug)]
@@ -74,6 +95,8 @@ pub(crate) struct LockState {
     pub(crate) open: Arc<Open>,
     /// Others may have had them meanwhile.
     pub(crate) is_lost: bool,
+    /// How many locks he asks for just now: what the server knows him by may be on its way.
+    pub(crate) asking: u32,
 }
 
 /// A delegation.
@@ -282,9 +305,12 @@ impl Files {
             // an open, which may have outlived the lock, it does.
             let through =
                 |lock: &&LockState| open.is_some_and(|open| std::ptr::eq(&raw const *lock.open, open));
+            let holds = |lock: &&LockState| !lock.ranges.is_empty();
             let lock = match owner {
-                Whose::Of(owner) => held.locks.iter().find(|lock| lock.owner == owner),
-                Whose::Unknown => held.locks.iter().filter(through).find(|lock| !lock.ranges.is_empty()),
+                Whose::Of(owner) => {
+                    held.locks.iter().find(|lock| lock.owner == owner && (lock.is_lost || holds(lock)))
+                }
+                Whose::Unknown => held.locks.iter().filter(through).find(holds),
                 Whose::Nobodys => None,
             };
             let is_lost = lock.is_some_and(|lock| lock.is_lost);

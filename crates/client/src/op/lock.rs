@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use holdfast_base::{ByteRange, Length, Offset, Seqid};
 use holdfast_wire::nfs4::{
-    ArgOp, ExistLockOwner4, Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args,
-    Locku4Ok, NfsStat4, OpNum4, OpenToLockOwner4, StateOwner4, Stateid4,
+    ArgOp, ExistLockOwner4, FreeStateid4Args, Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4,
+    Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4, OpenToLockOwner4, StateOwner4, Stateid4,
 };
 use holdfast_xdr::{Decode, Reader};
 
@@ -111,6 +111,35 @@ impl Client {
     }
 }
 
+/// An owner asks for a lock: what the server knows him by is not given up meanwhile.
+struct Asking<'i> {
+    inner: &'i Inner,
+    file: Handle,
+    owner: Vec<u8>,
+}
+
+impl<'i> Asking<'i> {
+    /// `None` for one whom the server does not know.
+    fn new(inner: &'i Inner, file: &Handle, owner: &[u8]) -> Option<Self> {
+        let this = Self { inner, file: file.clone(), owner: owner.to_vec() };
+        this.change(|asking| asking + 1).then_some(this)
+    }
+
+    fn change(&self, change: impl Fn(u32) -> u32) -> bool {
+        let Some(state) = self.inner.files.find(&self.file) else { return false };
+        let mut held = state.held.lock();
+        let own = held.locks.iter_mut().find(|lock| lock.owner == self.owner);
+        own.map(|lock| lock.asking = change(lock.asking)).is_some()
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        // He may have lost all meanwhile, and begun anew.
+        self.change(|asking| asking.saturating_sub(1));
+    }
+}
+
 const fn kind(exclusive: bool, waits: bool) -> LockType4 {
     match (exclusive, waits) {
         (true, true) => LockType4::WriteWait,
@@ -145,6 +174,7 @@ impl Inner {
     fn lock(&self, cx: Cx<'_>, open: &Arc<Open>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
         // A lock needs an open that the server knows.
         self.make_known(cx, open)?;
+        let _asking = Asking::new(self, &open.handle, args.owner);
         let (file, owner, range) = (open.handle.clone(), args.owner.to_vec(), args.range);
         let (for_late, cred) = (Arc::clone(open), open.cred.clone());
         let exclusive = args.exclusive;
@@ -213,21 +243,41 @@ impl Inner {
         (range, exclusive): (ByteRange, bool),
         stateid: Stateid4,
     ) {
-        self.files.change(&open.handle, |held| {
-            let at = held.locks.iter().position(|lock| lock.owner == owner).unwrap_or_else(|| {
+        let idle = self.files.change(&open.handle, |held| {
+            let known = held.locks.iter().position(|lock| lock.owner == owner);
+            let idle = if known.is_none() { held.take_idle_owners() } else { Vec::new() };
+            let at = known.unwrap_or_else(|| {
                 held.locks.push(LockState {
                     owner: owner.to_vec(),
                     stateid,
                     ranges: Default::default(),
                     open: Arc::clone(open),
                     is_lost: false,
+                    asking: 0,
                 });
                 held.locks.len() - 1
             });
             let lock = &mut held.locks[at];
             lock.stateid = stateid;
             lock.ranges.lock(range, exclusive);
+            idle
         });
+        if !idle.is_empty() {
+            self.chores.add(Box::new(move |inner| idle.into_iter().for_each(|of| inner.free_owner(of))));
+        }
+    }
+
+    /// Has the server forget an owner who holds nothing. It may know nothing of him any more.
+    fn free_owner(&self, stateid: Stateid4) {
+        let cx = Cx { cred: &self.options.machine, cancel: &self.quit };
+        let build = |compound: &mut Compound| {
+            compound.op(&ArgOp::FreeStateid(FreeStateid4Args { stateid: newest(stateid) }));
+            Ok(())
+        };
+        let freed = self.run(cx, &Manner::once(1), build, |answer| answer.ok(OpNum4::FreeStateid));
+        if let Err(error) = freed {
+            tracing::debug!(%error, "an owner of locks is not forgotten before the file is closed");
+        }
     }
 
     fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {

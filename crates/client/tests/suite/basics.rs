@@ -1,5 +1,7 @@
 //! Every operation, as a server that is well answers it.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use holdfast_base::ByteRange;
 use holdfast_base::limits::AHEAD_REFUSALS_MAX;
@@ -53,11 +55,11 @@ fn small_files_are_read_together_and_what_is_refused_does_not_keep_those_behind_
     let files = [file("first"), directory.clone(), file("third"), gone, file("fifth")];
     let some = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
     let read = |files: &[_], within| client.read_some(cx, files, within).unwrap();
-    let within = std::time::Duration::from_secs(60);
+    let within = Duration::from_secs(60);
     assert_eq!(read(&files, within), [some("first"), None, some("third"), None, some("fifth")]);
     let all_refused = vec![directory.clone(); 10];
     assert_eq!(read(&all_refused, within), vec![None; AHEAD_REFUSALS_MAX], "it is given up");
-    assert_eq!(read(&files, std::time::Duration::ZERO), [some("first"), None], "no time is left");
+    assert_eq!(read(&files, Duration::ZERO), [some("first"), None], "no time is left");
     assert_eq!(read(&[directory, file("last")], within), [None, some("last")]);
 }
 
@@ -239,6 +241,39 @@ fn extended_attributes_are_kept_by_name() {
     client.removexattr(cx, handle, b"colour").unwrap();
     let gone = client.getxattr(cx, handle, b"colour").unwrap_err();
     assert_eq!(gone.status(), Some(NfsStat4::NoXattr));
+}
+
+/// As of a server that forks for each connection, and locks through what its children inherit.
+#[test]
+fn owners_who_hold_nothing_any_more_are_forgotten_at_both_ends_while_the_file_stays_open() {
+    const OWNERS: u32 = 300;
+    let world = World::new();
+    let user = world.client();
+    let file = user.make("mutex");
+    let (client, cx) = (&user.client, user.cx());
+    for owner in 0..OWNERS {
+        let owner = owner.to_be_bytes();
+        let args = LockArgs { owner: &owner, range: ByteRange::ALL, exclusive: true };
+        client.lock(cx, &file, &args).unwrap();
+        client.unlock(cx.cancel, file.handle(), &owner, ByteRange::ALL).unwrap();
+    }
+    let freed = || {
+        let metrics = world.server.ask(&["status", "--prometheus"]).unwrap();
+        let line = metrics.lines().find(|line| line.contains("FREE_STATEID") && line.contains("_total"));
+        line.and_then(|line| line.rsplit(' ').next()).map_or(0, |count| count.parse::<u32>().unwrap())
+    };
+    let started = Instant::now();
+    while freed() < OWNERS - 17 {
+        assert!(started.elapsed() < Duration::from_secs(20), "{} of {OWNERS} are forgotten", freed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // One who was forgotten begins anew, and what others hold is not touched.
+    let (first, last) = (0_u32.to_be_bytes(), (OWNERS - 1).to_be_bytes());
+    let lock = |owner| LockArgs { owner, range: ByteRange::ALL, exclusive: true };
+    client.lock(cx, &file, &lock(&first)).unwrap();
+    assert!(client.lock(cx, &file, &lock(&last)).is_err());
+    client.unlock(cx.cancel, file.handle(), &first, ByteRange::ALL).unwrap();
+    client.lock(cx, &file, &lock(&last)).unwrap();
 }
 
 #[test]
