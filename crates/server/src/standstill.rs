@@ -2,8 +2,12 @@
 //! process, and kept away from then on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
+
+/// How long what is being done is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether everything but calls stands still.
 #[derive(Default)]
@@ -27,10 +31,10 @@ impl Standstill {
         self.is_on.load(Ordering::SeqCst)
     }
 
-    /// Waits for what is being done, and has nothing else begin.
-    pub(crate) fn begin(&self) {
+    /// Has nothing begin from now on, and waits for what is being done. False when that lasts too long: a disk may keep it.
+    pub(crate) fn begin(&self) -> bool {
         self.is_on.store(true, Ordering::SeqCst);
-        drop(self.doing.write());
+        self.doing.try_write_for(PATIENCE).is_some()
     }
 
     pub(crate) fn end(&self) {
@@ -43,7 +47,6 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::thread;
-    use std::time::Duration;
 
     #[test]
     fn what_is_being_done_is_waited_for_and_nothing_else_begins() {
@@ -60,9 +63,10 @@ mod tests {
         thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished(), "something is being done");
         drop(doing);
-        waiting.join().unwrap();
+        assert!(waiting.join().unwrap());
         assert!(standstill.doing().is_none());
         standstill.end();
-        assert!(standstill.doing().is_some());
+        let _doing = standstill.doing().unwrap();
+        assert!(!standstill.begin(), "it is not waited for for ever");
     }
 }

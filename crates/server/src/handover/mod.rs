@@ -161,7 +161,7 @@ impl Handover {
         }
         let held_at = boot_time();
         // That of records may be waiting for a disk, and is waited for when everything else is still.
-        tokio::task::block_in_place(|| self.programs.stop_time());
+        tokio::task::block_in_place(|| self.programs.stop_time())?;
         server.hold(HOLD_PATIENCE).await.context("calls do not come to their end: try again")?;
         let handed = server.hand_over().context("no descriptors to be had")?;
         tokio::task::block_in_place(|| {

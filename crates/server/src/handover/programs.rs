@@ -39,9 +39,15 @@ impl Programs {
 
     /// Waits for the tick that is under way, and for what the administrator changes, and has nothing else begin. Nobody waits for
     /// recalls any more.
-    pub(crate) fn stop_time(&self) {
+    ///
+    /// # Errors
+    /// It does not come to its end.
+    pub(crate) fn stop_time(&self) -> Result<()> {
         self.manager.hold();
-        self.standstill.begin();
+        if !self.standstill.begin() {
+            bail!("what the administrator changes, or is due by time, does not come to its end: try again");
+        }
+        Ok(())
     }
 
     /// Time goes on after all.

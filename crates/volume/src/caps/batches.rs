@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_base::Timestamp;
@@ -24,6 +25,9 @@ use parking_lot::Mutex;
 use super::calling::{decode, put};
 use super::{Failure, Inner, Promises, convert};
 use crate::server::{BatchDone, FailedLater, Undone};
+
+/// How often who waits for the end of a greeting looks whether he has been given up.
+const GREETING_LOOK: Duration = Duration::from_millis(50);
 
 /// What was sent.
 #[derive(Debug, Default)]
@@ -101,10 +105,14 @@ impl Inner {
         let starts = sheet.starts.clone();
         self.ledger.lock().places.insert(batch.txn, starts.clone());
         // It may have to come out again, for another server perhaps: otherwise than it is here. Whose ticket is that server's waits
-        // until the machine was told of it.
+        // until the machine was told of it; but a greeting may hang with its server.
         let is_awaited = || {
-            let _turn = self.renewing.lock();
-            self.promises().is_none_or(|promises| promises.awaits(batch))
+            while !cancel.is_cancelled() {
+                if let Some(_turn) = self.renewing.try_lock_for(GREETING_LOOK) {
+                    return self.promises().is_none_or(|promises| promises.awaits(batch));
+                }
+            }
+            false
         };
         let reply = self.call_while(&is_awaited, CapsProc::Batch, &cred, cancel, |ticket, w| {
             let done_through = self.ledger.lock().done_through();
