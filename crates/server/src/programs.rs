@@ -130,8 +130,8 @@ impl Base {
         let (records, base) = (Arc::clone(&store), (&boot, lease_ms));
         let (durable, former) = match inheritance {
             Some(inherited) => {
-                let cut_short = inherited.image.records.take_cut_short();
-                Durable::go_on(records, state_dir, base, (clock.as_ref(), cut_short))?
+                let image = &mut inherited.image.records;
+                Durable::go_on(records, state_dir, base, (clock.as_ref(), image))?
             }
             // What a crash cut short is settled before the first request can change what is looked at.
             None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,

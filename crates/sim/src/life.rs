@@ -298,11 +298,14 @@ impl Base {
             pool_threads: 0,
         });
         let is_handed_over = inherited.is_some();
+        let unstored = inherited.as_mut().map(Inherited::unstored).transpose()?;
         let exports = vec![export(start, &manager, is_handed_over)];
         let opened = ledger(machine, *plant, &exports, inherited)?;
-        let (durable, former) = match is_handed_over {
-            true => Durable::go_on_with(store, opened, (&boot, lease_ms), clock.as_ref())?,
-            false => Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?,
+        let (durable, former) = match unstored {
+            Some(unstored) => {
+                Durable::go_on_with(store, opened, (&boot, lease_ms), (clock.as_ref(), unstored))?
+            }
+            None => Durable::with(store, opened, (&boot, lease_ms), clock.as_ref())?,
         };
         manager.quiet(|engine, _| engine.set_grace(durable.grace()));
         manager.await_reclaims(durable.awaits_reclaims());

@@ -1,8 +1,9 @@
 //! What of the records is in neither the store nor the journal, for the process that goes on with it: what could not be written
 //! yet, and what was found out at the start.
 
+use anyhow::{Context, Result};
 use holdfast_base::ClientId;
-use holdfast_recovery::Settled;
+use holdfast_recovery::{ClientRecord, Settled};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -18,12 +19,24 @@ pub struct Image {
     doubtful: Vec<(u64, u32)>,
     /// Those that said that they go, and are on record still.
     left: Vec<u64>,
+    /// Clients that are known though the store has not got them so: grace ended without them, and they may yet come back.
+    #[serde(default)]
+    unstored: Vec<ByteBuf>,
     /// Of requests that a crash before had cut short, and that have not come again: what became of them.
     #[serde(default)]
     cut_short: Vec<(ByteBuf, Settled)>,
 }
 
 impl Image {
+    /// For [`Durable::go_on_with`].
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub fn take_unstored(&mut self) -> Result<Vec<ClientRecord>> {
+        let read = |bytes: ByteBuf| ClientRecord::from_bytes(&bytes).context("a client's record handed over");
+        std::mem::take(&mut self.unstored).into_iter().map(read).collect()
+    }
+
     /// For [`holdfast_ledger::Ledger::go_on`].
     pub fn take_cut_short(&mut self) -> Vec<(Vec<u8>, Settled)> {
         let cut_short = std::mem::take(&mut self.cut_short);
@@ -43,6 +56,7 @@ impl Durable {
             unmark: ids(unmark),
             doubtful: doubtful.iter().map(|(client, ticks)| (client.0, *ticks)).collect(),
             left: ids(&inner.left),
+            unstored: inner.clients.unstored().map(|record| record.to_bytes().into()).collect(),
             cut_short: self
                 .ledger
                 .cut_short()

@@ -48,6 +48,11 @@ impl Clients {
         self.by_id.get(self.by_name.get(name)?)
     }
 
+    /// What the store has not got so.
+    pub(super) fn unstored(&self) -> impl Iterator<Item = &ClientRecord> {
+        self.by_id.values().filter(|known| !known.is_stored).map(|known| &known.record)
+    }
+
     /// As [`Clients::get_mut`].
     pub(super) fn named_mut(&mut self, name: &ClientName) -> Option<&mut Known> {
         self.by_id.get_mut(self.by_name.get(name)?)

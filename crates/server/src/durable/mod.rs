@@ -23,9 +23,7 @@ use holdfast_export::{Export, Force};
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
 use holdfast_nlm::Lockd;
-use holdfast_recovery::{
-    Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord, Settled,
-};
+use holdfast_recovery::{Boot, ClientRecord, Grace, GraceEffect, RecordChange, Records, SessionRecord};
 use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Snapshot;
 use holdfast_store::Store;
@@ -121,11 +119,12 @@ impl Durable {
         store: Arc<dyn Store>,
         state_dir: &Path,
         (boot, lease_ms): (&Boot, u64),
-        (clock, cut_short): (&dyn Clock, Vec<(Vec<u8>, Settled)>),
+        (clock, image): (&dyn Clock, &mut Image),
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
+        let (cut_short, unstored) = (image.take_cut_short(), image.take_unstored()?);
         let opened = Ledger::go_on(&path, &holdfast_journal::Config::default(), cut_short)?;
-        let opened = Self::go_on_with(store, opened, (boot, lease_ms), clock)?;
+        let opened = Self::go_on_with(store, opened, (boot, lease_ms), (clock, unstored))?;
         opened.0.write_apart()?;
         Ok(opened)
     }
@@ -138,10 +137,14 @@ impl Durable {
         store: Arc<dyn Store>,
         opened: (Arc<Ledger>, Vec<Remembered>),
         (boot, lease_ms): (&Boot, u64),
-        clock: &dyn Clock,
+        (clock, unstored): (&dyn Clock, Vec<ClientRecord>),
     ) -> Result<(Arc<Self>, Former)> {
-        let known = |record: ClientRecord| Known { record, is_stored: true };
-        let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, &known))?;
+        let known = |stored: Vec<ClientRecord>| {
+            let stored = stored.into_iter().map(|record| Known { record, is_stored: true });
+            // After the stored ones, in whose place they are known.
+            stored.chain(unstored.into_iter().map(|record| Known { record, is_stored: false })).collect()
+        };
+        let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, known))?;
         durable.inner.lock().grace = Grace::over();
         Ok((durable, former))
     }
@@ -156,22 +159,24 @@ impl Durable {
         base: (&Boot, u64),
         clock: &dyn Clock,
     ) -> Result<(Arc<Self>, Former)> {
-        Self::made_of(store, opened, base, (clock, &of_former_life))
+        let known = |stored: Vec<ClientRecord>| stored.into_iter().map(of_former_life).collect();
+        Self::made_of(store, opened, base, (clock, known))
     }
 
     fn made_of(
         store: Arc<dyn Store>,
         (ledger, remembered): (Arc<Ledger>, Vec<Remembered>),
         (boot, lease_ms): (&Boot, u64),
-        (clock, known): (&dyn Clock, &dyn Fn(ClientRecord) -> Known),
+        (clock, known): (&dyn Clock, impl FnOnce(Vec<ClientRecord>) -> Clients),
     ) -> Result<(Arc<Self>, Former)> {
         let has_nlm_holders =
             holdfast_nlm::has_holders(store.as_ref()).context("records of hosts with locks")?;
         let records = Records::new(store);
         let clients = records.clients().context("client records")?;
-        let sessions = sessions::with_their_clients(&records, &ledger, (&clients, &remembered))?;
         let now = clock.now();
         let grace = Grace::start(now, lease_ms.max(boot.previous_lease_ms), &clients, has_nlm_holders);
+        let clients = known(clients);
+        let sessions = sessions::with_their_clients(&records, &ledger, (&clients, &remembered))?;
         let former = Former {
             snapshot: sessions::snapshot(&clients, &sessions, &remembered),
             replies: remembered.iter().filter_map(finished_call).collect(),
@@ -179,7 +184,7 @@ impl Durable {
         };
         let inner = Inner {
             grace,
-            clients: clients.into_iter().map(known).collect(),
+            clients,
             left: FxHashSet::default(),
             lost: records.lost().context("records of lost clients")?.into_iter().collect(),
             sessions: sessions.into_iter().map(|session| (session.id, session)).collect(),

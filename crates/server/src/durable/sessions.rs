@@ -15,6 +15,7 @@ use holdfast_state::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Durable;
+use super::known::Clients;
 use super::scribe::Patience;
 
 /// `CREATE_SESSION4_FLAG_PERSIST`: the only flag that a session's record is ever stored with.
@@ -136,16 +137,15 @@ impl Durable {
     }
 }
 
-/// The recorded sessions whose clients are recorded too; what is left of others is removed, and what is remembered of
+/// The recorded sessions whose clients are known too; what is left of others is removed, and what is remembered of
 /// slots without a session is forgotten.
 pub(super) fn with_their_clients(
     records: &Records,
     ledger: &Ledger,
-    (clients, remembered): (&[ClientRecord], &[Remembered]),
+    (clients, remembered): (&Clients, &[Remembered]),
 ) -> Result<Vec<SessionRecord>> {
     let all = records.sessions().context("session records")?;
-    let recorded: FxHashSet<_> = clients.iter().map(|client| client.client_id).collect();
-    let has_client = |s: &SessionRecord| recorded.contains(&s.client_id);
+    let has_client = |s: &SessionRecord| clients.get(s.client_id).is_some();
     let (kept, orphans): (Vec<_>, Vec<_>) = all.into_iter().partition(has_client);
     let gone: Vec<_> = orphans.iter().map(|s| RecordChange::ForgetSession(s.id)).collect();
     // Nobody can use them, for their clients are gone: what cannot be removed now is by the next start.
@@ -165,16 +165,12 @@ pub(super) fn with_their_clients(
 
 /// Clients and sessions as the state engine takes them in. Clients without a session that persists begin anew, by
 /// EXCHANGE_ID or SETCLIENTID, and reclaim under their new id.
-pub(super) fn snapshot(
-    clients: &[ClientRecord],
-    sessions: &[SessionRecord],
-    remembered: &[Remembered],
-) -> Snapshot {
+pub(super) fn snapshot(clients: &Clients, sessions: &[SessionRecord], remembered: &[Remembered]) -> Snapshot {
     let slots = slots_of(remembered);
     let owners: FxHashSet<_> = sessions.iter().map(|session| session.client_id).collect();
-    let has_session = |client: &&ClientRecord| owners.contains(&client.client_id);
+    let known = owners.into_iter().filter_map(|client| clients.get(client));
     Snapshot {
-        clients: clients.iter().filter(has_session).map(client_image).collect(),
+        clients: known.map(|known| client_image(&known.record)).collect(),
         sessions: sessions.iter().map(|session| session_image(session, &slots)).collect(),
     }
 }

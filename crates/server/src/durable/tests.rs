@@ -42,6 +42,21 @@ impl Lives {
         let opened = Ledger::open(&self.dir().join("journal"), &size, &[]).unwrap();
         Durable::with(store, opened, (&boot, LEASE_MS), &ManualClock::default()).unwrap()
     }
+
+    /// The process that goes on after a planned restart with what another wrote down.
+    fn go_on(&self, former: Arc<Durable>) -> Arc<Durable> {
+        let image = rmp_serde::to_vec_named(&former.freeze()).unwrap();
+        drop(former);
+        let mut image: Image = rmp_serde::from_slice(&image).unwrap();
+        let store: Arc<dyn Store> = self.store.clone();
+        let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
+        let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
+        let opened = Ledger::go_on(&self.dir().join("journal"), &size, image.take_cut_short()).unwrap();
+        let clock = (&ManualClock::default() as &dyn Clock, image.take_unstored().unwrap());
+        let durable = Durable::go_on_with(store, opened, (&boot, LEASE_MS), clock).unwrap().0;
+        durable.thaw(image);
+        durable
+    }
 }
 
 fn client(dialect: Dialect, id: u64) -> ClientImage {
@@ -380,7 +395,8 @@ fn what_is_owed_goes_along_in_a_planned_restart() {
     let image = rmp_serde::from_slice(&rmp_serde::to_vec_named(&durable.freeze()).unwrap()).unwrap();
     drop(durable);
     let opened = Ledger::go_on(&journal, &size, Vec::new()).unwrap();
-    let durable = Durable::go_on_with(shared(), opened, (&boot, LEASE_MS), &clock).unwrap().0;
+    let clock = (&clock as &dyn Clock, Vec::new());
+    let durable = Durable::go_on_with(shared(), opened, (&boot, LEASE_MS), clock).unwrap().0;
     let marks = || -> Vec<_> {
         let mut all = durable.records.clients().unwrap();
         all.sort_by_key(|record| record.client_id);

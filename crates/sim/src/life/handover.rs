@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_base::Entropy;
-use holdfast_recovery::{Boot, Settled};
+use holdfast_recovery::{Boot, ClientRecord, Settled};
 use holdfast_rpc::detached::{Detached, HandedDetached};
 use holdfast_rpc::reply_cache::Key;
 use holdfast_state::Engine;
@@ -59,6 +59,10 @@ impl Inherited {
 
     pub(super) fn cut_short(&mut self) -> Vec<(Vec<u8>, Settled)> {
         self.image.records.take_cut_short()
+    }
+
+    pub(super) fn unstored(&mut self) -> Result<Vec<ClientRecord>> {
+        self.image.records.take_unstored()
     }
 
     pub(super) fn engine(

@@ -141,3 +141,26 @@ fn a_session_is_called_under_the_program_it_was_changed_to_unless_it_is_gone() {
     let found: Vec<_> = former.snapshot.sessions.iter().map(|s| (s.id, s.callback_program)).collect();
     assert_eq!(found, [(answer(2).id, 77)]);
 }
+
+#[test]
+fn who_was_not_heard_of_in_grace_is_known_after_a_planned_restart_too() {
+    let lives = Lives::new();
+    let first = lives.next();
+    let client = client(Dialect::V41, 1);
+    first.persist(&client).unwrap();
+    made(&first, 1, &answer(1));
+    first.will_hold(&client).unwrap();
+    drop(first);
+    let cut_off = lives.next();
+    cut_off.tick(Instant(LEASE_MS + 1));
+    assert!(cut_off.is_grace_over() && cut_off.records.clients().unwrap().is_empty());
+    let durable = lives.go_on(cut_off);
+    // Its lease runs on, and its session with it.
+    assert_eq!(durable.records.sessions().unwrap().len(), 1);
+    made(&durable, 1, &answer(2));
+    durable.will_hold(&client).unwrap();
+    drop(durable);
+    let (durable, found) = next(&lives);
+    assert_eq!(found.unwrap().created, Some(answer(2)));
+    assert_eq!(durable.records.sessions().unwrap().len(), 2);
+}
