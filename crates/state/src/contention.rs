@@ -346,6 +346,12 @@ impl Engine {
         self.can_call_back(id) || self.clients.by_id.get(&id).is_some_and(is_untried)
     }
 
+    /// Whether a client was called and could not be reached, as far as the edge has told. What was not tried is not down.
+    #[must_use]
+    pub fn is_callback_path_down(&self, id: ClientId) -> bool {
+        self.clients.by_id.get(&id).is_some_and(|client| client.callbacks == CallbackPath::Down)
+    }
+
     /// Whether a client can be asked to give something back.
     pub(crate) fn can_call_back(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.by_id.get(&id) else { return false };

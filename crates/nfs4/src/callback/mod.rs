@@ -142,6 +142,11 @@ impl Callbacks {
         self.paths.is_up(client)
     }
 
+    /// Whether it was called there and did not answer; `None` where no way to it is open.
+    pub(crate) fn is_client_down(&self, client: ClientId) -> Option<bool> {
+        self.paths.is_down(client)
+    }
+
     pub(crate) fn client_gone(&self, client: ClientId) {
         self.paths.close(client);
     }

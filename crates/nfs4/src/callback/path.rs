@@ -3,7 +3,6 @@
 //! answer holds up only itself. The thread begins with the first such client.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -72,10 +71,12 @@ struct Thread {
     _alive: oneshot::Sender<()>,
 }
 
+/// Whether the last call was answered; nothing before the first one has come to an end.
+type LastCall = Arc<Mutex<Option<bool>>>;
+
 struct Path {
     ident: u32,
-    /// What came of the last call.
-    is_up: Arc<AtomicBool>,
+    is_up: LastCall,
     calls: Calls,
 }
 
@@ -112,7 +113,7 @@ impl Path {
                 let is_up = Arc::clone(&self.is_up);
                 let call = CallOut { to: *to, program: *program, procedure, args };
                 let noted = move |answer: Result<&[u8], CallError>| {
-                    is_up.store(answer.is_ok(), Ordering::Relaxed);
+                    *is_up.lock() = Some(answer.is_ok());
                     done(answer);
                 };
                 calls.call(call, Box::new(noted));
@@ -166,7 +167,12 @@ impl Paths {
     }
 
     pub(super) fn is_up(&self, client: ClientId) -> bool {
-        self.inner.lock().paths.get(&client).is_some_and(|path| path.is_up.load(Ordering::Relaxed))
+        self.inner.lock().paths.get(&client).is_some_and(|path| *path.is_up.lock() == Some(true))
+    }
+
+    /// Whether the last call was not answered: a way that is being tried is not down. `None` without a way.
+    pub(super) fn is_down(&self, client: ClientId) -> Option<bool> {
+        self.inner.lock().paths.get(&client).map(|path| *path.is_up.lock() == Some(false))
     }
 
     pub(super) fn close(&self, client: ClientId) {
@@ -218,12 +224,12 @@ struct Task {
     program: u32,
     caller: Option<Caller>,
     failed_at: Option<Instant>,
-    is_up: Arc<AtomicBool>,
+    is_up: LastCall,
 }
 
 impl Task {
     fn new(to: SocketAddr, program: u32) -> Self {
-        Self { to, program, caller: None, failed_at: None, is_up: Arc::default() }
+        Self { to, program, caller: None, failed_at: None, is_up: LastCall::default() }
     }
 
     /// Makes one call after the other, until nobody can ask for more. What is under way then is given up at once: a
@@ -251,7 +257,7 @@ impl Task {
                     answer = self.call(procedure, &args) => answer,
                 }
             };
-            self.is_up.store(answer.is_ok(), Ordering::Relaxed);
+            *self.is_up.lock() = Some(answer.is_ok());
             done(answer.as_deref().map_err(|error| *error));
         }
     }

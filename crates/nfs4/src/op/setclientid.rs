@@ -1,6 +1,6 @@
 //! SETCLIENTID, SETCLIENTID_CONFIRM and RENEW (RFC 7530 sections 16.33, 16.34, 16.28): clients of 4.0.
 
-use holdfast_state::{Callback, SetClientId, StateError, Verifier};
+use holdfast_state::{Callback, Engine, SetClientId, StateError, Verifier};
 use holdfast_wire::nfs4::{
     NetAddr4, NfsStat4, OpNum4, Renew4Args, SetClientId4Args, SetClientId4Ok, SetClientIdConfirm4Args,
 };
@@ -68,8 +68,15 @@ impl Op for Renew4Args {
         cx.names_client(self.clientid);
         // RFC 7530 section 16.28.4: the lease is renewed all the same.
         let service = cx.service();
-        let is_down = !service.callbacks.is_client_up(self.clientid)
-            && service.look(|engine| engine.has_delegations(self.clientid));
-        if is_down { Err(NfsStat4::CbPathDown.into()) } else { Ok(()) }
+        // Not while it is being found out, as it is after each planned restart: Linux makes itself known anew when told so.
+        let is_down = service.callbacks.is_client_down(self.clientid);
+        let is_down_for = |engine: &Engine| {
+            engine.has_delegations(self.clientid)
+                && is_down.unwrap_or_else(|| engine.is_callback_path_down(self.clientid))
+        };
+        if is_down != Some(false) && service.look(is_down_for) {
+            return Err(NfsStat4::CbPathDown.into());
+        }
+        Ok(())
     }
 }

@@ -302,6 +302,29 @@ fn a_client_whose_callbacks_fail_hears_of_it_when_it_renews() {
     world.check();
 }
 
+/// As after a planned restart, when the ways are tried anew.
+#[test]
+fn a_way_that_is_being_tried_is_not_said_to_be_down() {
+    let world = anywhere();
+    let callbacks = Callbacks::listen();
+    let (mut a, of_a) = client(&world, 1, &callbacks.universal());
+    delegated(&mut a, of_a);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [high, low] = silent.local_addr().unwrap().port().to_be_bytes();
+    let (_, again) = client(&world, 1, &format!("127.0.0.1.{high}.{low}"));
+    assert_eq!(again, of_a);
+    let renew = ArgOp::Renew(Renew4Args { clientid: of_a });
+    let (tried, _) = silent.accept().unwrap();
+    a.compound(std::slice::from_ref(&renew)).ok::<()>(OpNum4::Renew);
+    drop((tried, silent));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while a.compound(std::slice::from_ref(&renew)).status == NfsStat4::Ok && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    a.compound(&[renew]).fails::<()>(OpNum4::Renew, NfsStat4::CbPathDown);
+    world.check();
+}
+
 #[test]
 fn nobody_but_the_client_itself_is_called() {
     let world = World::new();
