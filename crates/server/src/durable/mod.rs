@@ -4,6 +4,7 @@
 //! Nothing here decides: `recovery` does, and `docs/design/exactly-once.md` says how the parts meet.
 
 mod clients;
+mod grace;
 mod handover;
 mod known;
 mod lost;
@@ -17,9 +18,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 pub use handover::Image;
-use holdfast_base::limits::REPLY_CACHE_SECONDS;
 use holdfast_base::{ClientId, Clock, Instant, SessionId};
-use holdfast_export::{Export, Force};
+use holdfast_export::Export;
 use holdfast_ledger::{Ledger, Remembered};
 use holdfast_nfs4::Nfs4;
 use holdfast_nlm::Lockd;
@@ -52,17 +52,6 @@ struct Inner {
     owed: clients::Owed,
     /// What follows for grace from clients that are gone, and was not run yet.
     due: Vec<GraceEffect>,
-}
-
-/// How the grace period stands.
-pub(crate) struct GraceReport {
-    pub(crate) is_over: bool,
-    /// When it ends at the latest; `None` when that is being done.
-    pub(crate) ends_at: Option<Instant>,
-    /// Names of clients that may reclaim and have not said that they are done.
-    pub(crate) awaited: Vec<Vec<u8>>,
-    /// Whether some may reclaim who can never say so.
-    pub(crate) has_untold: bool,
 }
 
 /// Records, grace and ledger of one server.
@@ -224,38 +213,6 @@ impl Durable {
         &self.ledger
     }
 
-    /// The grace that the state engine obeys at first. Its end is always told, never left to a clock: marks must be
-    /// stored before anything new is granted.
-    pub fn grace(&self) -> holdfast_state::Grace {
-        if self.inner.lock().grace.is_over() {
-            holdfast_state::Grace::Over
-        } else {
-            holdfast_state::Grace::Until(Instant(u64::MAX))
-        }
-    }
-
-    /// Whether the grace period is over.
-    pub fn is_grace_over(&self) -> bool {
-        self.inner.lock().grace.is_over()
-    }
-
-    /// Whether clients of NFSv4 may still reclaim: what they had, delegations above all, is to be respected meanwhile.
-    pub fn awaits_reclaims(&self) -> bool {
-        self.inner.lock().grace.awaited().next().is_some()
-    }
-
-    /// How the grace period stands.
-    pub(crate) fn grace_report(&self) -> GraceReport {
-        let inner = self.inner.lock();
-        let grace = &inner.grace;
-        GraceReport {
-            is_over: grace.is_over(),
-            ends_at: grace.deadline(),
-            awaited: grace.awaited().map(|name| name.owner.clone()).collect(),
-            has_untold: grace.has_untold(),
-        }
-    }
-
     /// Names the service that is to hear of the end of grace.
     pub fn serves(&self, nfs4: &Arc<Nfs4>) {
         // Set once, at the start; a second time would be no other service.
@@ -266,160 +223,6 @@ impl Durable {
     pub fn serves_locks(&self, lockd: &Arc<Lockd>) {
         // Set once, at the start.
         let _ = self.lockd.set(Arc::downgrade(lockd));
-    }
-
-    /// What is due about once a second. Waits for the disk when there is something to store or to force.
-    pub fn tick(&self, now: Instant) {
-        self.note_signs_of_life();
-        self.settle_owed();
-        if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
-            self.settle_doubts(|client| nfs4.record_losses(client));
-        }
-        // The engine may be held by somebody who waits for the records: it is asked before they are looked at.
-        let is_grace_obeyed = self.is_grace_obeyed(now);
-        let effects = {
-            let mut inner = self.inner.lock();
-            let unstored = std::mem::take(&mut inner.unstored);
-            if !unstored.is_empty() {
-                vec![GraceEffect::Store(unstored)]
-            } else if inner.grace.is_over() && is_grace_obeyed {
-                vec![GraceEffect::Ended]
-            } else {
-                inner.grace.tick(now)
-            }
-        };
-        self.run(effects);
-        if now.ms_since(self.started_at) > REPLY_CACHE_SECONDS * 1000 {
-            self.ledger.give_up_calls();
-        }
-        if let Err(error) = self.ledger.force() {
-            tracing::error!(%error, "the journal of replies failed: retries after a crash may run twice");
-        }
-    }
-
-    /// Ends grace at an administrator's word; `false` when it is over. Waits for the disk. It has not ended yet when what was
-    /// to be stored could not be.
-    pub(crate) fn end_grace(&self) -> bool {
-        let effects = {
-            let mut inner = self.inner.lock();
-            if inner.grace.is_over() {
-                return false;
-            }
-            inner.grace.end_now()
-        };
-        tracing::warn!("grace is ended by an administrator: who has not reclaimed loses what it had");
-        self.run(effects);
-        true
-    }
-
-    /// Whether new state is still refused: where grace has ended, its end has not been told, as the lock manager's records
-    /// could not be stored, or a planned restart came before the word.
-    fn is_grace_obeyed(&self, now: Instant) -> bool {
-        self.nfs4
-            .get()
-            .and_then(Weak::upgrade)
-            .is_some_and(|nfs4| nfs4.inspect(|engine| engine.grace().is_on(now)))
-    }
-
-    /// A client that goes on with a session of the server's former life is there, though it made none anew.
-    fn note_signs_of_life(&self) {
-        let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) else { return };
-        let ids: Vec<_> = {
-            let inner = self.inner.lock();
-            let sessions = inner.sessions.values().filter(|_| !inner.grace.is_over());
-            sessions.map(|session| (session.id, session.client_id)).collect()
-        };
-        if ids.is_empty() {
-            return;
-        }
-        let alive = nfs4.inspect(|engine| {
-            let is_used = |id| engine.sessions().get(id).is_some_and(|s| s.last_used() > self.started_at);
-            ids.into_iter().filter(|(id, _)| is_used(*id)).map(|(_, client)| client).collect::<Vec<_>>()
-        });
-        let mut inner = self.inner.lock();
-        for client in alive {
-            let named =
-                inner.clients.get(client).map(|known| (known.record.name.clone(), known.record.verifier));
-            if let Some((name, verifier)) = named {
-                // Under its own verifier a client that returns ends nothing.
-                let _ = inner.grace.returned(&name, verifier);
-            }
-        }
-    }
-
-    /// Does what the grace machine asks for. Not under the lock: it stores, and calls the service.
-    fn run(&self, effects: Vec<GraceEffect>) {
-        for effect in effects {
-            match effect {
-                GraceEffect::Store(changes) => {
-                    let next = self.end_reclaims(changes);
-                    self.run(next);
-                }
-                GraceEffect::Ended => {
-                    // Hosts that did not reclaim lose their right before anybody gets what was theirs.
-                    if let Some(Err(error)) = self.lockd.get().and_then(Weak::upgrade).map(|l| l.end_grace())
-                    {
-                        // The next tick sees to it.
-                        tracing::error!(%error, "grace cannot end: which hosts may not reclaim cannot be stored");
-                        continue;
-                    }
-                    tracing::info!("grace is over");
-                    if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
-                        nfs4.set_grace(holdfast_state::Grace::Over);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The marks of grace's end on records as they are now: grace knows those of its beginning, and a client that came
-    /// back since has another id.
-    fn as_known(&self, mut changes: Vec<RecordChange>) -> Vec<RecordChange> {
-        let inner = self.inner.lock();
-        for change in &mut changes {
-            if let RecordChange::Client(record) = change
-                && let Some(known) = inner.clients.named(&record.name)
-            {
-                *record = ClientRecord { missed_grace: record.missed_grace, ..known.record.clone() };
-            }
-        }
-        changes
-    }
-
-    fn end_reclaims(&self, changes: Vec<RecordChange>) -> Vec<GraceEffect> {
-        let _turn = self.turn.lock();
-        let mut changes = self.as_known(changes);
-        let lost = self.inner.lock().lost.of(&changes);
-        changes.extend(lost);
-        let stored = self.records.store(&changes);
-        let mut inner = self.inner.lock();
-        if let Err(error) = stored {
-            tracing::error!(%error, "grace cannot end: who may not reclaim any more cannot be stored");
-            inner.unstored = changes;
-            return Vec::new();
-        }
-        for change in changes {
-            match change {
-                RecordChange::LoseClient(name, _) | RecordChange::ForgetClient(name) => {
-                    if let Some(known) = inner.clients.named_mut(&name) {
-                        known.is_stored = false;
-                        // It has reclaimed nothing. Should it come back, its record must not say again that it may,
-                        // in a life after this, in which others have had what it held.
-                        known.record.holds_state = false;
-                    }
-                }
-                RecordChange::Client(record) => {
-                    if let Some(known) = inner.clients.get_mut(record.client_id) {
-                        known.record = record;
-                    }
-                }
-                RecordChange::Session(_)
-                | RecordChange::ForgetSession(_)
-                | RecordChange::Lost(_)
-                | RecordChange::ForgetLost(_) => {}
-            }
-        }
-        inner.grace.stored()
     }
 }
 
