@@ -17,6 +17,7 @@ use holdfast_base::Instant;
 use holdfast_base::limits::GRACE_STRETCH_MS;
 
 use crate::records::{ClientName, ClientRecord, RecordChange};
+use crate::settling::Settling;
 
 /// How far a member of the grace period has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct Grace {
     /// Whether some hold locks who can never say that they are done.
     has_untold: bool,
     members: BTreeMap<ClientName, Member>,
+    /// Those of 4.0 that have reclaimed and may not be done; after grace those that are marked, and may turn out to be.
+    settling: Settling,
 }
 
 impl Grace {
@@ -113,12 +116,16 @@ impl Grace {
         let phase = if members.is_empty() && !has_untold { Phase::Over } else { Phase::Open };
         let ends_at = now.after_ms(length_ms);
         let latest_end = ends_at.after_ms(length_ms);
-        Self { phase, ends_at, latest_end, is_reclaiming: false, has_untold, members }
+        let settling = Settling::default();
+        Self { phase, ends_at, latest_end, is_reclaiming: false, has_untold, members, settling }
     }
 
-    /// No grace: nothing was lost, for the process before handed over all it had.
+    /// No grace: nothing was lost, for the process before handed over all it had. Marks of an earlier grace stand.
     #[must_use]
-    pub const fn over() -> Self {
+    pub fn over<'a>(records: impl IntoIterator<Item = &'a ClientRecord>) -> Self {
+        let mut settling = Settling::default();
+        let is_marked = |record: &&ClientRecord| !record.name.is_sessions && record.missed_grace;
+        records.into_iter().filter(is_marked).for_each(|record| settling.reclaims(&record.name));
         Self {
             phase: Phase::Over,
             ends_at: Instant(0),
@@ -126,6 +133,7 @@ impl Grace {
             is_reclaiming: false,
             has_untold: false,
             members: BTreeMap::new(),
+            settling,
         }
     }
 
@@ -160,6 +168,7 @@ impl Grace {
     /// A client asks to reclaim a lock, an open or a delegation.
     pub fn reclaim(&mut self, name: &ClientName, principal: &[u8]) -> Reclaim {
         if self.phase != Phase::Open {
+            self.settling.is_refused(name);
             return Reclaim::Over;
         }
         match self.members.get_mut(name) {
@@ -169,6 +178,9 @@ impl Grace {
             Some(member) => {
                 member.progress = Progress::Reclaiming;
                 self.is_reclaiming = true;
+                if !name.is_sessions {
+                    self.settling.reclaims(name);
+                }
                 Reclaim::Granted
             }
             None => Reclaim::NotEntitled,
@@ -191,6 +203,32 @@ impl Grace {
         }
     }
 
+    /// Clients of 4.0 of whom [`Grace::settle`] wants to know when they were last heard of.
+    pub fn settling(&self) -> impl Iterator<Item = &ClientName> {
+        self.settling.names()
+    }
+
+    /// To be called about once a second: who of 4.0 has come to the end of reclaiming, which it cannot say. `heard` tells when a
+    /// client was last heard of, `pause_ms` how long one that is not done may pause between two reclaims. Returned are those that grace's end has marked: their records are to be stored anew
+    /// ([`ClientRecord::agreed`]).
+    #[must_use]
+    pub fn settle(
+        &mut self,
+        (now, pause_ms): (Instant, u64),
+        heard: impl Fn(&ClientName) -> Option<Instant>,
+    ) -> Vec<ClientName> {
+        if self.phase == Phase::Closing {
+            return Vec::new();
+        }
+        let done = self.settling.tick((now, pause_ms), heard);
+        if self.phase == Phase::Over { done } else { Vec::new() }
+    }
+
+    /// The record of one that [`Grace::settle`] returned could not be stored: it is returned again.
+    pub fn unsettle(&mut self, name: &ClientName) {
+        self.settling.reclaims(name);
+    }
+
     /// A client has said RECLAIM_COMPLETE. Its record is then to be stored anew by the state engine
     /// ([`ClientRecord::agreed`]) when it was marked.
     #[must_use]
@@ -205,6 +243,7 @@ impl Grace {
     #[must_use]
     pub fn gone(&mut self, name: &ClientName) -> Vec<GraceEffect> {
         self.members.remove(name);
+        self.settling.forget(name);
         self.end_if_all_are_done()
     }
 
@@ -257,9 +296,12 @@ impl Grace {
                 Progress::Silent if end == End::InTime => {
                     Some(RecordChange::LoseClient(m.record.name.clone(), m.record.verifier))
                 }
-                // A 4.0 client cannot say that it is done; that it reclaimed something must do (RFC 7530 section
-                // 9.6.3.4 asks no more).
-                Progress::Reclaiming if !m.record.name.is_sessions => None,
+                // A 4.0 client cannot say that it is done.
+                Progress::Reclaiming
+                    if !m.record.name.is_sessions && !self.settling.is_of(&m.record.name) =>
+                {
+                    None
+                }
                 Progress::Silent | Progress::Back | Progress::Reclaiming => {
                     Some(RecordChange::Client(ClientRecord { missed_grace: true, ..m.record.clone() }))
                 }
@@ -269,6 +311,11 @@ impl Grace {
         if changes.is_empty() {
             return self.finish();
         }
+        let marked = changes.iter().filter_map(|change| match change {
+            RecordChange::Client(record) if !record.name.is_sessions => Some(&record.name),
+            _ => None,
+        });
+        marked.for_each(|name| self.settling.reclaims(name));
         self.phase = Phase::Closing;
         vec![GraceEffect::Store(changes)]
     }

@@ -14,6 +14,7 @@ pub mod intent;
 pub mod keys;
 pub mod records;
 pub mod settle;
+mod settling;
 
 use holdfast_store::StoreError;
 

@@ -9,6 +9,8 @@ use holdfast_recovery::{ClientName, ClientRecord, Grace, GraceEffect, Reclaim, R
 use proptest::prelude::*;
 
 const LEASE: u64 = 60_000;
+/// Between two reclaims.
+const PAUSE: u64 = 2000;
 const START: Instant = Instant(1_000_000);
 
 fn name(n: u8, is_sessions: bool) -> ClientName {
@@ -103,6 +105,7 @@ fn clients_of_4_0_and_nlm_keep_grace_open_for_its_time() {
     assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
     assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
     assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
+    settle(&mut grace, &name(2, false), START.after_ms(LEASE / 2));
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Ended], "who came back keeps his record");
 
     let mut nlm = Grace::start(START, LEASE, &[], true);
@@ -166,6 +169,47 @@ fn a_client_of_4_0_that_came_back_and_reclaimed_nothing_loses_its_right() {
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![RecordChange::Client(marked)])]);
 }
 
+/// Ticks from here on, with a client that is heard of all the time and reclaims nothing; who turned out to be done.
+fn settle(grace: &mut Grace, who: &ClientName, from: Instant) -> Vec<ClientName> {
+    let tick = |n: u64| {
+        let now = from.after_ms(n * 1000);
+        grace.settle((now, PAUSE), |name| (name == who).then_some(now))
+    };
+    (1..=5).flat_map(tick).collect()
+}
+
+#[test]
+fn a_client_of_4_0_that_may_be_in_the_middle_of_reclaiming_when_grace_ends_loses_its_right_until_it_is_done()
+{
+    let who = record(1, false);
+    let marked = ClientRecord { missed_grace: true, ..who.clone() };
+    let end = START.after_ms(LEASE);
+    let mut grace = start(std::slice::from_ref(&who));
+    assert_eq!(grace.reclaim(&who.name, b"p"), Reclaim::Granted);
+    // Heard of when it reclaimed, and not since.
+    for n in 1..=5 {
+        assert_eq!(grace.settle((START.after_ms(n * 1000), PAUSE), |_| Some(START)), []);
+    }
+    assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
+    assert_eq!(grace.tick(end), [GraceEffect::Store(vec![RecordChange::Client(marked.clone())])]);
+    assert_eq!(settle(&mut grace, &who.name, end), [], "not before it is stored");
+    assert_eq!(grace.stored(), [GraceEffect::Ended]);
+    assert_eq!(start(std::slice::from_ref(&marked)).reclaim(&who.name, b"p"), Reclaim::NotEntitled);
+    // It comes back, and goes on reclaiming.
+    for n in 1..=4 {
+        assert_eq!(grace.settle((end.after_ms(n * 1000), PAUSE), |_| Some(end.after_ms(n * 1000))), []);
+    }
+    assert_eq!(grace.reclaim(&who.name, b"p"), Reclaim::Over);
+    let done = std::slice::from_ref(&who.name);
+    assert_eq!(settle(&mut grace, &who.name, end), done, "a while after its last try");
+    assert_eq!(grace.settling().count(), 0);
+    grace.unsettle(&who.name);
+    let mut next_process = Grace::over(&[marked, record(2, false)]);
+    for grace in [&mut grace, &mut next_process] {
+        assert_eq!(settle(grace, &who.name, end), done, "what could not be stored comes again");
+    }
+}
+
 #[test]
 fn only_a_recorded_client_as_the_same_principal_may_reclaim() {
     let mut grace = start(&[record(1, true), ClientRecord { lost_state: true, ..record(2, true) }]);
@@ -205,16 +249,16 @@ fn nothing_new_is_granted_before_the_marks_are_stored() {
     assert_eq!(grace.stored(), [], "it ends once");
 }
 
-/// One lock, three clients, one server that restarts; what each client believes, and what is true.
+/// Two locks, three clients, one server that restarts; what each client believes, and what is true.
 struct World {
     random: SeededEntropy,
     now: Instant,
     records: BTreeMap<ClientName, ClientRecord>,
     grace: Grace,
-    /// Who holds the lock for the server.
-    holder: Option<ClientName>,
-    /// Who believes to hold it, and whether anybody else has held it since that was true.
-    believers: BTreeMap<ClientName, bool>,
+    /// Who holds a lock for the server.
+    holders: [Option<ClientName>; 2],
+    /// Who believes to hold which lock, and whether anybody else has held it since that was true.
+    believers: [BTreeMap<ClientName, bool>; 2],
     reclaims: u32,
 }
 
@@ -227,14 +271,14 @@ impl World {
             now: START,
             records: BTreeMap::new(),
             grace,
-            holder: None,
-            believers: BTreeMap::new(),
+            holders: [None, None],
+            believers: [BTreeMap::new(), BTreeMap::new()],
             reclaims: 0,
         }
     }
 
     fn clients() -> [ClientName; 3] {
-        [name(1, true), name(2, true), name(3, false)]
+        [name(1, true), name(2, false), name(3, false)]
     }
 
     /// The edges do what effects say, at once or (a crash) not at all.
@@ -265,40 +309,54 @@ impl World {
     }
 
     fn restart(&mut self) {
-        self.holder = None;
+        self.holders = [None, None];
         let records: Vec<_> = self.records.values().cloned().collect();
         self.grace = Grace::start(self.now, LEASE, &records, false);
     }
 
-    fn take(&mut self, who: &ClientName) {
-        for (other, is_tainted) in &mut self.believers {
-            *is_tainted |= other != who;
+    /// The next process of the same server.
+    fn replace(&mut self) {
+        if self.grace.is_over() {
+            self.grace = Grace::over(self.records.values());
         }
-        self.believers.insert(who.clone(), false);
-        self.holder = Some(who.clone());
     }
 
-    fn acquire(&mut self, who: &ClientName) {
-        if !self.grace.is_over() || self.holder.is_some() || self.believers.contains_key(who) {
+    fn take(&mut self, lock: usize, who: &ClientName) {
+        for (other, is_tainted) in &mut self.believers[lock] {
+            *is_tainted |= other != who;
+        }
+        self.believers[lock].insert(who.clone(), false);
+        self.holders[lock] = Some(who.clone());
+    }
+
+    /// Whether it has to reclaim something yet: then it does nothing else.
+    fn is_recovering(&self, who: &ClientName) -> bool {
+        let believes = |lock: usize| self.believers[lock].contains_key(who);
+        (0..2).any(|lock| believes(lock) && self.holders[lock].as_ref() != Some(who))
+    }
+
+    fn acquire(&mut self, lock: usize, who: &ClientName) {
+        let is_free = self.holders[lock].is_none() && !self.believers[lock].contains_key(who);
+        if !self.grace.is_over() || !is_free || self.is_recovering(who) {
             return;
         }
         let fresh = ClientRecord { ..record(who.owner[0], who.is_sessions) };
         self.records.insert(who.clone(), fresh);
-        self.take(who);
+        self.take(lock, who);
     }
 
-    fn reclaim(&mut self, who: &ClientName) -> Result<(), TestCaseError> {
-        let Some(is_tainted) = self.believers.get(who).copied() else { return Ok(()) };
-        if self.holder.as_ref() == Some(who) {
+    fn reclaim(&mut self, lock: usize, who: &ClientName) -> Result<(), TestCaseError> {
+        let Some(is_tainted) = self.believers[lock].get(who).copied() else { return Ok(()) };
+        if self.holders[lock].as_ref() == Some(who) {
             return Ok(());
         }
         if self.grace.reclaim(who, b"p") == Reclaim::Granted {
             prop_assert!(!is_tainted, "{who:?} reclaims what another has held");
-            prop_assert_eq!(&self.holder, &None);
-            self.holder = Some(who.clone());
+            prop_assert_eq!(&self.holders[lock], &None);
+            self.holders[lock] = Some(who.clone());
             self.reclaims += 1;
         } else {
-            self.believers.remove(who);
+            self.believers[lock].remove(who);
         }
         Ok(())
     }
@@ -308,9 +366,13 @@ impl World {
             return;
         }
         // It has reclaimed what it could, and gives up the rest.
-        let holds = self.holder.as_ref() == Some(who);
-        if !holds {
-            self.believers.remove(who);
+        let mut holds = false;
+        for lock in 0..2 {
+            if self.holders[lock].as_ref() == Some(who) {
+                holds = true;
+            } else {
+                self.believers[lock].remove(who);
+            }
         }
         if let Some(record) = self.records.remove(who) {
             self.records.insert(who.clone(), record.agreed(holds));
@@ -319,35 +381,49 @@ impl World {
         self.run(effects);
     }
 
+    /// A tick of those that are heard of and are not about to reclaim.
+    fn settle(&mut self) {
+        let now = self.now;
+        let alive: Vec<_> = Self::clients().into_iter().filter(|who| !self.is_recovering(who)).collect();
+        for who in self.grace.settle((now, 0), |who| alive.contains(who).then(|| now.after_ms(1))) {
+            if let Some(record) = self.records.get_mut(&who) {
+                record.missed_grace = false;
+            }
+        }
+    }
+
     /// The lease is over: the record loses its right before the lock goes to another.
-    fn expire(&mut self) {
-        if let Some(who) = self.holder.take()
+    fn expire(&mut self, lock: usize) {
+        if let Some(who) = self.holders[lock].take()
             && let Some(record) = self.records.get_mut(&who)
         {
             record.lost_state = true;
         }
     }
 
-    fn release(&mut self, who: &ClientName) {
-        if self.holder.as_ref() == Some(who) {
-            self.holder = None;
-            self.believers.remove(who);
+    fn release(&mut self, lock: usize, who: &ClientName) {
+        if self.holders[lock].as_ref() == Some(who) {
+            self.holders[lock] = None;
+            self.believers[lock].remove(who);
         }
     }
 
     fn step(&mut self) -> Result<(), TestCaseError> {
         let who = Self::clients()[(self.random.u64() % 3) as usize].clone();
-        match self.random.u64() % 20 {
-            0..5 => self.acquire(&who),
-            5..9 => self.reclaim(&who)?,
+        let lock = (self.random.u64() % 2) as usize;
+        match self.random.u64() % 24 {
+            0..5 => self.acquire(lock, &who),
+            5..9 => self.reclaim(lock, &who)?,
             9..12 => self.complete(&who),
-            12 => self.expire(),
-            13..15 => self.release(&who),
+            12 => self.expire(lock),
+            13..15 => self.release(lock, &who),
             15 => self.restart(),
             16 => {
                 let effects = self.grace.returned(&who, [who.owner[0]; 8]);
                 self.run(effects);
             }
+            17..20 => self.settle(),
+            20 => self.replace(),
             _ => {
                 self.now = self.now.after_ms(self.random.u64() % LEASE);
                 let effects = self.grace.tick(self.now);

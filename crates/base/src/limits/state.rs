@@ -195,6 +195,14 @@ pub const DELEGATED_OPENS_MAX: usize = 64;
 /// thing after another, and each takes a few round trips.
 pub const GRACE_STRETCH_MS: u64 = 2000;
 
+/// Milliseconds for which a client of 4.0 that is heard of reclaims nothing when it has come to the end of reclaiming: as long as
+/// Linux waits at most before it tries a refused reclaim again (`NFS4_POLL_RETRY_MAX`). With a short lease less, as there is
+/// [`RECLAIM_PAUSE_OF_LEASE`].
+pub const RECLAIM_PAUSE_MS: u64 = 15_000;
+
+/// Which part of a lease that is at most: a client renews every two thirds of one, so that most are done before grace ends.
+pub const RECLAIM_PAUSE_OF_LEASE: u64 = 6;
+
 /// Bytes of memory from which on state may take what the bounds of this file allow: all of it in use is some 2 GiB, a
 /// quarter. With less memory there is proportionally less of it.
 pub const MEMORY_OF_WHOLE_BUDGETS: u64 = 8 << 30;

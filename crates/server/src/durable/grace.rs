@@ -1,13 +1,15 @@
 //! What is due each second, and the grace period: its report, what it asks for, and its end.
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
-use holdfast_base::Instant;
 use holdfast_base::limits::REPLY_CACHE_SECONDS;
+use holdfast_base::{ClientId, Instant};
 use holdfast_export::Force;
-use holdfast_recovery::{ClientRecord, GraceEffect, RecordChange};
+use holdfast_recovery::{ClientName, ClientRecord, Grace, GraceEffect, RecordChange};
 
-use super::Durable;
+use super::known::Known;
+use super::{Durable, Inner};
 
 /// How the grace period stands.
 pub(crate) struct GraceReport {
@@ -19,6 +21,13 @@ pub(crate) struct GraceReport {
     /// Whether some may reclaim who can never say so.
     pub(crate) has_untold: bool,
 }
+impl Inner {
+    /// There is none, as nothing was lost.
+    pub(super) fn no_grace(&mut self) {
+        self.grace = Grace::over(self.clients.records());
+    }
+}
+
 impl Durable {
     /// The grace that the state engine obeys at first. Its end is always told, never left to a clock: marks must be
     /// stored before anything new is granted.
@@ -54,6 +63,7 @@ impl Durable {
     /// What is due about once a second. Waits for the disk when there is something to store or to force.
     pub fn tick(&self, now: Instant) {
         self.note_signs_of_life();
+        self.settle_clients(now);
         self.settle_owed();
         if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
             self.settle_doubts(|client| nfs4.record_losses(client));
@@ -127,6 +137,48 @@ impl Durable {
                 // Under its own verifier a client that returns ends nothing.
                 let _ = inner.grace.returned(&name, verifier);
             }
+        }
+    }
+
+    /// Takes the marks of clients of 4.0 that turn out to have come to the end of reclaiming.
+    fn settle_clients(&self, now: Instant) {
+        let asked: BTreeMap<ClientName, ClientId> = {
+            let inner = self.inner.lock();
+            let id = |name: &ClientName| Some((name.clone(), inner.clients.named(name)?.record.client_id));
+            inner.grace.settling().filter_map(id).collect()
+        };
+        let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade).filter(|_| !asked.is_empty()) else {
+            return;
+        };
+        let heard: BTreeMap<_, _> = nfs4.inspect(|engine| {
+            let heard = |(name, id): (ClientName, ClientId)| Some((name, engine.last_heard_of(id)?));
+            asked.into_iter().filter_map(heard).collect()
+        });
+        let settled =
+            self.inner.lock().grace.settle((now, self.reclaim_pause_ms), |name| heard.get(name).copied());
+        if !settled.is_empty() {
+            self.unmark(&settled);
+        }
+    }
+
+    /// Has it on record that these agree with the server again, as if they had said so.
+    fn unmark(&self, names: &[ClientName]) {
+        let _turn = self.turn.lock();
+        let agreed: Vec<_> = {
+            let inner = self.inner.lock();
+            let marked = names.iter().filter_map(|name| Some(inner.clients.named(name)?.record.clone()));
+            let marked = marked.filter(|record| record.missed_grace);
+            marked.map(|record| ClientRecord { missed_grace: false, ..record }).collect()
+        };
+        let changes: Vec<_> = agreed.iter().cloned().map(RecordChange::Client).collect();
+        let stored = self.records.store(&changes);
+        let mut inner = self.inner.lock();
+        if let Err(error) = stored {
+            tracing::error!(%error, "clients that have reclaimed all cannot be stored as such");
+            return names.iter().for_each(|name| inner.grace.unsettle(name));
+        }
+        for record in agreed {
+            inner.clients.insert(Known { record, is_stored: true });
         }
     }
 

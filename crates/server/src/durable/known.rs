@@ -53,6 +53,10 @@ impl Clients {
         self.by_id.values().filter(|known| !known.is_stored).map(|known| &known.record)
     }
 
+    pub(super) fn records(&self) -> impl Iterator<Item = &ClientRecord> {
+        self.by_id.values().map(|known| &known.record)
+    }
+
     /// As [`Clients::get_mut`].
     pub(super) fn named_mut(&mut self, name: &ClientName) -> Option<&mut Known> {
         self.by_id.get_mut(self.by_name.get(name)?)

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 pub use handover::Image;
+use holdfast_base::limits::{RECLAIM_PAUSE_MS, RECLAIM_PAUSE_OF_LEASE};
 use holdfast_base::{ClientId, Clock, Instant, SessionId};
 use holdfast_export::Export;
 use holdfast_ledger::{Ledger, Remembered};
@@ -69,6 +70,8 @@ pub struct Durable {
     nfs4: OnceLock<Weak<Nfs4>>,
     lockd: OnceLock<Weak<Lockd>>,
     started_at: Instant,
+    /// How long a client of 4.0 may pause between two reclaims.
+    reclaim_pause_ms: u64,
 }
 
 /// What a former life left, to be taken in before the first request.
@@ -134,7 +137,7 @@ impl Durable {
             stored.chain(unstored.into_iter().map(|record| Known { record, is_stored: false })).collect()
         };
         let (durable, former) = Self::made_of(store, opened, (boot, lease_ms), (clock, known))?;
-        durable.inner.lock().grace = Grace::over();
+        durable.inner.lock().no_grace();
         Ok((durable, former))
     }
 
@@ -191,6 +194,7 @@ impl Durable {
             nfs4: OnceLock::new(),
             lockd: OnceLock::new(),
             started_at: now,
+            reclaim_pause_ms: RECLAIM_PAUSE_MS.min(lease_ms / RECLAIM_PAUSE_OF_LEASE),
         };
         Ok((Arc::new(durable), former))
     }

@@ -16,6 +16,12 @@ impl Engine {
         self.lease_left_ms(client, now).is_none()
     }
 
+    /// When a confirmed client of 4.0 was last heard of; `None` for any other.
+    #[must_use]
+    pub fn last_heard_of(&self, id: ClientId) -> Option<Instant> {
+        self.clients.confirmed(id, Dialect::V40).ok().map(|client| client.renewed_at)
+    }
+
     /// Milliseconds of a client's lease that are left; `None` when it ran out.
     pub(crate) fn lease_left_ms(&self, client: &ClientIncarnation, now: Instant) -> Option<u64> {
         if client.is_leaving {
