@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use holdfast_base::limits::{
-    RECALL_RETRY_MS, RECALL_STRETCH_MAX, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS, RECENT_RECALLS_MAX,
+    RECALL_RETRY_MS, RECALL_STRETCH_MAX, RECALL_UNKNOWN_MAX, RECALL_UNSENT_MAX, RECENT_RECALL_MS,
+    RECENT_RECALLS_MAX,
 };
 use holdfast_base::{ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
@@ -250,6 +251,7 @@ impl Engine {
             RecallAnswer::Unknown if !self.is_told_of(key) => RecallAnswer::Overtook,
             answer => answer,
         };
+        let recall_ms = self.recall_ms();
         let is_reached = !matches!(answer, RecallAnswer::Unreachable | RecallAnswer::NotSent);
         if is_reached && !is_up {
             self.callback_path(client, true);
@@ -270,7 +272,13 @@ impl Engine {
                 recall.retry_at = (!is_over).then(|| now.after_ms(RECALL_RETRY_MS));
             }
             // It may use what it is about to be told of for as long as anybody may who is asked to give something back.
-            RecallAnswer::Overtook | RecallAnswer::Refused | RecallAnswer::NotSent => {
+            RecallAnswer::Overtook | RecallAnswer::Refused => {
+                recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
+            }
+            // Who has not been asked gives nothing back: its time has not begun, within bounds.
+            RecallAnswer::NotSent => {
+                let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_UNSENT_MAX));
+                recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
             }
             RecallAnswer::Unreachable => {

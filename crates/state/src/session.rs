@@ -195,9 +195,10 @@ impl Session {
         self.callback_program
     }
 
-    /// Connections that may carry callbacks, oldest first.
+    /// Connections that may carry callbacks, the last bound one first: a client that was cut off binds another, and what became
+    /// of those before shows only after a while.
     pub fn back_connections(&self) -> impl Iterator<Item = ConnId> {
-        self.connections.iter().filter(|(_, direction)| direction.has_back()).map(|(conn, _)| *conn)
+        self.connections.iter().rev().filter(|(_, direction)| direction.has_back()).map(|(conn, _)| *conn)
     }
 
     /// Connections it knows, for administrators.
@@ -263,8 +264,13 @@ impl Session {
         self.is_back_wanted |= direction.has_back();
         // A new way is as good as unknown to be bad.
         self.is_callback_down &= !direction.has_back();
-        if let Some((_, known)) = self.connections.iter_mut().find(|(known, _)| *known == conn) {
-            *known = known.with(direction);
+        if let Some(at) = self.connections.iter().position(|(known, _)| *known == conn) {
+            let known = self.connections[at].1.with(direction);
+            self.connections[at].1 = known;
+            if direction.has_back() {
+                // It was said just now: this one is there, which of the others nobody knows.
+                self.connections[at..].rotate_left(1);
+            }
             return Ok(());
         }
         if direction.has_back() {

@@ -151,6 +151,10 @@ pub const RECENT_RECALLS_MAX: usize = 16_384;
 /// How many times the time to return a delegation lasts while its holder visibly flushes.
 pub const RECALL_STRETCH_MAX: u64 = 3;
 
+/// How many times the time to return a delegation lasts, from when it was first to be recalled, where the recall cannot be sent as
+/// all slots of its holder's back channel are taken.
+pub const RECALL_UNSENT_MAX: u64 = 2;
+
 /// Milliseconds after which a recall that did not reach its holder is sent again.
 pub const RECALL_RETRY_MS: u64 = 2000;
 

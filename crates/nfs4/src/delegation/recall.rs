@@ -100,12 +100,8 @@ fn meaning(answer: Result<NfsStat4, CallbackError>) -> Option<RecallAnswer> {
         Ok(NfsStat4::Ok) => Some(RecallAnswer::Accepted),
         // It does not know the delegation: because it forgot it, or because it does not know of it yet.
         Ok(NfsStat4::BadStateid | NfsStat4::BadHandle | NfsStat4::OldStateid) => Some(RecallAnswer::Unknown),
-        Ok(NfsStat4::Delay)
-        | Err(
-            CallbackError::Refused(NfsStat4::Delay)
-            | CallbackError::Busy
-            | CallbackError::Lost(CallError::Busy),
-        ) => None,
+        Ok(NfsStat4::Delay) | Err(CallbackError::Refused(NfsStat4::Delay)) => None,
+        Err(CallbackError::Busy | CallbackError::Lost(CallError::Busy)) => Some(RecallAnswer::NotSent),
         // Whoever answers is reached, whatever it says.
         Ok(_) => Some(RecallAnswer::Refused),
         Err(error) => {

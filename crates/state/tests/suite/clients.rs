@@ -188,6 +188,26 @@ fn back_channel_connections_are_known_and_their_loss_is_told() {
 }
 
 #[test]
+fn a_client_is_called_over_the_connection_that_it_bound_last() {
+    let mut world = World::new();
+    let (_, session) = world.client("a", 1);
+    let ways = |world: &World| -> Vec<u64> {
+        world.engine.sessions().get(session).unwrap().back_connections().map(|conn| conn.0).collect()
+    };
+    assert_eq!(ways(&world), [1]);
+    for (conn, wanted, expected) in [
+        (2, Direction::Both, &[2, 1][..]),
+        (3, Direction::Fore, &[2, 1]),
+        (1, Direction::Fore, &[2, 1]),
+        (1, Direction::Back, &[1, 2]),
+        (3, Direction::Both, &[3, 1, 2]),
+    ] {
+        world.engine.sessions_mut().bind_connection(session, ConnId(conn), wanted).unwrap();
+        assert_eq!(ways(&world), expected, "after {conn} {wanted:?}");
+    }
+}
+
+#[test]
 fn a_lease_ends_unless_renewed_and_not_while_a_request_runs() {
     let mut world = World::new();
     let (client, session) = world.client("a", 1);

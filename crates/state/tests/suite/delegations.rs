@@ -3,7 +3,9 @@
 mod names_known;
 mod wants;
 use crate::world::*;
-use holdfast_base::limits::{RECALL_ANY_PAUSE_MS, RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECENT_RECALL_MS};
+use holdfast_base::limits::{
+    RECALL_ANY_PAUSE_MS, RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECALL_UNSENT_MAX, RECENT_RECALL_MS,
+};
 use holdfast_base::{ChangeId, ClientId, FileKey, Seqid, SessionId};
 use holdfast_state::*;
 
@@ -723,4 +725,27 @@ fn a_recall_that_could_not_be_sent_is_sent_later_and_says_nothing_of_the_way() {
     pair.pass(RECALL_RETRY_MS);
     pair.world.engine.tick(pair.world.now);
     assert_eq!(recalled(&pair.world.settle()), [of.token]);
+}
+
+#[test]
+fn a_holder_that_could_not_be_asked_keeps_what_it_has_for_longer_but_not_for_ever() {
+    for unsent_for in [LEASE_MS / 2, 10 * LEASE_MS] {
+        let mut pair = Pair::new();
+        let of = pair.world.delegate(pair.a, 1, READ);
+        assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
+        pair.world.settle();
+        let since = pair.world.now;
+        let held = |pair: &Pair| pair.world.engine.delegation_of(of.token).is_some();
+        while held(&pair) {
+            if pair.world.now.ms_since(since) < unsent_for {
+                pair.world.engine.recall_answered(of.token, RecallAnswer::NotSent, pair.world.now);
+            }
+            pair.pass(RECALL_RETRY_MS);
+            pair.world.engine.tick(pair.world.now);
+            pair.world.settle();
+        }
+        let took = pair.world.now.ms_since(since);
+        let expected = (unsent_for + LEASE_MS).min(RECALL_UNSENT_MAX * LEASE_MS);
+        assert!((expected - RECALL_RETRY_MS..=expected + RECALL_RETRY_MS).contains(&took), "{took}");
+    }
 }
