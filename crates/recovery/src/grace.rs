@@ -17,7 +17,7 @@ use holdfast_base::Instant;
 use holdfast_base::limits::GRACE_STRETCH_MS;
 
 use crate::records::{ClientName, ClientRecord, RecordChange};
-use crate::settling::Settling;
+use crate::unfinished::Unfinished;
 
 /// How far a member of the grace period has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Grace {
     has_untold: bool,
     members: BTreeMap<ClientName, Member>,
     /// Those of 4.0 that have reclaimed and may not be done; after grace those that are marked, and may turn out to be.
-    settling: Settling,
+    unfinished: Unfinished,
 }
 
 impl Grace {
@@ -116,16 +116,16 @@ impl Grace {
         let phase = if members.is_empty() && !has_untold { Phase::Over } else { Phase::Open };
         let ends_at = now.after_ms(length_ms);
         let latest_end = ends_at.after_ms(length_ms);
-        let settling = Settling::default();
-        Self { phase, ends_at, latest_end, is_reclaiming: false, has_untold, members, settling }
+        let unfinished = Unfinished::default();
+        Self { phase, ends_at, latest_end, is_reclaiming: false, has_untold, members, unfinished }
     }
 
     /// No grace: nothing was lost, for the process before handed over all it had. Marks of an earlier grace stand.
     #[must_use]
     pub fn over<'a>(records: impl IntoIterator<Item = &'a ClientRecord>) -> Self {
-        let mut settling = Settling::default();
+        let mut unfinished = Unfinished::default();
         let is_marked = |record: &&ClientRecord| !record.name.is_sessions && record.missed_grace;
-        records.into_iter().filter(is_marked).for_each(|record| settling.reclaims(&record.name));
+        records.into_iter().filter(is_marked).for_each(|record| unfinished.reclaims(&record.name));
         Self {
             phase: Phase::Over,
             ends_at: Instant(0),
@@ -133,7 +133,7 @@ impl Grace {
             is_reclaiming: false,
             has_untold: false,
             members: BTreeMap::new(),
-            settling,
+            unfinished,
         }
     }
 
@@ -168,7 +168,7 @@ impl Grace {
     /// A client asks to reclaim a lock, an open or a delegation.
     pub fn reclaim(&mut self, name: &ClientName, principal: &[u8]) -> Reclaim {
         if self.phase != Phase::Open {
-            self.settling.is_refused(name);
+            self.unfinished.comes(name);
             return Reclaim::Over;
         }
         match self.members.get_mut(name) {
@@ -179,7 +179,7 @@ impl Grace {
                 member.progress = Progress::Reclaiming;
                 self.is_reclaiming = true;
                 if !name.is_sessions {
-                    self.settling.reclaims(name);
+                    self.unfinished.reclaims(name);
                 }
                 Reclaim::Granted
             }
@@ -191,6 +191,7 @@ impl Grace {
     /// verifier it has restarted itself and has nothing to reclaim (RFC 8881 section 8.4.1).
     #[must_use]
     pub fn returned(&mut self, name: &ClientName, verifier: [u8; 8]) -> Vec<GraceEffect> {
+        self.unfinished.comes(name);
         match self.members.get_mut(name) {
             Some(member) if member.record.verifier != verifier => self.gone(name),
             Some(member) => {
@@ -203,16 +204,16 @@ impl Grace {
         }
     }
 
-    /// Clients of 4.0 of whom [`Grace::settle`] wants to know when they were last heard of.
-    pub fn settling(&self) -> impl Iterator<Item = &ClientName> {
-        self.settling.names()
+    /// Clients of 4.0 of whom [`Grace::done_reclaiming`] wants to know when they were last heard of.
+    pub fn unfinished(&self) -> impl Iterator<Item = &ClientName> {
+        self.unfinished.names()
     }
 
     /// To be called about once a second: who of 4.0 has come to the end of reclaiming, which it cannot say. `heard` tells when a
-    /// client was last heard of, `pause_ms` how long one that is not done may pause between two reclaims. Returned are those that grace's end has marked: their records are to be stored anew
-    /// ([`ClientRecord::agreed`]).
+    /// client was last heard of, `pause_ms` how long one that is not done may pause between two reclaims. Returned are those
+    /// that grace's end has marked: their records are to be stored without `missed_grace`.
     #[must_use]
-    pub fn settle(
+    pub fn done_reclaiming(
         &mut self,
         (now, pause_ms): (Instant, u64),
         heard: impl Fn(&ClientName) -> Option<Instant>,
@@ -220,13 +221,19 @@ impl Grace {
         if self.phase == Phase::Closing {
             return Vec::new();
         }
-        let done = self.settling.tick((now, pause_ms), heard);
+        let done = self.unfinished.tick((now, pause_ms), heard);
         if self.phase == Phase::Over { done } else { Vec::new() }
     }
 
-    /// The record of one that [`Grace::settle`] returned could not be stored: it is returned again.
-    pub fn unsettle(&mut self, name: &ClientName) {
-        self.settling.reclaims(name);
+    /// The record of one that [`Grace::done_reclaiming`] returned could not be stored: it is returned again.
+    pub fn still_marked(&mut self, name: &ClientName) {
+        self.unfinished.reclaims(name);
+    }
+
+    /// Whether a client of 4.0 has tried to reclaim something since the last tick: what it is granted is not new.
+    #[must_use]
+    pub fn is_reclaiming(&self, name: &ClientName) -> bool {
+        self.unfinished.is_reclaiming(name)
     }
 
     /// A client has said RECLAIM_COMPLETE. Its record is then to be stored anew by the state engine
@@ -243,7 +250,7 @@ impl Grace {
     #[must_use]
     pub fn gone(&mut self, name: &ClientName) -> Vec<GraceEffect> {
         self.members.remove(name);
-        self.settling.forget(name);
+        self.unfinished.forget(name);
         self.end_if_all_are_done()
     }
 
@@ -298,7 +305,7 @@ impl Grace {
                 }
                 // A 4.0 client cannot say that it is done.
                 Progress::Reclaiming
-                    if !m.record.name.is_sessions && !self.settling.is_of(&m.record.name) =>
+                    if !m.record.name.is_sessions && !self.unfinished.has(&m.record.name) =>
                 {
                     None
                 }
@@ -315,7 +322,7 @@ impl Grace {
             RecordChange::Client(record) if !record.name.is_sessions => Some(&record.name),
             _ => None,
         });
-        marked.for_each(|name| self.settling.reclaims(name));
+        marked.for_each(|name| self.unfinished.reclaims(name));
         self.phase = Phase::Closing;
         vec![GraceEffect::Store(changes)]
     }

@@ -14,7 +14,7 @@ pub mod intent;
 pub mod keys;
 pub mod records;
 pub mod settle;
-mod settling;
+mod unfinished;
 
 use holdfast_store::StoreError;
 

@@ -106,6 +106,7 @@ fn clients_of_4_0_and_nlm_keep_grace_open_for_its_time() {
     assert_eq!(grace.tick(START.after_ms(LEASE - 1)), []);
     assert_eq!(grace.deadline(), Some(START.after_ms(LEASE)));
     settle(&mut grace, &name(2, false), START.after_ms(LEASE / 2));
+    assert_eq!(grace.unfinished().count(), 0);
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Ended], "who came back keeps his record");
 
     let mut nlm = Grace::start(START, LEASE, &[], true);
@@ -173,9 +174,9 @@ fn a_client_of_4_0_that_came_back_and_reclaimed_nothing_loses_its_right() {
 fn settle(grace: &mut Grace, who: &ClientName, from: Instant) -> Vec<ClientName> {
     let tick = |n: u64| {
         let now = from.after_ms(n * 1000);
-        grace.settle((now, PAUSE), |name| (name == who).then_some(now))
+        grace.done_reclaiming((now, PAUSE), |name| (name == who).then_some(now))
     };
-    (1..=5).flat_map(tick).collect()
+    (1..=8).flat_map(tick).collect()
 }
 
 #[test]
@@ -186,27 +187,55 @@ fn a_client_of_4_0_that_may_be_in_the_middle_of_reclaiming_when_grace_ends_loses
     let end = START.after_ms(LEASE);
     let mut grace = start(std::slice::from_ref(&who));
     assert_eq!(grace.reclaim(&who.name, b"p"), Reclaim::Granted);
+    assert!(grace.is_reclaiming(&who.name));
     // Heard of when it reclaimed, and not since.
-    for n in 1..=5 {
-        assert_eq!(grace.settle((START.after_ms(n * 1000), PAUSE), |_| Some(START)), []);
+    for n in 1..=10 {
+        assert_eq!(grace.done_reclaiming((START.after_ms(n * 1000), PAUSE), |_| Some(START)), []);
     }
+    assert!(!grace.is_reclaiming(&who.name), "not since the last tick");
     assert_eq!(grace.tick(START.after_ms(LEASE / 2)), []);
     assert_eq!(grace.tick(end), [GraceEffect::Store(vec![RecordChange::Client(marked.clone())])]);
     assert_eq!(settle(&mut grace, &who.name, end), [], "not before it is stored");
     assert_eq!(grace.stored(), [GraceEffect::Ended]);
     assert_eq!(start(std::slice::from_ref(&marked)).reclaim(&who.name, b"p"), Reclaim::NotEntitled);
-    // It comes back, and goes on reclaiming.
-    for n in 1..=4 {
-        assert_eq!(grace.settle((end.after_ms(n * 1000), PAUSE), |_| Some(end.after_ms(n * 1000))), []);
-    }
-    assert_eq!(grace.reclaim(&who.name, b"p"), Reclaim::Over);
     let done = std::slice::from_ref(&who.name);
-    assert_eq!(settle(&mut grace, &who.name, end), done, "a while after its last try");
-    assert_eq!(grace.settling().count(), 0);
-    grace.unsettle(&who.name);
+    assert_eq!(settle(&mut grace, &who.name, end), done);
+    assert_eq!(grace.unfinished().count(), 0);
+    grace.still_marked(&who.name);
     let mut next_process = Grace::over(&[marked, record(2, false)]);
     for grace in [&mut grace, &mut next_process] {
         assert_eq!(settle(grace, &who.name, end), done, "what could not be stored comes again");
+    }
+}
+
+#[test]
+fn a_client_of_4_0_that_comes_back_late_is_given_time_to_go_on_reclaiming() {
+    const LONGER: u64 = 9000;
+    let marked = ClientRecord { missed_grace: true, ..record(1, false) };
+    let who = &marked.name;
+    for comes_by_its_id in [true, false] {
+        let mut grace = Grace::over(std::slice::from_ref(&marked));
+        let mut ms = 0;
+        let mut second = |grace: &mut Grace, heard_ms: u64| {
+            ms += 1000;
+            let heard = START.after_ms(heard_ms);
+            grace.done_reclaiming((START.after_ms(ms), LONGER), |_| Some(heard)).len()
+        };
+        // Long silent; then a sign of life, and a reclaim behind it, or what it says before that.
+        assert_eq!((0..20).map(|_| second(&mut grace, 0)).sum::<usize>(), 0);
+        assert_eq!(second(&mut grace, 20_500), 0);
+        if comes_by_its_id {
+            assert_eq!(grace.returned(who, marked.verifier), []);
+        } else {
+            assert_eq!(grace.reclaim(who, b"p"), Reclaim::Over);
+        }
+        assert_eq!((0..20).map(|_| second(&mut grace, 21_500)).sum::<usize>(), 0, "nothing since");
+        assert_eq!(
+            (0..3).map(|n| second(&mut grace, 42_000 + n)).sum::<usize>(),
+            0,
+            "it may go on in a moment"
+        );
+        assert_eq!((0..8).map(|n| second(&mut grace, 45_000 + n)).sum::<usize>(), 1);
     }
 }
 
@@ -259,7 +288,11 @@ struct World {
     holders: [Option<ClientName>; 2],
     /// Who believes to hold which lock, and whether anybody else has held it since that was true.
     believers: [BTreeMap<ClientName, bool>; 2],
+    /// When who was last heard of.
+    heard: BTreeMap<ClientName, Instant>,
     reclaims: u32,
+    /// Marks that were taken away again.
+    unmarked: u32,
 }
 
 impl World {
@@ -273,7 +306,9 @@ impl World {
             grace,
             holders: [None, None],
             believers: [BTreeMap::new(), BTreeMap::new()],
+            heard: BTreeMap::new(),
             reclaims: 0,
+            unmarked: 0,
         }
     }
 
@@ -329,15 +364,15 @@ impl World {
         self.holders[lock] = Some(who.clone());
     }
 
-    /// Whether it has to reclaim something yet: then it does nothing else.
-    fn is_recovering(&self, who: &ClientName) -> bool {
+    /// What it has to reclaim yet: while there is something it asks for nothing new.
+    fn left(&self, who: &ClientName) -> Vec<usize> {
         let believes = |lock: usize| self.believers[lock].contains_key(who);
-        (0..2).any(|lock| believes(lock) && self.holders[lock].as_ref() != Some(who))
+        (0..2).filter(|lock| believes(*lock) && self.holders[*lock].as_ref() != Some(who)).collect()
     }
 
     fn acquire(&mut self, lock: usize, who: &ClientName) {
         let is_free = self.holders[lock].is_none() && !self.believers[lock].contains_key(who);
-        if !self.grace.is_over() || !is_free || self.is_recovering(who) {
+        if !self.grace.is_over() || !is_free || !self.left(who).is_empty() {
             return;
         }
         let fresh = ClientRecord { ..record(who.owner[0], who.is_sessions) };
@@ -355,7 +390,8 @@ impl World {
             prop_assert_eq!(&self.holders[lock], &None);
             self.holders[lock] = Some(who.clone());
             self.reclaims += 1;
-        } else {
+        } else if self.random.u64().is_multiple_of(2) {
+            // Else the answer is lost: it believes in it still.
             self.believers[lock].remove(who);
         }
         Ok(())
@@ -381,13 +417,25 @@ impl World {
         self.run(effects);
     }
 
-    /// A tick of those that are heard of and are not about to reclaim.
-    fn settle(&mut self) {
-        let now = self.now;
-        let alive: Vec<_> = Self::clients().into_iter().filter(|who| !self.is_recovering(who)).collect();
-        for who in self.grace.settle((now, 0), |who| alive.contains(who).then(|| now.after_ms(1))) {
-            if let Some(record) = self.records.get_mut(&who) {
-                record.missed_grace = false;
+    /// Somebody is heard of. Who has something to reclaim goes on with that, unless it is cut off again: then for good.
+    fn hear(&mut self, who: &ClientName) -> Result<(), TestCaseError> {
+        self.heard.insert(who.clone(), self.now);
+        match self.left(who).first() {
+            Some(lock) => self.reclaim(*lock, who),
+            None => Ok(()),
+        }
+    }
+
+    /// Ticks, one a second.
+    fn pass(&mut self) {
+        for _ in 0..self.random.u64() % 6 {
+            self.now = self.now.after_ms(1000);
+            let heard = |who: &ClientName| self.heard.get(who).copied();
+            for who in self.grace.done_reclaiming((self.now, PAUSE), heard) {
+                if let Some(record) = self.records.get_mut(&who) {
+                    self.unmarked += u32::from(record.missed_grace);
+                    record.missed_grace = false;
+                }
             }
         }
     }
@@ -411,7 +459,7 @@ impl World {
     fn step(&mut self) -> Result<(), TestCaseError> {
         let who = Self::clients()[(self.random.u64() % 3) as usize].clone();
         let lock = (self.random.u64() % 2) as usize;
-        match self.random.u64() % 24 {
+        match self.random.u64() % 32 {
             0..5 => self.acquire(lock, &who),
             5..9 => self.reclaim(lock, &who)?,
             9..12 => self.complete(&who),
@@ -422,8 +470,13 @@ impl World {
                 let effects = self.grace.returned(&who, [who.owner[0]; 8]);
                 self.run(effects);
             }
-            17..20 => self.settle(),
-            20 => self.replace(),
+            17..21 => self.pass(),
+            21..26 => self.hear(&who)?,
+            26 => self.replace(),
+            27 => {
+                let effects = self.grace.end_now();
+                self.run(effects);
+            }
             _ => {
                 self.now = self.now.after_ms(self.random.u64() % LEASE);
                 let effects = self.grace.tick(self.now);
@@ -432,6 +485,16 @@ impl World {
         }
         Ok(())
     }
+}
+
+#[test]
+fn marks_go_and_come_in_these_worlds() {
+    let unmarked = |seed| {
+        let mut world = World::new(seed);
+        (0..2000).for_each(|_| world.step().unwrap());
+        world.unmarked
+    };
+    assert!((0..20).map(unmarked).sum::<u32>() > 20);
 }
 
 proptest! {

@@ -298,7 +298,7 @@ impl Base {
             pool_threads: 0,
         });
         let is_handed_over = inherited.is_some();
-        let unstored = inherited.as_mut().map(Inherited::unstored).transpose()?;
+        let unstored = inherited.as_mut().map(Inherited::unstored);
         let exports = vec![export(start, &manager, is_handed_over)];
         let opened = ledger(machine, *plant, &exports, inherited)?;
         let (durable, former) = match unstored {

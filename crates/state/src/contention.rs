@@ -220,7 +220,15 @@ impl Engine {
         let until = now.after_ms(self.recall_ms());
         let Ok(file) = self.state(key).map(|state| state.file) else { return };
         let Ok(delegation) = self.delegation_mut(key) else { return };
-        let recall = Recall { since: now, until, retry_at: None, unknown: 0, is_accepted: false, truncates };
+        let recall = Recall {
+            since: now,
+            until,
+            retry_at: None,
+            unknown: 0,
+            is_accepted: false,
+            is_sent: false,
+            truncates,
+        };
         // What is being given up is not made better.
         delegation.offered = None;
         delegation.recall = Some(recall);
@@ -258,6 +266,7 @@ impl Engine {
         }
         let Ok(delegation) = self.delegation_mut(key) else { return };
         let Some(recall) = &mut delegation.recall else { return };
+        recall.is_sent |= answer != RecallAnswer::NotSent;
         match answer {
             RecallAnswer::Accepted => {
                 recall.is_accepted = true;
@@ -277,8 +286,10 @@ impl Engine {
             }
             // Who has not been asked gives nothing back: its time has not begun, within bounds.
             RecallAnswer::NotSent => {
-                let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_UNSENT_MAX));
-                recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+                if !recall.is_sent {
+                    let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_UNSENT_MAX));
+                    recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+                }
                 recall.retry_at = Some(now.after_ms(RECALL_RETRY_MS));
             }
             RecallAnswer::Unreachable => {

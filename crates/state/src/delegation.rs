@@ -157,6 +157,10 @@ pub struct WriteHolder {
     pub is_recalled: bool,
 }
 
+const fn yes() -> bool {
+    true
+}
+
 /// A recall under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recall {
@@ -172,6 +176,9 @@ pub(crate) struct Recall {
     pub(crate) unknown: u32,
     /// The holder has said that it heard.
     pub(crate) is_accepted: bool,
+    /// It has been asked for, whatever became of that.
+    #[serde(default = "yes")]
+    pub(crate) is_sent: bool,
     pub(crate) truncates: bool,
 }
 
@@ -354,8 +361,15 @@ impl Engine {
         let is_recalled = delegation.is_unwelcome;
         if is_recalled {
             // The reply says so, which is as good as a recall heard.
-            let recall =
-                Recall { since: now, until, retry_at: None, unknown: 0, is_accepted: true, truncates: false };
+            let recall = Recall {
+                since: now,
+                until,
+                retry_at: None,
+                unknown: 0,
+                is_accepted: true,
+                is_sent: true,
+                truncates: false,
+            };
             delegation.recall = Some(recall);
             self.recalls.insert(key);
         }

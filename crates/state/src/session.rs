@@ -283,8 +283,9 @@ impl Session {
         if direction == Direction::Fore {
             return Ok(());
         }
-        let replaceable = self.connections.iter_mut().find(|(_, known)| *known == Direction::Fore);
-        *replaceable.ok_or(StateError::Resource)? = (conn, direction);
+        let replaceable = self.connections.iter().position(|(_, known)| *known == Direction::Fore);
+        self.connections.remove(replaceable.ok_or(StateError::Resource)?);
+        self.connections.push((conn, direction));
         Ok(())
     }
 

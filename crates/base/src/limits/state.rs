@@ -151,8 +151,8 @@ pub const RECENT_RECALLS_MAX: usize = 16_384;
 /// How many times the time to return a delegation lasts while its holder visibly flushes.
 pub const RECALL_STRETCH_MAX: u64 = 3;
 
-/// How many times the time to return a delegation lasts, from when it was first to be recalled, where the recall cannot be sent as
-/// all slots of its holder's back channel are taken.
+/// How many times the time to return a delegation lasts, from when it was first to be recalled, where the recall could not be sent
+/// yet: all slots of its holder's back channel are taken, say.
 pub const RECALL_UNSENT_MAX: u64 = 2;
 
 /// Milliseconds after which a recall that did not reach its holder is sent again.
@@ -205,7 +205,7 @@ pub const GRACE_STRETCH_MS: u64 = 2000;
 pub const RECLAIM_PAUSE_MS: u64 = 15_000;
 
 /// Which part of a lease that is at most: a client renews every two thirds of one, so that most are done before grace ends.
-pub const RECLAIM_PAUSE_OF_LEASE: u64 = 6;
+pub const RECLAIM_PAUSE_OF_LEASE: u64 = 4;
 
 /// Bytes of memory from which on state may take what the bounds of this file allow: all of it in use is some 2 GiB, a
 /// quarter. With less memory there is proportionally less of it.

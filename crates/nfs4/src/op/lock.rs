@@ -43,12 +43,14 @@ impl Op for Lock4Args<'_> {
             Locker4::Exist(exist) => (cx.stateid(exist.lock_stateid)?, exist.lock_seqid),
         };
         cx.compound.tells_of_restart &= !self.reclaim;
+        // Before the turn: one that is sent again, and is not run, is a reclaim all the same.
+        let claim = if self.reclaim { Claim::Reclaim(recorded(cx, &self, of)?) } else { Claim::New };
         let turn = Turn { of: OwnerOf::Stateid(of), seqid, op: OwnerOp::Lock };
-        in_turn(cx, turn, |cx| lock(cx, &self, of))
+        in_turn(cx, turn, |cx| lock(cx, &self, (of, claim)))
     }
 }
 
-fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok> {
+fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) -> OpResult<Lock4Ok> {
     let at = cx.at(NfsStat4::IsDir)?.by_stateid(cx, of);
     let range = range_of(args.offset, args.length)?;
     let by = match &args.locker {
@@ -60,7 +62,6 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, of: StateId) -> OpResult<Lock4Ok>
         },
         Locker4::Exist(exist) => LockBy::Lock(cx.stateid(exist.lock_stateid)?),
     };
-    let claim = if args.reclaim { Claim::Reclaim(recorded(cx, args, of)?) } else { Claim::New };
     let request = LockRequest {
         caller: cx.state_caller()?,
         file: at.handle.key(),

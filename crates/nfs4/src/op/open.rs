@@ -57,6 +57,10 @@ impl Op for Open4Args<'_> {
             of_former_run(cx, &self)?.encode(cx.reply);
             return Ok(Encoded);
         }
+        if !cx.minor().has_sessions() && matches!(self.claim, OpenClaim4::Previous(_)) {
+            // Also by one that is sent again, and is not run: to ask is to have noted that it reclaims.
+            let _ = cx.recorded(client);
+        }
         let of = OwnerOf::Open { client, name: self.owner.owner };
         in_turn(cx, Turn { of, seqid: self.seqid, op: OwnerOp::Open }, |cx| {
             // Within the turn: a record that cannot be stored is a failure that steps the owner's number.

@@ -87,13 +87,13 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    fn tell(&mut self, error: &RecoveryError) {
+    pub(super) fn tell(&mut self, error: &RecoveryError) {
         if !std::mem::replace(&mut self.is_told, true) {
             tracing::error!(%error, "records of clients cannot be removed or marked: what these held is given to nobody");
         }
     }
 
-    fn went(&mut self) {
+    pub(super) fn went(&mut self) {
         if std::mem::take(&mut self.is_told) {
             tracing::info!("records of clients can be removed and marked again");
         }
@@ -132,7 +132,8 @@ impl Durable {
         let _turn = self.turn.lock();
         let mut record = self.inner.lock().confirmed(client);
         record.holds_state = true;
-        if !record.name.is_sessions {
+        // (A reclaim may come here when grace has ended meanwhile.)
+        if !record.name.is_sessions && !self.inner.lock().grace.is_reclaiming(&record.name) {
             record.missed_grace = false;
         }
         self.keep(record)

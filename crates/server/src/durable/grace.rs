@@ -21,6 +21,7 @@ pub(crate) struct GraceReport {
     /// Whether some may reclaim who can never say so.
     pub(crate) has_untold: bool,
 }
+
 impl Inner {
     /// There is none, as nothing was lost.
     pub(super) fn no_grace(&mut self) {
@@ -60,10 +61,11 @@ impl Durable {
             has_untold: grace.has_untold(),
         }
     }
+
     /// What is due about once a second. Waits for the disk when there is something to store or to force.
     pub fn tick(&self, now: Instant) {
         self.note_signs_of_life();
-        self.settle_clients(now);
+        self.look_who_is_done(now);
         self.settle_owed();
         if let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade) {
             self.settle_doubts(|client| nfs4.record_losses(client));
@@ -140,12 +142,12 @@ impl Durable {
         }
     }
 
-    /// Takes the marks of clients of 4.0 that turn out to have come to the end of reclaiming.
-    fn settle_clients(&self, now: Instant) {
-        let asked: BTreeMap<ClientName, ClientId> = {
+    /// Looks which clients of 4.0 have come to the end of reclaiming.
+    fn look_who_is_done(&self, now: Instant) {
+        let asked: Vec<(ClientName, ClientId)> = {
             let inner = self.inner.lock();
             let id = |name: &ClientName| Some((name.clone(), inner.clients.named(name)?.record.client_id));
-            inner.grace.settling().filter_map(id).collect()
+            inner.grace.unfinished().filter_map(id).collect()
         };
         let Some(nfs4) = self.nfs4.get().and_then(Weak::upgrade).filter(|_| !asked.is_empty()) else {
             return;
@@ -154,30 +156,31 @@ impl Durable {
             let heard = |(name, id): (ClientName, ClientId)| Some((name, engine.last_heard_of(id)?));
             asked.into_iter().filter_map(heard).collect()
         });
-        let settled =
-            self.inner.lock().grace.settle((now, self.reclaim_pause_ms), |name| heard.get(name).copied());
-        if !settled.is_empty() {
-            self.unmark(&settled);
-        }
+        self.unmark_done(now, |name| heard.get(name).copied());
     }
 
-    /// Has it on record that these agree with the server again, as if they had said so.
-    fn unmark(&self, names: &[ClientName]) {
+    /// Takes the marks of those that are done by now: they agree with the server again, as if they had said so. Waits for the disk.
+    pub(super) fn unmark_done(&self, now: Instant, heard: impl Fn(&ClientName) -> Option<Instant>) {
         let _turn = self.turn.lock();
-        let agreed: Vec<_> = {
-            let inner = self.inner.lock();
-            let marked = names.iter().filter_map(|name| Some(inner.clients.named(name)?.record.clone()));
-            let marked = marked.filter(|record| record.missed_grace);
+        let done: Vec<_> = {
+            let mut inner = self.inner.lock();
+            let names = inner.grace.done_reclaiming((now, self.reclaim_pause_ms), heard);
+            let records = names.iter().filter_map(|name| Some(inner.clients.named(name)?.record.clone()));
+            let marked = records.filter(|record| record.missed_grace);
             marked.map(|record| ClientRecord { missed_grace: false, ..record }).collect()
         };
-        let changes: Vec<_> = agreed.iter().cloned().map(RecordChange::Client).collect();
+        if done.is_empty() {
+            return;
+        }
+        let changes: Vec<_> = done.iter().cloned().map(RecordChange::Client).collect();
         let stored = self.records.store(&changes);
         let mut inner = self.inner.lock();
         if let Err(error) = stored {
-            tracing::error!(%error, "clients that have reclaimed all cannot be stored as such");
-            return names.iter().for_each(|name| inner.grace.unsettle(name));
+            inner.owed.tell(&error);
+            return done.iter().for_each(|record| inner.grace.still_marked(&record.name));
         }
-        for record in agreed {
+        inner.owed.went();
+        for record in done {
             inner.clients.insert(Known { record, is_stored: true });
         }
     }
@@ -223,14 +226,15 @@ impl Durable {
 
     fn end_reclaims(&self, changes: Vec<RecordChange>) -> Vec<GraceEffect> {
         let _turn = self.turn.lock();
-        let mut changes = self.as_known(changes);
-        let lost = self.inner.lock().lost.of(&changes);
-        changes.extend(lost);
+        let marks = self.as_known(changes);
+        let mut changes = marks.clone();
+        changes.extend(self.inner.lock().lost.of(&marks));
         let stored = self.records.store(&changes);
         let mut inner = self.inner.lock();
         if let Err(error) = stored {
             tracing::error!(%error, "grace cannot end: who may not reclaim any more cannot be stored");
-            inner.unstored = changes;
+            // Who is lost by that is found out anew.
+            inner.unstored = marks;
             return Vec::new();
         }
         for change in changes {

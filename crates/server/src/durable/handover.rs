@@ -1,7 +1,6 @@
 //! What of the records is in neither the store nor the journal, for the process that goes on with it: what could not be written
 //! yet, and what was found out at the start.
 
-use anyhow::{Context, Result};
 use holdfast_base::ClientId;
 use holdfast_recovery::{ClientRecord, Settled};
 use serde::{Deserialize, Serialize};
@@ -28,13 +27,17 @@ pub struct Image {
 }
 
 impl Image {
-    /// For [`Durable::go_on_with`].
-    ///
-    /// # Errors
-    /// A record that cannot be read.
-    pub fn take_unstored(&mut self) -> Result<Vec<ClientRecord>> {
-        let read = |bytes: ByteBuf| ClientRecord::from_bytes(&bytes).context("a client's record handed over");
-        std::mem::take(&mut self.unstored).into_iter().map(read).collect()
+    /// For [`Durable::go_on_with`]. What cannot be read is as if it had been forgotten.
+    pub fn take_unstored(&mut self) -> Vec<ClientRecord> {
+        let read = |bytes: ByteBuf| {
+            let record = ClientRecord::from_bytes(&bytes);
+            record
+                .inspect_err(
+                    |error| tracing::warn!(%error, "a client's record was handed over and cannot be read"),
+                )
+                .ok()
+        };
+        std::mem::take(&mut self.unstored).into_iter().filter_map(read).collect()
     }
 
     /// For [`holdfast_ledger::Ledger::go_on`].

@@ -114,7 +114,7 @@ impl Durable {
         (clock, image): (&dyn Clock, &mut Image),
     ) -> Result<(Arc<Self>, Former)> {
         let path = state_dir.join("replies.journal");
-        let (cut_short, unstored) = (image.take_cut_short(), image.take_unstored()?);
+        let (cut_short, unstored) = (image.take_cut_short(), image.take_unstored());
         let opened = Ledger::go_on(&path, &holdfast_journal::Config::default(), cut_short)?;
         let opened = Self::go_on_with(store, opened, (boot, lease_ms), (clock, unstored))?;
         opened.0.write_apart()?;

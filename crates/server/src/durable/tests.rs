@@ -52,7 +52,7 @@ impl Lives {
         let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
         let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
         let opened = Ledger::go_on(&self.dir().join("journal"), &size, image.take_cut_short()).unwrap();
-        let clock = (&ManualClock::default() as &dyn Clock, image.take_unstored().unwrap());
+        let clock = (&ManualClock::default() as &dyn Clock, image.take_unstored());
         let durable = Durable::go_on_with(store, opened, (&boot, LEASE_MS), clock).unwrap().0;
         durable.thaw(image);
         durable
@@ -392,10 +392,11 @@ fn what_is_owed_goes_along_in_a_planned_restart() {
     store.fail_nth(1, Fault::Fail);
     assert!(!durable.forget(&[left]));
 
-    let image = rmp_serde::from_slice(&rmp_serde::to_vec_named(&durable.freeze()).unwrap()).unwrap();
+    let image = rmp_serde::to_vec_named(&durable.freeze()).unwrap();
+    let mut image: Image = rmp_serde::from_slice(&image).unwrap();
     drop(durable);
     let opened = Ledger::go_on(&journal, &size, Vec::new()).unwrap();
-    let clock = (&clock as &dyn Clock, Vec::new());
+    let clock = (&clock as &dyn Clock, image.take_unstored());
     let durable = Durable::go_on_with(shared(), opened, (&boot, LEASE_MS), clock).unwrap().0;
     let marks = || -> Vec<_> {
         let mut all = durable.records.clients().unwrap();
@@ -416,4 +417,41 @@ fn what_is_owed_goes_along_in_a_planned_restart() {
     assert_eq!(asked.last().unwrap(), &[(unmarked, false), (doubted, false)]);
     let met = |id: u8| durable.may_have_met(&[id], Verifier([1; 8]));
     assert!(met(3) && !met(4), "who said that it goes is not missed");
+}
+
+#[test]
+fn the_mark_of_a_client_of_40_that_turns_out_to_be_done_goes_from_the_store() {
+    use holdfast_store::suite::{Fault, Faulty};
+    let lives = Lives::new();
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let next = || {
+        let boot = Boot::begin(store.as_ref(), LEASE_MS).unwrap();
+        let size = holdfast_journal::Config { bytes: 1 << 20, entries_max: 1024 };
+        let opened = Ledger::open(&lives.dir().join("journal"), &size, &[]).unwrap();
+        Durable::with(store.clone(), opened, (&boot, LEASE_MS), &ManualClock::default()).unwrap().0
+    };
+    let it = holder(&next(), Dialect::V40, 1);
+    let durable = next();
+    assert_eq!(claims(&durable, Dialect::V40, 1), Recorded::Yes);
+    durable.tick(Instant(LEASE_MS / 2));
+    durable.tick(Instant(LEASE_MS + 1));
+    assert!(durable.is_grace_over());
+    let mark = || {
+        let record = Records::new(store.clone()).clients().unwrap().remove(0);
+        (record.client_id, record.holds_state, record.missed_grace)
+    };
+    assert_eq!(mark(), (it.id, true, true), "it may be in the middle of reclaiming");
+    assert!(!durable.may_hold(it.id));
+    store.fail_nth(1, Fault::Fail);
+    // It is heard of all the time from now on; in the first round what is to be stored cannot be.
+    for (round, is_marked) in [(1, true), (2, false)] {
+        for second in 0..LEASE_MS / 2000 {
+            let now = Instant(round * 10 * LEASE_MS + second * 1000);
+            durable.unmark_done(now, |_| Some(now));
+        }
+        assert_eq!(mark(), (it.id, true, is_marked), "round {round}");
+    }
+    assert!(durable.may_hold(it.id));
+    drop(durable);
+    assert_eq!(claims(&next(), Dialect::V40, 1), Recorded::Yes);
 }

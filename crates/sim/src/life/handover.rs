@@ -61,7 +61,7 @@ impl Inherited {
         self.image.records.take_cut_short()
     }
 
-    pub(super) fn unstored(&mut self) -> Result<Vec<ClientRecord>> {
+    pub(super) fn unstored(&mut self) -> Vec<ClientRecord> {
         self.image.records.take_unstored()
     }
 

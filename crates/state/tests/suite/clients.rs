@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use holdfast_base::limits::{
-    CLIENTS_PER_SITE_MAX, CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX,
+    CLIENTS_PER_SITE_MAX, CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX, SESSION_CONNECTIONS_MAX,
 };
 use holdfast_base::{FileKey, Seqid};
 use holdfast_state::*;
@@ -205,6 +205,12 @@ fn a_client_is_called_over_the_connection_that_it_bound_last() {
         world.engine.sessions_mut().bind_connection(session, ConnId(conn), wanted).unwrap();
         assert_eq!(ways(&world), expected, "after {conn} {wanted:?}");
     }
+    // Also when it comes in the place of one for requests alone, as there are too many.
+    for conn in 4..=SESSION_CONNECTIONS_MAX as u64 {
+        world.engine.sessions_mut().bind_connection(session, ConnId(conn), Direction::Fore).unwrap();
+    }
+    world.engine.sessions_mut().bind_connection(session, ConnId(1000), Direction::Both).unwrap();
+    assert_eq!(ways(&world), [1000, 3, 1, 2]);
 }
 
 #[test]

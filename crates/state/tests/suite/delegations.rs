@@ -727,25 +727,30 @@ fn a_recall_that_could_not_be_sent_is_sent_later_and_says_nothing_of_the_way() {
     assert_eq!(recalled(&pair.world.settle()), [of.token]);
 }
 
+/// How long a holder keeps what is recalled of it, whose channel is full for so long from a moment on.
+fn kept_for(full: std::ops::Range<u64>) -> u64 {
+    let mut pair = Pair::new();
+    let of = pair.world.delegate(pair.a, 1, READ);
+    assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
+    pair.world.settle();
+    let since = pair.world.now;
+    while pair.world.engine.delegation_of(of.token).is_some() {
+        let at = pair.world.now.ms_since(since);
+        assert!(at < 10 * LEASE_MS, "it keeps it for ever");
+        let answer = if full.contains(&at) { RecallAnswer::NotSent } else { RecallAnswer::Unreachable };
+        pair.world.engine.recall_answered(of.token, answer, pair.world.now);
+        pair.pass(RECALL_RETRY_MS);
+        pair.world.engine.tick(pair.world.now);
+        pair.world.settle();
+    }
+    pair.world.now.ms_since(since)
+}
+
 #[test]
 fn a_holder_that_could_not_be_asked_keeps_what_it_has_for_longer_but_not_for_ever() {
-    for unsent_for in [LEASE_MS / 2, 10 * LEASE_MS] {
-        let mut pair = Pair::new();
-        let of = pair.world.delegate(pair.a, 1, READ);
-        assert!(pair.world.contend(1, Deed::WriteData, Some(pair.b)));
-        pair.world.settle();
-        let since = pair.world.now;
-        let held = |pair: &Pair| pair.world.engine.delegation_of(of.token).is_some();
-        while held(&pair) {
-            if pair.world.now.ms_since(since) < unsent_for {
-                pair.world.engine.recall_answered(of.token, RecallAnswer::NotSent, pair.world.now);
-            }
-            pair.pass(RECALL_RETRY_MS);
-            pair.world.engine.tick(pair.world.now);
-            pair.world.settle();
-        }
-        let took = pair.world.now.ms_since(since);
-        let expected = (unsent_for + LEASE_MS).min(RECALL_UNSENT_MAX * LEASE_MS);
-        assert!((expected - RECALL_RETRY_MS..=expected + RECALL_RETRY_MS).contains(&took), "{took}");
-    }
+    let about = |took: u64, expected: u64| took.abs_diff(expected) <= RECALL_RETRY_MS;
+    assert!(about(kept_for(0..LEASE_MS / 2), LEASE_MS * 3 / 2));
+    assert!(about(kept_for(0..20 * LEASE_MS), RECALL_UNSENT_MAX * LEASE_MS));
+    assert!(about(kept_for(0..0), LEASE_MS));
+    assert!(about(kept_for(RECALL_RETRY_MS..20 * LEASE_MS), LEASE_MS), "it has been asked");
 }

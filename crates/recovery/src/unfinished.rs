@@ -1,12 +1,8 @@
-//! Which clients of 4.0 have come to the end of reclaiming: they have no word for it. Pure.
+//! Which clients of 4.0 have not come to the end of reclaiming: they have no word for it. Pure, and without a say in who may
+//! reclaim ([`crate::Grace`]).
 //!
-//! One that reclaimed a part and was then cut off still believes in the rest, which others are given once grace is over. Should
-//! the server begin anew before it hears of that, it may not reclaim the rest then. RFC 7530 section 9.6.3.4 is content with a
-//! client that reclaimed something; that is not enough.
-//!
-//! A client reclaims one thing after the other, with no more than a pause between two. Who is heard of when nothing came for longer
-//! than that, and tries nothing up to the tick after it, is done: what it had sent when it was cut off it sends again as soon as
-//! it is back.
+//! A client reclaims one thing after the other, with no more than a pause between two, and what it had sent when it was cut off it
+//! sends again as soon as it is back. So who is heard of after a longer pause, and tries nothing for a while from then, is done.
 
 use std::collections::BTreeMap;
 
@@ -14,37 +10,38 @@ use holdfast_base::Instant;
 
 use crate::records::ClientName;
 
+/// A third of a pause, and a tick at least, is how long a client that is back may take to go on reclaiming.
+const BACK_PART: u64 = 3;
+
 /// How long ago a client last tried to reclaim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Since the last tick.
     Reclaiming,
     /// Before this tick; and that it was heard of so much later is not known yet.
     Quiet(Instant),
-    /// It was heard of since.
-    Heard,
+    /// It was heard of a pause later, as this tick was told.
+    Heard(Instant),
 }
 
 /// Clients of 4.0 that may have something left to reclaim.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settling {
+pub(crate) struct Unfinished {
     of: BTreeMap<ClientName, Stage>,
 }
 
-impl Settling {
+impl Unfinished {
     /// A client reclaims, or may come and do so.
     pub(crate) fn reclaims(&mut self, name: &ClientName) {
-        match self.of.get_mut(name) {
-            Some(stage) => *stage = Stage::Reclaiming,
-            None => drop(self.of.insert(name.clone(), Stage::Reclaiming)),
+        if !self.comes(name) {
+            self.of.insert(name.clone(), Stage::Reclaiming);
         }
     }
 
-    /// A client was refused a reclaim. It matters for those alone of whom it is not known that they are done.
-    pub(crate) fn is_refused(&mut self, name: &ClientName) {
-        if let Some(stage) = self.of.get_mut(name) {
-            *stage = Stage::Reclaiming;
-        }
+    /// A client has come back, or was refused a reclaim: it begins anew with showing that it is done. Whether it is one of these.
+    pub(crate) fn comes(&mut self, name: &ClientName) -> bool {
+        let known = self.of.get_mut(name);
+        known.map(|stage| *stage = Stage::Reclaiming).is_some()
     }
 
     pub(crate) fn forget(&mut self, name: &ClientName) {
@@ -52,8 +49,13 @@ impl Settling {
     }
 
     /// Whether it may have something left to reclaim.
-    pub(crate) fn is_of(&self, name: &ClientName) -> bool {
+    pub(crate) fn has(&self, name: &ClientName) -> bool {
         self.of.contains_key(name)
+    }
+
+    /// Whether it has tried to reclaim something since the last tick.
+    pub(crate) fn is_reclaiming(&self, name: &ClientName) -> bool {
+        self.of.get(name) == Some(&Stage::Reclaiming)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &ClientName> {
@@ -72,13 +74,13 @@ impl Settling {
             *stage = match *stage {
                 Stage::Reclaiming => Stage::Quiet(now),
                 Stage::Quiet(since) if heard(name).is_some_and(|at| at > since.after_ms(pause_ms)) => {
-                    Stage::Heard
+                    Stage::Heard(now)
                 }
-                Stage::Quiet(since) => Stage::Quiet(since),
-                Stage::Heard => {
+                Stage::Heard(at) if now.ms_since(at) > pause_ms / BACK_PART => {
                     done.push(name.clone());
                     return false;
                 }
+                waiting => waiting,
             };
             true
         });
