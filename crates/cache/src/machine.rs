@@ -346,6 +346,12 @@ impl Machine {
     ) -> Outcome<()> {
         let generation = self.generation;
         let begun = *turn.begun.get_or_insert(generation);
+        let lost = self.node(id)?.lost_serial;
+        if lost > 0 {
+            // What is held now may be of after that: its effect is not known here, and not there yet.
+            self.executed(lost)?;
+            self.node_mut(id)?.lost_serial = 0;
+        }
         let node = self.node(id)?;
         if node.sure.contains(kinds) {
             return Ok(());

@@ -62,6 +62,8 @@ pub(crate) struct Node {
     pub(crate) admitted: Vec<(Caller, Access)>,
     /// The last queued mutation that concerns it.
     pub(crate) last_serial: u64,
+    /// The last of its changes that the server had executed and lost, until it is seen that it has executed that again.
+    pub(crate) lost_serial: u64,
     /// Mutations queued or on their way that name it.
     pub(crate) pending: u32,
     /// Serials of those about it (not: in it) that are not sent.
@@ -252,6 +254,7 @@ impl Node {
             opens: Vec::new(),
             admitted: Vec::new(),
             last_serial: 0,
+            lost_serial: 0,
             pending: 0,
             unsent: Vec::new(),
             data: FileData::default(),

@@ -430,6 +430,7 @@ impl Machine {
                 if let Some(node) = self.nodes.get_mut(&id) {
                     node.pending += 1;
                     node.last_serial = node.last_serial.max(serial);
+                    node.lost_serial = node.lost_serial.max(serial);
                 }
             }
             self.unload(&op, serial);

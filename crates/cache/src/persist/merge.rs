@@ -264,6 +264,7 @@ impl Node {
         self.data.truncations.iter_mut().for_each(|(_, serial)| moved(serial));
         self.data.carrier.iter_mut().for_each(moved);
         moved(&mut self.last_serial);
+        moved(&mut self.lost_serial);
         moved(&mut self.data.barrier);
         self.recall.iter_mut().for_each(|recall| moved(&mut recall.through));
     }

@@ -532,14 +532,52 @@ fn dies(ops: &[Op], seed: u64) {
     }
 }
 
-/// The server loses what is not on its disk, again and again, and its client sends it again.
-fn server_loses(ops: &[Op], seed: u64) {
+/// Another server takes the place of one that lost what was not on its disk, and knows nothing of its mounts. What is on the disk
+/// the mount has heard: what it does not know of that is found out by what is there, which this server does not do.
+fn another_takes_over(world: &mut World) {
+    let (executed, now) = (world.server.lanes.get(&0).map_or(0, |lane| lane.executed), world.now());
+    world.clients[0].machine.stable_done(executed, &[], now);
+    let told = world.clients[0].machine.done_through();
+    world.server.lanes.clear();
+    world.server.restart();
+    let machine = &mut world.clients[0].machine;
+    machine.forgotten();
+    machine.resume(Some(told), 0, now);
+    machine.caps_lost(now);
+    world.check(0);
+    world.invalidate(0);
+}
+
+/// Files that get names and lose them, while some of it is on the disk.
+fn about_names() -> impl Strategy<Value = Op> {
+    let p = || 0..7_u8;
+    prop_oneof![
+        6 => p().prop_map(|path| Op::Create { path, exclusive: false, truncate: false, append: false, slot: 0 }),
+        8 => Just(Op::Close { slot: 0 }),
+        5 => (p(), p()).prop_map(|(from, to)| Op::Link { from, to }),
+        4 => (p(), p()).prop_map(|(from, to)| Op::Rename { from, to, mode: RenameMode::Replace }),
+        3 => p().prop_map(|path| Op::Unlink { path }),
+        2 => p().prop_map(|path| Op::Mkdir { path }),
+        5 => p().prop_map(|path| Op::Stat { path }),
+        2 => (p(), any::<bool>()).prop_map(|(path, plus)| Op::Readdir { path, plus }),
+        2 => Just(Op::Pause { ms: 5001 }),
+        1 => Just(Op::Sync),
+        1 => op(),
+    ]
+}
+
+/// The server loses what is not on its disk, again and again, and its client sends it again: to another one now and then, where
+/// others take over.
+fn server_loses(ops: &[Op], seed: u64, others_take_over: bool) {
     let mut world = World::new(1, true, seed);
     let mut model = Model::default();
     world.disk = Some(world.server.clone());
+    // Whether something on the disk may have been sent again, and not been heard of yet.
+    let mut is_behind = false;
     for op in ops {
         let (shown, expected) = (world.apply(0, op), model.apply(0, op));
         assert_eq!(shown, expected, "{op:?}");
+        is_behind &= world.clients[0].machine.pending().mutations > 0;
         if std::mem::take(&mut world.server.synchronous) {
             // What a question changed is on disk before the answer, with all that was executed before.
             world.put_on_disk();
@@ -554,9 +592,16 @@ fn server_loses(ops: &[Op], seed: u64) {
             (server.held, server.opens) = (live.held, live.opens);
             (server.last_seq, server.last_open) = (live.last_seq, live.last_open);
             (server.verifier, server.fs.next) = (live.verifier + 1, live.fs.next);
-            let executed = server.lanes.get(&0).map_or(0, |l| l.executed);
+            let has_heard_all = std::mem::take(&mut world.clients[0].replies).is_empty();
+            // (Who has files open opens them anew there, which is not done here.)
+            let may_take_over = others_take_over && has_heard_all && !is_behind && model.fds.is_empty();
+            if may_take_over && world.dice.roll(2) == 0 {
+                another_takes_over(&mut world);
+                continue;
+            }
+            is_behind = true;
+            let executed = world.server.lanes.get(&0).map_or(0, |l| l.executed);
             let now = world.now();
-            world.clients[0].replies.clear();
             world.clients[0].machine.resume(Some(executed), 0, now);
             world.check(0);
         }
@@ -577,7 +622,18 @@ proptest! {
 
     #[test]
     fn what_the_server_lost_comes_again(ops in prop::collection::vec(op(), 1..60), seed in any::<u64>()) {
-        server_loses(&ops, seed);
+        server_loses(&ops, seed, false);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(1000))]
+
+    #[test]
+    fn what_one_server_lost_comes_to_another(
+        ops in prop::collection::vec(about_names(), 1..60), seed in any::<u64>()
+    ) {
+        server_loses(&ops, seed, true);
     }
 }
 
