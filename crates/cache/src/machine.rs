@@ -346,16 +346,17 @@ impl Machine {
     ) -> Outcome<()> {
         let generation = self.generation;
         let begun = *turn.begun.get_or_insert(generation);
-        let lost = self.node(id)?.lost_serial;
+        let node = self.node(id)?;
+        let (lost, is_sure) = (node.lost_serial, node.sure.contains(kinds));
         if lost > 0 {
             // What is held now may be of after that: its effect is not known here, and not there yet.
             self.executed(lost)?;
             self.node_mut(id)?.lost_serial = 0;
         }
-        let node = self.node(id)?;
-        if node.sure.contains(kinds) {
+        if is_sure {
             return Ok(());
         }
+        let node = self.node(id)?;
         if node.pending > 0 {
             let through = *turn.through.get_or_insert(node.last_serial);
             self.executed(through)?;

@@ -41,8 +41,7 @@ impl Callbacks {
     }
 
     fn universal(&self) -> String {
-        let [high, low] = self.at.port().to_be_bytes();
-        format!("127.0.0.1.{high}.{low}")
+        universal(self.at)
     }
 
     /// The next call's only operation, of this ident.
@@ -56,6 +55,21 @@ impl Callbacks {
 }
 
 const IDENT: u32 = 77;
+
+/// The universal address of a port of this host.
+fn universal(at: SocketAddr) -> String {
+    let [high, low] = at.port().to_be_bytes();
+    format!("127.0.0.1.{high}.{low}")
+}
+
+/// Renews until the client is told that it cannot be called.
+fn hears_that_it_is_down(peer: &mut Peer, renew: ArgOp<'_>) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while peer.compound(std::slice::from_ref(&renew)).status == NfsStat4::Ok && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    peer.compound(&[renew]).fails::<()>(OpNum4::Renew, NfsStat4::CbPathDown);
+}
 
 /// Answers the calls of one connection until it ends.
 fn serve(mut stream: TcpStream, calls: &Sender<Vec<u8>>, status: &Mutex<NfsStat4>) {
@@ -120,8 +134,7 @@ fn client(world: &World, host: u8, addr: &str) -> (Peer, ClientId) {
 fn a_client_that_confirms_without_end_has_one_way_open() {
     let world = anywhere();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
-    let addr = format!("127.0.0.1.{high}.{low}");
+    let addr = universal(listener.local_addr().unwrap());
     for _ in 0..100 {
         client(&world, 1, &addr);
     }
@@ -294,11 +307,7 @@ fn a_client_whose_callbacks_fail_hears_of_it_when_it_renews() {
     let refused = run(&mut b, &[], vec![open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
     assert_eq!(refused.status, NfsStat4::Delay);
     callbacks.next(|op| assert!(matches!(op, CbArgOp::Recall(_))));
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while a.compound(std::slice::from_ref(&renew)).status == NfsStat4::Ok && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    a.compound(&[renew]).fails::<()>(OpNum4::Renew, NfsStat4::CbPathDown);
+    hears_that_it_is_down(&mut a, renew);
     world.check();
 }
 
@@ -310,18 +319,13 @@ fn a_way_that_is_being_tried_is_not_said_to_be_down() {
     let (mut a, of_a) = client(&world, 1, &callbacks.universal());
     delegated(&mut a, of_a);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [high, low] = silent.local_addr().unwrap().port().to_be_bytes();
-    let (_, again) = client(&world, 1, &format!("127.0.0.1.{high}.{low}"));
+    let (_, again) = client(&world, 1, &universal(silent.local_addr().unwrap()));
     assert_eq!(again, of_a);
     let renew = ArgOp::Renew(Renew4Args { clientid: of_a });
     let (tried, _) = silent.accept().unwrap();
     a.compound(std::slice::from_ref(&renew)).ok::<()>(OpNum4::Renew);
     drop((tried, silent));
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while a.compound(std::slice::from_ref(&renew)).status == NfsStat4::Ok && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    a.compound(&[renew]).fails::<()>(OpNum4::Renew, NfsStat4::CbPathDown);
+    hears_that_it_is_down(&mut a, renew);
     world.check();
 }
 

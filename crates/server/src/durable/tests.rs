@@ -442,6 +442,9 @@ fn the_mark_of_a_client_of_40_that_turns_out_to_be_done_goes_from_the_store() {
     };
     assert_eq!(mark(), (it.id, true, true), "it may be in the middle of reclaiming");
     assert!(!durable.may_hold(it.id));
+    assert_eq!(durable.recorded(&it), Recorded::No);
+    durable.will_hold(&it).unwrap();
+    assert_eq!(mark(), (it.id, true, true), "that was a reclaim");
     store.fail_nth(1, Fault::Fail);
     // It is heard of all the time from now on; in the first round what is to be stored cannot be.
     for (round, is_marked) in [(1, true), (2, false)] {
