@@ -119,7 +119,7 @@ impl Engine {
             None => self.open_first(request, now)?,
         };
         match request.claim {
-            Claim::Reclaim(_) | Claim::Delegated(_) => self.confirm_held(opened),
+            Claim::Reclaim(_) | Claim::Delegated(_) => self.confirm_held(opened, request.claim),
             Claim::New | Claim::Resumed { .. } => Ok(opened),
         }
     }
@@ -153,11 +153,12 @@ impl Engine {
     /// A reclaim is no retry from before the restart, which is what confirmation guards against, nor is what names a
     /// delegation that stands; and Linux reads no handle from either's reply to confirm with (RFC 7530 section 16.18.5:
     /// OPEN_CONFIRM is not asked for then).
-    fn confirm_held(&mut self, mut opened: Opened) -> Result<Opened, StateError> {
+    fn confirm_held(&mut self, mut opened: Opened, claim: Claim) -> Result<Opened, StateError> {
         let owner = self.state(opened.ticket.state)?.owner;
         let owner = owner.and_then(|owner| self.owners.get_mut(owner.0));
         if let Some(sequence) = owner.and_then(|owner| owner.sequence.as_mut()) {
             sequence.is_confirmed = true;
+            sequence.has_reclaimed |= matches!(claim, Claim::Reclaim(_));
         }
         opened.is_confirm_needed = false;
         Ok(opened)

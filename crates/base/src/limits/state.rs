@@ -93,6 +93,10 @@ pub const LOCK_WAITERS_MAX: usize = 65_536;
 /// client, and short enough that a dead one hardly delays the next.
 pub const LOCK_HANDOFF_MS: u64 = 1000;
 
+/// Sequence numbers that a 4.0 open-owner may leave out at once when it has reclaimed: Linux counts one for each LOCK that
+/// waited for its recovery, and as many processes of a client as may well wait for one file.
+pub const OWNER_SKIPPED_MAX: u32 = 256;
+
 /// Bytes of the last reply kept for a 4.0 owner's replay: LOCK's denial with the longest owner fits.
 pub const OWNER_REPLY_BYTES_MAX: usize = 2048;
 

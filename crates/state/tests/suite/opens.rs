@@ -1,6 +1,7 @@
 //! Opens, stateids, I/O, grace, and 4.0's owner sequences.
 
 use crate::world::*;
+use holdfast_base::limits::OWNER_SKIPPED_MAX;
 use holdfast_base::{ClientId, FileKey, Instant, Seqid};
 use holdfast_state::*;
 
@@ -294,6 +295,33 @@ fn a_40_close_can_be_retried_until_the_owner_goes_on() {
         world.settle();
     }
     assert_eq!(world.engine.census().owners, 0, "an idle owner is forgotten after a lease");
+}
+
+/// Linux counts LOCKs that it did not number, while it recovers.
+#[test]
+fn a_40_owner_that_has_reclaimed_may_leave_numbers_out_and_never_go_back() {
+    let in_grace = Grace::Until(Instant(LEASE_MS));
+    let mut world = World::with(config(2, in_grace));
+    let client = world.client40("a", 1);
+    run(&mut world, by_name(client), 7, OwnerOp::Open, b"reclaimed");
+    let claim = Claim::Reclaim(Recorded::Yes);
+    let open = world.open_claiming(client, "o", 1, share(RW, NONE), claim).unwrap();
+    let lock = |world: &mut World, seqid| begin(world, OwnerOf::Stateid(open), seqid, OwnerOp::Lock);
+    let ahead = 7 + 1 + OWNER_SKIPPED_MAX;
+    assert_eq!(lock(&mut world, ahead + 1), Err(StateError::BadSeqid), "too far");
+    run(&mut world, OwnerOf::Stateid(open), 9, OwnerOp::Lock, b"locked");
+    assert_eq!(lock(&mut world, 9), Ok(OwnerTurn::Replay(b"locked".to_vec())));
+    assert_eq!(lock(&mut world, 8), Err(StateError::BadSeqid), "left out for good");
+    run(&mut world, by_name(client), ahead, OwnerOp::Open, b"opened");
+    assert_eq!(lock(&mut world, 9), Err(StateError::BadSeqid));
+
+    run(&mut world, OwnerOf::Open { client, name: b"another" }, 7, OwnerOp::Open, b"refused");
+    let another = OwnerOf::Open { client, name: b"another" };
+    world.engine.set_grace(Grace::Over);
+    world.open(client, "another", 2, share(RW, NONE)).unwrap();
+    let skipping = begin(&mut world, another, 9, OwnerOp::OpenConfirm);
+    assert_eq!(skipping, Err(StateError::BadSeqid), "it has reclaimed nothing");
+    world.settle();
 }
 
 #[test]
