@@ -149,7 +149,7 @@ impl MutationResult {
 }
 
 /// Names one piece of data on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
 
 /// Data to be written by NFS WRITE.

@@ -141,6 +141,8 @@ pub(crate) struct FileData {
     pub(crate) barrier: u64,
     /// `FILE_S` came last at this moment: what was sent before others may have overwritten.
     pub(crate) readable_since: Generation,
+    /// WRITEs and COMMITs up to this one were of a file that the server had made and lost.
+    pub(crate) lost_through: WriteId,
     /// Data was last forgotten here at this moment, as the server has it.
     pub(crate) moved: Generation,
     /// All of it is kept, under this number.

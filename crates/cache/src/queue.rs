@@ -390,6 +390,12 @@ impl Stream {
         self.kept.iter().filter(|k| k.stage != Stage::Executed).filter(makes).map(|k| k.txn).max()
     }
 
+    /// Whether the server has made this, and not on its disk, as far as it has told.
+    pub(crate) fn has_made(&self, id: NodeId) -> bool {
+        let makes = |k: &Kept| k.ops.iter().any(|q| matches!(q.op, Op::Make { node, .. } if node == id));
+        self.kept.iter().any(|k| k.stage == Stage::Executed && makes(k))
+    }
+
     /// Whether objects are being made by batches under way up to this one.
     pub(crate) fn is_making(&self, through: u64) -> bool {
         let makes = |k: &Kept| k.ops.iter().any(|q| matches!(q.op, Op::Make { .. }));

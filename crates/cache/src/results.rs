@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::mutation::{Batch, Born, MutationResult};
+use crate::mutation::{Batch, Born, MutationResult, WriteId};
 use crate::queue::{Kept, Load, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
@@ -155,6 +155,10 @@ impl Machine {
         match object.grant {
             Some(grant) => self.bind_grant(id, grant, now),
             None => self.drop_assumed(id, CapSet::ALL_X, now),
+        }
+        if self.nodes.get(&id).is_some_and(|n| !n.held.contains(CapSet::LINK_S)) {
+            let unknown = self.opens_unknown(id);
+            self.wanted_opens.extend(unknown);
         }
     }
 
@@ -407,7 +411,6 @@ impl Machine {
     /// server is the one that it was and has lost nothing: what it says that it has executed may be of before the
     /// results that have come since.
     pub fn resume(&mut self, executed_through: Option<u64>, stable_through: u64, now: Now) {
-        let _ = now;
         self.progress += 1;
         // What comes out again is told from what came out before.
         self.tick();
@@ -434,7 +437,29 @@ impl Machine {
                 }
             }
             self.unload(&op, serial);
+            if let Op::Make { node, .. } = op {
+                self.unmake(node, now);
+            }
         }
+    }
+
+    /// The server had made it, and lost it: until it is made again nothing is asked of it. What its data was sent to, or who has
+    /// it open, is gone with it.
+    fn unmake(&mut self, id: NodeId, now: Now) {
+        let through = WriteId(self.flush.last_id);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.data.lost_through = through;
+        if let Some(handle) = node.handle.take()
+            && self.handles.get(&handle) == Some(&id)
+        {
+            self.handles.remove(&handle);
+        }
+        for fh in &node.opens {
+            if let Some(open) = self.opens.get_mut(fh) {
+                (open.token, open.at_server) = (None, false);
+            }
+        }
+        self.to_be_written_again(id, now);
     }
 
     /// Data that the server had and lost is read from here until it has it again.

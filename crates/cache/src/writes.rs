@@ -256,6 +256,12 @@ impl Machine {
                     self.commit_later(id, now.mono.after_ms(UNSYNCED_AGE_MS));
                 }
             }
+            Err(Errno::ESTALE) if self.is_of_lost(id, write) => {
+                let sent = Progress::Sent(write);
+                self.with_data(id, |data| {
+                    data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
+                });
+            }
             Err(errno) => {
                 let sent = Progress::Sent(write);
                 let is_wanted = self.with_data(id, |data| {
@@ -322,6 +328,24 @@ impl Machine {
         self.invalidate(Forget::Data(id));
     }
 
+    /// Whether a WRITE or COMMIT was of a file that the server has made and not on its disk: what it does not find it may have lost,
+    /// and is about to say so.
+    fn is_of_lost(&self, id: NodeId, asked: WriteId) -> bool {
+        let is_told = self.nodes.get(&id).is_some_and(|n| asked <= n.data.lost_through);
+        is_told || self.stream.has_made(id)
+    }
+
+    /// All data of a file that is not on the server's disk is nowhere else.
+    pub(crate) fn to_be_written_again(&mut self, id: NodeId, now: Now) {
+        self.with_data(id, |data| {
+            data.extents.turn(|p, _| match p {
+                Progress::Unstable { .. } => Some(Progress::Dirty),
+                p => Some(p),
+            });
+        });
+        self.written_on(id, now);
+    }
+
     /// Data sent before the server lost its memory is sent again.
     fn compare_verifiers(&mut self, id: NodeId, now_is: u64, now: Now) {
         self.with_data(id, |data| {
@@ -364,7 +388,9 @@ impl Machine {
             return None;
         }
         let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
-        let ready = |m: &Self, id: NodeId| m.nodes.get(&id).is_none_or(|n| n.data.committing.is_none());
+        // What the server has lost is written once more before it is committed.
+        let is_ready = |n: &crate::node::Node| n.data.committing.is_none() && n.handle.is_some();
+        let ready = |m: &Self, id: NodeId| m.nodes.get(&id).is_none_or(|n| is_ready(n));
         loop {
             // They are in the order in which they are due: what is not yet is not looked at, however much it is.
             let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
@@ -405,10 +431,14 @@ impl Machine {
                     });
                 });
             }
+            Err(Errno::ESTALE) if self.is_of_lost(id, commit) => self.to_be_written_again(id, now),
             Err(errno) => {
                 let lost = |p| matches!(p, Progress::Unstable { since, .. } if covered(since));
                 self.with_data(id, |data| data.extents.turn(|p, _| (!lost(p)).then_some(p)));
-                self.data_refused(id, errno);
+                // Removed since it was written, here or by somebody else: of what is gone nothing can be lost.
+                if errno != Errno::ESTALE {
+                    self.data_refused(id, errno);
+                }
             }
         }
         if self.nodes.get(&id).is_some_and(|n| n.data.extents.weights().unstable > 0) {

@@ -14,6 +14,7 @@ mod lent;
 mod listed;
 mod listed_rights;
 mod locked;
+mod lost_make;
 mod merged;
 mod nameless;
 mod one_mount;

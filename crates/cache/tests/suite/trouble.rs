@@ -14,7 +14,7 @@ fn flags() -> OpenFlags {
 }
 
 /// A mount that may do everything in `d` without asking.
-fn settled() -> (World, NodeId) {
+pub(crate) fn settled() -> (World, NodeId) {
     let mut world = World::new(1, true, 1);
     world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
     for name in [b"x", b"y", b"z", b"v"] {
@@ -600,6 +600,11 @@ fn server_loses(ops: &[Op], seed: u64, others_take_over: bool) {
                 continue;
             }
             is_behind = true;
+            if world.dice.roll(2) == 0 {
+                // What it was asked for meanwhile it answers before it says what it has lost.
+                let now = world.now();
+                world.pump_data(0, now);
+            }
             let executed = world.server.lanes.get(&0).map_or(0, |l| l.executed);
             let now = world.now();
             world.clients[0].machine.resume(Some(executed), 0, now);

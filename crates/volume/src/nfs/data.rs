@@ -1,7 +1,5 @@
 //! Data: reading, writing, and what else is done with a file's bytes and attributes.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use holdfast_cache::{AllocateMode, Answer, Attrs, Changes, Handle, OpenToken, Room, SeekKind, WriteOut};
 use holdfast_client::{Client, Cx, Error, Io, OpenFile, Seek, Whose};
@@ -171,7 +169,6 @@ impl NfsServer {
                 continue;
             }
             whole.verifier = verifier;
-            self.write_verifier.store(verifier, Ordering::Relaxed);
             whole.stable &= put.is_stable;
             done += put.count as usize;
             whole.count = u32::try_from(done).unwrap_or(u32::MAX);
@@ -187,12 +184,7 @@ impl NfsServer {
     pub(super) fn commit_out(&self, object: &Handle, cx: Cx<'_>) -> Result<u64, Error> {
         let file = wire(object);
         let copies = self.copies(io(&file, None), cx);
-        match Placement::new(&copies, 0).commit() {
-            Ok(verifier) => Ok(verifier),
-            // Removed since it was written, here or by somebody else: of what is gone nothing can be lost.
-            Err(Error::Nfs(NfsStat4::Stale)) => Ok(self.write_verifier.load(Ordering::Relaxed)),
-            Err(error) => Err(error),
-        }
+        Placement::new(&copies, 0).commit()
     }
 
     pub(super) fn allocate(

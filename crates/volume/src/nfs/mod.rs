@@ -10,7 +10,7 @@ mod opens;
 mod placement;
 mod xattrs;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CommitOut, Errno, Handle, Object, Question, Release, WriteOut,
 };
 use holdfast_client::{Cancel, Client, Cred, Cx, Error};
+use holdfast_wire::nfs4::NfsStat4;
 
 use crate::locks::{LockConflict, LockOwner, LockRequest};
 use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
@@ -41,8 +42,6 @@ pub struct NfsServer {
     client: Client,
     creds: Creds,
     opens: Opens,
-    /// Of the last WRITE: the server's, not a file's.
-    write_verifier: AtomicU64,
     /// Where the server promises nothing else.
     delegations: OnceLock<Arc<Delegations>>,
     /// Whom it is asked for.
@@ -59,7 +58,6 @@ impl NfsServer {
             client,
             creds: Creds::default(),
             opens: Opens::default(),
-            write_verifier: AtomicU64::new(0),
             delegations: OnceLock::new(),
             holder: OnceLock::new(),
             preserves_unlinked: AtomicBool::new(false),
@@ -123,7 +121,7 @@ pub(crate) fn undone(error: &Error) -> Undone {
         // What was asked may have happened: it is asked again, and the answer is the same.
         Error::Cancelled | Error::TimedOut | Error::Disconnected | Error::Unreachable(_) => Undone::Lost,
         // Where it is the server may yet say.
-        Error::Nfs(holdfast_wire::nfs4::NfsStat4::Moved) => Undone::Lost,
+        Error::Nfs(NfsStat4::Moved) => Undone::Lost,
         other => {
             // An errno alone does not tell why.
             tracing::warn!(error = %other, "the server does not do it");
@@ -155,7 +153,11 @@ impl Server for NfsServer {
 
     fn commit(&self, commit: &CommitOut, cancel: &Cancel) -> Result<u64, Undone> {
         let cred = self.creds.of(&commit.caller);
-        self.commit_out(&commit.object, Cx::new(&cred, cancel)).map_err(|error| undone(&error))
+        self.commit_out(&commit.object, Cx::new(&cred, cancel)).map_err(|error| match error {
+            // Removed since it was written, as likely as not: nothing to tell of.
+            Error::Nfs(NfsStat4::Stale) => Undone::Failed(Errno::ESTALE),
+            error => undone(&error),
+        })
     }
 
     fn release(&self, releases: &[Release], cancel: &Cancel) -> Result<(), Undone> {
@@ -218,7 +220,7 @@ impl NfsServer {
                 cx,
             ),
             // NFS has no words for it.
-            Q::Nameless { .. } => Err(Error::Nfs(holdfast_wire::nfs4::NfsStat4::NotSupp)),
+            Q::Nameless { .. } => Err(Error::Nfs(NfsStat4::NotSupp)),
             Q::Make { dir, name, making, attrs, .. } => self.make((dir, name), making, attrs, cx),
             Q::Link { object, dir, name, .. } => self.link(object, (dir, name), cx),
             Q::Remove { dir, name, .. } => self.remove((dir, name), cx),
@@ -247,7 +249,7 @@ impl NfsServer {
             Q::RemoveXattr { object, name } => self.remove_xattr(object, name, cx),
             Q::StatFs { object } => self.room(object, cx),
             // Nothing in NFS tells; whoever cannot know waits for the server's word with each change.
-            Q::WhoAmI => Err(Error::Nfs(holdfast_wire::nfs4::NfsStat4::NotSupp)),
+            Q::WhoAmI => Err(Error::Nfs(NfsStat4::NotSupp)),
         }
     }
 }

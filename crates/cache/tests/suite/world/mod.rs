@@ -251,6 +251,23 @@ impl World {
         self.invalidate(c);
         self.pump_batches(c, now);
         self.check(c);
+        self.pump_data(c, now);
+        if let Some(through) = self.clients[c].machine.take_stable(now) {
+            if self.lost() {
+                self.clients[c].machine.stable_lost();
+            } else {
+                self.put_on_disk();
+                self.clients[c].machine.stable_done(through, &[], now);
+            }
+        }
+        self.pump_small(c, now);
+        self.pump_pools(c, now);
+        self.pump_ahead(c, now);
+        self.check(c);
+    }
+
+    /// WRITEs that are due, and a COMMIT.
+    pub fn pump_data(&mut self, c: usize, now: Now) {
         while let Some(out) = self.clients[c].machine.take_write(now) {
             self.keep(c);
             let result = loop {
@@ -270,23 +287,14 @@ impl World {
             if self.lost() {
                 self.clients[c].machine.commit_lost(out.id);
             } else {
-                let verifier = self.server.verifier;
-                self.put_on_disk();
-                self.clients[c].machine.commit_done(out.id, Ok(verifier), now);
+                let committed = self.server.commit(&out);
+                if committed.is_ok() {
+                    self.put_on_disk();
+                }
+                self.clients[c].machine.commit_done(out.id, committed, now);
             }
+            self.check(c);
         }
-        if let Some(through) = self.clients[c].machine.take_stable(now) {
-            if self.lost() {
-                self.clients[c].machine.stable_lost();
-            } else {
-                self.put_on_disk();
-                self.clients[c].machine.stable_done(through, &[], now);
-            }
-        }
-        self.pump_small(c, now);
-        self.pump_pools(c, now);
-        self.pump_ahead(c, now);
-        self.check(c);
     }
 
     /// Small files are read ahead, as many as nobody has to give back; now and then that comes late, or not at all.
