@@ -168,7 +168,7 @@ impl Grace {
     /// A client asks to reclaim a lock, an open or a delegation.
     pub fn reclaim(&mut self, name: &ClientName, principal: &[u8]) -> Reclaim {
         if self.phase != Phase::Open {
-            self.unfinished.comes(name);
+            self.unfinished.tries(name);
             return Reclaim::Over;
         }
         match self.members.get_mut(name) {
@@ -191,7 +191,7 @@ impl Grace {
     /// verifier it has restarted itself and has nothing to reclaim (RFC 8881 section 8.4.1).
     #[must_use]
     pub fn returned(&mut self, name: &ClientName, verifier: [u8; 8]) -> Vec<GraceEffect> {
-        self.unfinished.comes(name);
+        self.unfinished.returns(name);
         match self.members.get_mut(name) {
             Some(member) if member.record.verifier != verifier => self.gone(name),
             Some(member) => {
@@ -322,7 +322,7 @@ impl Grace {
             RecordChange::Client(record) if !record.name.is_sessions => Some(&record.name),
             _ => None,
         });
-        marked.for_each(|name| self.unfinished.reclaims(name));
+        marked.for_each(|name| self.unfinished.marks(name));
         self.phase = Phase::Closing;
         vec![GraceEffect::Store(changes)]
     }

@@ -18,6 +18,8 @@ const BACK_PART: u64 = 3;
 enum Stage {
     /// Since the last tick.
     Reclaiming,
+    /// It has come back since the last tick, and has tried nothing yet.
+    Back,
     /// Before this tick; and that it was heard of so much later is not known yet.
     Quiet(Instant),
     /// It was heard of a pause later, as this tick was told.
@@ -33,13 +35,26 @@ pub(crate) struct Unfinished {
 impl Unfinished {
     /// A client reclaims, or may come and do so.
     pub(crate) fn reclaims(&mut self, name: &ClientName) {
-        if !self.comes(name) {
+        if !self.tries(name) {
             self.of.insert(name.clone(), Stage::Reclaiming);
         }
     }
 
-    /// A client has come back, or was refused a reclaim: it begins anew with showing that it is done. Whether it is one of these.
-    pub(crate) fn comes(&mut self, name: &ClientName) -> bool {
+    /// A client is marked, as it is not known to have reclaimed all that it had.
+    pub(crate) fn marks(&mut self, name: &ClientName) {
+        self.of.entry(name.clone()).or_insert(Stage::Back);
+    }
+
+    /// A client has come back: it begins anew with showing that it is done. That alone is no try: who goes on reclaiming does so
+    /// before it takes anything new.
+    pub(crate) fn returns(&mut self, name: &ClientName) {
+        if let Some(stage) = self.of.get_mut(name) {
+            *stage = Stage::Back;
+        }
+    }
+
+    /// A client was refused a reclaim: it begins anew as well. Whether it is one of these.
+    pub(crate) fn tries(&mut self, name: &ClientName) -> bool {
         let known = self.of.get_mut(name);
         known.map(|stage| *stage = Stage::Reclaiming).is_some()
     }
@@ -72,7 +87,7 @@ impl Unfinished {
         let mut done = Vec::new();
         self.of.retain(|name, stage| {
             *stage = match *stage {
-                Stage::Reclaiming => Stage::Quiet(now),
+                Stage::Reclaiming | Stage::Back => Stage::Quiet(now),
                 Stage::Quiet(since) if heard(name).is_some_and(|at| at > since.after_ms(pause_ms)) => {
                     Stage::Heard(now)
                 }

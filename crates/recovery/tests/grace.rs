@@ -168,6 +168,8 @@ fn a_client_of_4_0_that_came_back_and_reclaimed_nothing_loses_its_right() {
     assert_eq!(grace.returned(&name(1, false), [1; 8]), []);
     let marked = ClientRecord { missed_grace: true, ..record(1, false) };
     assert_eq!(grace.tick(START.after_ms(LEASE)), [GraceEffect::Store(vec![RecordChange::Client(marked)])]);
+    assert_eq!(grace.stored(), [GraceEffect::Ended]);
+    assert!(!grace.is_reclaiming(&name(1, false)), "what it takes from now on is new");
 }
 
 /// Ticks from here on, with a client that is heard of all the time and reclaims nothing; who turned out to be done.
@@ -225,7 +227,10 @@ fn a_client_of_4_0_that_comes_back_late_is_given_time_to_go_on_reclaiming() {
         assert_eq!((0..20).map(|_| second(&mut grace, 0)).sum::<usize>(), 0);
         assert_eq!(second(&mut grace, 20_500), 0);
         if comes_by_its_id {
+            assert_eq!(grace.reclaim(who, b"p"), Reclaim::Over);
+            assert!(grace.is_reclaiming(who), "it has tried");
             assert_eq!(grace.returned(who, marked.verifier), []);
+            assert!(!grace.is_reclaiming(who), "what it takes in this moment is new");
         } else {
             assert_eq!(grace.reclaim(who, b"p"), Reclaim::Over);
         }

@@ -314,7 +314,7 @@ impl Engine {
     /// of that run are then stale, as in 4.0: RFC 8881 section 15.1.5.6 calls the error moot because sessions end
     /// with the server, which persistent ones do not, and on BAD_STATEID Linux gives its locks up for lost instead
     /// of reclaiming them.
-    fn has_to_reclaim(&self, client: ClientId) -> bool {
+    pub(crate) fn has_to_reclaim(&self, client: ClientId) -> bool {
         self.clients.by_id.get(&client).is_some_and(|c| c.is_reclaim_done() == Some(false))
     }
 

@@ -255,7 +255,9 @@ impl Engine {
         }
         let why = self.why_no_delegation(request, done, now);
         if let Grounds::Reclaim(recorded) = request.grounds {
-            Claim::Reclaim(recorded).admit(request.file, self.grace, now, done)?;
+            if !self.has_reclaimed_delegation(request.client, request.file, request.kind) {
+                Claim::Reclaim(recorded).admit(request.file, self.grace, now, done)?;
+            }
             match why {
                 None
                 | Some(

@@ -46,6 +46,7 @@ mod plain;
 mod policy;
 mod pressure;
 mod range_map;
+mod reclaimed;
 mod report;
 mod session;
 mod share;

@@ -230,7 +230,13 @@ impl Engine {
         }
         let done =
             self.clients.by_id.get(&party.client).and_then(crate::client::ClientIncarnation::is_reclaim_done);
-        request.claim.admit(request.file, self.grace, now, done)?;
+        let is_again = matches!(request.claim, Claim::Reclaim(_))
+            && party.state.is_some_and(|lock| {
+                self.has_reclaimed_lock((party.client, lock), request.file, (request.range, request.kind))
+            });
+        if !is_again {
+            request.claim.admit(request.file, self.grace, now, done)?;
+        }
         let wanted = WantedLock {
             file: request.file,
             holder: party.state.map(Holder::State),

@@ -77,6 +77,8 @@ impl Engine {
         let done = self.clients.confirmed(request.client, dialect)?.is_reclaim_done();
         match request.claim {
             Claim::Delegated(stateid) if self.is_delegated(request, dialect, stateid, now)? => {}
+            Claim::Reclaim(_)
+                if self.has_reclaimed(request.client, request.owner, request.file, request.share) => {}
             claim => claim.admit(request.file, self.grace, now, done)?,
         }
         let owner = self.find_owner(request.client, OwnerKind::Open, request.owner);

@@ -78,7 +78,7 @@ impl Share {
         Self { access: self.access | other.access, deny: self.deny | other.deny }
     }
 
-    fn contains(self, other: Self) -> bool {
+    pub(crate) fn contains(self, other: Self) -> bool {
         self.access.contains(other.access) && self.deny.contains(other.deny)
     }
 }

@@ -69,7 +69,10 @@ impl Op for WantDelegation4Args {
             }
         }
         if let Grounds::Reclaim(recorded) = grounds {
-            cx.state(|engine, now| Ok(engine.admits_reclaim(client, recorded, now)?))?;
+            cx.state(|engine, now| match engine.has_reclaimed_delegation(client, at.handle.key(), kind) {
+                true => Ok(()),
+                false => Ok(engine.admits_reclaim(client, recorded, now)?),
+            })?;
         }
         if !cx.will_hold_if_admitted(client, grounds)? {
             return Ok(wish.declined(Some(WhyNone::Grace), false));

@@ -238,15 +238,23 @@ fn a_recorded_client_reclaims_in_grace_and_a_stranger_does_not() {
     let handle = maker.handle(&[b"f"]);
     world.nfs.set_grace(Grace::Until(holdfast_base::Instant(30_000)));
     world.records.may_reclaim.lock().push(b"client of host 1".to_vec());
-    let reclaim = |client: &mut Session| {
+    let reclaim = |client: &mut Session, (owner, access): (&[u8], u32)| {
         let claim = OpenClaim4::Previous(OpenDelegationType4::None);
-        let args = Open4Args { claim, ..open_existing(b"", b"old", READ) };
+        let args = Open4Args { claim, ..open_existing(b"", owner, access) };
         client.run(&[ArgOp::PutFh(PutFh4Args { object: &handle }), ArgOp::Open(args)]).status
     };
-    assert_eq!(reclaim(&mut Session::bare(&world, 1, 1)), NfsStat4::Ok);
-    assert_eq!(reclaim(&mut Session::bare(&world, 2, 1)), NfsStat4::ReclaimBad);
+    assert_eq!(reclaim(&mut Session::bare(&world, 1, 1), (b"old", READ)), NfsStat4::Ok);
+    assert_eq!(reclaim(&mut Session::bare(&world, 2, 1), (b"old", READ)), NfsStat4::ReclaimBad);
     world.pass(30_001);
-    assert_eq!(reclaim(&mut Session::bare(&world, 1, 1)), NfsStat4::NoGrace);
+    let again = &mut Session::bare(&world, 1, 1);
+    assert_eq!(reclaim(again, (b"another", READ)), NfsStat4::NoGrace);
+    assert_eq!(reclaim(again, (b"old", BOTH)), NfsStat4::NoGrace);
+    assert_eq!(reclaim(again, (b"old", READ)), NfsStat4::Ok, "it has that, and is not done");
+    assert_eq!(
+        again.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]).status,
+        NfsStat4::Ok
+    );
+    assert_eq!(reclaim(again, (b"old", READ)), NfsStat4::NoGrace);
 }
 
 #[test]

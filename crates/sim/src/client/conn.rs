@@ -134,6 +134,9 @@ impl Conn {
             }
             let weak: Weak<dyn Endpoint> = Weak::clone(&self.this) as _;
             if let Some(link) = self.world.connect(self.host, weak).await {
+                if self.is_dead.get() {
+                    std::future::pending::<()>().await;
+                }
                 self.connects.set(self.connects.get() + 1);
                 self.life.set(self.world.lives());
                 self.link.set(Some(link));

@@ -473,7 +473,7 @@ impl Client4 {
     }
 
     /// In 4.0, counts an operation of an owner that was answered so (RFC 7530 section 9.1.7).
-    fn count(&self, owner: &[u8], status: NfsStat4) {
+    pub(super) fn count(&self, owner: &[u8], status: NfsStat4) {
         let is_counted = !matches!(
             status,
             NfsStat4::StaleClientId

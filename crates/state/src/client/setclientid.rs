@@ -10,6 +10,7 @@ use holdfast_base::{ClientId, Instant};
 use super::{CallbackPath, ClientIncarnation, Identity, Side};
 use serde::{Deserialize, Serialize};
 
+use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::error::StateError;
 use crate::names::{Dialect, OwnerName, Principal, Verifier};
@@ -147,7 +148,12 @@ impl Engine {
         }
         client.renewed_at = now;
         self.want_locks_back(id);
-        self.confirm_client(id, now)
+        self.confirm_client(id, now)?;
+        if is_update && let Some(image) = self.client_image(id) {
+            // Nothing new is to be stored, but it has come back, as who recovers does before he reclaims.
+            self.effects.push(Effect::PersistClient(image));
+        }
+        Ok(())
     }
 
     /// RENEW.

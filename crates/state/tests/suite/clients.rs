@@ -251,7 +251,9 @@ fn setclientid_of_the_same_incarnation_updates_the_callback_and_keeps_state() {
     );
     assert_eq!(world.engine.setclientid_confirm(client, confirm, &root(), world.now), Ok(()));
     assert_eq!(world.engine.setclientid_confirm(client, confirm, &root(), world.now), Ok(()), "a retry");
-    assert_eq!(world.settle(), []);
+    // Who keeps the records hears that it is back.
+    let effects = world.settle();
+    assert!(matches!(&effects[..], [Effect::PersistClient(image)] if image.id == client), "{effects:?}");
 }
 
 #[test]

@@ -581,6 +581,8 @@ fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
     );
     world.engine.set_grace(Grace::Over);
     assert_eq!(world.offer(b, 3, READ, reclaim), Err(StateError::NoGrace));
+    // Who is not done yet may begin again with what it has.
+    assert_eq!(world.offer(a, 1, WRITE, reclaim), Ok(Offer::Declined(WhyNone::Held)));
     world.settle();
 }
 

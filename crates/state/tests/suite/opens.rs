@@ -225,6 +225,8 @@ fn grace_serves_reclaims_only_and_afterwards_none() {
     world.engine.reclaim_complete(a).unwrap();
     let late = world.open_claiming(a, "o", 2, share(R, NONE), reclaim);
     assert_eq!(late, Err(StateError::NoGrace), "it said it was done");
+    let late = world.open_claiming(a, "o", 1, share(RW, W), reclaim);
+    assert_eq!(late, Err(StateError::NoGrace), "of what it has, too");
     world.engine.set_grace(Grace::Over);
     assert!(world.open(a, "o", 3, share(R, NONE)).is_ok());
     assert_eq!(world.open(b.client, "o", 3, share(R, NONE)), Err(StateError::Grace), "it has not said so");

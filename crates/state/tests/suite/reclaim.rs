@@ -83,10 +83,12 @@ impl Run {
         if self.pick(3) == 0 { Claim::New } else { Claim::Reclaim(self.recorded[client]) }
     }
 
-    /// What a claim is answered whatever it is about.
-    fn refused(&self, client: usize, claim: Claim) -> Option<StateError> {
+    /// What a claim is answered by its grounds alone. `has_it`: it asks for what its owner has.
+    fn refused(&self, client: usize, claim: Claim, has_it: bool) -> Option<StateError> {
         let is_done = self.is_done[client];
         match claim {
+            // Its recovery was cut off and begins again.
+            Claim::Reclaim(_) if has_it && client < FIRST_40 && !is_done => None,
             Claim::Reclaim(recorded) if self.is_grace() && !is_done => {
                 (recorded == Recorded::No).then_some(StateError::ReclaimBad)
             }
@@ -144,7 +146,11 @@ impl Run {
             Claim::Reclaim(_) => StateError::ReclaimConflict,
             _ => StateError::ShareDenied,
         };
-        let expected = self.refused(client, claim).or(is_in_way.then_some(in_way));
+        let own = self.held.iter().filter(|held| (held.who, held.file) == (client, file));
+        let own = own
+            .fold((NONE, NONE), |(access, deny), held| (access | held.share.access, deny | held.share.deny));
+        let has_it = own.0.contains(access) && own.1.contains(share.deny);
+        let expected = self.refused(client, claim, has_it).or(is_in_way.then_some(in_way));
         assert_eq!(result.as_ref().err().copied(), expected, "{client} {claim:?} {share:?}");
         let Ok(opened) = result else { return };
         if let Backing::Needed(access) = opened.backing {
@@ -195,7 +201,13 @@ impl Run {
         let request =
             LockRequest { caller, claim, ..lock_by(self.ids[client], file as u128, open, "l", range, kind) };
         let result = self.world.lock(&request);
-        match (self.refused(client, claim), is_in_way) {
+        let has = |byte| {
+            let mut own =
+                self.locked.iter().filter(|lock| (lock.who, lock.file, lock.byte) == (client, file, byte));
+            own.any(|lock| lock.kind == kind || lock.kind == LockKind::Write)
+        };
+        let has_it = span.clone().all(has);
+        match (self.refused(client, claim, has_it), is_in_way) {
             (Some(error), _) => assert_eq!(result, Err(LockRefusal::Error(error)), "{client} {claim:?}"),
             (None, false) => {
                 result.unwrap();
