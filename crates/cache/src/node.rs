@@ -143,6 +143,8 @@ pub(crate) struct FileData {
     pub(crate) readable_since: Generation,
     /// WRITEs and COMMITs up to this one were of a file that the server had made and lost.
     pub(crate) lost_through: WriteId,
+    /// The server did not find it, and has not said yet whether what made it is on its disk: nothing is written meanwhile.
+    pub(crate) is_doubted: bool,
     /// Data was last forgotten here at this moment, as the server has it.
     pub(crate) moved: Generation,
     /// All of it is kept, under this number.

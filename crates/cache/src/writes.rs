@@ -202,7 +202,13 @@ impl Machine {
     /// The next data of one file, and whether there may be more later.
     fn take_write_of(&mut self, id: NodeId) -> (Option<WriteOut>, bool) {
         let executed = self.stream.executed();
+        let is_unsettled = self.nodes.get(&id).is_some_and(|n| n.data.is_doubted) && self.stream.has_made(id);
+        if is_unsettled {
+            self.stream.wanted_stable = self.stream.wanted_stable.max(executed);
+            return (None, true);
+        }
         let Some(node) = self.nodes.get_mut(&id) else { return (None, false) };
+        node.data.is_doubted = false;
         let Some(handle) = node.handle.clone().filter(|_| node.data.barrier <= executed) else {
             let through = node.data.barrier.max(node.last_serial);
             let alive = node.dead.is_none();
@@ -260,6 +266,7 @@ impl Machine {
                 let sent = Progress::Sent(write);
                 self.with_data(id, |data| {
                     data.extents.turn(|p, _| Some(if p == sent { Progress::Dirty } else { p }));
+                    data.is_doubted = true;
                 });
             }
             Err(errno) => {
@@ -305,11 +312,14 @@ impl Machine {
     /// The server refused data. It is nobody's loss when the file is gone, nobody has it open, and its name was removed
     /// here, or that is being asked for: not all that was written before is on disk before, and may have to go again.
     pub(crate) fn data_refused(&mut self, id: NodeId, errno: Errno) {
-        let is_going = |n: &crate::node::Node| n.opens.is_empty() && n.changing > 0;
-        let is_removed = |n: &crate::node::Node| n.has_ended_here() || is_going(n);
-        if errno != Errno::ESTALE || !self.nodes.get(&id).is_some_and(|n| is_removed(n)) {
+        if errno != Errno::ESTALE || !self.is_removed_here(id) {
             self.data_failed(id, errno);
         }
+    }
+
+    fn is_removed_here(&self, id: NodeId) -> bool {
+        let is_going = |n: &crate::node::Node| n.opens.is_empty() && n.changing > 0;
+        self.nodes.get(&id).is_some_and(|n| n.has_ended_here() || is_going(n))
     }
 
     /// Data of a file could not be written: what was kept of it is void.
@@ -332,7 +342,7 @@ impl Machine {
     /// and is about to say so.
     fn is_of_lost(&self, id: NodeId, asked: WriteId) -> bool {
         let is_told = self.nodes.get(&id).is_some_and(|n| asked <= n.data.lost_through);
-        is_told || self.stream.has_made(id)
+        !self.is_removed_here(id) && (is_told || self.stream.has_made(id))
     }
 
     /// All data of a file that is not on the server's disk is nowhere else.
@@ -390,7 +400,9 @@ impl Machine {
         let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
         // What the server has lost is written once more before it is committed.
         let is_ready = |n: &crate::node::Node| n.data.committing.is_none() && n.handle.is_some();
-        let ready = |m: &Self, id: NodeId| m.nodes.get(&id).is_none_or(|n| is_ready(n));
+        let ready = |m: &Self, id: NodeId| {
+            m.nodes.get(&id).is_none_or(|n| is_ready(n) && !(n.data.is_doubted && m.stream.has_made(id)))
+        };
         loop {
             // They are in the order in which they are due: what is not yet is not looked at, however much it is.
             let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
@@ -399,7 +411,7 @@ impl Machine {
             let at = self.tick();
             let open = self.token(id, true);
             let Some(node) = self.nodes.get_mut(&id) else { continue };
-            node.data.in_commits = false;
+            (node.data.in_commits, node.data.is_doubted) = (false, false);
             let unstable = node.data.extents.weights().unstable > 0;
             let Some(object) = node.handle.clone().filter(|_| unstable) else { continue };
             self.flush.last_id += 1;
@@ -431,7 +443,10 @@ impl Machine {
                     });
                 });
             }
-            Err(Errno::ESTALE) if self.is_of_lost(id, commit) => self.to_be_written_again(id, now),
+            Err(Errno::ESTALE) if self.is_of_lost(id, commit) => {
+                self.with_data(id, |data| data.is_doubted = true);
+                self.stream.wanted_stable = self.stream.wanted_stable.max(self.stream.executed());
+            }
             Err(errno) => {
                 let lost = |p| matches!(p, Progress::Unstable { since, .. } if covered(since));
                 self.with_data(id, |data| data.extents.turn(|p, _| (!lost(p)).then_some(p)));

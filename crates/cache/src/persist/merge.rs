@@ -105,6 +105,7 @@ impl Machine {
         }
         let places = self.last_places();
         self.note_paths(&places);
+        let links = self.names_there(told);
         let (order, told) = self.compared(told);
         let made_anew = self.make_dirs_anew(&told, &places, None, now);
         for id in order {
@@ -120,6 +121,7 @@ impl Machine {
                 None => self.drop_what_concerns(id),
             }
         }
+        self.keep_last_names(&links);
         self.provide_for_names_taken();
         let is_late = self.stream.kept.iter().any(|k| k.stage != Stage::Executed);
         if let Some(journal) = &mut self.journal {

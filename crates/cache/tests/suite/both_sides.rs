@@ -382,6 +382,17 @@ fn a_file_renamed_over_one_that_was_replaced_there_meanwhile_and_replaced_itself
     }
 }
 
+/// Each side removes another name of one file: the link was on its way, of what was there or was made.
+#[test]
+fn a_file_of_which_each_side_removes_another_name_has_one_left() {
+    for dies in [false, true] {
+        let here = [Step::Link(0, 6), Step::Save(0), Step::Unlink(0)];
+        nothing_is_lost(&here, &[Step::RemoveTree(3)], (1, 1), (0, dies, false, false));
+        let here = [Step::Save(6), Step::Link(6, 9), Step::Unlink(6)];
+        nothing_is_lost(&here, &[Step::RemoveTree(4)], (2, 1), (0, dies, false, false));
+    }
+}
+
 proptest! {
     #![proptest_config(config(300))]
 

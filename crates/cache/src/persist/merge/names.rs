@@ -2,12 +2,14 @@
 
 use holdfast_base::{Civil, Timestamp};
 
+use crate::Reclaimed;
 use crate::errno::Errno;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Op, Queued, Stage};
 use crate::tell::Report;
 use holdfast_base::CapSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// For so long after the comparing what turns out to be in the way is put aside under the time of the comparing.
 const MERGE_S: i64 = 600;
@@ -63,6 +65,45 @@ impl Machine {
                 self.elide(serial);
                 self.unknow(dir, &name);
             }
+        }
+    }
+
+    /// How many names objects have there.
+    pub(super) fn names_there(&self, told: &[Reclaimed]) -> FxHashMap<NodeId, u32> {
+        let of = |told: &Reclaimed| {
+            let (attrs, _) = told.result.as_ref().ok()?;
+            Some((*self.handles.get(&told.handle)?, attrs.nlink))
+        };
+        told.iter().filter_map(of).collect()
+    }
+
+    /// Of a file with several names each side may have removed another: then ours stay. `links`: how many it has there. What became of
+    /// a link that was on its way nobody can say.
+    pub(super) fn keep_last_names(&mut self, links: &FxHashMap<NodeId, u32>) {
+        let under_way = self.stream.kept.iter().filter(|k| k.stage != Stage::Executed).flat_map(|k| &k.ops);
+        let linked = |op: &Op| if let Op::Link { node, .. } = op { Some(*node) } else { None };
+        let late: FxHashSet<NodeId> = under_way.filter_map(|q| linked(&q.op)).collect();
+        let removed = self.stream.unsent.iter().filter_map(|q| match &q.op {
+            Op::Unlink { node, .. } => Some(*node),
+            _ => None,
+        });
+        let removed: FxHashSet<NodeId> = removed.collect();
+        for id in removed {
+            let stays = self.nodes.get(&id).is_some_and(|n| n.attrs.nlink > 0);
+            let there = links.get(&id).copied().or_else(|| late.contains(&id).then_some(0));
+            let (true, Some(there)) = (stays, there) else { continue };
+            let ops = self.ops_about(id);
+            let more = ops.iter().filter(|(_, op)| linked(op).is_some()).count();
+            let gone: Vec<_> = ops.iter().filter(|(_, op)| matches!(op, Op::Unlink { .. })).collect();
+            if there as usize + more > gone.len() {
+                continue;
+            }
+            for (_, op) in &gone {
+                if let Op::Unlink { dir, name, .. } = op {
+                    self.note_conflict((*dir, name), None, "removed here, its other name there: it is kept");
+                }
+            }
+            self.keep_names(id);
         }
     }
 
