@@ -459,7 +459,7 @@ impl Machine {
                 (open.token, open.at_server) = (None, false);
             }
         }
-        self.to_be_written_again(id, now);
+        self.write_again(id, now);
     }
 
     /// Data that the server had and lost is read from here until it has it again.

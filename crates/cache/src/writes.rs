@@ -346,7 +346,7 @@ impl Machine {
     }
 
     /// All data of a file that is not on the server's disk is nowhere else.
-    pub(crate) fn to_be_written_again(&mut self, id: NodeId, now: Now) {
+    pub(crate) fn write_again(&mut self, id: NodeId, now: Now) {
         self.with_data(id, |data| {
             data.extents.turn(|p, _| match p {
                 Progress::Unstable { .. } => Some(Progress::Dirty),
