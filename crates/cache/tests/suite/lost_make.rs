@@ -1,7 +1,7 @@
 //! A file too big for a batch: the server makes it, takes its data by WRITE, and loses its power before any of that is on its disk.
 //! It is made again, under another handle; what is asked of it meanwhile by the old one finds nothing.
 
-use crate::trouble::settled;
+use crate::trouble::{power_cut, resume, settled};
 use crate::world::World;
 use holdfast_cache::*;
 
@@ -50,23 +50,6 @@ fn send(world: &mut World) {
     }
 }
 
-/// The power of the server: what was on its disk is left.
-fn power_cut(world: &mut World) {
-    let disk = world.disk.clone().expect("kept");
-    let live = std::mem::replace(&mut world.server, disk);
-    world.server.held = live.held;
-    (world.server.last_seq, world.server.last_open) = (live.last_seq, live.last_open);
-    (world.server.verifier, world.server.fs.next) = (live.verifier + 1, live.fs.next);
-}
-
-/// It says what it has executed.
-fn resume(world: &mut World) {
-    let executed = world.server.lanes.get(&0).map_or(0, |l| l.executed);
-    let now = world.now();
-    world.clients[0].machine.resume(Some(executed), 0, now);
-    world.check(0);
-}
-
 fn is_whole(world: &mut World, (file, fh): (NodeId, Fh)) {
     let done = world.run(0, |m, t, now| m.fsync(t, file, Some(fh), now));
     assert_eq!(done, Ok(()), "{:?}", world.clients[0].machine.take_reports());
@@ -77,6 +60,24 @@ fn is_whole(world: &mut World, (file, fh): (NodeId, Fh)) {
     assert!(world.clients[0].machine.take_reports().is_empty());
 }
 
+/// Something is answered by a server that has lost its power, before it says what it has lost or behind that.
+fn over_a_power_cut(
+    (mut world, file, fh): (World, NodeId, Fh),
+    comes_before: bool,
+    answer: impl FnOnce(&mut World),
+) {
+    power_cut(&mut world);
+    if !comes_before {
+        resume(&mut world);
+    }
+    answer(&mut world);
+    world.check(0);
+    if comes_before {
+        resume(&mut world);
+    }
+    is_whole(&mut world, (file, fh));
+}
+
 #[test]
 fn a_commit_that_finds_nothing_is_no_word_for_the_data() {
     for comes_before in [true, false] {
@@ -84,18 +85,11 @@ fn a_commit_that_finds_nothing_is_no_word_for_the_data() {
         wait(&mut world, (file, fh));
         let now = world.now();
         let commit = world.clients[0].machine.take_commit(now).expect("somebody waits");
-        power_cut(&mut world);
-        if !comes_before {
-            resume(&mut world);
-        }
-        let said = world.server.commit(&commit);
-        assert_eq!(said, Err(Errno::ESTALE));
-        world.clients[0].machine.commit_done(commit.id, said, now);
-        world.check(0);
-        if comes_before {
-            resume(&mut world);
-        }
-        is_whole(&mut world, (file, fh));
+        over_a_power_cut((world, file, fh), comes_before, |world| {
+            let said = world.server.commit(&commit);
+            assert_eq!(said, Err(Errno::ESTALE));
+            world.clients[0].machine.commit_done(commit.id, said, now);
+        });
     }
 }
 
@@ -107,18 +101,11 @@ fn a_write_that_finds_nothing_comes_again() {
         wait(&mut world, (file, fh));
         let now = world.now();
         let write = world.clients[0].machine.take_write(now).expect("somebody waits");
-        power_cut(&mut world);
-        if !comes_before {
-            resume(&mut world);
-        }
-        let said = world.server.write(0, &write).expect("nobody is in its way");
-        assert_eq!(said, Err(Errno::ESTALE));
-        world.clients[0].machine.write_done(write.id, said, now);
-        world.check(0);
-        if comes_before {
-            resume(&mut world);
-        }
-        is_whole(&mut world, (file, fh));
+        over_a_power_cut((world, file, fh), comes_before, |world| {
+            let said = world.server.write(0, &write).expect("nobody is in its way");
+            assert_eq!(said, Err(Errno::ESTALE));
+            world.clients[0].machine.write_done(write.id, said, now);
+        });
     }
 }
 

@@ -566,6 +566,25 @@ fn about_names() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// The power of the server: what was on its disk is left.
+pub(crate) fn power_cut(world: &mut World) {
+    let disk = world.disk.clone().expect("kept in this test");
+    let live = std::mem::replace(&mut world.server, disk);
+    let server = &mut world.server;
+    // What it held for its clients it gives back in grace.
+    (server.held, server.opens) = (live.held, live.opens);
+    (server.last_seq, server.last_open) = (live.last_seq, live.last_open);
+    (server.verifier, server.fs.next) = (live.verifier + 1, live.fs.next);
+}
+
+/// It says what it has executed.
+pub(crate) fn resume(world: &mut World) {
+    let executed = world.server.lanes.get(&0).map_or(0, |l| l.executed);
+    let now = world.now();
+    world.clients[0].machine.resume(Some(executed), 0, now);
+    world.check(0);
+}
+
 /// The server loses what is not on its disk, again and again, and its client sends it again: to another one now and then, where
 /// others take over.
 fn server_loses(ops: &[Op], seed: u64, others_take_over: bool) {
@@ -585,13 +604,7 @@ fn server_loses(ops: &[Op], seed: u64, others_take_over: bool) {
             && model.fds.values().all(|(ino, ..)| model.fs.inodes[ino].nlink > 0)
         {
             // (Files without names end with the power, on any file system.)
-            let disk = world.disk.clone().expect("kept in this test");
-            let live = std::mem::replace(&mut world.server, disk);
-            let server = &mut world.server;
-            // What it held for its clients it gives back in grace.
-            (server.held, server.opens) = (live.held, live.opens);
-            (server.last_seq, server.last_open) = (live.last_seq, live.last_open);
-            (server.verifier, server.fs.next) = (live.verifier + 1, live.fs.next);
+            power_cut(&mut world);
             let has_heard_all = std::mem::take(&mut world.clients[0].replies).is_empty();
             // (Who has files open opens them anew there, which is not done here.)
             let may_take_over = others_take_over && has_heard_all && !is_behind && model.fds.is_empty();
@@ -605,10 +618,7 @@ fn server_loses(ops: &[Op], seed: u64, others_take_over: bool) {
                 let now = world.now();
                 world.pump_data(0, now);
             }
-            let executed = world.server.lanes.get(&0).map_or(0, |l| l.executed);
-            let now = world.now();
-            world.clients[0].machine.resume(Some(executed), 0, now);
-            world.check(0);
+            resume(&mut world);
         }
     }
     world.drain();

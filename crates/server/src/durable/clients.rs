@@ -119,9 +119,17 @@ impl Durable {
 
     fn persist_now(&self, client: &ClientImage) -> io::Result<()> {
         let _turn = self.turn.lock();
-        let record = self.inner.lock().confirmed(client);
+        let (record, is_kept) = {
+            let inner = self.inner.lock();
+            let record = inner.confirmed(client);
+            let known = inner.clients.named(&record.name);
+            let is_kept = known.is_some_and(|known| known.is_stored && known.record == record);
+            (record, is_kept)
+        };
         let (name, verifier) = (record.name.clone(), record.verifier);
-        self.keep(record)?;
+        if !is_kept {
+            self.keep(record)?;
+        }
         let mut inner = self.inner.lock();
         let effects = inner.grace.returned(&name, verifier);
         inner.due.extend(effects);
