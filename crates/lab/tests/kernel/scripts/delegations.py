@@ -70,13 +70,15 @@ def unasked(mount, path):
 
 
 def rewrite(mount, path, content):
+    # What was written before may be on its way still: closing a file of which one has the delegation waits for nothing.
+    os.sync()
     before = operations(mount)
     with open(path, "r+") as file:
         file.write(content)
         file.flush()
         sent = sent_since(before, mount)
         assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "READ", "READ_PLUS", "WRITE")), sent
-    # The kernel begins to write what was written when the file is closed, and waits for nothing.
+    # Closing begins to write it.
     sent = sent_since(before, mount)
     assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "CLOSE", "COMMIT")), sent
     print(f"written unasked; sent: {sent}", flush=True)
