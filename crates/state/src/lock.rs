@@ -502,7 +502,7 @@ impl Engine {
         matches!(&conflict.holder, ConflictHolder::Nfs4 { client, .. } if self.is_leaving(*client))
     }
 
-    fn client_of(&self, holder: Holder) -> Option<ClientId> {
+    pub(crate) fn client_of(&self, holder: Holder) -> Option<ClientId> {
         match holder {
             Holder::Foreign(_) => None,
             Holder::State(key) => self.states.get(key.0).map(|state| state.client),

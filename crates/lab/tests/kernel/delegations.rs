@@ -239,6 +239,22 @@ fn dead(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     }
     let lock = "python3 -c 'import fcntl,time;f=open(\"/mnt/locked\",\"r+\");fcntl.lockf(f,fcntl.LOCK_EX);\
                 print(\"locked\",flush=True);time.sleep(WAIT)'";
+    // What another has open is not delegated to who locks it, so its lock is the server's.
+    let other = start(
+        &served,
+        kernel,
+        version,
+        &format!(
+            "exec 3</mnt/locked; echo open; lab_wait held\n\
+             act read /mnt/read; echo ready; lab_wait act\n\
+             (for n in $(seq {}); do (act change /mnt/read other && echo granted) & sleep {}; done; wait) &\n\
+             act write /mnt/written other\n{}\necho through; wait; exec 3<&-; umount /mnt",
+            (LEASE + BUSY).as_secs(),
+            ASKED_EVERY.as_secs(),
+            lock.replace("WAIT", "0")
+        ),
+    )?;
+    other.wait_for("open\n", PATIENCE)?;
     let holder = start(
         &served,
         kernel,
@@ -249,22 +265,13 @@ fn dead(kernel: &Kernel, version: NfsVersion) -> Result<()> {
             lock.replace("WAIT", "600")
         ),
     )?;
-    let other = start(
-        &served,
-        kernel,
-        version,
-        &format!(
-            "act read /mnt/read; echo ready; lab_wait act\n\
-             (for n in $(seq {}); do (act change /mnt/read other && echo granted) & sleep {}; done; wait) &\n\
-             act write /mnt/written other\n{}\necho through; wait; umount /mnt",
-            (LEASE + BUSY).as_secs(),
-            ASKED_EVERY.as_secs(),
-            lock.replace("WAIT", "0")
-        ),
-    )?;
     holder.wait_for("locked\n", PATIENCE)?;
+    other.signal("held")?;
     other.wait_for("ready\n", PATIENCE)?;
     let id = who_holds_most(&served.server)?;
+    let locks: Vec<Value> =
+        serde_json::from_str(&served.server.ask(&["locks", "--kind", "lock", "--json"])?)?;
+    ensure!(locks.len() == 1 && locks[0]["client"] == id, "the holder {id} is to have one lock: {locks:?}");
     drop(holder);
     let died = Instant::now();
     other.signal("act")?;
@@ -292,7 +299,7 @@ fn clients(server: &ServerUnderTest) -> Result<Vec<Value>> {
     Ok(serde_json::from_str(&server.ask(&["clients", "--json"])?)?)
 }
 
-/// The client that has most delegated, under which Linux keeps its locks to itself; by the server's name for it.
+/// The client that has most delegated, by the server's name for it.
 fn who_holds_most(server: &ServerUnderTest) -> Result<String> {
     let clients = clients(server)?;
     let holder = clients.iter().max_by_key(|client| client["delegations"].as_u64());

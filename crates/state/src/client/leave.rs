@@ -8,6 +8,7 @@ use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::error::StateError;
 use crate::names::Dialect;
+use crate::waiters::Manner;
 
 impl Engine {
     /// Whether a client's lease has run out. A request being executed holds the lease: the client waits for us.
@@ -42,9 +43,10 @@ impl Engine {
     /// nobody in its way, or one that may not.
     pub fn tick(&mut self, now: Instant) {
         self.release_leaving(now);
-        self.note_courtesy(now);
+        let away = self.note_courtesy(now);
         self.drop_idle_owners(now);
         self.pass_by_waiters(now);
+        self.expire_waited_for(&away, now);
         self.tick_recalls(now);
         self.tick_caps(now);
         self.tick_wants(now);
@@ -66,8 +68,9 @@ impl Engine {
         }
     }
 
-    /// Finds clients whose lease ran out, and has those go that hold nothing, were away too long, or are too many.
-    fn note_courtesy(&mut self, now: Instant) {
+    /// Finds clients whose lease ran out, and has those go that hold nothing, were away too long, or are too many: which
+    /// stay, in order.
+    fn note_courtesy(&mut self, now: Instant) -> Vec<ClientId> {
         let mut away = Vec::new();
         let mut due = Vec::new();
         for (id, client) in &self.clients.by_id {
@@ -85,18 +88,45 @@ impl Engine {
         away.sort_unstable();
         let too_many = away.len().saturating_sub(self.policy.courtesy_clients_max);
         due.extend(away.iter().take(too_many).map(|(_, id)| *id));
-        for (since, id) in away.into_iter().skip(too_many) {
-            if let Some(client) = self.clients.by_id.get_mut(&id) {
-                client.courteous_since = Some(since);
+        let staying = away.split_off(too_many);
+        for (since, id) in &staying {
+            if let Some(client) = self.clients.by_id.get_mut(id) {
+                client.courteous_since = Some(*since);
             }
             // Later it gets none.
-            if since == now {
-                self.set_locks_aside(id);
+            if *since == now {
+                self.set_locks_aside(*id);
             }
         }
         due.sort_unstable();
         for id in due {
             self.begin_leaving(id, now);
+        }
+        let mut staying: Vec<_> = staying.into_iter().map(|(_, id)| id).collect();
+        staying.sort_unstable();
+        staying
+    }
+
+    /// Who waits in line does not ask meanwhile, so no conflict brings to light that the lease of who is in its way has run
+    /// out: of those who are away, has them go for whose locks somebody waits.
+    fn expire_waited_for(&mut self, away: &[ClientId], now: Instant) {
+        if away.is_empty() {
+            return;
+        }
+        let mut waited_for = Vec::new();
+        for file in self.waiting.iter().filter_map(|key| self.files.get(key)) {
+            let who_is_away = |holder| self.client_of(holder).filter(|id| away.binary_search(id).is_ok());
+            if file.locks.iter().all(|(holder, _)| who_is_away(holder).is_none()) {
+                continue;
+            }
+            // Who polls asks by itself, if it still wants.
+            for waiter in file.waiters.iter().filter(|waiter| waiter.manner != Manner::Polls) {
+                let in_way = file.locks.conflicts(None, waiter.range, waiter.kind);
+                waited_for.extend(in_way.filter_map(|(holder, _, _)| who_is_away(holder)));
+            }
+        }
+        if !waited_for.is_empty() {
+            self.expire_lapsed(waited_for, now);
         }
     }
 

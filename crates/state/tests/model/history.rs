@@ -225,9 +225,10 @@ impl Run {
         for client in std::mem::take(&mut self.model.leaving) {
             self.lost(client);
         }
-        self.model.revoke_overdue(now);
         self.settle();
         self.note_leaving(&away);
+        self.model.expire_waited_for();
+        self.model.revoke_overdue(now);
         self.note_lost();
         let census = self.world.engine.census();
         let opens = self.opens.len();
@@ -245,7 +246,13 @@ impl Run {
     /// Clients that go after a tick: none that was not away, and none with state while courtesy has room.
     fn note_leaving(&mut self, away: &[usize]) {
         let max = self.world.engine.policy().courtesy_clients_max;
-        for id in std::mem::take(&mut self.forgotten) {
+        // Who goes on the spot is known no more.
+        let known = self.world.engine.report_clients(self.world.now);
+        let is_known = |id: &ClientId| known.iter().any(|client| client.id == *id);
+        let (leaving, expired) = std::mem::take(&mut self.forgotten).into_iter().partition(is_known);
+        self.forgotten = expired;
+        let leaving: Vec<ClientId> = leaving;
+        for id in leaving {
             let client = self.ids.iter().position(|other| *other == id).unwrap();
             assert!(away.contains(&client), "client {client} is not away");
             assert!(away.len() > max || !self.model.holds(client), "client {client} had courtesy to expect");

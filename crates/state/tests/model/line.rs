@@ -77,6 +77,15 @@ impl Model {
         self.waits = stay.collect();
     }
 
+    /// Those go who are away and have what somebody waits for, and does not ask for by itself.
+    pub(crate) fn expire_waited_for(&mut self) {
+        let waits = self.waits.iter().filter(|wait| wait.manner != Manner::Polls);
+        let holders = waits.flat_map(|wait| self.in_way_of_lock(wait.lock, wait.last));
+        let away: BTreeSet<_> = holders.filter(|client| self.is_away(*client, self.now)).collect();
+        let is_leaving = |client: &usize| self.leaving.contains(client);
+        self.expire(away.into_iter().filter(|client| !is_leaving(client)).collect());
+    }
+
     /// What an owner of NFSv4 waits for.
     pub(crate) fn waited_for(&self, party: Party, file: usize) -> Option<Had> {
         let wait = self.waits.iter().find(|wait| (wait.lock.party(), wait.lock.file) == (party, file));

@@ -82,6 +82,47 @@ fn what_is_delegated_to_one_who_is_away_is_lost_with_the_first_conflict() {
     assert_eq!((ended(&effects), forgotten(&effects)), (vec![of.token], vec![client]));
 }
 
+/// Who waits in line asks no more, and its wait began while the holder's lease ran.
+#[test]
+fn who_waits_for_a_lock_has_it_when_the_holders_lease_has_run_out() {
+    let mut world = World::new();
+    let (away, _) = world.client("a", 1);
+    let (waiting, session) = world.client("b", 1);
+    let opens = [away, waiting].map(|client| world.open(client, "o", 1, share(RW, NONE)).unwrap());
+    world.lock(&lock_by(away, 1, opens[0], "l", bytes(0, 9), LockKind::Write)).unwrap();
+    let other = lock_by(waiting, 1, opens[1], "m", bytes(0, 4), LockKind::Write);
+    let other = LockRequest { wait: Wait::Notify, ..other };
+    let nlm = ForeignOwner { door: Door::Nlm, id: 1 };
+    let foreign = ForeignRequest {
+        owner: nlm,
+        file: FileKey(1),
+        range: bytes(5, 9),
+        kind: LockKind::Read,
+        claim: ForeignClaim::New,
+        wait: ForeignWait::InLine,
+    };
+    assert!(world.engine.foreign_prepare(&foreign, world.now).is_err());
+    world.settle();
+    for seqid in 1..=2 {
+        world.pass(LEASE_MS / 2);
+        world.sequence(session, 0, seqid).unwrap();
+        let now = world.now;
+        world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, now);
+        assert!(world.lock(&other).is_err());
+        world.engine.tick(world.now);
+        assert_eq!(world.settle(), [], "the lease runs still");
+    }
+    world.pass(1);
+    world.engine.tick(world.now);
+    let effects = world.settle();
+    assert_eq!(forgotten(&effects), [away]);
+    let told = |effect: &Effect| matches!(effect, Effect::NotifyLock { client, .. } if *client == waiting);
+    assert!(effects.iter().any(told), "{effects:?}");
+    let given = |effect: &Effect| matches!(effect, Effect::ForeignGranted { owner, .. } if *owner == nlm);
+    assert!(effects.iter().any(given), "{effects:?}");
+    assert!(world.lock(&other).is_ok());
+}
+
 #[test]
 fn courtesy_is_bounded_in_time_and_number_and_those_longest_away_go_first() {
     let mut world = World::new();
