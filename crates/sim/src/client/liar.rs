@@ -54,6 +54,7 @@ async fn reclaim(client: &Client4, file: usize) {
     let Some(Acted { reply, sent, deaths, .. }) = acted else { return };
     if reply.status == NfsStat4::Ok {
         let who = (client.host, client.starts);
-        client.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, (sent, deaths)));
+        let what = (Some(OWNER.to_vec()), file);
+        client.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, what, (sent, deaths)));
     }
 }

@@ -178,6 +178,8 @@ impl Client4 {
         let held = self.to_be_reclaimed_with(open);
         let (share, owner) = ((open.access, open.deny), &open.owner);
         let make = || self.reclaiming_ops((&handle, owner), share, held);
+        let what = (Some(owner.clone()), open.file);
+        self.tries_to_reclaim(what.clone());
         let (mut reply, sent) = self.step(make, (&[OpNum4::PutFh], || vec![owner.clone()])).await?;
         let status = reply.status;
         reply.skip(&[OpNum4::PutFh]);
@@ -189,7 +191,7 @@ impl Client4 {
         reply.next::<Open4Ok<'_>>(OpNum4::Open);
         open.stateid.set(stateid);
         let now = self.world.now();
-        self.was_entitled((sent, deaths));
+        self.was_entitled(what, (sent, deaths));
         if held != OpenDelegationType4::None {
             self.delegation_reclaimed(open.file, &delegation, seen_in(&mut reply));
         }

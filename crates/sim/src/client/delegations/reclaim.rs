@@ -8,6 +8,7 @@ use super::{Delegation, read_of};
 use crate::client::app::FILES;
 use crate::client::v4::{Client4, Open};
 use crate::oracle::grants::GrantId;
+use crate::oracle::reclaims::Claimed;
 use crate::wire::{Ops, Reply};
 
 /// By what right a delegation is asked for that was held before.
@@ -118,11 +119,12 @@ impl Client4 {
         let put = ArgOp::PutFh(PutFh4Args { object: handle });
         let want = ArgOp::WantDelegation(WantDelegation4Args { want: 0, claim: DelegClaim4::Previous(held) });
         let ops = Ops::new(&[put, want, look()]);
+        self.tries_to_reclaim((None, file));
         let (mut reply, sent) = self.step(|| Some(ops.clone()), (&[], Vec::new)).await?;
         reply.skip(&[OpNum4::PutFh]);
         let mut given = reply.clone();
         if let Some(given) = given.next::<OpenDelegation4<'_>>(OpNum4::WantDelegation) {
-            self.was_entitled((sent, deaths));
+            self.was_entitled((None, file), (sent, deaths));
             reply.next::<OpenDelegation4<'_>>(OpNum4::WantDelegation);
             self.delegation_reclaimed(file, &given, seen_in(&mut reply));
         }
@@ -133,20 +135,30 @@ impl Client4 {
         let (deaths, owner) = (self.deaths(), format!("holder of {file}").into_bytes());
         let access = if held == OpenDelegationType4::Write { 3 } else { 1 };
         let make = || self.reclaiming_ops((handle, &owner), (access, 0), held);
+        self.tries_to_reclaim((None, file));
         let (mut reply, sent) = self.step(make, (&[OpNum4::PutFh], || vec![owner.clone()])).await?;
         reply.skip(&[OpNum4::PutFh]);
         let mut opened = reply.clone();
         let Some(Open4Ok { stateid, delegation, .. }) = opened.next(OpNum4::Open) else { return Some(()) };
         reply.next::<Open4Ok<'_>>(OpNum4::Open);
-        self.was_entitled((sent, deaths));
+        self.was_entitled((None, file), (sent, deaths));
         self.delegation_reclaimed(file, &delegation, seen_in(&mut reply));
         self.close_in_recovery(handle, &owner, stateid).await
     }
 
+    /// Something is going to be asked for as reclaimed.
+    pub(crate) fn tries_to_reclaim(&self, what: Claimed) {
+        let (who, now) = ((self.host, self.starts), self.world.now());
+        self.world.oracles.reclaims(|reclaims| {
+            reclaims.tries(who, what, now);
+            Ok(())
+        });
+    }
+
     /// Something was reclaimed.
-    pub(crate) fn was_entitled(&self, (sent, deaths): (u64, u64)) {
+    pub(crate) fn was_entitled(&self, what: Claimed, (sent, deaths): (u64, u64)) {
         let who = (self.host, self.starts);
-        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, (sent, deaths)));
+        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, what, (sent, deaths)));
         if self.kind.minor == 0 {
             self.renewed(sent);
         }

@@ -246,7 +246,9 @@ impl Client3 {
                 let now = self.world.now();
                 if stat == NlmStat4::Granted {
                     let who = (self.host, 1);
-                    self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, (sent, deaths)));
+                    self.world
+                        .oracles
+                        .reclaims(|reclaims| reclaims.reclaimed(who, (None, range.file), (sent, deaths)));
                     // Another restart since then takes it away again.
                     if deaths == self.deaths() {
                         self.world.oracles.grants(|grants| grants.reclaimed(now, grant));
