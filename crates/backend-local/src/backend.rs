@@ -256,6 +256,10 @@ impl Backend for LocalBackend {
         self.do_removexattr(cx, object, name)
     }
 
+    fn may_be_on_other_hosts(&self, object: &Handle) -> bool {
+        self.filesystem_of(object).is_none_or(|fs| !fs.nature.is_of_this_host_alone())
+    }
+
     fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
         self.do_lock(file, range, kind)
     }

@@ -35,9 +35,9 @@ const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
 }
 
 impl Site {
-    /// Whether somebody outside may hold locks on the export's files, or look at ours.
+    /// Whether somebody outside may hold locks on the file, or look at ours.
     fn has_outsiders(&self) -> bool {
-        self.export.options.local != LocalUse::None
+        self.export.options.local != LocalUse::None || self.export.backend.may_be_on_other_hosts(&self.handle)
     }
 
     /// With the server's own rights: that the owner may have the lock was asked before.

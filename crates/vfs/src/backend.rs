@@ -435,6 +435,16 @@ pub trait Backend: Send + Sync {
     /// [`FsError::NoXattr`].
     fn removexattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Change>;
 
+    /// Whether an object may lie on other hosts as well, as on a network file system: who vouches for the processes of this
+    /// host has not vouched for theirs, and locks are to be taken even where no process of this host looks at them. Asks
+    /// nobody.
+    ///
+    /// The default holds for file systems that nobody can reach but through this host.
+    fn may_be_on_other_hosts(&self, object: &Handle) -> bool {
+        let _ = object;
+        false
+    }
+
     /// Takes a lock for the open file against everybody outside this server, replacing what the same open file
     /// holds in the range. One of the whole file meets a local process's `flock` as well, as far as there are any. Never waits
     /// for the holder. The state engine has granted it within the server.

@@ -489,6 +489,10 @@ impl Backend for Guarded {
         self.change(cx, &[(object.key(), Deed::ChangeAttrs)], || self.inner.removexattr(cx, object, name))
     }
 
+    fn may_be_on_other_hosts(&self, object: &Handle) -> bool {
+        self.inner.may_be_on_other_hosts(object)
+    }
+
     fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
         self.inner.lock(file, range, kind)
     }

@@ -227,9 +227,9 @@ fn range_of(offset: Offset, length: Length) -> Result<ByteRange, NfsStat4> {
     ByteRange::from_nfs4(offset, length).ok_or(NfsStat4::Inval)
 }
 
-/// Whether somebody outside may hold locks on the export's files, or look at ours.
+/// Whether somebody outside may hold locks on the file, or look at ours.
 fn has_outsiders(at: &At) -> bool {
-    at.export.options.local != LocalUse::None
+    at.export.options.local != LocalUse::None || at.backend().may_be_on_other_hosts(&at.handle)
 }
 
 /// Takes the lock on the backend, on an open file of this lock-owner's own: open-file-description locks belong to

@@ -150,6 +150,31 @@ fn a_local_process_is_seen_beside_locks_of_ones_own_and_others() {
     world.check();
 }
 
+/// `local = "none"` speaks of the processes of this host alone.
+#[test]
+fn where_other_hosts_may_lock_a_file_locks_are_taken_below_whatever_local_says() {
+    for is_on_other_hosts in [false, true] {
+        let mut making = Making::default();
+        making.options.local = LocalUse::None;
+        let world = World::made(making);
+        let mut client = Session::open(&world, 1, 1);
+        let of = open(&mut client);
+        if is_on_other_hosts {
+            world.fs.lie_on_other_hosts();
+        }
+        run(&mut client, lock(of, b"l", LockType4::Write, 0, 2)).ok::<Lock4Ok>(OpNum4::Lock);
+        assert_eq!(world.fs.locks_held(&file(&world)).len(), usize::from(is_on_other_hosts));
+        world.fs.lock_outside(&file(&world), bytes(5, 9), LockKind::Write).unwrap();
+        let mut reply = run(&mut client, lockt(b"m", LockType4::Write, 5, 1));
+        if is_on_other_hosts {
+            reply.fails::<Lock4Denied<'_>>(OpNum4::Lockt, NfsStat4::Denied);
+        } else {
+            reply.ok::<()>(OpNum4::Lockt);
+        }
+        world.check();
+    }
+}
+
 #[test]
 fn whoever_asks_about_a_lock_has_it_told_by_the_holder_of_a_write_delegation() {
     let mut making = Making::default();

@@ -22,6 +22,27 @@ fn a_lock_outside_is_in_the_way_and_ours_are_seen_outside() {
     assert!(world.machine.fs.lock_outside(&file, range(12, 12), LockKind::Write).is_ok());
 }
 
+/// `local = "none"` speaks of the processes of this host alone.
+#[test]
+fn where_other_hosts_may_lock_a_file_locks_are_taken_below_whatever_local_says() {
+    for is_on_other_hosts in [false, true] {
+        let world = World::without_outsiders();
+        if is_on_other_hosts {
+            world.machine.fs.lie_on_other_hosts();
+        }
+        let file = world.file("f");
+        let fh = world.fh(&file);
+        let mut a = world.client(1);
+        assert_eq!(a.lock(&fh, P, (0, 5, true)), NlmStat4::Granted);
+        assert_eq!(
+            world.machine.fs.lock_outside(&file, range(0, 9), LockKind::Read).is_err(),
+            is_on_other_hosts
+        );
+        world.machine.fs.lock_outside(&file, range(5, 9), LockKind::Read).unwrap();
+        assert_eq!(a.test(&fh, Process(8), (5, 5, true)).is_err(), is_on_other_hosts);
+    }
+}
+
 #[test]
 fn a_refusal_outside_leaves_everything_as_it_was() {
     let world = World::new();

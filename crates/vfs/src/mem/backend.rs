@@ -393,6 +393,10 @@ impl Backend for MemBackend {
         state.removexattr(ino, name)
     }
 
+    fn may_be_on_other_hosts(&self, _: &Handle) -> bool {
+        self.state().is_on_other_hosts
+    }
+
     fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
         let file = mem_file(file)?;
         let mut state = self.state();

@@ -83,6 +83,11 @@ impl MemBackend {
         state.push_lock(Lock { ino, file: None, range, kind })
     }
 
+    /// From now on other hosts are said to have its files as well.
+    pub fn lie_on_other_hosts(&self) {
+        self.state().is_on_other_hosts = true;
+    }
+
     /// Lets go of all that outsiders hold of a file, and tells who waited for it, on this thread.
     pub fn unlock_outside(&self, file: &Handle) {
         let mut state = self.state();

@@ -126,6 +126,7 @@ impl MemBackend {
             last_file: 0,
             space: Space::new(options.bytes_max / BLOCK, options.objects_max),
             locks: Vec::new(),
+            is_on_other_hosts: false,
             outside: Outside::default(),
             hooks: Hooks::default(),
             commits: VecDeque::new(),

@@ -116,6 +116,7 @@ pub(super) struct State {
     pub(super) last_file: u64,
     pub(super) space: Space,
     pub(super) locks: Vec<Lock>,
+    pub(super) is_on_other_hosts: bool,
     pub(super) outside: Outside,
     pub(super) hooks: Hooks,
     pub(super) commits: VecDeque<Touched>,
