@@ -154,7 +154,7 @@ impl Looked {
         (status, want): (NfsStat4, Bitmap4),
         to: &mut Writer,
     ) {
-        let given = want.and(self.supported(minor)).with(Attr::RdAttrError as u32);
+        let given = want.and(self.supported(minor));
         self.put(service, minor, (status, given), to);
     }
 

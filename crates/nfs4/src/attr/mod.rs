@@ -100,8 +100,9 @@ pub(crate) const SETTABLE: Bitmap4 = Bitmap4::of(&[
 pub(crate) const EXCLUSIVE_CREATE: Bitmap4 =
     SETTABLE.minus(DELEGATED_TIMES).without(Attr::TimeAccessSet as u32).without(Attr::TimeModifySet as u32);
 
-/// What is told of a file system that lies elsewhere, beside why the rest is not (RFC 8881 section 11.3).
-pub(crate) const OF_ABSENT: Bitmap4 = Bitmap4::of(&[Attr::Fsid, Attr::FsLocations, Attr::MountedOnFileId]);
+/// What is told of a file system that lies elsewhere (RFC 8881 section 11.3), and whether that is an error: no attribute of its own.
+pub(crate) const OF_ABSENT: Bitmap4 =
+    Bitmap4::of(&[Attr::Fsid, Attr::RdAttrError, Attr::FsLocations, Attr::MountedOnFileId]);
 
 /// Needs [`holdfast_vfs::FsUsage`].
 pub(crate) const OF_USAGE: Bitmap4 = Bitmap4::of(&[

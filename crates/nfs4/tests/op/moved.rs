@@ -161,8 +161,10 @@ fn a_listing_with_an_absent_export_in_it_tells_or_hears_moved() {
         told(&mut client, &[Attr::RdAttrError, Attr::Fsid, Attr::Size, Attr::MountedOnFileId]);
     assert_eq!(mask, Bitmap4::of(&[Attr::Fsid, Attr::RdAttrError, Attr::MountedOnFileId]));
     assert_eq!(values[16..20], (NfsStat4::Moved as u32).to_be_bytes());
-    let (mask, _) = told(&mut client, &[Attr::RdAttrError, Attr::Fsid, Attr::FsLocations, Attr::Size]);
-    assert_eq!(mask, Bitmap4::of(&[Attr::Fsid, Attr::FsLocations]));
+    // Who asks where it lies is told of no error (RFC 8881 section 11.4.2).
+    let (mask, values) = told(&mut client, &[Attr::RdAttrError, Attr::Fsid, Attr::FsLocations, Attr::Size]);
+    assert_eq!(mask, Bitmap4::of(&[Attr::Fsid, Attr::RdAttrError, Attr::FsLocations]));
+    assert_eq!(values[16..20], (NfsStat4::Ok as u32).to_be_bytes());
 }
 
 /// The flags of an empty compound's SEQUENCE.
