@@ -2,7 +2,8 @@
 
 pynfs leaves Nagle's algorithm on, which doubles the time of its 4.0 suite and says nothing about the server.
 
-Cases of 4.0 that name owners by text, which the packer of Python 3 does not take, are understood.
+Cases of 4.0 that name owners by text, which the packer of Python 3 does not take, are understood; and `--usespecial`, whose first
+byte the suite compares with text, or as a number.
 
 And its client `block`, there to keep the grace period open until it comes back as the last, opens a file here. In the suite
 it holds nothing, and a server need not wait for whom it knows to have held nothing (RFC 8881 section 8.4.2.1).
@@ -10,6 +11,7 @@ it holds nothing, and a server need not wait for whom it knows to have held noth
 And cases that sleep at their end for as long as grace may last sleep until it is over, which is mostly at once, unless
 somebody still has something open. So leases can be long enough for a thousand clients on a busy machine.
 """
+import optparse
 import os
 import runpy
 import socket
@@ -35,6 +37,26 @@ def take_text_for_bytes():
         pack(self, count, text.encode() if isinstance(text, str) else text)
 
     xdrlib.Packer.pack_fstring = pack_fstring
+
+
+class Path(bytes):
+    """Bytes whose every part is bytes, as they were in Python 2."""
+
+    def __getitem__(self, at):
+        part = super().__getitem__(at)
+        return bytes([part]) if isinstance(at, int) else part
+
+
+def take_a_special_path():
+    parse_args = optparse.OptionParser.parse_args
+
+    def parse_paths(self, *rest, **named):
+        options, arguments = parse_args(self, *rest, **named)
+        if getattr(options, "usespecial", None) is not None:
+            options.usespecial = Path(os.fsencode(options.usespecial))
+        return options, arguments
+
+    optparse.OptionParser.parse_args = parse_paths
 
 
 def have_block_hold_something():
@@ -93,6 +115,7 @@ def sleep_no_longer_than_grace():
 if __name__ == "__main__":
     socket.socket = PromptSocket
     take_text_for_bytes()
+    take_a_special_path()
     sys.argv = sys.argv[1:]
     sys.path[0] = os.getcwd()
     if os.path.isdir("server41tests"):

@@ -18,6 +18,8 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 struct Program {
     name: &'static str,
+    /// What the guest does before.
+    before: &'static str,
     arguments: &'static str,
     versions: &'static [NfsVersion],
     patience: Duration,
@@ -32,6 +34,7 @@ const RETRIED_MAX: usize = 4;
 const PROGRAMS: [Program; 3] = [
     Program {
         name: "nfstest_posix",
+        before: "",
         // Left out: its own bindings of mmap lose the upper half of an address, and the program dies of it.
         arguments: "--runtest ^mmap,munmap",
         versions: &[NfsVersion::V40, NfsVersion::V41, NfsVersion::V42],
@@ -42,19 +45,23 @@ const PROGRAMS: [Program; 3] = [
     Program {
         // It looks a tenth of a second after it had a helper lock whether that has ended, or blocks.
         name: "nfstest_lock",
-        arguments: "",
+        // Of clients whose mount point is given it mounts all but the first.
+        before: "mkdir -p /mnt/s; mount -t nfs -o vers=$SECOND,port=$PORT,proto=tcp $SERVER:$EXPORT /mnt/s",
+        arguments: "--unlock-delay 1 --client client=127.0.0.2:nfsversion=$SECOND:proto=tcp:port=$PORT:mtpoint=/mnt/s,\
+                    client=127.0.0.3:nfsversion=$THIRD:proto=tcp:port=$PORT:mtpoint=/mnt/u",
         versions: &[NfsVersion::V40, NfsVersion::V41, NfsVersion::V42],
-        patience: Duration::from_secs(900),
+        patience: Duration::from_secs(1800),
         judges_traces: false,
         is_hasty: true,
     },
     Program {
         // What it reads out of a trace lacks a call now and then that was made, for what came later depends on it.
         name: "nfstest_delegation",
-        // Its second client is the same kernel over another minor version, which is another client to any server. Each of its
-        // tcpdumps takes twice 192 MiB for packets unless told otherwise, and where they end slowly there are three at a time:
-        // the guest would kill the suite for want of memory.
-        arguments: "--tcpdump /usr/local/bin/tcpdump --tbsize 16k --trcdelay 1 --client nfsversion=4.0:proto=tcp:port=$PORT:mtpoint=/mnt/s",
+        before: "",
+        // Each of its tcpdumps takes twice 192 MiB for packets unless told otherwise, and where they end slowly there are three
+        // at a time: the guest would kill the suite for want of memory.
+        arguments: "--tcpdump /usr/local/bin/tcpdump --tbsize 16k --trcdelay 1 \
+                    --client nfsversion=$SECOND:proto=tcp:port=$PORT:mtpoint=/mnt/s",
         versions: &[NfsVersion::V41, NfsVersion::V42],
         patience: Duration::from_secs(1800),
         judges_traces: true,
@@ -111,6 +118,15 @@ fn conforms(checkout: &Path, program: Program, kernel: &Kernel, version: NfsVers
     expectations.judge(&scope, &by_sentence(&verdicts), |_| SuiteOutcome::Pass)
 }
 
+/// Those of NFSv4 over which the same kernel is another client to any server.
+fn other_minor_versions(version: NfsVersion) -> [&'static str; 2] {
+    match version {
+        NfsVersion::V40 => ["4.1", "4.2"],
+        NfsVersion::V41 => ["4.0", "4.2"],
+        _ => ["4.0", "4.1"],
+    }
+}
+
 /// What the program says, kept in the target folder too.
 fn report_of(
     checkout: &Path,
@@ -120,7 +136,8 @@ fn report_of(
     kept_as: &str,
 ) -> Result<String> {
     let mut served = serve_on(FsType::Xfs, 4 << 30, &[])?;
-    // It mounts by itself, calls sudo although it is root, and paints what it says to a terminal. It unmounts by force,
+    // It mounts by itself, calls sudo although it is root, and paints what it says to a terminal. Its other clients are mounts
+    // of the same guest, in which it is to run what it would run there by ssh. It unmounts by force,
     // which has Linux drop the CLOSE and DELEGRETURN that are on their way; and it reads traces as soon as it has told
     // tcpdump to end, so what that has seen must be in the file by then.
     let script = format!(
@@ -128,14 +145,16 @@ fn report_of(
          printf '#!/bin/sh\nexec \"$@\"\n' >sudo\n\
          printf '#!/bin/sh\ntest \"$1\" != -f || shift\nexec /usr/bin/umount \"$@\"\n' >umount\n\
          printf '#!/bin/sh\nexec /usr/bin/tcpdump -U --immediate-mode \"$@\"\n' >tcpdump\n\
-         chmod +x sudo umount tcpdump\n\
+         printf '#!/bin/sh\nwhile test \"${{1#-}}\" != \"$1\"; do shift; done\nshift\nexec sh -c \"$*\"\n' >ssh\n\
+         chmod +x sudo umount tcpdump ssh\n{}\n\
          export PYTHONPATH=$SUITE; cd /run\n\
          /usr/bin/python3 $SUITE/test/{} --server $SERVER --port $PORT --export $EXPORT \
          --nfsversion $VERSION --mtpoint /mnt/t --tmpdir /run {arguments} 2>&1 | cat || true",
-        program.name
+        program.before, program.name
     );
     let suite = checkout.to_string_lossy();
-    let env = [("VERSION", version.as_str()), ("SUITE", &*suite)];
+    let [second, third] = other_minor_versions(version);
+    let env = [("VERSION", version.as_str()), ("SECOND", second), ("THIRD", third), ("SUITE", &*suite)];
     // The suite keeps what it has read of traces: with 1 GiB the kernel ended it, or its tcpdump, in the middle.
     let memory = if program.judges_traces { "3G" } else { "1G" };
     let report = run_in(guest(kernel, memory, program.patience), &mut served, &script, &env)?;

@@ -25,11 +25,13 @@ struct Group {
     lease_seconds: u32,
     /// More arguments of `holdfast serve`.
     serve: &'static [&'static str],
+    /// An export beside that one which lies elsewhere: its path, and the server that it lies on.
+    referral: Option<(&'static str, &'static str)>,
     /// How often at least it has the server killed and started again.
     restarts: u32,
 }
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     Group { name: "", version: NfsVersion::V40, arguments: &["--showomit", "all"], ..ALL },
     Group { name: "", version: NfsVersion::V41, arguments: &["--showomit", "all"], ..ALL },
     // The suite's 4.1 speaks minor version 2 unless told otherwise.
@@ -91,10 +93,17 @@ const GROUPS: [Group; 10] = [
             "nodelegations",
             "nowritedelegations",
             "nofslocations",
-            "nospoof",
-            "noLOOKP5",
+            // The root's own file system is another than the export's.
+            "--usespecial=/share",
         ],
         restarts: 1,
+        ..ALL
+    },
+    Group {
+        name: "-referrals",
+        version: NfsVersion::V40,
+        arguments: &["fslocations", "--usespecial=/elsewhere"],
+        referral: Some(("/elsewhere", "server.example:/elsewhere")),
         ..ALL
     },
     Group {
@@ -107,9 +116,9 @@ const GROUPS: [Group; 10] = [
             "nopnfs",
             "noflex",
             "noblock",
-            "noLKPP4",
             "noDSESS9002",
             "noDSESS9003",
+            "--usespecial=/share",
         ],
         // A client of COUR7 that has nothing yet must not be kept waiting for so long by a busy machine.
         lease_seconds: 30,
@@ -125,6 +134,7 @@ const ALL: Group = Group {
     arguments: &["all"],
     lease_seconds: 15,
     serve: &[],
+    referral: None,
     restarts: 0,
 };
 
@@ -157,8 +167,14 @@ fn conforms(checkout: &Path, group: Group) -> Result<()> {
     let filesystem = LoopFs::new(FsType::Ext4, 2 << 30)?;
     let share = filesystem.path().join("share");
     std::fs::create_dir(&share)?;
-    let mut server =
-        ServerUnderTest::builder(&share).lease_seconds(group.lease_seconds).arguments(group.serve).start()?;
+    let mut builder =
+        ServerUnderTest::builder(&share).lease_seconds(group.lease_seconds).arguments(group.serve);
+    if let Some(referral) = group.referral {
+        let config = filesystem.path().join("config");
+        std::fs::write(&config, exports(&share, referral))?;
+        builder = builder.config(&config);
+    }
+    let mut server = builder.start()?;
     let report = suite.join(format!("report{name}.txt"));
     let restarts = run(&suite, &report, group, &mut server)?;
     server.check_alive()?;
@@ -175,6 +191,16 @@ fn conforms(checkout: &Path, group: Group) -> Result<()> {
     );
     ensure!(restarts >= group.restarts, "the suite had the server killed {restarts} times only");
     expectations.judge(&format!("{version}{name}"), &seen, |_| SuiteOutcome::Pass)
+}
+
+/// The directory, and what lies elsewhere.
+fn exports(share: &Path, (path, moved_to): (&str, &str)) -> String {
+    let share = share.display();
+    let all = "squash = \"none\"\nclients = [\"all\"]\n";
+    format!(
+        "[[export]]\nsource = \"{share}\"\npath = \"/share\"\n{all}\
+         [[export]]\nsource = \"/nowhere\"\npath = \"{path}\"\nmoved_to = [\"{moved_to}\"]\n{all}"
+    )
 }
 
 /// One copy a version. Its build calls `python3` by name.
