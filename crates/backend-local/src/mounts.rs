@@ -135,6 +135,11 @@ impl Mounts {
         is_bare
     }
 
+    /// The file system of a handle's key, once it has been met.
+    pub(crate) fn met(&self, key: u64) -> Option<Arc<FileSystem>> {
+        self.by_key.read().get(&key).cloned()
+    }
+
     /// The file system of a handle's key. One that is remembered and not met yet is looked for below `root`.
     pub(crate) fn by_key(&self, key: u64, root: BorrowedFd<'_>) -> FsResult<Arc<FileSystem>> {
         if let Some(found) = self.by_key.read().get(&key) {

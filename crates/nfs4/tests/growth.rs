@@ -9,6 +9,7 @@ mod client;
 #[path = "op/world.rs"]
 mod world;
 
+use std::io::Write as _;
 use std::time::Instant;
 
 use holdfast_base::{ClientId, Length, Offset, Seqid};
@@ -49,12 +50,12 @@ fn ten_thousand_clients_cost_memory_in_proportion_and_no_time() {
     };
     let (first, last) = (bytes_a_client(FEW..MORE), bytes_a_client(MORE..MANY));
     let many = nanoseconds_a_sequence(&mut sessions);
-    println!(
-        "{MANY} clients, each with a session, an open and a lock: {last} bytes a client with both ends of its"
+    // Past the harness, which keeps what a test prints that passes.
+    let told = format!(
+        "measured: {MANY} clients with a session, an open and a lock: {last} bytes each ({first} of the first {MORE}), a SEQUENCE \
+         {many:.0} ns ({few:.0} ns with {FEW})\n"
     );
-    println!(
-        "connection ({first} of the first {MORE}); a SEQUENCE {many:.0} ns, {few:.0} ns with {FEW} clients"
-    );
+    std::io::stdout().write_all(told.as_bytes()).unwrap();
     assert!(first < CLIENT_BYTES_MAX && last < CLIENT_BYTES_MAX, "{first} and {last} bytes a client");
     let is_flat = (last as f64) < first as f64 * DEARER_AT_MOST;
     assert!(is_flat, "{first} bytes a client to {MORE}, {last} from there to {MANY}");

@@ -40,7 +40,7 @@ impl Steps {
 }
 
 impl Waiter {
-    fn waits_still(&self, now: Instant) -> bool {
+    pub(crate) fn waits_still(&self, now: Instant) -> bool {
         self.manner == Manner::Given || now.ms_since(self.asked_at) <= LOCK_WAIT_FRESH_MS
     }
 }

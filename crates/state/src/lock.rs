@@ -147,6 +147,11 @@ impl LockTicket {
         self.state.token()
     }
 
+    /// The same, to be taken back for a request that is run again: it has not counted for its lock-owner yet.
+    pub fn uncounted(self) -> Self {
+        Self { first_seqid: None, ..self }
+    }
+
     /// What the open locked through can do: the lock's descriptor must do no less.
     #[must_use]
     pub const fn access(&self) -> Access {

@@ -144,7 +144,7 @@ impl File {
 }
 
 /// Adds a wish to those of waiters before: the strongest counts.
-fn claim(claimed: &mut RangeMap<LockKind>, range: ByteRange, kind: LockKind) {
+pub(crate) fn claim(claimed: &mut RangeMap<LockKind>, range: ByteRange, kind: LockKind) {
     let held = claimed.within(range);
     claimed.set(range, kind);
     for (part, had) in held.into_iter().filter(|(_, had)| *had > kind) {

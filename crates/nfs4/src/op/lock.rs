@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_base::limits::OWNER_BYTES_MAX;
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Length, Offset};
 use holdfast_export::{LocalUse, WireHandle};
+use holdfast_rpc::Mode;
 use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, Deed, Engine, LockBy, LockKind, LockRefusal, LockRequest,
     LockTest, LockTicket, OwnerOf, OwnerOp, Recorded, StateId, Wait,
@@ -52,6 +53,7 @@ impl Op for Lock4Args<'_> {
 
 fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) -> OpResult<Lock4Ok> {
     let at = cx.at(NfsStat4::IsDir)?.by_stateid(cx, of);
+    ask_others_where_one_may_wait(cx, &at)?;
     let range = range_of(args.offset, args.length)?;
     let by = match &args.locker {
         Locker4::New(new) => LockBy::Open {
@@ -87,9 +89,13 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) ->
         Err(LockRefusal::Error(error)) => return Err(error.into()),
         Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
     };
-    let change = Change::of(cx, ticket);
+    let mut change = Change::of(cx, ticket);
     match take_outside(cx, &at, change.ticket()?, request.kind) {
         Ok(()) => {}
+        Err(NotTaken::Failed(Failure::Wait)) if cx.mode == Mode::Inline => {
+            change.is_run_again();
+            return Err(Failure::Wait);
+        }
         Err(NotTaken::Failed(failure)) => return Err(failure),
         Err(NotTaken::Locked(file)) => {
             let denied = denied_outside(cx, &at, &file, (range, request.kind));
@@ -159,6 +165,11 @@ impl Change {
         });
     }
 
+    /// The request comes to nothing here: it is run once more, where it may wait.
+    fn is_run_again(&mut self) {
+        self.ticket = self.ticket.take().map(LockTicket::uncounted);
+    }
+
     fn take_back(&mut self, abort: impl FnOnce(&mut Engine, LockTicket, Instant) -> bool) {
         let Some(ticket) = self.ticket.take() else { return };
         let token = ticket.token();
@@ -225,6 +236,11 @@ pub(crate) const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
 
 fn range_of(offset: Offset, length: Length) -> Result<ByteRange, NfsStat4> {
     ByteRange::from_nfs4(offset, length).ok_or(NfsStat4::Inval)
+}
+
+/// Another host, or a daemon, that is to lock or unlock as well may take its time, or be away.
+fn ask_others_where_one_may_wait(cx: &Cx<'_>, at: &At) -> OpResult<()> {
+    if at.backend().may_be_on_other_hosts(&at.handle) { cx.must_wait() } else { Ok(()) }
 }
 
 /// Whether somebody outside may hold locks on the file, or look at ours.
@@ -357,6 +373,7 @@ impl Op for Locku4Args {
         let turn = Turn { of: OwnerOf::Stateid(of), seqid: self.seqid, op: OwnerOp::Unlock };
         in_turn(cx, turn, |cx| {
             let at = cx.at(NfsStat4::IsDir)?;
+            ask_others_where_one_may_wait(cx, &at)?;
             let range = range_of(self.offset, self.length)?;
             let (caller, file) = (cx.state_caller()?, at.handle.key());
             let ticket = cx.state(|engine, now| Ok(engine.unlock_prepare(caller, of, file, range, now)?))?;

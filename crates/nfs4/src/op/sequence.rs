@@ -10,6 +10,8 @@ use holdfast_wire::nfs4::{
     SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Args, Sequence4Ok,
 };
 
+use holdfast_xdr::Reader;
+
 use super::Op;
 use crate::compound::{Compound, RPC_REPLY_HEADER_BYTES};
 use crate::cx::Cx;
@@ -52,7 +54,11 @@ impl Op for Sequence4Args {
         match sequenced.admission {
             Admission::New => {}
             Admission::Replay(ref results) => {
-                return Err(Failure::Turn(Turn(TurnKind::Replay(results.clone()))));
+                let mut results = results.clone();
+                if sequenced.status.is_reclaim_needed {
+                    tell_of_restart(&mut results);
+                }
+                return Err(Failure::Turn(Turn(TurnKind::Replay(results))));
             }
             Admission::RetryInProgress if cx.connection().may_park() => {
                 return Err(Failure::Turn(Turn(TurnKind::InProgress(self.sessionid, request))));
@@ -100,6 +106,30 @@ impl Compound {
     }
 }
 
+/// Results that are told again renew the client's lease (RFC 8881 section 8.3), and it may take that for a sign that it holds what it
+/// held. Those of the server's former life knew of no restart. So their status flags, which say how things stand (section
+/// 18.46.3), do now.
+fn tell_of_restart(results: &mut [u8]) {
+    let Some(flags) = status_flags_of(results).and_then(|at| results.get_mut(at..)?.first_chunk_mut()) else {
+        return;
+    };
+    *flags = (u32::from_be_bytes(*flags) | SEQ4_STATUS_RESTART_RECLAIM_NEEDED).to_be_bytes();
+}
+
+/// Where the results of a compound have SEQUENCE's status flags, if it succeeded.
+fn status_flags_of(results: &[u8]) -> Option<usize> {
+    let mut reader = Reader::new(results);
+    let (_status, _tag, _count) =
+        (reader.u32().ok()?, reader.opaque(results.len()).ok()?, reader.u32().ok()?);
+    let (op, status) = (reader.u32().ok()?, reader.u32().ok()?);
+    if op != OpNum4::Sequence.as_u32() || status != NfsStat4::Ok.as_u32() {
+        return None;
+    }
+    // The session and four numbers before them.
+    reader.take(16 + 4 * 4).ok()?;
+    Some(results.len() - reader.rest().len())
+}
+
 fn answer(args: &Sequence4Args, sequenced: &Sequenced) -> Sequence4Ok {
     Sequence4Ok {
         sessionid: args.sessionid,
@@ -120,4 +150,53 @@ fn status_flags(status: StatusFlags) -> u32 {
         | flag(status.is_delegation_revoked, SEQ4_STATUS_RECALLABLE_STATE_REVOKED)
         | flag(status.is_reclaim_needed, SEQ4_STATUS_RESTART_RECLAIM_NEEDED)
         | flag(status.is_in_doubt, SEQ4_STATUS_CAPS_IN_DOUBT)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{Seqid, SessionId, SlotId};
+    use holdfast_xdr::{Encode, Writer};
+
+    use super::*;
+
+    fn results(status: NfsStat4, tag: &[u8]) -> Vec<u8> {
+        let mut to = Writer::new();
+        status.as_u32().encode(&mut to);
+        to.opaque(tag);
+        to.u32(2);
+        to.u32(OpNum4::Sequence.as_u32());
+        to.u32(status.as_u32());
+        if status == NfsStat4::Ok {
+            Sequence4Ok {
+                sessionid: SessionId([7; 16]),
+                sequenceid: Seqid(1),
+                slotid: SlotId(0),
+                highest_slotid: SlotId(3),
+                target_highest_slotid: SlotId(3),
+                status_flags: SEQ4_STATUS_CB_PATH_DOWN,
+            }
+            .encode(&mut to);
+        }
+        to.u32(OpNum4::PutRootFh.as_u32());
+        to.u32(NfsStat4::Ok.as_u32());
+        to.into_vec()
+    }
+
+    #[test]
+    fn the_flags_alone_are_changed_and_only_where_there_are_any() {
+        for tag in [&b""[..], b"t", b"tag of nine"] {
+            let before = results(NfsStat4::Ok, tag);
+            let mut told = before.clone();
+            tell_of_restart(&mut told);
+            let at = status_flags_of(&before).unwrap();
+            let flags = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
+            assert_eq!(told[at..at + 4], flags.to_be_bytes());
+            assert_eq!((&told[..at], &told[at + 4..]), (&before[..at], &before[at + 4..]));
+        }
+        let before = results(NfsStat4::Delay, b"t");
+        let mut told = before.clone();
+        tell_of_restart(&mut told);
+        assert_eq!(told, before);
+        tell_of_restart(&mut []);
+    }
 }

@@ -290,6 +290,42 @@ impl Locking {
     }
 }
 
+/// A request that met something to wait for is run again where it may wait, and has not counted before.
+#[test]
+fn the_first_lock_of_an_owner_counts_once_however_often_it_is_run() {
+    let world = World::new();
+    let mut a = Locking::of_host(&world, 1);
+    let mut found = a.peer.compound(&[at(&[b"f"]), vec![ArgOp::GetFh]].concat());
+    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
+        found.ok::<()>(op);
+    }
+    let handle = found.ok::<GetFh4Ok<'_>>(OpNum4::GetFh).object.to_vec();
+    let new = |open_seqid, offset, lock_seqid| {
+        ArgOp::Lock(Lock4Args {
+            locktype: LockType4::Write,
+            reclaim: false,
+            offset: Offset(offset),
+            length: Length(10),
+            locker: Locker4::New(OpenToLockOwner4 {
+                open_seqid,
+                open_stateid: a.open,
+                lock_seqid,
+                lock_owner: StateOwner4 { clientid: a.client, owner: b"l" },
+            }),
+        })
+    };
+    let put = || ArgOp::PutFh(PutFh4Args { object: &handle });
+    let first = new(a.open_seqid, 0, Seqid(0));
+    world.fs.block_every(1);
+    let mut reply = a.peer.compound(&[put(), first]);
+    reply.ok::<()>(OpNum4::PutFh);
+    let stateid = reply.ok::<Lock4Ok>(OpNum4::Lock).lock_stateid;
+    world.fs.block_every(0);
+    a.held = Some((stateid, Seqid(0)));
+    assert_eq!(a.lock(10, LockType4::Write).status, NfsStat4::Ok, "1 comes after 0");
+    world.check();
+}
+
 /// What is reclaimed keeps grace open, so each reclaim must be heard of where grace is kept, whatever it goes by.
 #[test]
 fn a_reclaim_by_a_lock_stateid_is_judged_and_noted_as_the_first_one_is() {

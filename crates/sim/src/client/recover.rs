@@ -169,6 +169,11 @@ impl Client4 {
                 let what = format!("{}: RECLAIM_COMPLETE answered {:?}", self.name(), reply.status);
                 self.world.oracles.violated(what);
             }
+            let who = (self.host, self.starts);
+            self.world.oracles.reclaims(|reclaims| {
+                reclaims.done(who);
+                Ok(())
+            });
         }
         Some(())
     }

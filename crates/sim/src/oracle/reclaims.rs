@@ -73,6 +73,11 @@ impl Reclaims {
         self.tried.entry((who, what)).or_insert(now);
     }
 
+    /// A client hears that it has said it is done with reclaiming.
+    pub fn done(&mut self, who: Incarnation) {
+        self.tried.retain(|(of, _), _| *of != who);
+    }
+
     /// A client hears that it reclaimed something, as it asked at `sent`, after so many deaths.
     ///
     /// # Errors
@@ -137,6 +142,8 @@ mod tests {
         reclaims.tries((1, 1), what(), 30);
         reclaims.reclaimed((1, 1), what(), (30, 1)).unwrap();
         assert!(reclaims.reclaimed((1, 1), (None, 1), (30, 1)).is_err(), "this is another");
+        reclaims.done((1, 1));
+        assert!(reclaims.reclaimed((1, 1), what(), (30, 1)).is_err(), "it was done");
         reclaims.server_died();
         reclaims.granted(40, 2);
         assert!(reclaims.reclaimed((1, 1), what(), (50, 2)).is_err());

@@ -1,14 +1,28 @@
 //! How clients go: leases that run out, records replaced or destroyed. A client whose lease ran out keeps what it holds
 //! until somebody wants it (a courtesy, bounded in number and time); then all of it is released by effects.
 
-use holdfast_base::{ClientId, Instant};
+use holdfast_base::{ByteRange, ClientId, Instant};
 
 use crate::client::ClientIncarnation;
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::error::StateError;
+use crate::file::File;
+use crate::lock_set::LockKind;
 use crate::names::Dialect;
-use crate::waiters::Manner;
+use crate::range_map::RangeMap;
+use crate::waiters::{Manner, claim};
+
+/// What those in line want of a file's bytes, the strongest wish where there are several. Who polls asks by itself, if it still
+/// wants; and who has not asked for long may be gone.
+fn wanted_in_line(file: &File, now: Instant) -> RangeMap<LockKind> {
+    let mut wanted = RangeMap::default();
+    let waiters = file.waiters.iter().filter(|waiter| waiter.manner != Manner::Polls);
+    for waiter in waiters.filter(|waiter| waiter.waits_still(now)) {
+        claim(&mut wanted, waiter.range, waiter.kind);
+    }
+    wanted
+}
 
 impl Engine {
     /// Whether a client's lease has run out. A request being executed holds the lease: the client waits for us.
@@ -38,7 +52,7 @@ impl Engine {
     /// and to budgets. To be called about once a second, the effects of one call before the next; conflicts do not
     /// wait for it.
     ///
-    /// A client that goes does so in two steps: first its record is forgotten and nobody may act as it, and only the
+    /// A client that goes does so in two steps, unless somebody waits for what it has: first its record is forgotten and nobody may act as it, and only the
     /// next call lets others have what it held. A crash between the two finds either a client that may reclaim and
     /// nobody in its way, or one that may not.
     pub fn tick(&mut self, now: Instant) {
@@ -108,22 +122,26 @@ impl Engine {
     }
 
     /// Who waits in line does not ask meanwhile, so no conflict brings to light that the lease of who is in its way has run
-    /// out: of those who are away, has them go for whose locks somebody waits.
+    /// out: of those who are away, has them go for whose locks somebody waits. At once, as with any conflict.
     fn expire_waited_for(&mut self, away: &[ClientId], now: Instant) {
         if away.is_empty() {
             return;
         }
+        let who_is_away = |holder| self.client_of(holder).filter(|id| away.binary_search(id).is_ok());
         let mut waited_for = Vec::new();
         for file in self.waiting.iter().filter_map(|key| self.files.get(key)) {
-            let who_is_away = |holder| self.client_of(holder).filter(|id| away.binary_search(id).is_ok());
-            if file.locks.iter().all(|(holder, _)| who_is_away(holder).is_none()) {
+            let held = file.locks.iter().filter_map(|(holder, ranges)| Some((who_is_away(holder)?, ranges)));
+            let held: Vec<_> = held.collect();
+            if held.is_empty() {
                 continue;
             }
-            // Who polls asks by itself, if it still wants.
-            for waiter in file.waiters.iter().filter(|waiter| waiter.manner != Manner::Polls) {
-                let in_way = file.locks.conflicts(None, waiter.range, waiter.kind);
-                waited_for.extend(in_way.filter_map(|(holder, _, _)| who_is_away(holder)));
-            }
+            // One look at each waiter and at each lock, however many are in each other's way.
+            let wanted = wanted_in_line(file, now);
+            let is_wanted = |(at, had): (ByteRange, LockKind)| {
+                wanted.overlapping(at).any(|(_, kind)| kind.conflicts(had))
+            };
+            let of_wanted = held.into_iter().filter(|(_, ranges)| ranges.iter().any(is_wanted));
+            waited_for.extend(of_wanted.map(|(id, _)| id));
         }
         if !waited_for.is_empty() {
             self.expire_lapsed(waited_for, now);

@@ -80,6 +80,7 @@ impl Model {
     /// Those go who are away and have what somebody waits for, and does not ask for by itself.
     pub(crate) fn expire_waited_for(&mut self) {
         let waits = self.waits.iter().filter(|wait| wait.manner != Manner::Polls);
+        let waits = waits.filter(|wait| wait.waits_still(self.now));
         let holders = waits.flat_map(|wait| self.in_way_of_lock(wait.lock, wait.last));
         let away: BTreeSet<_> = holders.filter(|client| self.is_away(*client, self.now)).collect();
         let is_leaving = |client: &usize| self.leaving.contains(client);

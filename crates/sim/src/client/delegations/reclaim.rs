@@ -146,8 +146,11 @@ impl Client4 {
         self.close_in_recovery(handle, &owner, stateid).await
     }
 
-    /// Something is going to be asked for as reclaimed.
+    /// Something is going to be asked for as reclaimed. In 4.0, which says no RECLAIM_COMPLETE, that gives no right to do so again.
     pub(crate) fn tries_to_reclaim(&self, what: Claimed) {
+        if self.kind.minor == 0 {
+            return;
+        }
         let (who, now) = ((self.host, self.starts), self.world.now());
         self.world.oracles.reclaims(|reclaims| {
             reclaims.tries(who, what, now);
