@@ -47,7 +47,7 @@ const PROGRAMS: [Program; 3] = [
         name: "nfstest_lock",
         // Of clients whose mount point is given it mounts all but the first.
         before: "mkdir -p /mnt/s; mount -t nfs -o vers=$SECOND,port=$PORT,proto=tcp $SERVER:$EXPORT /mnt/s",
-        arguments: "--unlock-delay 1 --client client=127.0.0.2:nfsversion=$SECOND:proto=tcp:port=$PORT:mtpoint=/mnt/s,\
+        arguments: "--unlock-delay 0.5 --client client=127.0.0.2:nfsversion=$SECOND:proto=tcp:port=$PORT:mtpoint=/mnt/s,\
                     client=127.0.0.3:nfsversion=$THIRD:proto=tcp:port=$PORT:mtpoint=/mnt/u",
         versions: &[NfsVersion::V40, NfsVersion::V41, NfsVersion::V42],
         patience: Duration::from_secs(1800),
