@@ -199,7 +199,7 @@ impl Caps {
     }
 
     /// An object as it is now, for its changer; `None` when it is gone, or others hold what makes it uncertain.
-    fn look(&self, actor: &Actor, site: &Site) -> Option<holdfast_vfs::Attrs> {
+    pub(crate) fn look(&self, actor: &Actor, site: &Site) -> Option<holdfast_vfs::Attrs> {
         let root = Caller::root();
         let patient = actor.cx(&root);
         let impatient = holdfast_vfs::Cx { wait: holdfast_vfs::Wait::No, ..patient };

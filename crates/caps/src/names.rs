@@ -184,10 +184,10 @@ impl Caps {
             let grant = self.grant(actor.client, &child, (node.attrs.kind, want, None), None)?;
             let impatient = holdfast_vfs::Cx { wait: holdfast_vfs::Wait::No, ..cx };
             let seen = match backend.getattr(&impatient, &node.handle, attrs::ALL) {
-                Err(FsError::WouldBlock) => Err(FsError::Delay),
-                other => other,
+                Err(FsError::WouldBlock) => self.look(actor, &child).ok_or(CapsStat::Delay)?,
+                other => other.map_err(status::of_fs)?,
             };
-            Ok((self.seal(&child), seen.map_err(status::of_fs)?, grant))
+            Ok((self.seal(&child), seen, grant))
         };
         let entries =
             found.into_iter().map(|(name, next, fileid, node)| Entry { name, next, fileid, node: one(node) });

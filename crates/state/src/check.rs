@@ -400,9 +400,14 @@ impl Engine {
     /// Whose state a stateid of this run names, however it stands: in 4.0 nothing else tells whose a request is.
     #[must_use]
     pub fn client_of_stateid(&self, stateid: StateId) -> Option<ClientId> {
+        self.states.get(self.key_of_stateid(stateid)?.0).map(|state| state.client)
+    }
+
+    /// What a stateid of this run names, or has named.
+    pub(crate) fn key_of_stateid(&self, stateid: StateId) -> Option<StateKey> {
         let (boot, key) = stateid.parts();
         let is_its = stateid.form() == StateIdForm::Ordinary && boot == self.config.boot.get();
-        self.states.get(key).filter(|_| is_its).map(|state| state.client)
+        is_its.then_some(StateKey(key))
     }
 
     pub(crate) fn push_effect(&mut self, effect: Effect) {

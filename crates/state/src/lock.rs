@@ -184,6 +184,25 @@ impl Engine {
         outside.chain(ticket.before.iter().copied()).collect()
     }
 
+    /// What a request would lock through, before it is judged: under which token its owner has locks of the file already, and what
+    /// the open can do. `None` where its state id names nothing that it could be.
+    #[must_use]
+    pub fn locks_through(&self, request: &LockRequest<'_>) -> Option<(Option<LockToken>, Access)> {
+        let (open, lock) = match request.by {
+            LockBy::Lock(stateid) => {
+                let key = self.key_of_stateid(stateid)?;
+                let Kind::Lock(lock) = &self.state(key).ok()?.kind else { return None };
+                (lock.open, Some(key))
+            }
+            LockBy::Open { open, owner, .. } => {
+                let open = self.key_of_stateid(open)?;
+                let owner = self.find_owner(self.state(open).ok()?.client, OwnerKind::Lock, owner);
+                (open, owner.and_then(|owner| self.by_owner_file.get(&(owner, request.file)).copied()))
+            }
+        };
+        Some((lock.map(StateKey::token), self.open_of(open).ok()?.obtained.union().access))
+    }
+
     /// Reserves a lock.
     ///
     /// # Errors

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use holdfast_base::limits::OWNER_BYTES_MAX;
 use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Length, Offset};
-use holdfast_export::{LocalUse, WireHandle};
+use holdfast_export::WireHandle;
 use holdfast_rpc::Mode;
 use holdfast_state::{
     Access, Claim, Conflict, ConflictHolder, Deed, Engine, LockBy, LockKind, LockRefusal, LockRequest,
     LockTest, LockTicket, OwnerOf, OwnerOp, Recorded, StateId, Wait,
 };
-use holdfast_vfs::{Caller, FileObject, FsError, FsResult, OpenMode};
+use holdfast_vfs::FileObject;
 use holdfast_wire::nfs4::{
     Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4,
     ReleaseLockOwner4Args, StateOwner4,
 };
 use holdfast_xdr::Encode;
 
+use self::outside::{
+    NotTaken, ask_others_where_one_may_wait, has_outsiders, open_for_locks, opened_before, take_outside,
+};
 use super::{Encoded, Op};
 use crate::attr::KIND;
 use crate::cx::{At, Cx};
@@ -26,6 +29,8 @@ use crate::error::{Failure, OpResult};
 use crate::io::must_be_regular;
 use crate::owner::{Turn, in_turn};
 use crate::service::Service;
+
+mod outside;
 
 /// Bytes of `LOCK4denied` with the longest owner.
 const DENIED_BYTES: usize = 32 + OWNER_BYTES_MAX;
@@ -77,6 +82,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) ->
         Wait::Notify => Some(cx.config().namespace.seal(cx.current()?)),
         Wait::No | Wait::Poll => None,
     };
+    let carrier = opened_before(cx, &at, &request)?;
     let prepare = |engine: &mut Engine, now| {
         let prepared = engine.lock_prepare(&request, now);
         if let (Err(LockRefusal::Denied(_)), Some(handle)) = (&prepared, told_of) {
@@ -90,7 +96,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) ->
         Err(LockRefusal::Denied(conflict)) => return Err(denied(cx, &conflict)),
     };
     let mut change = Change::of(cx, ticket);
-    match take_outside(cx, &at, change.ticket()?, request.kind) {
+    match take_outside(cx, &at, change.ticket()?, (request.kind, carrier)) {
         Ok(()) => {}
         Err(NotTaken::Failed(Failure::Wait)) if cx.mode == Mode::Inline => {
             change.is_run_again();
@@ -116,20 +122,6 @@ struct Change {
     service: Arc<Service>,
     /// Gone once committed.
     ticket: Option<LockTicket>,
-}
-
-/// Why a lock was not had outside.
-enum NotTaken {
-    /// A local process holds it, as is seen through this open file.
-    Locked(Arc<dyn FileObject>),
-    /// Anything else.
-    Failed(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for NotTaken {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
 }
 
 impl Change {
@@ -236,61 +228,6 @@ pub(crate) const fn backend_kind(kind: LockKind) -> holdfast_vfs::LockKind {
 
 fn range_of(offset: Offset, length: Length) -> Result<ByteRange, NfsStat4> {
     ByteRange::from_nfs4(offset, length).ok_or(NfsStat4::Inval)
-}
-
-/// Another host, or a daemon, that is to lock or unlock as well may take its time, or be away.
-fn ask_others_where_one_may_wait(cx: &Cx<'_>, at: &At) -> OpResult<()> {
-    if at.backend().may_be_on_other_hosts(&at.handle) { cx.must_wait() } else { Ok(()) }
-}
-
-/// Whether somebody outside may hold locks on the file, or look at ours.
-fn has_outsiders(at: &At) -> bool {
-    at.export.options.local != LocalUse::None || at.backend().may_be_on_other_hosts(&at.handle)
-}
-
-/// Takes the lock on the backend, on an open file of this lock-owner's own: open-file-description locks belong to
-/// it, so they conflict with other owners' and are not lost when some other descriptor of the file is closed.
-fn take_outside(cx: &Cx<'_>, at: &At, ticket: &LockTicket, kind: LockKind) -> Result<(), NotTaken> {
-    if !has_outsiders(at) {
-        return Ok(());
-    }
-    let files = &cx.service().files;
-    let file = match files.locks(ticket.token()) {
-        Some(file) if kind == LockKind::Read || files.has_write_locks_file(ticket.token()) => file,
-        _ => file_for_locks(cx, at, ticket)?,
-    };
-    match at.backend().lock(&file, ticket.range(), backend_kind(kind)) {
-        Ok(()) => Ok(()),
-        Err(FsError::Locked) => Err(NotTaken::Locked(file)),
-        Err(other) => Err(other.into()),
-    }
-}
-
-/// A new file for a lock-owner's locks, with those that it has already: the open was upgraded to writing after the
-/// first of them. All of these are read locks, which two files can have at once, so nobody gets in between.
-fn file_for_locks(cx: &Cx<'_>, at: &At, ticket: &LockTicket) -> OpResult<Arc<dyn FileObject>> {
-    let access = ticket.access();
-    // An open for writing may be upgraded to reading as well.
-    let file = open_for_locks(at, access | Access::READ)?;
-    if cx.service().files.locks(ticket.token()).is_some() {
-        for (range, kind) in cx.service().look(|engine| engine.held_before(ticket)) {
-            at.backend().lock(&file, range, backend_kind(kind))?;
-        }
-    }
-    let kept = (Arc::clone(&file), access.contains(Access::WRITE));
-    if let Some(before) = cx.service().files.keep_locks(ticket.token(), at.handle.key(), kept) {
-        // Closing it would not do while somebody waits through it.
-        let _ = at.backend().unlock(&before, ByteRange::ALL);
-    }
-    Ok(file)
-}
-
-/// With the server's own rights: that the owner may have the file was asked at OPEN.
-fn open_for_locks(at: &At, access: Access) -> FsResult<Arc<dyn FileObject>> {
-    let root = Caller::root();
-    let cx = holdfast_vfs::Cx { caller: &root, ..at.cx() };
-    let (read, write) = (access.contains(Access::READ), access.contains(Access::WRITE));
-    at.backend().open(&cx, &at.handle, OpenMode { read, write, nfs_exceptions: true })
 }
 
 fn denied(cx: &mut Cx<'_>, conflict: &Conflict) -> Failure {

@@ -97,6 +97,32 @@ fn who_waits_for_a_local_process_is_called_when_it_lets_go_before_the_reply() {
     world.check();
 }
 
+/// Where to open the file for its locks may mean to wait, a request is run twice, and must keep its place in line.
+#[test]
+fn who_is_let_in_is_so_however_often_its_request_is_run() {
+    let world = World::new();
+    let mut holder = Session::open(&world, 1, 2);
+    let [mut first, mut second] = [2, 3].map(|host| Session::with_back(&world, host, 2));
+    let of = open(&mut holder);
+    let [of_first, of_second] = [&mut first, &mut second].map(open);
+    let held: Lock4Ok = run(&mut holder, lock(of, b"h", LockType4::Write, 0, 5)).ok(OpNum4::Lock);
+    let fh = first.handle(&[b"f"]);
+    let asked = lock(of_first, b"1", LockType4::WriteWait, 0, 5);
+    run(&mut first, asked.clone()).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    let behind = lock(of_second, b"2", LockType4::WriteWait, 0, 5);
+    run(&mut second, behind).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    run(&mut holder, locku(held.lock_stateid, 0, 5)).ok::<Locku4Ok>(OpNum4::Locku);
+    is_told(&mut first, b"1", &fh);
+    // By its handle, for a LOOKUP would have the rest run where it may wait.
+    world.fs.block_every(1);
+    let mut reply = first.run(&[ArgOp::PutFh(PutFh4Args { object: &fh }), asked]);
+    reply.ok::<()>(OpNum4::PutFh);
+    reply.ok::<Lock4Ok>(OpNum4::Lock);
+    world.fs.block_every(0);
+    assert!(second.peer.calls().is_empty(), "it is not its turn");
+    world.check();
+}
+
 #[test]
 fn a_handle_is_forgotten_when_nobody_waits_any_more() {
     let world = World::new();

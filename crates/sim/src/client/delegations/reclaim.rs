@@ -148,12 +148,16 @@ impl Client4 {
 
     /// Something is going to be asked for as reclaimed. In 4.0, which says no RECLAIM_COMPLETE, that gives no right to do so again.
     pub(crate) fn tries_to_reclaim(&self, what: Claimed) {
+        self.tried_to_reclaim(what, self.world.now());
+    }
+
+    fn tried_to_reclaim(&self, what: Claimed, at: u64) {
         if self.kind.minor == 0 {
             return;
         }
-        let (who, now) = ((self.host, self.starts), self.world.now());
+        let who = (self.host, self.starts);
         self.world.oracles.reclaims(|reclaims| {
-            reclaims.tries(who, what, now);
+            reclaims.tries(who, what, at);
             Ok(())
         });
     }
@@ -161,7 +165,9 @@ impl Client4 {
     /// Something was reclaimed.
     pub(crate) fn was_entitled(&self, what: Claimed, (sent, deaths): (u64, u64)) {
         let who = (self.host, self.starts);
-        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, what, (sent, deaths)));
+        self.world.oracles.reclaims(|reclaims| reclaims.reclaimed(who, what.clone(), (sent, deaths)));
+        // What was asked of an earlier life may have been sent again to this one.
+        self.tried_to_reclaim(what, sent);
         if self.kind.minor == 0 {
             self.renewed(sent);
         }
