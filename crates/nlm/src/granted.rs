@@ -34,13 +34,11 @@ impl Lockd {
     pub(crate) fn granted(&self, owner: ForeignOwner, file: FileKey, (range, kind): (ByteRange, LockKind)) {
         let found = self.table.lock().file_of(owner, file);
         let Some(of) = found else {
-            // Whoever let go of it left the file, perhaps a moment before this was granted.
-            let _ = self.step(|engine, now| engine.foreign_leave(owner, file, now));
+            // Whoever let go of it left the file, with what was granted; what the owner has there since is another matter.
             return;
         };
         let mut held = of.held.lock();
         if held.is_gone {
-            let _ = self.step(|engine, now| engine.foreign_leave(owner, file, now));
             return;
         }
         // Not there: cancelled, which gave it back, or asked for again and had.
@@ -112,6 +110,11 @@ impl Lockd {
         granted.may_be_known |= answer.as_ref().is_err_and(|no| no.may_have_run);
         let is_refused = !matches!(answer, Ok(NlmStat4::DeniedGracePeriod) | Err(_));
         match granted.standing {
+            // Linux before 6.4 takes a call until its CANCEL is answered, and has nothing then. Who waits for the same anew, and
+            // took the call for that, has sent its LOCK already, and is answered that it has it.
+            Standing::Cancelled if *answer == Ok(NlmStat4::Granted) => {
+                granted.next_at = now.after_ms(NLM_GRANTED_PATIENCE_MS);
+            }
             _ if *answer == Ok(NlmStat4::Granted) => self.end_telling(&of, &mut held, at, true),
             // Whoever has cancelled takes a call no more.
             Standing::Cancelled if granted.calls > 0 => {}

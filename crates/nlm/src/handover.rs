@@ -339,14 +339,21 @@ impl Lockd {
             return false;
         };
         let (file, site) = (handle.key(), Site { export, handle });
-        if carrier.as_ref().is_some_and(Option::is_none) {
-            self.leave_in_engine(owner, file);
-            return false;
-        }
         let locked = map_of(image.ranges);
+        let is_lost = carrier.as_ref().is_some_and(Option::is_none);
+        let mut outside = carrier.flatten().map_or_else(Outside::default, Outside::of);
+        if is_lost {
+            // It holds among clients all the same, and against the host's processes as far as it can be had again.
+            let mut taken = RangeMap::default();
+            for (range, kind) in locked.iter() {
+                if outside.take(&site, &taken, (range, kind)).is_ok() {
+                    taken.set(range, kind);
+                }
+            }
+        }
         let now = self.now();
         let held = Held {
-            outside: carrier.flatten().map_or_else(Outside::default, Outside::of),
+            outside,
             sure: image.sure.map_or_else(|| locked.clone(), map_of),
             locked,
             has_share: image.has_share,
@@ -362,7 +369,7 @@ impl Lockd {
             self.due().push(Work::Granted { owner, file, range, kind });
         }
         let of = OwnerFile { owner, host, name, file, site, held: held.into() };
-        self.table.lock().restore_file(of)
+        self.table.lock().restore_file(of) && !is_lost
     }
 
     fn leave_in_engine(&self, owner: ForeignOwner, file: FileKey) {

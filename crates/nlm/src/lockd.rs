@@ -252,9 +252,11 @@ impl Lockd {
         true
     }
 
-    /// The right to take locks away beside calls over TCP; `None` while everything is being handed over.
+    /// The right to take locks away beside calls over TCP; `None` while everything is being handed over, or the worker does not
+    /// come to the end of its turn.
     pub(crate) fn turn(&self) -> Option<parking_lot::MutexGuard<'_, ()>> {
-        let turn = self.working.lock();
+        // The worker may hang in a file system, and who asks for this holds a thread of the pool meanwhile.
+        let turn = self.working.try_lock_for(HOLD_PATIENCE)?;
         (!self.is_held.load(Ordering::SeqCst)).then_some(turn)
     }
 

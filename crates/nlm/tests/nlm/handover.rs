@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_nlm::handover::Image;
+use holdfast_vfs::LockKind;
 use holdfast_vfs::handover::Incoming;
 use holdfast_wire::nlm4::NlmStat4;
 
-use crate::world::{Process, World};
+use crate::world::{Process, World, range};
 
 const P: Process = Process(7);
 const ALL: (u64, u64, bool) = (0, 0, true);
@@ -44,6 +45,32 @@ fn locks_and_those_who_wait_are_the_same_in_the_next_process() {
     assert_eq!(c.lock(&fh, Process(8), ALL), NlmStat4::Denied);
     b.notify(b"client2", 9);
     assert_eq!((c.test(&fh, P, ALL), world.lockd.counts()), (Ok(()), (0, 0)));
+}
+
+/// A store of descriptors may not have kept all of them.
+#[test]
+fn a_lock_whose_descriptor_does_not_arrive_is_a_lock_all_the_same() {
+    let world = World::without_outsiders();
+    let file = world.file("f");
+    let fh = world.fh(&file);
+    let mut a = world.client(1);
+    assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
+    drop(a);
+    assert!(world.lockd.hold());
+    let image = world.lockd.freeze(&mut holdfast_vfs::handover::Outgoing::default()).unwrap();
+    let engine = serde_json::to_vec(&world.manager.look(holdfast_state::Engine::freeze)).unwrap();
+    let world = world.hand_over(&engine);
+    let mut image = serde_json::to_value(&image).unwrap();
+    image["files"][0]["carrier"] = serde_json::json!([0, false]);
+    world.machine.fs.lie_on_other_hosts();
+    let image: Image = serde_json::from_value(image).unwrap();
+    assert_eq!(world.lockd.thaw(image, &Incoming::default()), 1, "the log says so");
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Denied);
+    let outside = || world.machine.fs.lock_outside(&file, range(0, 9), LockKind::Read);
+    assert!(outside().is_err(), "it is had again below");
+    assert_eq!(a.unlock(&fh, P, ALL), NlmStat4::Granted);
+    assert!(outside().is_ok());
 }
 
 #[test]
