@@ -16,6 +16,7 @@ use crate::error::StateError;
 use crate::file::{File, Holder};
 use crate::grace::{Claim, Recorded};
 use crate::names::Dialect;
+use crate::waiters::Manner;
 
 /// A recall under way.
 #[derive(Clone, Copy, Debug)]
@@ -451,6 +452,9 @@ impl Engine {
             let is_passed_over = is_beside_writers && open.share.deny.is_none();
             deeds.push(if is_passed_over { Deed::OpenRead } else { open.share.deed() });
         }
+        // Nor is what was recalled for who waits in line given again before its turn.
+        let waiting = file.waiters.iter().filter(|waiter| waiter.manner == Manner::Given);
+        deeds.extend(waiting.map(|waiter| crate::foreign::deed(waiter.kind)));
         for (holder, ranges) in file.locks.iter() {
             if matches!(holder, Holder::Foreign(_)) {
                 deeds.extend(ranges.iter().map(|(_, kind)| crate::foreign::deed(kind)));

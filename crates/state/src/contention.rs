@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Whether anybody holds or is offered a delegation or a capability: of most files nobody does.
-    fn is_promised(&self, file: FileKey) -> bool {
+    pub(crate) fn is_promised(&self, file: FileKey) -> bool {
         self.files.get(&file).is_some_and(|of| !of.delegations.is_empty())
             || self.caps.by_file.contains_key(&file)
     }

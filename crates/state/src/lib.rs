@@ -31,6 +31,7 @@ mod freeze;
 mod grace;
 mod image;
 pub mod invariant;
+mod line;
 mod lock;
 mod lock_index;
 mod lock_room;

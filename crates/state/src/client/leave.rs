@@ -1,28 +1,13 @@
 //! How clients go: leases that run out, records replaced or destroyed. A client whose lease ran out keeps what it holds
 //! until somebody wants it (a courtesy, bounded in number and time); then all of it is released by effects.
 
-use holdfast_base::{ByteRange, ClientId, Instant};
+use holdfast_base::{ClientId, Instant};
 
 use crate::client::ClientIncarnation;
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::error::StateError;
-use crate::file::File;
-use crate::lock_set::LockKind;
 use crate::names::Dialect;
-use crate::range_map::RangeMap;
-use crate::waiters::{Manner, claim};
-
-/// What those in line want of a file's bytes, the strongest wish where there are several. Who polls asks by itself, if it still
-/// wants; and who has not asked for long may be gone.
-fn wanted_in_line(file: &File, now: Instant) -> RangeMap<LockKind> {
-    let mut wanted = RangeMap::default();
-    let waiters = file.waiters.iter().filter(|waiter| waiter.manner != Manner::Polls);
-    for waiter in waiters.filter(|waiter| waiter.waits_still(now)) {
-        claim(&mut wanted, waiter.range, waiter.kind);
-    }
-    wanted
-}
 
 impl Engine {
     /// Whether a client's lease has run out. A request being executed holds the lease: the client waits for us.
@@ -61,6 +46,7 @@ impl Engine {
         self.drop_idle_owners(now);
         self.pass_by_waiters(now);
         self.expire_waited_for(&away, now);
+        self.contend_for_waiters(now);
         self.tick_recalls(now);
         self.tick_caps(now);
         self.tick_wants(now);
@@ -119,33 +105,6 @@ impl Engine {
         let mut staying: Vec<_> = staying.into_iter().map(|(_, id)| id).collect();
         staying.sort_unstable();
         staying
-    }
-
-    /// Who waits in line does not ask meanwhile, so no conflict brings to light that the lease of who is in its way has run
-    /// out: of those who are away, has them go for whose locks somebody waits. At once, as with any conflict.
-    fn expire_waited_for(&mut self, away: &[ClientId], now: Instant) {
-        if away.is_empty() {
-            return;
-        }
-        let who_is_away = |holder| self.client_of(holder).filter(|id| away.binary_search(id).is_ok());
-        let mut waited_for = Vec::new();
-        for file in self.waiting.iter().filter_map(|key| self.files.get(key)) {
-            let held = file.locks.iter().filter_map(|(holder, ranges)| Some((who_is_away(holder)?, ranges)));
-            let held: Vec<_> = held.collect();
-            if held.is_empty() {
-                continue;
-            }
-            // One look at each waiter and at each lock, however many are in each other's way.
-            let wanted = wanted_in_line(file, now);
-            let is_wanted = |(at, had): (ByteRange, LockKind)| {
-                wanted.overlapping(at).any(|(_, kind)| kind.conflicts(had))
-            };
-            let of_wanted = held.into_iter().filter(|(_, ranges)| ranges.iter().any(is_wanted));
-            waited_for.extend(of_wanted.map(|(id, _)| id));
-        }
-        if !waited_for.is_empty() {
-            self.expire_lapsed(waited_for, now);
-        }
     }
 
     /// The first step of going: the record is forgotten, and nobody may act as the client.

@@ -228,6 +228,10 @@ impl Run {
         self.settle();
         self.note_leaving(&away);
         self.model.expire_waited_for();
+        self.model.contend_for_waiters();
+        let kept = away.iter().filter(|c| !self.model.gone[**c] && self.model.holds(**c)).count();
+        let max = self.world.engine.policy().courtesy_clients_max;
+        assert!(kept <= max, "{kept} kept by courtesy");
         self.model.revoke_overdue(now);
         self.note_lost();
         let census = self.world.engine.census();
@@ -259,8 +263,6 @@ impl Run {
             self.model.gone[client] = true;
             self.model.leaving.insert(client);
         }
-        let kept = away.iter().filter(|c| !self.model.gone[**c] && self.model.holds(**c)).count();
-        assert!(kept <= max, "{kept} kept by courtesy");
     }
 
     /// Takes note of what a step cost others, which the engine must have said.
@@ -279,6 +281,8 @@ impl Run {
             .collect();
         lost.sort_unstable();
         forgotten.sort_unstable();
+        // Told twice of one that was going when somebody wanted what it had.
+        forgotten.dedup();
         assert_eq!(lost, forgotten, "clients expired on the spot");
         let granted = |list: &mut Vec<Had>| {
             let mut list = std::mem::take(list);

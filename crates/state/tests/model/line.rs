@@ -87,6 +87,19 @@ impl Model {
         self.expire(away.into_iter().filter(|client| !is_leaving(client)).collect());
     }
 
+    /// What is promised is asked back for those at other doors whom nothing else is in the way of.
+    pub(crate) fn contend_for_waiters(&mut self) {
+        for file in 0..super::FILES {
+            let given =
+                self.waits.iter().filter(|wait| wait.manner == Manner::Given && wait.lock.file == file);
+            let free = given.filter(|wait| self.in_way_of_lock(wait.lock, wait.last).next().is_none());
+            if let Some(kind) = free.map(|wait| wait.lock.kind).max() {
+                self.contend(file, deed_of_lock(kind), None, self.now);
+            }
+        }
+        self.let_in();
+    }
+
     /// What an owner of NFSv4 waits for.
     pub(crate) fn waited_for(&self, party: Party, file: usize) -> Option<Had> {
         let wait = self.waits.iter().find(|wait| (wait.lock.party(), wait.lock.file) == (party, file));

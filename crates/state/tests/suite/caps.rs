@@ -452,6 +452,32 @@ impl World {
     }
 }
 
+/// Else who waits in line would find it promised again whenever its turn came.
+#[test]
+fn what_somebody_waits_for_by_another_door_is_not_promised_meanwhile() {
+    let (mut world, a, _) = world_of_two();
+    let ask = |id, kind| ForeignRequest {
+        owner: ForeignOwner { door: Door::Nlm, id },
+        file: FILE,
+        range: bytes(0, 9),
+        kind,
+        claim: ForeignClaim::New,
+        wait: ForeignWait::InLine,
+    };
+    let (now, read, write) = (world.now, ask(1, LockKind::Read), ask(2, LockKind::Write));
+    let ticket = world.engine.foreign_prepare(&read, now).unwrap();
+    assert!(world.engine.foreign_commit(ticket, now));
+    assert_eq!(world.acquire(a, FILE, CapSet::FILE_S).held, CapSet::FILE_S, "beside who reads");
+    world.engine.caps_release(a, FILE, (CapSet::NONE, u64::MAX), now);
+    assert!(world.engine.foreign_prepare(&write, now).is_err());
+    assert!(world.acquire(a, FILE, CapSet::FILE_S).held.is_empty());
+    world.settle();
+    world.engine.foreign_unlock(read.owner, FILE, bytes(0, 9), now);
+    let given =
+        |effect: &Effect| matches!(effect, Effect::ForeignGranted { owner, .. } if *owner == write.owner);
+    assert!(world.settle().iter().any(given));
+}
+
 #[test]
 fn who_asks_for_it_has_data_beside_writers_until_they_write() {
     let (mut world, a, b) = world_of_two();

@@ -287,6 +287,25 @@ fn granted_in(effects: &[Effect]) -> Vec<Effect> {
     effects.iter().filter(|effect| matches!(effect, Effect::ForeignGranted { .. })).cloned().collect()
 }
 
+/// Who is away loses nothing while another has to give back as well, and afterwards nobody asks.
+#[test]
+fn who_waits_behind_the_promises_of_one_there_and_of_one_away_is_given_the_lock() {
+    let mut world = World::new();
+    let (away, _) = world.client("a", 1);
+    world.delegate(away, 1, DelegationKind::Read);
+    world.pass(LEASE_MS + 1);
+    world.engine.tick(world.now);
+    let (there, _) = world.client("b", 1);
+    let of = world.delegate(there, 1, DelegationKind::Read);
+    world.settle();
+    assert_eq!(lock(&mut world, 1, 1, bytes(0, 9), WRITE), Err(ForeignRefusal::Waiting));
+    world.settle();
+    world.engine.delegation_return(Caller::V41(there), of.stateid, FileKey(1), world.now).unwrap();
+    assert_eq!(granted_in(&world.settle()), []);
+    world.engine.tick(world.now);
+    assert_eq!(granted_in(&world.settle()), [granted(1, 1, bytes(0, 9), WRITE)]);
+}
+
 #[test]
 fn who_waits_for_something_else_now_is_in_nobodys_way_any_more() {
     let (mut world, client, open) = with_one_behind();
