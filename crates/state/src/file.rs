@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::StateKey;
 use crate::foreign::ForeignOwner;
-use crate::lock_set::LockSet;
+use crate::lock_set::{LockKind, LockSet};
+use crate::range_map::RangeMap;
 use crate::share::{Share, ShareSums};
 use crate::waiters::Waiter;
 
@@ -29,6 +30,9 @@ pub(crate) struct File {
     /// through another: what is exclusively locked is not told by the opens then.
     pub(crate) locks_outlast_opens: bool,
     pub(crate) waiters: Vec<Waiter>,
+    /// Locks of those outside, as far as somebody who waits for their end has met them. What nobody tells of any more is found out
+    /// when somebody asks.
+    pub(crate) outside: RangeMap<LockKind>,
     /// Offered and granted ones.
     pub(crate) delegations: Vec<StateKey>,
     /// Share reservations of those who came through other doors; in the sums too.

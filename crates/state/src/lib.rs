@@ -41,6 +41,7 @@ mod memory;
 mod moved;
 mod names;
 mod open;
+mod outside;
 mod owner;
 mod owner_sequence;
 mod plain;

@@ -435,6 +435,9 @@ impl Engine {
             Some(kind) => locks.set(holder, range, kind),
             None => locks.clear(holder, range),
         });
+        if becomes.is_some() {
+            self.met_nobody_outside(file, range, now);
+        }
         // Anything weaker than before lets others in.
         if before.into_iter().any(|(_, had)| Some(had) > becomes) {
             self.wake_waiters(file, Some(range), now);

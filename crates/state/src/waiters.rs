@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::file::{File, Holder};
 use crate::foreign::ForeignOwner;
-use crate::lock::{Conflict, ConflictHolder, LockTicket, WantedLock};
+use crate::lock::{Conflict, ConflictHolder, WantedLock};
 use crate::lock_room::{Account, Payer};
 use crate::lock_set::LockKind;
 use crate::names::OwnerName;
@@ -181,27 +181,6 @@ impl Engine {
         true
     }
 
-    /// As `lock_abort`, of a client that waits until nobody outside is in its way any more
-    /// ([`Engine::freed_outside`]) and is to be told then.
-    pub fn lock_abort_in_line(&mut self, ticket: LockTicket, now: Instant) -> bool {
-        let (file, range, kind) = (ticket.file, ticket.range, ticket.becomes);
-        let party = self.state(ticket.state).ok().and_then(|state| {
-            let owner = self.owners.get(state.owner?.0)?.name.clone();
-            Some(Party::Nfs4 { client: state.client, owner })
-        });
-        let is_there = self.lock_abort(ticket, now);
-        if let (true, Some(party), Some(kind)) = (is_there, party, kind) {
-            let manner = Manner::Notified;
-            self.enqueue_waiter(file, Waiter { party, range, kind, manner, asked_at: now, kept_until: None });
-        }
-        is_there
-    }
-
-    /// Somebody outside, whose locks only the backend knows, has let go of some: those who waited for that are let in.
-    pub fn freed_outside(&mut self, file: FileKey, range: ByteRange, now: Instant) {
-        self.wake_waiters(file, Some(range), now);
-    }
-
     /// Whether anybody, by whatever door, waits for a lock of this file.
     #[must_use]
     pub fn is_lock_awaited(&self, file: FileKey) -> bool {
@@ -275,7 +254,7 @@ impl Engine {
             return false;
         }
         match &waiter.party {
-            Party::Nfs4 { .. } => true,
+            Party::Nfs4 { .. } => !file.is_held_outside(waiter.range, waiter.kind),
             Party::Foreign(owner) => {
                 !self.foreign_busy.contains_key(&(*owner, key))
                     && !self.is_contended(key, crate::foreign::deed(waiter.kind), None)

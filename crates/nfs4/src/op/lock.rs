@@ -104,12 +104,12 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) ->
         }
         Err(NotTaken::Failed(failure)) => return Err(failure),
         Err(NotTaken::Locked(file)) => {
-            let denied = denied_outside(cx, &at, &file, (range, request.kind));
+            let held = held_outside(&at, &file, (range, request.kind));
             if let Some(handle) = told_of {
-                change.wait(request.file, handle);
+                change.wait(request.file, held, handle);
                 await_outside(cx, &at, &file, (range, request.kind));
             }
-            return Err(denied);
+            return Err(denied_outside(cx, held));
         }
     }
     let committed = change.commit();
@@ -148,10 +148,10 @@ impl Change {
 
 impl Change {
     /// Takes it back, and puts the owner in line for this file.
-    fn wait(mut self, file: FileKey, handle: WireHandle) {
+    fn wait(mut self, file: FileKey, held: (ByteRange, LockKind), handle: WireHandle) {
         let service = Arc::clone(&self.service);
         self.take_back(|engine, ticket, now| {
-            let is_there = engine.lock_abort_in_line(ticket, now);
+            let is_there = engine.lock_abort_in_line(ticket, held, now);
             service.files.wait_for(engine, file, handle);
             is_there
         });
@@ -238,19 +238,20 @@ fn denied(cx: &mut Cx<'_>, conflict: &Conflict) -> Failure {
     write_denied(cx, (conflict.range, conflict.kind), StateOwner4 { clientid, owner })
 }
 
-/// Somebody outside holds it. When he let go just now, the range asked for is named.
-fn denied_outside(
-    cx: &mut Cx<'_>,
+/// What somebody outside holds. When he let go just now, the range asked for.
+fn held_outside(
     at: &At,
     file: &Arc<dyn FileObject>,
-    asked: (ByteRange, LockKind),
-) -> Failure {
-    let (range, kind) = asked;
-    let held = match at.backend().test_lock(file, range, backend_kind(kind)) {
+    (range, kind): (ByteRange, LockKind),
+) -> (ByteRange, LockKind) {
+    match at.backend().test_lock(file, range, backend_kind(kind)) {
         Ok(Some(held)) if held.kind == holdfast_vfs::LockKind::Read => (held.range, LockKind::Read),
         Ok(Some(held)) => (held.range, LockKind::Write),
-        Ok(None) | Err(_) => asked,
-    };
+        Ok(None) | Err(_) => (range, kind),
+    }
+}
+
+fn denied_outside(cx: &mut Cx<'_>, held: (ByteRange, LockKind)) -> Failure {
     write_denied(cx, held, StateOwner4 { clientid: ClientId(0), owner: OUTSIDER })
 }
 
@@ -296,7 +297,10 @@ fn test_outside(cx: &mut Cx<'_>, at: &At, asked: (ByteRange, LockKind)) -> OpRes
     let file = open_for_locks(at, Access::READ)?;
     match at.backend().test_lock(&file, asked.0, backend_kind(asked.1))? {
         None => Ok(()),
-        Some(_) => Err(denied_outside(cx, at, &file, asked)),
+        Some(_) => {
+            let held = held_outside(at, &file, asked);
+            Err(denied_outside(cx, held))
+        }
     }
 }
 

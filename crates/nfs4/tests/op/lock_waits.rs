@@ -123,6 +123,43 @@ fn who_is_let_in_is_so_however_often_its_request_is_run() {
     world.check();
 }
 
+/// Each would be told of the lock when the other is refused it, and ask, and be refused it.
+#[test]
+fn two_that_wait_for_a_local_process_do_not_call_on_each_other() {
+    let world = World::new();
+    let [mut first, mut second] = [2, 3].map(|host| Session::with_back(&world, host, 2));
+    let [of_first, of_second] = [&mut first, &mut second].map(open);
+    let fh = first.handle(&[b"f"]);
+    world.fs.lock_outside(&file(&world), bytes(5, 9), LockKind::Write).unwrap();
+    let asked = [
+        lock(of_first, b"1", LockType4::WriteWait, 0, 10),
+        lock(of_second, b"2", LockType4::WriteWait, 0, 20),
+    ];
+    for _ in 0..3 {
+        for (client, asked) in [&mut first, &mut second].into_iter().zip(&asked) {
+            run(client, asked.clone()).fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+        }
+        assert!(first.peer.calls().is_empty() && second.peer.calls().is_empty());
+    }
+    // Whom the process is not in the way of is let in all the same.
+    let mut other = Session::with_back(&world, 4, 2);
+    let of_other = open(&mut other);
+    let held: Lock4Ok = run(&mut other, lock(of_other, b"o", LockType4::Write, 30, 5)).ok(OpNum4::Lock);
+    run(&mut second, lock(of_second, b"3", LockType4::WriteWait, 30, 5))
+        .fails::<Lock4Denied<'_>>(OpNum4::Lock, NfsStat4::Denied);
+    run(&mut other, locku(held.lock_stateid, 30, 5)).ok::<Locku4Ok>(OpNum4::Locku);
+    is_told(&mut second, b"3", &fh);
+    world.fs.unlock_outside(&file(&world));
+    is_told(&mut first, b"1", &fh);
+    let [first_asks, second_asks] = asked;
+    let held: Lock4Ok = run(&mut first, first_asks).ok(OpNum4::Lock);
+    assert!(second.peer.calls().is_empty());
+    run(&mut first, locku(held.lock_stateid, 0, 10)).ok::<Locku4Ok>(OpNum4::Locku);
+    is_told(&mut second, b"2", &fh);
+    run(&mut second, second_asks).ok::<Lock4Ok>(OpNum4::Lock);
+    world.check();
+}
+
 #[test]
 fn a_handle_is_forgotten_when_nobody_waits_any_more() {
     let world = World::new();
