@@ -106,7 +106,15 @@ impl Lockd {
             Tried::InLine => Stage::InLine,
             Tried::Later if may_wait => Stage::Tried,
             Tried::Later => return NlmStat4::Denied,
-            Tried::Refused(stat) => return stat,
+            Tried::Refused(stat) => {
+                // Who asked again waits no more, without a word: it has heard an error.
+                if let Some(at) = held.waiting(range, kind).filter(|_| how.block && may_wait) {
+                    let number = held.blocked[at].number;
+                    self.drop_requests(of, held, |b| b.number == number);
+                    self.let_go_if_it_can(of, held, range);
+                }
+                return stat;
+            }
         };
         if let Some(at) = held.waiting(range, kind) {
             held.blocked[at].stage = stage;

@@ -167,6 +167,28 @@ fn a_circle_of_waiters_ends_in_an_error() {
     assert_eq!(world.next_granted().expect("A").call.peer, a.ip);
 }
 
+/// Its client has an error then, and sends no CANCEL.
+#[test]
+fn who_asks_again_and_hears_of_a_circle_waits_no_more() {
+    let world = World::new();
+    let (f, g) = (world.fh(&world.file("f")), world.fh(&world.file("g")));
+    let (mut a, mut b, mut c) = (world.client(1), world.client(2), world.client(3));
+    assert_eq!((a.lock(&g, P, ALL), c.lock(&f, P, ALL)), (NlmStat4::Granted, NlmStat4::Granted));
+    // Two threads of one process, of which the first will have what another waits for.
+    assert_eq!((b.wait(&f, Q, ALL), b.wait(&g, Q, ALL)), (NlmStat4::Blocked, NlmStat4::Blocked));
+    assert_eq!(a.wait(&f, P, ALL), NlmStat4::Blocked);
+    assert_eq!(c.unlock(&f, P, ALL), NlmStat4::Granted);
+    let told = world.next_granted().expect("B");
+    assert_eq!(told.call.peer, b.ip);
+    told.answer(NlmStat4::Granted);
+    world.work();
+    assert_eq!(a.wait(&f, P, ALL), NlmStat4::Deadlck);
+    assert_eq!(b.unlock(&f, Q, ALL), NlmStat4::Granted);
+    assert!(world.next_granted().is_none(), "A does not wait any more");
+    assert_eq!(a.unlock(&g, P, ALL), NlmStat4::Granted);
+    assert_eq!(world.next_granted().expect("B").call.peer, b.ip);
+}
+
 #[test]
 fn granted_may_be_answered_by_a_call_of_granted_res_from_that_host_alone() {
     let world = World::new();
