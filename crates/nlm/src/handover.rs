@@ -354,6 +354,7 @@ impl Lockd {
         let now = self.now();
         let held = Held {
             outside,
+            counted: locked.len(),
             sure: image.sure.map_or_else(|| locked.clone(), map_of),
             locked,
             has_share: image.has_share,

@@ -35,6 +35,8 @@ pub(crate) struct Held {
     pub(crate) outside: Outside,
     /// What the engine and the backend have for it.
     pub(crate) locked: RangeMap<LockKind>,
+    /// So many ranges of that are on its site's account.
+    pub(crate) counted: usize,
     /// What its client has been answered that it has, and has not let go of.
     pub(crate) sure: RangeMap<LockKind>,
     pub(crate) has_share: bool,

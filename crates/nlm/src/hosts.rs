@@ -178,6 +178,7 @@ impl Lockd {
             return false;
         }
         held.is_gone = true;
+        self.count_ranges(of, held);
         for blocked in std::mem::take(&mut held.blocked) {
             self.leave_line(of, &blocked);
         }

@@ -91,6 +91,9 @@ impl Lockd {
             self.answer_granted(of, held, (range, kind));
             return NlmStat4::Granted;
         }
+        if !self.table.lock().has_room_for_ranges(of) {
+            return NlmStat4::DeniedNoLocks;
+        }
         let waits = held.waiting(range, kind).is_some();
         let has_room = waits || held.blocked.len() < NLM_BLOCKED_PER_OWNER_FILE_MAX;
         // A reclaim is had at once or never.
@@ -266,8 +269,18 @@ impl Lockd {
         InWay { svid: name.svid.unwrap_or(0), oh: name.oh.clone(), ..nobody }
     }
 
+    /// Brings its site's account up to date.
+    pub(crate) fn count_ranges(&self, of: &OwnerFile, held: &mut Held) {
+        let has = if held.is_gone { 0 } else { held.locked.len() };
+        if has != held.counted {
+            self.table.lock().count_ranges(of, held.counted, has);
+            held.counted = has;
+        }
+    }
+
     /// Forgets an owner-file of which its owner has nothing.
     pub(crate) fn forget_if_idle(&self, of: &OwnerFile, held: &mut Held) {
+        self.count_ranges(of, held);
         if held.is_idle() && !held.is_gone {
             held.is_gone = true;
             held.outside.close();

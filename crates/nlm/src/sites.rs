@@ -11,6 +11,8 @@ pub(crate) struct Load {
     pub(crate) hosts: usize,
     pub(crate) files: usize,
     pub(crate) blocked: usize,
+    /// Byte ranges, as they were counted last.
+    pub(crate) ranges: usize,
 }
 
 /// All sites that have something.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_base::limits::{
     NLM_BLOCKED_MAX, NLM_BLOCKED_PER_SITE_MAX, NLM_HOST_IDLE_MS, NLM_HOSTS_MAX, NLM_HOSTS_PER_SITE_MAX,
-    NLM_OWNER_FILES_MAX, NLM_OWNER_FILES_PER_SITE_MAX,
+    NLM_OWNER_FILES_MAX, NLM_OWNER_FILES_PER_SITE_MAX, NLM_RANGES_PER_SITE_MAX,
 };
 use holdfast_base::{FileKey, Instant};
 use holdfast_state::{Door, ForeignOwner};
@@ -63,6 +63,9 @@ impl Host {
         self.owners.is_empty() && !is_awaited && now.ms_since(self.active_at) > NLM_HOST_IDLE_MS
     }
 }
+
+/// Ranges that a lock adds at most: itself, and what it cuts in two.
+const RANGES_OF_A_LOCK: usize = 3;
 
 struct Owner {
     host: HostName,
@@ -199,14 +202,26 @@ impl Table {
         let fresh = || Owner { host: of.host.clone(), name: of.name.clone(), files: FxHashMap::default() };
         let owner = self.owners.entry(of.owner.id).or_insert_with(fresh);
         let numbers: Vec<u64> = of.held.lock().blocked.iter().map(|blocked| blocked.number).collect();
+        let counted = of.held.lock().counted;
         self.sites.change(of.host.ip, |load| {
             load.files += 1;
             load.blocked += numbers.len();
+            load.ranges += counted;
         });
         let of = Arc::new(of);
         owner.files.insert(of.file, Arc::clone(&of));
         self.waiting.extend(numbers.into_iter().map(|number| (number, Arc::clone(&of))));
         true
+    }
+
+    /// An owner-file has other ranges than were counted.
+    pub(crate) fn count_ranges(&mut self, of: &OwnerFile, from: usize, to: usize) {
+        self.sites.change(of.host.ip, |load| load.ranges = (load.ranges + to).saturating_sub(from));
+    }
+
+    /// Whether a lock more may be too much for what one site may have: it may cut another in two.
+    pub(crate) fn has_room_for_ranges(&self, of: &OwnerFile) -> bool {
+        self.sites.of(of.host.ip).ranges + RANGES_OF_A_LOCK <= NLM_RANGES_PER_SITE_MAX
     }
 
     /// Forgets an owner-file, which its owner then has nothing of. To be called while its `held` is locked.

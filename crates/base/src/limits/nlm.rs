@@ -15,6 +15,9 @@ pub const NLM_OWNER_FILES_MAX: usize = 65_536;
 /// The same of one site, so that none takes all: hosts name themselves, and an address may have many names.
 pub const NLM_OWNER_FILES_PER_SITE_MAX: usize = 16_384;
 
+/// Byte ranges that the hosts of one site hold, a quarter of what the door may have (`LOCK_RANGES_PER_DOOR_MAX`).
+pub const NLM_RANGES_PER_SITE_MAX: usize = 131_072;
+
 /// Hosts at one site (an IPv4 address, or a network of IPv6), whatever they call themselves.
 pub const NLM_HOSTS_PER_SITE_MAX: usize = 1024;
 

@@ -1,6 +1,8 @@
 //! LOCK, UNLOCK, TEST without waiting.
 
-use holdfast_base::limits::{LOCK_RANGES_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX};
+use holdfast_base::limits::{
+    LOCK_RANGES_PER_FILE_MAX, LOCK_RANGES_PER_OWNER_FILE_MAX, NLM_RANGES_PER_SITE_MAX,
+};
 use holdfast_base::{ByteRange, Instant, Length, Offset};
 use holdfast_rpc::OutgoingCall;
 use holdfast_rpc::detached::Detached;
@@ -255,4 +257,28 @@ fn a_host_that_no_export_admits_has_us_call_nobody() {
     };
     assert!(called([192, 0, 2, 1]));
     assert!(!called([198, 51, 100, 1]));
+}
+
+/// The door's room is bounded, and one host's programs may lock every second byte.
+#[test]
+fn one_site_leaves_room_for_the_ranges_of_others() {
+    const EACH: usize = 16_000;
+    let world = World::without_outsiders();
+    let files = ["f", "g"].map(|name| world.fh(&world.file(name)));
+    let (mut a, mut b) = (world.client(1), world.client(2));
+    let places = (0..).flat_map(|process| (0..EACH).map(move |n| (Process(process), n as u64 * 2)));
+    let had = places.take_while(|(process, byte)| {
+        a.lock(&files[process.0 as usize % 2], *process, (*byte, 1, false)) == NlmStat4::Granted
+    });
+    let count = had.count();
+    assert!(count <= NLM_RANGES_PER_SITE_MAX && count + 3 > NLM_RANGES_PER_SITE_MAX, "{count}");
+    let other = world.fh(&world.file("h"));
+    assert_eq!(a.lock(&other, Process(0), (0, 1, true)), NlmStat4::DeniedNoLocks);
+    assert_eq!(b.lock(&other, Process(0), (0, 1, true)), NlmStat4::Granted);
+    assert_eq!(b.unlock(&other, Process(0), (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(a.unlock(&files[0], Process(0), (0, 0, true)), NlmStat4::Granted);
+    assert_eq!(a.lock(&other, Process(0), (0, 1, true)), NlmStat4::Granted);
+    a.notify(b"client1", 9);
+    assert_eq!(world.lockd.counts(), (0, 0));
+    assert_eq!(a.lock(&files[0], Process(0), (0, 1, true)), NlmStat4::Granted, "all is counted back");
 }
