@@ -91,10 +91,11 @@ impl Lockd {
             self.answer_granted(of, held, (range, kind));
             return NlmStat4::Granted;
         }
-        if !self.table.lock().has_room_for_ranges(of) {
+        let waits = held.waiting(range, kind).is_some();
+        // Who asks again keeps its place.
+        if !waits && !self.table.lock().has_room_for_ranges(of) {
             return NlmStat4::DeniedNoLocks;
         }
-        let waits = held.waiting(range, kind).is_some();
         let has_room = waits || held.blocked.len() < NLM_BLOCKED_PER_OWNER_FILE_MAX;
         // A reclaim is had at once or never.
         let may_wait = how.block && has_room && !how.reclaim;
@@ -278,7 +279,7 @@ impl Lockd {
         }
     }
 
-    /// Forgets an owner-file of which its owner has nothing.
+    /// The end of whatever may have changed what an owner has of a file: it is counted, and forgotten where it is nothing.
     pub(crate) fn forget_if_idle(&self, of: &OwnerFile, held: &mut Held) {
         self.count_ranges(of, held);
         if held.is_idle() && !held.is_gone {

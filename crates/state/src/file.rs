@@ -30,8 +30,8 @@ pub(crate) struct File {
     /// through another: what is exclusively locked is not told by the opens then.
     pub(crate) locks_outlast_opens: bool,
     pub(crate) waiters: Vec<Waiter>,
-    /// Locks of those outside, as far as somebody who waits for their end has met them. What nobody tells of any more is found out
-    /// when somebody asks.
+    /// Locks of those outside, as far as somebody who waits for their end has met them, up to as many as may wait. What nobody
+    /// tells of any more is found out when somebody asks.
     pub(crate) outside: RangeMap<LockKind>,
     /// Offered and granted ones.
     pub(crate) delegations: Vec<StateKey>,

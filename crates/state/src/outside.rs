@@ -1,5 +1,6 @@
 //! Locks that only the backend knows, and those in line who wait for their end.
 
+use holdfast_base::limits::LOCK_WAITERS_PER_FILE_MAX;
 use holdfast_base::{ByteRange, FileKey, Instant};
 
 use crate::engine::Engine;
@@ -27,7 +28,8 @@ impl Engine {
         now: Instant,
     ) -> bool {
         let (file, range, kind) = (ticket.file, ticket.range, ticket.becomes);
-        if let Some(of) = self.files.get_mut(&file) {
+        if let Some(of) = self.files.get_mut(&file).filter(|of| of.outside.len() < LOCK_WAITERS_PER_FILE_MAX)
+        {
             of.outside.set(held, as_kind);
         }
         let party = self.state(ticket.state).ok().and_then(|state| {

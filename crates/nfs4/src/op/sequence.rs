@@ -9,7 +9,6 @@ use holdfast_wire::nfs4::{
     SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION, SEQ4_STATUS_LEASE_MOVED,
     SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Sequence4Args, Sequence4Ok,
 };
-
 use holdfast_xdr::Reader;
 
 use super::Op;

@@ -15,13 +15,20 @@ const ALL: (u64, u64, bool) = (0, 0, true);
 /// The world after a handover, by way of the image's own form. The backend's locks need no descriptors here: nobody
 /// local looks at the export.
 fn handed_over(world: World) -> World {
+    handed_over_but(world, |_| (), 0)
+}
+
+/// The same where something happens to the image on its way, and so many files are said to be lost.
+fn handed_over_but(world: World, change: impl FnOnce(&mut serde_json::Value), lost: usize) -> World {
     assert!(world.lockd.hold());
     let image = world.lockd.freeze(&mut holdfast_vfs::handover::Outgoing::default()).unwrap();
+    let mut image = serde_json::to_value(&image).unwrap();
+    change(&mut image);
     let bytes = serde_json::to_vec(&image).unwrap();
     let engine = serde_json::to_vec(&world.manager.look(holdfast_state::Engine::freeze)).unwrap();
     let world = world.hand_over(&engine);
     let image: Image = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(world.lockd.thaw(image, &Incoming::default()), 0);
+    assert_eq!(world.lockd.thaw(image, &Incoming::default()), lost);
     world
 }
 
@@ -56,15 +63,9 @@ fn a_lock_whose_descriptor_does_not_arrive_is_a_lock_all_the_same() {
     let mut a = world.client(1);
     assert_eq!(a.lock(&fh, P, ALL), NlmStat4::Granted);
     drop(a);
-    assert!(world.lockd.hold());
-    let image = world.lockd.freeze(&mut holdfast_vfs::handover::Outgoing::default()).unwrap();
-    let engine = serde_json::to_vec(&world.manager.look(holdfast_state::Engine::freeze)).unwrap();
-    let world = world.hand_over(&engine);
-    let mut image = serde_json::to_value(&image).unwrap();
-    image["files"][0]["carrier"] = serde_json::json!([0, false]);
     world.machine.fs.lie_on_other_hosts();
-    let image: Image = serde_json::from_value(image).unwrap();
-    assert_eq!(world.lockd.thaw(image, &Incoming::default()), 1, "the log says so");
+    let world =
+        handed_over_but(world, |image| image["files"][0]["carrier"] = serde_json::json!([0, false]), 1);
     let (mut a, mut b) = (world.client(1), world.client(2));
     assert_eq!(b.lock(&fh, P, ALL), NlmStat4::Denied);
     let outside = || world.machine.fs.lock_outside(&file, range(0, 9), LockKind::Read);

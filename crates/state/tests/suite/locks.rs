@@ -416,6 +416,9 @@ fn a_40_lock_refused_outside_counts_for_a_lock_owner_that_is_known() {
     world.lock(&first(40, bytes(0, 9))).unwrap();
     let ticket = world.engine.lock_prepare(&first(41, bytes(20, 29)), world.now).unwrap();
     assert!(world.engine.lock_abort(ticket, world.now));
+    // One that is to be run again has not counted.
+    let ticket = world.engine.lock_prepare(&first(42, bytes(20, 29)), world.now).unwrap();
+    assert!(world.engine.lock_abort(ticket.uncounted(), world.now));
     world.lock(&first(42, bytes(20, 29))).unwrap();
     let repeated = world.engine.lock_prepare(&first(42, bytes(30, 39)), world.now);
     assert_eq!(repeated.unwrap_err(), LockRefusal::Error(StateError::BadSeqid));
