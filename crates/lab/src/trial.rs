@@ -5,6 +5,9 @@
 //! `--test-threads`; cases run in the order of the filters. A case that is not run is printed with its reason and counted apart; with
 //! `HOLDFAST_SCALE=soak` it is a failure, for a soak run leaves nothing out. A filter that no case answers to is one, too:
 //! a misspelt one would pass for ever.
+//!
+//! With `--again COUNT`, where no more cases than that have failed, each is run once more with nothing beside it. One that passes then
+//! is unsteady: named at the end, and to be looked into, but the run judges a change, and not what else the machine did.
 
 use crate::case;
 use crate::scale::Scale;
@@ -66,13 +69,16 @@ struct Options {
     is_exact: bool,
     is_list: bool,
     threads: Option<usize>,
+    again: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Tally {
     passed: usize,
     not_run: usize,
-    failed: Vec<String>,
+    failed: Vec<Trial>,
+    /// Names of cases that failed, and passed when they were run again.
+    unsteady: Vec<String>,
 }
 
 /// Runs the cases that the command line asks for, and gives the status for `main`.
@@ -94,7 +100,8 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
     }
     let started = Instant::now();
     println!("\nrunning {} cases", chosen.len());
-    let tally = run_all(chosen, options.threads.unwrap_or(THREADS_DEFAULT).max(1), &Trial::run_apart);
+    let tally = run_all(chosen, options.threads.unwrap_or(THREADS_DEFAULT).max(1), &Trial::run_apart)
+        .run_again(options.again, &Trial::run_apart);
     let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
     println!(
         "\ntest result: {verdict}. {} passed; {} failed; {} not run; finished in {:.0} s\n",
@@ -103,8 +110,33 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
         tally.not_run,
         started.elapsed().as_secs_f64()
     );
-    tally.failed.iter().for_each(|name| println!("failed: {name}"));
+    tally
+        .unsteady
+        .iter()
+        .for_each(|name| println!("unsteady: {name} failed, see above, and passed by itself"));
+    tally.failed.iter().for_each(|trial| println!("failed: {}", trial.name));
     if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Tally {
+    /// Runs what has failed once more, one after the other, if no more than `most` have.
+    fn run_again(mut self, most: usize, way: Way<'_>) -> Self {
+        if self.failed.len() > most {
+            return self;
+        }
+        let failed = std::mem::take(&mut self.failed);
+        for trial in failed {
+            println!("     {} once more, by itself", trial.name);
+            let name = trial.name.clone();
+            let once_more = run_all(vec![trial], 1, way);
+            self.passed += once_more.passed;
+            if once_more.failed.is_empty() {
+                self.unsteady.push(name);
+            }
+            self.failed.extend(once_more.failed);
+        }
+        self
+    }
 }
 
 /// How a case is run.
@@ -124,8 +156,9 @@ fn run_all(trials: Vec<Trial>, threads: usize, way: Way<'_>) -> Tally {
             scope.spawn(move || {
                 while let Some(trial) = next() {
                     running.begin(&trial.name);
-                    run_one(&trial, tally, way);
-                    running.end(&trial.name);
+                    let name = trial.name.clone();
+                    run_one(trial, tally, way);
+                    running.end(&name);
                 }
                 drop(worker_lives);
             });
@@ -161,7 +194,7 @@ fn report_progress(running: &Running, all_done: mpsc::Receiver<()>) {
     }
 }
 
-fn run_one(trial: &Trial, tally: &Mutex<Tally>, way: Way<'_>) {
+fn run_one(trial: Trial, tally: &Mutex<Tally>, way: Way<'_>) {
     let started = Instant::now();
     let result = match &trial.not_run {
         Some(why) if Scale::from_env() == Scale::Soak => Err(anyhow!("not run: {why}")),
@@ -172,7 +205,7 @@ fn run_one(trial: &Trial, tally: &Mutex<Tally>, way: Way<'_>) {
         }
         None => {
             println!("test {} ... started", trial.name);
-            way(trial)
+            way(&trial)
         }
     };
     let took = started.elapsed();
@@ -184,7 +217,7 @@ fn run_one(trial: &Trial, tally: &Mutex<Tally>, way: Way<'_>) {
         }
         Err(error) => {
             println!("test {} ... FAILED ({})\n{error:#}\n", trial.name, seconds(took));
-            tally.failed.push(trial.name.clone());
+            tally.failed.push(trial);
         }
     }
 }
@@ -203,6 +236,9 @@ impl Options {
                 "--exact" => options.is_exact = true,
                 "--list" => options.is_list = true,
                 "--skip" => options.skips.extend(arguments.next()),
+                "--again" => {
+                    options.again = arguments.next().and_then(|count| count.parse().ok()).unwrap_or_default();
+                }
                 "--test-threads" => options.threads = arguments.next().and_then(|count| count.parse().ok()),
                 "--format" | "--color" | "--logfile" => drop(arguments.next()),
                 flag if flag.starts_with("--test-threads=") => {
@@ -281,5 +317,27 @@ mod tests {
             &|trial| (trial.body)(),
         );
         assert_eq!((tally.passed, tally.not_run, tally.failed.len()), (1, 1, 1));
+    }
+
+    /// Fails the first `times`.
+    fn unsteady(name: &str, times: usize) -> Trial {
+        let runs = std::sync::atomic::AtomicUsize::new(0);
+        Trial::new(name, move || {
+            let run = runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            if run < times { Err(anyhow!("not yet")) } else { Ok(()) }
+        })
+    }
+
+    #[test]
+    fn what_fails_twice_has_failed_and_so_has_what_fails_beside_others() {
+        let way: Way<'_> = &|trial| (trial.body)();
+        let verdict = |trials: Vec<Trial>, most| {
+            let tally = run_all(trials, 1, way).run_again(most, way);
+            (tally.passed, tally.unsteady.len(), tally.failed.len())
+        };
+        assert_eq!(verdict(vec![unsteady("once", 1), unsteady("never", 0)], 1), (2, 1, 0));
+        assert_eq!(verdict(vec![unsteady("twice", 2)], 1), (0, 0, 1));
+        assert_eq!(verdict(vec![unsteady("one", 1), unsteady("other", 1)], 1), (0, 0, 2));
+        assert_eq!(verdict(vec![unsteady("once", 1)], 0), (0, 0, 1));
     }
 }

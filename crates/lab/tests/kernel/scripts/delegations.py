@@ -35,6 +35,23 @@ SEEN_WITHIN_S = 10
 # Two thirds of a lease, and a busy machine.
 QUIET_S = 2
 RECLAIMED_WITHIN_S = 40
+# So long without a call, and what was done before is over.
+STILL_S = 0.5
+SETTLED_WITHIN_S = 20
+
+
+def settled(mount):
+    """What was sent when all of what was done before is: closing a file waits for nothing."""
+    os.sync()
+    deadline = time.monotonic() + SETTLED_WITHIN_S
+    before, since = operations(mount), time.monotonic()
+    while time.monotonic() - since < STILL_S:
+        time.sleep(0.05)
+        now = operations(mount)
+        if now != before:
+            before, since = now, time.monotonic()
+        assert time.monotonic() < deadline, "the client does not come to rest"
+    return before
 
 
 def read_all(folder, names):
@@ -61,7 +78,7 @@ def again(mount, folder):
 
 
 def unasked(mount, path):
-    before = operations(mount)
+    before = settled(mount)
     with open(path) as file:
         said = file.read()
     sent = sent_since(before, mount)
@@ -70,9 +87,7 @@ def unasked(mount, path):
 
 
 def rewrite(mount, path, content):
-    # What was written before may be on its way still: closing a file of which one has the delegation waits for nothing.
-    os.sync()
-    before = operations(mount)
+    before = settled(mount)
     with open(path, "r+") as file:
         file.write(content)
         file.flush()
