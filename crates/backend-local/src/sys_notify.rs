@@ -143,14 +143,15 @@ pub(crate) enum Mark {
     Remove = 2,
 }
 
-/// Marks one inode for these events, or takes the mark back. `name` is followed from `dir`, symbolic links too.
+/// Marks one inode for these events, or takes the mark back. `name` is followed from `dir`, symbolic links too; without one it is
+/// `dir` itself, which must be more than a path then (not `O_PATH`), and nothing is walked.
 pub(crate) fn fanotify_mark(
     group: impl AsFd,
     what: Mark,
     mask: u64,
-    (dir, name): (impl AsFd, &CStr),
+    (dir, name): (impl AsFd, Option<&CStr>),
 ) -> Result<()> {
-    // SAFETY: the name is NUL-terminated; the rest are numbers.
+    // SAFETY: the name is NUL-terminated or absent; the rest are numbers.
     check(unsafe {
         libc::syscall(
             libc::SYS_fanotify_mark,
@@ -158,7 +159,7 @@ pub(crate) fn fanotify_mark(
             what as c_uint,
             mask,
             dir.as_fd().as_raw_fd(),
-            name.as_ptr(),
+            name.map_or(std::ptr::null(), CStr::as_ptr),
         )
     })
     .map(drop)

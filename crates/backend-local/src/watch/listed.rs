@@ -114,7 +114,8 @@ impl Listed {
     fn mark(&self, dir: &Object, what: Marking) -> Option<()> {
         self.identity.as_server();
         let name = FdName::new(dir.fd());
-        sys_notify::fanotify_mark(&self.group, what, events::LISTING, (&self.proc_fd, name.as_c_str())).ok()
+        sys_notify::fanotify_mark(&self.group, what, events::LISTING, (&self.proc_fd, Some(name.as_c_str())))
+            .ok()
     }
 
     /// Ends one watch.

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::events::{self, Fid};
 use super::overlap;
+use super::thread::Listening;
 use super::{Guard, Held, Lease, Pledged, Shared, Table};
 use crate::errors::fs_error;
 use crate::filesystem::HandleKind;
@@ -249,7 +250,11 @@ impl Shared {
             Some(leasing) if leasing.is_proof => events::FILE | events::INSTEAD_OF_LEASE,
             Some(_) => events::FILE,
         };
-        self.mark(object.fd(), Mark::Add, mask).ok()?;
+        match &leasing {
+            Some(leasing) => self.mark_open(&*leasing.fd, Mark::Add, mask),
+            None => self.mark(object.fd(), Mark::Add, mask),
+        }
+        .ok()?;
         let fs = Arc::clone(&object.fs);
         let mut held =
             Held { pledges: Vec::new(), is_broken: false, fd, fs, lease: None, fid: fid.clone(), mask };
@@ -383,11 +388,23 @@ impl Shared {
         self.watch_data(held, &*fd) && sys_notify::lease_target(&*fd) == kind
     }
 
+    /// By any descriptor, also one that is no more than a path: it is walked to through `/proc`.
     fn mark(&self, fd: impl AsFd, what: Mark, mask: u64) -> FsResult<()> {
-        let listening = self.listening.get().and_then(Option::as_ref).ok_or(FsError::NotSupported)?;
-        let group = listening.fanotify.as_ref().ok_or(FsError::NotSupported)?;
+        let (listening, group) = self.marking()?;
         let name = FdName::new(fd);
-        sys_notify::fanotify_mark(group, what, mask, (&listening.proc_fd, name.as_c_str())).map_err(fs_error)
+        let there = (&listening.proc_fd, Some(name.as_c_str()));
+        sys_notify::fanotify_mark(group, what, mask, there).map_err(fs_error)
+    }
+
+    /// The same by one that is open to read or write, without a walk.
+    fn mark_open(&self, fd: impl AsFd, what: Mark, mask: u64) -> FsResult<()> {
+        let (_, group) = self.marking()?;
+        sys_notify::fanotify_mark(group, what, mask, (fd, None)).map_err(fs_error)
+    }
+
+    fn marking(&self) -> FsResult<(&Listening, &OwnedFd)> {
+        let listening = self.listening.get().and_then(Option::as_ref).ok_or(FsError::NotSupported)?;
+        Ok((listening, listening.fanotify.as_ref().ok_or(FsError::NotSupported)?))
     }
 
     pub(super) fn unmark(&self, fd: impl AsFd, mask: u64) {
