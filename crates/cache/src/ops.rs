@@ -11,6 +11,7 @@ mod move_name;
 mod nameless;
 mod open;
 mod remove;
+mod space;
 mod sync;
 mod xattr;
 

@@ -125,6 +125,8 @@ pub struct Turn {
     pub(crate) forgets: Option<u64>,
     /// It reads what the server has, whatever is known here.
     pub(crate) passes_cache: bool,
+    /// It has failed with this, when the kernel has forgotten what it may have changed.
+    pub(crate) failed: Option<Errno>,
 }
 
 impl Turn {
@@ -165,6 +167,7 @@ impl Turn {
             asked_at: Generation(0),
             forgets: None,
             passes_cache: false,
+            failed: None,
         }
     }
 }

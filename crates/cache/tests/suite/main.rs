@@ -32,3 +32,4 @@ mod trees;
 mod trouble;
 mod two_mounts;
 mod world;
+mod zeroed;

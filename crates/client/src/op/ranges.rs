@@ -56,6 +56,34 @@ impl Client {
         )
     }
 
+    /// Has the server make all of this zeros with room reserved for it, growing the file where it ends before: reserved, freed, and
+    /// reserved again, so that where there is no room nothing is freed first.
+    ///
+    /// # Errors
+    /// Those of every operation; NOTSUPP where the server does not have it. Once it was freed, another may have taken the room: then it
+    /// is zeros all the same.
+    pub fn zero(&self, cx: Cx<'_>, io: Io<'_>, offset: u64, length: u64) -> Result<()> {
+        let inner = self.inner();
+        let (offset, length) = (Offset(offset), Length(length));
+        inner.run(
+            cx,
+            &Manner::once(4),
+            |compound| {
+                let stateid = inner.stateid(compound, io, true)?;
+                let reserve = ArgOp::Allocate(Allocate4Args { stateid, offset, length });
+                let free = ArgOp::Deallocate(Deallocate4Args { stateid, offset, length });
+                compound.put(io.file).op(&reserve).op(&free).op(&reserve);
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                answer.ok(OpNum4::Allocate)?;
+                answer.ok(OpNum4::Deallocate)?;
+                answer.ok(OpNum4::Allocate)
+            },
+        )
+    }
+
     /// The next data, or the next hole, from an offset on.
     ///
     /// # Errors

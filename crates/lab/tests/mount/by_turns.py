@@ -10,7 +10,7 @@ import sys
 FILE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
 TURN = 20
-KEEP_SIZE, PUNCH_HOLE = 1, 2
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -79,6 +79,11 @@ class Turns:
         if at < end:
             self.want[at:end] = bytes(end - at)
 
+    def zero(self, file):
+        at, count = self.place(FILE_BYTES)
+        fallocate(file, ZERO_RANGE, at, count)
+        self.put(at, bytes(count))
+
     def copy(self, file):
         if not self.want:
             return
@@ -104,9 +109,9 @@ class Turns:
         file = os.open(path, os.O_RDWR | os.O_CREAT)
         # As cp does. Linux takes the end of what is copied from what it was told last (docs/design/fuse.md).
         os.fstat(file)
-        words = [self.read, self.read_mapped, self.write, self.write_mapped, self.truncate, self.extend, self.punch]
+        words = [self.read, self.read_mapped, self.write, self.write_mapped, self.truncate, self.extend, self.punch, self.zero]
         words += [self.copy, self.sync, self.size]
-        for word in self.chance.choices(words, [10, 10, 10, 10, 3, 1, 2, 2, 1, 3], k=self.chance.randrange(1, 2 * TURN)):
+        for word in self.chance.choices(words, [10, 10, 10, 10, 3, 1, 2, 2, 2, 1, 3], k=self.chance.randrange(1, 2 * TURN)):
             seen = word(file)
             self.done += 1
             if seen and seen[0] != seen[1]:

@@ -200,8 +200,9 @@ impl NfsServer {
         match mode {
             AllocateMode::Extend => self.client.allocate(cx, place, offset, length)?,
             AllocateMode::PunchHole => self.client.deallocate(cx, place, offset, length)?,
+            AllocateMode::ZeroRange => self.client.zero(cx, place, offset, length)?,
             // ALLOCATE grows the file (RFC 7862 section 15.1.3).
-            AllocateMode::KeepSize | AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => {
+            AllocateMode::KeepSize | AllocateMode::ZeroRangeKeepSize => {
                 return Err(Error::Nfs(NfsStat4::NotSupp));
             }
         }

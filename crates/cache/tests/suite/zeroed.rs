@@ -1,0 +1,35 @@
+//! Ranges that are made zeros at the server, in steps.
+
+use crate::world::World;
+use bytes::Bytes;
+use holdfast_cache::*;
+
+#[test]
+fn who_asked_for_zeros_and_is_refused_hears_it_when_the_kernel_has_forgotten() {
+    let mut world = World::new(1, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    let (node, fh) = (made.0.node, made.1.fh);
+    world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from_static(b"before"), now)).unwrap();
+    world.run(0, |m, t, now| m.fsync(t, node, Some(fh), now)).unwrap();
+    world.invalidate(0);
+    for (mode, waits) in [(AllocateMode::ZeroRange, true), (AllocateMode::PunchHole, false)] {
+        let mut turn = Turn::new(Caller::new(7, 0));
+        let now = world.now();
+        let machine = &mut world.clients[0].machine;
+        let step = machine.allocate(&mut turn, fh, mode, (0, 100), now);
+        let Step::Ask(ask) = step else { panic!("the server is to be asked: {step:?}") };
+        machine.absorb(&mut turn, *ask, Err(Errno::ENOSPC), now);
+        let step = machine.allocate(&mut turn, fh, mode, (0, 100), now);
+        if waits {
+            assert!(matches!(step, Step::Wait(Wait::Forgotten)), "{step:?}");
+            let told = machine.take_invalidations();
+            assert!(told.iter().any(|told| told.what == Forget::Data(node)), "{told:?}");
+            machine.invalidated(told.last().unwrap().number);
+            let step = machine.allocate(&mut turn, fh, mode, (0, 100), now);
+            assert!(matches!(step, Step::Failed(Errno::ENOSPC)), "{step:?}");
+        } else {
+            assert!(matches!(step, Step::Failed(Errno::ENOSPC)), "nothing was done: {step:?}");
+        }
+    }
+}
