@@ -110,17 +110,18 @@ impl Machine {
     pub(crate) fn learn_acting(&mut self, caller: &Caller, acting: Acting, at: Generation) {
         let acts = &mut self.acts;
         let is_late = at < acts.since;
-        if is_late && acts.known.contains_key(caller) {
+        if is_late && (acting == Acting::Unknown || acts.known.contains_key(caller)) {
             return;
         }
         let known = if is_late { &mut acts.former } else { &mut acts.known };
         if known.len() >= CALLERS_KNOWN_MAX {
             known.clear();
         }
-        known.insert(caller.clone(), acting);
-        if !is_late {
+        if !is_late && acting != Acting::Unknown {
             acts.former.remove(caller);
         }
+        let known = if is_late { &mut acts.former } else { &mut acts.known };
+        known.insert(caller.clone(), acting);
     }
 
     /// A server was greeted: a new connection, another server, or one whose exports are others now. As whom callers act there is asked
@@ -139,10 +140,22 @@ impl Machine {
         }
     }
 
-    /// As whom a caller acts, as far as it is known.
+    /// As whom a caller acts, as far as it is known. Who had no answer, as the server was about to go, is who he was before.
     fn known_acting(&self, caller: &Caller) -> Option<&Acting> {
-        let former = || self.acts.former.get(caller).filter(|_| self.is_alone());
-        self.acts.known.get(caller).or_else(former)
+        let known = self.acts.known.get(caller);
+        if !self.is_alone() || known.is_some_and(|acting| *acting != Acting::Unknown) {
+            return known;
+        }
+        self.acts.former.get(caller).or(known)
+    }
+
+    /// Where the mount goes on without the server: as whom the caller acts is asked before anybody needs it, for when it is needed
+    /// there may be nobody to ask.
+    pub(crate) fn foresee_absence(&mut self, turn: &Turn) -> Outcome<()> {
+        if self.journal.is_some() && !self.is_alone() {
+            self.acting(turn)?;
+        }
+        Ok(())
     }
 
     /// As whom the caller acts; asks where that is not known.

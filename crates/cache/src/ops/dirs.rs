@@ -23,7 +23,7 @@ impl Machine {
     /// Opens a directory. ENOTDIR.
     pub fn opendir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<OpenedDir> {
         self.stats.operations += 1;
-        let outcome = self.directory(id, now).map(|()| {
+        let outcome = self.foresee_absence(turn).and_then(|()| self.directory(id, now)).map(|()| {
             self.last_fh += 1;
             let fh = Fh(self.last_fh);
             let caller = turn.caller.clone();

@@ -39,6 +39,7 @@ impl Machine {
             Some(Fresh::Attrs(_)) if turn.emptied => return Ok(self.add_open(id, flags, None, &turn.caller)),
             _ => {}
         }
+        self.foresee_absence(turn)?;
         if self.may_open_here(turn, id, flags, now)? {
             if flags.truncate && !turn.emptied {
                 turn.emptied = true;

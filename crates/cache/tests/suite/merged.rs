@@ -53,6 +53,60 @@ fn settled() -> (World, NodeId, u64) {
     (world, dir, ino)
 }
 
+/// Another caller's operation, with the server there or not, as the world is.
+fn by_another<T>(
+    world: &mut World,
+    mut op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+) -> Result<T, Errno> {
+    let mut turn = Turn::new(Caller::new(8, 8));
+    loop {
+        let now = world.now();
+        match op(&mut world.clients[0].machine, &mut turn, now) {
+            Step::Done(done) => return Ok(done),
+            Step::Failed(errno) => return Err(errno),
+            Step::Ask(_) | Step::Wait(_) if world.alone => return Err(Errno::ETIMEDOUT),
+            Step::Wait(_) => world.pump(0),
+            Step::Ask(ask) => {
+                let answer = world.perform(0, &ask);
+                let now = world.now();
+                world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_has_only_read_while_the_server_was_there_makes_files_without_it() {
+    let reads: [fn(&mut World, NodeId); 2] = [
+        |world, dir| {
+            by_another(world, |m, t, now| m.opendir(t, dir, now)).unwrap();
+        },
+        |world, dir| {
+            let node = find(world, dir, "f").unwrap();
+            let flags = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+            by_another(world, |m, t, now| m.open(t, node, flags, now)).unwrap();
+        },
+    ];
+    for (n, read) in reads.into_iter().enumerate() {
+        let (mut world, dir, _) = settled();
+        world.clients[0].machine.hold(false);
+        world.alone = false;
+        read(&mut world, dir);
+        // A word that does not come any more, as the server goes, is not held against anybody.
+        let now = world.now();
+        world.clients[0].machine.greeted();
+        let ask = Ask { at: Generation(u64::MAX), caller: Caller::new(8, 8), question: Question::WhoAmI };
+        let answer = Err(Errno::ETIMEDOUT);
+        world.clients[0].machine.absorb(&mut Turn::new(Caller::new(8, 8)), ask, answer, now);
+        world.clients[0].machine.hold(true);
+        world.clients[0].machine.assume();
+        world.alone = true;
+        let flags = OpenFlags { access: AB, ..OpenFlags::default() };
+        let made = by_another(&mut world, |m, t, now| m.create(t, dir, b"new", 0o644, flags, now));
+        assert!(made.is_ok(), "{n}: {made:?}");
+    }
+}
+
 fn acquire(world: &mut World, items: Vec<(Handle, CapSet)>) {
     let question = Question::Acquire { items };
     let ask = Ask { at: Generation(u64::MAX), caller: Caller::new(7, 0), question };
