@@ -1,16 +1,17 @@
-//! What it is worth that client and server share a host: random reads and writes of one file of an export on tmpfs, over
-//! plain loopback, by the file system itself, by a mount whose files are passed through, by one that has the server's
-//! descriptors, and by one that goes over the network.
+//! What it is worth that client and server share a host: random reads and writes of one file, over plain loopback, by the file system
+//! itself, by a mount whose files are passed through, by one that has the server's descriptors, and by one that goes over the
+//! network. The export is on tmpfs; and, for what goes past all caches (`O_DIRECT`), on XFS on a disk image.
 
 use crate::report::Figure;
 use crate::wanted::Wanted;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::server::Target;
-use holdfast_lab::{Mount, ServerUnderTest};
+use holdfast_lab::{FsType, LoopFs, Mount, ServerUnderTest};
+use rustix::fs::{Advice, OFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -59,9 +60,19 @@ impl Side {
     }
 }
 
+/// What the export lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ground {
+    /// Memory, with all caches.
+    Tmpfs,
+    /// XFS on a disk image, past all caches.
+    Direct,
+}
+
 /// One kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Load {
+    ground: Ground,
     bytes: usize,
     threads: usize,
     writes: bool,
@@ -69,9 +80,13 @@ struct Load {
 
 impl Load {
     fn all() -> impl Iterator<Item = Self> {
-        [4 << 10, 128 << 10].into_iter().flat_map(|bytes| {
+        [Ground::Tmpfs, Ground::Direct].into_iter().flat_map(Self::on)
+    }
+
+    fn on(ground: Ground) -> impl Iterator<Item = Self> {
+        [4 << 10, 128 << 10].into_iter().flat_map(move |bytes| {
             [1, 16].into_iter().flat_map(move |threads| {
-                [false, true].into_iter().map(move |writes| Self { bytes, threads, writes })
+                [false, true].into_iter().map(move |writes| Self { ground, bytes, threads, writes })
             })
         })
     }
@@ -79,10 +94,11 @@ impl Load {
     fn name(self) -> String {
         let what = if self.writes { "write" } else { "read" };
         format!(
-            "{what} {} KiB, {} thread{}",
+            "{what} {} KiB, {} thread{}{}",
             self.bytes >> 10,
             self.threads,
-            if self.threads > 1 { "s" } else { "" }
+            if self.threads > 1 { "s" } else { "" },
+            if self.ground == Ground::Direct { ", O_DIRECT" } else { "" }
         )
     }
 }
@@ -95,28 +111,21 @@ type Results = BTreeMap<String, BTreeMap<Side, Vec<f64>>>;
 /// Errors when the server or a mount fails.
 pub(crate) fn run(arguments: &SameHostArguments) -> Result<()> {
     let tmpfs = Tmpfs::new()?;
-    let share = tmpfs.0.path().join("share");
-    std::fs::create_dir(&share)?;
-    let server = ServerUnderTest::builder(&share).target(Target::Holdfast).start()?;
+    let bytes = arguments.data_mib << 20;
+    let disk = LoopFs::new(FsType::Xfs, DISK_LEAST_BYTES.max(2 * bytes))?;
     let mut results = Results::new();
-    for round in 1..=arguments.rounds {
-        eprintln!("round {round} of {}", arguments.rounds);
-        for side in Side::ALL {
-            let mount = (side != Side::Local)
-                .then(|| Mount::new(server.port(), &server.export(), side.options()))
-                .transpose()?;
-            let at = mount.as_ref().map_or_else(|| share.clone(), Mount::path);
-            // One that is there already, as most files are.
-            let name = format!("file-{round}-{}", side.name());
-            fill(&share.join(&name), arguments.data_mib << 20)?;
-            for load in Load::all() {
-                let took = load.run(&at.join(&name), arguments.data_mib << 20)?;
-                results.entry(load.name()).or_default().entry(side).or_default().push(took);
+    for (ground, place) in [(Ground::Tmpfs, tmpfs.0.path()), (Ground::Direct, &disk.path())] {
+        let share = place.join("share");
+        std::fs::create_dir(&share)?;
+        let server = ServerUnderTest::builder(&share).target(Target::Holdfast).start()?;
+        for round in 1..=arguments.rounds {
+            eprintln!("{ground:?}: round {round} of {}", arguments.rounds);
+            for side in Side::ALL {
+                let turn = side.turn(&server, &share, bytes, ground)?;
+                turn.into_iter().for_each(|(load, took)| {
+                    results.entry(load.name()).or_default().entry(side).or_default().push(took);
+                });
             }
-            if let Some(mount) = mount {
-                mount.unmount(&[])?;
-            }
-            std::fs::remove_file(share.join(&name))?;
         }
     }
     print!("{}", table(&results, arguments));
@@ -125,6 +134,33 @@ pub(crate) fn run(arguments: &SameHostArguments) -> Result<()> {
     }
     std::fs::write(&arguments.out, serde_json::to_vec_pretty(&results)?)?;
     Ok(())
+}
+
+/// XFS has a least size.
+const DISK_LEAST_BYTES: u64 = 512 << 20;
+
+impl Side {
+    /// All loads on one file of `bytes` in `share`, which is there already, as most files are.
+    fn turn(
+        self,
+        server: &ServerUnderTest,
+        share: &Path,
+        bytes: u64,
+        ground: Ground,
+    ) -> Result<Vec<(Load, f64)>> {
+        let mount = (self != Self::Local)
+            .then(|| Mount::new(server.port(), &server.export(), self.options()))
+            .transpose()?;
+        let at = mount.as_ref().map_or_else(|| share.to_owned(), Mount::path);
+        fill(&share.join(self.name()), bytes)?;
+        let took: Result<Vec<_>> =
+            Load::on(ground).map(|load| Ok((load, load.run(&at.join(self.name()), bytes)?))).collect();
+        if let Some(mount) = mount {
+            mount.unmount(&[])?;
+        }
+        std::fs::remove_file(share.join(self.name()))?;
+        took
+    }
 }
 
 /// A file system in memory, unmounted when dropped.
@@ -151,7 +187,7 @@ fn fill(path: &Path, bytes: u64) -> Result<()> {
     for at in (0..bytes).step_by(piece.len()) {
         file.write_all_at(&piece, at)?;
     }
-    Ok(())
+    Ok(file.sync_all()?)
 }
 
 /// Each number below `count` once, in an order that jumps about.
@@ -165,10 +201,13 @@ fn shuffled(count: u64) -> impl Iterator<Item = u64> {
 impl Load {
     /// Microseconds an access, as one who waits for all of it sees it; writes end with `fsync`.
     fn run(self, path: &Path, bytes: u64) -> Result<f64> {
-        let file = std::fs::OpenOptions::new().read(true).write(self.writes).open(path)?;
+        let flags = if self.ground == Ground::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let mut options = std::fs::OpenOptions::new();
+        let file =
+            options.read(true).write(self.writes).custom_flags(flags.bits().cast_signed()).open(path)?;
         // Nothing of it is in the mount's own pages, and nothing is read ahead.
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+        rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
         let count = bytes / self.bytes as u64;
         let places: Vec<u64> = shuffled(count).map(|n| n * self.bytes as u64).collect();
         let share = places.len().div_ceil(self.threads);
@@ -190,12 +229,17 @@ impl Load {
     }
 
     fn at(self, file: &File, places: &[u64]) -> std::io::Result<()> {
-        let mut buffer = vec![0x5a; self.bytes];
+        // What goes past the caches begins at a page.
+        let mut room = vec![0x5a; self.bytes + PAGE_BYTES];
+        let begin = room.as_ptr().align_offset(PAGE_BYTES);
+        let buffer = &mut room[begin..begin + self.bytes];
         places.iter().try_for_each(|at| {
-            if self.writes { file.write_all_at(&buffer, *at) } else { file.read_exact_at(&mut buffer, *at) }
+            if self.writes { file.write_all_at(buffer, *at) } else { file.read_exact_at(buffer, *at) }
         })
     }
 }
+
+const PAGE_BYTES: usize = 4096;
 
 fn median(values: &[f64]) -> f64 {
     Figure::of(values.to_vec()).map_or(f64::NAN, |figure| figure.median)
@@ -204,7 +248,7 @@ fn median(values: &[f64]) -> f64 {
 /// Medians in microseconds an access, and how many times the local file system each takes.
 fn table(results: &Results, arguments: &SameHostArguments) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("medians of {} rounds, us an access\n{:24}", arguments.rounds, "load");
+    let mut text = format!("medians of {} rounds, us an access\n{:34}", arguments.rounds, "load");
     for side in Side::ALL {
         let _ = write!(text, "{:>22}", side.name());
     }
@@ -212,14 +256,14 @@ fn table(results: &Results, arguments: &SameHostArguments) -> String {
     for load in Load::all() {
         let by_side = results.get(&load.name());
         let of = |side: Side| by_side.and_then(|by| by.get(&side)).map_or(f64::NAN, |took| median(took));
-        let _ = write!(text, "{:24}", load.name());
+        let _ = write!(text, "{:34}", load.name());
         for side in Side::ALL {
             let _ = write!(text, "{:>12.2}  {:6.2} x", of(side), of(side) / of(Side::Local));
         }
         text.push('\n');
     }
     let _ = writeln!(text, "\n{:70}  wanted", "passed through");
-    for load in Load::all() {
+    for load in Load::on(Ground::Tmpfs) {
         let Some(by_side) = results.get(&load.name()) else { continue };
         let of = |side: Side| by_side.get(&side).map_or(f64::NAN, |took| median(took));
         let mut judge = |words: &str, value: f64, wanted: Wanted| {
@@ -252,6 +296,6 @@ mod tests {
     #[test]
     fn loads_are_told_apart_by_their_names() {
         let names: std::collections::BTreeSet<_> = Load::all().map(Load::name).collect();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 16);
     }
 }
