@@ -30,6 +30,7 @@ mod pooled;
 mod renames;
 mod same_host;
 mod sides;
+mod sqlite;
 mod squashed;
 mod two;
 mod unprivileged;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         pooled::trials(),
         renames::trials(),
         same_host::trials(),
+        sqlite::trials(),
         squashed::trials(),
         two::trials(),
         unprivileged::trials(),

@@ -1,0 +1,141 @@
+//! SQLite over our mounts, with each of its two kinds of journal, while servers and daemons are killed: whatever it was told is on
+//! the disk is there afterwards, and the database is whole.
+
+use crate::failing::LIMIT;
+use crate::fixture::{Served, run_in};
+use anyhow::{Context, Result, ensure};
+use holdfast_lab::{Mount, Scale, Trial};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The cases.
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |name: &str, mode: &'static str, run: fn(&str) -> Result<()>| {
+        Trial::new(format!("sqlite::{name}::{mode}"), move || run(mode)).limit(LIMIT)
+    };
+    ["delete", "wal"]
+        .into_iter()
+        .flat_map(|mode| {
+            [
+                trial("with_the_server_killed_nobody_hears_of_it", mode, server_killed),
+                trial("with_the_daemon_killed_what_was_committed_is_there", mode, daemon_killed),
+            ]
+        })
+        .collect()
+}
+
+/// Rows one after the other, each its own transaction. What was committed is written down elsewhere.
+const WRITER: &str = "
+import sqlite3, sys
+mode, rows, committed = sys.argv[1:]
+with open(committed, 'w') as log:
+    db = sqlite3.connect('db', timeout=120)
+    assert db.execute(f'pragma journal_mode={mode}').fetchone() == (mode,)
+    db.execute('pragma synchronous=full')
+    db.execute('create table t (n integer primary key, text text)'); db.commit()
+    for n in range(1, int(rows) + 1):
+        db.execute('insert into t values (?, ?)', (n, 'x' * (n % 300))); db.commit()
+        log.write(f'{n}\\n'); log.flush()
+";
+
+/// That so many rows are there, or a few more, and all as they were written.
+const CHECKER: &str = "
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + '/db', timeout=120)
+assert db.execute('pragma integrity_check').fetchone() == ('ok',)
+rows = db.execute('select n, length(text) from t order by n').fetchall()
+assert rows == [(n, n % 300) for n in range(1, len(rows) + 1)], rows
+assert int(sys.argv[2]) <= len(rows) <= int(sys.argv[3]), (len(rows), sys.argv[2:])
+print(len(rows), 'rows')
+";
+
+/// Nothing is committed for so long: twice grace and a lease, and more.
+const STUCK: Duration = Duration::from_secs(240);
+const POLL: Duration = Duration::from_millis(20);
+
+struct Writing {
+    writer: Child,
+    log: PathBuf,
+    rows: u32,
+}
+
+/// The last row that is written down as committed.
+fn committed(log: &Path) -> u32 {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    log.lines().last().and_then(|line| line.parse().ok()).unwrap_or_default()
+}
+
+impl Writing {
+    fn begin(mount: &Mount, mode: &str, work: &Path) -> Result<Self> {
+        let (log, rows) = (work.join("committed"), Scale::from_env().pick(150, 3000));
+        let mut command = Command::new("python3");
+        command.args(["-c", WRITER, mode, &rows.to_string()]).arg(&log).current_dir(mount.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let writer = command.spawn().context("starting python3")?;
+        Ok(Self { writer, log, rows })
+    }
+
+    /// Waits until so many more rows are committed; false when it has ended.
+    fn goes_on(&mut self, more: u32) -> Result<bool> {
+        let (before, since) = (committed(&self.log), Instant::now());
+        while self.writer.try_wait()?.is_none() && committed(&self.log) < before + more {
+            ensure!(since.elapsed() < STUCK, "after {before} rows nothing goes on");
+            std::thread::sleep(POLL);
+        }
+        Ok(self.writer.try_wait()?.is_none())
+    }
+
+    /// How it ended, with what it said, and how many rows it had committed.
+    fn end(self) -> Result<(bool, String, u32)> {
+        let output = self.writer.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.success(), said, committed(&self.log)))
+    }
+}
+
+fn check(place: &Path, least: u32, most: u32) -> Result<()> {
+    let arguments = [&*place.to_string_lossy(), &least.to_string(), &most.to_string()];
+    let said = run_in(Path::new("/"), &format!("python3 - \"$@\" <<'E'\n{CHECKER}\nE\n"), &arguments)?;
+    println!("{}", said.trim());
+    Ok(())
+}
+
+fn server_killed(mode: &str) -> Result<()> {
+    let mut served = Served::new()?;
+    let (mount, work) = (served.mount("")?, tempfile::tempdir()?);
+    let mut writing = Writing::begin(&mount, mode, work.path())?;
+    let mut kills = 0;
+    while writing.goes_on(30).with_context(|| mount.log())? {
+        served.server.kill()?;
+        std::thread::sleep(Duration::from_millis(200));
+        served.server.restart()?;
+        kills += 1;
+    }
+    let rows = writing.rows;
+    let (is_good, said, committed) = writing.end()?;
+    ensure!(is_good, "after {kills} kills: {said}\n{}", mount.log());
+    ensure!(kills > 0 && committed == rows, "{committed} rows of {rows} after {kills} kills");
+    mount.check_alive()?;
+    check(&mount.path(), rows, rows)?;
+    mount.unmount(&[])?;
+    check(&served.share(), rows, rows)
+}
+
+fn daemon_killed(mode: &str) -> Result<()> {
+    let served = Served::new()?;
+    let (mount, work) = (served.mount("")?, tempfile::tempdir()?);
+    let mut writing = Writing::begin(&mount, mode, work.path())?;
+    ensure!(writing.goes_on(40)?, "it ended by itself: {}", writing.end()?.1);
+    run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
+    mount.wait_end()?;
+    let (is_good, said, committed) = writing.end()?;
+    ensure!(!is_good, "the daemon was gone, and nobody said so");
+    ensure!(said.contains("Error"), "it died of it: {said}");
+    let again = served.mount("")?;
+    // One more may be on the disk, of which nobody was told.
+    check(&again.path(), committed, committed + 1)?;
+    again.check_alive()?;
+    again.unmount(&[])?;
+    check(&served.share(), committed, committed + 1)
+}
