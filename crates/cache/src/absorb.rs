@@ -7,7 +7,7 @@ use bytes::Bytes;
 use holdfast_base::Instant;
 
 use crate::acting::Acting;
-use crate::ask::{Answer, Ask, Generation, Listed, Object, Question};
+use crate::ask::{AllocateMode, Answer, Ask, Generation, Listed, Object, Question};
 use crate::attrs::Attrs;
 use crate::caps::Grant;
 use crate::dir::Filling;
@@ -46,6 +46,7 @@ impl Machine {
             (_, Err(errno)) => Some(Err(errno)),
             (question, Ok(answer)) => Some(self.absorb_answer(turn, &question, answer, at, now)),
         };
+        self.rewrite_due(now);
     }
 
     fn absorb_xattr(&mut self, question: &Question, answer: &Result<Answer, Errno>, at: Generation) {
@@ -179,6 +180,7 @@ impl Machine {
     /// Answers of which nothing is kept but that a change has come to its end.
     fn absorb_plain(&mut self, question: &Question, answer: Answer, at: Generation) -> Result<Fresh, Errno> {
         self.end_change(question, at, None);
+        self.overwritten_there(question, &answer);
         Ok(match answer {
             Answer::Done => Fresh::Done,
             Answer::Sought { offset } => Fresh::Sought(offset),
@@ -220,6 +222,18 @@ impl Machine {
     }
 
     /// The same for the reply to a change.
+    /// The server has put something else where there was data: what is kept of that for a server that loses its memory would undo it.
+    fn overwritten_there(&mut self, question: &Question, answer: &Answer) {
+        let (object, offset, length) = match (question, answer) {
+            (Question::Allocate { mode: AllocateMode::Extend | AllocateMode::KeepSize, .. }, _) => return,
+            (Question::Allocate { object, offset, length, .. }, Answer::Done) => (object, *offset, *length),
+            (Question::Copy { to, to_offset, .. }, Answer::Copied { count }) => (to, *to_offset, *count),
+            _ => return,
+        };
+        let Some(id) = self.handles.get(object).copied() else { return };
+        self.with_data(id, |data| data.extents.cut(offset, offset.saturating_add(length)));
+    }
+
     fn absorb_attrs_after(
         &mut self,
         question: &Question,

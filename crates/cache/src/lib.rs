@@ -35,6 +35,7 @@ mod pool;
 mod queue;
 mod reports;
 mod results;
+mod rewrites;
 mod step;
 mod tell;
 mod trim;

@@ -449,6 +449,8 @@ impl Machine {
         let through = WriteId(self.flush.last_id);
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.data.lost_through = through;
+        // The answers to what is being asked under its old handle are of something that is gone.
+        node.changing = 0;
         if let Some(handle) = node.handle.take()
             && self.handles.get(&handle) == Some(&id)
         {

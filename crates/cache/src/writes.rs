@@ -29,6 +29,8 @@ pub(crate) struct Flush {
     pub(crate) last_id: u64,
     pub(crate) unsent: u64,
     pub(crate) unstable: u64,
+    /// Files with data that the server has lost, and its verifier since; see `rewrites.rs`.
+    pub(crate) rewrites: FxHashMap<NodeId, u64>,
 }
 
 /// What came of a WRITE.
@@ -286,7 +288,7 @@ impl Machine {
     }
 
     /// After a WRITE: goes on with what is left, or with what was kept back until all is written.
-    fn written_on(&mut self, id: NodeId, now: Now) {
+    pub(crate) fn written_on(&mut self, id: NodeId, now: Now) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if node.data.extents.any(|p, _| p == Progress::Dirty) {
             if !std::mem::replace(&mut node.data.in_bulk, true) {
@@ -343,28 +345,6 @@ impl Machine {
     fn is_of_lost(&self, id: NodeId, asked: WriteId) -> bool {
         let is_told = self.nodes.get(&id).is_some_and(|n| asked <= n.data.lost_through);
         !self.is_removed_here(id) && (is_told || self.stream.has_made(id))
-    }
-
-    /// All data of a file that is not on the server's disk is nowhere else.
-    pub(crate) fn write_again(&mut self, id: NodeId, now: Now) {
-        self.with_data(id, |data| {
-            data.extents.turn(|p, _| match p {
-                Progress::Unstable { .. } => Some(Progress::Dirty),
-                p => Some(p),
-            });
-        });
-        self.written_on(id, now);
-    }
-
-    /// Data sent before the server lost its memory is sent again.
-    fn compare_verifiers(&mut self, id: NodeId, now_is: u64, now: Now) {
-        self.with_data(id, |data| {
-            data.extents.turn(|p, _| match p {
-                Progress::Unstable { verifier, .. } if verifier != now_is => Some(Progress::Dirty),
-                p => Some(p),
-            });
-        });
-        self.written_on(id, now);
     }
 
     pub(crate) fn commit_later(&mut self, id: NodeId, due: Instant) {
@@ -438,10 +418,10 @@ impl Machine {
                         Progress::Unstable { verifier, since } if covered(since) && verifier == now_is => {
                             None
                         }
-                        Progress::Unstable { verifier, .. } if verifier != now_is => Some(Progress::Dirty),
                         p => Some(p),
                     });
                 });
+                self.compare_verifiers(id, now_is, now);
             }
             Err(Errno::ESTALE) if self.is_of_lost(id, commit) => {
                 self.with_data(id, |data| data.is_doubted = true);

@@ -302,7 +302,6 @@ impl Machine {
         self.living(source, now)?;
         self.living(target, now)?;
         if let Some(Fresh::Copied(count)) = turn.take()? {
-            self.with_data(target, |d| d.extents.cut(to_offset, to_offset.saturating_add(count)));
             return Ok(count);
         }
         self.overtake_none(turn)?;

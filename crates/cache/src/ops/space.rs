@@ -35,14 +35,7 @@ impl Machine {
         let id = self.opens.get(&fh).filter(|o| o.access.write).ok_or(Errno::EBADF)?.node;
         self.living(id, now)?;
         match turn.take() {
-            Ok(Some(Fresh::Done)) => {
-                // What was kept for a server that loses its memory would undo it.
-                let shrinks = !matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
-                if shrinks {
-                    self.with_data(id, |d| d.extents.cut(offset, offset.saturating_add(length)));
-                }
-                return Ok(());
-            }
+            Ok(Some(Fresh::Done)) => return Ok(()),
             Err(Stop::Failed(errno)) if mode == AllocateMode::ZeroRange => self.half_done(turn, id, errno),
             other => drop(other?),
         }

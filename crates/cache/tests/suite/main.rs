@@ -23,6 +23,7 @@ mod pooled;
 mod remembered;
 mod removed;
 mod restored;
+mod rewritten;
 mod speed;
 mod squashed;
 mod synced;
