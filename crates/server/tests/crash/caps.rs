@@ -13,31 +13,34 @@ use holdfast_wire::caps::*;
 use holdfast_wire::mount3::{DirPath, MOUNT_PROGRAM, MOUNT_V3, MOUNTPROC3_MNT, MountRes3};
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
 
+use crate::everything::EVERYTHING;
 use crate::nfs3::clear;
 use crate::nfs4::Client as Nfs4Client;
 use crate::server::{World, names};
 use crate::wire::Procedure;
 
-const TXN: TxnId = TxnId(1);
+pub(crate) const TXN: TxnId = TxnId(1);
 
 /// A batch: what must be there before it, its operations in the exported directory, what must be there after.
-struct Case {
-    name: &'static str,
-    prepare: fn(&Path),
-    ops: for<'a> fn(Ref<'a>, &'a [u8]) -> Vec<BatchOp<'a>>,
-    check: fn(&Path),
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// How many operations change something, each of which is struck.
+    pub(crate) struck: usize,
+    pub(crate) prepare: fn(&Path),
+    pub(crate) ops: for<'a> fn(Ref<'a>, &'a [u8]) -> Vec<BatchOp<'a>>,
+    pub(crate) check: fn(&Path),
 }
 
 /// What operation `op` of the batch made.
-const fn own(op: u32) -> Ref<'static> {
+pub(crate) const fn own(op: u32) -> Ref<'static> {
     Ref::Made { txn: TXN, op }
 }
 
-fn set(mode: u32) -> SetAttrs {
+pub(crate) fn set(mode: u32) -> SetAttrs {
     SetAttrs { mode: Some(mode), ..SetAttrs::default() }
 }
 
-fn create<'a>(dir: Ref<'a>, name: &'a [u8], data: &'a [u8]) -> BatchOp<'a> {
+pub(crate) fn create<'a>(dir: Ref<'a>, name: &'a [u8], data: &'a [u8]) -> BatchOp<'a> {
     BatchOp::Create { dir, name, if_taken: IfTaken::Fail, set: set(0o604), want: CapSet::NONE, data }
 }
 
@@ -46,13 +49,13 @@ fn place<'a>(dir: Ref<'a>, name: &'a [u8], data: &'a [u8], pooled: &'a [u8]) -> 
     BatchOp::Place { dir, name, if_taken: IfTaken::KeepBoth, set, want, data, pooled }
 }
 
-fn mkdir<'a>(dir: Ref<'a>, name: &'a [u8]) -> BatchOp<'a> {
+pub(crate) fn mkdir<'a>(dir: Ref<'a>, name: &'a [u8]) -> BatchOp<'a> {
     BatchOp::Mkdir { dir, name, if_taken: IfTaken::Fail, set: set(0o705), want: CapSet::NONE }
 }
 
 fn nothing(_: &Path) {}
 
-fn a_file(files: &Path) {
+pub(crate) fn a_file(files: &Path) {
     fs::write(files.join("old"), b"0123456789").unwrap();
 }
 
@@ -67,6 +70,7 @@ fn mode_of(path: &Path) -> u32 {
 const CASES: &[Case] = &[
     Case {
         name: "CREATE with data",
+        struck: 1,
         prepare: nothing,
         ops: |root, _| vec![create(root, b"new", b"ten bytes!")],
         check: |files| {
@@ -76,6 +80,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "CREATE beside a name that is taken",
+        struck: 1,
         prepare: a_taken_name,
         ops: |root, _| {
             let (set, want) = (set(0o600), CapSet::NONE);
@@ -97,6 +102,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "MKDIR, and a file in it",
+        struck: 2,
         prepare: nothing,
         ops: |root, _| vec![mkdir(root, b"new"), create(own(0), b"inside", b"x")],
         check: |files| {
@@ -106,6 +112,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "SYMLINK",
+        struck: 1,
         prepare: nothing,
         ops: |root, _| {
             let (set, want) = (SetAttrs::default(), CapSet::NONE);
@@ -116,6 +123,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "MKNOD of a pipe",
+        struck: 1,
         prepare: nothing,
         ops: |root, _| {
             let (if_taken, kind, want) = (IfTaken::Fail, NodeKind::Fifo, CapSet::NONE);
@@ -135,12 +143,14 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "LINK",
+        struck: 1,
         prepare: a_file,
         ops: |root, old| vec![BatchOp::Link { object: Ref::Handle(Handle(old)), dir: root, name: b"new" }],
         check: |files| assert_eq!(fs::metadata(files.join("new")).unwrap().nlink(), 2),
     },
     Case {
         name: "SETATTR, then DATA",
+        struck: 2,
         prepare: a_file,
         ops: |_, old| {
             let object = Ref::Handle(Handle(old));
@@ -156,6 +166,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "APPEND",
+        struck: 2,
         prepare: a_file,
         ops: |_, old| {
             let object = Ref::Handle(Handle(old));
@@ -165,6 +176,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "RENAME over another",
+        struck: 1,
         prepare: |files| {
             a_file(files);
             a_taken_name(files);
@@ -181,6 +193,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "RENAME that exchanges a file and a directory",
+        struck: 1,
         prepare: |files| {
             a_file(files);
             fs::create_dir(files.join("new")).unwrap();
@@ -198,6 +211,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "UNLINK, then CREATE of the same name",
+        struck: 2,
         prepare: a_file,
         ops: |root, old| {
             let victim = Some(Ref::Handle(Handle(old)));
@@ -207,6 +221,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "MKDIR, then RMDIR",
+        struck: 2,
         prepare: nothing,
         ops: |root, _| {
             vec![mkdir(root, b"new"), BatchOp::Rmdir { dir: root, name: b"new", victim: Some(own(0)) }]
@@ -215,6 +230,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "SETXATTR, then REMOVEXATTR",
+        struck: 2,
         prepare: a_file,
         ops: |_, old| {
             let object = Ref::Handle(Handle(old));
@@ -227,6 +243,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a name used twice",
+        struck: 3,
         prepare: nothing,
         ops: |root, _| {
             vec![
@@ -255,6 +272,7 @@ const CASES: &[Case] = &[
 const POOLED: &[Case] = &[
     Case {
         name: "PLACE with data, twice",
+        struck: 2,
         prepare: nothing,
         ops: |root, pooled| {
             let (one, other) = pooled.split_at(pooled.len() / 2);
@@ -268,6 +286,7 @@ const POOLED: &[Case] = &[
     },
     Case {
         name: "PLACE beside a name that is taken",
+        struck: 1,
         prepare: a_taken_name,
         ops: |root, pooled| vec![place(root, b"new", b"ours", &pooled[..pooled.len() / 2])],
         check: |files| {
@@ -279,6 +298,7 @@ const POOLED: &[Case] = &[
     },
     Case {
         name: "PLACE, RENAME, and PLACE of the same name",
+        struck: 3,
         prepare: nothing,
         ops: |root, pooled| {
             let (one, other) = pooled.split_at(pooled.len() / 2);
@@ -303,6 +323,21 @@ const POOLED: &[Case] = &[
     },
 ];
 
+/// Results as far as they are the same whenever a batch is executed.
+pub(crate) fn shapes(results: &[Res<OpResult<'static>>]) -> Vec<String> {
+    let attrs = |attrs: Option<Attrs>| attrs.map(|a| (a.kind, a.mode, a.nlink, a.size));
+    let shape = |result: &Res<OpResult<'static>>| match result {
+        Res::Failed(stat) => format!("refused {stat}"),
+        Res::Ok(OpResult::Done | OpResult::Changed(None)) => "done".to_owned(),
+        Res::Ok(OpResult::Made(made)) => {
+            format!("made {} {:?}", made.other_name.is_empty(), attrs(made.attrs))
+        }
+        Res::Ok(OpResult::Changed(changed)) => format!("changed {:?}", attrs(*changed)),
+        Res::Ok(OpResult::Appended(done)) => format!("appended {} {}", done.offset, done.count),
+    };
+    results.iter().map(shape).collect()
+}
+
 /// Results but for times of access: to look at what was done is one.
 fn told(results: &[Res<OpResult<'static>>]) -> Vec<Res<OpResult<'static>>> {
     let untouched = |attrs: Attrs| Attrs { atime: Time::default(), ..attrs };
@@ -320,7 +355,7 @@ fn told(results: &[Res<OpResult<'static>>]) -> Vec<Res<OpResult<'static>>> {
 }
 
 /// A mount whose connections last one call.
-struct Mount {
+pub(crate) struct Mount {
     world: Rc<World>,
     session: SessionId,
     incarnation: Cell<u8>,
@@ -332,7 +367,7 @@ const fn caps(procedure: CapsProc) -> Procedure {
 }
 
 impl Mount {
-    fn new(world: &Rc<World>) -> Self {
+    pub(crate) fn new(world: &Rc<World>) -> Self {
         let session = Nfs4Client::new(world, "caps", 1).session();
         let mount = Procedure { program: MOUNT_PROGRAM, version: MOUNT_V3, number: MOUNTPROC3_MNT };
         let results = world.exchange(&world.call(mount, &to_bytes(&DirPath(b"/export"))));
@@ -347,7 +382,7 @@ impl Mount {
         from_bytes::<Res<R>>(results).unwrap().into_result()
     }
 
-    fn hello(&self) -> HelloOk {
+    pub(crate) fn hello(&self) -> HelloOk {
         let incarnation = [self.incarnation.get(); 16];
         let args = HelloArgs {
             session: self.session,
@@ -358,7 +393,7 @@ impl Mount {
         self.call(CapsProc::Hello, &args).unwrap()
     }
 
-    fn lookup(&self, ticket: Ticket, name: &[u8]) -> Vec<u8> {
+    pub(crate) fn lookup(&self, ticket: Ticket, name: &[u8]) -> Vec<u8> {
         let (dir, want) = (Handle(&self.root), CapSet::NONE);
         let args = LookupArgs { ticket, dir, name, want_dir: want, want };
         match self.call::<LookupOk<'_>>(CapsProc::Lookup, &args).unwrap().found {
@@ -375,50 +410,94 @@ impl Mount {
         files.iter().flat_map(|file| file.handle.0.to_vec()).collect()
     }
 
-    fn strike(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>, point: Point) {
-        let what = format!("{}, {}", case.name, point.name());
+    /// As the next client of its own, with what must be there before the batch.
+    pub(crate) fn begin(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>) -> (Ticket, Vec<u8>) {
         self.incarnation.set(self.incarnation.get() + 1);
         (case.prepare)(&self.world.files());
         let ticket = self.hello().ticket;
-        let old = second(self, ticket);
-        let ops = || (case.ops)(Ref::Handle(Handle(&self.root)), &old);
-        let batch = |ticket, is_resent| {
-            let done_through = TxnId(0);
-            BatchArgs { ticket, txn: TXN, is_resent, done_through, ops: ops() }
-        };
-        let stable = |ticket| StableArgs { ticket, through: TXN, done_through: TxnId(0) };
-        let sent = self.world.call(caps(CapsProc::Batch), &to_bytes(&batch(ticket, false)));
-        if point == Point::AfterCommit {
-            self.world.exchange(&sent);
-            let call = self.world.call(caps(CapsProc::Stable), &to_bytes(&stable(ticket)));
-            assert_eq!(self.world.kill_with(&call), None, "{what}: the server dies");
-        } else {
-            assert_eq!(self.world.kill_with(&sent), None, "{what}: the server dies");
-        }
-        let ticket = self.hello().ticket;
-        let results = self.call::<BatchOk<'_>>(CapsProc::Batch, &batch(ticket, true)).unwrap().results;
-        for (place, result) in results.iter().enumerate() {
-            assert!(result.into_result().is_ok(), "{what}: operation {place} is answered {result:?}");
-        }
-        (case.check)(&self.world.files());
-        let again = self.call::<BatchOk<'_>>(CapsProc::Batch, &batch(ticket, true)).unwrap().results;
-        assert_eq!(told(&again), told(&results), "{what}: and gets the same answer ever after");
-        let ok = self.call::<StableOk>(CapsProc::Stable, &stable(ticket)).unwrap();
-        assert_eq!((ok.stable_through, ok.failed.len()), (TXN, 0), "{what}");
+        (ticket, second(self, ticket))
+    }
+
+    pub(crate) fn batch(&self, case: &Case, (ticket, old): (Ticket, &[u8]), is_resent: bool) -> Vec<u8> {
+        let ops = (case.ops)(Ref::Handle(Handle(&self.root)), old);
+        to_bytes(&BatchArgs { ticket, txn: TXN, is_resent, done_through: TxnId(0), ops })
+    }
+
+    pub(crate) fn send(&self, batch: &[u8]) -> Vec<Res<OpResult<'static>>> {
+        let call = self.world.call(caps(CapsProc::Batch), batch);
+        let results: &'static [u8] = self.world.exchange(&call).leak();
+        from_bytes::<Res<BatchOk<'_>>>(results).unwrap().into_result().unwrap().results
+    }
+
+    /// Sends it to a server that dies when it passes the point for the how manieth time; whether it did.
+    pub(crate) fn strike_once(&self, nth: usize, batch: &[u8], between: impl FnOnce()) -> bool {
+        let call = self.world.call(caps(CapsProc::Batch), batch);
+        self.world.kill_at(nth, &call, between).is_none()
+    }
+
+    pub(crate) fn stabilize(&self, ticket: Ticket) {
+        let args = StableArgs { ticket, through: TXN, done_through: TxnId(0) };
+        let ok = self.call::<StableOk>(CapsProc::Stable, &args).unwrap();
+        assert_eq!((ok.stable_through, ok.failed.len()), (TXN, 0));
+    }
+
+    /// What a batch is answered and leads to when nothing breaks.
+    fn undisturbed(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>) -> Vec<String> {
+        let (ticket, old) = self.begin(case, second);
+        let results = self.send(&self.batch(case, (ticket, &old), false));
+        self.stabilize(ticket);
         (case.check)(&self.world.files());
         clear(&self.world.files());
+        shapes(&results)
+    }
+
+    /// The server dies when it passes the point for the how manieth time; whether it came by it so often. The batch, sent again,
+    /// is answered as it would have been.
+    fn strike(
+        &self,
+        (case, second): (&Case, fn(&Self, Ticket) -> Vec<u8>),
+        (point, nth): (Point, usize),
+        expected: &[String],
+    ) -> bool {
+        let what = format!("{}, {} for the {nth}. time", case.name, point.name());
+        let (ticket, old) = self.begin(case, second);
+        let stable = |ticket| StableArgs { ticket, through: TXN, done_through: TxnId(0) };
+        let batch = self.batch(case, (ticket, &old), false);
+        let died = if point == Point::AfterCommit {
+            self.send(&batch);
+            self.world.call(caps(CapsProc::Stable), &to_bytes(&stable(ticket)))
+        } else {
+            self.world.call(caps(CapsProc::Batch), &batch)
+        };
+        let is_struck = self.world.kill_at(nth, &died, || ()).is_none();
+        let ticket = self.hello().ticket;
+        let again = self.batch(case, (ticket, &old), true);
+        let results = self.send(&again);
+        assert_eq!(shapes(&results), expected, "{what}");
+        (case.check)(&self.world.files());
+        assert_eq!(told(&self.send(&again)), told(&results), "{what}: and gets the same answer ever after");
+        self.stabilize(ticket);
+        (case.check)(&self.world.files());
+        clear(&self.world.files());
+        is_struck
     }
 }
 
-/// Every kind of operation, with the server killed at this point of the first of its batch.
+/// Every kind of operation, with the server killed each time that a batch comes by this point.
 pub(crate) fn run(point: Point, is_sync: bool) {
     let world = Rc::new(World::lasting(None, point, is_sync));
     let mount = Mount::new(&world);
-    for case in CASES {
-        mount.strike(case, |mount, ticket| mount.lookup(ticket, b"old"), point);
+    let old: fn(&Mount, Ticket) -> Vec<u8> = |mount, ticket| mount.lookup(ticket, b"old");
+    let of_old = CASES.iter().chain([&EVERYTHING]).map(|case| (case, old));
+    let all = of_old.chain(POOLED.iter().map(|case| (case, Mount::pool as _)));
+    for (case, second) in all {
+        let expected = mount.undisturbed(case, second);
+        let mut nth = 1;
+        while mount.strike((case, second), (point, nth), &expected) {
+            nth += 1;
+        }
+        let is_of_each = matches!(point, Point::BeforeMutation | Point::AfterMutation);
+        let least = if is_of_each { case.struck } else { 1 };
+        assert!(nth > least, "{}: {} came {} times", case.name, point.name(), nth - 1);
     }
-    for case in POOLED {
-        mount.strike(case, Mount::pool, point);
-    }
-    assert_eq!(world.kills(), CASES.len() + POOLED.len());
 }
