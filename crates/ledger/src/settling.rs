@@ -32,6 +32,9 @@ pub(crate) struct Settling<'a> {
 /// Operations of one client's batches, by transaction and place.
 type Lane = BTreeMap<(u64, u32), Recovered>;
 
+/// Those of them that are about one export, in their order.
+type OfExport<'e> = (&'e Export, Vec<(&'e Recovered, Step<'e>)>);
+
 impl<'a> Settling<'a> {
     /// Settles them all, and makes durable what has happened.
     pub(crate) fn of(journal: &'a Journal, exports: &'a [Arc<Export>], recovered: Vec<Recovered>) -> Self {
@@ -90,7 +93,7 @@ impl<'a> Settling<'a> {
 
     /// Settles what one client did in a row, by all that came of it.
     fn take_together(&mut self, lane: &Lane) {
-        let mut of_export: BTreeMap<u16, (&Export, Vec<(&Recovered, Step<'_>)>)> = BTreeMap::new();
+        let mut of_export: BTreeMap<u16, OfExport<'_>> = BTreeMap::new();
         for entry in lane.values() {
             if let Some((export, step)) = self.read(entry) {
                 let (_, all) = of_export.entry(export.id.0).or_insert_with(|| (export, Vec::new()));

@@ -116,8 +116,11 @@ impl<'a> Sequence<'a> {
         settled: &mut [Settled],
     ) -> Option<usize> {
         let steps: Vec<_> = chain.iter().map(|at| &self.steps[*at]).collect();
+        // Of a refusal nothing can be lost, and nothing is to be found.
+        let stands = |step: &Step<'_>| self.entries[step.entry].came == Came::Refused;
         if steps.iter().flat_map(|step| step.effect.slots()).any(|slot| seen[slot] == Seen::Failed) {
-            steps.iter().for_each(|step| settled[step.entry] = Settled::CannotTell);
+            let asked = steps.iter().filter(|step| !stands(step));
+            asked.for_each(|step| settled[step.entry] = Settled::CannotTell);
             return None;
         }
         let is_certain = |step: &&Step<'_>| {
@@ -139,13 +142,14 @@ impl<'a> Sequence<'a> {
                 Intent::Removals { .. } if self.entries[step.entry].came == Came::CutShort => so_far,
                 Intent::Removals { .. } if is_passed() => Settled::HappenedAlready,
                 Intent::Removals { .. } => so_far,
+                _ if stands(step) => so_far,
                 _ if at < done => Settled::HappenedAlready,
                 _ if is_sure => Settled::NotHappened,
                 // Others were there. What was there before all this is judged by itself.
                 _ => self.settle_alone(step, seen),
             };
         }
-        steps.get(done).filter(|_| is_sure).map(|step| step.entry)
+        steps[done..].iter().find(|step| is_sure && !stands(step)).map(|step| step.entry)
     }
 
     fn settle_alone(&self, step: &Step<'a>, seen: &[Seen<'_>]) -> Settled {

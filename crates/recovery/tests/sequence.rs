@@ -83,6 +83,16 @@ fn what_came_and_went_has_happened_with_what_was_done_to_it() {
 }
 
 #[test]
+fn nothing_has_come_and_gone_after_what_has_never_come() {
+    let all = || vec![make("f", "1"), make("g", "2"), remove("g", "2"), make("h", "3"), remove("h", "3")];
+    check(all(), &[], &[NotHappened; 5]);
+    check(all(), &[("f", "1")], &[HappenedAlready; 5]);
+    // What shows has happened all the same: somebody has removed the other.
+    let all = vec![make("f", "1"), make("g", "2"), make("h", "3"), remove("h", "3")];
+    check(all, &[("g", "2")], &[NotHappened, HappenedAlready, NotHappened, NotHappened]);
+}
+
+#[test]
 fn a_link_is_not_made_of_what_is_not_there() {
     let all = || vec![make("f", "1"), link("1", "g"), remove("f", "1")];
     check(all(), &[], &[NotHappened; 3]);
@@ -121,6 +131,11 @@ fn what_was_done_since_the_machine_is_back_was_done_after_all_before_it() {
 fn a_refusal_stands_whatever_is_there() {
     let all = vec![Entry { came: Came::Refused, ..make("f", "1") }, remove("f", "0"), make("f", "2")];
     check(all, &[("f", "0")], &[HappenedAlready, NotHappened, NotHappened]);
+    // Behind what is lost, too.
+    let all = vec![make("f", "1"), remove("f", "1"), make("f", "2"), rename("f", "g", "2", None)];
+    let refused = Entry { came: Came::Refused, ..make("g", "3") };
+    let all = [&all[..], &[refused]].concat();
+    check(all, &[("f", "1")], &[HappenedAlready, NotHappened, NotHappened, NotHappened, HappenedAlready]);
 }
 
 #[test]

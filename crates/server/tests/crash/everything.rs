@@ -9,7 +9,7 @@ use std::path::Path;
 use holdfast_base::CapSet;
 use holdfast_wire::caps::*;
 
-use crate::caps::{Case, a_file, create, mkdir, own, set};
+use crate::cases::{Case, a_file, create, mkdir, own, set};
 
 pub(crate) const EVERYTHING: Case = Case {
     name: "one of everything",

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use holdfast_ledger::failpoint::Point;
 use tempfile::TempDir;
 
-use crate::caps::{Case, Mount, shapes};
+use crate::caps::{Mount, shapes};
+use crate::cases::Case;
 use crate::disk::{Disk, run, text};
 use crate::everything::EVERYTHING;
 use crate::nfs3::clear;

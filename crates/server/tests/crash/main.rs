@@ -9,6 +9,7 @@
 
 mod aside;
 mod caps;
+mod cases;
 mod cut;
 mod disk;
 mod everything;
