@@ -132,7 +132,7 @@ fn a_refusal_stands_whatever_is_there() {
     let all = vec![Entry { came: Came::Refused, ..make("f", "1") }, remove("f", "0"), make("f", "2")];
     check(all, &[("f", "0")], &[HappenedAlready, NotHappened, NotHappened]);
     // Behind what is lost, too.
-    let all = vec![make("f", "1"), remove("f", "1"), make("f", "2"), rename("f", "g", "2", None)];
+    let all = [make("f", "1"), remove("f", "1"), make("f", "2"), rename("f", "g", "2", None)];
     let refused = Entry { came: Came::Refused, ..make("g", "3") };
     let all = [&all[..], &[refused]].concat();
     check(all, &[("f", "1")], &[HappenedAlready, NotHappened, NotHappened, NotHappened, HappenedAlready]);

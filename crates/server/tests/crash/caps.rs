@@ -48,6 +48,9 @@ fn told(results: &[Res<OpResult<'static>>]) -> Vec<Res<OpResult<'static>>> {
     results.iter().map(one).collect()
 }
 
+/// What a batch's operations are told besides the directory: handles that a mount asks for.
+type Second = fn(&Mount, Ticket) -> Vec<u8>;
+
 /// A mount whose connections last one call.
 pub(crate) struct Mount {
     world: Rc<World>,
@@ -105,7 +108,7 @@ impl Mount {
     }
 
     /// As the next client of its own, with what must be there before the batch.
-    pub(crate) fn begin(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>) -> (Ticket, Vec<u8>) {
+    pub(crate) fn begin(&self, case: &Case, second: Second) -> (Ticket, Vec<u8>) {
         self.incarnation.set(self.incarnation.get() + 1);
         (case.prepare)(&self.world.files());
         let ticket = self.hello().ticket;
@@ -136,7 +139,7 @@ impl Mount {
     }
 
     /// What a batch is answered and leads to when nothing breaks.
-    fn undisturbed(&self, case: &Case, second: fn(&Self, Ticket) -> Vec<u8>) -> Vec<String> {
+    fn undisturbed(&self, case: &Case, second: Second) -> Vec<String> {
         let (ticket, old) = self.begin(case, second);
         let results = self.send(&self.batch(case, (ticket, &old), false));
         self.stabilize(ticket);
@@ -149,7 +152,7 @@ impl Mount {
     /// is answered as it would have been.
     fn strike(
         &self,
-        (case, second): (&Case, fn(&Self, Ticket) -> Vec<u8>),
+        (case, second): (&Case, Second),
         (point, nth): (Point, usize),
         expected: &[String],
     ) -> bool {
@@ -181,7 +184,7 @@ impl Mount {
 pub(crate) fn run(point: Point, is_sync: bool) {
     let world = Rc::new(World::lasting(None, point, is_sync));
     let mount = Mount::new(&world);
-    let old: fn(&Mount, Ticket) -> Vec<u8> = |mount, ticket| mount.lookup(ticket, b"old");
+    let old: Second = |mount, ticket| mount.lookup(ticket, b"old");
     let of_old = CASES.iter().chain([&EVERYTHING]).map(|case| (case, old));
     let all = of_old.chain(POOLED.iter().map(|case| (case, Mount::pool as _)));
     for (case, second) in all {
