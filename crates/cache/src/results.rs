@@ -246,6 +246,7 @@ impl Machine {
             return;
         }
         self.stats.mutations_failed += 1;
+        let is_unmade = self.is_unmade(&queued.op);
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
         let (what, node, at) = match &queued.op {
             Op::Void => return,
@@ -286,12 +287,18 @@ impl Machine {
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
         // What was done to a file before its last name went is nobody's loss when the file has ended with the server.
         let has_ended = errno == Errno::ESTALE && self.nodes.get(&node).is_some_and(|n| n.has_ended_here());
-        let expected = has_ended || (repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST));
+        let expected = has_ended || is_unmade || (repeated && matches!(errno, Errno::ENOENT | Errno::EEXIST));
         if !expected {
             self.conflict_failed(queued, errno);
             self.note_error(node, errno);
             self.report_at(at, Report::new(what, node, errno));
         }
+    }
+
+    /// Whether its object was never made, which has been told: nothing more was lost by what was to be done to it.
+    fn is_unmade(&self, op: &Op) -> bool {
+        let object = op.nodes()[0].and_then(|id| self.nodes.get(&id));
+        !matches!(op, Op::Make { .. }) && object.is_some_and(|node| node.dead.is_some())
     }
 
     /// What we believe of the object is not so.

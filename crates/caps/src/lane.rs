@@ -59,6 +59,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Former {
     /// None when it was cut short.
     pub(crate) outcome: Option<Vec<u8>>,
+    /// What was said of it, though it has not outlived the machine, or perhaps not.
+    pub(crate) doubtful: Option<Vec<u8>>,
     pub(crate) record: BatchRecord,
 }
 
@@ -307,11 +309,11 @@ impl Caps {
         let now = self.parts.manager.clock().now();
         let mut lanes = self.lanes.lock();
         for one in remembered {
-            let Remembered::Batch { incarnation, txn, op, outcome, record } = one else { continue };
+            let Remembered::Batch { incarnation, txn, op, outcome, doubtful, record } = one else { continue };
             let make = || Arc::new(Lane::new(incarnation, ClientId(0), now));
             let lane = lanes.entry(incarnation).or_insert_with(make);
             let restored = &mut lane.state.lock().restored;
-            restored.outcomes.insert((txn, op), Former { outcome, record });
+            restored.outcomes.insert((txn, op), Former { outcome, doubtful, record });
             if record.survived() {
                 restored.survived = restored.survived.max(Some((txn, op)));
             }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_base::{CapSet, Civil};
+use holdfast_ledger::failpoint::{self, Point};
 use holdfast_vfs::{
     self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FileObject, FsError, Name, NewNode,
     OpenMode, SetAttrs as VfsSetAttrs, Stability, WriteAt,
@@ -252,6 +253,7 @@ impl Doing<'_> {
         (file, offset): (File<'_>, u64),
         data: &[u8],
     ) -> Result<(), Stop> {
+        failpoint::pass(Point::BeforeMutation);
         let mut done = 0;
         while done < data.len() {
             let at = WriteAt {
@@ -265,6 +267,7 @@ impl Doing<'_> {
             }
             done += written.bytes;
         }
+        failpoint::pass(Point::AfterMutation);
         Ok(())
     }
 }

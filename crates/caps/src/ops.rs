@@ -121,7 +121,7 @@ impl Run<'_> {
         }
         if former.is_none()
             && self.lane.has_survived(self.txn, place)
-            && let BatchOp::Data { object, .. } = op
+            && let BatchOp::Data { object, .. } | BatchOp::SetXattr { object, .. } = op
         {
             return self.written(object, place, done);
         }
@@ -137,8 +137,11 @@ impl Run<'_> {
                 }
                 outcome
             }
-            // It was done before, with what came after it, and cannot be done again: it need not.
-            Err(Stop::Refused(_)) if former.is_none() && is_repeatable(op) && self.was_passed(place) => {
+            // It was done before, with what came after it, and its object is gone since. Any other refusal is told: what was
+            // done is lost, and stays so.
+            Err(Stop::Refused(CapsStat::Stale | CapsStat::NoEnt))
+                if former.is_none() && is_repeatable(op) && self.was_passed(place) =>
+            {
                 Outcome::Done
             }
             Err(Stop::Refused(stat)) => {
@@ -206,8 +209,8 @@ impl Run<'_> {
         }
     }
 
-    /// Data that a former life wrote is there. It is not written again: what came after it, a truncation or others' data,
-    /// is not done again either. That it be on the disk is still due.
+    /// Data that a former life wrote is there, and an attribute that it set. It is not written again: what came after it, a
+    /// truncation, a removal or others' data, is not done again either. That it be on the disk is still due.
     fn written(&mut self, object: &Ref<'_>, place: u32, done: &mut Done) -> Result<Outcome, Stop> {
         let mut export = None;
         let mut doing = self.doing(None, &mut export, (place, done));

@@ -1,11 +1,10 @@
 //! What became of an operation of a batch, as it is remembered: what cannot be found out from the file system again.
 
-use holdfast_base::limits::{
-    CAPS_BATCH_OPS_MAX, CAPS_FAILED_REMOVALS_MAX, NAME_BYTES_MAX, WIRE_HANDLE4_BYTES_MAX,
-};
+use holdfast_base::limits::CAPS_BATCH_OPS_MAX;
 use holdfast_export::WireHandle;
+use holdfast_ledger::outcome::{Recorded, Refused};
 use holdfast_wire::caps::CapsStat;
-use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
+use holdfast_xdr::{from_bytes, to_bytes};
 
 /// What became of it.
 #[derive(Clone, Debug)]
@@ -30,48 +29,6 @@ pub(crate) struct Appended {
     pub(crate) count: u32,
     /// The write verifier before.
     pub(crate) verifier: [u8; 8],
-}
-
-/// The form in which it is recorded.
-#[derive(Encode, Decode)]
-enum Recorded<'a> {
-    #[xdr(case = 0)]
-    Failed(u32),
-    #[xdr(case = 1)]
-    Done,
-    #[xdr(case = 2)]
-    Made {
-        #[xdr(max = WIRE_HANDLE4_BYTES_MAX)]
-        handle: &'a [u8],
-        #[xdr(max = NAME_BYTES_MAX)]
-        other_name: &'a [u8],
-    },
-    #[xdr(case = 3)]
-    Changed(#[xdr(max = WIRE_HANDLE4_BYTES_MAX)] &'a [u8]),
-    /// Removals that stood together: how many, and which of them were refused.
-    #[xdr(case = 5)]
-    Removals {
-        count: u32,
-        #[xdr(max = CAPS_FAILED_REMOVALS_MAX)]
-        failed: Vec<Refused>,
-    },
-    /// Where an append is, or is to be.
-    #[xdr(case = 6)]
-    Appended {
-        #[xdr(max = WIRE_HANDLE4_BYTES_MAX)]
-        handle: &'a [u8],
-        offset: u64,
-        count: u32,
-        verifier: [u8; 8],
-    },
-}
-
-/// One of several that was refused.
-#[derive(Encode, Decode)]
-struct Refused {
-    /// Its place among them.
-    nth: u32,
-    status: u32,
 }
 
 /// The record of removals that stood together.

@@ -65,13 +65,19 @@ impl Run<'_> {
         }
         // What stands under another record is another's.
         let end = self.lane.next_restored(self.txn, place).map_or(u32::MAX, |next| next - place);
-        let ops: Vec<Removal<'_>> = ops.iter().take(end as usize).filter_map(Removal::of).collect();
         let is_again = former.is_some();
+        let before = former.and_then(|former| former.doubtful).as_deref().and_then(outcome::read);
+        let end = before.as_ref().map_or(end as usize, |before| before.len().min(end as usize));
+        let ops: Vec<Removal<'_>> = ops.iter().take(end).filter_map(Removal::of).collect();
         let incarnation = &self.lane.incarnation;
         let ledger = self.caps.parts.ledger.as_ref();
         let mut record = ledger.map(|ledger| Undertaking::of_batch(ledger, incarnation, self.txn.0, place));
         let mut export = None;
-        let came = self.doing(record.as_mut(), &mut export, (place, done)).remove_all(&ops, is_again);
+        let came = self.doing(record.as_mut(), &mut export, (place, done)).remove_all(
+            &ops,
+            is_again,
+            &before.unwrap_or_default(),
+        );
         let must_wait = match came {
             Ok(Removed { outcomes, must_wait }) => {
                 if let Some(record) = &record {
@@ -105,8 +111,13 @@ impl Run<'_> {
 
 impl Doing<'_> {
     /// Removes these names of one directory. `is_again`: a former life had begun to, so that what is not there any more, or
-    /// stands for something else, was removed.
-    fn remove_all(&mut self, all: &[Removal<'_>], is_again: bool) -> Result<Removed, Stop> {
+    /// stands for something else, was removed; but for what it refused, as `before` tells where it came to an end.
+    fn remove_all(
+        &mut self,
+        all: &[Removal<'_>],
+        is_again: bool,
+        before: &[Outcome],
+    ) -> Result<Removed, Stop> {
         let Some(first) = all.first() else { return Err(Stop::Refused(CapsStat::Inval)) };
         let dir = self.site(first.dir)?;
         let caller = self.caller(&dir)?;
@@ -114,17 +125,23 @@ impl Doing<'_> {
         if self.standing(&dir)? == Standing::New
             && let Some(record) = self.record.as_deref_mut()
         {
-            record.begin_removals(dir.export.id, &dir.handle)?;
+            record.begin_removals(dir.export.id, &dir.handle, all.iter().map(|one| one.name))?;
         }
         let (mut outcomes, mut gone, mut failed) = (Vec::with_capacity(all.len()), Vec::new(), 0);
         let mut must_wait = false;
-        for one in all {
-            match self.remove_seen(&dir, &caller, one) {
+        for (nth, one) in all.iter().enumerate() {
+            let came = match before.get(nth) {
+                Some(Outcome::Failed(stat)) => Err(Stop::Refused(*stat)),
+                _ => self.remove_seen(&dir, &caller, one),
+            };
+            match came {
                 Ok(last) => {
                     gone.extend(last);
                     outcomes.push(Outcome::Done);
                 }
-                Err(Stop::Refused(CapsStat::NoEnt | CapsStat::Changed | CapsStat::Stale)) if is_again => {
+                Err(Stop::Refused(CapsStat::NoEnt | CapsStat::Changed | CapsStat::Stale))
+                    if is_again && !matches!(before.get(nth), Some(Outcome::Failed(_))) =>
+                {
                     outcomes.push(Outcome::Done);
                 }
                 Err(Stop::Refused(stat)) => {

@@ -47,6 +47,16 @@ impl WireHandle {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+
+    /// The backend's handle in it, unchecked: of what this server has kept itself, never of what came from outside
+    /// ([`Sealer::open`]).
+    #[must_use]
+    pub fn object(&self) -> Option<Handle> {
+        match self.as_bytes().split_at_checked(HEADER_BYTES)? {
+            ([VERSION, KIND_OBJECT, ..], payload) => Handle::new(payload),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for WireHandle {
@@ -154,6 +164,8 @@ mod tests {
         let sealer = Sealer::new([9; 16]);
         for place in [object(), Place::Pseudo(0), Place::Pseudo(u64::MAX)] {
             assert_eq!(sealer.open(sealer.seal(&place).as_bytes()), Ok(place));
+            let object = if let Place::Object(_, handle) = place { Some(handle) } else { None };
+            assert_eq!(sealer.seal(&place).object(), object);
         }
     }
 

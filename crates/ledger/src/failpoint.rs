@@ -36,7 +36,8 @@ impl Point {
 /// Names the point at which to die.
 pub const POINT_VARIABLE: &str = "HOLDFAST_FAILPOINT";
 
-/// Names a file: only while it is there does the point kill, so that a test can prepare what it needs.
+/// Names a file: only while it is there does the point kill, so that a test can prepare what it needs. A number in it says
+/// with the how manieth passing since then; an empty one is the first.
 pub const ARM_VARIABLE: &str = "HOLDFAST_FAILPOINT_ARMED";
 
 #[cfg(feature = "failpoints")]
@@ -59,6 +60,9 @@ pub fn watch(watcher: Option<Watcher>) {
 #[cfg(feature = "failpoints")]
 pub fn pass(point: Point) {
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static PASSED: AtomicU32 = AtomicU32::new(0);
 
     if let Some(watcher) = WATCHER.with_borrow(Clone::clone) {
         watcher(point);
@@ -67,10 +71,12 @@ pub fn pass(point: Point) {
     static TARGET: OnceLock<Option<(String, std::path::PathBuf)>> = OnceLock::new();
     let target = TARGET
         .get_or_init(|| Some((std::env::var(POINT_VARIABLE).ok()?, std::env::var_os(ARM_VARIABLE)?.into())));
-    if let Some((name, armed)) = target
-        && name == point.name()
-        && armed.exists()
-    {
+    let Some((_, armed)) = target.as_ref().filter(|(name, _)| name == point.name()) else { return };
+    let Ok(nth) = std::fs::read_to_string(armed) else {
+        PASSED.store(0, Ordering::Relaxed);
+        return;
+    };
+    if PASSED.fetch_add(1, Ordering::Relaxed) + 1 == nth.parse().unwrap_or(1) {
         let own = rustix::process::getpid();
         // Nothing is left to do when a process cannot kill itself but to end it in the next best way.
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);

@@ -5,16 +5,17 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
+use holdfast_base::{SessionId, SlotId, Timestamp};
 use holdfast_export::{Export, Force};
 use holdfast_journal::{BootId, Certainty, Config, EntryId, Journal, OpenError, Recovered};
 use holdfast_recovery::intent::Step;
-use holdfast_recovery::keys::{SLOT, parse_slot_key, slot_key};
-use holdfast_recovery::{Intent, Look, Settled};
-use holdfast_vfs::{Backend, Handle, Touched};
+use holdfast_recovery::keys::slot_key;
+use holdfast_recovery::{Intent, Settled};
+use holdfast_vfs::Backend;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::settling::Settling;
 use crate::{intent, look};
 
 /// A request that a crash cut short.
@@ -28,7 +29,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    fn of(entry: EntryId, payload: &[u8], step: &Step<'_>, settled: Settled) -> Self {
+    pub(crate) fn of(entry: EntryId, payload: &[u8], step: &Step<'_>, settled: Settled) -> Self {
         Self {
             entry,
             seqid: step.seqid,
@@ -86,6 +87,8 @@ pub enum Remembered {
         op: u32,
         /// As given to [`crate::Undertaking::finish`].
         outcome: Option<Vec<u8>>,
+        /// The same, of what has not outlived the machine, or perhaps not.
+        doubtful: Option<Vec<u8>>,
         /// What is left of its record, for [`crate::Undertaking::remembered`].
         record: BatchRecord,
     },
@@ -106,7 +109,7 @@ pub struct BatchRecord {
 }
 
 impl BatchRecord {
-    fn of(entry: &Recovered) -> Self {
+    pub(crate) fn of(entry: &Recovered) -> Self {
         Self { entry: entry.id, survived: Self::outlived(entry.certainty) }
     }
 
@@ -184,10 +187,7 @@ impl Ledger {
         (boot, now): (BootId, Now),
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
-        let mut settling = Settling::new(&journal, exports);
-        recovered.into_iter().for_each(|entry| settling.take(entry));
-        settling.make_durable();
-        let Settling { pasts, remembered, .. } = settling;
+        let Settling { pasts, remembered, .. } = Settling::of(&journal, exports, recovered);
         Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), remembered))
     }
 
@@ -228,13 +228,13 @@ impl Ledger {
             }
             if let Some((incarnation, txn, op)) = intent::parse_batch_key(&entry.key) {
                 // An outcome of what did not outlive a crash is none; and what a crash left is looked at.
-                let (outcome, survived) = if settled.is_some() {
-                    (None, false)
+                let (outcome, doubtful, survived) = if settled.is_some() {
+                    (None, entry.reply, false)
                 } else {
-                    (entry.reply, BatchRecord::outlived(entry.certainty))
+                    (entry.reply, None, BatchRecord::outlived(entry.certainty))
                 };
                 let record = BatchRecord { entry: entry.id, survived };
-                batches.push(Remembered::Batch { incarnation, txn, op, outcome, record });
+                batches.push(Remembered::Batch { incarnation, txn, op, outcome, doubtful, record });
             }
         }
         Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), batches))
@@ -317,128 +317,4 @@ impl Force for Ledger {
     ) -> Option<io::Result<()>> {
         self.journal.force_by(by)
     }
-}
-
-/// Entries on their way from the journal to what the server remembers.
-struct Settling<'a> {
-    journal: &'a Journal,
-    exports: &'a [Arc<Export>],
-    pasts: FxHashMap<Vec<u8>, Arc<Past>>,
-    remembered: Vec<Remembered>,
-    /// Executed, and perhaps not durable yet: once its objects are committed, which is what is named here, the entry is
-    /// sealed. None of a batch: data that no entry tells of belongs to it, and its transaction's commit seals it.
-    unsealed: Vec<(Option<EntryId>, ExportId, Vec<Touched>)>,
-}
-
-impl<'a> Settling<'a> {
-    fn new(journal: &'a Journal, exports: &'a [Arc<Export>]) -> Self {
-        Self { journal, exports, pasts: FxHashMap::default(), remembered: Vec::new(), unsealed: Vec::new() }
-    }
-
-    fn export(&self, id: ExportId) -> Option<&'a Export> {
-        self.exports.iter().find(|export| export.id == id).map(Arc::as_ref)
-    }
-
-    fn take(&mut self, entry: Recovered) {
-        let Ok((export_id, step)) = intent::read(&entry.intent) else {
-            tracing::warn!(order = entry.order, "an entry of the journal cannot be read, and is dropped");
-            return self.journal.forget(entry.id);
-        };
-        // Without its export nothing can be looked at, and nobody can send the request again.
-        let Some(export) = self.export(export_id) else { return self.journal.forget(entry.id) };
-        let record = BatchRecord::of(&entry);
-        let to_seal = (entry.key.first() != Some(&intent::BATCH)).then_some(entry.id);
-        let settled = match (entry.certainty, &entry.reply) {
-            (Certainty::Sealed, Some(_)) => Settled::HappenedAlready,
-            (Certainty::ProcessDied, Some(_)) => {
-                self.unsealed.push((to_seal, export_id, touched(&step.intent)));
-                Settled::HappenedAlready
-            }
-            (_, _) => {
-                let settled = look::settle_now(export.backend.as_ref(), &step.intent);
-                if settled == Settled::HappenedAlready {
-                    self.unsealed.push((to_seal, export_id, touched(&step.intent)));
-                }
-                settled
-            }
-        };
-        tracing::debug!(order = entry.order, ?settled, has_reply = entry.reply.is_some(), "settled");
-        let reply = entry.reply.filter(|_| settled == Settled::HappenedAlready);
-        let (seqid, call_hash) = (step.seqid, step.call_hash);
-        if reply.is_none() {
-            let past = Past::of(entry.id, &entry.intent, &step, settled);
-            self.pasts.insert(entry.key.clone(), Arc::new(past));
-        }
-        self.remember(&entry.key, (seqid, call_hash), reply, record);
-    }
-
-    fn remember(
-        &mut self,
-        key: &[u8],
-        (seqid, call_hash): (u32, u64),
-        reply: Option<Vec<u8>>,
-        record: BatchRecord,
-    ) {
-        match (key.first(), reply) {
-            (Some(&SLOT), reply) => {
-                if let Some((session, slot)) = parse_slot_key(key) {
-                    self.remembered.push(Remembered::Slot { session, slot, seqid, call_hash, reply });
-                }
-            }
-            (Some(&intent::BATCH), outcome) => {
-                if let Some((incarnation, txn, op)) = intent::parse_batch_key(key) {
-                    self.remembered.push(Remembered::Batch { incarnation, txn, op, outcome, record });
-                }
-            }
-            (Some(&intent::CALL), Some(results)) => {
-                self.remembered.push(Remembered::Call { key: key[1..].to_vec(), results });
-            }
-            _ => {}
-        }
-    }
-
-    /// Commits the file systems of what was executed and may not be durable, then says so in the journal.
-    fn make_durable(&mut self) {
-        let unsealed = std::mem::take(&mut self.unsealed);
-        // Batches leave thousands of entries of a few directories: each object is committed once.
-        let mut of_export: FxHashMap<ExportId, FxHashMap<Touched, bool>> = FxHashMap::default();
-        for (_, export, touched) in &unsealed {
-            let all = of_export.entry(*export).or_default();
-            all.extend(touched.iter().map(|touched| (*touched, false)));
-        }
-        for (export, all) in &mut of_export {
-            let Some(export) = self.export(*export) else { continue };
-            let touched: Vec<_> = all.keys().copied().collect();
-            let mut results = vec![Ok(()); touched.len()];
-            export.backend.commit(&touched, &mut results);
-            for (touched, result) in touched.into_iter().zip(results) {
-                // What is gone since needs no commit of its own: its directory's carries it.
-                all.insert(touched, matches!(result, Ok(()) | Err(holdfast_vfs::FsError::Stale)));
-            }
-        }
-        for (entry, export, touched) in unsealed {
-            let Some(all) = of_export.get(&export) else { continue };
-            let is_durable = touched.iter().all(|touched| all.get(touched).copied().unwrap_or(false));
-            // Without its reply the entry is finished when the request comes again.
-            if is_durable
-                && let Some(entry) = entry
-                && let Err(error) = self.journal.seal(entry)
-            {
-                tracing::debug!(%error, "not sealed");
-            }
-        }
-        if let Err(error) = self.journal.force() {
-            tracing::error!(%error, "the journal of replies cannot be forced");
-        }
-    }
-}
-
-/// The objects that an executed intent changed.
-fn touched(intent: &Intent<'_>) -> Vec<Touched> {
-    let of_look = |l: &Look<'_>| match l {
-        Look::Name(place) => Handle::new(place.dir),
-        Look::Object(object) | Look::Xattr { object, .. } => Handle::new(object),
-    };
-    let looks = intent.looks();
-    looks.iter().flatten().filter_map(of_look).map(|handle| Touched { handle, data: false }).collect()
 }

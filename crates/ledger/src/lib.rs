@@ -12,6 +12,8 @@ mod intent;
 mod ledger;
 mod look;
 mod mutation;
+pub mod outcome;
+mod settling;
 mod undertaking;
 
 pub use ledger::{BatchRecord, Ledger, Now, Remembered};

@@ -3,12 +3,12 @@
 use std::hash::Hasher;
 
 use holdfast_recovery::intent::NodeKind;
-use holdfast_recovery::{Facts, Intent, Look, Seen, Settled, settle};
+use holdfast_recovery::{Facts, Intent, Look, Seen, Sequence, Settled, settle};
 use holdfast_vfs::{AttrMask, Attrs, Backend, Caller, Cx, FileKind, FsError, FsResult, Handle, Name, Wait};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// What one look brought, owned; [`Seen`] borrows from it.
-#[expect(clippy::large_enum_variant, reason = "two of them for a moment at a start")]
+#[expect(clippy::large_enum_variant, reason = "for a moment at a start")]
 enum Found {
     Absent,
     Object { handle: Handle, attrs: Attrs, text: Vec<u8> },
@@ -22,6 +22,15 @@ pub(crate) fn settle_now(backend: &dyn Backend, intent: &Intent<'_>) -> Settled 
     let cx = Cx::new(&caller, Wait::Yes);
     let found = intent.looks().map(|l| l.map_or(Found::Absent, |l| look(backend, &cx, &l)));
     settle(intent, [found[0].seen(), found[1].seen()])
+}
+
+/// The same, of operations that followed each other.
+pub(crate) fn settle_together(backend: &dyn Backend, sequence: &Sequence<'_>) -> Vec<Settled> {
+    let caller = Caller::root();
+    let cx = Cx::new(&caller, Wait::Yes);
+    let found: Vec<_> = sequence.looks().iter().map(|of| look(backend, &cx, of)).collect();
+    let seen: Vec<_> = found.iter().map(Found::seen).collect();
+    sequence.settle(&seen)
 }
 
 fn look(backend: &dyn Backend, cx: &Cx<'_>, at: &Look<'_>) -> Found {

@@ -227,13 +227,17 @@ impl Mutation<'_> {
         mode: XattrMode,
     ) -> FsResult<Change> {
         // Without a condition it gives the same when done again.
+        let mut mode = mode;
         if mode == XattrMode::Create {
-            if self.standing()? == Standing::Done {
-                return self.unchanged(object);
-            }
-            if self.record.is_some() && self.has_xattr(object, name)? == Some(false) {
-                let (object, value_hash) = (object.as_bytes(), value_hash(value));
-                self.about_to(Intent::MakeXattr { object, name, existed: false, value_hash })?;
+            match self.standing()? {
+                Standing::Done => return self.unchanged(object),
+                // Its own work may be there.
+                Standing::Repeat => mode = XattrMode::Either,
+                Standing::New if self.record.is_some() && self.has_xattr(object, name)? == Some(false) => {
+                    let (object, value_hash) = (object.as_bytes(), value_hash(value));
+                    self.about_to(Intent::MakeXattr { object, name, existed: false, value_hash })?;
+                }
+                Standing::New => {}
             }
         }
         self.change(|m| m.backend.setxattr(&m.cx, object, name, value, mode))
@@ -244,13 +248,18 @@ impl Mutation<'_> {
     /// # Errors
     /// The backend's, and those of [`Undertaking`].
     pub fn removexattr(mut self, object: &Handle, name: &[u8]) -> FsResult<Change> {
-        if self.standing()? == Standing::Done {
+        let standing = self.standing()?;
+        if standing == Standing::Done {
             return self.unchanged(object);
         }
-        if self.record.is_some() && self.has_xattr(object, name)? == Some(true) {
+        if standing == Standing::New && self.record.is_some() && self.has_xattr(object, name)? == Some(true) {
             self.about_to(Intent::RemoveXattr { object: object.as_bytes(), name, existed: true })?;
         }
-        self.change(|m| m.backend.removexattr(&m.cx, object, name))
+        let (backend, cx) = (self.backend, self.cx);
+        match self.change(|m| m.backend.removexattr(&m.cx, object, name)) {
+            Err(FsError::NoXattr) if standing == Standing::Repeat => unchanged(backend, &cx, object),
+            other => other,
+        }
     }
 
     /// As [`Backend::write`]. Not recorded: it gives the same when done again.
@@ -322,9 +331,13 @@ impl Mutation<'_> {
 
     /// A change that was made before a crash, as it is to be told: from what is there now.
     fn unchanged(&self, object: &Handle) -> FsResult<Change> {
-        let attrs = self.backend.getattr(&self.cx, object, BOTH)?;
-        Ok(Change { before: (&attrs).into(), after: attrs, is_atomic: false })
+        unchanged(self.backend, &self.cx, object)
     }
+}
+
+fn unchanged(backend: &dyn Backend, cx: &Cx<'_>, object: &Handle) -> FsResult<Change> {
+    let attrs = backend.getattr(cx, object, BOTH)?;
+    Ok(Change { before: (&attrs).into(), after: attrs, is_atomic: false })
 }
 
 fn place<'a>(dir: &'a Handle, name: Name<'a>) -> Place<'a> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use holdfast_base::{ExportId, SessionId, SlotId, Timestamp};
 use holdfast_journal::{EntryId, JournalError, Keep};
+use holdfast_recovery::intent::name_hash;
 use holdfast_recovery::keys::slot_key;
 use holdfast_recovery::{Intent, Settled};
 use holdfast_vfs::{Backend, FsError, FsResult, Handle};
@@ -113,8 +114,14 @@ impl Undertaking {
     ///
     /// # Errors
     /// As for any mutation: [`FsError::Delay`] when the journal has no room.
-    pub fn begin_removals(&mut self, export: ExportId, dir: &Handle) -> FsResult<()> {
-        self.about_to(export, Intent::Removals { dir: dir.as_bytes() })
+    pub fn begin_removals<'n>(
+        &mut self,
+        export: ExportId,
+        dir: &Handle,
+        names: impl IntoIterator<Item = &'n [u8]>,
+    ) -> FsResult<()> {
+        let names: Vec<u8> = names.into_iter().flat_map(name_hash).collect();
+        self.about_to(export, Intent::Removals { dir: dir.as_bytes(), names: &names })
     }
 
     /// Records an outcome of which nothing was recorded before: that of an operation that was refused, so that what comes

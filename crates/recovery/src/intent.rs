@@ -5,7 +5,8 @@
 
 use holdfast_base::Timestamp;
 use holdfast_base::limits::{
-    BACKEND_HANDLE_BYTES_MAX, INTENT_PREFIX_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, XATTR_NAME_BYTES_MAX,
+    BACKEND_HANDLE_BYTES_MAX, CAPS_BATCH_OPS_MAX, INTENT_PREFIX_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
+    XATTR_NAME_BYTES_MAX,
 };
 use holdfast_xdr::{Decode, Encode, Error, Reader, Writer};
 
@@ -13,11 +14,21 @@ use crate::codec::{self, DecodeError};
 
 const VERSION: u8 = 1;
 
+/// Bytes of a [`name_hash`].
+pub const NAME_HASH_BYTES: usize = 8;
+
+/// A hash of a name. Goes to disk: it must stay as it is (FNV-1a of 64 bits, big-endian).
+#[must_use]
+pub fn name_hash(name: &[u8]) -> [u8; NAME_HASH_BYTES] {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    name.iter().fold(0xcbf2_9ce4_8422_2325, step).to_be_bytes()
+}
+
 /// A backend's handle.
 pub type HandleBytes<'a> = &'a [u8];
 
 /// A name in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     /// The directory.
     pub dir: HandleBytes<'a>,
@@ -123,6 +134,9 @@ pub enum Intent<'a> {
     Removals {
         /// The directory.
         dir: HandleBytes<'a>,
+        /// A hash of each name ([`name_hash`]), one after the other: enough to know one again that another operation has
+        /// used. Empty in a record of an older server.
+        names: &'a [u8],
     },
 }
 
@@ -151,7 +165,7 @@ impl<'a> Intent<'a> {
                 [Some(Look::Name(at)), None]
             }
             Self::Rename { from, to, .. } => [Some(Look::Name(from)), Some(Look::Name(to))],
-            Self::SetAttr { object, .. } | Self::Removals { dir: object } => {
+            Self::SetAttr { object, .. } | Self::Removals { dir: object, .. } => {
                 [Some(Look::Object(object)), None]
             }
             Self::MakeXattr { object, name, .. } | Self::RemoveXattr { object, name, .. } => {
@@ -338,9 +352,13 @@ impl Encode for Intent<'_> {
                 existed.encode(w);
             }
             Self::Repeatable => w.u32(7),
-            Self::Removals { dir } => {
-                w.u32(8);
+            Self::Removals { dir, names } => {
+                // As it was before there were hashes of the names.
+                w.u32(if names.is_empty() { 8 } else { 9 });
                 w.opaque(dir);
+                if !names.is_empty() {
+                    w.opaque(names);
+                }
             }
         }
     }
@@ -377,7 +395,8 @@ impl<'a> Decode<'a> for Intent<'a> {
                 existed: bool::decode(r)?,
             },
             7 => Self::Repeatable,
-            8 => Self::Removals { dir: handle(r)? },
+            8 => Self::Removals { dir: handle(r)?, names: &[] },
+            9 => Self::Removals { dir: handle(r)?, names: r.opaque(NAME_HASH_BYTES * CAPS_BATCH_OPS_MAX)? },
             value => return Err(Error::BadEnum { name: "Intent", value }),
         })
     }

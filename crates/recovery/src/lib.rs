@@ -13,6 +13,7 @@ pub mod identity;
 pub mod intent;
 pub mod keys;
 pub mod records;
+pub mod sequence;
 pub mod settle;
 mod unfinished;
 
@@ -27,6 +28,7 @@ pub use intent::{Intent, Look, Step};
 pub use records::{
     ChannelRecord, ClientName, ClientRecord, LostRecord, RecordChange, Records, SessionRecord,
 };
+pub use sequence::Sequence;
 pub use settle::{Facts, Seen, Settled, settle};
 
 /// Why a record could not be read or written.

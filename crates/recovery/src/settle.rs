@@ -85,7 +85,7 @@ fn is(seen: Seen<'_>, handle: HandleBytes<'_>) -> bool {
 
 /// Whether an object under a name that was free is what the intent was about to make: of its kind and not born
 /// before it. One made by a local process while the server was dead passes for ours; nothing tells them apart.
-fn is_work_of(facts: &Facts<'_>, kind: &NodeKind<'_>, started_at: Timestamp) -> bool {
+pub(crate) fn is_work_of(facts: &Facts<'_>, kind: &NodeKind<'_>, started_at: Timestamp) -> bool {
     let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
     let is_older = facts.birth.is_some_and(|birth| nanos(birth) + BIRTH_SLACK_NANOS < nanos(started_at));
     facts.kind == *kind && !is_older

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{ClientId, Seqid, SessionId, Timestamp};
-use holdfast_recovery::intent::{NodeKind, Place};
+use holdfast_recovery::intent::{NodeKind, Place, name_hash};
 use holdfast_recovery::{
     ChannelRecord, ClientName, ClientRecord, CreatedRecord, Intent, LostRecord, RecordChange, Records,
     RecoveryError, SessionRecord, Step,
@@ -143,7 +143,11 @@ fn intents_have_the_bytes_of_version_1() {
             "01 00000006 00000001 6f000000 00000001 6e000000 00000001".to_owned(),
         ),
         (Intent::Repeatable, "01 00000007".to_owned()),
-        (Intent::Removals { dir: b"dir" }, "01 00000008 00000003 64697200".to_owned()),
+        (Intent::Removals { dir: b"dir", names: b"" }, "01 00000008 00000003 64697200".to_owned()),
+        (
+            Intent::Removals { dir: b"dir", names: &name_hash(b"name") },
+            "01 00000009 00000003 64697200 00000008 c4bcadba8e631b86".to_owned(),
+        ),
     ] {
         let golden = unhex(&golden);
         assert_eq!(written(&intent), golden, "{intent:?}");

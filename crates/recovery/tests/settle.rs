@@ -125,7 +125,7 @@ fn what_gives_the_same_twice_is_repeated_without_looking() {
     assert_eq!(Intent::Repeatable.looks(), [None, None]);
     check(Intent::Repeatable, [Seen::Failed, Seen::Failed], Settled::Repeat);
     // Where it has happened, it is the directory that is to be durable.
-    let removals = Intent::Removals { dir: b"d" };
+    let removals = Intent::Removals { dir: b"d", names: b"" };
     assert_eq!(removals.looks(), [Some(holdfast_recovery::Look::Object(b"d")), None]);
     check(removals, [Seen::Absent, Seen::Absent], Settled::Repeat);
 }

@@ -33,7 +33,7 @@ pub use handle::Handle;
 pub use listing::{DirEntry, DirListing, Flow, ListEnd};
 pub use lists::{ACCESS_LIST, AccessLists, DEFAULT_LIST};
 pub use making::{CreateHow, NewNode};
-pub use mem::{MemBackend, MemOptions};
+pub use mem::{MemBackend, MemOptions, Picture};
 pub use name::Name;
 pub use open::{
     Appended, CopySpan, CreateMode, Created, CtimeGuard, Exclusive, File, FileObject, LockKind, LockedBy,

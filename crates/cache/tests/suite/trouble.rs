@@ -108,6 +108,34 @@ fn a_create_that_fails_late_takes_its_name_and_what_is_in_it_along() {
 }
 
 #[test]
+fn what_was_never_made_is_told_of_once_whatever_was_to_be_done_to_it() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let (file, fh) = create(&mut world, dir, "f", b"data");
+    close(&mut world, fh).unwrap();
+    hurry(&mut world);
+    let making = batch(&mut world);
+    world.run(0, |m, t, now| m.link(t, file, dir, b"g", now)).unwrap();
+    let names = ((dir, &b"f"[..]), (dir, &b"h"[..]));
+    world.run(0, |m, t, now| m.rename(t, names.0, names.1, RenameMode::Replace, now)).unwrap();
+    hurry(&mut world);
+    let rest = batch(&mut world);
+    assert_eq!((making.ops.len(), rest.ops.len()), (1, 2));
+    world.server.lanes.entry(0).or_default().executed = rest.txn;
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.batch_done(making.txn, vec![MutationResult::Failed(Errno::EDQUOT)], 0, now);
+    machine.batch_done(rest.txn, vec![MutationResult::Depends; 2], rest.txn, now);
+    world.check(0);
+    let told = world.clients[0].machine.take_reports();
+    assert_eq!(told.iter().map(|report| report.errno).collect::<Vec<_>>(), [Errno::EDQUOT], "{told:?}");
+    for name in [&b"f"[..], b"g", b"h"] {
+        let found = world.run(0, |m, t, now| m.lookup(t, dir, name, now)).unwrap();
+        assert!(matches!(found, Lookup::Absent { .. }), "{}", name.escape_ascii());
+    }
+}
+
+#[test]
 fn a_name_that_was_taken_keeps_both() {
     let (mut world, dir) = settled();
     world.drain();

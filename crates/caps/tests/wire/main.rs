@@ -10,6 +10,7 @@ mod lists;
 mod lost;
 mod nameless;
 mod pool;
+mod power;
 mod promised;
 mod restart;
 mod times;

@@ -129,6 +129,48 @@ fn data_that_was_cut_off_since_is_not_there_again() {
 }
 
 #[test]
+fn an_attribute_that_was_removed_since_is_not_there_again() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let own = Ref::Made { txn: TxnId(1), op: 0 };
+    let ops = || {
+        let (how, name, value) = (SetXattrHow::Either, &b"user.k"[..], &b"v"[..]);
+        let set = BatchOp::SetXattr { object: own, how, name, value };
+        vec![create(at(&root), "a", b""), set, BatchOp::RemoveXattr { object: own, name }]
+    };
+    let before = client.batch(1, ops()).unwrap();
+    let file = object(&server, made(&before.results[0]).handle.0);
+    let mount = client.unplug();
+    let server = server.restart(Grace::Over);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    let after = client.batch(1, ops()).unwrap();
+    assert!(after.results.iter().all(|result| refused(result).is_none()), "{after:?}");
+    assert!(server.as_nfs(|fs, cx| fs.getxattr(cx, &file, b"user.k")).is_err(), "it is gone, and stays so");
+}
+
+#[test]
+fn data_that_went_with_the_machine_and_finds_no_room_is_told_as_lost() {
+    let server = Server::new();
+    let (mut client, root) = (Client::new(&server, "a"), server.root_handle());
+    let own = Ref::Made { txn: TxnId(1), op: 0 };
+    let ops = || {
+        let data = BatchOp::Data { object: own, offset: 0, data: b"data" };
+        vec![create(at(&root), "a", b""), data, mkdir(at(&root), "d")]
+    };
+    client.batch(1, ops()).unwrap();
+    let mount = client.unplug();
+    server.write("a", b"");
+    let server = server.restart_after_power_loss(Grace::Over);
+    server.disk().set_quota(0, 0);
+    let mut client = mount.again(&server, "a");
+    client.hello(TxnId(0)).unwrap();
+    let told: Vec<_> = client.batch(1, ops()).unwrap().results.iter().map(refused).collect();
+    assert_eq!(told, [None, Some(CapsStat::Dquot), None]);
+    assert_eq!(server.read("a"), b"");
+}
+
+#[test]
 fn what_is_stable_after_the_servers_death_is_on_the_disk_with_its_data() {
     let server = Server::new();
     let (mut client, root) = (Client::new(&server, "a"), server.root_handle());

@@ -15,7 +15,7 @@ use holdfast_manager::{Agent, Guarded, Manager, NotKept, Parts as ManagerParts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
 use holdfast_state::*;
-use holdfast_vfs::{Backend, Caller, Cx, Handle as FsHandle, MemBackend, MemOptions, Wait};
+use holdfast_vfs::{Backend, Caller, Cx, Handle as FsHandle, MemBackend, MemOptions, Picture, Wait};
 use holdfast_wire::caps::*;
 use holdfast_xdr::{Decode, Encode, from_bytes, to_bytes};
 use tempfile::TempDir;
@@ -89,7 +89,9 @@ impl Server {
     pub(crate) fn with(options: &ExportOptions) -> Self {
         let options = ExportOptions { clients: vec![ClientRule::All], ..options.clone() };
         let fs = MemBackend::new(&MemOptions { root_mode: 0o777, ..MemOptions::system() });
-        let dir = tempfile::tempdir().unwrap();
+        // Nothing of it has to outlive this machine: in memory, where there is such a place, starts wait for no disk.
+        let memory = std::path::Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let clock = Arc::new(ManualClock::default());
         let running = start(&fs, (&dir, 1, 1), &options, (&clock, Grace::Over));
         Self { fs, dir, options, life: 1, boot: 1, clock, running }
@@ -108,6 +110,27 @@ impl Server {
     pub(crate) fn restart_after_power_loss(mut self, grace: Grace) -> Self {
         self.boot += 1;
         self.restart(grace)
+    }
+
+    /// The same, where the journal tells of more than the disk holds: that is as on a picture of it, with the data of another.
+    pub(crate) fn restart_behind(self, journal: &[u8], (then, data): (&Picture, &Picture)) -> Self {
+        let Self { fs, dir, options, life, boot, clock, running } = self;
+        drop(running);
+        std::fs::write(dir.path().join("journal"), journal).unwrap();
+        fs.lose_power(then, data);
+        let (life, boot) = (life + 1, boot.wrapping_add(1));
+        let running = start(&fs, (&dir, life, boot), &options, (&clock, Grace::Over));
+        Self { fs, dir, options, life, boot, clock, running }
+    }
+
+    /// What the journal holds now.
+    pub(crate) fn journal(&self) -> Vec<u8> {
+        std::fs::read(self.dir.path().join("journal")).unwrap()
+    }
+
+    /// The file system beneath.
+    pub(crate) const fn disk(&self) -> &MemBackend {
+        &self.fs
     }
 
     pub(crate) fn pass(&self, ms: u64) {

@@ -120,14 +120,19 @@ impl Disk {
 
     /// How often the device was told to put its cache on the medium (Documentation/block/stat.rst, field 16).
     pub(crate) fn flushes(&self) -> u64 {
+        let stat = fs::read_to_string(self.device().join("stat")).unwrap();
+        stat.split_whitespace().nth(15).expect("a kernel of 5.5 or later").parse().unwrap()
+    }
+
+    /// The device, as the kernel shows it.
+    fn device(&self) -> PathBuf {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let mut fields = mounts.lines().map(|line| line.split(' '));
         let device = fields.find_map(|mut f| {
             let device = f.next()?;
             (f.next()? == text(&self.mount)).then(|| device.trim_start_matches("/dev/"))
         });
-        let stat = fs::read_to_string(format!("/sys/block/{}/stat", device.unwrap())).unwrap();
-        stat.split_whitespace().nth(15).expect("a kernel of 5.5 or later").parse().unwrap()
+        Path::new("/sys/block").join(device.unwrap())
     }
 
     /// Keeps what a power cut at this moment would leave.
@@ -138,9 +143,16 @@ impl Disk {
     /// Puts what was kept in the disk's place, as the machine would find it when it comes up again.
     pub(crate) fn come_up(&self) {
         let began = Instant::now();
+        let used = self.device().join("loop/backing_file");
         while let Err(said) = try_run("umount", &[text(&self.mount)]) {
             assert!(began.elapsed() < PATIENCE, "{said}");
             std::thread::sleep(Duration::from_millis(20));
+        }
+        // A server that was killed may have had it mounted for itself, for a moment still. Of two file systems with one
+        // identity the second is refused (XFS), or taken for the first (btrfs).
+        while fs::read_to_string(&used).is_ok_and(|file| file.trim() == text(&self.image)) {
+            assert!(began.elapsed() < PATIENCE, "the file system goes on being used");
+            std::thread::sleep(Duration::from_millis(5));
         }
         fs::rename(self.image.with_extension("kept"), &self.image).unwrap();
         self.attach().unwrap();

@@ -9,11 +9,14 @@
 
 mod aside;
 mod caps;
+mod cases;
 mod cut;
 mod disk;
+mod everything;
 mod frozen;
 mod full;
 mod listing;
+mod lost;
 mod nfs3;
 mod nfs4;
 mod quota;

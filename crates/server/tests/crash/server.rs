@@ -62,6 +62,8 @@ pub(crate) struct World {
     addresses: Cell<[SocketAddr; 2]>,
     xid: Cell<u32>,
     kills: Cell<usize>,
+    /// How often the machine came up again.
+    boots: Cell<u32>,
 }
 
 impl World {
@@ -89,8 +91,8 @@ impl World {
         let base = disk.unwrap_or(dir.path()).to_owned();
         fs::create_dir_all(base.join("files")).unwrap();
         let addresses = Cell::new(["127.0.0.1:0".parse().unwrap(); 2]);
-        let (server, xid, kills) = (RefCell::default(), Cell::new(1), Cell::new(0));
-        let world = Self { dir, base, point, is_sync, lease_seconds, server, addresses, xid, kills };
+        let (server, xid, kills, boots) = (RefCell::default(), Cell::new(1), Cell::new(0), Cell::new(0));
+        let world = Self { dir, base, point, is_sync, lease_seconds, server, addresses, xid, kills, boots };
         world.start();
         world
     }
@@ -114,8 +116,24 @@ impl World {
         self.dir.path().join("armed")
     }
 
+    /// This binary, on the boot of the machine that it is by now.
+    fn program(&self) -> Command {
+        let this = env::current_exe().unwrap();
+        if self.boots.get() == 0 {
+            return Command::new(this);
+        }
+        let boot = self.dir.path().join("boot");
+        fs::write(&boot, format!("{:08x}-0000-4000-8000-000000000000\n", self.boots.get())).unwrap();
+        // By this file alone a server knows one boot of the machine from another.
+        let bind = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", bind]).arg(boot).arg(this);
+        command
+    }
+
     fn start(&self) {
-        let mut server = Command::new(env::current_exe().unwrap())
+        let mut server = self
+            .program()
             .args(["--exact", "as_a_server", "--nocapture"])
             .env(WORLD_VARIABLE, &self.base)
             .env(SYNC_VARIABLE, if self.is_sync { "1" } else { "0" })
@@ -159,13 +177,29 @@ impl World {
     /// Sends a call, on the way of which the server dies, and starts the server anew. Gives the results where the
     /// call did not come by the point.
     pub(crate) fn kill_with(&self, record: &[u8]) -> Option<Vec<u8>> {
-        fs::write(self.armed(), b"").unwrap();
+        self.kill_at(1, record, || ())
+    }
+
+    /// As [`Self::kill_with`], the how manieth passing of the point being the last, with something done before the server is
+    /// started anew.
+    pub(crate) fn kill_at(&self, nth: usize, record: &[u8], between: impl FnOnce()) -> Option<Vec<u8>> {
+        fs::write(self.armed(), nth.to_string()).unwrap();
         let results = self.connect(0).exchange(record);
         fs::remove_file(self.armed()).unwrap();
         if results.is_none() {
-            self.restart();
+            self.bury();
+            between();
+            self.start();
         }
         results
+    }
+
+    /// Kills the server wherever it is, and starts it anew on another boot of the machine, once something else is done.
+    pub(crate) fn lose_power(&self, between: impl FnOnce()) {
+        self.kill_and(|| {
+            self.boots.set(self.boots.get() + 1);
+            between();
+        });
     }
 
     /// Does something over which the server dies at its point, which it must say, and starts it anew.

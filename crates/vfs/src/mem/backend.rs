@@ -90,6 +90,7 @@ impl MemBackend {
                 return Err(FsError::WouldBlock);
             }
         }
+        state.take_picture();
         let left = state.hooks.panics_in;
         state.hooks.panics_in = left.saturating_sub(1);
         assert!(left != 1, "a test asked for this panic");

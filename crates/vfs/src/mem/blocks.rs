@@ -14,7 +14,7 @@ const BLOCK_LEN: usize = BLOCK as usize;
 type Written = Box<[u8; BLOCK_LEN]>;
 
 /// A sparse file. A block that is present but `None` is reserved: it counts as space and reads as zeros.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Blocks {
     size: u64,
     blocks: BTreeMap<u64, Option<Written>>,

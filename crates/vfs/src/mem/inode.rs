@@ -25,7 +25,7 @@ pub(super) const STICKY: u32 = 0o1000;
 pub(super) const MODE_BITS: u32 = 0o7777;
 
 /// A directory's entries, by name and by cookie. A name keeps its cookie for as long as it is there.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Dir {
     by_name: HashMap<Box<[u8]>, u64>,
     by_cookie: BTreeMap<u64, (Box<[u8]>, Ino)>,
@@ -70,6 +70,7 @@ impl Dir {
 }
 
 /// What an object holds.
+#[derive(Clone)]
 pub(super) enum Body {
     Regular(Blocks),
     Directory(Dir, Ino),
@@ -81,6 +82,7 @@ pub(super) enum Body {
 }
 
 /// An object.
+#[derive(Clone)]
 pub(super) struct Inode {
     pub(super) body: Body,
     pub(super) mode: u32,

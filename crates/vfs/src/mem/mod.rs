@@ -9,6 +9,7 @@ mod hooks;
 mod inode;
 mod names;
 mod outside;
+mod pictures;
 mod state;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::open::{FileObject, OpenMode};
 use blocks::BLOCK;
 use inode::{Body, Dir, Ino, Inode};
 use outside::Outside;
+pub use pictures::Picture;
 pub use state::Now;
 use state::{Hooks, ROOT, Space, State};
 

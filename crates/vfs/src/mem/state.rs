@@ -9,6 +9,7 @@ use holdfast_base::{ByteRange, Timestamp};
 use super::blocks::BLOCK;
 use super::inode::{Body, Ino, Inode, MODE_BITS, SET_GID, is_member};
 use super::outside::Outside;
+use super::pictures::Picture;
 use crate::attrs::{Attrs, Change, FsId, FsLimits, FsUsage, PreAttrs, SetAttrs, SetTime};
 use crate::caller::Caller;
 use crate::data::Touched;
@@ -31,6 +32,7 @@ pub(super) const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
 /// Space, counted in blocks.
+#[derive(Clone)]
 pub(super) struct Space {
     pub(super) blocks_max: u64,
     pub(super) objects_max: u64,
@@ -103,6 +105,8 @@ pub(super) struct Hooks {
     pub(super) panics_in: u32,
     /// After how many writes to come the write verifier changes.
     pub(super) losses: u32,
+    /// What was there before each call, while that is kept.
+    pub(super) pictures: Option<Vec<Picture>>,
 }
 
 /// The whole file system.
