@@ -141,6 +141,9 @@ impl Inner {
     /// OPEN without a name, for an open that we know of; and whether a delegation came with it.
     fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<(Stateid4, bool), Setback> {
         let (want, claim4) = match claim {
+            Claim::Previous(kind @ OpenDelegationType4::None) => {
+                (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Previous(kind))
+            }
             Claim::Previous(kind) => (0, OpenClaim4::Previous(kind)),
             Claim::Anew => (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Fh),
         };
@@ -159,13 +162,9 @@ impl Inner {
             let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
             let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
             match (claim, delegation) {
-                (Claim::Previous(_), Some(granted)) => self.note_reclaimed(&open.handle, &granted),
-                (Claim::Anew, Some(granted)) => {
-                    // Not asked for, and nobody is there to be told what it covers.
-                    self.note_delegation(&open.handle, (&open.cred, 0), Some(granted));
-                    self.recall_later(&open.handle, granted.kind);
-                }
-                (_, None) => {}
+                (Claim::Previous(_), Some(granted)) => self.note_reclaimed(&open.handle, &open.cred, &granted),
+                (Claim::Anew, granted) => self.note_unasked(&open.handle, &open.cred, granted),
+                (Claim::Previous(_), None) => {}
             }
             Ok((stateid, delegation.is_some()))
         })
