@@ -168,7 +168,7 @@ impl Inner {
             };
             match self.create_session(link, &identity) {
                 Ok(session) => return Ok(Established { session, is_new_client }),
-                Err(Error::Nfs(NfsStat4::StaleClientId)) => {
+                Err(Error::Nfs(NfsStat4::StaleClientId | NfsStat4::Expired)) => {
                     self.gate.set_identity(None);
                     is_new_client = true;
                 }
@@ -277,6 +277,10 @@ impl Inner {
             }
             Err(Error::Nfs(NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId)) => {
                 self.lose_session(session);
+                Err(Setback::Again)
+            }
+            Err(Error::Nfs(NfsStat4::Expired)) => {
+                self.lose_lease(session);
                 Err(Setback::Again)
             }
             Err(Error::Nfs(status)) => {
