@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     /// Locks that somebody waits for may be had: rises with every CB_NOTIFY_LOCK.
     pub(crate) notices: Mutex<u64>,
     pub(crate) noticed: Wakers,
+    /// An owner of locks may be asked for, or an open closed, for which somebody may wait.
+    pub(crate) lockers: Wakers,
     pub(crate) facts: RwLock<Facts>,
     /// Given when the client is shut down.
     pub(crate) quit: Cancel,
@@ -319,6 +321,7 @@ impl Inner {
             offloads: Offloads::default(),
             notices: Mutex::new(0),
             noticed: Wakers::default(),
+            lockers: Wakers::default(),
             facts: RwLock::default(),
             quit: Cancel::new(),
             is_over: (Mutex::new(false), Condvar::new()),

@@ -312,6 +312,7 @@ impl Inner {
         self.chores.end();
         self.back.end();
         self.noticed.wake_all();
+        self.lockers.wake_all();
         if let Some(session) = self.gate.session() {
             session.lose();
         }
