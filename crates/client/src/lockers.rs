@@ -38,6 +38,8 @@ pub(crate) struct Locker {
     /// Tells him from one who has the same name later.
     pub(crate) id: u64,
     pub(crate) owner: Vec<u8>,
+    /// What he is called to the server.
+    pub(crate) name: Vec<u8>,
     pub(crate) standing: Standing,
     pub(crate) ranges: Ranges,
     /// The open that he began through, which all his locks of the file go through.
@@ -134,6 +136,7 @@ impl Lockers {
                 self.all.push(Locker {
                     id: self.made,
                     owner: owner.to_vec(),
+                    name: owner.to_vec(),
                     standing: Standing::Begins,
                     ranges: Ranges::default(),
                     open: Arc::clone(open),
@@ -143,6 +146,18 @@ impl Lockers {
                 Admission::Goes(self.made, Arc::clone(open))
             }
         }
+    }
+
+    /// What an owner is called to the server: one who begins on a server that ties him to an open owner by the name of that, too.
+    pub(crate) fn name(&mut self, id: u64, is_tied: bool) -> Vec<u8> {
+        let Some(locker) = self.all.iter_mut().find(|locker| locker.id == id) else { return Vec::new() };
+        if locker.standing == Standing::Begins {
+            locker.name = locker.owner.clone();
+            if is_tied {
+                locker.name.extend(locker.open.owner.to_be_bytes());
+            }
+        }
+        locker.name.clone()
     }
 
     /// One request less; an owner of whom the server has nothing is forgotten with his last one.

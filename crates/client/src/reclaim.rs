@@ -197,7 +197,7 @@ impl Inner {
                     open_seqid: Seqid(0),
                     open_stateid: open,
                     lock_seqid: Seqid(0),
-                    lock_owner: StateOwner4 { clientid: session.client, owner: &lock.owner },
+                    lock_owner: StateOwner4 { clientid: session.client, owner: &lock.name },
                 }),
             };
             let mut compound = Compound::new();

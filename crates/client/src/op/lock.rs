@@ -67,6 +67,9 @@ impl Client {
     /// Those of every operation.
     pub fn lock_test(&self, cx: Cx<'_>, file: &Handle, args: &LockArgs<'_>) -> Result<Option<Conflict>> {
         let inner = self.inner();
+        let known =
+            inner.files.look(file, |held| held.locks.find(args.owner).map(|known| known.name.clone()));
+        let name = known.flatten().unwrap_or_else(|| args.owner.to_vec());
         inner.run(
             cx,
             &Manner::IDLE,
@@ -75,7 +78,7 @@ impl Client {
                     locktype: kind(args.exclusive, false),
                     offset: Offset(args.range.first()),
                     length: args.range.nfs4_length(),
-                    owner: inner.lock_owner(args.owner),
+                    owner: inner.lock_owner(&name),
                 }));
                 Ok(())
             },
@@ -151,11 +154,20 @@ impl Inner {
         // A lock needs an open that the server knows.
         self.make_known(cx, &asking.open)?;
         self.widen(cx, &asking.open, (open, args.exclusive))?;
-        let (file, owner, range) = (open.handle.clone(), args.owner.to_vec(), args.range);
-        let cred = open.cred.clone();
+        let asked = self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits);
+        if asked != Err(Error::Nfs(NfsStat4::Resource)) {
+            return asked;
+        }
+        // NFS-Ganesha, of an owner that it knows with another open owner.
+        self.ties_lockers.store(true, Ordering::SeqCst);
+        self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits)
+    }
+
+    fn ask_lock(&self, cx: Cx<'_>, asking: &Arc<Asking>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
+        let (file, owner, range) = (&asking.open.handle, args.owner.to_vec(), args.range);
         let exclusive = args.exclusive;
         let late = || -> Late {
-            let (asking, owner) = (Arc::clone(&asking), owner.clone());
+            let (asking, owner) = (Arc::clone(asking), owner.clone());
             Box::new(move |inner, mut answer| {
                 let got = answer.put().and_then(|()| answer.next::<Lock4Ok>(OpNum4::Lock));
                 if let Ok(got) = got {
@@ -166,12 +178,14 @@ impl Inner {
             })
         };
         let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
+        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
+        let name = self.files.change(file, |held| held.locks.name(asking.id, is_tied));
         self.run(
-            Cx { cred: &cred, ..cx },
+            cx,
             &manner,
             |compound| {
-                let locker = self.locker(compound, &asking, args.owner)?;
-                compound.put(&file).op(&ArgOp::Lock(Lock4Args {
+                let locker = self.locker(compound, asking, &name)?;
+                compound.put(file).op(&ArgOp::Lock(Lock4Args {
                     locktype: kind(args.exclusive, waits),
                     reclaim: false,
                     offset: Offset(range.first()),
@@ -183,7 +197,7 @@ impl Inner {
             |answer| {
                 answer.put()?;
                 let got: Lock4Ok = answer.next(OpNum4::Lock)?;
-                self.note_lock(&asking, (range, exclusive), got.lock_stateid);
+                self.note_lock(asking, (range, exclusive), got.lock_stateid);
                 Ok(())
             },
         )
@@ -230,7 +244,7 @@ impl Inner {
     }
 
     /// As whom to lock: an owner that the server knows of this file, or a new one through an open.
-    fn locker<'a>(&self, compound: &mut Compound, asking: &Asking, owner: &'a [u8]) -> Result<Locker4<'a>> {
+    fn locker<'a>(&self, compound: &mut Compound, asking: &Asking, name: &'a [u8]) -> Result<Locker4<'a>> {
         let file = &asking.open.handle;
         let known = self
             .files
@@ -247,7 +261,7 @@ impl Inner {
                     open_seqid: Seqid(0),
                     open_stateid: newest(compound.uses(file, stateid)),
                     lock_seqid: Seqid(0),
-                    lock_owner: self.lock_owner(owner),
+                    lock_owner: self.lock_owner(name),
                 }))
             }
         }
