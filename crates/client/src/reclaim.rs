@@ -167,7 +167,7 @@ impl Inner {
             let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
             match (claim, delegation) {
                 (Claim::Previous(_), Some(granted)) => {
-                    self.note_reclaimed(&open.handle, &open.cred, &granted)
+                    self.note_reclaimed(&open.handle, &open.cred, &granted);
                 }
                 (Claim::Anew, granted) => self.note_unasked(&open.handle, &open.cred, granted),
                 (Claim::Previous(_), None) => {}
