@@ -66,6 +66,10 @@ pub(crate) struct Inner {
     /// Locks that somebody waits for may be had: rises with every CB_NOTIFY_LOCK.
     pub(crate) notices: Mutex<u64>,
     pub(crate) noticed: Wakers,
+    /// The server ties an owner of locks to the first open owner that he is named with, over all files, as NFS-Ganesha does.
+    pub(crate) ties_lockers: AtomicBool,
+    /// An owner of locks may be asked for, or an open closed, for which somebody may wait.
+    pub(crate) lockers: Wakers,
     pub(crate) facts: RwLock<Facts>,
     /// Given when the client is shut down.
     pub(crate) quit: Cancel,
@@ -319,6 +323,8 @@ impl Inner {
             offloads: Offloads::default(),
             notices: Mutex::new(0),
             noticed: Wakers::default(),
+            ties_lockers: AtomicBool::new(false),
+            lockers: Wakers::default(),
             facts: RwLock::default(),
             quit: Cancel::new(),
             is_over: (Mutex::new(false), Condvar::new()),

@@ -151,17 +151,49 @@ impl Inner {
     }
 
     /// Notes a delegation that was reclaimed: what its holder knows of it stays as it was. Another kind than before is
-    /// of no use to it and goes back.
-    pub(crate) fn note_reclaimed(&self, file: &Handle, granted: &Granted) {
+    /// of no use to it and goes back; as does one that was not held, which Linux gives with any open that is reclaimed.
+    pub(crate) fn note_reclaimed(&self, file: &Handle, cred: &Cred, granted: &Granted) {
         let is_same = self.files.change(file, |held| {
-            let Some(known) = held.delegation.as_mut() else { return true };
+            let known = held.delegation.as_mut()?;
             known.stateid = granted.stateid;
             known.has_times = granted.has_times;
-            std::mem::replace(&mut known.kind, granted.kind) == granted.kind
+            Some(std::mem::replace(&mut known.kind, granted.kind) == granted.kind)
         });
+        let Some(is_same) = is_same else { return self.note_unasked(file, cred, Some(*granted)) };
         if granted.is_recalled || !is_same {
             self.recall_later(file, granted.kind);
         }
+    }
+
+    /// Notes a delegation that nobody asked for, and gives it back: nobody is there to be told what it covers, nor to give it back
+    /// when it is in somebody's way. One that is held already is told again.
+    pub(crate) fn note_unasked(&self, file: &Handle, cred: &Cred, unasked: Option<Granted>) {
+        let Some(granted) = unasked else { return };
+        if self.delegation_stateid(file).is_some() {
+            self.note_delegation(file, (cred, 0), Some(granted));
+            return;
+        }
+        self.files.change(file, |held| {
+            held.delegation = Some(Delegation {
+                stateid: granted.stateid,
+                kind: granted.kind,
+                has_times: false,
+                is_returning: false,
+                // So nobody relies on it.
+                is_recalled: true,
+                cred: cred.clone(),
+                admitted: 0,
+                last_use: self.files.next_use(),
+                number: self.files.next_number(),
+            });
+        });
+        let file = file.clone();
+        self.chores.add(Box::new(move |inner| {
+            let cx = Cx { cred: &inner.options.machine, cancel: &inner.quit };
+            if let Err(error) = inner.return_delegation(cx, &file, None) {
+                tracing::debug!(%error, "a delegation that was not asked for is kept");
+            }
+        }));
     }
 
     /// Tells the user to give a delegation back, from a thread that may be waited for.

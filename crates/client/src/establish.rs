@@ -168,7 +168,7 @@ impl Inner {
             };
             match self.create_session(link, &identity) {
                 Ok(session) => return Ok(Established { session, is_new_client }),
-                Err(Error::Nfs(NfsStat4::StaleClientId)) => {
+                Err(Error::Nfs(NfsStat4::StaleClientId | NfsStat4::Expired)) => {
                     self.gate.set_identity(None);
                     is_new_client = true;
                 }
@@ -279,6 +279,10 @@ impl Inner {
                 self.lose_session(session);
                 Err(Setback::Again)
             }
+            Err(Error::Nfs(NfsStat4::Expired)) => {
+                self.lose_lease(session);
+                Err(Setback::Again)
+            }
             Err(Error::Nfs(status)) => {
                 // Without state protection a connection is bound by being used, too (RFC 8881 section 2.10.3.1).
                 tracing::debug!(?status, "a connection could not be bound");
@@ -308,6 +312,7 @@ impl Inner {
         self.chores.end();
         self.back.end();
         self.noticed.wake_all();
+        self.lockers.wake_all();
         if let Some(session) = self.gate.session() {
             session.lose();
         }

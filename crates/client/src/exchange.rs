@@ -256,6 +256,11 @@ impl Inner {
                 self.lose_session(session);
                 Verdict::Missed(Missed::Session)
             }
+            // Linux ends the sessions of a client whose lease is over; NFS-Ganesha says so on them.
+            NfsStat4::Expired => {
+                self.lose_lease(session);
+                Verdict::Missed(Missed::Session)
+            }
             NfsStat4::BadSlot => {
                 session.aim(SlotId((slot.number() as u32).saturating_sub(1)));
                 Verdict::Missed(Missed::Again)
@@ -266,6 +271,17 @@ impl Inner {
             }
             status => Verdict::Missed(Missed::Failed(Error::Nfs(status))),
         }
+    }
+
+    /// Notes that the lease is over: the server knows nothing of us, or will not much longer.
+    pub(crate) fn lose_lease(&self, session: &Arc<Session>) {
+        tracing::debug!("the lease is over");
+        if self.gate.identity().is_some_and(|known| known.client == session.client) {
+            self.gate.set_identity(None);
+        }
+        // Where it knows us all the same, what is left is looked for.
+        self.todo.change(|work| work.must_look = true);
+        self.lose_session(session);
     }
 
     /// Notes that the server does not know a session any more.

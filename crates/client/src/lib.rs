@@ -18,6 +18,7 @@ mod establish;
 mod exchange;
 mod gate;
 mod links;
+mod lockers;
 mod moved;
 mod names;
 mod offload;

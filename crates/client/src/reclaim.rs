@@ -14,10 +14,11 @@ use holdfast_wire::nfs4::{
 
 use crate::client::Inner;
 use crate::compound::Compound;
+use crate::lockers::Locker;
 use crate::program::SessionEvent;
 use crate::recover::Setback;
 use crate::session::Session;
-use crate::state::{Delegation, FileState, LockState, Open, OpenStatus};
+use crate::state::{Delegation, FileState, Open, OpenStatus};
 use crate::{Cred, DelegationKind, Error, Event, Handle};
 
 /// How an open is had again.
@@ -67,7 +68,8 @@ impl Inner {
     fn reclaim(&self, session: &Arc<Session>, file: &FileState) -> Result<bool, Setback> {
         let (opens, locks, delegation) = {
             let held = file.held.lock();
-            (held.opens.clone(), held.locks.clone(), held.delegation.clone())
+            let locks: Vec<_> = held.locks.iter().cloned().collect();
+            (held.opens.clone(), locks, held.delegation.clone())
         };
         let mut wanted =
             delegation.as_ref().map_or(OpenDelegationType4::None, |delegation| match delegation.kind {
@@ -106,7 +108,9 @@ impl Inner {
                 self.open_one_anew(session, open)?;
             }
         }
-        for lock in locks.iter().filter(|lock| !lock.is_lost) {
+        // What is closed takes with it what was locked through it.
+        let is_wanted = |lock: &&Locker| !lock.is_lost && *lock.open.status.lock() != OpenStatus::Closed;
+        for lock in locks.iter().filter(is_wanted) {
             match self.reclaim_locks(session, file, lock) {
                 Ok(()) => {}
                 Err(Setback::Because(Error::Nfs(_))) => self.lose_locks(&file.handle, &lock.owner),
@@ -141,6 +145,9 @@ impl Inner {
     /// OPEN without a name, for an open that we know of; and whether a delegation came with it.
     fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<(Stateid4, bool), Setback> {
         let (want, claim4) = match claim {
+            Claim::Previous(kind @ OpenDelegationType4::None) => {
+                (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Previous(kind))
+            }
             Claim::Previous(kind) => (0, OpenClaim4::Previous(kind)),
             Claim::Anew => (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Fh),
         };
@@ -159,13 +166,11 @@ impl Inner {
             let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
             let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
             match (claim, delegation) {
-                (Claim::Previous(_), Some(granted)) => self.note_reclaimed(&open.handle, &granted),
-                (Claim::Anew, Some(granted)) => {
-                    // Not asked for, and nobody is there to be told what it covers.
-                    self.note_delegation(&open.handle, (&open.cred, 0), Some(granted));
-                    self.recall_later(&open.handle, granted.kind);
+                (Claim::Previous(_), Some(granted)) => {
+                    self.note_reclaimed(&open.handle, &open.cred, &granted);
                 }
-                (_, None) => {}
+                (Claim::Anew, granted) => self.note_unasked(&open.handle, &open.cred, granted),
+                (Claim::Previous(_), None) => {}
             }
             Ok((stateid, delegation.is_some()))
         })
@@ -182,12 +187,7 @@ impl Inner {
         self.close_on(session, open, stateid)
     }
 
-    fn reclaim_locks(
-        &self,
-        session: &Arc<Session>,
-        file: &FileState,
-        lock: &LockState,
-    ) -> Result<(), Setback> {
+    fn reclaim_locks(&self, session: &Arc<Session>, file: &FileState, lock: &Locker) -> Result<(), Setback> {
         let open = lock.open.stateid().ok_or(Setback::Because(Error::Nfs(NfsStat4::BadStateid)))?;
         let mut stateid = None;
         for (range, exclusive) in lock.ranges.iter() {
@@ -197,7 +197,7 @@ impl Inner {
                     open_seqid: Seqid(0),
                     open_stateid: open,
                     lock_seqid: Seqid(0),
-                    lock_owner: StateOwner4 { clientid: session.client, owner: &lock.owner },
+                    lock_owner: StateOwner4 { clientid: session.client, owner: &lock.name },
                 }),
             };
             let mut compound = Compound::new();
@@ -215,11 +215,8 @@ impl Inner {
             stateid = Some(got.lock_stateid);
         }
         self.files.change(&file.handle, |held| match stateid {
-            Some(stateid) => {
-                let own = held.locks.iter_mut().filter(|other| other.owner == lock.owner);
-                own.for_each(|lock| lock.stateid = stateid);
-            }
-            None => held.forget_unlocked(&lock.owner),
+            Some(stateid) => held.locks.reclaimed(lock.id, stateid),
+            None => held.locks.forget_unlocked(&lock.owner),
         });
         Ok(())
     }
@@ -228,7 +225,8 @@ impl Inner {
     fn open_anew(&self, session: &Arc<Session>, file: &FileState) -> Result<(), Setback> {
         let (opens, locks, had_delegation) = {
             let mut held = file.held.lock();
-            (held.opens.clone(), held.locks.clone(), held.delegation.take().is_some())
+            let locks: Vec<_> = held.locks.iter().cloned().collect();
+            (held.opens.clone(), locks, held.delegation.take().is_some())
         };
         if had_delegation {
             self.callbacks.delegation_gone(&file.handle, self.files.next_number());
@@ -262,11 +260,8 @@ impl Inner {
     }
 
     fn lose_locks(&self, file: &Handle, owner: &[u8]) {
-        let has_lost = self.files.change(file, |held| {
-            held.forget_unlocked(owner);
-            let own = held.locks.iter_mut().filter(|lock| lock.owner == owner);
-            own.map(|lock| lock.is_lost = true).count() > 0
-        });
+        let has_lost = self.files.change(file, |held| held.locks.lose(owner));
+        self.lockers.wake_all();
         if has_lost {
             self.callbacks.locks_lost(file, owner);
         }
@@ -278,7 +273,8 @@ impl Inner {
         for file in self.files.all() {
             let held = file.held.lock();
             let stateids = held.opens.iter().filter_map(|open| open.stateid());
-            let stateids = stateids.chain(held.locks.iter().filter(|l| !l.is_lost).map(|lock| lock.stateid));
+            let known = held.locks.iter().filter(|lock| !lock.is_lost).filter_map(Locker::stateid);
+            let stateids = stateids.chain(known);
             let stateids = stateids.chain(held.delegation.iter().map(|delegation| delegation.stateid));
             all.extend(stateids.map(|stateid| (file.handle.clone(), stateid)));
         }
@@ -326,7 +322,7 @@ impl Inner {
     fn current(&self, file: &Handle, stateid: &Stateid4) -> Option<Stateid4> {
         self.files.look(file, |held| {
             let opens = held.opens.iter().filter_map(|open| open.stateid());
-            let locks = held.locks.iter().filter(|lock| !lock.is_lost).map(|lock| lock.stateid);
+            let locks = held.locks.iter().filter(|lock| !lock.is_lost).filter_map(Locker::stateid);
             let delegation = held.delegation.iter().map(|delegation| delegation.stateid);
             opens.chain(locks).chain(delegation).find(|known| known.other == stateid.other)
         })?
@@ -357,7 +353,7 @@ impl Inner {
                 held.delegation = None;
             }
             let open = held.opens.iter().find(|open| is(open.stateid())).cloned();
-            let lock = held.locks.iter().find(|lock| is(Some(lock.stateid))).map(|lock| lock.owner.clone());
+            let lock = held.locks.iter().find(|lock| is(lock.stateid())).map(|lock| lock.owner.clone());
             (open, lock, had_delegation)
         };
         if let Some(owner) = lock {
@@ -374,7 +370,7 @@ impl Inner {
             // The locks through it went with it.
             let through: Vec<_> = {
                 let held = state.held.lock();
-                let is_lost = |lock: &&LockState| Arc::ptr_eq(&lock.open, &open) && !lock.is_lost;
+                let is_lost = |lock: &&Locker| Arc::ptr_eq(&lock.open, &open) && !lock.is_lost;
                 held.locks.iter().filter(is_lost).map(|lock| lock.owner.clone()).collect()
             };
             through.iter().for_each(|owner| self.lose_locks(file, owner));

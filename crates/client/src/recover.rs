@@ -281,6 +281,10 @@ impl Inner {
                     self.lose_session(session);
                     return Err(Setback::Again);
                 }
+                Err(Error::Nfs(NfsStat4::Expired)) => {
+                    self.lose_lease(session);
+                    return Err(Setback::Again);
+                }
                 known => {
                     orphan.slot.used();
                     if let (Ok(_), Some(late)) = (known, orphan.late) {

@@ -1,5 +1,6 @@
 //! An operation, from the caller's point of view: asked until there is an answer that means something.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::nfs4::NfsStat4;
@@ -8,7 +9,7 @@ use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::exchange::{Late, Missed, Sending};
 use crate::moved::Missing;
-use crate::session::Lane;
+use crate::session::{Lane, Session};
 use crate::{Cx, Error, Result};
 
 /// Pauses when the server says "later": the first one, and the longest.
@@ -107,7 +108,7 @@ impl Inner {
                 }
                 return read(&mut answer);
             }
-            match self.consider(answer.status, &compound, &mut past) {
+            match self.consider(answer.status, (&session, &compound), &mut past) {
                 Next::Answer => return read(&mut answer),
                 Next::Later(pause) => {
                     drop(answer);
@@ -123,7 +124,12 @@ impl Inner {
     }
 
     /// What a failing status calls for.
-    fn consider(&self, status: NfsStat4, asked: &Compound, past: &mut Past) -> Next {
+    fn consider(
+        &self,
+        status: NfsStat4,
+        (session, asked): (&Arc<Session>, &Compound),
+        past: &mut Past,
+    ) -> Next {
         use NfsStat4 as S;
         let used = &asked.used;
         match status {
@@ -141,6 +147,12 @@ impl Inner {
                     }
                     _ => Next::Answer,
                 }
+            }
+            // It is not about a state: the lease is over.
+            S::Expired if used.is_empty() && past.odd < REFUSALS_MAX => {
+                past.odd += 1;
+                self.lose_lease(session);
+                Next::Recover
             }
             S::OldStateid if past.refusals < REFUSALS_MAX => {
                 past.refusals += 1;

@@ -1,6 +1,6 @@
 //! What the client holds at the server: opens, locks and delegations, by file.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use holdfast_base::Seqid;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::client::Inner;
-use crate::ranges::Ranges;
+use crate::lockers::{Locker, Lockers};
 use crate::{Cred, DelegationKind, Error, Handle, Result, Whose};
 
 /// Names of open owners are taken from a pool, so that the server meets few.
@@ -48,55 +48,8 @@ pub(crate) struct FileState {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) opens: Vec<Arc<Open>>,
-    pub(crate) locks: Vec<LockState>,
+    pub(crate) locks: Lockers,
     pub(crate) delegation: Option<Delegation>,
-}
-
-impl Held {
-    /// Whether locks of any owner were lost, and not given back by him since.
-    pub(crate) fn has_lost_locks(&self) -> bool {
-        self.locks.iter().any(|lock| lock.is_lost)
-    }
-
-    /// An owner who has unlocked all has nothing that could be reclaimed or lost: he begins anew, through an open.
-    pub(crate) fn forget_unlocked(&mut self, owner: &[u8]) {
-        self.locks.retain(|lock| lock.owner != owner || !lock.ranges.is_empty());
-    }
-
-    /// Of owners who hold nothing, and who would have to be kept at both ends until the file is closed: what the server knows them
-    /// by, of those known for longest once there are many. An owner who comes again begins anew, through an open.
-    pub(crate) fn take_idle_owners(&mut self) -> Vec<Stateid4> {
-        let is_idle = |lock: &LockState| lock.ranges.is_empty() && lock.asking == 0 && !lock.is_lost;
-        let count = self.locks.iter().filter(|lock| is_idle(lock)).count();
-        let mut going = if count > IDLE_OWNERS_MAX { count - IDLE_OWNERS_MAX / 2 } else { 0 };
-        let mut taken = Vec::with_capacity(going);
-        self.locks.retain(|lock| {
-            let goes = going > 0 && is_idle(lock);
-            if goes {
-                going -= 1;
-                taken.push(lock.stateid);
-            }
-            !goes
-        });
-        taken
-    }
-}
-
-/// How many owners who hold nothing are known of one file.
-const IDLE_OWNERS_MAX: usize = 16;
-
-/// The locks of one owner.
-#[derive(Clone, Debug)]
-pub(crate) struct LockState {
-    pub(crate) owner: Vec<u8>,
-    pub(crate) stateid: Stateid4,
-    pub(crate) ranges: Ranges,
-    /// The open that they were first taken through.
-    pub(crate) open: Arc<Open>,
-    /// Others may have had them meanwhile.
-    pub(crate) is_lost: bool,
-    /// How many locks he asks for just now: what the server knows him by may be on its way.
-    pub(crate) asking: u32,
 }
 
 /// A delegation.
@@ -127,6 +80,10 @@ pub(crate) struct Open {
     pub(crate) access: AtomicU32,
     pub(crate) deny: u32,
     pub(crate) status: Mutex<OpenStatus>,
+    /// Nothing new is asked for through it: it is being closed.
+    pub(crate) is_closing: AtomicBool,
+    /// It is to be closed once what is asked for through it is answered.
+    pub(crate) is_to_close: AtomicBool,
 }
 
 /// How an open stands.
@@ -146,11 +103,16 @@ impl Open {
     /// One that the server does not know yet.
     pub(crate) fn new((handle, owner): (Handle, u64), cred: Cred, (access, deny): (u32, u32)) -> Self {
         let (access, status) = (AtomicU32::new(access), Mutex::new(OpenStatus::Local));
-        Self { handle, owner, cred, access, deny, status }
+        let (is_closing, is_to_close) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { handle, owner, cred, access, deny, status, is_closing, is_to_close }
     }
 
     pub(crate) fn access(&self) -> u32 {
         self.access.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::SeqCst)
     }
 
     pub(crate) fn stateid(&self) -> Option<Stateid4> {
@@ -303,9 +265,8 @@ impl Files {
         let found = self.look(file, |held| {
             // The server refuses what names a lock that it has given to somebody else, though it be on its way for long; what names
             // an open, which may have outlived the lock, it does.
-            let through =
-                |lock: &&LockState| open.is_some_and(|open| std::ptr::eq(&raw const *lock.open, open));
-            let holds = |lock: &&LockState| !lock.ranges.is_empty();
+            let through = |lock: &&Locker| open.is_some_and(|open| std::ptr::eq(&raw const *lock.open, open));
+            let holds = |lock: &&Locker| !lock.ranges.is_empty();
             let lock = match owner {
                 Whose::Of(owner) => {
                     held.locks.iter().find(|lock| lock.owner == owner && (lock.is_lost || holds(lock)))
@@ -314,7 +275,7 @@ impl Files {
                 Whose::Nobodys => None,
             };
             let is_lost = lock.is_some_and(|lock| lock.is_lost);
-            if is_lost || (owner == Whose::Unknown && held.has_lost_locks()) {
+            if is_lost || (owner == Whose::Unknown && held.locks.has_lost()) {
                 return Err(Error::Lost);
             }
             let delegation = held.delegation.as_ref().filter(|delegation| {
@@ -325,8 +286,8 @@ impl Files {
                 };
                 !delegation.is_returning && covers
             });
-            match (lock, status, delegation) {
-                (Some(lock), _, _) => Ok(Some(newest(lock.stateid))),
+            match (lock.and_then(Locker::stateid), status, delegation) {
+                (Some(lock), _, _) => Ok(Some(newest(lock))),
                 (_, Some(OpenStatus::Known(stateid)), _) => Ok(Some(newest(stateid))),
                 (_, _, Some(delegation)) => Ok(Some(newest(delegation.stateid))),
                 _ => Ok(None),

@@ -83,6 +83,7 @@ pub struct ServerBuilder {
     lease_seconds: u32,
     squash: String,
     has_portmap: bool,
+    has_grace: bool,
     arguments: Vec<String>,
     config: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -127,6 +128,12 @@ impl ServerBuilder {
     /// server of a host at a time can.
     pub fn with_portmap(mut self) -> Self {
         self.has_portmap = true;
+        self
+    }
+
+    /// Has NFS-Ganesha, which begins at once elsewhere, let its clients reclaim what they had first; Holdfast always does.
+    pub fn with_grace(mut self) -> Self {
+        self.has_grace = true;
         self
     }
 
@@ -233,6 +240,7 @@ impl ServerUnderTest {
             lease_seconds: 10,
             squash: "none".to_owned(),
             has_portmap: false,
+            has_grace: false,
             arguments: Vec::new(),
             config: None,
             environment: Vec::new(),
@@ -409,7 +417,7 @@ impl ServerUnderTest {
                 self.scratch.path(),
                 &spec.directory,
                 self.port,
-                spec.lease_seconds,
+                (spec.lease_seconds, spec.has_grace),
             );
         }
         let mut command = match &spec.meminfo {

@@ -14,7 +14,7 @@ use holdfast_volume::Invalidate;
 use holdfast_volume::cache::Pending;
 
 use crate::connecting::{self, Connected};
-use crate::control::{Endpoint, Place, runtime_dir};
+use crate::control::{Controlled as _, Endpoint, Place, runtime_dir};
 use crate::controlled::Mounted;
 use crate::fs::Translation;
 use crate::guard::Guard;
@@ -271,7 +271,7 @@ fn sync(mounted: &Mounted, wishes: &Wishes) -> Result<()> {
             }
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                 if wishes.now() >= Wishes::GIVE_UP {
-                    let _ = mounted.volume().abandon();
+                    let _ = mounted.abandon();
                 }
                 if mounted.is_abandoned() {
                     let left = mounted.volume().pending();

@@ -1,21 +1,25 @@
 //! Byte-range locks.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_base::{ByteRange, Length, Offset, Seqid};
 use holdfast_wire::nfs4::{
-    ArgOp, ExistLockOwner4, FreeStateid4Args, Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4,
-    Lockt4Args, Locku4Args, Locku4Ok, NfsStat4, OpNum4, OpenToLockOwner4, StateOwner4, Stateid4,
+    ArgOp, ExistLockOwner4, Lock4Args, Lock4Denied, Lock4Ok, LockType4, Locker4, Lockt4Args, Locku4Args,
+    Locku4Ok, NfsStat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
+    OpNum4, Open4Args, Open4Ok, OpenClaim4, OpenFlag4, OpenToLockOwner4, StateOwner4, Stateid4,
 };
 use holdfast_xdr::{Decode, Reader};
 
 use crate::client::Inner;
 use crate::compound::{Answer, Compound};
+use crate::delegation::granted;
 use crate::exchange::Late;
+use crate::lockers::{Asking, Locker};
 use crate::run::Manner;
-use crate::state::{LockState, Open, newest};
+use crate::state::{Open, OpenStatus, newest};
 use crate::{Cancel, Client, Conflict, Cx, Error, Handle, LockArgs, OpenFile, Result};
 
 /// Pauses between attempts to get a lock that somebody holds: the first one, and the longest. A server that tells when
@@ -63,6 +67,9 @@ impl Client {
     /// Those of every operation.
     pub fn lock_test(&self, cx: Cx<'_>, file: &Handle, args: &LockArgs<'_>) -> Result<Option<Conflict>> {
         let inner = self.inner();
+        let known =
+            inner.files.look(file, |held| held.locks.find(args.owner).map(|known| known.name.clone()));
+        let name = known.flatten().unwrap_or_else(|| args.owner.to_vec());
         inner.run(
             cx,
             &Manner::IDLE,
@@ -71,7 +78,7 @@ impl Client {
                     locktype: kind(args.exclusive, false),
                     offset: Offset(args.range.first()),
                     length: args.range.nfs4_length(),
-                    owner: inner.lock_owner(args.owner),
+                    owner: inner.lock_owner(&name),
                 }));
                 Ok(())
             },
@@ -97,7 +104,7 @@ impl Client {
     #[must_use]
     pub fn holds_locks(&self, file: &Handle, owner: &[u8]) -> bool {
         let found = self.inner().files.look(file, |held| {
-            held.locks.iter().any(|lock| lock.owner == owner && (lock.is_lost || !lock.ranges.is_empty()))
+            held.locks.find(owner).is_some_and(|lock| lock.is_lost || !lock.ranges.is_empty())
         });
         found.unwrap_or(false)
     }
@@ -107,36 +114,7 @@ impl Client {
     /// Whether locks of any owner on a file were lost, and neither given back by him since nor ended with his open.
     #[must_use]
     pub fn has_lost_locks(&self, file: &Handle) -> bool {
-        self.inner().files.look(file, crate::state::Held::has_lost_locks).unwrap_or(false)
-    }
-}
-
-/// An owner asks for a lock: what the server knows him by is not given up meanwhile.
-struct Asking<'i> {
-    inner: &'i Inner,
-    file: Handle,
-    owner: Vec<u8>,
-}
-
-impl<'i> Asking<'i> {
-    /// `None` for one whom the server does not know.
-    fn new(inner: &'i Inner, file: &Handle, owner: &[u8]) -> Option<Self> {
-        let this = Self { inner, file: file.clone(), owner: owner.to_vec() };
-        this.change(|asking| asking + 1).then_some(this)
-    }
-
-    fn change(&self, change: impl Fn(u32) -> u32) -> bool {
-        let Some(state) = self.inner.files.find(&self.file) else { return false };
-        let mut held = state.held.lock();
-        let own = held.locks.iter_mut().find(|lock| lock.owner == self.owner);
-        own.map(|lock| lock.asking = change(lock.asking)).is_some()
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        // He may have lost all meanwhile, and begun anew.
-        self.change(|asking| asking.saturating_sub(1));
+        self.inner().files.look(file, |held| held.locks.has_lost()).unwrap_or(false)
     }
 }
 
@@ -172,30 +150,42 @@ impl Inner {
     }
 
     fn lock(&self, cx: Cx<'_>, open: &Arc<Open>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
+        let asking = Arc::new(self.ask_as(cx, args.owner, open)?);
         // A lock needs an open that the server knows.
-        self.make_known(cx, open)?;
-        let _asking = Asking::new(self, &open.handle, args.owner);
-        let (file, owner, range) = (open.handle.clone(), args.owner.to_vec(), args.range);
-        let (for_late, cred) = (Arc::clone(open), open.cred.clone());
+        self.make_known(cx, &asking.open)?;
+        self.widen(cx, &asking.open, (open, args.exclusive))?;
+        let asked = self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits);
+        if asked != Err(Error::Nfs(NfsStat4::Resource)) {
+            return asked;
+        }
+        // NFS-Ganesha, of an owner that it knows with another open owner.
+        self.ties_lockers.store(true, Ordering::SeqCst);
+        self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits)
+    }
+
+    fn ask_lock(&self, cx: Cx<'_>, asking: &Arc<Asking>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
+        let (file, owner, range) = (&asking.open.handle, args.owner.to_vec(), args.range);
         let exclusive = args.exclusive;
         let late = || -> Late {
-            let (open, owner) = (Arc::clone(&for_late), owner.clone());
+            let (asking, owner) = (Arc::clone(asking), owner.clone());
             Box::new(move |inner, mut answer| {
                 let got = answer.put().and_then(|()| answer.next::<Lock4Ok>(OpNum4::Lock));
                 if let Ok(got) = got {
-                    inner.note_lock(&open, &owner, (range, exclusive), got.lock_stateid);
+                    inner.note_lock(&asking, (range, exclusive), got.lock_stateid);
                     drop(answer);
-                    let _ = inner.unlock(&inner.quit, &open.handle, &owner, range);
+                    let _ = inner.unlock(&inner.quit, &asking.open.handle, &owner, range);
                 }
             })
         };
         let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
+        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
+        let name = self.files.change(file, |held| held.locks.name(asking.id, is_tied));
         self.run(
-            Cx { cred: &cred, ..cx },
+            cx,
             &manner,
             |compound| {
-                let locker = self.locker(compound, open, args.owner)?;
-                compound.put(&file).op(&ArgOp::Lock(Lock4Args {
+                let locker = self.locker(compound, asking, &name)?;
+                compound.put(file).op(&ArgOp::Lock(Lock4Args {
                     locktype: kind(args.exclusive, waits),
                     reclaim: false,
                     offset: Offset(range.first()),
@@ -207,81 +197,86 @@ impl Inner {
             |answer| {
                 answer.put()?;
                 let got: Lock4Ok = answer.next(OpNum4::Lock)?;
-                self.note_lock(open, args.owner, (range, exclusive), got.lock_stateid);
+                self.note_lock(asking, (range, exclusive), got.lock_stateid);
                 Ok(())
             },
         )
     }
 
+    /// The server looks at the open that an owner began through, whichever he locks through (NFS4ERR_OPENMODE): it gets the access
+    /// that it lacks and the other has, by one more OPEN of the same open owner (RFC 8881 section 18.16.3).
+    fn widen(&self, cx: Cx<'_>, begun: &Arc<Open>, (through, exclusive): (&Arc<Open>, bool)) -> Result<()> {
+        let needed = if exclusive { OPEN4_SHARE_ACCESS_WRITE } else { OPEN4_SHARE_ACCESS_READ };
+        if begun.access() & needed != 0 || through.access() & needed == 0 {
+            return Ok(());
+        }
+        let file = &begun.handle;
+        let stateid = self.run(
+            Cx { cred: &through.cred, ..cx },
+            &Manner::once(2),
+            |compound| {
+                let stateid = begun.stateid().ok_or(Error::Lost)?;
+                compound.uses(file, stateid);
+                let clientid = self.gate.identity().map(|known| known.client).unwrap_or_default();
+                compound.put(file).op(&ArgOp::Open(Open4Args {
+                    seqid: Seqid(0),
+                    share_access: begun.access() | needed | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+                    share_deny: begun.deny,
+                    owner: StateOwner4 { clientid, owner: &begun.owner_name() },
+                    openhow: OpenFlag4::NoCreate,
+                    claim: OpenClaim4::Fh,
+                }));
+                Ok(())
+            },
+            |answer| {
+                answer.put()?;
+                let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
+                self.note_unasked(file, &through.cred, granted(&ok.delegation));
+                Ok(ok.stateid)
+            },
+        )?;
+        begun.access.fetch_or(needed, Ordering::SeqCst);
+        let mut status = begun.status.lock();
+        if matches!(*status, OpenStatus::Known(_)) {
+            *status = OpenStatus::Known(stateid);
+        }
+        Ok(())
+    }
+
     /// As whom to lock: an owner that the server knows of this file, or a new one through an open.
-    fn locker<'a>(&self, compound: &mut Compound, open: &Open, owner: &'a [u8]) -> Result<Locker4<'a>> {
-        let known = self.files.look(&open.handle, |held| {
-            held.locks.iter().find(|lock| lock.owner == owner).map(|lock| (lock.stateid, lock.is_lost))
-        });
+    fn locker<'a>(&self, compound: &mut Compound, asking: &Asking, name: &'a [u8]) -> Result<Locker4<'a>> {
+        let file = &asking.open.handle;
+        let known = self
+            .files
+            .look(file, |held| held.locks.with_id(asking.id).map(|lock| (lock.stateid(), lock.is_lost)));
         match known.flatten() {
-            Some((_, true)) => Err(Error::Lost),
-            Some((stateid, false)) => {
-                let lock_stateid = newest(compound.uses(&open.handle, stateid));
+            None | Some((_, true)) => Err(Error::Lost),
+            Some((Some(stateid), false)) => {
+                let lock_stateid = newest(compound.uses(file, stateid));
                 Ok(Locker4::Exist(ExistLockOwner4 { lock_stateid, lock_seqid: Seqid(0) }))
             }
-            None => {
-                let stateid = open.stateid().ok_or(Error::Lost)?;
+            Some((None, false)) => {
+                let stateid = asking.open.stateid().ok_or(Error::Lost)?;
                 Ok(Locker4::New(OpenToLockOwner4 {
                     open_seqid: Seqid(0),
-                    open_stateid: newest(compound.uses(&open.handle, stateid)),
+                    open_stateid: newest(compound.uses(file, stateid)),
                     lock_seqid: Seqid(0),
-                    lock_owner: self.lock_owner(owner),
+                    lock_owner: self.lock_owner(name),
                 }))
             }
         }
     }
 
-    fn note_lock(
-        &self,
-        open: &Arc<Open>,
-        owner: &[u8],
-        (range, exclusive): (ByteRange, bool),
-        stateid: Stateid4,
-    ) {
-        let idle = self.files.change(&open.handle, |held| {
-            let known = held.locks.iter().position(|lock| lock.owner == owner);
-            let idle = if known.is_none() { held.take_idle_owners() } else { Vec::new() };
-            let at = known.unwrap_or_else(|| {
-                held.locks.push(LockState {
-                    owner: owner.to_vec(),
-                    stateid,
-                    ranges: Default::default(),
-                    open: Arc::clone(open),
-                    is_lost: false,
-                    asking: 0,
-                });
-                held.locks.len() - 1
-            });
-            let lock = &mut held.locks[at];
-            lock.stateid = stateid;
-            lock.ranges.lock(range, exclusive);
-            idle
-        });
-        if !idle.is_empty() {
-            self.chores.add(Box::new(move |inner| idle.into_iter().for_each(|of| inner.free_owner(of))));
-        }
-    }
-
-    /// Has the server forget an owner who holds nothing. It may know nothing of him any more.
-    fn free_owner(&self, stateid: Stateid4) {
-        let cx = Cx { cred: &self.options.machine, cancel: &self.quit };
-        let build = |compound: &mut Compound| {
-            compound.op(&ArgOp::FreeStateid(FreeStateid4Args { stateid: newest(stateid) }));
-            Ok(())
-        };
-        let freed = self.run(cx, &Manner::once(1), build, |answer| answer.ok(OpNum4::FreeStateid));
-        if let Err(error) = freed {
-            tracing::debug!(%error, "an owner of locks is not forgotten before the file is closed");
-        }
+    fn note_lock(&self, asking: &Asking, what: (ByteRange, bool), stateid: Stateid4) {
+        let file = &asking.open.handle;
+        let idle = self.files.change(file, |held| held.locks.granted(asking.id, what, stateid));
+        self.forget_lockers(file, idle);
+        // Who asks for another lock of his may do so now.
+        self.lockers.wake_all();
     }
 
     fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
-        let known = self.files.look(file, |held| held.locks.iter().find(|lock| lock.owner == owner).cloned());
+        let known = self.files.look(file, |held| held.locks.find(owner).cloned());
         let Some(lock) = known.flatten() else { return Ok(()) };
         let unlocked = if lock.is_lost || lock.ranges.is_empty() {
             Ok(None)
@@ -295,14 +290,7 @@ impl Inner {
             | Err(Error::Lost) => None,
             Err(e) => return Err(e),
         };
-        self.files.change(file, |held| {
-            for lock in held.locks.iter_mut().filter(|lock| lock.owner == owner) {
-                lock.stateid = stateid.unwrap_or(lock.stateid);
-                lock.ranges.unlock(range);
-            }
-            // Whoever unlocked all that was lost begins anew.
-            held.locks.retain(|lock| lock.owner != owner || !lock.is_lost || !lock.ranges.is_empty());
-        });
+        self.files.change(file, |held| held.locks.unlocked(owner, range, stateid));
         Ok(())
     }
 
@@ -310,7 +298,7 @@ impl Inner {
         &self,
         cancel: &Cancel,
         file: &Handle,
-        lock: &LockState,
+        lock: &Locker,
         range: ByteRange,
     ) -> Result<Option<Stateid4>> {
         self.run(
@@ -318,8 +306,8 @@ impl Inner {
             &Manner::once(2),
             |compound| {
                 let now = self.files.look(file, |held| {
-                    let own = held.locks.iter().find(|other| other.owner == lock.owner);
-                    own.filter(|lock| !lock.is_lost).map(|lock| lock.stateid)
+                    let own = held.locks.with_id(lock.id);
+                    own.filter(|lock| !lock.is_lost).and_then(Locker::stateid)
                 });
                 let stateid = now.flatten().ok_or(Error::Lost)?;
                 let lock_stateid = newest(compound.uses(file, stateid));
@@ -348,11 +336,6 @@ impl Inner {
         for owner in owners.unwrap_or_default() {
             // Closing lets go of what is left.
             let _ = self.unlock(cancel, &open.handle, &owner, ByteRange::ALL);
-        }
-        if self.files.find(&open.handle).is_some() {
-            self.files.change(&open.handle, |held| {
-                held.locks.retain(|lock| !Arc::ptr_eq(&lock.open, open));
-            });
         }
     }
 }

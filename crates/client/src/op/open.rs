@@ -352,10 +352,13 @@ impl Inner {
         }
     }
 
-    /// Closes in the background: as long as it takes.
+    /// Closes in the background: as long as it takes, and when no lock is asked for through it any more.
     pub(crate) fn close_quietly(&self, open: &Arc<Open>) {
         let cred = open.cred.clone();
         let cx = Cx { cred: &cred, cancel: &self.quit };
+        if !self.begin_close(open, true) {
+            return;
+        }
         if let Err(e) = self.close(cx, open) {
             tracing::debug!(%e, "a file could not be closed");
         }
@@ -363,6 +366,10 @@ impl Inner {
 
     fn close(&self, cx: Cx<'_>, open: &Arc<Open>) -> Result<()> {
         let cx = Cx { cred: &open.cred, ..cx };
+        if let Err(stopped) = self.await_asked(cx, open) {
+            self.close_later(Arc::clone(open));
+            return Err(stopped);
+        }
         self.unlock_all(cx.cancel, open);
         // From here on recovery leaves it alone.
         let status = std::mem::replace(&mut *open.status.lock(), OpenStatus::Closed);
@@ -376,13 +383,16 @@ impl Inner {
             self.close_later(Arc::clone(open));
             return closed;
         }
-        self.files.change(&open.handle, |held| held.opens.retain(|other| !Arc::ptr_eq(other, open)));
+        self.files.change(&open.handle, |held| {
+            held.opens.retain(|other| !Arc::ptr_eq(other, open));
+            held.locks.closed(open);
+        });
+        self.lockers.wake_all();
         self.files.free_owner(open.owner);
         closed
     }
 
-    /// CLOSE, again and again while a lock that was asked for and given up is in the way: when its answer comes it is
-    /// unlocked.
+    /// CLOSE, again and again while a lock that was asked for and given up is in the way.
     fn send_close(&self, cx: Cx<'_>, open: &Arc<Open>, stateid: Stateid4) -> Result<()> {
         loop {
             let closed = self.run(

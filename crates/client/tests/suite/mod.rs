@@ -2,6 +2,7 @@ mod basics;
 mod cost;
 mod delegations;
 mod ganesha;
+mod locks;
 mod protocol;
 mod recovery;
 mod relay;

@@ -10,7 +10,7 @@ use holdfast_client::{
 };
 use holdfast_wire::nfs4::{
     CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_BACKCHANNEL_FAULT,
-    SEQ4_STATUS_LEASE_MOVED,
+    SEQ4_STATUS_LEASE_MOVED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
 };
 use holdfast_wire::rpc::AcceptStat;
 use holdfast_xdr::Writer;
@@ -195,6 +195,51 @@ fn what_sequence_says_is_heeded() {
     script.shared.state.lock().sequence.push_back(NfsStat4::SeqMisordered);
     guest.look();
     assert_eq!(last().0, SessionId([2; 16]));
+}
+
+/// As NFS-Ganesha says it, where others end the session.
+#[test]
+fn who_is_told_that_his_lease_is_over_introduces_himself_anew() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    let expired = NfsStat4::Expired;
+    script.shared.state.lock().sequence.push_back(expired);
+    guest.look();
+    let sessions =
+        |script: &Script| (script.shared.state.lock().introduced, script.shared.state.lock().sessions);
+    assert_eq!(sessions(&script), (2, 2));
+    {
+        let mut state = script.shared.state.lock();
+        state.sequence.push_back(NfsStat4::BadSession);
+        state.creates.push_back(expired);
+    }
+    guest.look();
+    assert_eq!(sessions(&script), (3, 3));
+    // By an operation that names no state.
+    script.shared.state.lock().looks.push_back(expired);
+    guest.look();
+    assert_eq!(sessions(&script), (4, 4));
+    assert!(!file.is_lost(), "it was opened anew");
+}
+
+/// Linux's server delegates with every open that is reclaimed, in its grace, when nobody has to be asked.
+#[test]
+fn a_delegation_that_comes_unasked_with_a_reclaim_is_given_back() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    script.shared.state.lock().delegates_nothing = true;
+    let file = guest.open();
+    assert!(guest.client.delegated(file.handle()).is_none());
+    {
+        let mut state = script.shared.state.lock();
+        (state.delegates_nothing, state.flags) = (false, SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+    }
+    guest.look();
+    script.shared.wait("the return", |state| state.returned == 1);
+    assert!(guest.client.delegated(file.handle()).is_none());
+    assert!(guest.heard.state.lock().recalls.is_empty(), "whose user need not know of it");
+    assert_eq!(script.shared.state.lock().opens, 2);
 }
 
 #[test]

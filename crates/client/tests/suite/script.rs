@@ -34,6 +34,16 @@ pub(crate) struct State {
     pub(crate) seen: Vec<(SessionId, SlotId, Seqid)>,
     /// Statuses of the next SEQUENCEs.
     pub(crate) sequence: VecDeque<NfsStat4>,
+    /// Statuses of the next CREATE_SESSIONs.
+    pub(crate) creates: VecDeque<NfsStat4>,
+    /// Statuses of the next GETATTRs.
+    pub(crate) looks: VecDeque<NfsStat4>,
+    /// EXCHANGE_IDs answered.
+    pub(crate) introduced: u32,
+    /// OPENs are granted no delegation.
+    pub(crate) delegates_nothing: bool,
+    /// DELEGRETURNs.
+    pub(crate) returned: u32,
     /// The highest slot that clients shall use.
     pub(crate) target: Option<u32>,
     /// Every file is elsewhere: on this server.
@@ -189,17 +199,23 @@ impl Shared {
     fn run(&self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
         let mut state = self.state.lock();
         match op {
-            ArgOp::ExchangeId(_) => ExchangeId4Ok {
-                clientid: ClientId(7),
-                sequenceid: Seqid(1),
-                flags: EXCHGID4_FLAG_USE_NON_PNFS,
-                state_protect: StateProtect4R::None,
-                server_owner: ServerOwner4 { minor_id: 0, major_id: b"script" },
-                server_scope: b"script",
-                server_impl_id: None,
+            ArgOp::ExchangeId(_) => {
+                state.introduced += 1;
+                ExchangeId4Ok {
+                    clientid: ClientId(7),
+                    sequenceid: Seqid(1),
+                    flags: EXCHGID4_FLAG_USE_NON_PNFS,
+                    state_protect: StateProtect4R::None,
+                    server_owner: ServerOwner4 { minor_id: 0, major_id: b"script" },
+                    server_scope: b"script",
+                    server_impl_id: None,
+                }
+                .encode(w);
             }
-            .encode(w),
             ArgOp::CreateSession(args) => {
+                if let Some(status) = state.creates.pop_front() {
+                    return status;
+                }
                 state.sessions += 1;
                 CreateSession4Ok {
                     sessionid: SessionId([state.sessions; 16]),
@@ -220,6 +236,9 @@ impl Shared {
             ArgOp::DestroySession(args) => state.destroyed.push(args.sessionid),
             ArgOp::Sequence(args) => return state.sequence(args, w),
             ArgOp::PutFh(_) if state.moved_to.is_some() => {}
+            ArgOp::GetAttr(_) if !state.looks.is_empty() => {
+                return state.looks.pop_front().unwrap_or(NfsStat4::Ok);
+            }
             ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
             ArgOp::GetFh => w.opaque(FILE),
             ArgOp::Open(_) => {
@@ -228,8 +247,14 @@ impl Shared {
                 while state.holds_opens {
                     self.changed.wait(&mut state);
                 }
-                opened().encode(w);
+                let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
+                Open4Ok { delegation, ..opened() }.encode(w);
             }
+            ArgOp::TestStateid(args) => {
+                let status_codes = args.stateids.iter().map(|_| NfsStat4::Ok).collect();
+                TestStateid4Ok { status_codes }.encode(w);
+            }
+            ArgOp::DelegReturn(_) => state.returned += 1,
             ArgOp::Close(args) => args.open_stateid.encode(w),
             _ => {}
         }
@@ -245,16 +270,19 @@ impl Shared {
     }
 }
 
+fn delegation() -> OpenDelegation4<'static> {
+    let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
+    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions })
+}
+
 fn opened() -> Open4Ok<'static> {
     let change = holdfast_base::ChangeId(1);
-    let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
-    let read = OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions };
     Open4Ok {
         stateid: Stateid4 { seqid: Seqid(1), other: [5; 12] },
         cinfo: ChangeInfo4 { atomic: true, before: change, after: change },
         rflags: 0,
         attrset: Bitmap4::EMPTY,
-        delegation: OpenDelegation4::Read(read),
+        delegation: OpenDelegation4::None,
     }
 }
 

@@ -25,6 +25,16 @@ impl Served {
         Self::sized(target, fs_type, 1 << 30)
     }
 
+    /// Another server, with a lease of so many seconds, and with or without a grace of that length.
+    pub(crate) fn foreign(target: Target, fs_type: FsType, (lease, has_grace): (u32, bool)) -> Result<Self> {
+        let filesystem = LoopFs::new(fs_type, 1 << 30)?;
+        let share = filesystem.path().join("share");
+        std::fs::create_dir(&share)?;
+        let builder = ServerUnderTest::builder(&share).target(target).lease_seconds(lease);
+        let builder = if has_grace { builder.with_grace() } else { builder };
+        Ok(Self { server: builder.start()?, filesystem })
+    }
+
     /// Over a fresh file system of this type and of so many bytes.
     pub(crate) fn sized(target: Target, fs_type: FsType, bytes: u64) -> Result<Self> {
         let filesystem = LoopFs::new(fs_type, bytes)?;

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("life::what_cannot_be_mounted_is_told_on_the_terminal", refused),
         Trial::new("life::a_read_only_mount_refuses_changes", read_only),
         Trial::new("life::a_term_signal_sends_what_is_left_and_unmounts", terminated),
+        Trial::new("life::a_second_term_signal_gives_up_and_says_what_was_not_sent", given_up),
         Trial::new("life::what_is_bound_to_another_place_is_unmounted_there_alone", bound),
     ]
 }
@@ -148,6 +149,38 @@ fn read_only() -> Result<()> {
     let error = std::fs::write(mount.path().join("file"), "x").err().and_then(|error| error.raw_os_error());
     ensure!(error == Some(30), "writing said {error:?}");
     mount.unmount(&[])
+}
+
+/// By signals while it is mounted, and while the daemon outlives an `umount`.
+fn given_up() -> Result<()> {
+    // What is done while the server is silent is put off as long as its promises last.
+    let served = Served::with_lease(120)?;
+    for is_unmounted in [false, true] {
+        let (relay, mount) = over_a_relay(&served)?;
+        run_in(&mount.path(), "ls; touch a; rm a; sync .", &[])?;
+        relay.stall();
+        run_in(&mount.path(), "echo content >f; for i in $(seq 1 20); do : >f$i; done", &[])?;
+        let signal = || run_in(&served.share(), "kill -TERM $1", &[&mount.daemon().to_string()]);
+        if is_unmounted {
+            run_in(mount.path().parent().unwrap_or(&mount.path()), "umount mnt", &[])?;
+        }
+        signal()?;
+        let since = Instant::now();
+        while !mount.log().contains("sending what is left") {
+            ensure!(since.elapsed() < Duration::from_secs(20), "it does not begin to end\n{}", mount.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Longer than it would be one signal with the first.
+        std::thread::sleep(Duration::from_millis(1200));
+        signal()?;
+        let asked = Instant::now();
+        mount.wait_end()?;
+        let (took, log) = (asked.elapsed(), mount.log());
+        ensure!(took < Duration::from_secs(20), "it took {took:?}\n{log}");
+        let told = log.lines().find(|line| line.contains("given up: ")).unwrap_or_default();
+        ensure!(told.contains("were not sent") && !told.contains(" 0 changes"), "{told:?}\n{log}");
+    }
+    Ok(())
 }
 
 fn terminated() -> Result<()> {

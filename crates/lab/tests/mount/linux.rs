@@ -58,6 +58,23 @@ fn served(kernel: &Kernel, prepared: &str) -> Result<Guest> {
     Ok(guest)
 }
 
+/// Linux's server, which begins anew when it is told to restart: without what it knew of its clients, and with a
+/// grace as long as its lease.
+pub(crate) fn served_again(kernel: &Kernel) -> Result<Guest> {
+    // What it was told it forgets with its last thread.
+    let told: Vec<_> = SERVE.lines().filter(|line| line.contains("/channel")).collect();
+    let script = format!(
+        "{SERVE}\ncd /; echo serving; lab_wait restart; echo 0 >/proc/fs/nfsd/threads
+{}\necho 'tcp 2049' >/proc/fs/nfsd/portlist; echo 4 >/proc/fs/nfsd/threads; echo serving again
+lab_wait done; echo 0 >/proc/fs/nfsd/threads",
+        told.join("\n")
+    );
+    let guest =
+        Guest::builder().kernel(kernel.clone()).memory("512M").timeout(PATIENCE).start(&script, &[])?;
+    guest.wait_for("serving\n", PATIENCE)?;
+    Ok(guest)
+}
+
 fn mount_of(guest: &Guest) -> Result<Mount> {
     Mount::of(&format!("{}:/", guest.address()), "")
 }

@@ -201,7 +201,7 @@ os.ftruncate(fd, 0); os.pwrite(fd, b'theirs', 0); os.fsync(fd)
 fcntl.lockf(fd, fcntl.LOCK_UN)
 ";
 
-const PRELUDE: &str = "
+pub(crate) const PRELUDE: &str = "
 import fcntl, os, struct, sys, time, signal, subprocess
 one, two = sys.argv[1:]
 open(one + '/f', 'w').write('x' * 100)

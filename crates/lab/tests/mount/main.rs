@@ -13,6 +13,7 @@ mod everyday;
 mod failing;
 mod failover;
 mod fixture;
+mod foreign;
 mod fsx;
 mod full;
 mod history;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         everyday::trials(),
         failing::trials(),
         failover::trials(),
+        foreign::trials(),
         fsx::trials(),
         full::trials(),
         history::trials(),

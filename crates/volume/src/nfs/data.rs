@@ -33,6 +33,15 @@ fn read_all(
     }
 }
 
+/// Where data or a hole is in a file that is data throughout: a hole is at its end. NXIO behind that (lseek(2)).
+const fn sought_in_data(size: u64, offset: u64, kind: SeekKind) -> Result<u64, Error> {
+    match kind {
+        _ if offset >= size => Err(Error::Nfs(NfsStat4::Nxio)),
+        SeekKind::Data => Ok(offset),
+        SeekKind::Hole => Ok(size),
+    }
+}
+
 /// How often a server may lose its memory in the middle of one write.
 const VERIFIERS_MAX: u32 = 16;
 
@@ -222,7 +231,14 @@ impl NfsServer {
             SeekKind::Hole => Seek::Hole,
         };
         let (file, open) = (wire(object), self.opens.get(open));
-        let sought = self.client.seek(cx, io(&file, open.as_ref()), offset, what)?;
+        let sought = match self.client.seek(cx, io(&file, open.as_ref()), offset, what) {
+            // A server of NFSv4.1, or one whose file system cannot say: any file may be said to be data throughout.
+            Err(Error::Nfs(NfsStat4::NotSupp | NfsStat4::OpIllegal | NfsStat4::UnionNotSupp)) => {
+                let size = attrs_of(&self.client.getattr(cx, &file, WANTED)?)?.size;
+                return sought_in_data(size, offset, kind).map(|offset| Answer::Sought { offset });
+            }
+            sought => sought?,
+        };
         // RFC 7862 section 15.11.3: no data before the end; of holes there is always one there.
         if sought.eof && kind == SeekKind::Data {
             return Err(Error::Nfs(NfsStat4::Nxio));
