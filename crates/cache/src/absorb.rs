@@ -173,6 +173,9 @@ impl Machine {
         }
         if let Some(verifier) = unstable {
             self.keep_unstable(object, (offset, taken), verifier, (caller.clone(), at), now);
+        } else if let Some(id) = self.handles.get(object).copied() {
+            // What was kept of this place would undo what is on the disk now, should the server lose its memory.
+            self.with_data(id, |data| data.extents.cut(offset, offset.saturating_add(u64::from(count))));
         }
         count
     }

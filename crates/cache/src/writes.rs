@@ -381,7 +381,10 @@ impl Machine {
         // What the server has lost is written once more before it is committed.
         let is_ready = |n: &crate::node::Node| n.data.committing.is_none() && n.handle.is_some();
         let ready = |m: &Self, id: NodeId| {
-            m.nodes.get(&id).is_none_or(|n| is_ready(n) && !(n.data.is_doubted && m.stream.has_made(id)))
+            let is_written_first = |n: &crate::node::Node| {
+                n.data.is_doubted && m.stream.has_made(id) || m.flush.rewrites.contains_key(&id)
+            };
+            m.nodes.get(&id).is_none_or(|n| is_ready(n) && !is_written_first(n))
         };
         loop {
             // They are in the order in which they are due: what is not yet is not looked at, however much it is.

@@ -62,10 +62,10 @@ impl Locker {
         self.ranges.is_empty() && self.asking == 0 && !self.is_lost && self.stateid().is_some()
     }
 
-    /// He has nothing that could be lost any more, and an open that is no good: whoever locks for him begins anew.
+    /// He has nothing that could be lost any more, and an open that is no good: whoever locks for him begins anew. Not so where the
+    /// open is being closed: the server may get a LOCK that comes after it first, and take it for his, who ends with the open.
     fn is_stranded(&self) -> bool {
-        let status = *self.open.status.lock();
-        let is_gone = matches!(status, OpenStatus::Lost | OpenStatus::Closed);
+        let is_gone = *self.open.status.lock() == OpenStatus::Lost;
         is_gone && self.ranges.is_empty() && self.asking == 0 && !self.is_lost
     }
 }

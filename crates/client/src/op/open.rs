@@ -24,6 +24,8 @@ use crate::{Attributes, Client, Cred, Cx, DelegationKind, Error, Handle, OpenFil
 
 /// Between two attempts to close a file that locks are held of.
 const LOCKS_HELD_PAUSE: Duration = Duration::from_millis(20);
+/// So often: a second in all.
+const LOCKS_HELD_TRIES: u32 = 50;
 
 /// What is opened.
 #[derive(Clone, Copy, Debug)]
@@ -392,9 +394,11 @@ impl Inner {
         closed
     }
 
-    /// CLOSE, again and again while a lock that was asked for and given up is in the way.
+    /// CLOSE, again while a lock is in the way that nobody here knows of; not for ever, for others wait for this to end.
     fn send_close(&self, cx: Cx<'_>, open: &Arc<Open>, stateid: Stateid4) -> Result<()> {
+        let mut tries = 0;
         loop {
+            tries += 1;
             let closed = self.run(
                 cx,
                 &Manner::once(2),
@@ -409,7 +413,7 @@ impl Inner {
                 },
             );
             match closed {
-                Err(Error::Nfs(NfsStat4::LocksHeld)) => {
+                Err(Error::Nfs(NfsStat4::LocksHeld)) if tries < LOCKS_HELD_TRIES => {
                     cx.cancel.sleep_until(Instant::now() + LOCKS_HELD_PAUSE)?;
                     self.unlock_all(cx.cancel, open);
                 }

@@ -153,9 +153,10 @@ fn read_only() -> Result<()> {
 
 /// By signals while it is mounted, and while the daemon outlives an `umount`.
 fn given_up() -> Result<()> {
-    // What is done while the server is silent is put off as long as its promises last.
-    let served = Served::with_lease(120)?;
     for is_unmounted in [false, true] {
+        // What is done while the server is silent is put off as long as its promises last. Each time another server: what a mount held
+        // that gave up is asked back from the next one on.
+        let served = Served::with_lease(120)?;
         let (relay, mount) = over_a_relay(&served)?;
         run_in(&mount.path(), "ls; touch a; rm a; sync .", &[])?;
         relay.stall();

@@ -121,6 +121,7 @@ impl Machine {
             self.handles.remove(&handle);
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.changing = 0;
         (node.made, node.is_theirs, node.told_mtime, node.base, node.seq) = (None, false, None, None, 0);
         node.attrs.change = 0;
         self.distrust(id);

@@ -192,6 +192,8 @@ impl Machine {
             if matches!(op, Op::Make { .. })
                 && let Some(handle) = self.nodes.get_mut(&id)?.handle.take()
             {
+                // The answers to what is being asked under it are of something that is gone.
+                self.nodes.get_mut(&id)?.changing = 0;
                 self.handles.remove(&handle);
             }
         }
