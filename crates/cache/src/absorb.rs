@@ -38,6 +38,11 @@ impl Machine {
                 turn.acquired = true;
                 Some(Ok(Fresh::Acquired))
             }
+            (Question::Blocks { node, blocks }, answer) => {
+                let found = if let Ok(Answer::Blocks { found }) = answer { found } else { Vec::new() };
+                self.absorb_blocks(turn, node, &blocks, found);
+                Some(Ok(Fresh::Done))
+            }
             (Question::WhoAmI, answer) => {
                 let acting = if let Ok(Answer::Acts(acting)) = answer { acting } else { Acting::Unknown };
                 self.learn_acting(&turn.caller, acting, at);

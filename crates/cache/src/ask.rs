@@ -6,8 +6,9 @@ use bytes::Bytes;
 use crate::acting::Acting;
 use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs};
 use crate::caps::Grant;
+use crate::disk::BlockAt;
 use crate::errno::Errno;
-use crate::ids::{Caller, Handle, Name, OpenToken};
+use crate::ids::{Caller, Handle, Name, NodeId, OpenToken};
 use crate::leases::Promise;
 use holdfast_base::CapSet;
 
@@ -186,6 +187,8 @@ pub enum Question {
     RemoveXattr { object: Handle, name: Name },
     /// Room on the file system. Answer: `Room`.
     StatFs { object: Handle },
+    /// Blocks of a file's contents on this host's disk: no question to the server. Answer: `Blocks`.
+    Blocks { node: NodeId, blocks: Vec<BlockAt> },
     /// As whom does this caller act on the server? Answer: `Acts`.
     WhoAmI,
 }
@@ -277,6 +280,8 @@ pub enum Answer {
     Names { names: Vec<Name> },
     /// Room.
     Room { room: Room },
+    /// One for each that was asked for: its bytes, if they are what was written there.
+    Blocks { found: Vec<Option<Bytes>> },
     /// As whom the caller acts on the server.
     Acts(Acting),
 }
@@ -294,6 +299,12 @@ impl Question {
     pub fn is_mutation(&self) -> bool {
         let touched = self.touched();
         !touched.objects.is_empty() || !touched.names.is_empty()
+    }
+
+    /// Whether it is one to this host's disk, and none to the server.
+    #[must_use]
+    pub const fn is_of_disk(&self) -> bool {
+        matches!(self, Self::Blocks { .. })
     }
 
     pub(crate) fn touched(&self) -> Touched {

@@ -65,16 +65,25 @@ impl Node {
         self.sure = self.sure.without(kinds);
         if kinds.contains(CapSet::FILE_S) {
             self.data.differs(at);
+            let change = self.known_change();
+            self.data.kept.doubt(change);
         }
     }
 
+    /// Whether what was asked for at this moment is what the server has now, and nothing is under way that it does not know.
+    fn has_brought(&self, at: Generation) -> bool {
+        let is_covered =
+            self.data.readable_since < at && self.data.differs_since < at && self.data.moved < at;
+        is_covered && self.pending == 0 && self.changing == 0 && self.data.extents.is_empty()
+    }
+
     /// Whether the server's data may be kept as the file's.
-    fn may_keep(&self, size: usize) -> bool {
+    fn may_keep(&self, size: usize, most: u64) -> bool {
         self.sure.contains(CapSet::FILE_S)
             && self.changing == 0
             && size as u64 == self.attrs.size
             && size > 0
-            && self.attrs.size <= SMALL_FILE_BYTES
+            && self.attrs.size <= most
     }
 }
 
@@ -93,7 +102,8 @@ impl Machine {
             end = piece.end();
         }
         let Some(node) = self.nodes.get(&id) else { return };
-        if !node.may_keep(usize::try_from(end).unwrap_or(usize::MAX)) || !node.data.extents.is_empty() {
+        let most = self.settings.whole_bytes_max;
+        if !node.may_keep(usize::try_from(end).unwrap_or(usize::MAX), most) || !node.data.extents.is_empty() {
             return;
         }
         let whole = if rest.is_empty() {
@@ -104,16 +114,15 @@ impl Machine {
         self.keep_clean(id, whole);
     }
 
-    /// Keeps what was read of a file, if that was all of it, and was covered from the question to the answer.
+    /// Keeps what was read of a file, whole or in blocks, if it was covered from the question to the answer.
     pub(crate) fn keep_read(&mut self, handle: &Handle, offset: u64, data: &Bytes, at: Generation) {
         let Some(id) = self.handles.get(handle).copied() else { return };
-        let Some(node) = self.nodes.get(&id) else { return };
-        let is_covered =
-            node.data.readable_since < at && node.data.differs_since < at && node.data.moved < at;
-        let is_theirs = node.pending == 0 && node.data.extents.is_empty();
-        if offset == 0 && is_covered && is_theirs && node.may_keep(data.len()) {
+        let Some(node) = self.nodes.get(&id).filter(|node| node.has_brought(at)) else { return };
+        if offset == 0 && node.may_keep(data.len(), self.settings.whole_bytes_max) {
             // Out of the reply, which may be larger.
             self.keep_clean(id, Bytes::copy_from_slice(data));
+        } else {
+            self.keep_blocks_read(id, offset, data);
         }
     }
 

@@ -61,6 +61,9 @@ impl Machine {
                 node.base = Some(Box::new(crate::persist::Base::of(theirs)));
             }
             node.attrs = Attrs { change: theirs.change, ..merged };
+            if node.held.contains(CapSet::FILE_S) && !node.sure.contains(CapSet::FILE_S) {
+                node.data.kept.learn(theirs.change);
+            }
             node.sure |= node.held.shared();
         }
         merged
@@ -492,6 +495,7 @@ impl Machine {
     pub fn reclaimed(&mut self, results: Vec<Reclaimed>, now: Now) {
         self.progress += 1;
         self.epoch = self.tick();
+        self.drop_unsettled();
         self.forget_pools();
         let mut given = rustc_hash::FxHashMap::default();
         for Reclaimed { handle, result } in results {

@@ -330,6 +330,14 @@ impl Extents {
         }
     }
 
+    /// All that has come so far.
+    pub(crate) fn all_that(&self, is: impl Fn(Progress) -> bool) -> Vec<Piece> {
+        let found = self.map.iter().filter(|(_, extent)| is(extent.progress));
+        found
+            .map(|(at, extent)| Piece { offset: *at, data: extent.body.slice(0, extent.body.len()) })
+            .collect()
+    }
+
     /// Whether any extent is as asked.
     pub(crate) fn any(&self, is: impl Fn(Progress, Generation) -> bool) -> bool {
         self.map.values().any(|e| is(e.progress, e.born))

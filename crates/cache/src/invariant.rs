@@ -17,6 +17,9 @@ pub fn check(machine: &Machine) -> Result<(), String> {
     if !machine.ahead.is_sound() {
         return Err(format!("{:?} counts wrong", machine.ahead));
     }
+    if let Some(disk) = &machine.disk {
+        disk.check()?;
+    }
     let (mut unsent, mut unstable) = (0, 0);
     for (id, node) in &machine.nodes {
         let wrong = |what: &str| Err(format!("{id:?}: {what}: {node:?}"));
@@ -25,6 +28,9 @@ pub fn check(machine: &Machine) -> Result<(), String> {
         }
         if !node.held.shared().contains(node.sure) {
             return wrong("is sure of what is not held");
+        }
+        if node.sure.contains(CapSet::FILE_S) && node.data.kept.doubted.is_some() {
+            return wrong("is sure of data of which it doubts what is kept");
         }
         if node.held != node.held.sound() {
             return wrong("holds exclusively what it does not hold shared");

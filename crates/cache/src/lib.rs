@@ -16,6 +16,7 @@ mod clean;
 mod coherence;
 mod delegated;
 mod dir;
+mod disk;
 mod errno;
 mod extent;
 mod fresh;
@@ -50,6 +51,7 @@ pub use ask::{
 pub use attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
 pub use caps::Grant;
 pub use delegated::Shown;
+pub use disk::{BlockAt, BlockOut, Settling};
 pub use errno::Errno;
 pub use holdfast_base::CapSet;
 pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};

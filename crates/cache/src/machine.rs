@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{
-    AHEAD_AFTER, CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, POOL_AFTER, POOL_FILES_MAX, REACQUIRE_PAUSE_MS,
+    AHEAD_AFTER, CAPS_BATCH_OPS_MAX, IO_BYTES_MAX, KEPT_BLOCK_BYTES, POOL_AFTER, POOL_FILES_MAX,
+    REACQUIRE_PAUSE_MS, SMALL_FILE_BYTES,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -54,6 +55,10 @@ pub struct Settings {
     pub pooled_after: u32,
     /// Small files of a directory that are asked for before others are read ahead.
     pub ahead_after: u32,
+    /// Bytes of a file that is kept whole, at most.
+    pub whole_bytes_max: u64,
+    /// Bytes of a block of larger ones that is kept on disk.
+    pub block_bytes: u32,
 }
 
 impl Default for Settings {
@@ -74,6 +79,8 @@ impl Default for Settings {
             pooled_max: 0,
             pooled_after: POOL_AFTER,
             ahead_after: AHEAD_AFTER,
+            whole_bytes_max: SMALL_FILE_BYTES,
+            block_bytes: KEPT_BLOCK_BYTES,
         }
     }
 }
@@ -143,6 +150,8 @@ pub struct Machine {
     pub(crate) wanted_opens: Vec<Fh>,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
+    /// What of files' contents is on this host's disk; only of mounts that work without the server.
+    pub(crate) disk: Option<Box<crate::disk::Disk>>,
     pub(crate) ahead: crate::ahead::Ahead,
     pub(crate) stream: Stream,
     pub(crate) pools: crate::pool::Pools,
@@ -201,6 +210,7 @@ impl Machine {
             wanted_opens: Vec::new(),
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
+            disk: None,
             ahead: crate::ahead::Ahead::default(),
             stream: Stream::default(),
             pools: crate::pool::Pools::default(),

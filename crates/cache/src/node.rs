@@ -151,6 +151,8 @@ pub(crate) struct FileData {
     pub(crate) clean: Option<u64>,
     /// All of it as it is shown is kept, under this number: the server may not have all of that.
     pub(crate) grown: Option<u64>,
+    /// Which blocks of it on this host's disk are what the server has.
+    pub(crate) kept: crate::disk::Validity,
     /// When it last became, or may have become, something else than the server had.
     pub(crate) differs_since: Generation,
     /// Truncations that the server has not executed: from where on its data is void, and the mutation's serial.

@@ -2,7 +2,7 @@
 //! together make a machine again. Each delta is one moment, so that whoever applies deltas whole and in order has, after
 //! any crash, what applications did up to some moment. How it is used stands in `docs/design/offline.md`.
 
-mod code;
+pub(crate) mod code;
 mod merge;
 mod nodes;
 mod restore;
@@ -39,7 +39,7 @@ pub enum Change {
 }
 
 /// The families of keys: the first byte.
-mod family {
+pub(crate) mod family {
     pub(super) const HEAD: u8 = b'H';
     pub(super) const NODE: u8 = b'N';
     pub(super) const NAME: u8 = b'D';
@@ -48,9 +48,10 @@ mod family {
     pub(super) const EXECUTED: u8 = b'E';
     pub(super) const DATA: u8 = b'B';
     pub(super) const CONFLICT: u8 = b'C';
+    pub(crate) const BLOCK: u8 = b'S';
 }
 
-fn key(family: u8, number: u64) -> Vec<u8> {
+pub(crate) fn key(family: u8, number: u64) -> Vec<u8> {
     let mut key = vec![family];
     key.extend_from_slice(&number.to_be_bytes());
     key
@@ -135,6 +136,9 @@ impl Machine {
                 dir.changed = None;
             }
         }
+        if let Some(disk) = &mut self.disk {
+            disk.follow();
+        }
     }
 
     /// What has changed in the records since this was called last: one moment of the machine. Nothing where
@@ -149,8 +153,18 @@ impl Machine {
         self.put_kept(&mut journal, &mut out);
         self.put_conflicts(&mut journal, &mut out);
         self.put_head(&mut journal, &mut out);
+        if let Some(disk) = &mut self.disk {
+            disk.put_records(&mut out);
+        }
         self.journal = Some(journal);
         out
+    }
+
+    /// All deltas that were taken count after a crash.
+    pub fn changes_count(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.deltas_count();
+        }
     }
 
     fn put_head(&self, journal: &mut Journal, out: &mut Vec<Change>) {
@@ -175,6 +189,8 @@ impl Machine {
     }
 
     fn put_node(&mut self, journal: &mut Journal, id: NodeId, out: &mut Vec<Change>) {
+        let version = self.nodes.get(&id).map(|node| node.data.kept.version);
+        let has_blocks = self.disk.as_mut().is_some_and(|disk| disk.sweep(id, version));
         let Some(node) = self.nodes.quietly(id) else {
             if let Some((_, data)) = journal.nodes.remove(&id) {
                 out.push(Change::Remove(key(family::NODE, id.0)));
@@ -191,7 +207,13 @@ impl Machine {
         let clean = self.clean(id).cloned();
         let clean = clean.map(|bytes| (bytes.len(), journal.store(&bytes, out)));
         let Some(node) = self.nodes.get(&id) else { return };
-        let record = node_record(node, &parts, clean);
+        let mut record = node_record(node, &parts, clean);
+        if has_blocks {
+            record.flag(true);
+            record.u32(node.data.kept.version);
+            record.option(node.data.kept.doubted, Put::u64);
+        }
+        let record = record.0;
         let hash = hash(&record);
         let parts = parts.iter().map(|(.., part)| part).chain(clean.iter().map(|(_, part)| part));
         let places: Vec<Place> = parts.map(|part| part.place).collect();
@@ -345,7 +367,7 @@ fn hash(record: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(usize, Part)>) -> Vec<u8> {
+fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(usize, Part)>) -> Put {
     let mut put = Put::default();
     put.option(node.handle.as_ref(), |put, handle| put.bytes(handle.as_bytes()));
     put.option(node.made, |put, (txn, op)| {
@@ -397,7 +419,7 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
         put.u64(with);
     }
     put.option(clean, |put, (len, part)| put_part(put, len, part));
-    put.0
+    put
 }
 
 /// Extended attributes that are known; all of one object together are as small as makes no difference to its record.

@@ -128,6 +128,8 @@ impl Machine {
         node.data.moved = at;
         let is_all = !node.data.extents.any(|p, _| p != carried);
         let all = if is_all { node.data.extents.read(0, u64::MAX, Generation(0)) } else { Vec::new() };
+        let there = node.data.extents.all_that(|p| p == carried);
+        self.patch_blocks(id, &there);
         self.with_data(id, |data| data.extents.turn(|p, _| (p != carried).then_some(p)));
         self.keep_sent(id, &all);
     }
@@ -458,6 +460,7 @@ impl Machine {
         node.data.lost_through = through;
         // The answers to what is being asked under its old handle are of something that is gone.
         node.changing = 0;
+        node.data.kept.void();
         if let Some(handle) = node.handle.take()
             && self.handles.get(&handle) == Some(&id)
         {

@@ -112,6 +112,9 @@ pub struct Stats {
     /// Of these, those that somebody came for, and those that were dropped as nobody did.
     pub ahead_used: u64,
     pub ahead_unused: u64,
+    /// Blocks read from this host's disk, and those that were not there when they were to be.
+    pub blocks_read: u64,
+    pub blocks_lost: u64,
     pub batches_sent: u64,
     pub batches_resent: u64,
     pub bytes_written: u64,
@@ -119,6 +122,8 @@ pub struct Stats {
     pub recalls: u64,
     pub releases: u64,
     pub invalidations: u64,
+    /// Blocks kept on this host's disk now.
+    pub blocks: u64,
     /// Objects known now.
     pub nodes: u64,
     /// Names known now.

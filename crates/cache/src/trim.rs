@@ -120,6 +120,7 @@ impl Machine {
         stats.nodes = self.nodes.len() as u64;
         stats.names = self.nodes.values().filter_map(|n| n.dir.as_ref()).map(|d| d.len() as u64).sum();
         stats.names += self.leases.len() as u64;
+        stats.blocks = self.disk.as_ref().map_or(0, |disk| disk.count());
         stats.capabilities = self.nodes.values().filter(|n| !n.held.is_empty()).count() as u64;
         stats.dirty_bytes = self.flush.unsent;
         stats.unstable_bytes = self.flush.unstable;

@@ -102,6 +102,7 @@ impl Machine {
 
     /// Forgets data behind the end of a file that was truncated at the server.
     pub(crate) fn cut_kept(&mut self, id: NodeId, size: u64) {
+        self.cut_blocks(id, size);
         self.with_data(id, |data| data.extents.cut(size, u64::MAX));
     }
 
@@ -251,12 +252,16 @@ impl Machine {
         match result {
             Ok(Written { count, stable, verifier }) => {
                 let taken = start + u64::from(count);
-                self.with_data(id, |data| {
+                let sent = Progress::Sent(write);
+                let there = self.with_data(id, |data| {
                     data.moved = since;
                     data.extents.split_at(taken);
-                    let new = (!stable).then_some(Progress::Unstable { verifier, since });
-                    let sent = Progress::Sent(write);
                     data.extents.turn_within(taken, end, |p| if p == sent { Progress::Dirty } else { p });
+                    data.extents.all_that(|p| p == sent)
+                });
+                self.patch_blocks(id, &there.unwrap_or_default());
+                self.with_data(id, |data| {
+                    let new = (!stable).then_some(Progress::Unstable { verifier, since });
                     data.extents.turn(|p, _| if p == sent { new } else { Some(p) });
                 });
                 if !stable {
@@ -332,6 +337,7 @@ impl Machine {
     /// The same, in these words.
     pub(crate) fn data_given_up(&mut self, id: NodeId, (what, errno): (&str, Errno)) {
         self.disturb(id, CapSet::FILE_S);
+        self.void_blocks(id);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.losses.note(errno);
         }

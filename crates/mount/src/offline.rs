@@ -55,7 +55,8 @@ pub(crate) fn connect(
     let file = file.map_or_else(|| default_file(source), |file| Ok(file.to_owned()))?;
     let mut chance = [0; 16];
     SystemEntropy::new()?.fill(&mut chance);
-    let kept = Kept::open(&file, &source.to_string(), chance)?;
+    let bytes = u64::from(options.offline_mib.unwrap_or(0)) << 20;
+    let kept = Kept::open(&file, &source.to_string(), chance)?.with_contents(bytes);
     wanted.soft = true;
     if options.patience == Patience::Hard {
         wanted.patience = PATIENCE;

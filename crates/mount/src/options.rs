@@ -69,6 +69,8 @@ pub struct MountOptions {
     pub passes_through: bool,
     /// `offline` and `offline=FILE`.
     pub offline: Offline,
+    /// `offline_mib=`: how much of files' contents is kept on this host's disk, where that is said.
+    pub offline_mib: Option<u32>,
     /// `server=`, in order: tried in turn after the source's own.
     pub more_servers: Vec<ServerName>,
     /// `referrals` and `noreferrals`: whether servers that a server tells of are connected to.
@@ -84,6 +86,9 @@ pub enum Offline {
     /// It does, with a journal in this file, or in one of the source's own.
     In(Option<PathBuf>),
 }
+
+/// MiB of contents on this host's disk at most: 16 TiB, of which 16 GiB of memory would be needed to know where they are.
+const OFFLINE_MIB_MAX: u32 = 16 << 20;
 
 /// Connections at most: as Linux's client.
 const CONNECTIONS_MAX: u32 = 16;
@@ -115,6 +120,7 @@ impl Default for MountOptions {
             same_host: SameHost::AsTold,
             passes_through: false,
             offline: Offline::No,
+            offline_mib: None,
             more_servers: Vec::new(),
             goes_where_told: true,
         }
@@ -155,6 +161,9 @@ impl MountOptions {
             return Err(
                 "offline: what is not cached cannot be used without the server: it needs cache=all".into()
             );
+        }
+        if options.offline_mib.is_some() && options.offline == Offline::No {
+            return Err("offline_mib: contents are kept on this host's disk with `offline` alone".into());
         }
         if pending.is_soft {
             options.patience = Patience::Soft(timeo * (pending.retrans.unwrap_or(RETRANS_DEFAULT) + 1));
@@ -220,6 +229,9 @@ impl MountOptions {
             ("noreferrals", None) => self.goes_where_told = false,
             ("offline", None) => self.offline = Offline::In(None),
             ("nooffline", None) => self.offline = Offline::No,
+            ("offline_mib", Some(mib)) => {
+                self.offline_mib = Some(number(name, mib, 0, OFFLINE_MIB_MAX)?);
+            }
             ("offline", Some(file)) if file.starts_with('/') => self.offline = Offline::In(Some(file.into())),
             ("offline", Some(file)) => {
                 return Err(format!("offline={file}: the whole path of a file is wanted"));
@@ -353,6 +365,15 @@ mod tests {
         assert_eq!(parsed("offline").offline, Offline::In(None));
         assert_eq!(parsed("offline=/x/y").offline, Offline::In(Some("/x/y".into())));
         assert_eq!(parsed("offline,nooffline").offline, Offline::No);
+    }
+
+    #[test]
+    fn how_much_of_contents_is_kept_can_be_said_where_any_is() {
+        assert_eq!(parsed("offline").offline_mib, None);
+        assert_eq!(parsed("offline_mib=0,offline").offline_mib, Some(0));
+        assert_eq!(parsed("offline=/x,offline_mib=16777216").offline_mib, Some(16 << 20));
+        assert!(refused("offline,offline_mib=16777217").contains("from 0 to"));
+        assert!(refused("offline_mib=1").contains("`offline` alone"));
     }
 
     #[test]

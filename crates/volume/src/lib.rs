@@ -37,7 +37,7 @@ pub use operations::{At, Data};
 pub use running::Waiting;
 pub use same_host::{SameHost, SameHostStats};
 pub use server::{BatchDone, FailedLater, Server, Settled, Undone, WriteDone};
-pub use stats::{Changed, Held, Hits, Queue, ReadAhead, Stats, Timing};
+pub use stats::{Changed, Contents, Held, Hits, Queue, ReadAhead, Stats, Timing};
 pub use volume::{Volume, VolumeOptions};
 
 pub use holdfast_cache as cache;

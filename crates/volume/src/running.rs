@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Step, Turn, Wait};
+use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Question, Step, Turn, Wait};
 use holdfast_client::Cancel;
 use parking_lot::MutexGuard;
 
@@ -102,6 +102,10 @@ impl Volume {
                     shared.look_for_work(machine);
                     return Err(errno);
                 }
+                Step::Ask(ask) if ask.question.is_of_disk() => {
+                    drop(machine);
+                    machine = shared.asked_disk(*ask, &mut turn);
+                }
                 Step::Ask(ask) if shared.is_away() => return shared.unanswered(machine, *ask),
                 Step::Ask(ask) => {
                     drop(machine);
@@ -182,6 +186,16 @@ impl Volume {
 }
 
 impl Shared {
+    fn asked_disk(&self, ask: Ask, turn: &mut Turn) -> MutexGuard<'_, Machine> {
+        let answer = match &ask.question {
+            Question::Blocks { blocks, .. } => self.ask_disk(blocks),
+            _ => Err(Errno::EIO),
+        };
+        let mut machine = self.machine.lock();
+        machine.absorb(turn, ask, answer, self.now());
+        machine
+    }
+
     /// Waits for the server under a token that is given also when the volume is abandoned.
     pub(crate) fn while_living<T>(
         &self,
@@ -216,6 +230,9 @@ impl Shared {
         let jobs = flusher::jobs(&mut machine, now);
         // Under the machine's lock, so that they stay in order; behind the jobs, for looking for those may bring some.
         self.forgets.add(machine.take_invalidations());
+        if let Some(blocks) = self.offline.as_ref().and_then(|offline| offline.blocks.as_ref()) {
+            blocks.add(machine.take_blocks());
+        }
         let ahead: Vec<_> = std::iter::from_fn(|| machine.take_ahead(now)).collect();
         let (due, progress) = (machine.next_wake(now), machine.progress());
         drop(machine);

@@ -77,6 +77,11 @@ impl Counters {
                 used: machine.ahead_used,
                 dropped: machine.ahead_unused,
             },
+            contents: Contents {
+                blocks: machine.blocks,
+                read: machine.blocks_read,
+                lost: machine.blocks_lost,
+            },
             queue: Queue {
                 changes: machine.queued,
                 batches_in_flight: machine.in_flight,
@@ -137,6 +142,17 @@ pub struct ReadAhead {
     pub used: u64,
     /// Of these, those that nobody came for in time.
     pub dropped: u64,
+}
+
+/// Contents of files on this host's disk (`-o offline`), in blocks of 64 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contents {
+    /// Those that are kept now.
+    pub blocks: u64,
+    /// So many were read from there.
+    pub read: u64,
+    /// Those that were to be read and were not there, or not as they had been written.
+    pub lost: u64,
 }
 
 /// What waits.
@@ -209,6 +225,9 @@ pub struct Stats {
     pub room: Hits,
     /// Small files read before anybody asked for them.
     pub read_ahead: ReadAhead,
+    /// Contents of files on this host's disk.
+    #[serde(default)]
+    pub contents: Contents,
     /// What waits.
     pub queue: Queue,
     /// What was changed.

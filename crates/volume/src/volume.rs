@@ -111,6 +111,9 @@ impl Volume {
         let thread = std::thread::Builder::new().name("keep".into());
         volume.0.threads.lock().push(thread.spawn(move || crate::offline::keep_on(&shared))?);
         let shared = Arc::clone(&volume.0);
+        let thread = std::thread::Builder::new().name("blocks".into());
+        volume.0.threads.lock().push(thread.spawn(move || crate::offline::write_on(&shared))?);
+        let shared = Arc::clone(&volume.0);
         let thread = std::thread::Builder::new().name("probe".into());
         volume.0.threads.lock().push(thread.spawn(move || crate::offline::probe(&shared))?);
         Ok(volume)

@@ -214,6 +214,23 @@ pub const DELEGATIONS_REFUSED_MAX: usize = 16_384;
 /// Bytes of small files that a mount keeps after they were sent or read, so that reading them asks nothing.
 pub const CLEAN_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of a block of a file's contents that a mount keeps on its host's disk (`-o offline`): a reader of a large file asks for twice
+/// as much, and a record of some 40 bytes in the journal says of each where it is.
+pub const KEPT_BLOCK_BYTES: u32 = 64 << 10;
+
+/// Slots that there may be at most: 16 TiB.
+pub const KEPT_SLOTS_MAX: u32 = 1 << 28;
+
+/// Bytes of blocks that wait to be written there: half a second of a slow disk. What comes beyond that is not kept.
+pub const KEPT_QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Slots that are emptied before they are needed, at most; else one in sixteen. A slot can be written over once a record in the journal
+/// has said so, 100 ms later: that is as much as is read meanwhile over 10 Gbit/s.
+pub const KEPT_SPARE_SLOTS_MAX: usize = 2048;
+
+/// Blocks that are read from there with one question: as much as one READ.
+pub const KEPT_READ_BLOCKS_MAX: usize = 16;
+
 /// Small files of a directory that are asked for, one after the other, before others of it are read ahead: who reads one or two
 /// may want no more.
 pub const AHEAD_AFTER: u32 = 2;

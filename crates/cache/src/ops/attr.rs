@@ -178,6 +178,7 @@ impl Machine {
     fn size_set_here(&mut self, turn: &Turn, id: NodeId, changes: &mut Changes, now: Now) {
         let Some(size) = changes.size else { return };
         let at = self.tick();
+        self.cut_blocks(id, size);
         self.with_data(id, |data| {
             data.differs(at);
             data.extents.cut(size, u64::MAX);

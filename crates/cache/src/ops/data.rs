@@ -100,11 +100,15 @@ impl Machine {
         known.push(Piece { offset: end, data: Bytes::new() });
         for piece in known {
             while at < piece.offset {
-                let Some(part) = part_of_hole(turn, (at, piece.offset), void_from) else {
+                let part = match part_of_hole(turn, (at, piece.offset), void_from) {
+                    None => self.kept_part(turn, id, (at, piece.offset.min(void_from)))?,
+                    part => part,
+                };
+                let Some(part) = part else {
                     if self.is_about_to_come(id, now) {
                         return self.wait(Wait::Ahead);
                     }
-                    let mut length = piece.offset.min(void_from) - at;
+                    let (from, mut length) = self.to_be_read(id, (at, piece.offset.min(void_from)));
                     if at == 0 {
                         self.read_missed(fh, id, turn.was_told == Some(true), now);
                         length = length.max(least);
@@ -112,7 +116,7 @@ impl Machine {
                     let length = length.min(u64::from(self.settings.io_bytes)) as u32;
                     let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, false));
                     turn.read_at = self.generation;
-                    return self.ask(turn, Question::Read { object, open, offset: at, length });
+                    return self.ask(turn, Question::Read { object, open, offset: from, length });
                 };
                 at += part.len() as u64;
                 parts.push(part);

@@ -14,56 +14,56 @@ use crate::mutation::Target;
 use holdfast_base::CapSet;
 
 /// Of all records.
-pub(super) const VERSION: u8 = 5;
+pub(crate) const VERSION: u8 = 5;
 /// The version before, whose records are understood: nothing in them says that something has an access list.
-pub(super) const VERSION_BEFORE: u8 = 4;
+pub(crate) const VERSION_BEFORE: u8 = 4;
 
 /// A record in the making.
 #[derive(Debug, Default)]
-pub(super) struct Put(pub(super) Vec<u8>);
+pub(crate) struct Put(pub(crate) Vec<u8>);
 
 /// A record being read; `None` from any method: it is none of ours, or not whole.
 #[derive(Debug)]
-pub(super) struct Get<'a>(pub(super) &'a [u8]);
+pub(crate) struct Get<'a>(pub(crate) &'a [u8]);
 
 impl Put {
-    pub(super) fn u8(&mut self, n: u8) {
+    pub(crate) fn u8(&mut self, n: u8) {
         self.0.push(n);
     }
 
-    pub(super) fn flag(&mut self, is: bool) {
+    pub(crate) fn flag(&mut self, is: bool) {
         self.u8(u8::from(is));
     }
 
-    pub(super) fn u32(&mut self, n: u32) {
+    pub(crate) fn u32(&mut self, n: u32) {
         self.0.extend_from_slice(&n.to_be_bytes());
     }
 
-    pub(super) fn u64(&mut self, n: u64) {
+    pub(crate) fn u64(&mut self, n: u64) {
         self.0.extend_from_slice(&n.to_be_bytes());
     }
 
-    pub(super) fn node(&mut self, id: NodeId) {
+    pub(crate) fn node(&mut self, id: NodeId) {
         self.u64(id.0);
     }
 
-    pub(super) fn count(&mut self, n: usize) {
+    pub(crate) fn count(&mut self, n: usize) {
         self.u64(n as u64);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
-    pub(super) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+    pub(crate) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {
             put(self, value);
         }
     }
 
-    pub(super) fn time(&mut self, at: Timestamp) {
+    pub(crate) fn time(&mut self, at: Timestamp) {
         self.u64(at.seconds.cast_unsigned());
         self.u32(at.nanos);
     }
@@ -72,7 +72,7 @@ impl Put {
         self.option(if let SetTime::At(at) = set { Some(at) } else { None }, Self::time);
     }
 
-    pub(super) fn kind(&mut self, kind: Kind) {
+    pub(crate) fn kind(&mut self, kind: Kind) {
         self.u8(match kind {
             Kind::File => 1,
             Kind::Dir => 2,
@@ -84,19 +84,19 @@ impl Put {
         });
     }
 
-    pub(super) fn device(&mut self, device: Device) {
+    pub(crate) fn device(&mut self, device: Device) {
         self.u32(device.major);
         self.u32(device.minor);
     }
 
-    pub(super) fn caller(&mut self, caller: &Caller) {
+    pub(crate) fn caller(&mut self, caller: &Caller) {
         self.u32(caller.uid);
         self.u32(caller.gid);
         self.count(caller.groups.len());
         caller.groups.iter().for_each(|g| self.u32(*g));
     }
 
-    pub(super) fn attrs(&mut self, a: &Attrs) {
+    pub(crate) fn attrs(&mut self, a: &Attrs) {
         self.kind(a.kind);
         [a.mode, a.nlink, a.uid, a.gid].into_iter().for_each(|n| self.u32(n));
         [a.size, a.allocated, a.change, a.fileid].into_iter().for_each(|n| self.u64(n));
@@ -105,7 +105,7 @@ impl Put {
         self.option(a.btime, Self::time);
     }
 
-    pub(super) fn new_attrs(&mut self, a: &NewAttrs) {
+    pub(crate) fn new_attrs(&mut self, a: &NewAttrs) {
         self.u32(a.mode);
         self.option(a.uid, Self::u32);
         self.option(a.gid, Self::u32);
@@ -113,7 +113,7 @@ impl Put {
         self.option(a.mtime, Self::time);
     }
 
-    pub(super) fn target(&mut self, target: &Target) {
+    pub(crate) fn target(&mut self, target: &Target) {
         match target {
             Target::Handle(handle) => {
                 self.flag(true);
@@ -127,13 +127,13 @@ impl Put {
         }
     }
 
-    pub(super) fn base(&mut self, b: &Base) {
+    pub(crate) fn base(&mut self, b: &Base) {
         [b.mode, b.uid, b.gid].into_iter().for_each(|n| self.option(n, Self::u32));
         self.option(b.size, Self::u64);
         self.option(b.mtime, Self::time);
     }
 
-    pub(super) fn changes(&mut self, c: &Changes) {
+    pub(crate) fn changes(&mut self, c: &Changes) {
         self.option(c.mode, Self::u32);
         self.option(c.uid, Self::u32);
         self.option(c.gid, Self::u32);
@@ -142,7 +142,7 @@ impl Put {
         self.option(c.mtime, Self::set_time);
     }
 
-    pub(super) fn mode(&mut self, mode: RenameMode) {
+    pub(crate) fn mode(&mut self, mode: RenameMode) {
         self.u8(match mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => 1,
@@ -158,59 +158,59 @@ impl<'a> Get<'a> {
         Some(head)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    pub(super) fn flag(&mut self) -> Option<bool> {
+    pub(crate) fn flag(&mut self) -> Option<bool> {
         Some(self.u8()? != 0)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    pub(super) fn node(&mut self) -> Option<NodeId> {
+    pub(crate) fn node(&mut self) -> Option<NodeId> {
         self.u64().map(NodeId)
     }
 
     /// A number of things of which each takes at least a byte.
-    pub(super) fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         usize::try_from(self.u64()?).ok().filter(|n| *n <= self.0.len())
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let n = self.count()?;
         self.take(n)
     }
 
-    pub(super) fn name(&mut self) -> Option<Name> {
+    pub(crate) fn name(&mut self) -> Option<Name> {
         self.bytes().map(Name::new)
     }
 
-    pub(super) fn handle(&mut self) -> Option<Handle> {
+    pub(crate) fn handle(&mut self) -> Option<Handle> {
         self.bytes().map(Handle::new)
     }
 
-    pub(super) fn text(&mut self) -> Option<Bytes> {
+    pub(crate) fn text(&mut self) -> Option<Bytes> {
         self.bytes().map(Bytes::copy_from_slice)
     }
 
     #[expect(clippy::option_option, reason = "the outer one is for what cannot be read")]
-    pub(super) fn option<T>(&mut self, get: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+    pub(crate) fn option<T>(&mut self, get: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.flag()? { get(self).map(Some) } else { Some(None) }
     }
 
-    pub(super) fn list<T>(&mut self, mut get: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, mut get: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = self.count()?;
         (0..n).map(|_| get(self)).collect()
     }
 
-    pub(super) fn time(&mut self) -> Option<Timestamp> {
+    pub(crate) fn time(&mut self) -> Option<Timestamp> {
         Some(Timestamp { seconds: self.u64()?.cast_signed(), nanos: self.u32()? })
     }
 
@@ -218,7 +218,7 @@ impl<'a> Get<'a> {
         Some(self.option(Self::time)?.map_or(SetTime::Now, SetTime::At))
     }
 
-    pub(super) fn kind(&mut self) -> Option<Kind> {
+    pub(crate) fn kind(&mut self) -> Option<Kind> {
         Some(match self.u8()? {
             1 => Kind::File,
             2 => Kind::Dir,
@@ -231,20 +231,20 @@ impl<'a> Get<'a> {
         })
     }
 
-    pub(super) fn device(&mut self) -> Option<Device> {
+    pub(crate) fn device(&mut self) -> Option<Device> {
         Some(Device { major: self.u32()?, minor: self.u32()? })
     }
 
-    pub(super) fn caps(&mut self) -> Option<CapSet> {
+    pub(crate) fn caps(&mut self) -> Option<CapSet> {
         Some((CapSet(self.u32()?) & CapSet::ALL_X).sound())
     }
 
-    pub(super) fn caller(&mut self) -> Option<Caller> {
+    pub(crate) fn caller(&mut self) -> Option<Caller> {
         let (uid, gid) = (self.u32()?, self.u32()?);
         Some(Caller { uid, gid, groups: Arc::from(self.list(Self::u32)?) })
     }
 
-    pub(super) fn attrs(&mut self) -> Option<Attrs> {
+    pub(crate) fn attrs(&mut self) -> Option<Attrs> {
         let kind = self.kind()?;
         let (mode, nlink, uid, gid) = (self.u32()?, self.u32()?, self.u32()?, self.u32()?);
         let (size, allocated, change, fileid) = (self.u64()?, self.u64()?, self.u64()?, self.u64()?);
@@ -258,7 +258,7 @@ impl<'a> Get<'a> {
         Some(attrs)
     }
 
-    pub(super) fn new_attrs(&mut self) -> Option<NewAttrs> {
+    pub(crate) fn new_attrs(&mut self) -> Option<NewAttrs> {
         Some(NewAttrs {
             mode: self.u32()?,
             // Only what is made in plain directories is queued: it has been taken away.
@@ -270,14 +270,14 @@ impl<'a> Get<'a> {
         })
     }
 
-    pub(super) fn target(&mut self) -> Option<Target> {
+    pub(crate) fn target(&mut self) -> Option<Target> {
         Some(match self.flag()? {
             true => Target::Handle(self.handle()?),
             false => Target::Made { txn: self.u64()?, op: self.u32()? },
         })
     }
 
-    pub(super) fn base(&mut self) -> Option<Base> {
+    pub(crate) fn base(&mut self) -> Option<Base> {
         Some(Base {
             mode: self.option(Self::u32)?,
             uid: self.option(Self::u32)?,
@@ -287,7 +287,7 @@ impl<'a> Get<'a> {
         })
     }
 
-    pub(super) fn changes(&mut self) -> Option<Changes> {
+    pub(crate) fn changes(&mut self) -> Option<Changes> {
         Some(Changes {
             mode: self.option(Self::u32)?,
             uid: self.option(Self::u32)?,
@@ -298,7 +298,7 @@ impl<'a> Get<'a> {
         })
     }
 
-    pub(super) fn mode(&mut self) -> Option<RenameMode> {
+    pub(crate) fn mode(&mut self) -> Option<RenameMode> {
         Some(match self.u8()? {
             0 => RenameMode::Replace,
             1 => RenameMode::NoReplace,

@@ -8,6 +8,7 @@ use super::code::{Get, VERSION, VERSION_BEFORE};
 use super::{Conflict, HAS_NO_XATTRS, IS_LISTED, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
+use crate::disk::Validity;
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
 use crate::ids::{Caller, NodeId, Now};
@@ -84,6 +85,7 @@ impl Machine {
         machine.restore_nodes(records, now).ok_or(damaged("object"))?;
         machine.restore_names(records).ok_or(damaged("name"))?;
         machine.count_pending();
+        machine.restore_blocks(records);
         for id in machine.ids() {
             // Nobody has them open any more.
             if machine.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
@@ -279,6 +281,13 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
         Some(Extent { offset, data, kept })
     })?;
     let clean = get.option(|get| get_part(records, get))?;
+    // Of what has no blocks nothing more is said.
+    if !get.0.is_empty() && get.flag()? {
+        node.data.kept = Validity { version: get.u32()?, doubted: get.option(Get::u64)? };
+    }
+    if !node.sure.contains(CapSet::FILE_S) && node.data.kept.doubted.is_none() {
+        node.data.kept.void();
+    }
     Some((node, is_complete, extents, clean))
 }
 

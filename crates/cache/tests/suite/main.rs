@@ -8,6 +8,7 @@ mod appends;
 mod both_sides;
 mod delegated;
 mod direct;
+mod kept_blocks;
 mod late;
 mod leased;
 mod lent;

@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ganesha(true)?.then(restart)
         }),
     ];
-    let cases: [(&str, fn(&Stranger) -> Result<()>); 2] = [
+    let cases: [(&str, Case); 2] = [
         ("foreign::locks_of_every_kind::linux", locks),
         ("foreign::a_restart_under_what_is_open_written_and_locked::linux", restart),
     ];
@@ -34,6 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// The least that Linux takes, and its grace is as long.
 const LEASE_SECONDS: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(60);
+
+type Case = fn(&Stranger) -> Result<()>;
 
 /// A server that is not ours.
 enum Stranger {
@@ -51,7 +53,7 @@ fn served_by_linux(kernel: &Kernel) -> Result<Stranger> {
 }
 
 impl Stranger {
-    fn then(self, case: fn(&Self) -> Result<()>) -> Result<()> {
+    fn then(self, case: Case) -> Result<()> {
         case(&self)?;
         match self {
             Self::Ganesha(served) => served.into_inner().server.check_alive(),

@@ -15,6 +15,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             survives,
         ),
         Trial::new("offline::what_was_made_and_changed_on_both_sides_is_kept_twice_and_listed", conflicts),
+        Trial::new(
+            "offline::contents_of_large_files_are_read_and_written_over_without_the_server_in_this_life_and_the_next",
+            contents,
+        ),
         Trial::new("offline::directories_become_one_and_nothing_that_was_put_into_one_is_lost", directories),
     ]
 }
@@ -22,6 +26,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// A mount that keeps its journal in this directory.
 fn mount(served: &Served, disk: &Path) -> Result<Mount> {
     served.mount(&format!("offline={}", disk.join("journal").display()))
+}
+
+/// One that keeps contents of files there, too.
+fn mount_with_contents(served: &Served, disk: &Path) -> Result<Mount> {
+    served.mount(&format!("offline={},offline_mib=256", disk.join("journal").display()))
 }
 
 /// Waits until the mount stands so with its server.
@@ -171,4 +180,69 @@ fn conflicts() -> Result<()> {
     // Whoever closes what has got another name is told so, once.
     run_in(&first.path(), "cat d/* >/dev/null || true; cat d/* | sort", &[])?;
     first.unmount(&[])
+}
+
+/// A file of 20 MiB that somebody else has made, and what becomes of it without the server.
+const LARGE: &str = "mkdir big; head -c 20M /dev/urandom >big/f; sha256sum <big/f >big/sum";
+const IS_WHOLE: &str = "[ \"$(sha256sum <big/f)\" = \"$(cat big/sum)\" ]";
+/// Over a part of it, across blocks; and it is cut off and gets longer again.
+const OVER: &str = "
+printf 'over a part of it' | dd of=$1/big/f bs=1 seek=6553590 conv=notrunc status=none
+truncate -s 15000000 $1/big/f; truncate -s 16000000 $1/big/f
+";
+
+/// So many of the mount's blocks.
+fn blocks(mount: &Mount, of: &str) -> Result<u64> {
+    let stats = mount.stats()?;
+    stats["contents"][of].as_u64().with_context(|| format!("no {of}: {stats}"))
+}
+
+fn contents() -> Result<()> {
+    let mut served = Served::new()?;
+    let disk = Scratch::new("offline")?;
+    run_in(&served.share(), LARGE, &[])?;
+    let first = mount_with_contents(&served, disk.path())?;
+    // As whom its callers act it knows.
+    run_in(&first.path(), "mkdir d; echo own >d/own; echo more >>d/own", &[])?;
+    run_in(&first.path(), &format!("ls -lR . >/dev/null; cat big/sum >/dev/null; {IS_WHOLE}"), &[])?;
+    ensure!(blocks(&first, "blocks")? >= 320, "{}", first.stats()?);
+    first.sync()?;
+    // Half a second, and a tenth.
+    std::thread::sleep(Duration::from_secs(3));
+    served.server.kill()?;
+    wait_standing(&first, "away")?;
+    run_in(Path::new("/"), "sync; echo 3 >/proc/sys/vm/drop_caches", &[])?;
+    run_in(&first.path(), IS_WHOLE, &[]).with_context(|| first.log())?;
+    ensure!(blocks(&first, "read")? >= 320, "it came from the kernel: {}", first.stats()?);
+    killed(&first)?;
+
+    // Another life, the server still away.
+    let second = mount_with_contents(&served, disk.path())?;
+    run_in(&second.path(), IS_WHOLE, &[]).with_context(|| second.log())?;
+    ensure!(blocks(&second, "lost")? == 0, "{}", second.stats()?);
+    let copy = disk.path().join("copy");
+    run_in(
+        Path::new("/"),
+        "mkdir -p $1/big; cp $2/f $1/big/f",
+        &[&path(&copy)?, &path(&served.share().join("big"))?],
+    )?;
+    run_in(Path::new("/"), OVER, &[&path(&copy)?])?;
+    run_in(Path::new("/"), OVER, &[&path(&second.path())?]).with_context(|| second.log())?;
+    let same = "cmp $1/big/f $2/big/f";
+    run_in(Path::new("/"), same, &[&path(&second.path())?, &path(&copy)?]).with_context(|| second.log())?;
+    run_in(&second.path(), "sync big/f", &[])?;
+    killed(&second)?;
+    let third = mount_with_contents(&served, disk.path())?;
+    run_in(Path::new("/"), same, &[&path(&third.path())?, &path(&copy)?]).with_context(|| third.log())?;
+    served.server.restart()?;
+    wait_standing(&third, "online")?;
+    third.sync().with_context(|| third.log())?;
+    run_in(Path::new("/"), same, &[&path(&served.share())?, &path(&copy)?]).with_context(|| third.log())?;
+    run_in(Path::new("/"), same, &[&path(&third.path())?, &path(&copy)?]).with_context(|| third.log())?;
+    third.check_alive()?;
+    third.unmount(&[])
+}
+
+fn path(path: &Path) -> Result<String> {
+    Ok(path.to_str().context("a path of letters")?.to_owned())
 }

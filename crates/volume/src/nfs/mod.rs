@@ -249,7 +249,7 @@ impl NfsServer {
             Q::RemoveXattr { object, name } => self.remove_xattr(object, name, cx),
             Q::StatFs { object } => self.room(object, cx),
             // Nothing in NFS tells; whoever cannot know waits for the server's word with each change.
-            Q::WhoAmI => Err(Error::Nfs(NfsStat4::NotSupp)),
+            Q::WhoAmI | Q::Blocks { .. } => Err(Error::Nfs(NfsStat4::NotSupp)),
         }
     }
 }

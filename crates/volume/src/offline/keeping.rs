@@ -78,6 +78,7 @@ impl Shared {
                     tracing::info!("what is done without the server is kept on this host's disk again");
                 }
                 *owed = Owed::default();
+                self.machine.lock().changes_count();
                 Ok(())
             }
             Err(error) if !was_sending && offline.standing() != Standing::Online => {

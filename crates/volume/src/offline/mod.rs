@@ -1,6 +1,7 @@
 //! Working without the server: what is known and what is queued lies on this host's disk, survives the daemon, and is
 //! used while the server is away (`docs/design/offline.md`).
 
+mod blocks;
 mod journal;
 mod keeping;
 mod merging;
@@ -21,6 +22,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::volume::{Shared, Volume};
 
+use blocks::Blocks;
+pub(crate) use blocks::run as write_on;
 pub use journal::{Journal, JournalError};
 pub(crate) use keeping::{probe, run as keep_on};
 use owed::Owed;
@@ -35,6 +38,8 @@ pub struct Kept {
     pub incarnation: [u8; 16],
     /// What was kept in a former life; empty in the first.
     pub records: BTreeMap<Vec<u8>, Bytes>,
+    /// Where contents of files are kept.
+    blocks: Option<Blocks>,
 }
 
 /// How it stands with the server.
@@ -53,6 +58,7 @@ pub enum Standing {
 #[derive(Debug)]
 pub(crate) struct Offline {
     journal: Journal,
+    pub(crate) blocks: Option<Blocks>,
     /// Held by whoever brings the journal up to date: what it could not be told yet.
     turn: Mutex<Owed>,
     standing: AtomicU8,
@@ -119,7 +125,16 @@ impl Kept {
             let facts = [(INCARNATION, incarnation.as_slice()), (SOURCE, source.as_bytes())];
             journal.begin(&facts, &[])?;
         }
-        Ok(Self { journal, incarnation, records })
+        Ok(Self { journal, incarnation, records, blocks: None })
+    }
+
+    /// Contents of files are kept as well, in a file beside the journal: so many bytes (none at all: 0).
+    #[must_use]
+    pub fn with_contents(mut self, bytes: u64) -> Self {
+        let opened = Blocks::open(self.journal.path(), bytes, self.incarnation);
+        let failed = |error| tracing::warn!(%error, "contents of files are not kept on this host's disk");
+        self.blocks = opened.map_err(failed).ok().flatten();
+        self
     }
 
     /// Whether there was a former life.
@@ -148,6 +163,7 @@ impl Offline {
     /// With the machine that begins, of a former life or not. All it knows is written.
     pub(crate) fn begin(kept: Kept, machine: &mut Machine, source: &str) -> Result<Self, JournalError> {
         let had_past = kept.has_past();
+        machine.keep_blocks(kept.blocks.as_ref().map_or(0, Blocks::slots));
         machine.follow();
         let all = machine.take_changes();
         let is_sifting = kept.journal.fact(SIFTING)?.is_some_and(|is| is == [1]);
@@ -155,6 +171,7 @@ impl Offline {
         let facts =
             [(INCARNATION, kept.incarnation.as_slice()), (SOURCE, source.as_bytes()), (SIFTING, &sifting)];
         kept.journal.begin(&facts, &all)?;
+        machine.changes_count();
         machine.hold(had_past);
         if had_past {
             machine.assume();
@@ -162,6 +179,7 @@ impl Offline {
         let standing = if had_past { Standing::Away } else { Standing::Online };
         Ok(Self {
             journal: kept.journal,
+            blocks: kept.blocks,
             turn: Mutex::default(),
             standing: AtomicU8::new(standing as u8),
             must_merge: AtomicBool::new(had_past),

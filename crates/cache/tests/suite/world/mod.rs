@@ -10,6 +10,7 @@ pub mod fs;
 pub mod names;
 pub mod ops;
 pub mod server;
+pub mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +50,13 @@ pub struct World {
     pub restarts: bool,
     /// What the first mount keeps on its disk, where it does.
     pub kept: Option<BTreeMap<Vec<u8>, bytes::Bytes>>,
+    /// What files contain, in blocks, where the first mount keeps that.
+    pub store: Option<store::Store>,
+    /// So many slots it has.
+    pub slots: u32,
+    /// Deltas that the disk has not taken yet, and whether it takes any.
+    pub owed: Vec<Change>,
+    pub is_behind: bool,
     /// The server is away: there is nobody to ask.
     pub alone: bool,
     /// Files for creates to come are made whenever they are asked for.
@@ -100,6 +108,10 @@ impl World {
             loses: false,
             restarts: false,
             kept: None,
+            store: None,
+            slots: 0,
+            owed: Vec::new(),
+            is_behind: false,
             alone: false,
             pools: false,
             reads_ahead: true,
@@ -134,6 +146,13 @@ impl World {
                     return Ok(v);
                 }
                 Step::Failed(errno) => return Err(errno),
+                Step::Ask(ask) if ask.question.is_of_disk() => {
+                    let answer = self.ask_disk(&ask.question);
+                    self.meanwhile(c);
+                    let now = self.now();
+                    self.clients[c].machine.absorb(&mut turn, *ask, answer, now);
+                    self.check(c);
+                }
                 Step::Ask(ask) if self.alone => {
                     if ask.question.is_mutation() {
                         let now = self.now();
@@ -261,6 +280,7 @@ impl World {
             }
         }
         self.pump_small(c, now);
+        self.pump_store(c);
         self.pump_pools(c, now);
         self.pump_ahead(c, now);
         self.check(c);
@@ -360,13 +380,18 @@ impl World {
     /// Brings what the first mount keeps on its disk up to date.
     pub fn keep(&mut self, c: usize) {
         let Some(kept) = self.kept.as_mut().filter(|_| c == 0) else { return };
-        for change in self.clients[0].machine.take_changes() {
+        self.owed.extend(self.clients[0].machine.take_changes());
+        if self.is_behind {
+            return;
+        }
+        for change in std::mem::take(&mut self.owed) {
             match change {
                 Change::Put(key, value) => drop(kept.insert(key, value)),
                 Change::Remove(key) => drop(kept.remove(&key)),
                 Change::RemoveAll(prefix) => kept.retain(|key, _| !key.starts_with(&prefix)),
             }
         }
+        self.clients[0].machine.changes_count();
     }
 
     pub fn put_on_disk(&mut self) {
