@@ -206,8 +206,10 @@ fn who_is_told_that_his_lease_is_over_introduces_himself_anew() {
     let expired = NfsStat4::Expired;
     script.shared.state.lock().sequence.push_back(expired);
     guest.look();
-    let sessions =
-        |script: &Script| (script.shared.state.lock().introduced, script.shared.state.lock().sessions);
+    let sessions = |script: &Script| {
+        let state = script.shared.state.lock();
+        (state.introduced, state.sessions)
+    };
     assert_eq!(sessions(&script), (2, 2));
     {
         let mut state = script.shared.state.lock();
