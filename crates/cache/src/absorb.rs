@@ -229,7 +229,6 @@ impl Machine {
         self.learn(id, attrs, at)
     }
 
-    /// The same for the reply to a change.
     /// The server has put something else where there was data: what is kept of that for a server that loses its memory would undo it.
     fn overwritten_there(&mut self, question: &Question, answer: &Answer) {
         let (object, offset, length) = match (question, answer) {
@@ -242,6 +241,7 @@ impl Machine {
         self.with_data(id, |data| data.extents.cut(offset, offset.saturating_add(length)));
     }
 
+    /// The same for the reply to a change.
     fn absorb_attrs_after(
         &mut self,
         question: &Question,

@@ -113,14 +113,13 @@ impl Machine {
         if is_late && (acting == Acting::Unknown || acts.known.contains_key(caller)) {
             return;
         }
-        let known = if is_late { &mut acts.former } else { &mut acts.known };
-        if known.len() >= CALLERS_KNOWN_MAX {
-            known.clear();
-        }
         if !is_late && acting != Acting::Unknown {
             acts.former.remove(caller);
         }
         let known = if is_late { &mut acts.former } else { &mut acts.known };
+        if known.len() >= CALLERS_KNOWN_MAX {
+            known.clear();
+        }
         known.insert(caller.clone(), acting);
     }
 
