@@ -117,7 +117,7 @@ impl Inner {
                 Err(e) => return Err(Missed::Failed(Error::Rpc(e))),
             };
             let mut answer = Answer::new(reply).map_err(Missed::Failed)?;
-            match self.sequence(session, &mut slot, &mut answer, (&link, (sent_at, begun), epoch)) {
+            match self.sequence(session, &mut slot, &mut answer, (&link, how.lane), (sent_at, begun, epoch)) {
                 // It was done, and what came of it is not told twice: what need not be kept is asked anew.
                 Verdict::Good if !how.is_cached && answer.was_not_kept() => return Err(Missed::Again),
                 Verdict::Good => {
@@ -222,7 +222,8 @@ impl Inner {
         session: &Arc<Session>,
         slot: &mut SlotHeld,
         answer: &mut Answer,
-        (link, (sent, begun), epoch): (&Link, (BootTime, BootTime), u64),
+        (link, lane): (&Link, Lane),
+        (sent, begun, epoch): (BootTime, BootTime, u64),
     ) -> Verdict {
         let asked = slot.sequence(false);
         let status = match answer.next::<Sequence4Ok>(OpNum4::Sequence) {
@@ -234,7 +235,7 @@ impl Inner {
                     // Sent again it may be answered as it was the first time.
                     self.todo.promised(begun);
                 }
-                self.heed(ok.status_flags, epoch);
+                self.heed(ok.status_flags, lane, epoch);
                 return Verdict::Good;
             }
             Ok(_) => return Verdict::Missed(Missed::Failed(Error::Protocol("the answer of another slot"))),

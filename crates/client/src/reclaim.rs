@@ -19,6 +19,7 @@ use crate::program::SessionEvent;
 use crate::recover::Setback;
 use crate::session::Session;
 use crate::state::{Delegation, FileState, Open, OpenStatus};
+use crate::todo::Reclaim;
 use crate::{Cred, DelegationKind, Error, Event, Handle};
 
 /// How an open is had again.
@@ -35,33 +36,61 @@ impl Inner {
     /// this was all, and what it did not give back is asked for anew.
     pub(crate) fn reclaim_all(&self, session: &Arc<Session>) -> Result<(), Setback> {
         self.gate.close();
+        self.todo.work.lock().reclaim = Reclaim::Underway;
         let files = self.files.all();
         let has_state = !files.is_empty();
         if has_state {
             self.tell(&Event::Restarted);
         }
+        let mut lost = self.reclaim_each(session, &files)?;
+        if lost.is_none() {
+            // It may have restarted again meanwhile, behind a session that outlives that.
+            lost = self.reclaim_each(session, &files)?;
+        }
+        let Some(lost) = lost else {
+            self.lose_session(session);
+            return Err(Setback::Again);
+        };
+        self.todo.change(|work| (work.must_reclaim, work.reclaim) = (false, Reclaim::Done));
+        if !lost.is_empty() {
+            self.tell(&Event::StateLost);
+        }
+        // Should it be cut short, what the server did not give back is found by looking: it gives nothing back any more.
+        lost.iter()
+            .try_for_each(|file| self.open_anew(session, file))
+            .inspect_err(|_| self.todo.work.lock().must_look = true)
+    }
+
+    /// Reclaims what is held of these and says that this was all; the files that the server does not give back. `None` where it
+    /// answers that with DEADSESSION, though SEQUENCE did not: what was reclaimed may have been so in an earlier life of the server,
+    /// and is to be reclaimed again. The session lives, and with it what is on its way there, which another one would have done twice.
+    fn reclaim_each(
+        &self,
+        session: &Arc<Session>,
+        files: &[Arc<FileState>],
+    ) -> Result<Option<Vec<Arc<FileState>>>, Setback> {
         let event = SessionEvent { is_new_session: true, must_reclaim: true, ..SessionEvent::of(session.id) };
         self.run_hooks(event);
         let mut lost = Vec::new();
-        for file in &files {
+        for file in files {
             if !self.reclaim(session, file)? {
                 lost.push(Arc::clone(file));
             }
         }
         let mut compound = Compound::new();
         compound.op(&ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false }));
-        match self.ask(session, &self.options.machine, &compound, |a| a.ok(OpNum4::ReclaimComplete)) {
+        let is_noted = self.ask(session, &self.options.machine, &compound, |answer| {
+            match answer.ok(OpNum4::ReclaimComplete) {
+                Err(Error::Nfs(NfsStat4::DeadSession)) => Ok(false),
+                noted => noted.map(|()| true),
+            }
+        });
+        match is_noted {
+            Ok(false) => Ok(None),
             // Done already, or not known: what follows tells.
-            Ok(()) | Err(Setback::Because(Error::Nfs(_))) => {}
-            Err(e) => return Err(e),
+            Ok(true) | Err(Setback::Because(Error::Nfs(_))) => Ok(Some(lost)),
+            Err(e) => Err(e),
         }
-        if !lost.is_empty() {
-            self.tell(&Event::StateLost);
-        }
-        for file in &lost {
-            self.open_anew(session, file)?;
-        }
-        Ok(())
     }
 
     /// Reclaims what is held of one file; false when the server does not give it back.
@@ -305,6 +334,10 @@ impl Inner {
                 Err(Setback::Because(Error::Nfs(_))) => vec![NfsStat4::BadStateid; some.len()],
                 Err(e) => return Err(e),
             };
+            if self.todo.work.lock().is_reclaim_due() {
+                // It has lost all of them, and gives them back.
+                return Err(Setback::Again);
+            }
             for ((file, stateid), status) in some.iter().zip(statuses) {
                 if matches!(status, NfsStat4::Ok | NfsStat4::OldStateid) {
                     continue;

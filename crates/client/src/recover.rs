@@ -16,6 +16,7 @@ use crate::exchange::{COMPOUND, Missed, Sending};
 use crate::moved::Missing;
 use crate::program::SessionEvent;
 use crate::session::{Lane, Session};
+use crate::todo::Reclaim;
 use crate::{Cred, Error, Event, Handle, Result};
 
 /// Pauses between attempts to reach a server: an eighth of the time that it is away by then, so that who waits for it waits
@@ -130,7 +131,6 @@ impl Inner {
         }
         if self.todo.work.lock().must_reclaim {
             self.reclaim_all(&session)?;
-            self.todo.work.lock().must_reclaim = false;
         }
         if std::mem::take(&mut self.todo.work.lock().must_look) {
             self.gate.close();
@@ -152,10 +152,11 @@ impl Inner {
 
     /// Lets operations through, unless something came up meanwhile.
     fn open_gate(&self) {
-        let work = self.todo.work.lock();
+        let mut work = self.todo.work.lock();
         let is_clear =
             !work.must_reclaim && !work.must_look && work.suspects.is_empty() && work.missing.is_none();
         if is_clear && !self.gate.is_open() {
+            work.reclaim = Reclaim::Not;
             drop(work);
             self.gate.open();
             self.tell(&Event::Recovered);
@@ -310,7 +311,7 @@ impl Inner {
     }
 
     /// Heeds what SEQUENCE's answer says beside the point. `epoch` tells answers to what was sent before a recovery.
-    pub(crate) fn heed(&self, flags: u32, epoch: u64) {
+    pub(crate) fn heed(&self, flags: u32, lane: Lane, epoch: u64) {
         if flags == 0 || epoch != self.gate.epoch() {
             return;
         }
@@ -321,7 +322,12 @@ impl Inner {
         let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
         let mut work = self.todo.work.lock();
         let mut is_new = false;
-        if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 && self.gate.is_open() {
+        let tells_of_restart = match work.reclaim {
+            Reclaim::Not => true,
+            Reclaim::Underway => false,
+            Reclaim::Done => lane == Lane::Recovery,
+        };
+        if flags & SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 && tells_of_restart {
             is_new = !work.must_reclaim;
             work.must_reclaim = true;
             self.gate.close();
@@ -390,6 +396,10 @@ impl Inner {
                 Err(Missed::Again) => continue,
             };
             match read(&mut answer) {
+                // It would be said until the server is told what it knew.
+                Err(Error::Nfs(NfsStat4::Grace)) if self.todo.work.lock().is_reclaim_due() => {
+                    return Err(Setback::Again);
+                }
                 Err(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace)) if Instant::now() < until => {
                     drop(answer);
                     if self.quit_or_sleep(Duration::from_millis(100)) {

@@ -25,6 +25,7 @@ pub(crate) struct Work {
     pub(crate) is_over: bool,
     /// The server restarted: what it knew must be told it again.
     pub(crate) must_reclaim: bool,
+    pub(crate) reclaim: Reclaim,
     /// State may have been revoked.
     pub(crate) must_look: bool,
     /// The back channel does not work.
@@ -50,7 +51,24 @@ pub(crate) struct Work {
     pub(crate) replaced: Option<Instant>,
 }
 
+/// How far reclaiming is, in a recovery that is not over: whether an answer that tells of a restart tells anything new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// It was not begun: whichever answer says so tells of a restart.
+    #[default]
+    Not,
+    /// Every answer says so, until RECLAIM_COMPLETE.
+    Underway,
+    /// What operations still hear may have been said before; what recovery itself asks is asked now.
+    Done,
+}
+
 impl Work {
+    /// The server restarted, and nothing makes sense before it was told what it knew.
+    pub(crate) const fn is_reclaim_due(&self) -> bool {
+        self.must_reclaim && !matches!(self.reclaim, Reclaim::Underway)
+    }
+
     /// How long promises are relied on without another word, with this lease.
     pub(crate) fn promises_last(&self, lease: Duration) -> Duration {
         self.reliance.map_or(lease, |reliance| reliance.min(lease))

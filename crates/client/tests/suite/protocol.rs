@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_client::{
-    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Error, Handle, OpenArgs, OpenTarget, Options,
+    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Error, Handle, Io, OpenArgs, OpenTarget, Options,
     WantDelegation,
 };
 use holdfast_wire::nfs4::{
     CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_BACKCHANNEL_FAULT,
-    SEQ4_STATUS_LEASE_MOVED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
+    SEQ4_STATUS_LEASE_MOVED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, StableHow4,
 };
 use holdfast_wire::rpc::AcceptStat;
 use holdfast_xdr::Writer;
@@ -102,7 +103,7 @@ fn a_session_whose_back_channel_is_out_of_step_is_replaced() {
     let script = Script::new();
     let guest = Guest::of(&script);
     let file = guest.open();
-    script.shared.state.lock().flags = SEQ4_STATUS_BACKCHANNEL_FAULT;
+    script.shared.state.lock().flags.push_back(SEQ4_STATUS_BACKCHANNEL_FAULT);
     guest.look();
     script.shared.wait("another session", |state| state.sessions == 2);
     guest.look();
@@ -235,13 +236,63 @@ fn a_delegation_that_comes_unasked_with_a_reclaim_is_given_back() {
     assert!(guest.client.delegated(file.handle()).is_none());
     {
         let mut state = script.shared.state.lock();
-        (state.delegates_nothing, state.flags) = (false, SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+        state.delegates_nothing = false;
+        state.flags.push_back(SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
     }
     guest.look();
     script.shared.wait("the return", |state| state.returned == 1);
     assert!(guest.client.delegated(file.handle()).is_none());
     assert!(guest.heard.state.lock().recalls.is_empty(), "whose user need not know of it");
     assert_eq!(script.shared.state.lock().opens, 2);
+}
+
+/// What is on its way in a session has its reply there alone: in another one it would be done twice.
+#[test]
+fn who_has_reclaimed_and_hears_deadsession_reclaims_again_and_keeps_the_session() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let _file = guest.open();
+    let restarts = |answers: &[NfsStat4]| {
+        let mut state = script.shared.state.lock();
+        state.completes.extend(answers);
+        state.flags.push_back(SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+        state.reclaimed = 0;
+    };
+    let dead = NfsStat4::DeadSession;
+    restarts(&[dead]);
+    guest.look();
+    let reclaimed = |script: &Script| {
+        let state = script.shared.state.lock();
+        (state.reclaimed, state.sessions)
+    };
+    script.shared.wait("reclaiming", |state| state.completes.is_empty());
+    guest.look();
+    assert_eq!(reclaimed(&script), (2, 1));
+    // A server that goes on saying so means it.
+    restarts(&[dead, dead]);
+    guest.look();
+    script.shared.wait("another session", |state| state.sessions == 2);
+    guest.look();
+    assert_eq!(reclaimed(&script), (3, 2));
+}
+
+/// An operation that was begun before another restart does not tell of this one, and what it says of its state has recovery look.
+#[test]
+fn of_a_restart_recovery_hears_too_while_it_looks_at_what_was_refused() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    script.shared.state.lock().delegates_nothing = true;
+    let file = guest.open();
+    {
+        let mut state = script.shared.state.lock();
+        state.writes.push_back(NfsStat4::BadStateid);
+        state.tests.push_back(NfsStat4::BadStateid);
+        state.flags.extend([0, SEQ4_STATUS_RESTART_RECLAIM_NEEDED]);
+    }
+    let data = Bytes::from_static(b"data");
+    guest.client.write(guest.cx(), Io::open(&file), 0, data, StableHow4::FileSync).unwrap();
+    let state = script.shared.state.lock();
+    assert_eq!((state.reclaimed, state.opens), (1, 2), "it is had again as it was, not opened anew");
 }
 
 #[test]
@@ -267,7 +318,8 @@ fn a_lease_that_moved_is_followed_by_who_asks_for_nothing() {
     let universal = format!("{}.{}.{}", to.address.ip(), bytes[0], bytes[1]);
     {
         let mut state = from.shared.state.lock();
-        (state.moved_to, state.flags) = (Some(universal), SEQ4_STATUS_LEASE_MOVED);
+        state.moved_to = Some(universal);
+        state.flags.push_back(SEQ4_STATUS_LEASE_MOVED);
     }
     guest.client.check_session(guest.cx()).unwrap();
     let until = Instant::now() + Duration::from_secs(60);

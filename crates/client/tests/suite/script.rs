@@ -38,6 +38,14 @@ pub(crate) struct State {
     pub(crate) creates: VecDeque<NfsStat4>,
     /// Statuses of the next GETATTRs.
     pub(crate) looks: VecDeque<NfsStat4>,
+    /// Statuses of the next WRITEs.
+    pub(crate) writes: VecDeque<NfsStat4>,
+    /// What the next stateids that are asked about are said to be.
+    pub(crate) tests: VecDeque<NfsStat4>,
+    /// Statuses of the next RECLAIM_COMPLETEs.
+    pub(crate) completes: VecDeque<NfsStat4>,
+    /// OPENs that reclaim.
+    pub(crate) reclaimed: u32,
     /// EXCHANGE_IDs answered.
     pub(crate) introduced: u32,
     /// OPENs are granted no delegation.
@@ -51,8 +59,8 @@ pub(crate) struct State {
     /// OPEN's answers wait.
     pub(crate) holds_opens: bool,
     pub(crate) opens: u32,
-    /// Flags of the next SEQUENCE.
-    pub(crate) flags: u32,
+    /// Flags of the next SEQUENCEs.
+    pub(crate) flags: VecDeque<u32>,
     pub(crate) destroyed: Vec<SessionId>,
     pub(crate) bound: u32,
     streams: Vec<TcpStream>,
@@ -241,8 +249,9 @@ impl Shared {
             }
             ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
             ArgOp::GetFh => w.opaque(FILE),
-            ArgOp::Open(_) => {
+            ArgOp::Open(args) => {
                 state.opens += 1;
+                state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
                 self.changed.notify_all();
                 while state.holds_opens {
                     self.changed.wait(&mut state);
@@ -251,8 +260,17 @@ impl Shared {
                 Open4Ok { delegation, ..opened() }.encode(w);
             }
             ArgOp::TestStateid(args) => {
-                let status_codes = args.stateids.iter().map(|_| NfsStat4::Ok).collect();
+                let mut status = || state.tests.pop_front().unwrap_or(NfsStat4::Ok);
+                let status_codes = args.stateids.iter().map(|_| status()).collect();
                 TestStateid4Ok { status_codes }.encode(w);
+            }
+            ArgOp::ReclaimComplete(_) => return state.completes.pop_front().unwrap_or(NfsStat4::Ok),
+            ArgOp::Write(args) => {
+                if let Some(status) = state.writes.pop_front() {
+                    return status;
+                }
+                let (count, writeverf) = (args.data.len() as u32, [0; 8]);
+                Write4Ok { count, committed: args.stable, writeverf }.encode(w);
             }
             ArgOp::DelegReturn(_) => state.returned += 1,
             ArgOp::Close(args) => args.open_stateid.encode(w),
@@ -303,7 +321,7 @@ impl State {
             slotid: args.slotid,
             highest_slotid: SlotId(7),
             target_highest_slotid: target,
-            status_flags: std::mem::take(&mut self.flags),
+            status_flags: self.flags.pop_front().unwrap_or(0),
         }
         .encode(w);
         NfsStat4::Ok
