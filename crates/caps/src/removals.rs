@@ -8,7 +8,7 @@ use holdfast_base::limits::CAPS_FAILED_REMOVALS_MAX;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Standing, Undertaking};
 use holdfast_state::Engine;
-use holdfast_vfs::{Caller, Name, RemoveKind};
+use holdfast_vfs::{Caller, FsResult, Name, RemoveKind};
 use holdfast_wire::caps::{BatchOp, CapsStat, Ref};
 
 use crate::ops::{Doing, Done, Run, Stop};
@@ -80,8 +80,12 @@ impl Run<'_> {
         );
         let must_wait = match came {
             Ok(Removed { outcomes, must_wait }) => {
-                if let Some(record) = &record {
-                    record.finish(&outcome::of_removals(&outcomes));
+                match (&mut record, &outcomes[..], export) {
+                    (Some(record), [one], Some(export)) if ops.len() == 1 => {
+                        record.note(export.id, &one.to_bytes());
+                    }
+                    (Some(record), all, _) => record.finish(&outcome::of_removals(all)),
+                    (None, ..) => {}
                 }
                 self.this.outcomes.extend(outcomes);
                 must_wait
@@ -122,7 +126,16 @@ impl Doing<'_> {
         let dir = self.site(first.dir)?;
         let caller = self.caller(&dir)?;
         self.will_change(&dir, &caller)?;
-        if self.standing(&dir)? == Standing::New
+        let standing = self.standing(&dir)?;
+        if standing == Standing::Done {
+            // The first, which had a record of its own.
+            self.touch_dir(&dir);
+            return Ok(Removed { outcomes: vec![Outcome::Done], must_wait: false });
+        }
+        let is_again = is_again && standing == Standing::Repeat;
+        // One alone has a record that tells, after a crash, whether it was this one that removed the name.
+        if standing == Standing::New
+            && all.len() > 1
             && let Some(record) = self.record.as_deref_mut()
         {
             record.begin_removals(dir.export.id, &dir.handle, all.iter().map(|one| one.name))?;
@@ -132,6 +145,7 @@ impl Doing<'_> {
         for (nth, one) in all.iter().enumerate() {
             let came = match before.get(nth) {
                 Some(Outcome::Failed(stat)) => Err(Stop::Refused(*stat)),
+                _ if all.len() == 1 => self.remove_one(&dir, &caller, one),
                 _ => self.remove_seen(&dir, &caller, one),
             };
             match came {
@@ -173,19 +187,32 @@ impl Doing<'_> {
         caller: &Caller,
         one: &Removal<'_>,
     ) -> Result<Option<FileKey>, Stop> {
-        let (name, victim) = (Name::new(one.name)?, self.site(one.victim)?);
-        if victim.export.id != dir.export.id {
-            return Err(Stop::Refused(CapsStat::Changed));
-        }
+        let (name, victim) = self.seen(dir, one)?;
         failpoint::pass(Point::BeforeMutation);
         let cx = self.actor.cx(caller);
         let removed = dir.export.backend.remove_seen(&cx, &dir.handle, name, one.kind, &victim.handle);
         failpoint::pass(Point::AfterMutation);
-        match removed {
-            Ok(Some(removed)) => Ok(removed.is_gone.then(|| victim.key())),
-            Ok(None) => Err(Stop::Refused(CapsStat::Changed)),
-            Err(error) => Err(error.into()),
+        of_removed(removed, &victim)
+    }
+
+    /// The same of one alone, which is recorded.
+    fn remove_one(
+        &mut self,
+        dir: &Site,
+        caller: &Caller,
+        one: &Removal<'_>,
+    ) -> Result<Option<FileKey>, Stop> {
+        let (name, victim) = self.seen(dir, one)?;
+        let removed = self.mutation(dir, caller).remove_seen(&dir.handle, name, one.kind, &victim.handle);
+        of_removed(removed, &victim)
+    }
+
+    fn seen<'o>(&mut self, dir: &Site, one: &Removal<'o>) -> Result<(Name<'o>, Site), Stop> {
+        let (name, victim) = (Name::new(one.name)?, self.site(one.victim)?);
+        if victim.export.id != dir.export.id {
+            return Err(Stop::Refused(CapsStat::Changed));
         }
+        Ok((name, victim))
     }
 
     /// Nothing is held any more of what is gone, and its remover need not say so: of a tree that would be as many words as
@@ -199,5 +226,16 @@ impl Doing<'_> {
             gone.iter().for_each(|file| engine.caps_removed(client, *file, now));
         };
         let _ = self.caps.parts.manager.step(all);
+    }
+}
+
+fn of_removed(
+    removed: FsResult<Option<holdfast_vfs::Removed>>,
+    victim: &Site,
+) -> Result<Option<FileKey>, Stop> {
+    match removed {
+        Ok(Some(removed)) => Ok(removed.is_gone.then(|| victim.key())),
+        Ok(None) => Err(Stop::Refused(CapsStat::Changed)),
+        Err(error) => Err(error.into()),
     }
 }

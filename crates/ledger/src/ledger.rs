@@ -15,6 +15,7 @@ use holdfast_vfs::Backend;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::names::Names;
 use crate::settling::Settling;
 use crate::{intent, look};
 
@@ -140,6 +141,7 @@ pub struct Ledger {
     now: Now,
     /// By the journal's keys. Empty soon after a start, and then never looked into.
     pasts: Mutex<FxHashMap<Vec<u8>, Arc<Past>>>,
+    names: Names,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -188,7 +190,7 @@ impl Ledger {
     ) -> Result<(Arc<Self>, Vec<Remembered>), OpenError> {
         let (journal, recovered) = Journal::open_on_boot(path, config, boot)?;
         let Settling { pasts, remembered, .. } = Settling::of(&journal, exports, recovered);
-        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), remembered))
+        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts), names: Names::new() }), remembered))
     }
 
     /// Opens the journal of a process that handed everything over: it cut nothing short, so there is nothing to settle, and what
@@ -237,7 +239,7 @@ impl Ledger {
                 batches.push(Remembered::Batch { incarnation, txn, op, outcome, doubtful, record });
             }
         }
-        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts) }), batches))
+        Ok((Arc::new(Self { journal, now, pasts: Mutex::new(pasts), names: Names::new() }), batches))
     }
 
     /// What became of requests that a crash cut short and that have not come again, by the journal's keys: it was looked at before
@@ -291,6 +293,10 @@ impl Ledger {
     #[must_use]
     pub const fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    pub(crate) const fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(crate) fn past(&self, key: &[u8]) -> Option<Arc<Past>> {

@@ -12,6 +12,7 @@ mod intent;
 mod ledger;
 mod look;
 mod mutation;
+mod names;
 pub mod outcome;
 mod settling;
 mod undertaking;

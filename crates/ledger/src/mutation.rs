@@ -7,8 +7,8 @@ use holdfast_recovery::Intent;
 use holdfast_recovery::intent::{NodeKind, Place};
 use holdfast_vfs::{
     AttrMask, Attrs, Backend, Change, CreateHow, CreateMode, Created, CtimeGuard, Cx, File, FsError,
-    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, RenameFlags, SetAttrs, Spare, WriteAt,
-    Written, XattrMode,
+    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, Removed, RenameFlags, SetAttrs, Spare,
+    WriteAt, Written, XattrMode,
 };
 
 use crate::failpoint::{self, Point};
@@ -70,14 +70,16 @@ impl Mutation<'_> {
         is_free: bool,
     ) -> FsResult<Created> {
         // What was made in exclusive mode is known by its verifier.
-        let is_known_again = matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist);
-        if !is_known_again {
-            if self.standing()? == Standing::Done {
-                return self.created_before(dir, name, how);
-            }
-            if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
-                self.about_to_make(dir, name, NodeKind::Regular)?;
-            }
+        if matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist) {
+            return self.change(|m| m.backend.create(&m.cx, dir, name, how));
+        }
+        if self.standing()? == Standing::Done {
+            return self.created_before(dir, name, how);
+        }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
+        if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
+            self.about_to_make(dir, name, NodeKind::Regular)?;
         }
         self.change(|m| m.backend.create(&m.cx, dir, name, how))
     }
@@ -95,6 +97,8 @@ impl Mutation<'_> {
         set: &SetAttrs,
         is_free: bool,
     ) -> FsResult<Change> {
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
         // It is older than the request: only that the name stands for it tells that it was placed.
         if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
             let at = place(dir, name);
@@ -130,6 +134,8 @@ impl Mutation<'_> {
             let set = if is_link { &SetAttrs::default() } else { set };
             return Ok((self.made_before(dir, name, set, AttrMask::ALL)?, self.unchanged(dir)?));
         }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
         if self.record.is_some() && self.named(dir, name)? == Named::Free {
             self.about_to_make(dir, name, kind_of(&what))?;
         }
@@ -144,6 +150,8 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return self.unchanged(dir);
         }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
         if self.record.is_some()
             && let Named::Taken(victim) = self.named(dir, name)?
         {
@@ -151,6 +159,34 @@ impl Mutation<'_> {
             self.about_to(Intent::Remove { at, victim: victim.as_bytes() })?;
         }
         self.change(|m| m.backend.remove(&m.cx, dir, name, kind))
+    }
+
+    /// As [`Backend::remove_seen`]. Of what was removed before a crash nothing more is known.
+    ///
+    /// # Errors
+    /// The backend's, and those of [`Undertaking`].
+    pub fn remove_seen(
+        mut self,
+        dir: &Handle,
+        name: Name<'_>,
+        kind: RemoveKind,
+        victim: &Handle,
+    ) -> FsResult<Option<Removed>> {
+        if self.standing()? == Standing::Done {
+            return Ok(Some(Removed { dir: self.unchanged(dir)?, is_gone: false }));
+        }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
+        if self.record.is_some() {
+            match self.named(dir, name)? {
+                Named::Taken(there) if there == *victim => {
+                    self.about_to(Intent::Remove { at: place(dir, name), victim: victim.as_bytes() })?;
+                }
+                Named::Taken(_) => return Ok(None),
+                Named::Free | Named::Refused => {}
+            }
+        }
+        self.change(|m| m.backend.remove_seen(&m.cx, dir, name, kind, victim))
     }
 
     /// As [`Backend::rename`].
@@ -166,6 +202,8 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok((self.unchanged(from.0)?, self.unchanged(to.0)?));
         }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), from, Some(to))?;
         if self.record.is_some()
             && let Named::Taken(source) = self.named(from.0, from.1)?
         {
@@ -192,6 +230,8 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok((self.unchanged(dir)?, self.backend.getattr(&self.cx, object, BOTH)?));
         }
+        let ledger = self.ledger();
+        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
         if self.record.is_some() && self.named(dir, name)? == Named::Free {
             let at = place(dir, name);
             self.about_to(Intent::Link { object: object.as_bytes(), at, before: None })?;

@@ -190,6 +190,10 @@ impl Undertaking {
         }
     }
 
+    pub(crate) fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.ledger)
+    }
+
     /// Now, by the clock that stamps files.
     pub(crate) fn now(&self) -> Timestamp {
         self.ledger.now()

@@ -355,3 +355,52 @@ fn a_session_takes_its_slots_along() {
     world.restart(BOOT);
     assert_eq!(world.remembered, []);
 }
+
+/// Who takes a file by renaming it away, or a lock by making a directory, must be alone, though the server die in that moment.
+#[cfg(feature = "failpoints")]
+#[test]
+fn of_two_that_change_one_name_at_once_only_one_is_told_that_it_did() {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use holdfast_ledger::failpoint::{Point, watch};
+
+    const OTHERS: (SessionId, SlotId) = (SessionId([8; 16]), SlotId(0));
+    fn others(world: &World, change: Change, wait: Wait) -> FsResult<()> {
+        let mut undertaking = Undertaking::on_slot(world.ledger(), OTHERS, 1, HASH);
+        let cx = Cx::new(&world.caller, wait);
+        change(world, Mutation { cx, ..world.mutation(&mut undertaking) })
+    }
+
+    fn seen(world: &World, m: Mutation<'_>) -> FsResult<()> {
+        // As from before: whoever sends this has seen it there.
+        let victim = world.find("old").unwrap_or_else(|| world.root());
+        match m.remove_seen(&world.root(), name("old"), RemoveKind::NonDirectory, &victim)? {
+            Some(_) => Ok(()),
+            None => Err(FsError::NotFound),
+        }
+    }
+
+    fn is_of_names(&(what, _): &(&str, Change)) -> bool {
+        !what.contains("xattr") && what != "chmod"
+    }
+    for (what, change) in ALL.into_iter().filter(is_of_names).chain([("remove_seen", seen as Change)]) {
+        let world = World::new();
+        world.furnish();
+        let (world, came) = (Rc::new(world), Rc::new(Cell::new(None)));
+        let (own, noted) = (Rc::clone(&world), Rc::clone(&came));
+        watch(Some(Rc::new(move |point| {
+            if point == Point::BeforeMutation && noted.get().is_none() {
+                noted.set(Some(Ok(())));
+                noted.set(Some(others(&own, change, Wait::No)));
+            }
+        })));
+        let first = world.run(1, change, None);
+        watch(None);
+        assert_eq!((first, came.get()), (Ok(()), Some(Err(FsError::WouldBlock))), "{what}");
+        let mut world = Rc::into_inner(world).unwrap();
+        world.restart(BOOT);
+        let told = [world.run(1, change, Some(b"")), others(&world, change, Wait::Yes)];
+        assert_eq!(told.iter().filter(|told| told.is_ok()).count(), 1, "{what}: {told:?}");
+    }
+}
