@@ -265,13 +265,7 @@ impl Shared {
                 TestStateid4Ok { status_codes }.encode(w);
             }
             ArgOp::ReclaimComplete(_) => return state.completes.pop_front().unwrap_or(NfsStat4::Ok),
-            ArgOp::Write(args) => {
-                if let Some(status) = state.writes.pop_front() {
-                    return status;
-                }
-                let (count, writeverf) = (args.data.len() as u32, [0; 8]);
-                Write4Ok { count, committed: args.stable, writeverf }.encode(w);
-            }
+            ArgOp::Write(args) => return state.write(args, w),
             ArgOp::DelegReturn(_) => state.returned += 1,
             ArgOp::Close(args) => args.open_stateid.encode(w),
             _ => {}
@@ -305,6 +299,15 @@ fn opened() -> Open4Ok<'static> {
 }
 
 impl State {
+    fn write(&mut self, args: &Write4Args<'_>, w: &mut Writer) -> NfsStat4 {
+        if let Some(status) = self.writes.pop_front() {
+            return status;
+        }
+        let (count, writeverf) = (args.data.len() as u32, [0; 8]);
+        Write4Ok { count, committed: args.stable, writeverf }.encode(w);
+        NfsStat4::Ok
+    }
+
     fn sequence(&mut self, args: &Sequence4Args, w: &mut Writer) -> NfsStat4 {
         let status = self.sequence.pop_front().unwrap_or(NfsStat4::Ok);
         if status != NfsStat4::Ok {
