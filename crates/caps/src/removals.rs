@@ -6,9 +6,9 @@
 use holdfast_base::FileKey;
 use holdfast_base::limits::CAPS_FAILED_REMOVALS_MAX;
 use holdfast_ledger::failpoint::{self, Point};
-use holdfast_ledger::{Standing, Undertaking};
+use holdfast_ledger::{Mutation, Standing, Undertaking};
 use holdfast_state::Engine;
-use holdfast_vfs::{Caller, FsResult, Name, RemoveKind};
+use holdfast_vfs::{Caller, Name, RemoveKind};
 use holdfast_wire::caps::{BatchOp, CapsStat, Ref};
 
 use crate::ops::{Doing, Done, Run, Stop};
@@ -145,8 +145,7 @@ impl Doing<'_> {
         for (nth, one) in all.iter().enumerate() {
             let came = match before.get(nth) {
                 Some(Outcome::Failed(stat)) => Err(Stop::Refused(*stat)),
-                _ if all.len() == 1 => self.remove_one(&dir, &caller, one),
-                _ => self.remove_seen(&dir, &caller, one),
+                _ => self.remove_seen(&dir, &caller, one, all.len() == 1),
             };
             match came {
                 Ok(last) => {
@@ -180,39 +179,25 @@ impl Doing<'_> {
         Ok(Removed { outcomes, must_wait })
     }
 
-    /// Gives the victim back when this was its last name, or it is a directory.
+    /// Gives the victim back when this was its last name, or it is a directory. Whether it `is_alone`, and so has a record of its own.
     fn remove_seen(
         &mut self,
         dir: &Site,
         caller: &Caller,
         one: &Removal<'_>,
+        is_alone: bool,
     ) -> Result<Option<FileKey>, Stop> {
-        let (name, victim) = self.seen(dir, one)?;
-        failpoint::pass(Point::BeforeMutation);
-        let cx = self.actor.cx(caller);
-        let removed = dir.export.backend.remove_seen(&cx, &dir.handle, name, one.kind, &victim.handle);
-        failpoint::pass(Point::AfterMutation);
-        of_removed(removed, &victim)
-    }
-
-    /// The same of one alone, which is recorded.
-    fn remove_one(
-        &mut self,
-        dir: &Site,
-        caller: &Caller,
-        one: &Removal<'_>,
-    ) -> Result<Option<FileKey>, Stop> {
-        let (name, victim) = self.seen(dir, one)?;
-        let removed = self.mutation(dir, caller).remove_seen(&dir.handle, name, one.kind, &victim.handle);
-        of_removed(removed, &victim)
-    }
-
-    fn seen<'o>(&mut self, dir: &Site, one: &Removal<'o>) -> Result<(Name<'o>, Site), Stop> {
         let (name, victim) = (Name::new(one.name)?, self.site(one.victim)?);
         if victim.export.id != dir.export.id {
             return Err(Stop::Refused(CapsStat::Changed));
         }
-        Ok((name, victim))
+        let this = self.mutation(dir, caller);
+        let this = if is_alone { this } else { Mutation { record: None, ..this } };
+        match this.remove_seen(&dir.handle, name, one.kind, &victim.handle) {
+            Ok(Some(removed)) => Ok(removed.is_gone.then(|| victim.key())),
+            Ok(None) => Err(Stop::Refused(CapsStat::Changed)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Nothing is held any more of what is gone, and its remover need not say so: of a tree that would be as many words as
@@ -226,16 +211,5 @@ impl Doing<'_> {
             gone.iter().for_each(|file| engine.caps_removed(client, *file, now));
         };
         let _ = self.caps.parts.manager.step(all);
-    }
-}
-
-fn of_removed(
-    removed: FsResult<Option<holdfast_vfs::Removed>>,
-    victim: &Site,
-) -> Result<Option<FileKey>, Stop> {
-    match removed {
-        Ok(Some(removed)) => Ok(removed.is_gone.then(|| victim.key())),
-        Ok(None) => Err(Stop::Refused(CapsStat::Changed)),
-        Err(error) => Err(error.into()),
     }
 }

@@ -70,15 +70,13 @@ impl Mutation<'_> {
         is_free: bool,
     ) -> FsResult<Created> {
         // What was made in exclusive mode is known by its verifier.
-        if matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist) {
-            return self.change(|m| m.backend.create(&m.cx, dir, name, how));
-        }
-        if self.standing()? == Standing::Done {
+        let is_known_again = matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist);
+        if !is_known_again && self.standing()? == Standing::Done {
             return self.created_before(dir, name, how);
         }
         let ledger = self.ledger();
         let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
+        if !is_known_again && self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
             self.about_to_make(dir, name, NodeKind::Regular)?;
         }
         self.change(|m| m.backend.create(&m.cx, dir, name, how))

@@ -381,10 +381,19 @@ fn of_two_that_change_one_name_at_once_only_one_is_told_that_it_did() {
         }
     }
 
+    fn exclusive(world: &World, m: Mutation<'_>) -> FsResult<()> {
+        let set = SetAttrs::default();
+        let mode = CreateMode::Exclusive(holdfast_vfs::Exclusive([5; 8]));
+        let how = CreateHow { mode, set: &set, open: None, want: AttrMask::NONE };
+        m.create(&world.root(), name("new"), &how).map(drop)
+    }
+
     fn is_of_names(&(what, _): &(&str, Change)) -> bool {
         !what.contains("xattr") && what != "chmod"
     }
-    for (what, change) in ALL.into_iter().filter(is_of_names).chain([("remove_seen", seen as Change)]) {
+    let same = ALL.into_iter().filter(is_of_names).chain([("remove_seen", seen as Change)]);
+    let same = same.map(|(what, change)| (what, change, change));
+    for (what, change, other) in same.chain([("create, exclusive", guarded as Change, exclusive as Change)]) {
         let world = World::new();
         world.furnish();
         let (world, came) = (Rc::new(world), Rc::new(Cell::new(None)));
@@ -392,7 +401,7 @@ fn of_two_that_change_one_name_at_once_only_one_is_told_that_it_did() {
         watch(Some(Rc::new(move |point| {
             if point == Point::BeforeMutation && noted.get().is_none() {
                 noted.set(Some(Ok(())));
-                noted.set(Some(others(&own, change, Wait::No)));
+                noted.set(Some(others(&own, other, Wait::No)));
             }
         })));
         let first = world.run(1, change, None);
@@ -400,7 +409,7 @@ fn of_two_that_change_one_name_at_once_only_one_is_told_that_it_did() {
         assert_eq!((first, came.get()), (Ok(()), Some(Err(FsError::WouldBlock))), "{what}");
         let mut world = Rc::into_inner(world).unwrap();
         world.restart(BOOT);
-        let told = [world.run(1, change, Some(b"")), others(&world, change, Wait::Yes)];
+        let told = [world.run(1, change, Some(b"")), others(&world, other, Wait::Yes)];
         assert_eq!(told.iter().filter(|told| told.is_ok()).count(), 1, "{what}: {told:?}");
     }
 }
