@@ -85,7 +85,7 @@ impl Disk {
     /// What mount(8) says.
     pub(crate) fn with(kind: &str, features: &[&str], options: &'static str) -> Result<Self, String> {
         assert!(rustix::process::geteuid().is_root(), "this test mounts file systems: run it as root");
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
         let disk = Self { _dir: dir, image, mount, options };
         fs::create_dir(&disk.mount).unwrap();

@@ -61,7 +61,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let world = tempfile::tempdir().unwrap();
         fs::create_dir(world.path().join("files")).unwrap();
         fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
         Self::start_in(world, spawn)
@@ -69,7 +69,7 @@ impl Server {
 
     /// With a second export, `/other`, of `others`.
     pub(crate) fn with_another_export() -> Self {
-        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let world = tempfile::tempdir().unwrap();
         for dir in ["files", "others"] {
             fs::create_dir(world.path().join(dir)).unwrap();
         }
@@ -79,7 +79,7 @@ impl Server {
 
     /// With a parent that starts it again.
     pub(crate) fn supervised() -> Self {
-        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let world = tempfile::tempdir().unwrap();
         fs::create_dir(world.path().join("files")).unwrap();
         fs::copy(env::current_exe().unwrap(), world.path().join("program")).unwrap();
         Self::start_in(world, |command| spawn(command.env(SUPERVISED, "1")))
@@ -193,14 +193,14 @@ impl Server {
     pub(crate) fn killed(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        let empty = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let empty = tempfile::tempdir().unwrap();
         std::mem::replace(&mut self.world, empty)
     }
 
     /// Waits for its end, and gives the world it served.
     pub(crate) fn ended(mut self) -> TempDir {
         assert!(self.child.wait().unwrap().success(), "{}", self.log());
-        let empty = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let empty = tempfile::tempdir().unwrap();
         std::mem::replace(&mut self.world, empty)
     }
 }

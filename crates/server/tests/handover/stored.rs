@@ -65,7 +65,7 @@ impl Manager {
 
     /// A server in a world of its own, started by it.
     fn first_server(&mut self) -> Server {
-        let world = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let world = tempfile::tempdir().unwrap();
         fs::create_dir(world.path().join("files")).unwrap();
         fs::copy(std::env::current_exe().unwrap(), world.path().join("program")).unwrap();
         Server::start_in(world, |command| self.spawn(command))
