@@ -43,7 +43,8 @@ pub(crate) struct Committer {
 
 /// One object to be forced.
 pub(crate) struct Force {
-    /// A real descriptor of it; `None` when only the journal can reach it (a symbolic link, a device).
+    /// A real descriptor of it; `None` when only the journal can reach it (a symbolic link, a device), or it cannot be opened
+    /// now: then its data is reached with that of the whole file system.
     pub(crate) fd: Option<Arc<OwnedFd>>,
     /// Whether its data is meant.
     pub(crate) data: bool,
@@ -84,7 +85,7 @@ impl Committer {
     /// medium before anything that the force brings there. `None` where [`Committer::forces_all_at_once`] is not so.
     pub(crate) fn force_with(
         &self,
-        own: BorrowedFd<'_>,
+        (top, own): (BorrowedFd<'_>, BorrowedFd<'_>),
         objects: &[Force],
         outcomes: &mut [Outcome],
     ) -> Option<Outcome> {
@@ -94,11 +95,16 @@ impl Committer {
             fail_all(outcomes, written);
             return Some(written);
         }
-        Some(self.force_journal(scratch, objects, outcomes))
+        Some(self.force_journal((scratch, top), objects, outcomes))
     }
 
-    fn force_journal(&self, scratch: &Scratch, objects: &[Force], outcomes: &mut [Outcome]) -> Outcome {
-        Self::write_back(objects, outcomes);
+    fn force_journal(
+        &self,
+        (scratch, top): (&Scratch, BorrowedFd<'_>),
+        objects: &[Force],
+        outcomes: &mut [Outcome],
+    ) -> Outcome {
+        Self::write_back(top, objects, outcomes);
         let forced = self.in_turn(|odd| scratch.change(odd).and_then(|()| scratch.force()));
         fail_all(outcomes, forced);
         forced
@@ -110,7 +116,7 @@ impl Committer {
             Primitive::Nothing => {}
             Primitive::Journal(scratch) => {
                 // Told with each object.
-                let _ = self.force_journal(scratch, objects, outcomes);
+                let _ = self.force_journal((scratch, top), objects, outcomes);
             }
             Primitive::Transaction => self.force_transaction(top, objects, outcomes),
             Primitive::Each => Self::force_each(top, objects, outcomes),
@@ -118,7 +124,7 @@ impl Committer {
     }
 
     /// Starts write-back of all files before waiting for any, so that the disk sees one long queue.
-    fn write_back(objects: &[Force], outcomes: &mut [Outcome]) {
+    fn write_back(top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
         for how in [SyncData::Start, SyncData::Wait] {
             for (object, outcome) in objects.iter().zip(outcomes.iter_mut()) {
                 if let (true, Some(fd)) = (object.data, &object.fd) {
@@ -126,6 +132,17 @@ impl Committer {
                     keep_first(outcome, done);
                 }
             }
+        }
+        Self::write_back_closed(top, objects, outcomes);
+    }
+
+    /// The data of what cannot be opened goes with that of the whole file system.
+    fn write_back_closed(top: BorrowedFd<'_>, objects: &[Force], outcomes: &mut [Outcome]) {
+        let is_closed = |object: &Force| object.data && object.fd.is_none();
+        if objects.iter().any(is_closed) {
+            let all = rustix::fs::syncfs(top);
+            let closed = objects.iter().zip(outcomes).filter(|(object, _)| is_closed(object));
+            closed.for_each(|(_, outcome)| keep_first(outcome, all));
         }
     }
 
@@ -140,7 +157,8 @@ impl Committer {
                 keep_first(outcome, rustix::fs::fsync(&**fd));
             }
         }
-        if objects.iter().any(|o| !o.data || o.fd.is_none()) {
+        Self::write_back_closed(top, objects, outcomes);
+        if objects.iter().any(|o| !o.data) {
             let forced = self.in_turn(|_| sys::btrfs_commit(top));
             fail_all(outcomes, forced);
         }

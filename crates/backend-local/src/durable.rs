@@ -79,10 +79,9 @@ impl LocalBackend {
         let data = one.data && object.kind == FileKind::Regular;
         let fd = match fd {
             Some(fd) => Some(fd),
-            None if data => self.forceable(&object)?,
-            None if !object.fs.committer.forces_names_at_once() => match self.forceable(&object) {
-                // It cannot be opened now (a local process holds a lease); the change was made all the same, and
-                // forcing the whole file system reaches it.
+            None if data || !object.fs.committer.forces_names_at_once() => match self.forceable(&object) {
+                // It cannot be opened now: a local process holds a lease, or this server takes one at this moment. The change was
+                // made all the same, and forcing the whole file system reaches it.
                 Err(FsError::Delay) => None,
                 other => other?,
             },
@@ -124,7 +123,7 @@ impl LocalBackend {
             group.into_iter().map(|c| ((c.index, c.object), c.force)).unzip();
         let mut outcomes = vec![Ok(()); forces.len()];
         let of_own = match own {
-            Some(own) => fs.committer.force_with(own, &forces, &mut outcomes),
+            Some(own) => fs.committer.force_with((fs.top.as_fd(), own), &forces, &mut outcomes),
             None => {
                 fs.committer.force(fs.top.as_fd(), &forces, &mut outcomes);
                 None

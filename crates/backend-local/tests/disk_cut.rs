@@ -6,7 +6,9 @@
 
 mod disk;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use disk::Disk;
 use holdfast_backend_local::{LocalBackend, LocalOptions};
@@ -251,6 +253,64 @@ fn btrfs_cut() {
     let look = |copy: Disk| missing(&copy.mounted("").mount.join(&below));
     assert_eq!(look(after), [] as [String; 0], "btrfs: acknowledged and lost");
     assert!(!look(before).is_empty(), "btrfs: nothing is missing without a commit, so this proves nothing");
+}
+
+/// A local process that has written to a file and lets nobody open it, until this is dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn start(file: &Path) -> Self {
+        let script = "import fcntl, os, signal, sys\n\
+                      signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+                      fd = os.open(sys.argv[1], os.O_RDWR)\n\
+                      os.write(fd, b'new' * 30000)\n\
+                      fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+                      print('held', flush=True)\n\
+                      sys.stdin.read()\n";
+        let mut writer = Command::new("python3");
+        writer.args(["-c", script]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut writer = writer.spawn().expect("this test needs python3");
+        let mut said = String::new();
+        BufReader::new(writer.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n");
+        Self(writer)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn data_of_what_cannot_be_opened_survives_a_cut() {
+    for (kind, mkfs) in [("ext4", &[][..]), ("ext4", &["-O", "^has_journal"]), ("xfs", &[]), ("btrfs", &[])] {
+        let disk = Disk::make(kind, mkfs);
+        let root = disk.fresh();
+        let below = root.strip_prefix(&disk.mount).unwrap().join("file");
+        std::fs::write(root.join("file"), "old").unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let mut w = open(&root, state.path());
+        let file = w.backend.lookup(&w.cx(), &w.backend.root().unwrap(), name("file"), AttrMask::STAT);
+        let file = file.unwrap().handle;
+        rustix::fs::syncfs(std::fs::File::open(&root).unwrap()).unwrap();
+        let writer = Writer::start(&root.join("file"));
+        let before = disk.copy_image();
+        w.touch(file, true);
+        w.commit();
+        let after = disk.copy_image();
+        drop((writer, w));
+        drop(disk);
+        let look = |copy: Disk| std::fs::read(copy.mounted("").mount.join(&below)).unwrap();
+        assert!(look(after) == b"new".repeat(30000), "{kind} {mkfs:?}: acknowledged and lost");
+        assert_eq!(
+            look(before),
+            b"old",
+            "{kind} {mkfs:?}: it is there without a commit, so this proves nothing"
+        );
+    }
 }
 
 /// A file of the server's own, of which room is reserved; and what it must hold.

@@ -70,6 +70,9 @@ impl Compound {
         reply.truncate(first.result_at);
         reply.u32(first.op.as_u32());
         self.outcome = commit_failed(first.op, error);
+        if self.outcome == NfsStat4::Io {
+            tracing::warn!(op = ?first.op, %error, "a change could not be made durable");
+        }
         reply.u32(self.outcome.as_u32());
         if crate::table::row(first.op)
             .is_some_and(|row| row.desc.flags.has(crate::desc::Flags::BITMAP_ON_ERROR))
@@ -151,8 +154,8 @@ impl Compound {
 }
 
 /// What a failed commit is to the client of an operation. The change was done and may be lost: never DELAY, for the client
-/// would do it a second time. That there was no room is told by those that may (RFC 8881 section 15.2, RFC 7862 section
-/// 11.2, RFC 8276 section 8.4); COMMIT and REMOVE are not among them.
+/// would do it a second time, which harms nothing with COMMIT alone. That there was no room is told by those that may (RFC 8881
+/// section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4); COMMIT and REMOVE are not among them.
 const fn commit_failed(op: OpNum4, error: FsError) -> NfsStat4 {
     let may_lack_room = matches!(
         op,
@@ -168,6 +171,7 @@ const fn commit_failed(op: OpNum4, error: FsError) -> NfsStat4 {
             | OpNum4::SetXattr
     );
     match error {
+        FsError::Delay if matches!(op, OpNum4::Commit) => NfsStat4::Delay,
         FsError::NoSpace if may_lack_room => NfsStat4::NoSpc,
         FsError::Quota if may_lack_room => NfsStat4::Dquot,
         _ => NfsStat4::Io,
