@@ -117,6 +117,10 @@ impl Machine {
                 }
                 Ok(created)
             }
+            (Question::Make { .. } | Question::Link { .. }, Answer::Done) => {
+                self.end_change(question, at, None);
+                self.made_and_gone(turn, question, now)
+            }
             (Question::Remove { dir, .. }, Answer::Gone { dir: grant, dir_attrs })
             | (Question::Rename { to_dir: dir, .. }, Answer::Gone { dir: grant, dir_attrs }) => {
                 let dir = dir.clone();

@@ -268,7 +268,8 @@ pub enum Answer {
     Appended { offset: u64, count: u32, stable: bool, verifier: u64, attrs: Option<Attrs> },
     /// As above.
     Committed { verifier: u64 },
-    /// Done, nothing to tell.
+    /// Done, nothing to tell. Of what was to be made, or to get a name: that it was done, and that somebody else has removed the
+    /// object since.
     Done,
     /// Where it is.
     Sought { offset: u64 },

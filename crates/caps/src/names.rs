@@ -93,14 +93,20 @@ impl Caps {
                 found = find()?;
             }
         }
-        let found = match found {
-            Some(Node { handle, attrs: seen }) => {
-                let child = dir.beside(handle);
-                let grant = self.grant(actor.client, &child, (seen.kind, args.want, None), Some(until))?;
-                let seen = backend.getattr(&cx, &handle, attrs::ALL).map_err(status::of_fs)?;
-                Some((self.seal(&child), attrs::attrs(&seen), grant))
+        let look = |Node { handle, attrs: seen }| {
+            let child = dir.beside(handle);
+            let grant = self.grant(actor.client, &child, (seen.kind, args.want, None), Some(until))?;
+            let seen = backend.getattr(&cx, &handle, attrs::ALL).map_err(status::of_fs)?;
+            Ok((self.seal(&child), attrs::attrs(&seen), grant))
+        };
+        // It may have been removed while those were waited for who held something of it: that it is gone is no answer to what
+        // its name stands for.
+        let found = loop {
+            match found.map(look).transpose() {
+                Err(CapsStat::Stale) if self.parts.manager.clock().now() < until => found = find()?,
+                Err(CapsStat::Stale) => return Err(CapsStat::Delay),
+                seen => break seen?,
             }
-            None => None,
         };
         let seen = backend.getattr(&cx, &dir.handle, attrs::ALL).map_err(status::of_fs)?;
         Ok(LookedUp { dir: Acquired { grant, attrs: attrs::attrs(&seen) }, found, promise })

@@ -296,6 +296,31 @@ impl Machine {
         id
     }
 
+    /// What was asked for was done, and another has removed it since: who asked is told so, as if the other had come a moment later.
+    pub(crate) fn made_and_gone(
+        &mut self,
+        turn: &Turn,
+        question: &Question,
+        now: Now,
+    ) -> Result<Fresh, Errno> {
+        let (id, attrs) = match question {
+            Question::Make { making, attrs, .. } => {
+                let mode = attrs.mode & !attrs.umask;
+                let mut attrs = new_attrs(&self.maker(turn), &thing_of(making), mode, now);
+                (attrs.nlink, attrs.fileid) = (0, self.next_shown());
+                let id = self.add_node(None, attrs, now.mono);
+                self.node_mut(id)?.dead = Some(Errno::ESTALE);
+                (id, attrs)
+            }
+            Question::Link { object, .. } => {
+                let id = self.handles.get(object).copied().ok_or(Errno::ESTALE)?;
+                (id, Attrs { nlink: 0, ..self.node(id)?.attrs })
+            }
+            _ => return Err(Errno::EIO),
+        };
+        Ok(Fresh::Created(id, attrs, None))
+    }
+
     /// A number for what the server has not numbered.
     fn next_shown(&mut self) -> u64 {
         self.last_shown += 1;

@@ -33,5 +33,6 @@ mod told;
 mod trees;
 mod trouble;
 mod two_mounts;
+mod vanished;
 mod world;
 mod zeroed;

@@ -74,6 +74,26 @@ fn an_nfs_client_sees_a_directory_held_exclusively_after_its_recall() {
 }
 
 #[test]
+fn of_what_is_removed_while_its_holder_is_waited_for_a_look_finds_nothing() {
+    let server = Server::patient();
+    let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());
+    let made = a.batch(1, vec![create(at(&root), "x", b"")]).unwrap();
+    a.acquire(super::world::made(&made.results[0]).handle.0, CapSet::FILE_X).unwrap();
+    let (ticket, dir) = (b.ticket, Handle(&root));
+    let args = LookupArgs { ticket, dir, name: b"x", want_dir: CapSet::NONE, want: CapSet::FILE_S };
+    let looked: LookupOk<'_> = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| b.call(CapsProc::Lookup, &args).unwrap());
+        while !a.is_called() {
+            std::thread::yield_now();
+        }
+        a.batch(2, vec![unlink(at(&root), "x", None)]).unwrap();
+        a.give_back();
+        looking.join().unwrap()
+    });
+    assert_eq!(looked.found, Looked::Absent);
+}
+
+#[test]
 fn what_is_granted_while_a_release_is_still_being_noted_can_be_recalled() {
     let server = Server::new();
     let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());

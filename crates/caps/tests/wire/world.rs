@@ -87,13 +87,22 @@ impl Server {
     }
 
     pub(crate) fn with(options: &ExportOptions) -> Self {
+        Self::made(options, 0)
+    }
+
+    /// One where calls wait for what they have recalled, as on a server's threads: whoever calls has to be on one of its own.
+    pub(crate) fn patient() -> Self {
+        Self::made(&ExportOptions { squash: Squash::None, ..ExportOptions::default() }, 16)
+    }
+
+    fn made(options: &ExportOptions, pool_threads: usize) -> Self {
         let options = ExportOptions { clients: vec![ClientRule::All], ..options.clone() };
         let fs = MemBackend::new(&MemOptions { root_mode: 0o777, ..MemOptions::system() });
         // Nothing of it has to outlive this machine: in memory, where there is such a place, starts wait for no disk.
         let memory = std::path::Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let clock = Arc::new(ManualClock::default());
-        let running = start(&fs, (&dir, 1, 1), &options, (&clock, Grace::Over));
+        let running = start(&fs, (&dir, 1, 1), (&options, pool_threads), (&clock, Grace::Over));
         Self { fs, dir, options, life: 1, boot: 1, clock, running }
     }
 
@@ -102,7 +111,7 @@ impl Server {
         let Self { fs, dir, options, life, boot, clock, running } = self;
         drop(running);
         let life = life + 1;
-        let running = start(&fs, (&dir, life, boot), &options, (&clock, grace));
+        let running = start(&fs, (&dir, life, boot), (&options, 0), (&clock, grace));
         Self { fs, dir, options, life, boot, clock, running }
     }
 
@@ -119,7 +128,7 @@ impl Server {
         std::fs::write(dir.path().join("journal"), journal).unwrap();
         fs.lose_power(then, data);
         let (life, boot) = (life + 1, boot.wrapping_add(1));
-        let running = start(&fs, (&dir, life, boot), &options, (&clock, Grace::Over));
+        let running = start(&fs, (&dir, life, boot), (&options, 0), (&clock, Grace::Over));
         Self { fs, dir, options, life, boot, clock, running }
     }
 
@@ -237,14 +246,14 @@ impl Server {
 fn start(
     fs: &MemBackend,
     (dir, life, boot): (&TempDir, u64, u8),
-    options: &ExportOptions,
+    (options, pool_threads): (&ExportOptions, usize),
     (clock, grace): (&Arc<ManualClock>, Grace),
 ) -> Running {
     let manager = Manager::new(ManagerParts {
         engine: Config { boot: BootInstance::from_counter(life), lease_ms: LEASE_MS, grace },
         entropy: Box::new(SeededEntropy(life)),
         clock: Arc::clone(clock) as Arc<_>,
-        pool_threads: 0,
+        pool_threads,
     });
     let early = Arc::new(Early::default());
     let agent: Arc<dyn Agent> = Arc::clone(&early) as Arc<dyn Agent>;
@@ -434,6 +443,11 @@ impl Client {
         let call = OutgoingCall { program: CAPS_PROGRAM, version: CAPS_V1, procedure, auth: &auth, args };
         self.wire.post(self.xid, &call);
         self.look();
+    }
+
+    /// Whether something was recalled that was not looked at. Nothing is executed by this.
+    pub(crate) fn is_called(&self) -> bool {
+        self.wire.called_back() > 0
     }
 
     /// Takes what came: replies are kept, calls answered.

@@ -3,20 +3,24 @@
 use holdfast_base::Cookie;
 use holdfast_wire::nfs4::{
     ArgOp, Bitmap4, ChangeInfo4, Create4Args, Create4Ok, CreateType4, Entry4, Fattr4, Link4Args, Link4Ok,
-    Lookup4Args, OpNum4, ReadDir4Args, ReadDir4Ok, Remove4Args, Remove4Ok, Rename4Args, Rename4Ok, SpecData4,
-    Verifier4,
+    Lookup4Args, NfsStat4, OpNum4, ReadDir4Args, ReadDir4Ok, Remove4Args, Remove4Ok, Rename4Args, Rename4Ok,
+    SpecData4, Verifier4,
 };
 
 use crate::run::Manner;
 use crate::{Attributes, Client, CreateKind, Cx, Entry, Error, Handle, Listing, Node, Result, SetAttributes};
+
+/// How often a name is looked up of which the object is gone each time: so quickly nobody replaces it, and a server is in
+/// disorder.
+const LOOKS_MAX: u32 = 32;
 
 /// What CREATE made.
 #[derive(Clone, Debug)]
 pub struct Created {
     /// Its handle.
     pub handle: Handle,
-    /// Its attributes, those asked for that it has.
-    pub attributes: Attributes,
+    /// Its attributes, those asked for that it has. `None` when somebody has removed it since.
+    pub attributes: Option<Attributes>,
     /// The directory before and after.
     pub dir: ChangeInfo4,
 }
@@ -25,21 +29,28 @@ impl Client {
     /// The object of a name in a directory.
     ///
     /// # Errors
-    /// Those of every operation; NOENT when there is none.
+    /// Those of every operation; NOENT when there is none. STALE is of the directory: an object that has gone between
+    /// LOOKUP and GETATTR, which may have had to wait for others, is looked for again.
     pub fn lookup(&self, cx: Cx<'_>, dir: &Handle, name: &[u8], want: Bitmap4) -> Result<Node> {
-        self.inner().run(
-            cx,
-            &Manner::IDLE,
-            |compound| {
-                compound.put(dir).op(&ArgOp::Lookup(Lookup4Args { objname: name })).node(want);
-                Ok(())
-            },
-            |answer| {
-                answer.put()?;
-                answer.ok(OpNum4::Lookup)?;
-                answer.node()
-            },
-        )
+        for _ in 0..LOOKS_MAX {
+            let found = self.inner().run(
+                cx,
+                &Manner::IDLE,
+                |compound| {
+                    compound.put(dir).op(&ArgOp::Lookup(Lookup4Args { objname: name })).node(want);
+                    Ok(())
+                },
+                |answer| {
+                    answer.put()?;
+                    answer.ok(OpNum4::Lookup)?;
+                    unless_gone(answer.node())
+                },
+            )?;
+            if let Some(node) = found {
+                return Ok(node);
+            }
+        }
+        Err(Error::Nfs(NfsStat4::Stale))
     }
 
     /// The directory above.
@@ -126,7 +137,7 @@ impl Client {
             CreateKind::Block(major, minor) => CreateType4::Blk(device(major, minor)),
             CreateKind::Character(major, minor) => CreateType4::Chr(device(major, minor)),
         };
-        let (dir_info, node) = self.inner().run(
+        let (dir_info, handle, attributes) = self.inner().run(
             cx,
             &Manner::once(2),
             |compound| {
@@ -138,12 +149,23 @@ impl Client {
             |answer| {
                 answer.put()?;
                 let ok: Create4Ok = answer.next(OpNum4::Create)?;
-                Ok((ok.cinfo, answer.node().ok()))
+                let handle = answer.handle().ok();
+                Ok((ok.cinfo, handle, answer.attributes().ok()))
             },
         )?;
-        // It was made; only the look at it was put off.
-        let node = node.map_or_else(|| self.lookup(cx, dir, name, want), Ok)?;
-        Ok(Created { handle: node.handle, attributes: node.attributes, dir: dir_info })
+        // It was made, whatever the look at it came to.
+        let (handle, attributes) = match (handle, attributes) {
+            (Some(handle), Some(attributes)) => (handle, Some(attributes)),
+            (Some(handle), None) => {
+                let attributes = unless_gone(self.getattr(cx, &handle, want))?;
+                (handle, attributes)
+            }
+            (None, _) => {
+                let node = self.lookup(cx, dir, name, want)?;
+                (node.handle, Some(node.attributes))
+            }
+        };
+        Ok(Created { handle, attributes, dir: dir_info })
     }
 
     /// Takes a name away: a file's, or an empty directory's.
@@ -193,7 +215,8 @@ impl Client {
         )
     }
 
-    /// Gives an object one more name; the directory before and after, and the object's attributes then.
+    /// Gives an object one more name; the directory before and after, and the object's attributes then, `None` when it has
+    /// been removed since with all its names.
     ///
     /// # Errors
     /// Those of every operation.
@@ -203,7 +226,7 @@ impl Client {
         file: &Handle,
         (dir, name): (&Handle, &[u8]),
         want: Bitmap4,
-    ) -> Result<(ChangeInfo4, Attributes)> {
+    ) -> Result<(ChangeInfo4, Option<Attributes>)> {
         let (info, attributes) = self.inner().run(
             cx,
             &Manner::once(4),
@@ -222,6 +245,18 @@ impl Client {
                 Ok::<_, Error>((ok.cinfo, attributes.ok()))
             },
         )?;
-        Ok((info, attributes.map_or_else(|| self.getattr(cx, file, want), Ok)?))
+        let attributes = match attributes {
+            Some(attributes) => Some(attributes),
+            None => unless_gone(self.getattr(cx, file, want))?,
+        };
+        Ok((info, attributes))
+    }
+}
+
+/// Nothing of an object that is no more.
+fn unless_gone<T>(seen: Result<T>) -> Result<Option<T>> {
+    match seen {
+        Err(Error::Nfs(NfsStat4::Stale)) => Ok(None),
+        seen => seen.map(Some),
     }
 }

@@ -70,14 +70,16 @@ fn names_come_and_go() {
     let (client, cx, root) = (&user.client, user.cx(), &user.root);
     let set = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
     let dir = client.create(cx, (root, b"dir"), CreateKind::Directory, &set, Attributes::STAT).unwrap();
-    assert_eq!((dir.attributes.kind, dir.attributes.mode), (NfsFtype4::Dir, 0o750));
+    let seen = dir.attributes.unwrap();
+    assert_eq!((seen.kind, seen.mode), (NfsFtype4::Dir, 0o750));
     assert_ne!(dir.dir.before, dir.dir.after);
     let link = CreateKind::Symlink(b"to/nowhere");
     let link = client.create(cx, (&dir.handle, b"link"), link, &set, Attributes::STAT).unwrap();
     assert_eq!(client.readlink(cx, &link.handle).unwrap(), &b"to/nowhere"[..]);
     let fifo = client.create(cx, (&dir.handle, b"fifo"), CreateKind::Fifo, &set, Attributes::STAT).unwrap();
-    assert_eq!(fifo.attributes.kind, NfsFtype4::Fifo);
+    assert_eq!(fifo.attributes.unwrap().kind, NfsFtype4::Fifo);
     let (_, twice) = client.link(cx, &fifo.handle, (root, b"again"), Attributes::STAT).unwrap();
+    let twice = twice.unwrap();
     assert_eq!(twice.links, 2);
     client.rename(cx, (&dir.handle, b"fifo"), (root, b"moved")).unwrap();
     let missing = client.lookup(cx, &dir.handle, b"fifo", Attributes::STAT).unwrap_err();

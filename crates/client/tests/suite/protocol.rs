@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_client::{
-    Attributes, CallbackProgram, Cancel, Client, Cred, Cx, Error, Handle, Io, OpenArgs, OpenTarget, Options,
-    WantDelegation,
+    Attributes, CallbackProgram, Cancel, Client, CreateKind, Cred, Cx, Error, Handle, Io, OpenArgs,
+    OpenTarget, Options, SetAttributes, WantDelegation,
 };
 use holdfast_wire::nfs4::{
     CbArgOp, CbRecallSlot4Args, NfsStat4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_BACKCHANNEL_FAULT,
@@ -224,6 +224,26 @@ fn who_is_told_that_his_lease_is_over_introduces_himself_anew() {
     guest.look();
     assert_eq!(sessions(&script), (4, 4));
     assert!(!file.is_lost(), "it was opened anew");
+}
+
+/// Another may remove what was made, or has got a name, before it is looked at.
+#[test]
+fn what_is_gone_before_it_is_looked_at_was_made_nevertheless() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let (client, cx, root) = (&guest.client, guest.cx(), &Handle::new(b"root"));
+    let (set, want) = (SetAttributes::default(), Attributes::STAT);
+    let gone = |times| script.shared.state.lock().looks.extend(std::iter::repeat_n(NfsStat4::Stale, times));
+    gone(2);
+    let made = client.create(cx, (root, b"made"), CreateKind::Directory, &set, want).unwrap();
+    assert_eq!(made.attributes.map(|seen| seen.fileid), None);
+    gone(2);
+    let (_, linked) = client.link(cx, &made.handle, (root, b"linked"), want).unwrap();
+    assert_eq!(linked.map(|seen| seen.fileid), None);
+    // Of a name it is found out what it stands for now.
+    gone(1);
+    client.lookup(cx, root, b"another", want).unwrap();
+    assert_eq!(script.shared.state.lock().looked_up, 2);
 }
 
 /// Linux's server delegates with every open that is reclaimed, in its grace, when nobody has to be asked.

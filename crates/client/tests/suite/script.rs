@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) creates: VecDeque<NfsStat4>,
     /// Statuses of the next GETATTRs.
     pub(crate) looks: VecDeque<NfsStat4>,
+    /// LOOKUPs answered.
+    pub(crate) looked_up: u32,
     /// Statuses of the next WRITEs.
     pub(crate) writes: VecDeque<NfsStat4>,
     /// What the next stateids that are asked about are said to be.
@@ -249,6 +251,9 @@ impl Shared {
             }
             ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
             ArgOp::GetFh => w.opaque(FILE),
+            ArgOp::Lookup(_) => state.looked_up += 1,
+            ArgOp::Create(_) => Create4Ok { cinfo: unchanged(), attrset: Bitmap4::EMPTY }.encode(w),
+            ArgOp::Link(_) => Link4Ok { cinfo: unchanged() }.encode(w),
             ArgOp::Open(args) => {
                 state.opens += 1;
                 state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
@@ -288,14 +293,18 @@ fn delegation() -> OpenDelegation4<'static> {
 }
 
 fn opened() -> Open4Ok<'static> {
-    let change = holdfast_base::ChangeId(1);
     Open4Ok {
         stateid: Stateid4 { seqid: Seqid(1), other: [5; 12] },
-        cinfo: ChangeInfo4 { atomic: true, before: change, after: change },
+        cinfo: unchanged(),
         rflags: 0,
         attrset: Bitmap4::EMPTY,
         delegation: OpenDelegation4::None,
     }
+}
+
+fn unchanged() -> ChangeInfo4 {
+    let change = holdfast_base::ChangeId(1);
+    ChangeInfo4 { atomic: true, before: change, after: change }
 }
 
 impl State {

@@ -105,7 +105,8 @@ impl NfsServer {
         };
         let created =
             self.client.create(cx, (&wire(dir), name.as_bytes()), kind, &new_attributes(attrs), WANTED)?;
-        let attrs = attrs_of(&created.attributes)?;
+        let Some(attributes) = created.attributes else { return Ok(Answer::Done) };
+        let attrs = attrs_of(&attributes)?;
         let object = Object { handle: Handle::new(created.handle.as_bytes()), attrs, grant: None };
         Ok(Answer::Created { object, open: None, made: true, dir: None, dir_attrs: None })
     }
@@ -132,6 +133,7 @@ impl NfsServer {
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let (_, attributes) = self.client.link(cx, &wire(file), (&wire(dir), name.as_bytes()), WANTED)?;
+        let Some(attributes) = attributes else { return Ok(Answer::Done) };
         let object = Object { handle: file.clone(), attrs: attrs_of(&attributes)?, grant: None };
         Ok(Answer::Created { object, open: None, made: true, dir: None, dir_attrs: None })
     }

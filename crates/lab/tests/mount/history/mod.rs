@@ -86,11 +86,11 @@ fn run() -> Result<()> {
     };
     let done = run.all();
     done.map_err(|error| {
-        let kept = run.places.iter().map(|place| {
-            let path =
-                std::env::temp_dir().join(format!("holdfast-history-{seed}-{}.log", place.worker.number()));
-            std::fs::write(&path, place.mount.log())
-                .map_or_else(|e| e.to_string(), |()| path.display().to_string())
+        let mounts = run.places.iter().map(|place| (place.worker.number().to_string(), place.mount.log()));
+        let logs = mounts.chain([("server".to_owned(), run.served.server.log())]);
+        let kept = logs.map(|(what, log)| {
+            let path = std::env::temp_dir().join(format!("holdfast-history-{seed}-{what}.log"));
+            std::fs::write(&path, log).map_or_else(|e| e.to_string(), |()| path.display().to_string())
         });
         let kept = kept.collect::<Vec<_>>().join(", ");
         error.context(format!("HOLDFAST_SEED={seed}; logs: {kept}\n{}", run.told.join("\n")))
