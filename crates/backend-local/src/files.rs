@@ -303,7 +303,7 @@ impl LocalBackend {
             }
             Wait::No => {}
             // It may be sent by somebody who must not wait.
-            Wait::Yes => residency::bring_in(&fd, offset, bytes)?,
+            Wait::Yes | Wait::Disk => residency::bring_in(&fd, offset, bytes)?,
         }
         Ok(Some(FileSpan { fd, offset, bytes, is_eof: offset + bytes as u64 >= size }))
     }
@@ -401,7 +401,7 @@ fn size_of(fd: &OwnedFd) -> FsResult<u64> {
 fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult<usize> {
     loop {
         let done = match wait {
-            Wait::Yes => rustix::io::pread(fd, &mut *into, offset),
+            Wait::Yes | Wait::Disk => rustix::io::pread(fd, &mut *into, offset),
             Wait::No => {
                 let read =
                     rustix::io::preadv2(fd, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT);

@@ -52,7 +52,7 @@ impl LocalBackend {
         keep: Keep,
     ) -> FsResult<(Arc<Object>, Statx)> {
         let acting = self.identity.act_as(cx.caller)?;
-        let may_block = cx.wait == Wait::Yes || dir.fs.nature.kind.is_in_memory();
+        let may_block = cx.wait != Wait::No || dir.fs.nature.kind.is_in_memory();
         // A walk by name costs four times what a descriptor does: where numbers tell the object, one is enough.
         if may_block && dir.fs.handles == HandleKind::Kernel && !dir.fs.nature.kind.numbers_are_unique() {
             match handles::with_c_name(name, |name| sys::name_to_handle(dir.fd(), name))? {

@@ -14,6 +14,10 @@ use crate::find::Promising;
 use crate::site::{Actor, Site};
 use crate::{Caps, attrs, status};
 
+/// How often a name is looked up of which the object is gone each time. So quickly nobody replaces it: the file system is in
+/// disorder.
+const LOOKS_MAX: u32 = 32;
+
 /// An entry of a listing.
 struct Entry {
     name: Vec<u8>,
@@ -101,10 +105,11 @@ impl Caps {
         };
         // It may have been removed while those were waited for who held something of it: that it is gone is no answer to what
         // its name stands for.
+        let mut looks = 0;
         let found = loop {
+            looks += 1;
             match found.map(look).transpose() {
-                Err(CapsStat::Stale) if self.parts.manager.clock().now() < until => found = find()?,
-                Err(CapsStat::Stale) => return Err(CapsStat::Delay),
+                Err(CapsStat::Stale) if looks < LOOKS_MAX => found = find()?,
                 seen => break seen?,
             }
         };

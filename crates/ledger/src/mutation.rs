@@ -74,12 +74,23 @@ impl Mutation<'_> {
         if !is_known_again && self.standing()? == Standing::Done {
             return self.created_before(dir, name, how);
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if !is_known_again && self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
-            self.about_to_make(dir, name, NodeKind::Regular)?;
+        let make = |m: &Self| m.change(|m| m.backend.create(&m.cx, dir, name, how));
+        let may_be_there = matches!(how.mode, CreateMode::Unchecked | CreateMode::MustExist);
+        if how.mode == CreateMode::MustExist {
+            return make(&self);
         }
-        self.change(|m| m.backend.create(&m.cx, dir, name, how))
+        let made = self.alone(((dir, name), None), |m| {
+            if !is_known_again && m.record.is_some() {
+                if is_free || m.named(dir, name)? == Named::Free {
+                    m.about_to_make(dir, name, NodeKind::Regular)?;
+                } else if may_be_there {
+                    return Ok(None);
+                }
+            }
+            make(m).map(Some)
+        })?;
+        // What is there is opened, which changes no name, and may have to wait for whoever writes to it.
+        made.map_or_else(|| make(&self), Ok)
     }
 
     /// As [`Backend::place`]: the file stands for the create from now on, in what is recorded too. `is_free` as in
@@ -95,14 +106,14 @@ impl Mutation<'_> {
         set: &SetAttrs,
         is_free: bool,
     ) -> FsResult<Change> {
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        // It is older than the request: only that the name stands for it tells that it was placed.
-        if self.record.is_some() && (is_free || self.named(dir, name)? == Named::Free) {
-            let at = place(dir, name);
-            self.about_to(Intent::Link { object: spare.handle.as_bytes(), at, before: None })?;
-        }
-        self.change(|m| m.backend.place(&m.cx, spare, dir, name, set))
+        self.alone(((dir, name), None), |m| {
+            // It is older than the request: only that the name stands for it tells that it was placed.
+            if m.record.is_some() && (is_free || m.named(dir, name)? == Named::Free) {
+                let at = place(dir, name);
+                m.about_to(Intent::Link { object: spare.handle.as_bytes(), at, before: None })?;
+            }
+            m.change(|m| m.backend.place(&m.cx, spare, dir, name, set))
+        })
     }
 
     /// The file of a create that a crash cut short, with the attributes it was to have.
@@ -132,12 +143,12 @@ impl Mutation<'_> {
             let set = if is_link { &SetAttrs::default() } else { set };
             return Ok((self.made_before(dir, name, set, AttrMask::ALL)?, self.unchanged(dir)?));
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if self.record.is_some() && self.named(dir, name)? == Named::Free {
-            self.about_to_make(dir, name, kind_of(&what))?;
-        }
-        self.change(|m| m.backend.make(&m.cx, dir, name, what, set))
+        self.alone(((dir, name), None), |m| {
+            if m.record.is_some() && m.named(dir, name)? == Named::Free {
+                m.about_to_make(dir, name, kind_of(&what))?;
+            }
+            m.change(|m| m.backend.make(&m.cx, dir, name, what, set))
+        })
     }
 
     /// As [`Backend::remove`].
@@ -148,15 +159,15 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return self.unchanged(dir);
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if self.record.is_some()
-            && let Named::Taken(victim) = self.named(dir, name)?
-        {
-            let at = place(dir, name);
-            self.about_to(Intent::Remove { at, victim: victim.as_bytes() })?;
-        }
-        self.change(|m| m.backend.remove(&m.cx, dir, name, kind))
+        self.alone(((dir, name), None), |m| {
+            if m.record.is_some()
+                && let Named::Taken(victim) = m.named(dir, name)?
+            {
+                let at = place(dir, name);
+                m.about_to(Intent::Remove { at, victim: victim.as_bytes() })?;
+            }
+            m.change(|m| m.backend.remove(&m.cx, dir, name, kind))
+        })
     }
 
     /// As [`Backend::remove_seen`]. Of what was removed before a crash nothing more is known.
@@ -173,18 +184,18 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok(Some(Removed { dir: self.unchanged(dir)?, is_gone: false }));
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if self.record.is_some() {
-            match self.named(dir, name)? {
-                Named::Taken(there) if there == *victim => {
-                    self.about_to(Intent::Remove { at: place(dir, name), victim: victim.as_bytes() })?;
+        self.alone(((dir, name), None), |m| {
+            if m.record.is_some() {
+                match m.named(dir, name)? {
+                    Named::Taken(there) if there == *victim => {
+                        m.about_to(Intent::Remove { at: place(dir, name), victim: victim.as_bytes() })?;
+                    }
+                    Named::Taken(_) => return Ok(None),
+                    Named::Free | Named::Refused => {}
                 }
-                Named::Taken(_) => return Ok(None),
-                Named::Free | Named::Refused => {}
             }
-        }
-        self.change(|m| m.backend.remove_seen(&m.cx, dir, name, kind, victim))
+            m.change(|m| m.backend.remove_seen(&m.cx, dir, name, kind, victim))
+        })
     }
 
     /// As [`Backend::rename`].
@@ -200,24 +211,24 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok((self.unchanged(from.0)?, self.unchanged(to.0)?));
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), from, Some(to))?;
-        if self.record.is_some()
-            && let Named::Taken(source) = self.named(from.0, from.1)?
-        {
-            let target = match self.named(to.0, to.1)? {
-                Named::Taken(target) => Some(target),
-                Named::Free | Named::Refused => None,
-            };
-            self.about_to(Intent::Rename {
-                from: place(from.0, from.1),
-                to: place(to.0, to.1),
-                source: source.as_bytes(),
-                target: target.as_ref().map(Handle::as_bytes),
-                is_exchange: flags == RenameFlags::Exchange,
-            })?;
-        }
-        self.change(|m| m.backend.rename(&m.cx, from, to, flags))
+        self.alone((from, Some(to)), |m| {
+            if m.record.is_some()
+                && let Named::Taken(source) = m.named(from.0, from.1)?
+            {
+                let target = match m.named(to.0, to.1)? {
+                    Named::Taken(target) => Some(target),
+                    Named::Free | Named::Refused => None,
+                };
+                m.about_to(Intent::Rename {
+                    from: place(from.0, from.1),
+                    to: place(to.0, to.1),
+                    source: source.as_bytes(),
+                    target: target.as_ref().map(Handle::as_bytes),
+                    is_exchange: flags == RenameFlags::Exchange,
+                })?;
+            }
+            m.change(|m| m.backend.rename(&m.cx, from, to, flags))
+        })
     }
 
     /// As [`Backend::link`].
@@ -228,13 +239,13 @@ impl Mutation<'_> {
         if self.standing()? == Standing::Done {
             return Ok((self.unchanged(dir)?, self.backend.getattr(&self.cx, object, BOTH)?));
         }
-        let ledger = self.ledger();
-        let _alone = self.alone(ledger.as_deref(), (dir, name), None)?;
-        if self.record.is_some() && self.named(dir, name)? == Named::Free {
-            let at = place(dir, name);
-            self.about_to(Intent::Link { object: object.as_bytes(), at, before: None })?;
-        }
-        self.change(|m| m.backend.link(&m.cx, object, dir, name))
+        self.alone(((dir, name), None), |m| {
+            if m.record.is_some() && m.named(dir, name)? == Named::Free {
+                let at = place(dir, name);
+                m.about_to(Intent::Link { object: object.as_bytes(), at, before: None })?;
+            }
+            m.change(|m| m.backend.link(&m.cx, object, dir, name))
+        })
     }
 
     /// As [`Backend::setattr`].
@@ -308,9 +319,9 @@ impl Mutation<'_> {
         self.change(|m| m.backend.write(&m.cx, file, at, data))
     }
 
-    fn change<R>(self, change: impl FnOnce(&Self) -> FsResult<R>) -> FsResult<R> {
+    fn change<R>(&self, change: impl FnOnce(&Self) -> FsResult<R>) -> FsResult<R> {
         failpoint::pass(Point::BeforeMutation);
-        let result = change(&self);
+        let result = change(self);
         failpoint::pass(Point::AfterMutation);
         result
     }
@@ -326,6 +337,13 @@ impl Mutation<'_> {
         match &mut self.record {
             Some(record) => record.about_to(self.export, intent),
             None => Ok(()),
+        }
+    }
+
+    /// What was recorded last is not going to be done.
+    pub(crate) fn will_not(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.will_not(self.export);
         }
     }
 

@@ -63,6 +63,8 @@ pub struct Undertaking {
     call_hash: u64,
     operation: u32,
     entry: Option<EntryId>,
+    /// The record tells of what is about to be done, by which a crash would settle it.
+    is_about_to: bool,
     past: Option<Arc<Past>>,
 }
 
@@ -136,12 +138,23 @@ impl Undertaking {
     fn new(ledger: &Arc<Ledger>, key: Key, keep: Keep, (seqid, call_hash): (u32, u64)) -> Self {
         let past =
             ledger.past(key.as_bytes()).filter(|past| past.seqid == seqid && past.call_hash == call_hash);
-        Self { ledger: Arc::clone(ledger), key, keep, seqid, call_hash, operation: 0, entry: None, past }
+        Self {
+            ledger: Arc::clone(ledger),
+            key,
+            keep,
+            seqid,
+            call_hash,
+            operation: 0,
+            entry: None,
+            is_about_to: false,
+            past,
+        }
     }
 
     /// Says which operation of a compound, from 0, comes next.
     pub const fn at_operation(&mut self, operation: u32) {
         self.operation = operation;
+        self.is_about_to = false;
     }
 
     /// How the operation that comes next stands to what was done before a crash.
@@ -180,6 +193,7 @@ impl Undertaking {
         match begun {
             Ok(entry) => {
                 self.entry = Some(entry);
+                self.is_about_to = !matches!(intent, Intent::Repeatable);
                 self.ledger.drop_past(self.key.as_bytes());
                 Ok(())
             }
@@ -187,6 +201,16 @@ impl Undertaking {
             // A name or text too long to be recorded is too long to be made.
             Err(JournalError::Bounds(_)) => Err(FsError::NameTooLong),
             Err(JournalError::Failed(_)) => Err(FsError::Io),
+        }
+    }
+
+    /// What was recorded last is not going to be done: should others do it, it was not this request. It is done again after a
+    /// crash, and comes to what it comes to.
+    pub(crate) fn will_not(&mut self, export: ExportId) {
+        if self.is_about_to
+            && let Err(error) = self.about_to(export, Intent::Repeatable)
+        {
+            tracing::debug!(%error, "what is not done after all stays recorded");
         }
     }
 

@@ -356,6 +356,20 @@ fn a_session_takes_its_slots_along() {
     assert_eq!(world.remembered, []);
 }
 
+#[test]
+fn what_was_refused_is_nobodys_work_when_others_do_it() {
+    let mut world = World::new();
+    world.furnish();
+    let (cx, dir) = (world.cx(), world.find("dir").unwrap());
+    world.fs.make(&cx, &dir, name("inside"), NewNode::Fifo, &SetAttrs::default()).unwrap();
+    // The process dies before the reply is recorded.
+    assert_eq!(world.run(1, rmdir, None), Err(FsError::NotEmpty));
+    world.fs.remove(&world.cx(), &dir, name("inside"), RemoveKind::NonDirectory).unwrap();
+    world.fs.remove(&world.cx(), &world.root(), name("dir"), RemoveKind::Directory).unwrap();
+    world.restart(BOOT);
+    assert_eq!(world.run(1, rmdir, Some(b"")), Err(FsError::NotFound));
+}
+
 /// Who takes a file by renaming it away, or a lock by making a directory, must be alone, though the server die in that moment.
 #[cfg(feature = "failpoints")]
 #[test]

@@ -1,5 +1,7 @@
 //! What happens when somebody is about to do what others rely on that it is not done.
 
+use std::time::Duration;
+
 use holdfast_base::limits::{RECALL_ROUNDS_MAX, RECALL_WAIT_MS};
 use holdfast_base::{ClientId, FileKey};
 use holdfast_state::{Access, Contention, Deed, Engine, IoBy, StateError};
@@ -13,7 +15,7 @@ impl Manager {
     /// recall began, and only where a thread can be spared.
     ///
     /// # Errors
-    /// [`FsError::WouldBlock`] where waiting is not allowed: the recall goes on meanwhile. [`FsError::Delay`] when it
+    /// [`FsError::WouldBlock`] where waiting for clients is not allowed: the recall goes on meanwhile. [`FsError::Delay`] when it
     /// has not come back in time.
     pub fn contend(&self, file: FileKey, deed: Deed, by: Option<ClientId>, wait: Wait) -> FsResult<()> {
         let changer = by.filter(|_| matches!(deed, Deed::WriteData | Deed::Truncate));
@@ -24,7 +26,7 @@ impl Manager {
             let asked = self.step(|engine, now| (engine.contend(file, deed, by, now), now));
             let Ok((contention, now)) = asked else { return Err(FsError::Delay) };
             let Contention::Recalling { since } = contention else { return Ok(()) };
-            if wait == Wait::No {
+            if wait != Wait::Yes {
                 return Err(FsError::WouldBlock);
             }
             if let Some(client) = changer {
@@ -90,10 +92,11 @@ impl Manager {
         self.contend(file, deed, by, wait)?;
         // Clear, and yet in the index: whoever ended the promise is about to take it out.
         if round > 0 {
-            if wait == Wait::No {
-                return Err(FsError::WouldBlock);
+            match wait {
+                Wait::No => return Err(FsError::WouldBlock),
+                Wait::Disk => std::thread::sleep(Duration::from_micros(100)),
+                Wait::Yes => drop(self.recalls.wait(self.recalls.count(), 1)),
             }
-            self.recalls.wait(self.recalls.count(), 1);
         }
         Ok(())
     }

@@ -252,7 +252,7 @@ impl Manager {
                 Known::Asked(since) => RECALL_WAIT_MS.saturating_sub(now.ms_since(since)),
                 Known::Nothing if self.questions.is_silent(holder.client, now) => return Ok(None),
                 // Asked now, it would tell of a moment before whoever can wait for it begins.
-                Known::Nothing if wait == Wait::No => return Err(FsError::WouldBlock),
+                Known::Nothing if wait != Wait::Yes => return Err(FsError::WouldBlock),
                 Known::Nothing => {
                     self.put_question(holder, (file, server_size), now);
                     continue;
@@ -262,7 +262,7 @@ impl Manager {
                 self.questions.note_silence(holder.client, Some(now));
                 return Ok(None);
             }
-            if wait == Wait::No {
+            if wait != Wait::Yes {
                 return Err(FsError::WouldBlock);
             }
             if !self.recalls.wait(seen, left) {

@@ -64,7 +64,7 @@ impl NameGate {
         self.word.fetch_add(REASON - 1, Ordering::SeqCst);
         let held = Held { gate: self, what: REASON };
         match wait {
-            Wait::Yes if !self.drain(NAME_DRAIN_MS) => return Err(FsError::Delay),
+            Wait::Yes | Wait::Disk if !self.drain(NAME_DRAIN_MS) => return Err(FsError::Delay),
             Wait::No if !self.is_drained() => return Err(FsError::WouldBlock),
             _ => {}
         }
@@ -146,7 +146,7 @@ impl NameGate {
 
     fn take(&self, place: usize, wait: Wait) -> FsResult<MutexGuard<'_, ()>> {
         match wait {
-            Wait::Yes => Ok(self.turns[place].lock()),
+            Wait::Yes | Wait::Disk => Ok(self.turns[place].lock()),
             Wait::No => self.turns[place].try_lock().ok_or(FsError::WouldBlock),
         }
     }

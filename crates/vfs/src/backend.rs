@@ -360,6 +360,18 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// How many times what was promised to some client has ended so far. To be asked before a call with [`crate::Wait::Disk`].
+    fn recalls_ended(&self) -> u64 {
+        0
+    }
+
+    /// Waits until something promised ends that had not when `seen` was counted, for `ms` milliseconds at most. False when
+    /// nothing did, or when this thread cannot be spared.
+    fn await_recall(&self, seen: u64, ms: u64) -> bool {
+        let _ = (seen, ms);
+        false
+    }
+
     /// Which commits can share one force: objects of one file system give the same number. Does not wait.
     fn commit_domain(&self, object: &Handle) -> u64;
 

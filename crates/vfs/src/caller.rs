@@ -28,6 +28,10 @@ impl Caller {
 pub enum Wait {
     /// It may not: it answers [`crate::FsError::WouldBlock`] instead, having changed nothing.
     No,
+    /// It may wait for a disk and for other threads, not for a client to give back what was promised to it: that is asked
+    /// for, and the answer is [`crate::FsError::WouldBlock`], nothing having been changed ([`crate::Backend::await_recall`]).
+    /// For who holds what a client may need to give it back.
+    Disk,
     /// It may.
     Yes,
 }

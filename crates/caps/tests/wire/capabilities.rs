@@ -94,6 +94,34 @@ fn of_what_is_removed_while_its_holder_is_waited_for_a_look_finds_nothing() {
 }
 
 #[test]
+fn who_has_a_directory_can_still_change_the_name_that_he_is_asked_to_give_it_back_for() {
+    let server = Server::patient();
+    let (mut a, root) = (Client::new(&server, "a"), server.root_handle());
+    a.acquire(&root, CapSet::FILE_X).unwrap();
+    let made = std::thread::scope(|scope| {
+        let making = scope.spawn(|| {
+            server.as_recorded(b"a call", |m| {
+                let (name, set) = (Name::new(b"lock").unwrap(), holdfast_vfs::SetAttrs::default());
+                m.make(&server.root(), name, holdfast_vfs::NewNode::Directory, &set).map(drop)
+            })
+        });
+        while !a.is_called() {
+            std::thread::yield_now();
+        }
+        // What it has not sent yet.
+        let sent = a.batch(1, vec![mkdir(at(&root), "lock")]).unwrap();
+        assert_eq!(refused(&sent.results[0]), None);
+        // First what keeps others from looking, then the rest.
+        while !making.is_finished() {
+            a.give_back();
+            std::thread::yield_now();
+        }
+        making.join().unwrap()
+    });
+    assert_eq!(made, Err(FsError::Exists));
+}
+
+#[test]
 fn what_is_granted_while_a_release_is_still_being_noted_can_be_recalled() {
     let server = Server::new();
     let (mut a, mut b, root) = (Client::new(&server, "a"), Client::new(&server, "b"), server.root_handle());

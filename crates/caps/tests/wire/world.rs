@@ -10,7 +10,7 @@ use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, Namespace, NoGroups, Object, Sealer, Squash,
 };
 use holdfast_journal::{BootId, Config as JournalConfig};
-use holdfast_ledger::Ledger;
+use holdfast_ledger::{Ledger, Mutation, Undertaking};
 use holdfast_manager::{Agent, Guarded, Manager, NotKept, Parts as ManagerParts};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, Limits, OutgoingCall, Program};
@@ -163,6 +163,18 @@ impl Server {
     pub(crate) fn as_nfs<R>(&self, act: impl FnOnce(&dyn Backend, &Cx<'_>) -> R) -> R {
         let root = Caller::root();
         act(self.running.export.backend.as_ref(), &Cx::new(&root, Wait::Yes))
+    }
+
+    /// The same with a change, recorded as one of NFSv3.
+    pub(crate) fn as_recorded<R>(&self, key: &[u8], change: impl FnOnce(Mutation<'_>) -> R) -> R {
+        let Running { export, ledger, .. } = &self.running;
+        let (caller, mut record) = (Caller::root(), Undertaking::of_call(ledger, key, 1));
+        change(Mutation {
+            backend: &*export.backend,
+            cx: Cx::new(&caller, Wait::Yes),
+            export: export.id,
+            record: Some(&mut record),
+        })
     }
 
     /// A process on the server's own host does this to an object.

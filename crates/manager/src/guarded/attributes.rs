@@ -68,7 +68,7 @@ impl Guarded {
         let (key, by) = (object.key(), cx.client);
         match self.manager.held_attributes(key, (by, since), (seen, cx.wait))? {
             // Setting times may have to wait, whoever asked.
-            Some(_) if cx.wait == Wait::No => Err(FsError::WouldBlock),
+            Some(_) if cx.wait != Wait::Yes => Err(FsError::WouldBlock),
             // What the holder says of a file that it has given back meanwhile is past.
             Some((shown, held)) if self.is_held(cx, object) => {
                 Ok(self.stamp(object, (attrs, server), (shown, held)))

@@ -428,6 +428,14 @@ impl Backend for Guarded {
         self.inner.commit_with(own, touched, results)
     }
 
+    fn recalls_ended(&self) -> u64 {
+        self.manager.recalls.count()
+    }
+
+    fn await_recall(&self, seen: u64, ms: u64) -> bool {
+        self.manager.recalls.wait(seen, ms)
+    }
+
     fn commit_domain(&self, object: &Handle) -> u64 {
         self.inner.commit_domain(object)
     }

@@ -283,6 +283,8 @@ fn wishes(question: &Question, answer: &Answer) -> (Wish, Wish) {
         _ => None,
     };
     match question {
+        // What was made is gone again, and nobody would hear of what is granted.
+        _ if matches!(answer, Answer::Done) => (None, None),
         Question::Open { object, want, .. } | Question::SetAttr { object, want, .. } => {
             (wish(object, *want), None)
         }
