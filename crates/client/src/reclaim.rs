@@ -45,7 +45,7 @@ impl Inner {
         let mut lost = self.reclaim_each(session, &files)?;
         if lost.is_none() {
             // It may have restarted again meanwhile, behind a session that outlives that.
-            lost = self.reclaim_each(session, &files)?;
+            lost = self.reclaim_each(session, &self.files.all())?;
         }
         let Some(lost) = lost else {
             self.lose_session(session);
@@ -87,6 +87,7 @@ impl Inner {
         });
         match is_noted {
             Ok(false) => Ok(None),
+            Err(e @ Setback::Because(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace))) => Err(e),
             // Done already, or not known: what follows tells.
             Ok(true) | Err(Setback::Because(Error::Nfs(_))) => Ok(Some(lost)),
             Err(e) => Err(e),

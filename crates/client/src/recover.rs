@@ -157,8 +157,9 @@ impl Inner {
             !work.must_reclaim && !work.must_look && work.suspects.is_empty() && work.missing.is_none();
         if is_clear && !self.gate.is_open() {
             work.reclaim = Reclaim::Not;
-            drop(work);
+            // In one with that: what was answered before tells of a restart that is over (`heed`).
             self.gate.open();
+            drop(work);
             self.tell(&Event::Recovered);
         }
     }
@@ -312,7 +313,7 @@ impl Inner {
 
     /// Heeds what SEQUENCE's answer says beside the point. `epoch` tells answers to what was sent before a recovery.
     pub(crate) fn heed(&self, flags: u32, lane: Lane, epoch: u64) {
-        if flags == 0 || epoch != self.gate.epoch() {
+        if flags == 0 {
             return;
         }
         let revoked = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
@@ -321,6 +322,9 @@ impl Inner {
             | SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
         let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
         let mut work = self.todo.work.lock();
+        if epoch != self.gate.epoch() {
+            return;
+        }
         let mut is_new = false;
         let tells_of_restart = match work.reclaim {
             Reclaim::Not => true,
