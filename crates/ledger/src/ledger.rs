@@ -11,7 +11,7 @@ use holdfast_journal::{BootId, Certainty, Config, EntryId, Journal, OpenError, R
 use holdfast_recovery::intent::Step;
 use holdfast_recovery::keys::slot_key;
 use holdfast_recovery::{Intent, Settled};
-use holdfast_vfs::Backend;
+use holdfast_vfs::{Backend, Node};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -27,6 +27,7 @@ pub(crate) struct Past {
     pub(crate) operation: u32,
     payload: Vec<u8>,
     settled: Settled,
+    made: Option<Node>,
 }
 
 impl Past {
@@ -38,7 +39,19 @@ impl Past {
             operation: step.operation,
             payload: payload.to_vec(),
             settled,
+            made: None,
         }
+    }
+
+    /// With what it made, as it was found.
+    pub(crate) fn having_made(mut self, made: Option<Node>) -> Self {
+        self.made = made;
+        self
+    }
+
+    /// What it made, as it was found at the start, where that is known.
+    pub(crate) const fn made(&self) -> Option<&Node> {
+        self.made.as_ref()
     }
 
     /// What became of it; asked again as long as the file system could not tell.

@@ -4,7 +4,9 @@ use std::hash::Hasher;
 
 use holdfast_recovery::intent::NodeKind;
 use holdfast_recovery::{Facts, Intent, Look, Seen, Sequence, Settled, settle};
-use holdfast_vfs::{AttrMask, Attrs, Backend, Caller, Cx, FileKind, FsError, FsResult, Handle, Name, Wait};
+use holdfast_vfs::{
+    AttrMask, Attrs, Backend, Caller, Cx, FileKind, FsError, FsResult, Handle, Name, Node, Wait,
+};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// What one look brought, owned; [`Seen`] borrows from it.
@@ -31,6 +33,14 @@ pub(crate) fn settle_together(backend: &dyn Backend, sequence: &Sequence<'_>) ->
     let found: Vec<_> = sequence.looks().iter().map(|of| look(backend, &cx, of)).collect();
     let seen: Vec<_> = found.iter().map(Found::seen).collect();
     sequence.settle(&seen)
+}
+
+/// What an intent that has happened made: its name may stand for something else by the time that the request comes again.
+pub(crate) fn made(backend: &dyn Backend, intent: &Intent<'_>) -> Option<Node> {
+    let Intent::Make { at, .. } = intent else { return None };
+    let (dir, name) = (handle(at.dir).ok()?, Name::new(at.name).ok()?);
+    let caller = Caller::root();
+    backend.lookup(&Cx::new(&caller, Wait::Yes), &dir, name, AttrMask::ALL).ok()
 }
 
 fn look(backend: &dyn Backend, cx: &Cx<'_>, at: &Look<'_>) -> Found {

@@ -121,7 +121,9 @@ impl Mutation<'_> {
         let node = self.made_before(dir, name, how.set, how.want)?;
         // Its maker could open it whatever its mode, and still can.
         let open = |mode: OpenMode| {
-            self.backend.open(&self.cx, &node.handle, OpenMode { nfs_exceptions: true, ..mode })
+            let opened = self.backend.open(&self.cx, &node.handle, OpenMode { nfs_exceptions: true, ..mode });
+            // Its name may stand for another's by now, which is not the one to be opened.
+            opened.map_err(|error| if error == FsError::Stale { FsError::NotFound } else { error })
         };
         let file = how.open.map(open).transpose()?;
         Ok(Created { node, dir: self.unchanged(dir)?, is_new: true, file })
@@ -374,7 +376,20 @@ impl Mutation<'_> {
 
     /// What a request of this name made before a crash. The crash may have come between making and setting.
     fn made_before(&self, dir: &Handle, name: Name<'_>, set: &SetAttrs, want: AttrMask) -> FsResult<Node> {
-        let mut node = self.backend.lookup(&self.cx, dir, name, want)?;
+        let there = self.backend.lookup(&self.cx, dir, name, want);
+        let made = self.record.as_deref().and_then(Undertaking::made_before);
+        let mut node = match (there, made) {
+            (Ok(there), Some(made)) if there.handle == made.handle => there,
+            // Others have moved it since, or removed it: it was made nevertheless, and what they have put there is theirs.
+            (Ok(_) | Err(FsError::NotFound), Some(made)) => {
+                match self.backend.getattr(&self.cx, &made.handle, want) {
+                    Ok(attrs) => Node { handle: made.handle, attrs },
+                    Err(FsError::Stale) => return Ok(Node { handle: made.handle, attrs: made.attrs }),
+                    Err(error) => return Err(error),
+                }
+            }
+            (there, _) => there?,
+        };
         // A mode that a mask was to cut was given in one with the name; set again it would be uncut.
         let mode = set.mode.filter(|_| set.umask.is_none());
         let set = SetAttrs { mode, umask: None, ..*set };

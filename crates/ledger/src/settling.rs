@@ -126,7 +126,8 @@ impl<'a> Settling<'a> {
         let (reply, doubtful) =
             if has_happened { (entry.reply.clone(), None) } else { (None, entry.reply.clone()) };
         if reply.is_none() {
-            let past = Past::of(entry.id, &entry.intent, step, settled);
+            let made = has_happened.then(|| look::made(export.backend.as_ref(), &step.intent)).flatten();
+            let past = Past::of(entry.id, &entry.intent, step, settled).having_made(made);
             self.pasts.insert(entry.key.clone(), Arc::new(past));
         }
         self.remember(entry, (step.seqid, step.call_hash), reply, doubtful);

@@ -8,7 +8,7 @@ use holdfast_journal::{EntryId, JournalError, Keep};
 use holdfast_recovery::intent::name_hash;
 use holdfast_recovery::keys::slot_key;
 use holdfast_recovery::{Intent, Settled};
-use holdfast_vfs::{Backend, FsError, FsResult, Handle};
+use holdfast_vfs::{Backend, FsError, FsResult, Handle, Node};
 use holdfast_xdr::Writer;
 
 use crate::intent;
@@ -108,6 +108,11 @@ impl Undertaking {
     #[must_use]
     pub fn intended_name(&self) -> Option<Vec<u8>> {
         self.past.as_ref()?.made_name()
+    }
+
+    /// What it made before a crash cut it short, as it was found then.
+    pub(crate) fn made_before(&self) -> Option<&Node> {
+        self.past.as_ref()?.made()
     }
 
     /// Records that names of this directory are about to be removed, each by what it stands for. A former life's may be

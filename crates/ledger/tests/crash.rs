@@ -357,6 +357,43 @@ fn a_session_takes_its_slots_along() {
 }
 
 #[test]
+fn what_others_have_put_in_its_place_is_not_what_was_made() {
+    let again: [(&str, Change); 2] = [
+        ("mkdir", |world, m| {
+            let (made, _) = m.make(&world.root(), name("new"), NewNode::Directory, &mode(0o750))?;
+            assert_ne!(Some(made.handle), world.find("new"));
+            Ok(())
+        }),
+        ("create", |world, m| {
+            let set = mode(0o640);
+            let how = CreateHow { mode: CreateMode::Guarded, set: &set, open: None, want: AttrMask::STAT };
+            let made = m.create(&world.root(), name("new"), &how)?;
+            assert_ne!(Some(made.node.handle), world.find("new"));
+            Ok(())
+        }),
+    ];
+    for ((what, again), (_, first)) in
+        again.into_iter().zip([("mkdir", mkdir as Change), ("create", guarded)])
+    {
+        for is_replaced in [false, true] {
+            let mut world = World::new();
+            assert_eq!(world.run(5, first, None), Ok(()), "{what}");
+            world.restart(BOOT);
+            let (cx, root) = (world.cx(), world.root());
+            world.fs.remove(&cx, &root, name("new"), RemoveKind::Any).unwrap();
+            if is_replaced {
+                world.fs.make(&cx, &root, name("new"), NewNode::Directory, &mode(0o700)).unwrap();
+            }
+            assert_eq!(world.run(5, again, Some(b"made")), Ok(()), "{what}: it was made");
+            let there = world
+                .find("new")
+                .map(|there| world.fs.getattr(&world.cx(), &there, AttrMask::STAT).unwrap().mode);
+            assert_eq!(there, is_replaced.then_some(0o700), "{what}: and the other's is as it was");
+        }
+    }
+}
+
+#[test]
 fn what_was_refused_is_nobodys_work_when_others_do_it() {
     let mut world = World::new();
     world.furnish();
