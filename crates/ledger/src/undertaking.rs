@@ -110,9 +110,10 @@ impl Undertaking {
         self.past.as_ref()?.made_name()
     }
 
-    /// What it made before a crash cut it short, as it was found then.
+    /// What the operation that comes next made before a crash cut it short, as it was found then. Of those before it in its
+    /// compound nothing is known but that they were done.
     pub(crate) fn made_before(&self) -> Option<&Node> {
-        self.past.as_ref()?.made()
+        self.past.as_ref().filter(|past| past.operation == self.operation)?.made()
     }
 
     /// Records that names of this directory are about to be removed, each by what it stands for. A former life's may be

@@ -313,6 +313,10 @@ fn what_came_before_the_interrupted_operation_of_a_compound_is_told_as_done() {
         let mut undertaking = Undertaking::on_slot(world.ledger(), SLOT, 5, HASH);
         undertaking.at_operation(2);
         remove(world, world.mutation(&mut undertaking))?;
+        undertaking.at_operation(3);
+        let early = world.mutation(&mut undertaking);
+        let (early, _) = early.make(&world.root(), name("early"), NewNode::Directory, &mode(0o711))?;
+        assert_eq!((Some(early.handle), early.attrs.mode), (world.find("early"), 0o711));
         undertaking.at_operation(4);
         mkdir(world, world.mutation(&mut undertaking))
     };
