@@ -100,7 +100,7 @@ struct DueState {
     is_ended: bool,
 }
 
-/// The worker's queue. It is as long as requests wait and calls are under way, which are bounded.
+/// The worker's queue. Its length goes by how many requests wait and how many calls are under way, which are bounded.
 #[derive(Default)]
 pub(crate) struct Due {
     state: Mutex<DueState>,
@@ -128,6 +128,16 @@ impl Due {
     pub(crate) fn push(&self, work: Work) {
         self.state.lock().queue.push_back(work);
         self.more.notify_one();
+    }
+
+    /// An answer that a client sends as a call of its own, as often as it likes: once for all of one kind.
+    pub(crate) fn push_sent(&self, number: u64, answer: Answer) {
+        let mut state = self.state.lock();
+        let is_same = |work: &Work| matches!(work, Work::Answered { number: of, answer: had } if *of == number && *had == answer);
+        if !state.queue.iter().any(is_same) {
+            state.queue.push_back(Work::Answered { number, answer });
+            self.more.notify_one();
+        }
     }
 
     /// Waits for work, a tick at most; false when there will be none any more.
@@ -325,5 +335,23 @@ impl Drop for Lockd {
 impl std::fmt::Debug for Lockd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lockd").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_wire::nlm4::NlmStat4;
+
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_again_and_again_waits_once() {
+        let due = Due::default();
+        for _ in 0..1000 {
+            due.push_sent(1, Ok(NlmStat4::Granted));
+            due.push_sent(1, Ok(NlmStat4::Denied));
+            due.push_sent(2, Ok(NlmStat4::Granted));
+        }
+        assert_eq!(due.state.lock().queue.len(), 3);
     }
 }

@@ -16,7 +16,7 @@ use holdfast_wire::nlm4::{
 };
 use holdfast_xdr::{Decode, Reader, Writer, from_bytes, to_bytes};
 
-use crate::lockd::{Lockd, Work};
+use crate::lockd::Lockd;
 use crate::locks::{Asked, How, InWay};
 use crate::names::{HostName, OwnerName, kind_of, length_of, range_of, status_of};
 use crate::outside::Site;
@@ -247,7 +247,7 @@ impl Nlm4 {
         if let Ok(number) = cookie.try_into().map(u64::from_be_bytes)
             && self.0.is_waiting(number, call.connection.peer().ip())
         {
-            self.0.due().push(Work::Answered { number, answer: Ok(stat) });
+            self.0.due().push_sent(number, Ok(stat));
         }
         Outcome::Reply
     }
