@@ -276,12 +276,11 @@ impl Inner {
 
     /// Notes that the lease is over: the server knows nothing of us, or will not much longer.
     pub(crate) fn lose_lease(&self, session: &Arc<Session>) {
-        tracing::debug!("the lease is over");
-        if self.gate.identity().is_some_and(|known| known.client == session.client) {
-            self.gate.set_identity(None);
+        if self.gate.lose_lease(session) {
+            tracing::debug!("the lease is over");
+            // Where it knows us all the same, what is left is looked for.
+            self.todo.change(|work| work.must_look = true);
         }
-        // Where it knows us all the same, what is left is looked for.
-        self.todo.change(|work| work.must_look = true);
         self.lose_session(session);
     }
 

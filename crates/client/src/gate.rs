@@ -94,6 +94,20 @@ impl Gate {
         self.state.lock().identity = identity;
     }
 
+    /// Notes that the lease ended that a session rests on, and that the session is gone with it. False when it was gone before: then
+    /// what the server knows us by may have been had since, and whoever uses that is told himself.
+    pub(crate) fn lose_lease(&self, session: &Arc<Session>) -> bool {
+        let mut state = self.state.lock();
+        let is_current = state.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, session));
+        let is_news = is_current && !session.is_lost();
+        if is_news {
+            state.identity = None;
+            // While the lock is held: who finds the session lost introduces himself, and is not to be forgotten for this.
+            session.lose();
+        }
+        is_news
+    }
+
     /// Notes why there is no session yet.
     pub(crate) fn not_yet(&self, why: String) {
         self.state.lock().why_not = Some(why);

@@ -140,13 +140,11 @@ impl Inner {
             }
             S::BadSession | S::DeadSession | S::StaleClientId => {
                 past.odd += 1;
-                match self.gate.session() {
-                    Some(session) if past.odd <= REFUSALS_MAX => {
-                        self.lose_session(&session);
-                        Next::Recover
-                    }
-                    _ => Next::Answer,
+                if past.odd > REFUSALS_MAX {
+                    return Next::Answer;
                 }
+                self.lose_session(session);
+                Next::Recover
             }
             // It is not about a state: the lease is over.
             S::Expired if used.is_empty() && past.odd < REFUSALS_MAX => {

@@ -246,6 +246,34 @@ fn what_is_gone_before_it_is_looked_at_was_made_nevertheless() {
     assert_eq!(script.shared.state.lock().looked_up, 2);
 }
 
+/// The server may give the same client id again: it does not tell the old lease from the new one.
+#[test]
+fn a_late_answer_on_a_session_that_is_gone_takes_nothing_from_the_one_after_it() {
+    for late in [NfsStat4::Expired, NfsStat4::DeadSession] {
+        let script = Script::new();
+        let guest = Guest::of(&script);
+        let lose = || script.shared.state.lock().sequence.push_back(NfsStat4::BadSession);
+        {
+            let mut state = script.shared.state.lock();
+            state.looks.push_back(late);
+            state.holds_looks = true;
+        }
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| guest.look());
+            script.shared.wait("the question", |state| state.looks.is_empty());
+            lose();
+            guest.look();
+            script.release_looks();
+            looking.join().unwrap();
+        });
+        guest.look();
+        lose();
+        guest.look();
+        let state = script.shared.state.lock();
+        assert_eq!((state.introduced, state.sessions), (1, 3), "{late:?}");
+    }
+}
+
 /// Linux's server delegates with every open that is reclaimed, in its grace, when nobody has to be asked.
 #[test]
 fn a_delegation_that_comes_unasked_with_a_reclaim_is_given_back() {

@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) looks: VecDeque<NfsStat4>,
     /// LOOKUPs answered.
     pub(crate) looked_up: u32,
+    /// The answers to those GETATTRs wait.
+    pub(crate) holds_looks: bool,
     /// Statuses of the next WRITEs.
     pub(crate) writes: VecDeque<NfsStat4>,
     /// What the next stateids that are asked about are said to be.
@@ -146,6 +148,11 @@ impl Script {
         CbArgOp::Recall(CbRecall4Args { stateid: DELEGATION, truncate: false, fh: FILE })
     }
 
+    pub(crate) fn release_looks(&self) {
+        self.shared.state.lock().holds_looks = false;
+        self.shared.changed.notify_all();
+    }
+
     pub(crate) fn release_opens(&self) {
         self.shared.state.lock().holds_opens = false;
         self.shared.changed.notify_all();
@@ -247,7 +254,9 @@ impl Shared {
             ArgOp::Sequence(args) => return state.sequence(args, w),
             ArgOp::PutFh(_) if state.moved_to.is_some() => {}
             ArgOp::GetAttr(_) if !state.looks.is_empty() => {
-                return state.looks.pop_front().unwrap_or(NfsStat4::Ok);
+                let status = state.looks.pop_front().unwrap_or(NfsStat4::Ok);
+                self.hold(&mut state, |state| state.holds_looks);
+                return status;
             }
             ArgOp::GetAttr(args) => return state.attributes(args.attr_request, w),
             ArgOp::GetFh => w.opaque(FILE),
@@ -257,10 +266,7 @@ impl Shared {
             ArgOp::Open(args) => {
                 state.opens += 1;
                 state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
-                self.changed.notify_all();
-                while state.holds_opens {
-                    self.changed.wait(&mut state);
-                }
+                self.hold(&mut state, |state| state.holds_opens);
                 let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
                 Open4Ok { delegation, ..opened() }.encode(w);
             }
@@ -276,6 +282,14 @@ impl Shared {
             _ => {}
         }
         NfsStat4::Ok
+    }
+
+    /// Shows what was asked, and waits with the answer.
+    fn hold(&self, state: &mut parking_lot::MutexGuard<'_, State>, is_held: impl Fn(&State) -> bool) {
+        self.changed.notify_all();
+        while is_held(state) {
+            self.changed.wait(state);
+        }
     }
 
     pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) {
