@@ -69,21 +69,20 @@ impl Mutation<'_> {
         how: &CreateHow<'_>,
         is_free: bool,
     ) -> FsResult<Created> {
-        // What was made in exclusive mode is known by its verifier.
-        let is_known_again = matches!(how.mode, CreateMode::Exclusive(_) | CreateMode::MustExist);
-        if !is_known_again && self.standing()? == Standing::Done {
-            return self.created_before(dir, name, how);
-        }
         let make = |m: &Self| m.change(|m| m.backend.create(&m.cx, dir, name, how));
-        let may_be_there = matches!(how.mode, CreateMode::Unchecked | CreateMode::MustExist);
         if how.mode == CreateMode::MustExist {
             return make(&self);
+        }
+        // What was made in exclusive mode is known by its verifier.
+        let is_known_again = matches!(how.mode, CreateMode::Exclusive(_));
+        if !is_known_again && self.standing()? == Standing::Done {
+            return self.created_before(dir, name, how);
         }
         let made = self.alone(((dir, name), None), |m| {
             if !is_known_again && m.record.is_some() {
                 if is_free || m.named(dir, name)? == Named::Free {
                     m.about_to_make(dir, name, NodeKind::Regular)?;
-                } else if may_be_there {
+                } else if how.mode == CreateMode::Unchecked {
                     return Ok(None);
                 }
             }

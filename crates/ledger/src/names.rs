@@ -126,7 +126,7 @@ impl Mutation<'_> {
     ) -> FsResult<R> {
         let Some(record) = self.record.as_deref() else { return act(self) };
         let ledger = record.ledger();
-        let (wait, began) = (self.cx.wait, Instant::now());
+        let (wait, mut since) = (self.cx.wait, None);
         loop {
             let ended = self.backend.recalls_ended();
             let held = ledger.names().alone(wait, one, other)?;
@@ -141,7 +141,8 @@ impl Mutation<'_> {
             if !matches!(done, Err(FsError::WouldBlock)) || wait != Wait::Yes {
                 return done;
             }
-            let left = RECALL_WAIT_MS.saturating_sub(began.elapsed().as_millis() as u64);
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            let left = RECALL_WAIT_MS.saturating_sub(waited.as_millis() as u64);
             if left == 0 || !self.backend.await_recall(ended, left) {
                 return Err(FsError::Delay);
             }

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::step::{Outcome, Step, Stop, Turn};
+use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
 
 /// Questions about names of a directory after which it is read as a whole, so that there are no more.
@@ -26,11 +26,7 @@ impl Machine {
     fn try_lookup(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Outcome<Lookup> {
         self.directory(parent, now)?;
         check_name(name)?;
-        let fresh = match turn.take() {
-            // What was found has gone since: who looks for a name wants to know what it stands for now.
-            Err(Stop::Failed(Errno::ESTALE)) if turn.looked.take().is_some() => None,
-            fresh => fresh?,
-        };
+        let fresh = turn.take()?;
         let found = match self.known(parent, name) {
             Known::Absent => {
                 self.stats.lookup_hits += 1;

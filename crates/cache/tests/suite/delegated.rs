@@ -12,11 +12,11 @@ const BOTH: Access = Access { read: true, write: true };
 const SHARED: CapSet = CapSet::ALL_S;
 const WRITE: CapSet = CapSet(CapSet::ALL_S.0 | CapSet::FILE_X.0);
 
-fn now(ms: u64) -> Now {
+pub(crate) fn now(ms: u64) -> Now {
     Now { mono: Instant(ms), wall: Timestamp { seconds: 1000, nanos: 0 } }
 }
 
-fn attrs(kind: Kind, uid: u32, mode: u32) -> Attrs {
+pub(crate) fn attrs(kind: Kind, uid: u32, mode: u32) -> Attrs {
     let time = Timestamp { seconds: 1, nanos: 0 };
     Attrs {
         kind,
