@@ -73,7 +73,7 @@ fn nfs_conformance(checkout: &Path, kernel: &Kernel, version: NfsVersion) -> Res
     let suite = checkout::built(checkout, "suites/nfs-conformance", build)?;
     let mut served = serve_on(FsType::Xfs, SHARE_BYTES, &[])?;
     // Two of its cases are about mounts with options of their own.
-    let script = "lab_mount $VERSION /mnt/usual; mkdir -p /mnt/usual/test\n\
+    let script = "lab_clock; lab_mount $VERSION /mnt/usual; mkdir -p /mnt/usual/test\n\
                   lab_mount $VERSION /mnt/noac nosharecache,noac\n\
                   lab_mount $VERSION /mnt/soft nosharecache,soft,timeo=50\n\
                   cd $SUITE\n\
