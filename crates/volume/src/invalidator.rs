@@ -19,6 +19,10 @@ use crate::volume::Shared;
 /// nobody else is waited for, for all names being asked for again costs a little each.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// So many attributes are forgotten at once, with one word to the source before and one behind. A group of files that the
+/// server has made leaves one each, and whoever waits for the last would be woken for every one.
+const TOGETHER_MAX: usize = 256;
+
 /// Whoever believes what the volume told.
 pub trait Invalidate: Send + Sync + 'static {
     /// Makes it forget. May wait for requests under way.
@@ -51,7 +55,7 @@ pub(crate) struct Forgets {
 struct State {
     queue: VecDeque<Invalidation>,
     is_over: bool,
-    /// What the first thread is at, and since when.
+    /// The last of what the first thread is at, and since when.
     busy: Option<(Invalidation, Instant)>,
     /// The second thread looks at that by itself, and needs not be woken for it.
     is_watched: bool,
@@ -78,9 +82,10 @@ impl Forgets {
 
     /// Has `others` forget, in order, until the end, and says what they have forgotten by its number.
     fn work(&self, others: &dyn Invalidate, source: &dyn Source) {
-        while let Some(next) = self.next() {
-            source.begun(next.number);
-            others.forget(&next.what);
+        while let Some(together) = self.next() {
+            let last = together.last().map_or(0, |last| last.number);
+            source.begun(last);
+            together.iter().for_each(|next| others.forget(&next.what));
             let mut state = self.state.lock();
             state.busy = None;
             if state.is_relieved {
@@ -89,24 +94,27 @@ impl Forgets {
                 continue;
             }
             drop(state);
-            source.done(next.number);
+            source.done(last);
         }
     }
 
-    fn next(&self) -> Option<Invalidation> {
+    /// What comes next: one, or attributes as many as follow each other, which wait for nothing.
+    fn next(&self) -> Option<Vec<Invalidation>> {
         let mut state = self.state.lock();
         loop {
             if state.is_over {
                 return None;
             }
-            if !state.is_relieved
-                && let Some(next) = state.queue.pop_front()
-            {
-                state.busy = Some((next.clone(), Instant::now()));
+            let are_attributes = |next: &&Invalidation| matches!(next.what, Forget::Attrs(_));
+            let attributes = state.queue.iter().take(TOGETHER_MAX).take_while(are_attributes).count();
+            let count = attributes.max(1).min(state.queue.len());
+            if !state.is_relieved && count > 0 {
+                let together: Vec<_> = state.queue.drain(..count).collect();
+                state.busy = together.last().map(|last| (last.clone(), Instant::now()));
                 if !state.is_watched {
                     self.relief.notify_one();
                 }
-                return Some(next);
+                return Some(together);
             }
             self.bell.wait(&mut state);
         }
@@ -235,6 +243,8 @@ mod tests {
         all: Mutex<Vec<String>>,
         begun: AtomicU64,
         told: AtomicU64,
+        /// How often it was said that something is done.
+        words: AtomicU64,
     }
 
     impl Source for Kernel {
@@ -245,6 +255,7 @@ mod tests {
         fn done(&self, number: u64) {
             assert!(self.begun.load(Ordering::SeqCst) >= number, "said before");
             assert!(self.told.swap(number, Ordering::SeqCst) < number, "in order");
+            self.words.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -326,6 +337,25 @@ mod tests {
                 told(last) && kernel.all.lock().last() == Some(&format!("{:?}", entry(2, "f")))
             };
             assert!(wait_for(is_one), "one by one again");
+        });
+    }
+
+    #[test]
+    fn attributes_that_follow_each_other_are_told_of_by_one_word() {
+        let kernel = Kernel::default();
+        with(&kernel, |add| {
+            let mut all = vec![entry(2, "a")];
+            all.extend((3..303).map(|node| Forget::Attrs(NodeId(node))));
+            all.extend([entry(2, "b"), Forget::Attrs(NodeId(3))]);
+            let last = add(&all);
+            assert!(wait_for(|| kernel.told.load(Ordering::SeqCst) == last));
+            let told: Vec<_> = all.iter().map(|what| format!("{what:?}")).collect();
+            assert_eq!(*kernel.all.lock(), told, "each, in order");
+            assert_eq!(
+                kernel.words.load(Ordering::SeqCst),
+                5,
+                "a name, 256 and 44 of attributes, a name, and one more"
+            );
         });
     }
 
