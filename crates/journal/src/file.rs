@@ -5,8 +5,8 @@
 //! whole journal.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use holdfast_base::{Entropy, SystemEntropy};
 use rustix::fs::{FallocateFlags, IFlags, fallocate, ioctl_getflags, ioctl_setflags};
 
 use crate::index::Index;
-use crate::layout::Layout;
+use crate::layout::{HEADER_BYTES, Layout};
 use crate::map::Map;
-use crate::record::{DOUBTFUL, SEALED};
+use crate::record::{self, DOUBTFUL, RECORD_HEADER, SEALED};
 use crate::ring::{Part, Ring};
 use crate::scan::{Found, Scan, scan};
 use crate::{Certainty, Config, OpenError, Recovered};
 
-/// What is read at once: it stays in the processor's cache.
+/// What is read at once where the kernel cannot be asked to bring it in: it stays in the processor's cache.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Which boot of the machine this is.
@@ -56,7 +56,7 @@ impl At<'_> {
 pub(crate) fn open(path: &Path, config: &Config, boot: BootId) -> Result<(Ring, Vec<Recovered>), OpenError> {
     let at = At(path);
     let old = open_locked(path)?;
-    let map = map_whole(&old).map_err(at.failed("read it"))?;
+    let map = map_found(&old).map_err(at.failed("read it"))?;
     let scanned = match &map {
         None => Scan { next_order: 1, ..Scan::default() },
         Some(map) => scan(map.bytes(), boot)
@@ -83,20 +83,42 @@ pub(crate) fn open(path: &Path, config: &Config, boot: BootId) -> Result<(Ring, 
     Ok((ring, recovered))
 }
 
-/// All of a file; `None` of an empty one. It is read once before, through a small buffer: a disk that cannot read it is an
-/// error here, and not a signal later. (Memory of its own would have to be taken page by page.)
-fn map_whole(mut file: &File) -> io::Result<Option<Map>> {
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) if bytes == 0 => return Ok(None),
-            Ok(0) => return Map::new(file, bytes).map(Some),
-            Ok(n) => bytes += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+/// A file that was found; `None` of an empty one. What [`scan`] looks at is brought in: the header, and each segment that was
+/// begun. In a journal that is little used that is little of it.
+fn map_found(file: &File) -> io::Result<Option<Map>> {
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let map = Map::new(file, bytes)?;
+    bring_in(file, &map, 0, HEADER_BYTES.min(bytes))?;
+    // What is wrong with a header is said by the scan.
+    if let Ok((layout, _)) = Layout::parse(map.bytes()) {
+        for segment in 0..layout.segments {
+            let at = layout.segment_at(segment);
+            bring_in(file, &map, at, RECORD_HEADER.min(layout.segment_bytes))?;
+            if record::is_begun(map.bytes().get(at..).unwrap_or_default()) {
+                bring_in(file, &map, at, layout.segment_bytes)?;
+            }
         }
     }
+    Ok(Some(map))
+}
+
+/// Brings in a stretch of a file and its map: what the disk cannot read is an error here, and not a signal later.
+fn bring_in(file: &File, map: &Map, at: usize, len: usize) -> io::Result<()> {
+    if map.bring_in(at, len) {
+        return Ok(());
+    }
+    let mut piece = vec![0; PIECE_BYTES.min(len)];
+    let (mut at, end) = (at, at.saturating_add(len));
+    while at < end {
+        let room = piece.len().min(end - at);
+        let part = piece.get_mut(..room).unwrap_or_default();
+        file.read_exact_at(part, at as u64)?;
+        at += room;
+    }
+    Ok(())
 }
 
 /// The file, locked; made empty where there is none, so that there is something to lock.
@@ -219,4 +241,41 @@ fn carry_over(ring: &mut Ring, found: &Found<'_>) -> Result<Recovered, crate::Jo
         order: found.order,
         certainty: found.certainty,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_brought_in_is_read_and_what_cannot_be_read_is_an_error() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes = HEADER_BYTES + PIECE_BYTES + 1;
+        file.write_all(&vec![1; bytes]).unwrap();
+        let half = Map::new(&file, HEADER_BYTES).unwrap();
+        assert!(half.bring_in(10, HEADER_BYTES - 10));
+        assert!(!half.bring_in(0, bytes), "it has not got all of it");
+        bring_in(&file, &half, 0, bytes).unwrap();
+        file.set_len(HEADER_BYTES as u64).unwrap();
+        let error = bring_in(&file, &half, 0, bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let all = Map::new(&tempfile::tempfile().unwrap(), HEADER_BYTES);
+        assert!(all.is_err(), "longer than the file");
+    }
+
+    #[test]
+    fn a_file_that_is_found_is_mapped_whole_whatever_it_has() {
+        let mut file = tempfile::tempfile().unwrap();
+        assert!(map_found(&file).unwrap().is_none());
+        file.write_all(b"short").unwrap();
+        assert_eq!(map_found(&file).unwrap().unwrap().bytes(), b"short");
+        // A header that is whole, of segments that are all there, one of them begun.
+        let layout = Layout::for_bytes(1 << 20, 7).unwrap();
+        let mut all = vec![0; layout.file_bytes()];
+        all[..40].copy_from_slice(&layout.header(BootId([1; 16])));
+        all[layout.segment_at(3)] = 1;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&all).unwrap();
+        assert!(map_found(&file).unwrap().unwrap().bytes() == all);
+    }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A shared, writable mapping of a whole file.
 pub(crate) struct Map {
@@ -33,6 +33,20 @@ impl Map {
         let start = unsafe { mmap(std::ptr::null_mut(), len, flags, MapFlags::SHARED, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
+    }
+
+    /// Has the kernel bring in a stretch, so that a disk that cannot read it is an error here, and not a signal when it is
+    /// looked at. False where it cannot be asked to (before Linux 5.14), or it could not be read.
+    pub(crate) fn bring_in(&self, at: usize, len: usize) -> bool {
+        let page = rustix::param::page_size();
+        let from = at / page * page;
+        let end = at.checked_add(len).filter(|end| *end <= self.len);
+        let Some(end) = end else { return false };
+        // SAFETY: `from..end` lies inside the mapping, which begins at a page, and bringing in changes nothing in it.
+        unsafe {
+            let start = self.start.as_ptr().add(from);
+            madvise(start.cast(), end - from, Advice::LinuxPopulateRead).is_ok()
+        }
     }
 
     /// Writes a record so that it is there as a whole or not at all for whoever reads the file after this process

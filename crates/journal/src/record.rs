@@ -140,6 +140,11 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
     Some(Record { header, key, payload })
 }
 
+/// Whether a record may lie here; else [`parse`] finds none, and looks at nothing behind these bytes.
+pub(crate) fn is_begun(bytes: &[u8]) -> bool {
+    u32_at(bytes, 0) != 0
+}
+
 /// Kind and size of a record, from its header alone: for the writer, who trusts what he wrote.
 pub(crate) fn peek(head: &[u8]) -> (u8, usize) {
     let key = usize::from(head[6]) | usize::from(head[7]) << 8;
