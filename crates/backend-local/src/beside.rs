@@ -5,13 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use holdfast_vfs::{Cx, FsError, FsResult, Handle, OpenMode};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::errors::fs_error;
 use crate::local::LocalBackend;
 use crate::object::{For, Object};
-use crate::opening::{LocalFile, open_flags};
+use crate::opening::LocalFile;
 use crate::sys;
 
 impl LocalBackend {
@@ -46,11 +45,10 @@ impl LocalBackend {
         }
     }
 
-    /// An open file of its own for the locks of one that shares its descriptor.
+    /// An open file of its own for the locks of one whose descriptor carries another's.
     pub(crate) fn reopen_for_locks(&self, file: &LocalFile) -> FsResult<OwnedFd> {
         self.identity.as_server();
-        let flags = open_flags(file.mode) | OFlags::NONBLOCK;
-        let open = || self.sparing(|| self.proc_fd.reopen(file.object.fd(), flags));
+        let open = || self.sparing(|| self.reopen(&file.object, file.mode));
         self.beside_leases(&file.object.handle, file.mode.write, open)
     }
 

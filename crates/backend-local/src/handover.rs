@@ -53,7 +53,7 @@ impl LocalBackend {
         }
         // Locks on a descriptor that is another's in the first place are the other's.
         if (locks || flock.is_some()) && !is_shared {
-            self.watch.0.lockers.enter(opened, &opened.fd);
+            self.watch.0.lockers.enter(opened);
             flocks::arrived(&opened.fd, flock);
         }
         Ok(file)

@@ -54,11 +54,31 @@ impl Lockers {
         Self { by_file: Mutex::default(), has_neighbours }
     }
 
-    /// Notes that an open file may hold locks from now on.
-    pub(crate) fn enter(&self, file: &LocalFile, fd: &Arc<OwnedFd>) {
-        if !file.has_locks.swap(true, Ordering::SeqCst) {
-            self.by_file.lock().entry(file.object.handle).or_default().push(Arc::clone(fd));
+    /// Notes that an open file may hold locks from now on. False where its descriptor carries another's: the kernel would not
+    /// tell theirs apart.
+    pub(crate) fn enter(&self, file: &LocalFile) -> bool {
+        let mut by_file = self.by_file.lock();
+        let all = by_file.entry(file.object.handle).or_default();
+        let fd = lock_fd(file);
+        if !file.has_locks.load(Ordering::SeqCst) {
+            if all.iter().any(|other| Arc::ptr_eq(other, fd)) {
+                return false;
+            }
+            all.push(Arc::clone(fd));
+            file.has_locks.store(true, Ordering::SeqCst);
         }
+        true
+    }
+
+    /// Whether locks on an open file's descriptor are another's: of one that shares it and has some, or else of the one that
+    /// it was opened for.
+    pub(crate) fn are_anothers(&self, file: &LocalFile) -> bool {
+        if file.has_locks.load(Ordering::SeqCst) {
+            return false;
+        }
+        let by_file = self.by_file.lock();
+        let carries = |all: &Vec<Arc<OwnedFd>>| all.iter().any(|other| Arc::ptr_eq(other, &file.fd));
+        file.is_shared || by_file.get(&file.object.handle).is_some_and(carries)
     }
 
     /// An open file is closed: its locks go now, whoever else may still hold the descriptor.
@@ -107,7 +127,6 @@ impl Lockers {
             e => fs_error(e),
         };
         let fd = lock_fd(file);
-        self.enter(file, fd);
         let had = flocks::held(fd);
         let due = self.due(file, (first, len), (kind, had));
         // First, since it says what to go back to when the other is refused.
@@ -226,7 +245,7 @@ fn common(one: ByteRange, other: ByteRange) -> Option<ByteRange> {
     ByteRange::from_bounds(one.first().max(other.first()), one.last().min(other.last()))
 }
 
-/// The open file that carries the locks: one that shares its descriptor has another for them.
+/// The open file that carries the locks: where several share a descriptor it is the first one's, and the others' are of their own.
 pub(crate) fn lock_fd(file: &LocalFile) -> &Arc<OwnedFd> {
     file.own.get().unwrap_or(&file.fd)
 }
@@ -240,12 +259,16 @@ impl LocalBackend {
     ) -> FsResult<()> {
         let file = local_file(file)?;
         let Some(range) = local_range(range) else { return Ok(()) };
-        if file.is_shared && file.own.get().is_none() {
+        let lockers = &self.watch.0.lockers;
+        // The first one locks through the lease's own descriptor, so that a local process which is about to open the file, and
+        // waits for the lease, does not get in before it.
+        if !lockers.enter(file) {
             let own = Arc::new(self.reopen_for_locks(file)?);
             // Somebody else may have been faster; his does as well.
             let _ = file.own.set(own);
+            lockers.enter(file);
         }
-        self.watch.0.lockers.lock(file, range, kind)
+        lockers.lock(file, range, kind)
     }
 
     pub(crate) fn do_test_lock(

@@ -24,7 +24,7 @@ pub(crate) struct LocalFile {
     pub(crate) mode: OpenMode,
     /// Whether `fd` is another open file's as well: a write lease of ours is on it, which a second one would break.
     pub(crate) is_shared: bool,
-    /// Then: the open file that carries the locks, once there are any.
+    /// The open file that carries the locks, once there are any, where the descriptor's are another one's.
     pub(crate) own: OnceLock<Arc<OwnedFd>>,
     pub(crate) has_locks: AtomicBool,
     /// Of a file from another process, with a lease on it that somebody waits for: what keeps him waiting, until the
@@ -66,7 +66,7 @@ impl FileObject for LocalFile {
 
     fn hand_over(&self) -> Option<HandedFile<'_>> {
         let (handle, fd) = (self.object.handle, lock_fd(self).as_fd());
-        let is_shared = self.is_shared && self.own.get().is_none();
+        let is_shared = self.own.get().is_none() && self.lockers.are_anothers(self);
         Some(HandedFile { root: self.root, handle, mode: self.mode, fd, is_shared })
     }
 }
@@ -87,12 +87,11 @@ pub(crate) fn local_file(file: &Arc<dyn FileObject>) -> FsResult<&LocalFile> {
     file.as_any().downcast_ref().ok_or(FsError::BadHandle)
 }
 
-pub(crate) fn open_flags(mode: OpenMode) -> OFlags {
-    match (mode.read, mode.write) {
-        (_, false) => OFlags::RDONLY,
-        (false, true) => OFlags::WRONLY,
-        (true, true) => OFlags::RDWR,
-    }
+/// How a descriptor is opened. For reading also where only writing is asked for: whoever is delegated the file then may read
+/// it as well, and when that is taken back the open that he asks for has to do with this descriptor, for another would end the
+/// lease on it before his locks are here.
+pub(crate) const fn open_flags(mode: OpenMode) -> OFlags {
+    if mode.write { OFlags::RDWR } else { OFlags::RDONLY }
 }
 
 impl LocalBackend {
@@ -143,8 +142,7 @@ impl LocalBackend {
     /// Of what has no name its owner is let in as with the exceptions: he made it open, whatever its mode, and opens it by the
     /// handle that he was told.
     fn open_own(&self, cx: &Cx<'_>, object: &Object, mode: OpenMode) -> FsResult<OwnedFd> {
-        let flags = open_flags(mode) | OFlags::NONBLOCK;
-        let open = || self.proc_fd.reopen(object.fd(), flags);
+        let open = || self.reopen(object, mode);
         let judged = {
             let _acting = self.identity.act_as(cx.caller)?;
             self.sparing_as(cx, open)
@@ -156,6 +154,16 @@ impl LocalBackend {
             {
                 self.identity.as_server();
                 self.sparing(open)
+            }
+            other => other,
+        }
+    }
+
+    /// A descriptor of the object for `mode`, as the thread acts now; no more than that where reading is denied.
+    pub(crate) fn reopen(&self, object: &Object, mode: OpenMode) -> FsResult<OwnedFd> {
+        match self.proc_fd.reopen(object.fd(), open_flags(mode) | OFlags::NONBLOCK) {
+            Err(FsError::Access) if mode.write && !mode.read => {
+                self.proc_fd.reopen(object.fd(), OFlags::WRONLY | OFlags::NONBLOCK)
             }
             other => other,
         }

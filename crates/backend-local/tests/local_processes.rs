@@ -32,6 +32,7 @@ use holdfast_vfs::{
 };
 
 const READ: OpenMode = OpenMode { read: true, write: false, nfs_exceptions: false };
+const WRITE: OpenMode = OpenMode { read: false, write: true, nfs_exceptions: false };
 const BOTH: OpenMode = OpenMode { read: true, write: true, nfs_exceptions: false };
 /// `truncate(2)`, which opens nothing.
 const CUT: &str = "python3 -c 'import os,sys;os.truncate(sys.argv[1],0)' \"$1\"";
@@ -339,8 +340,9 @@ fn our_own_opens_never_wait_for_our_own_leases() {
         let read = w.backend.read(&w.cx(), File::Stateless(&file), 0, &mut into).unwrap();
         assert_eq!(&into[..read.bytes], b"MOr");
         assert!(!guard.is_broken() && w.ear.0.lock().unwrap().is_empty());
-        // Locks need an open file of their own: strictly that ends the promise, lazily it is kept another way.
         w.backend.lock(&again, ByteRange::ALL, LockKind::Write).unwrap();
+        assert!(!soon_or_not(|| guard.is_broken()), "one may lock through the descriptor");
+        // Another's locks need an open file of their own: strictly that ends the promise, lazily it is kept another way.
         assert_eq!(w.backend.lock(&open, ByteRange::ALL, LockKind::Read), Err(FsError::Locked));
         assert!(started.elapsed() < PATIENCE);
         assert_eq!(soon_or_not(|| guard.is_broken()), w.local == LocalUse::Strict);
@@ -351,6 +353,44 @@ fn our_own_opens_never_wait_for_our_own_leases() {
         );
         drop((guard, open));
         assert_eq!(w.backend.test_lock(&again, ByteRange::ALL, LockKind::Read), Ok(None));
+    });
+}
+
+#[test]
+fn a_lock_of_who_gives_a_file_back_comes_before_the_process_that_waits_for_it() {
+    must_be_root();
+    on_each(|w| {
+        let file = w.file("file");
+        // As a client that was delegated the file when it wrote it, and has opened and locked it since, on its own.
+        let written = w.open(&file, WRITE);
+        let guard = w.pledge(&file, Pledge::WriteFile, Some(&written));
+        drop(written);
+        let mut child = w.run("! flock --nonblock \"$1\" true", "file");
+        assert!(w.is_told(&file, LocalDeed::OpenToRead));
+        let claimed = w.open(&file, BOTH);
+        assert!(is_waiting(&mut child), "this open is no other for the kernel");
+        w.backend.lock(&claimed, ByteRange::ALL, LockKind::Write).unwrap();
+        assert!(is_waiting(&mut child), "nor is the lock");
+        drop(guard);
+        done(child);
+        drop(claimed);
+        done(w.run("flock --nonblock \"$1\" true", "file"));
+    });
+}
+
+#[test]
+fn a_file_that_the_writer_may_not_read_is_not_promised() {
+    must_be_root();
+    on_each(|w| {
+        let file = w.file("file");
+        let caller = Caller { uid: 4711, gid: 4711, ..Caller::root() };
+        let cx = Cx::new(&caller, Wait::Yes);
+        for (mode, is_promised) in [(0o602, false), (0o606, true)] {
+            fs::set_permissions(w.path("file"), fs::Permissions::from_mode(mode)).unwrap();
+            let open = w.backend.open(&cx, &file, WRITE).unwrap();
+            let held = || w.try_pledge(&file, Pledge::WriteFile, Some(&open)).is_some();
+            assert_eq!(if is_promised { soon(held) } else { held() }, is_promised);
+        }
     });
 }
 

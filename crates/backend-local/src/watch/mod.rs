@@ -30,6 +30,7 @@ use crate::options::{LocalOptions, LocalUse};
 use crate::sys;
 use crate::sys_notify::{self, LeaseKind};
 use events::Fid;
+use pledging::is_readable;
 use thread::{Listening, going_on};
 use unlocks::Unlocks;
 
@@ -204,7 +205,7 @@ impl Watch {
     pub(crate) fn adopt_breaking(&self, object: &Object, fd: &Arc<OwnedFd>, mode: OpenMode) -> Option<Guard> {
         let what = if mode.write { Pledge::WriteFile } else { Pledge::ReadFile };
         let kind = if mode.write { LeaseKind::Write } else { LeaseKind::Read };
-        let lease = Some(Lease { kind, can_read: mode.read, can_write: mode.write });
+        let lease = Some(Lease { kind, can_read: mode.read || is_readable(fd), can_write: mode.write });
         let fid = Fid::of(object.fd())?;
         let (handle, shared) = (object.handle, &self.0);
         let mut table = shared.table.lock();

@@ -147,7 +147,7 @@ impl LocalBackend {
             // A lease to read cannot be had beside what is written and not on disk yet.
             if open.mode.write && !open.is_shared && self.watch.0.local == LocalUse::Lazy {
                 object.close_reader();
-                let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
+                let lease = Lease { kind: LeaseKind::Write, can_read: true, can_write: true };
                 return Ok(Some(Leasing {
                     fd: Arc::clone(&open.fd),
                     lease,
@@ -174,12 +174,22 @@ fn leasing_to_write(open: Option<&Arc<dyn FileObject>>) -> FsResult<Option<Leasi
     if !open.mode.write {
         return Ok(None);
     }
+    // Who is delegated the file may come to need an open to read it while this lease is being broken; and a second
+    // descriptor would end it.
+    if !is_readable(&open.fd) {
+        return Ok(None);
+    }
     open.object.close_reader();
     if !open.object.is_dirty.load(Ordering::SeqCst) {
         open.object.close_writer();
     }
-    let lease = Lease { kind: LeaseKind::Write, can_read: open.mode.read, can_write: true };
+    let lease = Lease { kind: LeaseKind::Write, can_read: true, can_write: true };
     Ok(Some(Leasing { fd: Arc::clone(&open.fd), lease, is_proof: false, may_be_busy: false }))
+}
+
+/// Whether a descriptor that is for writing is for reading too.
+pub(super) fn is_readable(fd: &OwnedFd) -> bool {
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 impl Shared {

@@ -5,6 +5,7 @@
 //! `docs/testing.md`. `HOLDFAST_SCALE=soak` makes them whole.
 
 mod attendant;
+mod beside;
 mod boot;
 mod conformance;
 mod deadlock;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cases = [
+        beside::trials(),
         boot::trials(),
         conformance::trials(),
         deadlock::trials(),

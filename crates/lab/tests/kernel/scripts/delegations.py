@@ -4,6 +4,7 @@
     delegations.py unasked MOUNT FILE      reads a file that was read twice before, without opening or reading on the server
     delegations.py rewrite FILE CONTENT    writes a file that was written before, without opening or closing it on the server,
                                            nor writing there before it is closed
+    delegations.py listed FOLDER           lists a folder as often as brings a delegation
     delegations.py returned MOUNT COUNT    that so many delegations were given back
     delegations.py reclaimed MOUNT FOLDER RESTARTED
                                            keeps files open, and reads and writes them unasked before and after a restart of
@@ -171,13 +172,17 @@ def replaced(folder, *names):
     assert said == ["after", None, "after"], said
 
 
-def directory(mount, folder, changed, name):
+def listed(folder):
     for _ in range(3):
         os.listdir(folder)
         ask_about(folder)
-    before, listed = operations(mount), os.listdir(folder)
+
+
+def directory(mount, folder, changed, name):
+    listed(folder)
+    before, names = operations(mount), os.listdir(folder)
     sent = sent_since(before, mount)
-    assert name not in listed and not sent, (listed, sent)
+    assert name not in names and not sent, (names, sent)
     print("listed", flush=True)
     while not os.path.exists(changed):
         time.sleep(0.01)
@@ -208,6 +213,7 @@ def act(action, path, content=""):
 if __name__ == "__main__":
     others = {
         "again": again, "unasked": unasked, "rewrite": rewrite, "reclaimed": reclaimed, "returned": returned,
+        "listed": listed,
         "directory": directory, "known": known, "replaced": replaced,
     }
     other = others.get(sys.argv[1])
