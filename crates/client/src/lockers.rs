@@ -297,7 +297,7 @@ impl Inner {
         let file = file.clone();
         self.chores.add(Box::new(move |inner| {
             for (id, stateid) in leaving {
-                if let Err(error) = inner.free_locker(stateid) {
+                if let Err(error) = inner.free_stateid(stateid) {
                     tracing::debug!(%error, "an owner of locks is not forgotten before the file is closed");
                 }
                 inner.files.change(&file, |held| held.locks.left(id));
@@ -306,8 +306,8 @@ impl Inner {
         }));
     }
 
-    /// The server may know nothing of him any more.
-    fn free_locker(&self, stateid: Stateid4) -> Result<()> {
+    /// Has the server forget a state, of which it may know nothing any more.
+    pub(crate) fn free_stateid(&self, stateid: Stateid4) -> Result<()> {
         let cx = Cx { cred: &self.options.machine, cancel: &self.quit };
         let build = |compound: &mut Compound| {
             compound.op(&ArgOp::FreeStateid(FreeStateid4Args { stateid: newest(stateid) }));

@@ -1,3 +1,4 @@
+mod answers;
 mod basics;
 mod cost;
 mod delegations;
@@ -6,5 +7,6 @@ mod locks;
 mod protocol;
 mod recovery;
 mod relay;
+mod revoked;
 mod script;
 mod world;
