@@ -35,7 +35,7 @@ pub(crate) enum Standing {
 /// An owner of locks of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Locker {
-    /// Tells him from one who has the same name later.
+    /// Tells him from one who has the same name later, also where nothing was known of the file meanwhile.
     pub(crate) id: u64,
     pub(crate) owner: Vec<u8>,
     /// What he is called to the server.
@@ -74,7 +74,6 @@ impl Locker {
 #[derive(Debug, Default)]
 pub(crate) struct Lockers {
     all: Vec<Locker>,
-    made: u64,
 }
 
 /// Whether a lock may be asked for.
@@ -113,7 +112,8 @@ impl Lockers {
         self.all.iter().any(|locker| locker.is_lost)
     }
 
-    fn admit(&mut self, owner: &[u8], open: &Arc<Open>) -> Admission {
+    /// `id` is for one who begins.
+    fn admit(&mut self, owner: &[u8], open: &Arc<Open>, id: u64) -> Admission {
         self.all.retain(|locker| locker.owner != owner || !locker.is_stranded());
         let known = self.all.iter_mut().find(|locker| locker.owner == owner);
         match known {
@@ -132,9 +132,8 @@ impl Lockers {
             }
             None if open.is_closing() => Admission::Lost,
             None => {
-                self.made += 1;
                 self.all.push(Locker {
-                    id: self.made,
+                    id,
                     owner: owner.to_vec(),
                     name: owner.to_vec(),
                     standing: Standing::Begins,
@@ -143,7 +142,7 @@ impl Lockers {
                     is_lost: false,
                     asking: 1,
                 });
-                Admission::Goes(self.made, Arc::clone(open))
+                Admission::Goes(id, Arc::clone(open))
             }
         }
     }
@@ -208,16 +207,17 @@ impl Lockers {
         self.all.retain(|locker| locker.id != id || locker.standing != Standing::Leaves);
     }
 
-    /// A range was unlocked; `stateid` where the server has said something. Whoever unlocked all that was lost begins anew.
-    pub(crate) fn unlocked(&mut self, owner: &[u8], range: ByteRange, stateid: Option<Stateid4>) {
-        for locker in self.all.iter_mut().filter(|locker| locker.owner == owner) {
-            if let (Some(stateid), Some(_)) = (stateid, locker.stateid()) {
-                locker.standing = Standing::Known(stateid);
-            }
-            locker.ranges.unlock(range);
+    /// A range was unlocked; `stateid` where the server has said something. Whoever unlocked all that was lost begins anew. Who has
+    /// the same name since has what he has locked.
+    pub(crate) fn unlocked(&mut self, id: u64, range: ByteRange, stateid: Option<Stateid4>) {
+        let Some(locker) = self.all.iter_mut().find(|locker| locker.id == id) else { return };
+        if let (Some(stateid), Some(_)) = (stateid, locker.stateid()) {
+            locker.standing = Standing::Known(stateid);
         }
-        if self.find(owner).is_some_and(|locker| locker.is_lost) {
-            self.forget_unlocked(owner);
+        locker.ranges.unlock(range);
+        if locker.is_lost {
+            let owner = locker.owner.clone();
+            self.forget_unlocked(&owner);
         }
     }
 
@@ -278,7 +278,8 @@ impl Inner {
                 if self.quit.is_cancelled() {
                     return Some(Admission::Lost);
                 }
-                let admission = self.files.change(&open.handle, |held| held.locks.admit(owner, open));
+                let id = self.files.next_locker();
+                let admission = self.files.change(&open.handle, |held| held.locks.admit(owner, open, id));
                 (!matches!(admission, Admission::Waits)).then_some(admission)
             })?;
             match admitted {

@@ -34,6 +34,7 @@ pub(crate) struct Files {
     table: Mutex<FxHashMap<Handle, Arc<FileState>>>,
     owners: Mutex<Owners>,
     uses: AtomicU64,
+    lockers: AtomicU64,
     /// Of grants and recalls, in the order in which the server made them.
     numbers: AtomicU64,
 }
@@ -336,6 +337,11 @@ impl Files {
     /// Counts uses of delegations.
     pub(crate) fn next_use(&self) -> u64 {
         self.uses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What tells an owner of locks from all others.
+    pub(crate) fn next_locker(&self) -> u64 {
+        self.lockers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The next number in the order of grants and recalls.

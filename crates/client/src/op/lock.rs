@@ -290,7 +290,7 @@ impl Inner {
             | Err(Error::Lost) => None,
             Err(e) => return Err(e),
         };
-        self.files.change(file, |held| held.locks.unlocked(owner, range, stateid));
+        self.files.change(file, |held| held.locks.unlocked(lock.id, range, stateid));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What the server by script answers of state: opens, copies, and what is left when they end.
+//! What the server by script answers of state: opens, locks, copies, and what is left when they end.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,25 @@ pub(crate) struct Stateful {
     pub(crate) frees: VecDeque<NfsStat4>,
     /// What was freed.
     pub(crate) freed: Vec<Stateid4>,
+    /// Statuses of the next LOCKs.
+    pub(crate) locks: VecDeque<NfsStat4>,
+    /// LOCKs and LOCKUs, as they came.
+    pub(crate) locking: Vec<Locking>,
+    /// The answer to that one of these waits.
+    pub(crate) holds_lock: Option<usize>,
     /// Statuses of the next OFFLOAD_STATUSes of COPYs, which go on.
     pub(crate) offloads: VecDeque<NfsStat4>,
+}
+
+/// What was asked of a lock; its first byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// The first lock of an owner, by his name.
+    First(Vec<u8>, u64),
+    /// One more.
+    More(u64),
+    /// Unlocked.
+    Undone(u64),
 }
 
 pub(crate) const OPEN: Stateid4 = Stateid4 { seqid: Seqid(1), other: [5; 12] };
@@ -46,12 +63,15 @@ impl Shared {
         Open4Ok { delegation, ..opened() }.encode(w);
         status
     }
-}
 
-impl State {
     /// Whatever is asked of states but OPEN.
-    pub(super) fn about_state(&mut self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
-        let own = &mut self.stateful;
+    pub(super) fn about_state(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        op: &ArgOp<'_>,
+        w: &mut Writer,
+    ) -> NfsStat4 {
+        let own = &mut state.stateful;
         match op {
             ArgOp::Close(args) => {
                 args.open_stateid.encode(w);
@@ -60,6 +80,24 @@ impl State {
             ArgOp::FreeStateid(args) => {
                 own.freed.push(args.stateid);
                 next(&mut own.frees)
+            }
+            ArgOp::Lock(args) => {
+                let (lock_stateid, asked) = match &args.locker {
+                    Locker4::Exist(known) => (known.lock_stateid, Locking::More(args.offset.0)),
+                    Locker4::New(new) => {
+                        let first = Locking::First(new.lock_owner.owner.to_vec(), args.offset.0);
+                        (Stateid4 { seqid: Seqid(1), other: [10 + own.locking.len() as u8; 12] }, first)
+                    }
+                };
+                Lock4Ok { lock_stateid }.encode(w);
+                let status = next(&mut own.locks);
+                self.locking(state, asked);
+                status
+            }
+            ArgOp::Locku(args) => {
+                Locku4Ok { lock_stateid: args.lock_stateid }.encode(w);
+                self.locking(state, Locking::Undone(args.offset.0));
+                NfsStat4::Ok
             }
             ArgOp::Copy(_) => {
                 let (committed, writeverf) = (StableHow4::Unstable, [0; 8]);
@@ -75,6 +113,19 @@ impl State {
             }
             _ => NfsStat4::Ok,
         }
+    }
+
+    /// Notes what was asked of a lock, and waits with the answer where it shall.
+    fn locking(&self, state: &mut MutexGuard<'_, State>, asked: Locking) {
+        let n = state.stateful.locking.len();
+        state.stateful.locking.push(asked);
+        self.hold(state, |state| state.stateful.holds_lock == Some(n));
+    }
+
+    /// Has the answer to another LOCK or LOCKU wait, or none.
+    pub(crate) fn hold_lock(&self, n: Option<usize>) {
+        self.state.lock().stateful.holds_lock = n;
+        self.wake();
     }
 }
 

@@ -3,6 +3,7 @@ mod basics;
 mod cost;
 mod delegations;
 mod ganesha;
+mod lockers;
 mod locks;
 mod protocol;
 mod recovery;

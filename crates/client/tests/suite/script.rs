@@ -276,7 +276,7 @@ impl Shared {
             ArgOp::ReclaimComplete(_) => return state.completes.pop_front().unwrap_or(NfsStat4::Ok),
             ArgOp::Write(args) => return state.write(args, w),
             ArgOp::DelegReturn(_) => state.returned += 1,
-            _ => return state.about_state(op, w),
+            _ => return self.about_state(&mut state, op, w),
         }
         NfsStat4::Ok
     }
@@ -291,6 +291,10 @@ impl Shared {
         while is_held(state) {
             self.changed.wait(state);
         }
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.notify_all();
     }
 
     pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) {

@@ -1,0 +1,44 @@
+//! Owners of locks, against a server by script: answers that come late, or are odd.
+
+use holdfast_base::ByteRange;
+use holdfast_client::{LockArgs, OpenFile, Result};
+
+use super::protocol::Guest;
+use super::script::{Script, State};
+
+fn args(owner: &[u8], first: u64) -> LockArgs<'_> {
+    LockArgs { owner, range: ByteRange::from_bounds(first, first + 9).unwrap(), exclusive: true }
+}
+
+fn lock(guest: &Guest, file: &OpenFile, (owner, first): (&[u8], u64)) -> Result<()> {
+    guest.client.lock(guest.cx(), file, &args(owner, first))
+}
+
+fn unlock(guest: &Guest, file: &OpenFile) -> Result<()> {
+    guest.client.unlock(&guest.cancel, file.handle(), b"me", args(b"me", 0).range)
+}
+
+/// Whether so many LOCKs and LOCKUs came.
+fn came(count: usize) -> impl Fn(&State) -> bool {
+    move |state| state.stateful.locking.len() >= count
+}
+
+/// His open was closed meanwhile, and he has locked through another one.
+#[test]
+fn an_unlock_that_is_answered_late_takes_no_lock_that_its_owner_has_got_since() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let first = guest.open();
+    lock(&guest, &first, (b"me", 0)).unwrap();
+    script.shared.hold_lock(Some(1));
+    std::thread::scope(|scope| {
+        let unlocking = scope.spawn(|| unlock(&guest, &first));
+        script.shared.wait("the unlock", came(2));
+        guest.client.close(guest.cx(), &first).unwrap();
+        let second = guest.open();
+        lock(&guest, &second, (b"me", 0)).unwrap();
+        script.shared.hold_lock(None);
+        unlocking.join().unwrap().unwrap();
+        assert!(guest.client.holds_locks(second.handle(), b"me"));
+    });
+}
