@@ -17,7 +17,7 @@ use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::delegation::granted;
 use crate::exchange::Late;
-use crate::lockers::{Asking, Locker};
+use crate::lockers::{Asking, Locker, Standing};
 use crate::run::Manner;
 use crate::state::{Open, OpenStatus, newest};
 use crate::{Cancel, Client, Conflict, Cx, Error, Handle, LockArgs, OpenFile, Result};
@@ -154,16 +154,35 @@ impl Inner {
         // A lock needs an open that the server knows.
         self.make_known(cx, &asking.open)?;
         self.widen(cx, &asking.open, (open, args.exclusive))?;
-        let asked = self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits);
-        if asked != Err(Error::Nfs(NfsStat4::Resource)) {
+        let ask = |is_tied| self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, (args, waits), is_tied);
+        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
+        let asked = ask(is_tied);
+        if asked != Err(Error::Nfs(NfsStat4::Resource)) || is_tied || !self.begins(&asking) {
             return asked;
         }
-        // NFS-Ganesha, of an owner that it knows with another open owner.
-        self.ties_lockers.store(true, Ordering::SeqCst);
-        self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits)
+        // NFS-Ganesha, of an owner that it knows with another open owner: by another name it takes him. A server that has run out of
+        // something says so by whatever name, and ties nobody.
+        let asked = ask(true);
+        if matches!(asked, Ok(()) | Err(Error::Nfs(NfsStat4::Denied))) {
+            self.ties_lockers.store(true, Ordering::SeqCst);
+        }
+        asked
     }
 
-    fn ask_lock(&self, cx: Cx<'_>, asking: &Arc<Asking>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
+    /// Whether the server knows nothing of an owner yet.
+    fn begins(&self, asking: &Asking) -> bool {
+        let begins = |locker: &Locker| locker.standing == Standing::Begins;
+        self.files.look(&asking.open.handle, |held| held.locks.with_id(asking.id).is_some_and(begins))
+            == Some(true)
+    }
+
+    fn ask_lock(
+        &self,
+        cx: Cx<'_>,
+        asking: &Arc<Asking>,
+        (args, waits): (&LockArgs<'_>, bool),
+        is_tied: bool,
+    ) -> Result<()> {
         let (file, owner, range) = (&asking.open.handle, args.owner.to_vec(), args.range);
         let exclusive = args.exclusive;
         let late = || -> Late {
@@ -178,7 +197,6 @@ impl Inner {
             })
         };
         let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
-        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
         let name = self.files.change(file, |held| held.locks.name(asking.id, is_tied));
         self.run(
             cx,

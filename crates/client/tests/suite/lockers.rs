@@ -2,7 +2,9 @@
 
 use holdfast_base::ByteRange;
 use holdfast_client::{LockArgs, OpenFile, Result};
+use holdfast_wire::nfs4::NfsStat4;
 
+use super::answers::Locking;
 use super::protocol::Guest;
 use super::script::{Script, State};
 
@@ -41,4 +43,28 @@ fn an_unlock_that_is_answered_late_takes_no_lock_that_its_owner_has_got_since() 
         unlocking.join().unwrap().unwrap();
         assert!(guest.client.holds_locks(second.handle(), b"me"));
     });
+}
+
+/// NFS-Ganesha says so of an owner that it ties to another open owner; any server, when it has run out of something.
+#[test]
+fn who_is_told_that_resources_are_short_is_tied_to_his_open_where_that_helps() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    let short = NfsStat4::Resource;
+    let locked = |owner: &[u8], first, answers: &[NfsStat4]| {
+        script.shared.state.lock().stateful.locks.extend(answers);
+        let locked = lock(&guest, &file, (owner, first)).map_err(|error| error.status());
+        let names = std::mem::take(&mut script.shared.state.lock().stateful.locking);
+        let is_tied = |asked: &Locking| match asked {
+            Locking::First(name, _) => Some(name != owner),
+            Locking::More(_) | Locking::Undone(_) => None,
+        };
+        (locked, names.iter().map(is_tied).collect::<Vec<_>>())
+    };
+    assert_eq!(locked(b"one", 0, &[short, short]), (Err(Some(short)), vec![Some(false), Some(true)]));
+    assert_eq!(locked(b"two", 20, &[]), (Ok(()), vec![Some(false)]), "it did not help");
+    assert_eq!(locked(b"two", 40, &[short]), (Err(Some(short)), vec![None]), "he is known already");
+    assert_eq!(locked(b"one", 0, &[short]), (Ok(()), vec![Some(false), Some(true)]));
+    assert_eq!(locked(b"three", 60, &[]), (Ok(()), vec![Some(true)]));
 }
