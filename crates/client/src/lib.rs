@@ -10,6 +10,7 @@ mod attributes;
 mod back;
 mod boot;
 mod chores;
+mod claim;
 mod client;
 mod compound;
 mod delegation;
