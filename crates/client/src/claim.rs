@@ -8,12 +8,12 @@ use holdfast_wire::nfs4::{
     OpenDelegationType4, OpenFlag4, StateOwner4, Stateid4,
 };
 
-use crate::Error;
 use crate::client::Inner;
 use crate::compound::Compound;
 use crate::recover::Setback;
 use crate::session::Session;
 use crate::state::{Open, OpenStatus};
+use crate::{Cred, Error};
 
 /// How an open is had again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,37 @@ pub(crate) enum Claim {
 }
 
 impl Inner {
-    /// OPEN without a name, for an open that we know of; and whether a delegation came with it.
+    /// Has the whole of an open again: what it was opened for, and then what a lock has added, as whom that was added for. Where that
+    /// alone is refused, the locks that need it are, too, and the rest is kept. And whether a delegation came with it.
     pub(crate) fn claim(
         &self,
         session: &Arc<Session>,
         open: &Open,
+        claim: Claim,
+    ) -> Result<(Stateid4, bool), Setback> {
+        let (stateid, is_delegated) = self.claim_as(session, open, (open.opened(), &open.cred), claim)?;
+        let Some((access, cred)) = open.widened() else { return Ok((stateid, is_delegated)) };
+        let more = match claim {
+            Claim::Previous(_) => Claim::Previous(OpenDelegationType4::None),
+            Claim::Anew => Claim::Anew,
+        };
+        match self.claim_as(session, open, (access, &cred), more) {
+            Ok((stateid, is_also)) => Ok((stateid, is_delegated || is_also)),
+            Err(Setback::Because(Error::Nfs(status))) => {
+                tracing::warn!(?status, "what a lock has added to an open is lost");
+                open.reopened(open.opened());
+                Ok((stateid, is_delegated))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// OPEN without a name, for an open that we know of, as somebody.
+    fn claim_as(
+        &self,
+        session: &Arc<Session>,
+        open: &Open,
+        (access, cred): (u32, &Cred),
         claim: Claim,
     ) -> Result<(Stateid4, bool), Setback> {
         let (want, claim4) = match claim {
@@ -42,22 +68,21 @@ impl Inner {
         let mut compound = Compound::new();
         compound.put(&open.handle).op(&ArgOp::Open(Open4Args {
             seqid: Seqid(0),
-            share_access: open.access() | want,
+            share_access: access | want,
             share_deny: open.deny,
             owner: StateOwner4 { clientid: session.client, owner: &open.owner_name() },
             openhow: OpenFlag4::NoCreate,
             claim: claim4,
         }));
-        let cred = open.cred.clone();
-        self.ask(session, &cred, &compound, |answer| {
+        self.ask(session, cred, &compound, |answer| {
             answer.put()?;
             let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
             let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
             match (claim, delegation) {
                 (Claim::Previous(_), Some(granted)) => {
-                    self.note_reclaimed(&open.handle, &open.cred, &granted);
+                    self.note_reclaimed(&open.handle, cred, &granted);
                 }
-                (Claim::Anew, granted) => self.note_unasked(&open.handle, &open.cred, granted),
+                (Claim::Anew, granted) => self.note_unasked(&open.handle, cred, granted),
                 (Claim::Previous(_), None) => {}
             }
             Ok((stateid, delegation.is_some()))

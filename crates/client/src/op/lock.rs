@@ -228,7 +228,7 @@ impl Inner {
         if begun.access() & needed != 0 || through.access() & needed == 0 {
             return Ok(());
         }
-        let file = &begun.handle;
+        let (file, access) = (&begun.handle, begun.access() | needed);
         let stateid = self.run(
             Cx { cred: &through.cred, ..cx },
             &Manner::once(2),
@@ -238,7 +238,7 @@ impl Inner {
                 let clientid = self.gate.identity().map(|known| known.client).unwrap_or_default();
                 compound.put(file).op(&ArgOp::Open(Open4Args {
                     seqid: Seqid(0),
-                    share_access: begun.access() | needed | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+                    share_access: access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
                     share_deny: begun.deny,
                     owner: StateOwner4 { clientid, owner: &begun.owner_name() },
                     openhow: OpenFlag4::NoCreate,
@@ -253,7 +253,7 @@ impl Inner {
                 Ok(ok.stateid)
             },
         )?;
-        begun.access.fetch_or(needed, Ordering::SeqCst);
+        begun.widen(access, &through.cred);
         let mut status = begun.status.lock();
         if matches!(*status, OpenStatus::Known(_)) {
             *status = OpenStatus::Known(stateid);

@@ -1,7 +1,6 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_base::Seqid;
@@ -193,7 +192,7 @@ impl Client {
             return Ok(());
         }
         if file.is_local() {
-            open.access.store(access, Ordering::SeqCst);
+            open.reopened(access);
             return Ok(());
         }
         let stateid = inner.run(
@@ -215,7 +214,7 @@ impl Client {
                 Ok(answer.next::<OpenDowngrade4Ok>(OpNum4::OpenDowngrade)?.open_stateid)
             },
         )?;
-        open.access.store(access, Ordering::SeqCst);
+        open.reopened(access);
         open.set(OpenStatus::Known(stateid));
         Ok(())
     }

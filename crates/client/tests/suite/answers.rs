@@ -14,6 +14,8 @@ use super::script::{DELEGATION, Shared, State};
 pub(crate) struct Stateful {
     /// Statuses of the next OPENs.
     pub(crate) opens: VecDeque<NfsStat4>,
+    /// For what was opened, and as whom.
+    pub(crate) opened: Vec<(u32, u32)>,
     /// Statuses of the next CLOSEs.
     pub(crate) closes: VecDeque<NfsStat4>,
     /// Statuses of the next FREE_STATEIDs.
@@ -52,10 +54,11 @@ impl Shared {
     pub(super) fn open(
         &self,
         state: &mut MutexGuard<'_, State>,
-        args: &Open4Args<'_>,
+        (args, as_whom): (&Open4Args<'_>, u32),
         w: &mut Writer,
     ) -> NfsStat4 {
         state.opens += 1;
+        state.stateful.opened.push((args.share_access & OPEN4_SHARE_ACCESS_BOTH, as_whom));
         state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
         self.hold(state, |state| state.holds_opens);
         let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };

@@ -1,8 +1,10 @@
 //! Owners of locks, against a server by script: answers that come late, or are odd.
 
 use holdfast_base::ByteRange;
-use holdfast_client::{LockArgs, OpenFile, Result};
-use holdfast_wire::nfs4::NfsStat4;
+use holdfast_client::{
+    Attributes, Cred, Cx, Handle, LockArgs, OpenArgs, OpenFile, OpenTarget, Result, WantDelegation,
+};
+use holdfast_wire::nfs4::{NfsStat4, SEQ4_STATUS_RESTART_RECLAIM_NEEDED};
 
 use super::answers::Locking;
 use super::protocol::Guest;
@@ -18,6 +20,19 @@ fn lock(guest: &Guest, file: &OpenFile, (owner, first): (&[u8], u64)) -> Result<
 
 fn unlock(guest: &Guest, file: &OpenFile) -> Result<()> {
     guest.client.unlock(&guest.cancel, file.handle(), b"me", args(b"me", 0).range)
+}
+
+fn open(guest: &Guest, cred: &Cred, access: u32) -> OpenFile {
+    let file = Handle::new(b"file");
+    let args = OpenArgs {
+        target: OpenTarget::File(&file),
+        access,
+        deny: 0,
+        create: None,
+        delegation: WantDelegation::No,
+        want: Attributes::STAT,
+    };
+    guest.client.open(Cx::new(cred, &guest.cancel), &args).unwrap().file
 }
 
 /// Whether so many LOCKs and LOCKUs came.
@@ -67,4 +82,33 @@ fn who_is_told_that_resources_are_short_is_tied_to_his_open_where_that_helps() {
     assert_eq!(locked(b"two", 40, &[short]), (Err(Some(short)), vec![None]), "he is known already");
     assert_eq!(locked(b"one", 0, &[short]), (Ok(()), vec![Some(false), Some(true)]));
     assert_eq!(locked(b"three", 60, &[]), (Ok(()), vec![Some(true)]));
+}
+
+/// A lock has added to the one's open what only the other may do.
+#[test]
+fn what_a_lock_has_added_to_an_open_is_reclaimed_as_whom_it_was_added_for() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    script.shared.state.lock().delegates_nothing = true;
+    let (one, other) = (Cred::sys(1001, 1001, &[]), Cred::sys(1002, 1002, &[]));
+    let (first, second) = (open(&guest, &one, 1), open(&guest, &other, 3));
+    let shared = LockArgs { exclusive: false, ..args(b"me", 0) };
+    guest.client.lock(guest.cx(), &first, &shared).unwrap();
+    lock(&guest, &second, (b"me", 20)).unwrap();
+    let reclaimed = |answers: &[NfsStat4]| {
+        {
+            let State { stateful, flags, .. } = &mut *script.shared.state.lock();
+            stateful.opened.clear();
+            stateful.opens.extend(answers);
+            flags.push_back(SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+        }
+        guest.look();
+        guest.look();
+        script.shared.state.lock().stateful.opened.clone()
+    };
+    let [as_opened, added] = [(1, 1001), (3, 1002)];
+    assert_eq!(reclaimed(&[]), [as_opened, added, (3, 1002)]);
+    assert_eq!(reclaimed(&[NfsStat4::Ok, NfsStat4::Access]), [as_opened, added, (3, 1002)]);
+    assert_eq!(reclaimed(&[]), [as_opened, (3, 1002)], "it was refused");
+    assert!(!first.is_lost());
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_wire::rpc::{
-    AcceptStat, AcceptedReply, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
+    AcceptStat, AcceptedReply, AuthSys, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use parking_lot::{Condvar, Mutex};
@@ -191,20 +191,22 @@ impl Shared {
                 let accepted = AcceptedReply { verf: OpaqueAuth::NONE, stat: AcceptStat::Success };
                 let body = ReplyBody::Accepted(accepted);
                 ReplyHeader { xid: header.xid, mtype: MsgType::Reply, body }.encode(&mut w);
-                shared.compound(&mut r, &mut w);
+                let as_whom =
+                    AuthSys::decode(&mut Reader::new(header.body.cred.body)).map_or(0, |sys| sys.uid);
+                shared.compound(&mut r, &mut w, as_whom);
                 let _ = out.write_all(&record(w.as_slice()));
             });
         }
     }
 
-    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer) {
+    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer, as_whom: u32) {
         let header = CompoundArgsHeader::decode(r).unwrap();
         let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
         while count < header.ops && status == NfsStat4::Ok {
             let number = r.clone().u32().unwrap();
             let op = ArgOp::decode(r).unwrap();
             let mut ok = Writer::new();
-            status = self.run(&op, &mut ok);
+            status = self.run(&op, &mut ok, as_whom);
             results.u32(number);
             results.u32(status.as_u32());
             results.put(if status == NfsStat4::Ok { ok.as_slice() } else { &[] });
@@ -217,7 +219,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn run(&self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
+    fn run(&self, op: &ArgOp<'_>, w: &mut Writer, as_whom: u32) -> NfsStat4 {
         let mut state = self.state.lock();
         match op {
             ArgOp::ExchangeId(_) => {
@@ -267,7 +269,7 @@ impl Shared {
             ArgOp::Lookup(_) => state.looked_up += 1,
             ArgOp::Create(_) => Create4Ok { cinfo: unchanged(), attrset: Bitmap4::EMPTY }.encode(w),
             ArgOp::Link(_) => Link4Ok { cinfo: unchanged() }.encode(w),
-            ArgOp::Open(args) => return self.open(&mut state, args, w),
+            ArgOp::Open(args) => return self.open(&mut state, (args, as_whom), w),
             ArgOp::TestStateid(args) => {
                 let mut status = || state.tests.pop_front().unwrap_or(NfsStat4::Ok);
                 let status_codes = args.stateids.iter().map(|_| status()).collect();
