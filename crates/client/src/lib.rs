@@ -35,6 +35,7 @@ mod session;
 mod state;
 mod todo;
 mod types;
+mod undo;
 
 pub use attributes::{Attributes, FsStat, SetAttributes, Time};
 pub use boot::BootTime;

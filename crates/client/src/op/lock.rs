@@ -183,16 +183,13 @@ impl Inner {
         (args, waits): (&LockArgs<'_>, bool),
         is_tied: bool,
     ) -> Result<()> {
-        let (file, owner, range) = (&asking.open.handle, args.owner.to_vec(), args.range);
-        let exclusive = args.exclusive;
+        let (file, range) = (&asking.open.handle, args.range);
         let late = || -> Late {
-            let (asking, owner) = (Arc::clone(asking), owner.clone());
+            let asking = Arc::clone(asking);
             Box::new(move |inner, mut answer| {
                 let got = answer.put().and_then(|()| answer.next::<Lock4Ok>(OpNum4::Lock));
                 if let Ok(got) = got {
-                    inner.note_lock(&asking, (range, exclusive), got.lock_stateid);
-                    drop(answer);
-                    let _ = inner.unlock(&inner.quit, &asking.open.handle, &owner, range);
+                    inner.note_late_lock(&asking, range, got.lock_stateid);
                 }
             })
         };
@@ -215,7 +212,7 @@ impl Inner {
             |answer| {
                 answer.put()?;
                 let got: Lock4Ok = answer.next(OpNum4::Lock)?;
-                self.note_lock(asking, (range, exclusive), got.lock_stateid);
+                self.note_lock(asking, (range, args.exclusive), got.lock_stateid);
                 Ok(())
             },
         )
@@ -296,13 +293,23 @@ impl Inner {
     fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
         let known = self.files.look(file, |held| held.locks.find(owner).cloned());
         let Some(lock) = known.flatten() else { return Ok(()) };
-        let unlocked = if lock.is_lost || lock.ranges.is_empty() {
-            Ok(None)
-        } else {
-            self.send_unlock(cancel, file, &lock, range)
-        };
-        let stateid = match unlocked {
-            Ok(stateid) => stateid,
+        if lock.is_lost || lock.ranges.is_empty() {
+            self.files.change(file, |held| held.locks.unlocked(lock.id, range, None));
+            return Ok(());
+        }
+        self.unlock_of(cancel, file, &lock, range)
+    }
+
+    /// Unlocks a range of one of whom the server knows.
+    pub(crate) fn unlock_of(
+        &self,
+        cancel: &Cancel,
+        file: &Handle,
+        lock: &Locker,
+        range: ByteRange,
+    ) -> Result<()> {
+        let stateid = match self.send_unlock(cancel, file, lock, range) {
+            Ok(stateid) => Some(stateid),
             // The server does not know it: it is unlocked.
             Err(Error::Nfs(NfsStat4::BadStateid | NfsStat4::Stale | NfsStat4::Expired))
             | Err(Error::Lost) => None,
@@ -318,7 +325,7 @@ impl Inner {
         file: &Handle,
         lock: &Locker,
         range: ByteRange,
-    ) -> Result<Option<Stateid4>> {
+    ) -> Result<Stateid4> {
         self.run(
             Cx { cred: &lock.open.cred, cancel },
             &Manner::once(2),
@@ -340,7 +347,7 @@ impl Inner {
             },
             |answer| {
                 answer.put()?;
-                Ok(Some(answer.next::<Locku4Ok>(OpNum4::Locku)?.lock_stateid))
+                Ok(answer.next::<Locku4Ok>(OpNum4::Locku)?.lock_stateid)
             },
         )
     }

@@ -1,8 +1,11 @@
 //! Owners of locks, against a server by script: answers that come late, or are odd.
 
+use std::time::Duration;
+
 use holdfast_base::ByteRange;
 use holdfast_client::{
-    Attributes, Cred, Cx, Handle, LockArgs, OpenArgs, OpenFile, OpenTarget, Result, WantDelegation,
+    Attributes, Cancel, Cred, Cx, Error, Handle, LockArgs, OpenArgs, OpenFile, OpenTarget, Result,
+    WantDelegation,
 };
 use holdfast_wire::nfs4::{NfsStat4, SEQ4_STATUS_RESTART_RECLAIM_NEEDED};
 
@@ -33,6 +36,19 @@ fn open(guest: &Guest, cred: &Cred, access: u32) -> OpenFile {
         want: Attributes::STAT,
     };
     guest.client.open(Cx::new(cred, &guest.cancel), &args).unwrap().file
+}
+
+/// Has a lock given up that the server is asked for as the `n`th, whose answer waits.
+fn give_up(script: &Script, guest: &Guest, file: &OpenFile, (args, n): (LockArgs<'_>, usize)) {
+    script.shared.hold_lock(Some(n));
+    let cancel = Cancel::new();
+    std::thread::scope(|scope| {
+        let cx = Cx::new(&guest.cred, &cancel);
+        let locking = scope.spawn(move || guest.client.lock(cx, file, &args));
+        script.shared.wait("the lock", came(n + 1));
+        cancel.cancel();
+        assert_eq!(locking.join().unwrap(), Err(Error::Cancelled));
+    });
 }
 
 /// Whether so many LOCKs and LOCKUs came.
@@ -111,4 +127,48 @@ fn what_a_lock_has_added_to_an_open_is_reclaimed_as_whom_it_was_added_for() {
     assert_eq!(reclaimed(&[NfsStat4::Ok, NfsStat4::Access]), [as_opened, added, (3, 1002)]);
     assert_eq!(reclaimed(&[]), [as_opened, (3, 1002)], "it was refused");
     assert!(!first.is_lost());
+}
+
+/// He may have asked again, or have held it before and asked for more.
+#[test]
+fn a_lock_that_comes_too_late_is_undone_where_its_owner_does_not_hold_it() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    lock(&guest, &file, (b"me", 20)).unwrap();
+    give_up(&script, &guest, &file, (args(b"me", 40), 1));
+    lock(&guest, &file, (b"me", 40)).unwrap();
+    let more = LockArgs { range: ByteRange::from_bounds(20, 69).unwrap(), ..args(b"me", 20) };
+    // Which waits for the end of what came before.
+    script.shared.hold_lock(None);
+    give_up(&script, &guest, &file, (more, 3));
+    script.shared.hold_lock(None);
+    guest.client.close(guest.cx(), &file).unwrap();
+    let asked = &script.shared.state.lock().stateful.locking;
+    let [first, again] = [Locking::First(b"me".to_vec(), 20), Locking::More(40)];
+    let undone = [Locking::Undone(30), Locking::Undone(50), Locking::Undone(0)];
+    assert_eq!(asked[..3], [first, again.clone(), again]);
+    assert_eq!(asked[3], Locking::More(20));
+    assert_eq!(asked[4..], undone, "what lies between and behind, and all when the file is closed");
+}
+
+#[test]
+fn who_asks_again_for_what_came_too_late_waits_until_it_is_undone() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    give_up(&script, &guest, &file, (args(b"me", 0), 0));
+    script.shared.hold_lock(Some(1));
+    script.shared.wait("the unlock", came(2));
+    std::thread::scope(|scope| {
+        let locking = scope.spawn(|| lock(&guest, &file, (b"me", 0)));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!locking.is_finished(), "it was granted what is being undone");
+        script.shared.hold_lock(None);
+        locking.join().unwrap().unwrap();
+    });
+    assert!(guest.client.holds_locks(file.handle(), b"me"));
+    let asked = &script.shared.state.lock().stateful.locking;
+    let first = Locking::First(b"me".to_vec(), 0);
+    assert_eq!(*asked, [first, Locking::Undone(0), Locking::More(0)]);
 }
