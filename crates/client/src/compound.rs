@@ -20,6 +20,8 @@ pub(crate) struct Compound {
     count: u32,
     /// Stateids that the compound rests on, to be looked after when the server refuses one.
     pub(crate) used: Vec<(Handle, Stateid4)>,
+    /// A state of ours is named: that one may be what has expired, and not the lease.
+    pub(crate) names_state: bool,
     /// The first file that it names.
     pub(crate) about: Option<Handle>,
 }
@@ -31,6 +33,7 @@ impl Compound {
 
     /// Appends an operation.
     pub(crate) fn op(&mut self, op: &ArgOp<'_>) -> &mut Self {
+        self.names_state |= names_state(op);
         op.encode(&mut self.last);
         self.count += 1;
         self
@@ -71,6 +74,7 @@ impl Compound {
     /// Notes a stateid that an operation names.
     pub(crate) fn uses(&mut self, file: &Handle, stateid: Stateid4) -> Stateid4 {
         self.used.push((file.clone(), stateid));
+        self.names_state = true;
         stateid
     }
 
@@ -92,6 +96,19 @@ impl Compound {
         }
         parts
     }
+}
+
+/// Whether an operation is about one state, whether or not the compound rests on it. I/O may name none: see [`Compound::uses`].
+const fn names_state(op: &ArgOp<'_>) -> bool {
+    matches!(
+        op,
+        ArgOp::Close(_)
+            | ArgOp::DelegReturn(_)
+            | ArgOp::FreeStateid(_)
+            | ArgOp::Lock(_)
+            | ArgOp::OffloadCancel(_)
+            | ArgOp::OffloadStatus(_)
+    )
 }
 
 /// The answer to a compound, up to where it was read. Keeps the slot taken until it is dropped, so that what it brought

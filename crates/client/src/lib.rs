@@ -10,6 +10,7 @@ mod attributes;
 mod back;
 mod boot;
 mod chores;
+mod claim;
 mod client;
 mod compound;
 mod delegation;
@@ -34,6 +35,7 @@ mod session;
 mod state;
 mod todo;
 mod types;
+mod undo;
 
 pub use attributes::{Attributes, FsStat, SetAttributes, Time};
 pub use boot::BootTime;

@@ -35,7 +35,7 @@ pub(crate) enum Standing {
 /// An owner of locks of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Locker {
-    /// Tells him from one who has the same name later.
+    /// Tells him from one who has the same name later, also where nothing was known of the file meanwhile.
     pub(crate) id: u64,
     pub(crate) owner: Vec<u8>,
     /// What he is called to the server.
@@ -48,6 +48,8 @@ pub(crate) struct Locker {
     pub(crate) is_lost: bool,
     /// How many locks he asks for just now.
     asking: u32,
+    /// What he was granted too late. It is undone in the place of his last request, and until then he makes no other.
+    pub(crate) undo: Option<Vec<ByteRange>>,
 }
 
 impl Locker {
@@ -74,7 +76,6 @@ impl Locker {
 #[derive(Debug, Default)]
 pub(crate) struct Lockers {
     all: Vec<Locker>,
-    made: u64,
 }
 
 /// Whether a lock may be asked for.
@@ -108,18 +109,22 @@ impl Lockers {
         self.all.iter().find(|locker| locker.id == id)
     }
 
+    pub(crate) fn with_id_mut(&mut self, id: u64) -> Option<&mut Locker> {
+        self.all.iter_mut().find(|locker| locker.id == id)
+    }
+
     /// Whether locks of any owner were lost, and not given back by him since.
     pub(crate) fn has_lost(&self) -> bool {
         self.all.iter().any(|locker| locker.is_lost)
     }
 
-    fn admit(&mut self, owner: &[u8], open: &Arc<Open>) -> Admission {
+    /// `id` is for one who begins.
+    fn admit(&mut self, owner: &[u8], open: &Arc<Open>, id: u64) -> Admission {
         self.all.retain(|locker| locker.owner != owner || !locker.is_stranded());
         let known = self.all.iter_mut().find(|locker| locker.owner == owner);
         match known {
-            Some(locker) if locker.open.is_closing() || locker.stateid().is_none() && !locker.is_lost => {
-                Admission::Waits
-            }
+            Some(locker) if locker.open.is_closing() || locker.undo.is_some() => Admission::Waits,
+            Some(locker) if locker.stateid().is_none() && !locker.is_lost => Admission::Waits,
             Some(locker) if locker.is_lost => Admission::Lost,
             Some(locker) => {
                 let is_elsewhere = locker.is_idle() && !Arc::ptr_eq(&locker.open, open);
@@ -132,9 +137,8 @@ impl Lockers {
             }
             None if open.is_closing() => Admission::Lost,
             None => {
-                self.made += 1;
                 self.all.push(Locker {
-                    id: self.made,
+                    id,
                     owner: owner.to_vec(),
                     name: owner.to_vec(),
                     standing: Standing::Begins,
@@ -142,15 +146,16 @@ impl Lockers {
                     open: Arc::clone(open),
                     is_lost: false,
                     asking: 1,
+                    undo: None,
                 });
-                Admission::Goes(self.made, Arc::clone(open))
+                Admission::Goes(id, Arc::clone(open))
             }
         }
     }
 
     /// What an owner is called to the server: one who begins on a server that ties him to an open owner by the name of that, too.
     pub(crate) fn name(&mut self, id: u64, is_tied: bool) -> Vec<u8> {
-        let Some(locker) = self.all.iter_mut().find(|locker| locker.id == id) else { return Vec::new() };
+        let Some(locker) = self.with_id_mut(id) else { return Vec::new() };
         if locker.standing == Standing::Begins {
             locker.name = locker.owner.clone();
             if is_tied {
@@ -160,14 +165,24 @@ impl Lockers {
         locker.name.clone()
     }
 
-    /// One request less; an owner of whom the server has nothing is forgotten with his last one.
-    fn asked(&mut self, id: u64) {
-        if let Some(locker) = self.all.iter_mut().find(|locker| locker.id == id) {
-            locker.asking = locker.asking.saturating_sub(1);
+    /// One request less, unless something is to be undone in the place of the last one: this. An owner of whom the server has nothing
+    /// is forgotten with his last one.
+    fn asked(&mut self, id: u64) -> Vec<ByteRange> {
+        if let Some(locker) = self.with_id_mut(id) {
+            if locker.asking > 1 {
+                locker.asking -= 1;
+                return Vec::new();
+            }
+            let late = locker.undo.as_mut().map(std::mem::take).unwrap_or_default();
+            if !late.is_empty() {
+                return late;
+            }
+            (locker.asking, locker.undo) = (0, None);
         }
         self.all.retain(|locker| {
             locker.id != id || locker.asking > 0 || locker.is_lost || locker.standing != Standing::Begins
         });
+        Vec::new()
     }
 
     /// Whether any lock is asked for through an open.
@@ -182,7 +197,7 @@ impl Lockers {
         (range, exclusive): (ByteRange, bool),
         stateid: Stateid4,
     ) -> Vec<(u64, Stateid4)> {
-        let Some(locker) = self.all.iter_mut().find(|locker| locker.id == id) else { return Vec::new() };
+        let Some(locker) = self.with_id_mut(id) else { return Vec::new() };
         let was_known = locker.stateid().is_some();
         locker.standing = Standing::Known(stateid);
         locker.ranges.lock(range, exclusive);
@@ -208,16 +223,17 @@ impl Lockers {
         self.all.retain(|locker| locker.id != id || locker.standing != Standing::Leaves);
     }
 
-    /// A range was unlocked; `stateid` where the server has said something. Whoever unlocked all that was lost begins anew.
-    pub(crate) fn unlocked(&mut self, owner: &[u8], range: ByteRange, stateid: Option<Stateid4>) {
-        for locker in self.all.iter_mut().filter(|locker| locker.owner == owner) {
-            if let (Some(stateid), Some(_)) = (stateid, locker.stateid()) {
-                locker.standing = Standing::Known(stateid);
-            }
-            locker.ranges.unlock(range);
+    /// A range was unlocked; `stateid` where the server has said something. Whoever unlocked all that was lost begins anew. Who has
+    /// the same name since has what he has locked.
+    pub(crate) fn unlocked(&mut self, id: u64, range: ByteRange, stateid: Option<Stateid4>) {
+        let Some(locker) = self.with_id_mut(id) else { return };
+        if let (Some(stateid), Some(_)) = (stateid, locker.stateid()) {
+            locker.standing = Standing::Known(stateid);
         }
-        if self.find(owner).is_some_and(|locker| locker.is_lost) {
-            self.forget_unlocked(owner);
+        locker.ranges.unlock(range);
+        if locker.is_lost {
+            let owner = locker.owner.clone();
+            self.forget_unlocked(&owner);
         }
     }
 
@@ -278,11 +294,12 @@ impl Inner {
                 if self.quit.is_cancelled() {
                     return Some(Admission::Lost);
                 }
-                let admission = self.files.change(&open.handle, |held| held.locks.admit(owner, open));
+                let id = self.files.next_locker();
+                let admission = self.files.change(&open.handle, |held| held.locks.admit(owner, open, id));
                 (!matches!(admission, Admission::Waits)).then_some(admission)
             })?;
             match admitted {
-                Admission::Goes(id, open) => return Ok(Asking { client: self.this.clone(), id, open }),
+                Admission::Goes(id, open) => return Ok(self.asking(id, open)),
                 Admission::Forgets(id, stateid) => self.forget_lockers(&open.handle, vec![(id, stateid)]),
                 Admission::Waits | Admission::Lost => return Err(Error::Lost),
             }
@@ -297,7 +314,7 @@ impl Inner {
         let file = file.clone();
         self.chores.add(Box::new(move |inner| {
             for (id, stateid) in leaving {
-                if let Err(error) = inner.free_locker(stateid) {
+                if let Err(error) = inner.free_stateid(stateid) {
                     tracing::debug!(%error, "an owner of locks is not forgotten before the file is closed");
                 }
                 inner.files.change(&file, |held| held.locks.left(id));
@@ -306,8 +323,8 @@ impl Inner {
         }));
     }
 
-    /// The server may know nothing of him any more.
-    fn free_locker(&self, stateid: Stateid4) -> Result<()> {
+    /// Has the server forget a state, of which it may know nothing any more.
+    pub(crate) fn free_stateid(&self, stateid: Stateid4) -> Result<()> {
         let cx = Cx { cred: &self.options.machine, cancel: &self.quit };
         let build = |compound: &mut Compound| {
             compound.op(&ArgOp::FreeStateid(FreeStateid4Args { stateid: newest(stateid) }));
@@ -316,14 +333,22 @@ impl Inner {
         self.run(cx, &Manner::once(1), build, |answer| answer.ok(OpNum4::FreeStateid))
     }
 
+    fn asking(&self, id: u64, open: Arc<Open>) -> Asking {
+        Asking { client: self.this.clone(), id, open }
+    }
+
     fn asked(&self, asking: &Asking) {
         let open = &asking.open;
-        let may_close = self.change_known(&open.handle, |held| {
-            held.locks.asked(asking.id);
-            !held.locks.are_asked(open) && open.is_to_close.swap(false, Ordering::SeqCst)
+        let left = self.change_known(&open.handle, |held| {
+            let late = held.locks.asked(asking.id);
+            (late, !held.locks.are_asked(open) && open.is_to_close.swap(false, Ordering::SeqCst))
         });
         self.lockers.wake_all();
-        if may_close == Some(true) {
+        let (late, may_close) = left.unwrap_or_default();
+        if !late.is_empty() {
+            self.undo_late_locks(self.asking(asking.id, Arc::clone(open)), late);
+        }
+        if may_close {
             self.close_later(Arc::clone(open));
         }
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use holdfast_base::limits::CLIENT_STATEIDS_TESTED_AT_ONCE;
 use holdfast_base::{Offset, Seqid};
 use holdfast_wire::nfs4::{
-    ArgOp, Close4Args, DelegReturn4Args, ExistLockOwner4, FreeStateid4Args, Lock4Args, Lock4Ok, LockType4,
-    Locker4, NfsStat4, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpNum4, Open4Args, Open4Ok, OpenClaim4,
-    OpenDelegationType4, OpenFlag4, OpenToLockOwner4, ReclaimComplete4Args, StateOwner4, Stateid4,
+    ArgOp, DelegReturn4Args, ExistLockOwner4, FreeStateid4Args, Lock4Args, Lock4Ok, LockType4, Locker4,
+    NfsStat4, OpNum4, OpenDelegationType4, OpenToLockOwner4, ReclaimComplete4Args, StateOwner4, Stateid4,
     TestStateid4Args, TestStateid4Ok,
 };
 
+use crate::claim::Claim;
 use crate::client::Inner;
 use crate::compound::Compound;
 use crate::lockers::Locker;
@@ -21,15 +21,6 @@ use crate::session::Session;
 use crate::state::{Delegation, FileState, Open, OpenStatus};
 use crate::todo::Reclaim;
 use crate::{Cred, DelegationKind, Error, Event, Handle};
-
-/// How an open is had again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    /// In grace, as it was.
-    Previous(OpenDelegationType4),
-    /// Anew, as anybody might.
-    Anew,
-}
 
 impl Inner {
     /// After a restart of the server: other programs' state first, then every file's, then the server is told that
@@ -172,51 +163,6 @@ impl Inner {
         }
     }
 
-    /// OPEN without a name, for an open that we know of; and whether a delegation came with it.
-    fn claim(&self, session: &Arc<Session>, open: &Open, claim: Claim) -> Result<(Stateid4, bool), Setback> {
-        let (want, claim4) = match claim {
-            Claim::Previous(kind @ OpenDelegationType4::None) => {
-                (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Previous(kind))
-            }
-            Claim::Previous(kind) => (0, OpenClaim4::Previous(kind)),
-            Claim::Anew => (OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenClaim4::Fh),
-        };
-        let mut compound = Compound::new();
-        compound.put(&open.handle).op(&ArgOp::Open(Open4Args {
-            seqid: Seqid(0),
-            share_access: open.access() | want,
-            share_deny: open.deny,
-            owner: StateOwner4 { clientid: session.client, owner: &open.owner_name() },
-            openhow: OpenFlag4::NoCreate,
-            claim: claim4,
-        }));
-        let cred = open.cred.clone();
-        self.ask(session, &cred, &compound, |answer| {
-            answer.put()?;
-            let ok: Open4Ok<'_> = answer.next(OpNum4::Open)?;
-            let (stateid, delegation) = (ok.stateid, crate::delegation::granted(&ok.delegation));
-            match (claim, delegation) {
-                (Claim::Previous(_), Some(granted)) => {
-                    self.note_reclaimed(&open.handle, &open.cred, &granted);
-                }
-                (Claim::Anew, granted) => self.note_unasked(&open.handle, &open.cred, granted),
-                (Claim::Previous(_), None) => {}
-            }
-            Ok((stateid, delegation.is_some()))
-        })
-    }
-
-    /// Notes that an open was had again, or closes it when it was closed meanwhile.
-    fn settle(&self, session: &Arc<Session>, open: &Open, stateid: Stateid4) -> Result<(), Setback> {
-        let mut status = open.status.lock();
-        if *status != OpenStatus::Closed {
-            *status = OpenStatus::Known(stateid);
-            return Ok(());
-        }
-        drop(status);
-        self.close_on(session, open, stateid)
-    }
-
     fn reclaim_locks(&self, session: &Arc<Session>, file: &FileState, lock: &Locker) -> Result<(), Setback> {
         let open = lock.open.stateid().ok_or(Setback::Because(Error::Nfs(NfsStat4::BadStateid)))?;
         let mut stateid = None;
@@ -268,18 +214,6 @@ impl Inner {
             |open: &&Arc<Open>| matches!(*open.status.lock(), OpenStatus::Known(_) | OpenStatus::Local);
         for open in opens.iter().filter(wanting) {
             self.open_one_anew(session, open)?;
-        }
-        Ok(())
-    }
-
-    fn open_one_anew(&self, session: &Arc<Session>, open: &Open) -> Result<(), Setback> {
-        match self.claim(session, open, Claim::Anew) {
-            Ok((stateid, _)) => self.settle(session, open, stateid)?,
-            Err(Setback::Because(Error::Nfs(status))) => {
-                tracing::warn!(?status, "an open file is lost");
-                open.set(OpenStatus::Lost);
-            }
-            Err(e) => return Err(e),
         }
         Ok(())
     }
@@ -411,16 +345,6 @@ impl Inner {
             self.open_one_anew(session, &open)?;
         }
         Ok(())
-    }
-
-    fn close_on(&self, session: &Arc<Session>, open: &Open, stateid: Stateid4) -> Result<(), Setback> {
-        let mut compound = Compound::new();
-        let args = Close4Args { seqid: Seqid(0), open_stateid: stateid };
-        compound.put(&open.handle).op(&ArgOp::Close(args));
-        match self.ask(session, &open.cred, &compound, |_| Ok(())) {
-            Err(Setback::Because(Error::Nfs(_))) => Ok(()),
-            other => other,
-        }
     }
 
     /// Before the end: returns delegations and closes opens, as far as the server answers.

@@ -63,6 +63,7 @@ impl Inner {
                 Ok(()) => {
                     away_since = None;
                     is_told = false;
+                    self.todo.work.lock().leases_lost = 0;
                 }
                 Err(setback) => {
                     if let Setback::Because(why) = &setback {
@@ -410,12 +411,15 @@ impl Inner {
                         return Err(Setback::Because(Error::Closed));
                     }
                 }
-                Err(Error::Nfs(NfsStat4::BadSession | NfsStat4::DeadSession)) => {
+                Err(Error::Nfs(NfsStat4::BadSession | NfsStat4::DeadSession | NfsStat4::StaleClientId)) => {
                     self.lose_session(session);
                     return Err(Setback::Again);
                 }
-                Err(Error::Nfs(NfsStat4::StaleClientId)) => {
-                    self.lose_session(session);
+                // As for an operation (`consider`): it is not about a state.
+                Err(Error::Nfs(NfsStat4::Expired))
+                    if !compound.names_state && self.todo.work.lock().may_lose_lease() =>
+                {
+                    self.lose_lease(session);
                     return Err(Setback::Again);
                 }
                 read => return read.map_err(Setback::Because),

@@ -17,7 +17,7 @@ const LATER_MIN: Duration = Duration::from_millis(10);
 const LATER_MAX: Duration = Duration::from_secs(1);
 
 /// How often state that the server refuses is looked after before its refusal is the answer.
-const REFUSALS_MAX: u32 = 3;
+pub(crate) const REFUSALS_MAX: u32 = 3;
 
 /// How an operation is to be asked.
 #[derive(Default)]
@@ -146,8 +146,8 @@ impl Inner {
                 self.lose_session(session);
                 Next::Recover
             }
-            // It is not about a state: the lease is over.
-            S::Expired if used.is_empty() && past.odd < REFUSALS_MAX => {
+            // It is not about a state (RFC 8881 section 15.1.5.4): the lease is over.
+            S::Expired if !asked.names_state && past.odd < REFUSALS_MAX => {
                 past.odd += 1;
                 self.lose_lease(session);
                 Next::Recover

@@ -34,6 +34,7 @@ pub(crate) struct Files {
     table: Mutex<FxHashMap<Handle, Arc<FileState>>>,
     owners: Mutex<Owners>,
     uses: AtomicU64,
+    lockers: AtomicU64,
     /// Of grants and recalls, in the order in which the server made them.
     numbers: AtomicU64,
 }
@@ -77,7 +78,10 @@ pub(crate) struct Open {
     pub(crate) handle: Handle,
     pub(crate) owner: u64,
     pub(crate) cred: Cred,
-    pub(crate) access: AtomicU32,
+    /// For what it was opened, as `cred`.
+    opened: AtomicU32,
+    /// For what it was opened once more, for a lock, and as whom: `cred` might be refused that.
+    widened: Mutex<Option<(u32, Cred)>>,
     pub(crate) deny: u32,
     pub(crate) status: Mutex<OpenStatus>,
     /// Nothing new is asked for through it: it is being closed.
@@ -102,13 +106,36 @@ pub(crate) enum OpenStatus {
 impl Open {
     /// One that the server does not know yet.
     pub(crate) fn new((handle, owner): (Handle, u64), cred: Cred, (access, deny): (u32, u32)) -> Self {
-        let (access, status) = (AtomicU32::new(access), Mutex::new(OpenStatus::Local));
+        let (opened, status) = (AtomicU32::new(access), Mutex::new(OpenStatus::Local));
+        let widened = Mutex::default();
         let (is_closing, is_to_close) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handle, owner, cred, access, deny, status, is_closing, is_to_close }
+        Self { handle, owner, cred, opened, widened, deny, status, is_closing, is_to_close }
     }
 
+    /// The whole access.
     pub(crate) fn access(&self) -> u32 {
-        self.access.load(Ordering::SeqCst)
+        self.opened() | self.widened.lock().as_ref().map_or(0, |(access, _)| *access)
+    }
+
+    /// What of it was asked for by who opened it.
+    pub(crate) fn opened(&self) -> u32 {
+        self.opened.load(Ordering::SeqCst)
+    }
+
+    /// What was asked for beside that, and as whom.
+    pub(crate) fn widened(&self) -> Option<(u32, Cred)> {
+        self.widened.lock().clone()
+    }
+
+    /// It has this access besides, as somebody.
+    pub(crate) fn widen(&self, access: u32, cred: &Cred) {
+        *self.widened.lock() = Some((access, cred.clone()));
+    }
+
+    /// It has this access and no other.
+    pub(crate) fn reopened(&self, access: u32) {
+        self.opened.store(access, Ordering::SeqCst);
+        *self.widened.lock() = None;
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -336,6 +363,11 @@ impl Files {
     /// Counts uses of delegations.
     pub(crate) fn next_use(&self) -> u64 {
         self.uses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What tells an owner of locks from all others.
+    pub(crate) fn next_locker(&self) -> u64 {
+        self.lockers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The next number in the order of grants and recalls.

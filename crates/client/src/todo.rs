@@ -9,6 +9,7 @@ use crate::Handle;
 use crate::boot::BootTime;
 use crate::exchange::Orphan;
 use crate::moved::Missing;
+use crate::run::REFUSALS_MAX;
 
 /// What is left to do.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(crate) struct Work {
     /// The server restarted: what it knew must be told it again.
     pub(crate) must_reclaim: bool,
     pub(crate) reclaim: Reclaim,
+    /// So often recovery was told that the lease was over, and began anew, since it last came to an end.
+    pub(crate) leases_lost: u32,
     /// State may have been revoked.
     pub(crate) must_look: bool,
     /// The back channel does not work.
@@ -67,6 +70,12 @@ impl Work {
     /// The server restarted, and nothing makes sense before it was told what it knew.
     pub(crate) const fn is_reclaim_due(&self) -> bool {
         self.must_reclaim && !matches!(self.reclaim, Reclaim::Underway)
+    }
+
+    /// Whether recovery begins anew with another lease. A server that says of each that it is over means something else.
+    pub(crate) const fn may_lose_lease(&mut self) -> bool {
+        self.leases_lost += 1;
+        self.leases_lost <= REFUSALS_MAX
     }
 
     /// How long promises are relied on without another word, with this lease.

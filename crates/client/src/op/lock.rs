@@ -17,7 +17,7 @@ use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::delegation::granted;
 use crate::exchange::Late;
-use crate::lockers::{Asking, Locker};
+use crate::lockers::{Asking, Locker, Standing};
 use crate::run::Manner;
 use crate::state::{Open, OpenStatus, newest};
 use crate::{Cancel, Client, Conflict, Cx, Error, Handle, LockArgs, OpenFile, Result};
@@ -154,31 +154,46 @@ impl Inner {
         // A lock needs an open that the server knows.
         self.make_known(cx, &asking.open)?;
         self.widen(cx, &asking.open, (open, args.exclusive))?;
-        let asked = self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits);
-        if asked != Err(Error::Nfs(NfsStat4::Resource)) {
+        let ask = |is_tied| self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, (args, waits), is_tied);
+        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
+        let asked = ask(is_tied);
+        if asked != Err(Error::Nfs(NfsStat4::Resource)) || is_tied || !self.begins(&asking) {
             return asked;
         }
-        // NFS-Ganesha, of an owner that it knows with another open owner.
-        self.ties_lockers.store(true, Ordering::SeqCst);
-        self.ask_lock(Cx { cred: &open.cred, ..cx }, &asking, args, waits)
+        // NFS-Ganesha, of an owner that it knows with another open owner: by another name it takes him. A server that has run out of
+        // something says so by whatever name, and ties nobody.
+        let asked = ask(true);
+        if matches!(asked, Ok(()) | Err(Error::Nfs(NfsStat4::Denied))) {
+            self.ties_lockers.store(true, Ordering::SeqCst);
+        }
+        asked
     }
 
-    fn ask_lock(&self, cx: Cx<'_>, asking: &Arc<Asking>, args: &LockArgs<'_>, waits: bool) -> Result<()> {
-        let (file, owner, range) = (&asking.open.handle, args.owner.to_vec(), args.range);
-        let exclusive = args.exclusive;
+    /// Whether the server knows nothing of an owner yet.
+    fn begins(&self, asking: &Asking) -> bool {
+        let begins = |locker: &Locker| locker.standing == Standing::Begins;
+        self.files.look(&asking.open.handle, |held| held.locks.with_id(asking.id).is_some_and(begins))
+            == Some(true)
+    }
+
+    fn ask_lock(
+        &self,
+        cx: Cx<'_>,
+        asking: &Arc<Asking>,
+        (args, waits): (&LockArgs<'_>, bool),
+        is_tied: bool,
+    ) -> Result<()> {
+        let (file, range) = (&asking.open.handle, args.range);
         let late = || -> Late {
-            let (asking, owner) = (Arc::clone(asking), owner.clone());
+            let asking = Arc::clone(asking);
             Box::new(move |inner, mut answer| {
                 let got = answer.put().and_then(|()| answer.next::<Lock4Ok>(OpNum4::Lock));
                 if let Ok(got) = got {
-                    inner.note_lock(&asking, (range, exclusive), got.lock_stateid);
-                    drop(answer);
-                    let _ = inner.unlock(&inner.quit, &asking.open.handle, &owner, range);
+                    inner.note_late_lock(&asking, range, got.lock_stateid);
                 }
             })
         };
         let manner = Manner { essential: Some(2), is_idle: false, late: Some(&late) };
-        let is_tied = self.ties_lockers.load(Ordering::SeqCst);
         let name = self.files.change(file, |held| held.locks.name(asking.id, is_tied));
         self.run(
             cx,
@@ -197,7 +212,7 @@ impl Inner {
             |answer| {
                 answer.put()?;
                 let got: Lock4Ok = answer.next(OpNum4::Lock)?;
-                self.note_lock(asking, (range, exclusive), got.lock_stateid);
+                self.note_lock(asking, (range, args.exclusive), got.lock_stateid);
                 Ok(())
             },
         )
@@ -210,7 +225,7 @@ impl Inner {
         if begun.access() & needed != 0 || through.access() & needed == 0 {
             return Ok(());
         }
-        let file = &begun.handle;
+        let (file, access) = (&begun.handle, begun.access() | needed);
         let stateid = self.run(
             Cx { cred: &through.cred, ..cx },
             &Manner::once(2),
@@ -220,7 +235,7 @@ impl Inner {
                 let clientid = self.gate.identity().map(|known| known.client).unwrap_or_default();
                 compound.put(file).op(&ArgOp::Open(Open4Args {
                     seqid: Seqid(0),
-                    share_access: begun.access() | needed | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+                    share_access: access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
                     share_deny: begun.deny,
                     owner: StateOwner4 { clientid, owner: &begun.owner_name() },
                     openhow: OpenFlag4::NoCreate,
@@ -235,7 +250,7 @@ impl Inner {
                 Ok(ok.stateid)
             },
         )?;
-        begun.access.fetch_or(needed, Ordering::SeqCst);
+        begun.widen(access, &through.cred);
         let mut status = begun.status.lock();
         if matches!(*status, OpenStatus::Known(_)) {
             *status = OpenStatus::Known(stateid);
@@ -278,19 +293,29 @@ impl Inner {
     fn unlock(&self, cancel: &Cancel, file: &Handle, owner: &[u8], range: ByteRange) -> Result<()> {
         let known = self.files.look(file, |held| held.locks.find(owner).cloned());
         let Some(lock) = known.flatten() else { return Ok(()) };
-        let unlocked = if lock.is_lost || lock.ranges.is_empty() {
-            Ok(None)
-        } else {
-            self.send_unlock(cancel, file, &lock, range)
-        };
-        let stateid = match unlocked {
-            Ok(stateid) => stateid,
+        if lock.is_lost || lock.ranges.is_empty() {
+            self.files.change(file, |held| held.locks.unlocked(lock.id, range, None));
+            return Ok(());
+        }
+        self.unlock_of(cancel, file, &lock, range)
+    }
+
+    /// Unlocks a range of one of whom the server knows.
+    pub(crate) fn unlock_of(
+        &self,
+        cancel: &Cancel,
+        file: &Handle,
+        lock: &Locker,
+        range: ByteRange,
+    ) -> Result<()> {
+        let stateid = match self.send_unlock(cancel, file, lock, range) {
+            Ok(stateid) => Some(stateid),
             // The server does not know it: it is unlocked.
             Err(Error::Nfs(NfsStat4::BadStateid | NfsStat4::Stale | NfsStat4::Expired))
             | Err(Error::Lost) => None,
             Err(e) => return Err(e),
         };
-        self.files.change(file, |held| held.locks.unlocked(owner, range, stateid));
+        self.files.change(file, |held| held.locks.unlocked(lock.id, range, stateid));
         Ok(())
     }
 
@@ -300,7 +325,7 @@ impl Inner {
         file: &Handle,
         lock: &Locker,
         range: ByteRange,
-    ) -> Result<Option<Stateid4>> {
+    ) -> Result<Stateid4> {
         self.run(
             Cx { cred: &lock.open.cred, cancel },
             &Manner::once(2),
@@ -322,7 +347,7 @@ impl Inner {
             },
             |answer| {
                 answer.put()?;
-                Ok(Some(answer.next::<Locku4Ok>(OpNum4::Locku)?.lock_stateid))
+                Ok(answer.next::<Locku4Ok>(OpNum4::Locku)?.lock_stateid)
             },
         )
     }

@@ -1,7 +1,6 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_base::Seqid;
@@ -18,6 +17,7 @@ use crate::client::Inner;
 use crate::compound::{Answer, Compound};
 use crate::delegation::{Delegated, Granted, granted};
 use crate::exchange::Late;
+use crate::lockers::Locker;
 use crate::run::Manner;
 use crate::state::{Open, OpenStatus, newest, owner_name};
 use crate::{Attributes, Client, Cred, Cx, DelegationKind, Error, Handle, OpenFile, Result, SetAttributes};
@@ -192,7 +192,7 @@ impl Client {
             return Ok(());
         }
         if file.is_local() {
-            open.access.store(access, Ordering::SeqCst);
+            open.reopened(access);
             return Ok(());
         }
         let stateid = inner.run(
@@ -214,7 +214,7 @@ impl Client {
                 Ok(answer.next::<OpenDowngrade4Ok>(OpNum4::OpenDowngrade)?.open_stateid)
             },
         )?;
-        open.access.store(access, Ordering::SeqCst);
+        open.reopened(access);
         open.set(OpenStatus::Known(stateid));
         Ok(())
     }
@@ -419,10 +419,30 @@ impl Inner {
                 }
                 Err(Error::Nfs(status)) => {
                     tracing::debug!(?status, "a close was refused");
+                    if matches!(status, NfsStat4::Expired | NfsStat4::AdminRevoked | NfsStat4::DelegRevoked) {
+                        self.free_revoked(open, stateid);
+                    }
                     return Ok(());
                 }
                 other => return other,
             }
         }
+    }
+
+    /// Acknowledges the loss of an open that is no more, and of what its owners of locks were known by, in the background: till then
+    /// every answer tells of it, and all state would be looked at again and again (RFC 8881 section 18.46.3).
+    fn free_revoked(&self, open: &Arc<Open>, stateid: Stateid4) {
+        let mut gone = vec![stateid];
+        self.files.look(&open.handle, |held| {
+            let through = held.locks.iter().filter(|lock| Arc::ptr_eq(&lock.open, open));
+            gone.extend(through.filter_map(Locker::stateid));
+        });
+        self.chores.add(Box::new(move |inner| {
+            for stateid in gone {
+                if let Err(error) = inner.free_stateid(stateid) {
+                    tracing::debug!(%error, "what was revoked is not freed");
+                }
+            }
+        }));
     }
 }

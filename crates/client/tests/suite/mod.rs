@@ -1,10 +1,13 @@
+mod answers;
 mod basics;
 mod cost;
 mod delegations;
 mod ganesha;
+mod lockers;
 mod locks;
 mod protocol;
 mod recovery;
 mod relay;
+mod revoked;
 mod script;
 mod world;

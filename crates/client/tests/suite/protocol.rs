@@ -19,30 +19,30 @@ use holdfast_xdr::Writer;
 use super::script::{Script, cb_sequence};
 use super::world::Heard;
 
-struct Guest {
-    client: Client,
-    heard: Arc<Heard>,
-    cred: Cred,
-    cancel: Cancel,
+pub(crate) struct Guest {
+    pub(crate) client: Client,
+    pub(crate) heard: Arc<Heard>,
+    pub(crate) cred: Cred,
+    pub(crate) cancel: Cancel,
 }
 
 impl Guest {
-    fn of(script: &Script) -> Self {
+    pub(crate) fn of(script: &Script) -> Self {
         let (heard, cancel) = (Arc::new(Heard::default()), Cancel::new());
         let options = Options::new(vec![script.address.to_string()]);
         let client = Client::connect(options, Arc::clone(&heard) as _, &cancel).unwrap();
         Self { client, heard, cred: Cred::own(), cancel }
     }
 
-    fn cx(&self) -> Cx<'_> {
+    pub(crate) fn cx(&self) -> Cx<'_> {
         Cx::new(&self.cred, &self.cancel)
     }
 
-    fn look(&self) {
+    pub(crate) fn look(&self) {
         self.client.getattr(self.cx(), &Handle::new(b"file"), Attributes::STAT).unwrap();
     }
 
-    fn open(&self) -> holdfast_client::OpenFile {
+    pub(crate) fn open(&self) -> holdfast_client::OpenFile {
         let file = Handle::new(b"file");
         let args = OpenArgs {
             target: OpenTarget::File(&file),

@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_wire::rpc::{
-    AcceptStat, AcceptedReply, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
+    AcceptStat, AcceptedReply, AuthSys, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
 };
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 use parking_lot::{Condvar, Mutex};
 
+use super::answers::Stateful;
 use super::world::PATIENCE;
 
 /// The server.
@@ -67,6 +69,8 @@ pub(crate) struct State {
     pub(crate) flags: VecDeque<u32>,
     pub(crate) destroyed: Vec<SessionId>,
     pub(crate) bound: u32,
+    /// What is said of states.
+    pub(crate) stateful: Stateful,
     streams: Vec<TcpStream>,
     /// Answers to calls of ours.
     answers: Vec<Vec<u8>>,
@@ -187,20 +191,22 @@ impl Shared {
                 let accepted = AcceptedReply { verf: OpaqueAuth::NONE, stat: AcceptStat::Success };
                 let body = ReplyBody::Accepted(accepted);
                 ReplyHeader { xid: header.xid, mtype: MsgType::Reply, body }.encode(&mut w);
-                shared.compound(&mut r, &mut w);
+                let as_whom =
+                    AuthSys::decode(&mut Reader::new(header.body.cred.body)).map_or(0, |sys| sys.uid);
+                shared.compound(&mut r, &mut w, as_whom);
                 let _ = out.write_all(&record(w.as_slice()));
             });
         }
     }
 
-    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer) {
+    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer, as_whom: u32) {
         let header = CompoundArgsHeader::decode(r).unwrap();
         let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
         while count < header.ops && status == NfsStat4::Ok {
             let number = r.clone().u32().unwrap();
             let op = ArgOp::decode(r).unwrap();
             let mut ok = Writer::new();
-            status = self.run(&op, &mut ok);
+            status = self.run(&op, &mut ok, as_whom);
             results.u32(number);
             results.u32(status.as_u32());
             results.put(if status == NfsStat4::Ok { ok.as_slice() } else { &[] });
@@ -213,7 +219,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn run(&self, op: &ArgOp<'_>, w: &mut Writer) -> NfsStat4 {
+    fn run(&self, op: &ArgOp<'_>, w: &mut Writer, as_whom: u32) -> NfsStat4 {
         let mut state = self.state.lock();
         match op {
             ArgOp::ExchangeId(_) => {
@@ -263,13 +269,7 @@ impl Shared {
             ArgOp::Lookup(_) => state.looked_up += 1,
             ArgOp::Create(_) => Create4Ok { cinfo: unchanged(), attrset: Bitmap4::EMPTY }.encode(w),
             ArgOp::Link(_) => Link4Ok { cinfo: unchanged() }.encode(w),
-            ArgOp::Open(args) => {
-                state.opens += 1;
-                state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
-                self.hold(&mut state, |state| state.holds_opens);
-                let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
-                Open4Ok { delegation, ..opened() }.encode(w);
-            }
+            ArgOp::Open(args) => return self.open(&mut state, (args, as_whom), w),
             ArgOp::TestStateid(args) => {
                 let mut status = || state.tests.pop_front().unwrap_or(NfsStat4::Ok);
                 let status_codes = args.stateids.iter().map(|_| status()).collect();
@@ -278,45 +278,37 @@ impl Shared {
             ArgOp::ReclaimComplete(_) => return state.completes.pop_front().unwrap_or(NfsStat4::Ok),
             ArgOp::Write(args) => return state.write(args, w),
             ArgOp::DelegReturn(_) => state.returned += 1,
-            ArgOp::Close(args) => args.open_stateid.encode(w),
-            _ => {}
+            _ => return self.about_state(&mut state, op, w),
         }
         NfsStat4::Ok
     }
 
     /// Shows what was asked, and waits with the answer.
-    fn hold(&self, state: &mut parking_lot::MutexGuard<'_, State>, is_held: impl Fn(&State) -> bool) {
+    pub(super) fn hold(
+        &self,
+        state: &mut parking_lot::MutexGuard<'_, State>,
+        is_held: impl Fn(&State) -> bool,
+    ) {
         self.changed.notify_all();
         while is_held(state) {
             self.changed.wait(state);
         }
     }
 
+    pub(super) fn wake(&self) {
+        self.changed.notify_all();
+    }
+
     pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&State) -> bool) {
-        let mut state = self.state.lock();
+        let (mut state, until) = (self.state.lock(), Instant::now() + PATIENCE);
         while !is_there(&state) {
-            let timed_out = self.changed.wait_for(&mut state, PATIENCE).timed_out();
+            let timed_out = self.changed.wait_until(&mut state, until).timed_out();
             assert!(!timed_out, "{what} did not happen");
         }
     }
 }
 
-fn delegation() -> OpenDelegation4<'static> {
-    let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
-    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions })
-}
-
-fn opened() -> Open4Ok<'static> {
-    Open4Ok {
-        stateid: Stateid4 { seqid: Seqid(1), other: [5; 12] },
-        cinfo: unchanged(),
-        rflags: 0,
-        attrset: Bitmap4::EMPTY,
-        delegation: OpenDelegation4::None,
-    }
-}
-
-fn unchanged() -> ChangeInfo4 {
+pub(super) fn unchanged() -> ChangeInfo4 {
     let change = holdfast_base::ChangeId(1);
     ChangeInfo4 { atomic: true, before: change, after: change }
 }
