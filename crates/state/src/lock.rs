@@ -329,7 +329,10 @@ impl Engine {
                     return Err(StateError::BadStateid);
                 }
                 let known = self.find_owner(client, OwnerKind::Lock, owner);
-                let sequence = known.and_then(|key| self.owners.get(key.0)?.sequence.as_ref());
+                // One that holds nothing begins anew, where it likes: Linux 6.1 gives the name of an owner that was only ever
+                // refused to the next one, who counts from 0. A retry is told by the open-owner's number.
+                let counting = known.and_then(|key| self.owners.get(key.0)).filter(|owner| owner.states > 0);
+                let sequence = counting.and_then(|owner| owner.sequence.as_ref());
                 if let (Some(sequence), Some(seqid)) = (sequence, first_seqid)
                     && !sequence.is_next(seqid)
                 {

@@ -424,3 +424,30 @@ fn a_40_lock_refused_outside_counts_for_a_lock_owner_that_is_known() {
     assert_eq!(repeated.unwrap_err(), LockRefusal::Error(StateError::BadSeqid));
     world.settle();
 }
+
+#[test]
+fn a_40_lock_owner_that_was_only_ever_refused_begins_anew() {
+    let mut world = World::new();
+    let client = world.client40("a", 1);
+    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
+    let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
+    let first = |seqid| LockRequest {
+        caller: Caller::V40,
+        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
+        ..lock_by(client, 1, open, "l", bytes(0, 9), LockKind::Write)
+    };
+    for seqid in [0, 0, 7] {
+        let ticket = world.engine.lock_prepare(&first(seqid), world.now).unwrap();
+        assert!(world.engine.lock_abort(ticket, world.now));
+    }
+    // Also by another client's lock.
+    let (b, _) = world.client("b", 1);
+    let other = world.open(b, "o", 1, share(RW, NONE)).unwrap();
+    let held = world.lock(&lock_by(b, 1, other, "l", bytes(0, 9), LockKind::Write)).unwrap();
+    denied(world.lock(&first(0)));
+    denied(world.lock(&first(0)));
+    world.unlock(Caller::V41(b), held, 1, bytes(0, 9)).unwrap();
+    world.lock(&first(0)).unwrap();
+    assert_eq!(world.lock(&first(0)), Err(LockRefusal::Error(StateError::BadSeqid)), "it counts now");
+    world.settle();
+}
