@@ -17,7 +17,7 @@ impl Guarded {
         if self.manager.tells_entries() {
             let node = self.seen(cx, object);
             let what = Entry::Added { name, node: node.as_ref(), replaces };
-            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+            self.tell(cx, dir, change, what);
         }
     }
 
@@ -37,10 +37,9 @@ impl Guarded {
     }
 
     /// A name went.
-    pub(super) fn tell_removed(&self, (dir, name): (&Handle, Name<'_>), change: &Change) {
+    pub(super) fn tell_removed(&self, cx: &Cx<'_>, (dir, name): (&Handle, Name<'_>), change: &Change) {
         if self.manager.tells_entries() {
-            let what = Entry::Removed { name };
-            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+            self.tell(cx, dir, change, Entry::Removed { name });
         }
     }
 
@@ -58,12 +57,12 @@ impl Guarded {
         let node = self.inner.lookup(cx, to, new, AttrMask::STAT | AttrMask::CHANGE).ok();
         if from.key() == to.key() {
             let what = Entry::Renamed { from: old, to: new, node: node.as_ref(), replaces };
-            self.manager.tell_entries(&EntryChange { dir: to.key(), attrs: &come.after, what });
+            self.tell(cx, to, come, what);
             return;
         }
-        self.tell_removed((from, old), left);
+        self.tell_removed(cx, (from, old), left);
         let what = Entry::Added { name: new, node: node.as_ref(), replaces };
-        self.manager.tell_entries(&EntryChange { dir: to.key(), attrs: &come.after, what });
+        self.tell(cx, to, come, what);
     }
 
     /// Two names stand for what the other stood for: each has another in its place, and none is gone.
@@ -79,8 +78,13 @@ impl Guarded {
         for ((dir, name), change) in [(one, &changes.0), (other, &changes.1)] {
             let node = self.inner.lookup(cx, dir, name, AttrMask::STAT | AttrMask::CHANGE).ok();
             let what = Entry::Added { name, node: node.as_ref(), replaces: true };
-            self.manager.tell_entries(&EntryChange { dir: dir.key(), attrs: &change.after, what });
+            self.tell(cx, dir, change, what);
         }
+    }
+
+    fn tell(&self, cx: &Cx<'_>, dir: &Handle, change: &Change, what: Entry<'_>) {
+        let change = EntryChange { dir: dir.key(), by: cx.client, attrs: &change.after, what };
+        self.manager.tell_entries(&change);
     }
 
     fn seen(&self, cx: &Cx<'_>, object: &Handle) -> Option<Node> {
