@@ -98,8 +98,11 @@ impl Engine {
         if own.recall.is_some() || own.offered.is_some() {
             return Some(WhyNone::Contention);
         }
-        let is_upgrade = (own.granted, kind) == (Some(DelegationKind::Read), DelegationKind::Write);
-        (!is_upgrade).then_some(WhyNone::Held)
+        match (own.granted, kind) {
+            (Some(DelegationKind::Read), DelegationKind::Write) => None,
+            (Some(DelegationKind::Write), DelegationKind::Read) => Some(WhyNone::HeldForWriting),
+            _ => Some(WhyNone::Held),
+        }
     }
 
     /// Whether others do what the delegation would exclude, or hold what it could not be held beside.

@@ -364,7 +364,8 @@ fn a_reader_becomes_a_writer_under_the_same_name() {
     assert_eq!((write.token, write.stateid.other), (read.token, read.stateid.other));
     assert_eq!(write.stateid.seqid.0, 2);
     assert_eq!(pair.give_back(pair.a, read), Err(StateError::OldStateid));
-    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Held));
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::HeldForWriting));
+    assert_eq!(pair.world.why_none(pair.a, 1, WRITE), Some(WhyNone::Held));
     assert!(pair.world.contend(1, Deed::ReadData, None));
 }
 
