@@ -317,12 +317,12 @@ impl Backend for Guarded {
         let dirs = [from.0.key(), to.0.key()];
         let deeds = |is_careful| self.deeds_of_rename(cx, dirs, (from, to), (flags, is_careful));
         self.change_names(cx, dirs, deeds, || {
-            let replaces =
-                self.manager.tells_entries() && self.inner.lookup(cx, to.0, to.1, AttrMask::NONE).is_ok();
+            let tells = self.manager.tells_entries();
+            let replaced = if tells { self.behind(cx, to) } else { None };
             let renamed = self.inner.rename(cx, from, to, flags)?;
             match flags {
                 RenameFlags::Exchange => self.tell_exchanged(cx, (from, to), &renamed),
-                _ => self.tell_renamed(cx, (from, to), &renamed, replaces),
+                _ => self.tell_renamed(cx, (from, to), &renamed, replaced),
             }
             Ok(renamed)
         })

@@ -1,5 +1,6 @@
 //! Telling of changed entries.
 
+use holdfast_base::FileKey;
 use holdfast_vfs::{AttrMask, Change, Created, Cx, FsResult, Handle, Name, Node};
 
 use super::Guarded;
@@ -43,18 +44,24 @@ impl Guarded {
         }
     }
 
-    /// A name became another; `replaces`: something had that before.
+    /// A name became another; `replaced`: what had that before.
     pub(super) fn tell_renamed(
         &self,
         cx: &Cx<'_>,
         ((from, old), (to, new)): ((&Handle, Name<'_>), (&Handle, Name<'_>)),
         (left, come): &(Change, Change),
-        replaces: bool,
+        replaced: Option<FileKey>,
     ) {
         if !self.manager.tells_entries() {
             return;
         }
         let node = self.inner.lookup(cx, to, new, AttrMask::STAT | AttrMask::CHANGE).ok();
+        let is_same = |now: Option<FileKey>| now.is_some() && now == replaced;
+        if is_same(node.as_ref().map(|node| node.handle.key())) && is_same(self.behind(cx, (from, old))) {
+            // Two names of one object, of which both stay (RFC 8881 section 18.26.3).
+            return;
+        }
+        let replaces = replaced.is_some();
         if from.key() == to.key() {
             let what = Entry::Renamed { from: old, to: new, node: node.as_ref(), replaces };
             self.tell(cx, to, come, what);
@@ -85,6 +92,10 @@ impl Guarded {
     fn tell(&self, cx: &Cx<'_>, dir: &Handle, change: &Change, what: Entry<'_>) {
         let change = EntryChange { dir: dir.key(), by: cx.client, attrs: &change.after, what };
         self.manager.tell_entries(&change);
+    }
+
+    pub(super) fn behind(&self, cx: &Cx<'_>, (dir, name): (&Handle, Name<'_>)) -> Option<FileKey> {
+        self.inner.lookup(cx, dir, name, AttrMask::NONE).ok().map(|node| node.handle.key())
     }
 
     fn seen(&self, cx: &Cx<'_>, object: &Handle) -> Option<Node> {

@@ -275,6 +275,19 @@ fn a_rename_across_directories_is_a_removal_in_one_and_an_addition_in_the_other(
     world.check();
 }
 
+/// RFC 8881 section 18.26.3: both names stay.
+#[test]
+fn a_rename_of_a_files_name_onto_another_of_its_names_changes_nothing_and_is_not_told() {
+    let (world, mut a, mut b) = world(true);
+    assert_eq!(link(&mut b, b"x", b"x2"), NfsStat4::Ok);
+    let stateid = ask(&mut a, &[ADD, REMOVE, RENAME, EXTEND]);
+    assert_eq!([rename(&mut b, b"x", b"x2"), rename(&mut b, b"y", b"y")], [NfsStat4::Ok; 2]);
+    assert!(a.peer.calls().is_empty());
+    assert_eq!(rename(&mut b, b"x", b"y"), NfsStat4::Ok);
+    assert_eq!(told(&a.peer.call(), stateid), ["x to y over y"]);
+    world.check();
+}
+
 #[test]
 fn changes_are_told_in_order_one_call_after_the_other() {
     let (world, mut a, mut b) = world(true);
