@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_base::{CapSet, Civil};
 use holdfast_ledger::failpoint::{self, Point};
+use holdfast_state::EntryKinds;
 use holdfast_vfs::{
     self as vfs, AttrMask, Caller, CreateHow, CreateMode, File, FileKind, FileObject, FsError, Name, NewNode,
     OpenMode, SetAttrs as VfsSetAttrs, Stability, WriteAt,
@@ -100,7 +101,7 @@ impl Doing<'_> {
     ) -> Result<Outcome, Stop> {
         let dir = self.site(dir)?;
         let caller = self.caller(&dir)?;
-        self.will_change(&dir, &caller)?;
+        self.will_change(&dir, &caller, EntryKinds::ADD)?;
         let set = attrs::set_attrs(making.set);
         let partial = self.this.partial.clone().filter(|partial| partial.op == self.op);
         if let Some(Partial { handle: Some(handle), name, .. }) = partial {
@@ -181,7 +182,7 @@ impl Doing<'_> {
     ) -> Result<Outcome, Stop> {
         let dir = self.site(dir)?;
         let caller = self.caller(&dir)?;
-        self.will_change(&dir, &caller)?;
+        self.will_change(&dir, &caller, EntryKinds::ADD)?;
         let set = attrs::set_attrs(making.set);
         let mut names = self.names(making);
         while let Some(name) = names.next(making.if_taken) {

@@ -7,7 +7,8 @@ use holdfast_base::{CapSet, ExportId};
 use holdfast_export::Export;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
-use holdfast_state::Deed;
+use holdfast_manager::kinds_of_rename;
+use holdfast_state::{Deed, EntryKinds};
 use holdfast_vfs::{
     Caller, Device, File, FsError, Handle, Name, NewNode, RemoveKind, RenameFlags, Touched, XattrMode,
     stands_for,
@@ -335,9 +336,9 @@ impl Doing<'_> {
 
     /// Has recalled at once what a change of a directory's entries is to take from others: a look at a name, which comes
     /// first, would ask for less, and the change for the rest later.
-    pub(crate) fn will_change(&self, dir: &Site, caller: &Caller) -> Result<(), Stop> {
+    pub(crate) fn will_change(&self, dir: &Site, caller: &Caller, kinds: EntryKinds) -> Result<(), Stop> {
         let cx = self.actor.cx(caller);
-        Ok(self.caps.parts.manager.contend_if_promised(&dir.handle, Deed::ChangeEntries, &cx)?)
+        Ok(self.caps.parts.manager.contend_if_promised(&dir.handle, Deed::ChangeEntries(kinds), &cx)?)
     }
 
     /// The entries of a directory change.
@@ -394,7 +395,7 @@ impl Doing<'_> {
             return Err(Stop::Refused(CapsStat::Xdev));
         }
         let caller = self.caller(&dir)?;
-        self.will_change(&dir, &caller)?;
+        self.will_change(&dir, &caller, EntryKinds::ADD)?;
         self.mutation(&dir, &caller).link(&object.handle, &dir.handle, name)?;
         self.touch(&object.export, object.handle, false);
         self.touch_dir(&dir);
@@ -439,17 +440,18 @@ impl Doing<'_> {
             return Err(Stop::Refused(CapsStat::Xdev));
         }
         let caller = self.caller(&from)?;
-        self.will_change(&from, &caller)?;
-        self.will_change(&to, &caller)?;
-        self.check_victim(&from, from_name, victim)?;
-        if let Some(over) = over.filter(|_| how == RenameHow::Replace) {
-            self.check_replaced(&to, to_name, over)?;
-        }
         let flags = match how {
             RenameHow::Replace => RenameFlags::Replace,
             RenameHow::NoReplace => RenameFlags::NoReplace,
             RenameHow::Exchange => RenameFlags::Exchange,
         };
+        let [left, come] = kinds_of_rename([from.handle.key(), to.handle.key()], flags);
+        self.will_change(&from, &caller, left)?;
+        self.will_change(&to, &caller, come)?;
+        self.check_victim(&from, from_name, victim)?;
+        if let Some(over) = over.filter(|_| how == RenameHow::Replace) {
+            self.check_replaced(&to, to_name, over)?;
+        }
         self.mutation(&from, &caller).rename((&from.handle, from_name), (&to.handle, to_name), flags)?;
         self.touch_dir(&from);
         self.touch_dir(&to);
@@ -460,7 +462,7 @@ impl Doing<'_> {
     fn remove(&mut self, dir: &Ref<'_>, name: &[u8], kind: RemoveKind) -> Result<Outcome, Stop> {
         let (dir, name) = (self.site(dir)?, Name::new(name)?);
         let caller = self.caller(&dir)?;
-        self.will_change(&dir, &caller)?;
+        self.will_change(&dir, &caller, EntryKinds::REMOVE)?;
         self.mutation(&dir, &caller).remove(&dir.handle, name, kind)?;
         self.touch_dir(&dir);
         Ok(Outcome::Done)

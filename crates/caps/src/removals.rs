@@ -7,7 +7,7 @@ use holdfast_base::FileKey;
 use holdfast_base::limits::CAPS_FAILED_REMOVALS_MAX;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_ledger::{Mutation, Standing, Undertaking};
-use holdfast_state::Engine;
+use holdfast_state::{Engine, EntryKinds};
 use holdfast_vfs::{Caller, Name, RemoveKind};
 use holdfast_wire::caps::{BatchOp, CapsStat, Ref};
 
@@ -125,7 +125,7 @@ impl Doing<'_> {
         let Some(first) = all.first() else { return Err(Stop::Refused(CapsStat::Inval)) };
         let dir = self.site(first.dir)?;
         let caller = self.caller(&dir)?;
-        self.will_change(&dir, &caller)?;
+        self.will_change(&dir, &caller, EntryKinds::REMOVE)?;
         let standing = self.standing(&dir)?;
         if standing == Standing::Done {
             // The first, which had a record of its own.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::{ByteRange, ChangeId, ClientId, FileKey};
 use holdfast_state::{Deed, Delegated, DelegationKind, DelegationRequest, DelegationTicket, DelegationToken};
-use holdfast_state::{Offer, StateError, WhyNone};
+use holdfast_state::{EntryKinds, Offer, StateError, WhyNone};
 use holdfast_vfs::{Backend, FileObject, FsResult, Handle, HeldPledge, LocalDeed, LocalListener, Pledge};
 
 use crate::index::Promised;
@@ -110,7 +110,7 @@ impl Manager {
     ) -> bool {
         let Some(reason) = self.names.promise() else { return false };
         // Counted first: what is changed once it is in force is to be told.
-        let telling = usize::from(kind == DelegationKind::NotifiedDirectory);
+        let telling = usize::from(is_told(kind));
         self.told.fetch_add(telling, Ordering::SeqCst);
         match self.index.promise(file, kind, client, token) {
             Promised::New => {
@@ -153,7 +153,7 @@ impl Manager {
     pub(crate) fn end_promise(&self, file: FileKey, token: DelegationToken) {
         if let Some(kind) = self.index.release(file, token) {
             self.names.release();
-            self.told.fetch_sub(usize::from(kind == DelegationKind::NotifiedDirectory), Ordering::SeqCst);
+            self.told.fetch_sub(usize::from(is_told(kind)), Ordering::SeqCst);
         }
         self.questions.forget(token);
         let guard = self.pledges.lock().remove(&token);
@@ -186,11 +186,15 @@ impl Drop for Offered<'_> {
     }
 }
 
+const fn is_told(kind: DelegationKind) -> bool {
+    matches!(kind, DelegationKind::NotifiedDirectory(_))
+}
+
 const fn pledge_of(kind: DelegationKind) -> Pledge {
     match kind {
         DelegationKind::Read => Pledge::ReadFile,
         DelegationKind::Write => Pledge::WriteFile,
-        DelegationKind::Directory | DelegationKind::NotifiedDirectory => Pledge::Directory,
+        DelegationKind::Directory | DelegationKind::NotifiedDirectory(_) => Pledge::Directory,
     }
 }
 
@@ -202,7 +206,8 @@ const fn deed_of(deed: LocalDeed) -> Deed {
         LocalDeed::Wrote => Deed::WriteData,
         LocalDeed::ChangedAttrs => Deed::ChangeAttrs,
         LocalDeed::ChangedName | LocalDeed::Unknown => Deed::ChangeName,
-        LocalDeed::ChangedEntries => Deed::ChangeEntries,
+        // Which, nobody could tell.
+        LocalDeed::ChangedEntries => Deed::ChangeEntries(EntryKinds::UNKNOWN),
     }
 }
 
@@ -216,10 +221,6 @@ impl LocalListener for Manager {
             LocalDeed::OpenToRead => drop(engine.contend(file, Deed::OpenRead, None, now)),
             _ => engine.contend_outside(file, deed_of(deed), now),
         });
-        if deed == LocalDeed::ChangedEntries && self.tells_entries() {
-            // Which, nobody could tell.
-            let _ = self.step(|engine, now| engine.contend(file, Deed::ChangeName, None, now));
-        }
     }
 
     fn local_unlock(&self, file: FileKey, range: ByteRange) {

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::FileKey;
-use holdfast_vfs::{Attrs, Name, Node};
+use holdfast_base::{ClientId, FileKey};
+use holdfast_state::EntryKinds;
+use holdfast_vfs::{Attrs, Name, Node, RenameFlags};
 
 use crate::manager::Manager;
 
@@ -13,6 +14,8 @@ use crate::manager::Manager;
 pub struct EntryChange<'a> {
     /// The directory.
     pub dir: FileKey,
+    /// The client that made it; `None` for who has no client id, who is none of those that are told.
+    pub by: Option<ClientId>,
     /// Its attributes now, with `STAT` and `CHANGE`.
     pub attrs: &'a Attrs,
     /// What changed.
@@ -47,6 +50,16 @@ pub enum Entry<'a> {
         /// It took another's place.
         replaces: bool,
     },
+}
+
+/// What a rename is to the directory that it takes a name from, and to that where it puts it, as each is told.
+#[must_use]
+pub fn kinds_of_rename([from, to]: [FileKey; 2], flags: RenameFlags) -> [EntryKinds; 2] {
+    match flags {
+        RenameFlags::Exchange => [EntryKinds::ADD; 2],
+        RenameFlags::Replace | RenameFlags::NoReplace if from == to => [EntryKinds::RENAME; 2],
+        RenameFlags::Replace | RenameFlags::NoReplace => [EntryKinds::REMOVE, EntryKinds::ADD],
+    }
 }
 
 impl Manager {

@@ -21,7 +21,7 @@ mod unreclaimed;
 pub use agent::{Agent, NotKept};
 pub use caps::CapsOn;
 pub use delegate::{Granted, PledgeOn};
-pub use entries::{Entry, EntryChange};
+pub use entries::{Entry, EntryChange, kinds_of_rename};
 pub use guarded::Guarded;
 pub use held::{AttributeHolder, HeldAnswer, HeldAttributes};
 pub use index::{Conflict, Entered, PromiseIndex, Promised};

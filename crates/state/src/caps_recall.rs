@@ -6,7 +6,7 @@ use holdfast_base::{CapSet, ClientId, FileKey, Instant, in_doubt_ms};
 use crate::caps::CapRecall;
 use crate::caps_set::Forbidden;
 use crate::contention::{Contention, RecallAnswer};
-use crate::deed::Deed;
+use crate::deed::{Deed, EntryKinds};
 use crate::effect::Effect;
 use crate::engine::Engine;
 
@@ -302,7 +302,7 @@ const fn deeds_of(want: CapSet) -> [Option<Deed>; 2] {
         want.contains(CapSet::AUTH_X) || want.contains(CapSet::LINK_X) || want.contains(CapSet::XATTR_X);
     match (changes_name, want.contains(CapSet::FILE_X), want.contains(CapSet::FILE_S)) {
         (true, _, _) => [Some(Deed::ChangeName), None],
-        (false, true, _) => [Some(Deed::OpenWrite), Some(Deed::ChangeEntries)],
+        (false, true, _) => [Some(Deed::OpenWrite), Some(Deed::ChangeEntries(EntryKinds::ALL))],
         (false, false, true) => [Some(Deed::OpenRead), None],
         (false, false, false) => [None, None],
     }

@@ -27,7 +27,9 @@ impl Deed {
             Self::LookAttrs => FILE | AUTH | LINK | XATTR,
             Self::LookXattrs => XATTR | AUTH,
             Self::LookRights => AUTH,
-            Self::WriteData | Self::Truncate | Self::OpenWrite | Self::ChangeEntries => all_of(FILE) | AUTH,
+            Self::WriteData | Self::Truncate | Self::OpenWrite | Self::ChangeEntries(_) => {
+                all_of(FILE) | AUTH
+            }
             Self::ChangeAttrs => all_of(AUTH | XATTR | FILE) | LINK,
             Self::ChangeName => all_of(LINK) | FILE,
         })
@@ -71,7 +73,7 @@ impl DelegationKind {
         match self {
             Self::Read => CapSet(CapSet::FILE_S.0 | CapSet::AUTH_S.0 | CapSet::LINK_S.0),
             Self::Write => CapSet(CapSet::FILE_X.0 | CapSet::AUTH_S.0 | CapSet::LINK_S.0),
-            Self::Directory | Self::NotifiedDirectory => CapSet::ALL_S,
+            Self::Directory | Self::NotifiedDirectory(_) => CapSet::ALL_S,
         }
     }
 }
@@ -79,6 +81,7 @@ impl DelegationKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deed::EntryKinds;
 
     const DEEDS: [Deed; 12] = [
         Deed::ReadData,
@@ -90,7 +93,7 @@ mod tests {
         Deed::Truncate,
         Deed::ChangeAttrs,
         Deed::ChangeName,
-        Deed::ChangeEntries,
+        Deed::ChangeEntries(EntryKinds::UNKNOWN),
         Deed::OpenRead,
         Deed::OpenWrite,
     ];

@@ -88,7 +88,7 @@ impl Tally {
         match kind {
             DelegationKind::Read => &mut self.read,
             DelegationKind::Write => &mut self.write,
-            DelegationKind::Directory | DelegationKind::NotifiedDirectory => &mut self.directory,
+            DelegationKind::Directory | DelegationKind::NotifiedDirectory(_) => &mut self.directory,
         }
     }
 

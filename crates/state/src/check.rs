@@ -91,7 +91,7 @@ impl Engine {
         let allowed = match self.delegation(key)?.granted {
             Some(DelegationKind::Read) => Access::READ,
             Some(DelegationKind::Write) => Access::BOTH,
-            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory) | None => {
+            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory(_)) | None => {
                 return Err(StateError::BadStateid);
             }
         };

@@ -77,6 +77,8 @@ pub enum WhyNone {
     OpenBefore,
     /// The client has as good a delegation already.
     Held,
+    /// The client has one for writing, which does not become one for reading.
+    HeldForWriting,
     /// What others held before the restart may still be reclaimed.
     Grace,
 }
@@ -267,7 +269,7 @@ impl Engine {
                     | WhyNone::NotOpen
                     | WhyNone::OpenBefore,
                 ) => {}
-                Some(WhyNone::Held) => return Ok(Offer::Declined(WhyNone::Held)),
+                Some(why @ (WhyNone::Held | WhyNone::HeldForWriting)) => return Ok(Offer::Declined(why)),
                 Some(WhyNone::Resource) => return Err(StateError::Resource),
                 Some(WhyNone::Contention) => return Err(StateError::ReclaimConflict),
             }

@@ -98,8 +98,11 @@ impl Engine {
         if own.recall.is_some() || own.offered.is_some() {
             return Some(WhyNone::Contention);
         }
-        let is_upgrade = (own.granted, kind) == (Some(DelegationKind::Read), DelegationKind::Write);
-        (!is_upgrade).then_some(WhyNone::Held)
+        match (own.granted, kind) {
+            (Some(DelegationKind::Read), DelegationKind::Write) => None,
+            (Some(DelegationKind::Write), DelegationKind::Read) => Some(WhyNone::HeldForWriting),
+            _ => Some(WhyNone::Held),
+        }
     }
 
     /// Whether others do what the delegation would exclude, or hold what it could not be held beside.
@@ -113,7 +116,7 @@ impl Engine {
         let excludes = |other: DelegationKind| match kind {
             DelegationKind::Read => other == DelegationKind::Write,
             DelegationKind::Write => !other.is_directory(),
-            DelegationKind::Directory | DelegationKind::NotifiedDirectory => false,
+            DelegationKind::Directory | DelegationKind::NotifiedDirectory(_) => false,
         };
         let mut delegations = file.delegations.iter().filter(is_other);
         if delegations.any(|key| self.delegation(*key).is_ok_and(|d| d.kinds().any(excludes))) {
@@ -187,7 +190,7 @@ impl Engine {
         let needed = match kind {
             DelegationKind::Read => Access::READ,
             DelegationKind::Write => Access::WRITE,
-            DelegationKind::Directory | DelegationKind::NotifiedDirectory => return false,
+            DelegationKind::Directory | DelegationKind::NotifiedDirectory(_) => return false,
         };
         let Some(of) = self.files.get(&file) else { return false };
         of.opens.iter().filter_map(|key| self.states.get(key.0)).any(|state| {

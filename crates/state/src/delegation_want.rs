@@ -101,12 +101,12 @@ impl Engine {
                         self.effects.push(Effect::ObjectAvailable { client });
                         signalled = Some(client);
                     }
-                    None | Some(WhyNone::Held) => {}
+                    None | Some(WhyNone::Held | WhyNone::HeldForWriting) => {}
                     Some(_) => continue,
                 },
                 WantHow::Push => match self.why_no_push(client, file, want.kind, now) {
                     // What it got meanwhile by itself is not given again, but the edge is to forget the wish as well.
-                    None | Some(WhyNone::Held) => {
+                    None | Some(WhyNone::Held | WhyNone::HeldForWriting) => {
                         self.effects.push(Effect::PushDelegation { client, file, kind: want.kind });
                     }
                     Some(_) => continue,

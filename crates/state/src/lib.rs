@@ -70,7 +70,7 @@ pub use client::{
     Callback, CreateSession, CreatedSession, ExchangeId, ExchangeIntent, ExchangedId, SetClientId,
 };
 pub use contention::{Contention, RecallAnswer};
-pub use deed::{Deed, DelegationKind};
+pub use deed::{Deed, DelegationKind, EntryKinds};
 pub use delegation::{
     Delegated, DelegationRequest, DelegationTicket, DelegationToken, Grounds, Offer, Seen, WhyNone,
     WriteHolder,

@@ -146,7 +146,7 @@ impl Engine {
         match self.delegation(key)?.granted {
             Some(DelegationKind::Write) => Ok(true),
             Some(DelegationKind::Read) => Ok(request.share.deed() == Deed::OpenRead),
-            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory) | None => {
+            Some(DelegationKind::Directory | DelegationKind::NotifiedDirectory(_)) | None => {
                 Err(StateError::BadStateid)
             }
         }

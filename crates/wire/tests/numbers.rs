@@ -1,5 +1,5 @@
 //! Every number of the protocols' enums, against tables taken from the RFCs' own XDR text: RFC 7863 for NFSv4
-//! (with RFC 8275, 8276 and 9754 for what came later), RFC 1813 for NFSv3.
+//! (with RFC 8275, 8276, 9754 and rfc8881bis for what came later), RFC 1813 for NFSv3.
 
 use holdfast_wire::nfs3::{NfsStat3, Proc3};
 use holdfast_wire::nfs4::{Attr, CbOpNum4, NfsStat4, OpNum4};
@@ -116,3 +116,28 @@ matches_its_table!(nfs_cb_opnum4_is_that_of_the_rfcs, CbOpNum4, NFS_CB_OPNUM4);
 matches_its_table!(attribute_numbers_are_those_of_the_rfcs, Attr, FATTR4);
 matches_its_table!(nfsstat3_is_that_of_the_rfc, NfsStat3, NFSSTAT3);
 matches_its_table!(nfs3_procedures_are_those_of_the_rfc, Proc3, NFSPROC3);
+
+#[test]
+fn kinds_of_notification_are_those_of_rfc8881bis() {
+    use holdfast_wire::nfs4::*;
+    let ours = [
+        NOTIFY4_CHANGE_CHILD_ATTRS,
+        NOTIFY4_CHANGE_DIR_ATTRS,
+        NOTIFY4_REMOVE_ENTRY,
+        NOTIFY4_ADD_ENTRY,
+        NOTIFY4_RENAME_ENTRY,
+        NOTIFY4_CHANGE_COOKIE_VERIFIER,
+        NOTIFY4_GFLAG_EXTEND,
+        NOTIFY4_AUFLAG_VALID,
+        NOTIFY4_AUFLAG_USER,
+        NOTIFY4_AUFLAG_GROUP,
+        NOTIFY4_AUFLAG_OTHER,
+        NOTIFY4_CHANGE_AUTH,
+        NOTIFY4_CFLAG_ORDER,
+        NOTIFY4_AUFLAG_GANOW,
+        NOTIFY4_AUFLAG_GALATER,
+        NOTIFY4_CHANGE_GA,
+        NOTIFY4_CHANGE_AMASK,
+    ];
+    assert!(ours.into_iter().eq(0..17));
+}

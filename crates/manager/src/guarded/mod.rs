@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use holdfast_base::{ByteRange, FileKey};
-use holdfast_state::Deed;
+use holdfast_state::{Deed, EntryKinds};
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessLists, AccessMask, Appended, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created,
@@ -99,6 +99,10 @@ impl Guarded {
 /// The most that one call does: RENAME changes two directories, what it moves and what it replaces, and two names.
 const DEEDS_MAX: usize = 6;
 
+/// One more entry, and one less, for who is told of changes.
+const ADDS: Deed = Deed::ChangeEntries(EntryKinds::ADD);
+const REMOVES: Deed = Deed::ChangeEntries(EntryKinds::REMOVE);
+
 /// What one call does to which objects.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deeds([Option<(FileKey, Deed)>; DEEDS_MAX]);
@@ -112,10 +116,10 @@ impl Deeds {
         all
     }
 
-    /// With a change of this name, which may be promised by itself.
+    /// With a change of this name, which may be promised by itself. Nobody is told of it: any change of it is one.
     fn naming(mut self, name: FileKey) -> Self {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
-            *place = Some((name, Deed::ChangeEntries));
+            *place = Some((name, Deed::ChangeEntries(EntryKinds::UNKNOWN)));
         }
         self
     }
@@ -231,7 +235,7 @@ impl Backend for Guarded {
         set: &SetAttrs,
     ) -> FsResult<(Node, Change)> {
         let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        let deeds = Deeds::of(&[(dir_key, ADDS)]);
         self.change_names(
             cx,
             [dir_key; 2],
@@ -275,7 +279,7 @@ impl Backend for Guarded {
     ) -> FsResult<Change> {
         // As of a create: what is made has been promised to nobody.
         let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        let deeds = Deeds::of(&[(dir_key, ADDS)]);
         self.change_names(
             cx,
             [dir_key; 2],
@@ -290,7 +294,7 @@ impl Backend for Guarded {
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
         let dir_key = dir.key();
-        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (object.key(), Deed::ChangeName)]);
+        let deeds = Deeds::of(&[(dir_key, ADDS), (object.key(), Deed::ChangeName)]);
         self.change_names(
             cx,
             [dir_key; 2],
@@ -311,14 +315,14 @@ impl Backend for Guarded {
         flags: RenameFlags,
     ) -> FsResult<(Change, Change)> {
         let dirs = [from.0.key(), to.0.key()];
-        let deeds = |is_careful| self.deeds_of_rename(cx, dirs, (from, to, is_careful));
+        let deeds = |is_careful| self.deeds_of_rename(cx, dirs, (from, to), (flags, is_careful));
         self.change_names(cx, dirs, deeds, || {
-            let replaces =
-                self.manager.tells_entries() && self.inner.lookup(cx, to.0, to.1, AttrMask::NONE).is_ok();
+            let tells = self.manager.tells_entries();
+            let replaced = if tells { self.behind(cx, to) } else { None };
             let renamed = self.inner.rename(cx, from, to, flags)?;
             match flags {
                 RenameFlags::Exchange => self.tell_exchanged(cx, (from, to), &renamed),
-                _ => self.tell_renamed(cx, (from, to), &renamed, replaces),
+                _ => self.tell_renamed(cx, (from, to), &renamed, replaced),
             }
             Ok(renamed)
         })
@@ -329,7 +333,7 @@ impl Backend for Guarded {
         let deeds = |is_careful| self.deeds_of_remove(cx, dir_key, (dir, name, is_careful));
         self.change_names(cx, [dir_key; 2], deeds, || {
             let removed = self.inner.remove(cx, dir, name, kind)?;
-            self.tell_removed((dir, name), &removed);
+            self.tell_removed(cx, (dir, name), &removed);
             Ok(removed)
         })
     }
@@ -344,7 +348,7 @@ impl Backend for Guarded {
     ) -> FsResult<Option<Removed>> {
         // What lies behind the name is told by the caller, and looked at once, where it is removed.
         let (dir_key, victim_key) = (dir.key(), victim.key());
-        let deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries), (victim_key, Deed::ChangeName)]);
+        let deeds = Deeds::of(&[(dir_key, REMOVES), (victim_key, Deed::ChangeName)]);
         self.change_names(
             cx,
             [dir_key; 2],
@@ -352,7 +356,7 @@ impl Backend for Guarded {
             || {
                 let removed = self.inner.remove_seen(cx, dir, name, kind, victim)?;
                 if let Some(Removed { dir: change, .. }) = &removed {
-                    self.tell_removed((dir, name), change);
+                    self.tell_removed(cx, (dir, name), change);
                 }
                 Ok(removed)
             },

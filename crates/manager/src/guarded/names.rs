@@ -2,9 +2,12 @@
 
 use holdfast_base::FileKey;
 use holdfast_state::Deed;
-use holdfast_vfs::{AttrMask, CreateHow, CreateMode, Created, Cx, FsError, FsResult, Handle, Name, Node};
+use holdfast_vfs::{
+    AttrMask, CreateHow, CreateMode, Created, Cx, FsError, FsResult, Handle, Name, Node, RenameFlags,
+};
 
-use super::{Deeds, Guarded, deed_of_open};
+use super::{ADDS, Deeds, Guarded, REMOVES, deed_of_open};
+use crate::entries::kinds_of_rename;
 use crate::names::Passage;
 
 impl Guarded {
@@ -59,8 +62,8 @@ impl Guarded {
         let there = if is_careful && may_be_there { self.find(cx, (dir, name))? } else { None };
         let Some(there) = there.map(|there| there.key()) else {
             return Ok(match (may_make, is_careful) {
-                (true, true) => Deeds::of(&[(dir_key, Deed::ChangeEntries)]).naming(self.changed(dir, name)),
-                (true, false) => Deeds::of(&[(dir_key, Deed::ChangeEntries)]),
+                (true, true) => Deeds::of(&[(dir_key, ADDS)]).naming(self.changed(dir, name)),
+                (true, false) => Deeds::of(&[(dir_key, ADDS)]),
                 (false, _) => Deeds::of(&[(dir_key, Deed::LookEntries)]),
             });
         };
@@ -75,9 +78,11 @@ impl Guarded {
         &self,
         cx: &Cx<'_>,
         dirs: [FileKey; 2],
-        (from, to, is_careful): ((&Handle, Name<'_>), (&Handle, Name<'_>), bool),
+        (from, to): ((&Handle, Name<'_>), (&Handle, Name<'_>)),
+        (flags, is_careful): (RenameFlags, bool),
     ) -> FsResult<Deeds> {
-        let mut deeds = Deeds::of(&dirs.map(|dir| (dir, Deed::ChangeEntries)));
+        let [leaves, comes] = kinds_of_rename(dirs, flags).map(Deed::ChangeEntries);
+        let mut deeds = Deeds::of(&[(dirs[0], leaves), (dirs[1], comes)]);
         if is_careful {
             let name = |object: Option<Handle>| object.map(|object| (object.key(), Deed::ChangeName));
             deeds.0[2] = name(self.find(cx, from)?);
@@ -93,7 +98,7 @@ impl Guarded {
         dir_key: FileKey,
         (dir, name, is_careful): (&Handle, Name<'_>, bool),
     ) -> FsResult<Deeds> {
-        let mut deeds = Deeds::of(&[(dir_key, Deed::ChangeEntries)]);
+        let mut deeds = Deeds::of(&[(dir_key, REMOVES)]);
         if is_careful {
             deeds.0[1] = self.find(cx, (dir, name))?.map(|victim| (victim.key(), Deed::ChangeName));
             deeds = deeds.naming(self.changed(dir, name));

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{CapSet, ClientId, Cookie, FileKey, ManualClock, SeededEntropy};
-use holdfast_state::{BootInstance, Config, Deed, DelegationKind, DelegationToken, Grace};
+use holdfast_state::{BootInstance, Config, Deed, DelegationKind, DelegationToken, EntryKinds, Grace};
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::suite::{Abilities, TestBackend, run};
 use holdfast_vfs::{
@@ -10,10 +10,14 @@ use holdfast_vfs::{
     Stability, Wait, WriteAt, XattrMode,
 };
 
-use super::Guarded;
+use super::{ADDS, Guarded, REMOVES};
 use crate::manager::{Manager, Parts};
 
 pub(super) const HOLDER: ClientId = ClientId(7);
+
+const RENAMES: Deed = Deed::ChangeEntries(EntryKinds::RENAME);
+/// Of a name.
+const ANY: Deed = Deed::ChangeEntries(EntryKinds::UNKNOWN);
 
 pub(crate) fn manager(pool_threads: usize) -> Arc<Manager> {
     let engine = Config { boot: BootInstance::from_counter(1), lease_ms: 60_000, grace: Grace::Over };
@@ -158,36 +162,43 @@ fn every_change_of_data_and_attributes_asks_for_what_it_does() {
 
 #[test]
 fn every_change_of_names_asks_for_its_directories_then_for_what_lies_behind_the_names_then_for_those() {
-    use Deed::{ChangeEntries, ChangeName};
+    use Deed::ChangeName;
     let w = careful();
     let none = SetAttrs::default();
     let make = w.asked(|g, cx| g.make(cx, &w.root, name(b"e"), NewNode::Directory, &none));
-    assert_eq!(make, [("/", ChangeEntries), ("/e", ChangeEntries)]);
+    assert_eq!(make, [("/", ADDS), ("/e", ANY)]);
     let link = w.asked(|g, cx| g.link(cx, &w.a, &w.root, name(b"a2")));
-    assert_eq!(link, [("/", ChangeEntries), ("a", ChangeName), ("/a2", ChangeEntries)]);
+    assert_eq!(link, [("/", ADDS), ("a", ChangeName), ("/a2", ANY)]);
     let rename =
         w.asked(|g, cx| g.rename(cx, (&w.dir, name(b"a")), (&w.root, name(b"c")), RenameFlags::Replace));
-    let names = [("d/a", ChangeEntries), ("/c", ChangeEntries)];
-    assert_eq!(
-        rename[..4],
-        [("d", ChangeEntries), ("/", ChangeEntries), ("a", ChangeName), ("c", ChangeName)]
-    );
+    let names = [("d/a", ANY), ("/c", ANY)];
+    assert_eq!(rename[..4], [("d", REMOVES), ("/", ADDS), ("a", ChangeName), ("c", ChangeName)]);
     assert_eq!(rename[4..], names);
     let remove = w.asked(|g, cx| g.remove(cx, &w.dir, name(b"b"), RemoveKind::NonDirectory));
-    assert_eq!(remove, [("d", ChangeEntries), ("b", ChangeName), ("d/b", ChangeEntries)]);
+    assert_eq!(remove, [("d", REMOVES), ("b", ChangeName), ("d/b", ANY)]);
     let rmdir = w.asked(|g, cx| g.remove(cx, &w.root, name(b"d"), RemoveKind::Directory));
-    assert_eq!(rmdir, [("/", ChangeEntries), ("d", ChangeName), ("/d", ChangeEntries)]);
+    assert_eq!(rmdir, [("/", REMOVES), ("d", ChangeName), ("/d", ANY)]);
+}
+
+#[test]
+fn a_rename_asks_for_each_directory_as_it_is_told() {
+    let w = World::new();
+    let rename = |from, to, flags| w.asked(|g, cx| g.rename(cx, from, to, flags));
+    let [a, b, c] = [(&w.dir, name(b"a")), (&w.dir, name(b"b")), (&w.root, name(b"c"))];
+    assert_eq!(rename(a, (&w.dir, name(b"new")), RenameFlags::NoReplace), [("d", RENAMES), ("d", RENAMES)]);
+    assert_eq!(rename(b, c, RenameFlags::Exchange), [("d", ADDS), ("/", ADDS)]);
+    assert_eq!(rename(c, (&w.dir, name(b"newer")), RenameFlags::Replace), [("/", REMOVES), ("d", ADDS)]);
 }
 
 #[test]
 fn a_create_asks_for_the_directory_or_for_what_is_there() {
     use CreateMode::{Guarded as MustBeNew, MustExist, Unchecked};
-    use Deed::{ChangeEntries, LookEntries, OpenRead, OpenWrite, Truncate};
+    use Deed::{LookEntries, OpenRead, OpenWrite, Truncate};
     let (w, none) = (careful(), SetAttrs::default());
     let new = create(&w, (&w.dir, b"new"), (Unchecked, size(0), Some(BOTH)));
-    assert_eq!(new, [("d", ChangeEntries), ("d/new", ChangeEntries)]);
+    assert_eq!(new, [("d", ADDS), ("d/new", ANY)]);
     let newer = create(&w, (&w.dir, b"newer"), (MustBeNew, none, None));
-    assert_eq!(newer, [("d", ChangeEntries), ("d/newer", ChangeEntries)]);
+    assert_eq!(newer, [("d", ADDS), ("d/newer", ANY)]);
     assert_eq!(
         create(&w, (&w.dir, b"a"), (MustExist, none, Some(READ))),
         [("d", LookEntries), ("a", OpenRead)]
@@ -224,7 +235,7 @@ fn looking_around_asks_for_what_it_looks_at() {
 fn while_nothing_is_promised_nothing_behind_names_is_looked_for() {
     let w = World::new();
     let remove = w.asked(|g, cx| g.remove(cx, &w.dir, name(b"b"), RemoveKind::NonDirectory));
-    assert_eq!(remove, [("d", Deed::ChangeEntries)]);
+    assert_eq!(remove, [("d", REMOVES)]);
     assert_eq!(w.asked(|g, cx| g.read(cx, File::Stateless(&w.a), 0, &mut [0; 4])), []);
 }
 
@@ -291,7 +302,7 @@ fn a_name_is_not_promised_while_it_is_being_changed() {
     let w = careful();
     let index = w.manager.promises();
     let key = w.key_of(&w.dir, b"a");
-    let entered = index.enter(key, Deed::ChangeEntries, None).unwrap();
+    let entered = index.enter(key, ANY, None).unwrap();
     assert!(!w.manager.put_caps_in_force((HOLDER, key), CapSet::FILE_S));
     drop(entered);
     assert!(w.manager.put_caps_in_force((HOLDER, key), CapSet::FILE_S));
@@ -397,6 +408,7 @@ impl crate::Agent for Heard {
             panic!("{change:?}: nothing is gone, and nothing is new")
         };
         let node = node.map(|node| node.handle);
+        assert_eq!(change.by, Some(HOLDER));
         self.0.lock().push((change.dir, name.as_bytes().to_vec(), node));
     }
 }
@@ -407,7 +419,7 @@ fn of_names_that_change_places_each_is_told_to_stand_for_what_the_other_did() {
     let heard = Arc::new(Heard::default());
     let agent: Arc<dyn crate::Agent> = Arc::clone(&heard) as _;
     w.manager.register(Arc::downgrade(&agent));
-    w.promise(&w.dir, DelegationKind::NotifiedDirectory);
+    w.promise(&w.dir, DelegationKind::NotifiedDirectory(EntryKinds::ADD));
     let by_holder = Cx::new(&w.caller, Wait::Yes).by(Some(HOLDER));
     for to in [(&w.dir, name(b"b")), (&w.root, name(b"c"))] {
         w.guarded.rename(&by_holder, (&w.dir, name(b"a")), to, RenameFlags::Exchange).unwrap();

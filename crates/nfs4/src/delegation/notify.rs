@@ -1,6 +1,6 @@
-//! Telling holders of directory delegations what changed in the directory (CB_NOTIFY, RFC 8881 section 20.4), where they
-//! asked for that: one call after the other for each of them, so that they hear in the order in which it happened.
-//! Whatever keeps a holder from hearing has its delegation recalled.
+//! Telling holders of directory delegations what others changed in the directory (CB_NOTIFY, RFC 8881 section 20.4 and
+//! rfc8881bis sections 16.2.11 to 16.2.13), where they asked for that: one call after the other for each of them, so that
+//! they hear in the order in which it happened. Whatever keeps a holder from hearing has its delegation recalled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use holdfast_base::{Cookie, FileKey};
 use holdfast_export::Object;
 use holdfast_manager::{Entry, EntryChange};
 use holdfast_rpc::CallError;
-use holdfast_state::{DelegationToken, StateId};
+use holdfast_state::{DelegationKind, DelegationToken, EntryKinds, StateId};
 use holdfast_vfs::{Name, Node};
 use holdfast_wire::nfs4::{
-    Attr, Bitmap4, CbArgOp, CbNotify4Args, Fattr4, NOTIFY4_ADD_ENTRY, NOTIFY4_CHANGE_DIR_ATTRS,
-    NOTIFY4_REMOVE_ENTRY, NOTIFY4_RENAME_ENTRY, NfsStat4, Notify4, NotifyEntry4, NotifyRemove4, Stateid4,
+    Attr, Bitmap4, CbArgOp, CbNotify4Args, Fattr4, GetDirDelegation4Args, NOTIFY4_ADD_ENTRY,
+    NOTIFY4_CFLAG_ORDER, NOTIFY4_CHANGE_DIR_ATTRS, NOTIFY4_GFLAG_EXTEND, NOTIFY4_REMOVE_ENTRY,
+    NOTIFY4_RENAME_ENTRY, NfsStat4, Notify4, NotifyEntry4, NotifyRemove4, Stateid4,
 };
 use holdfast_xdr::{Encode, Writer};
 
@@ -25,12 +26,15 @@ use crate::cx::At;
 use crate::desc::Minor;
 use crate::service::Service;
 
-/// What must be asked for to be told of entries at all: each of these would have the delegation recalled else.
-const NEEDED: Bitmap4 = Bitmap4::EMPTY
-    .with(NOTIFY4_REMOVE_ENTRY)
-    .with(NOTIFY4_ADD_ENTRY)
-    .with(NOTIFY4_RENAME_ENTRY)
-    .with(NOTIFY4_CHANGE_DIR_ATTRS);
+/// What can be told of entries: a change of a kind that is not granted recalls the delegation.
+const OF_KINDS: [(u32, EntryKinds); 3] = [
+    (NOTIFY4_REMOVE_ENTRY, EntryKinds::REMOVE),
+    (NOTIFY4_ADD_ENTRY, EntryKinds::ADD),
+    (NOTIFY4_RENAME_ENTRY, EntryKinds::RENAME),
+];
+
+/// What else is granted with it.
+const BESIDE: Bitmap4 = Bitmap4::EMPTY.with(NOTIFY4_CHANGE_DIR_ATTRS).with(NOTIFY4_GFLAG_EXTEND);
 
 /// What can be told of a new entry.
 const OF_ENTRIES: Bitmap4 = Bitmap4::of(&[
@@ -66,6 +70,8 @@ const OVERHEAD_BYTES: usize = 512;
 /// What a holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notifying {
+    /// `NOTIFY4_*`, as they were granted; of entries at least one.
+    pub(crate) kinds: Bitmap4,
     /// Of new entries.
     pub(crate) of_entries: Bitmap4,
     /// Of the directory.
@@ -73,14 +79,37 @@ pub(crate) struct Notifying {
 }
 
 impl Notifying {
-    /// What kinds of notification there are for whom this is told.
-    pub(crate) const KINDS: Bitmap4 = NEEDED;
+    /// What is told to who asks for this; nothing where it asks for no change of entries. Nor where it goes by their order:
+    /// cookies are hashes or kernel cookies here, and nobody knows what stands before an entry. Such a client is told
+    /// nothing at all, and its delegation recalled (rfc8881bis sections 16.2.11.3 and 16.2.13).
+    pub(crate) fn wanted(asked: &GetDirDelegation4Args) -> Option<Self> {
+        let kinds = asked.notification_types;
+        if !kinds.contains(NOTIFY4_GFLAG_EXTEND) || kinds.contains(NOTIFY4_CFLAG_ORDER) {
+            return None;
+        }
+        let offered = OF_KINDS.iter().fold(BESIDE, |all, (kind, _)| all.with(*kind));
+        let kinds = kinds.and(offered);
+        let if_told = |is_told, attrs: Bitmap4| if is_told { attrs } else { Bitmap4::EMPTY };
+        let tells_new = kinds.contains(NOTIFY4_ADD_ENTRY) || kinds.contains(NOTIFY4_RENAME_ENTRY);
+        let told = Self {
+            kinds,
+            of_entries: if_told(tells_new, asked.child_attributes.and(OF_ENTRIES)),
+            of_directory: if_told(
+                kinds.contains(NOTIFY4_CHANGE_DIR_ATTRS),
+                asked.dir_attributes.and(OF_DIRECTORIES),
+            ),
+        };
+        (told.entries() != EntryKinds::NONE).then_some(told)
+    }
 
-    /// What is told to who asked for these kinds, and these attributes; nothing where it would not hear of everything.
-    pub(crate) fn wanted(kinds: Bitmap4, of_entries: Bitmap4, of_directory: Bitmap4) -> Option<Self> {
-        let told =
-            Self { of_entries: of_entries.and(OF_ENTRIES), of_directory: of_directory.and(OF_DIRECTORIES) };
-        (kinds.and(NEEDED) == NEEDED).then_some(told)
+    /// The delegation that lets others change what is told.
+    pub(crate) fn delegation(&self) -> DelegationKind {
+        DelegationKind::NotifiedDirectory(self.entries())
+    }
+
+    fn entries(&self) -> EntryKinds {
+        let granted = OF_KINDS.iter().filter(|(kind, _)| self.kinds.contains(*kind));
+        granted.fold(EntryKinds::NONE, |all, (_, kind)| all.union(*kind))
     }
 }
 
@@ -116,9 +145,12 @@ impl Notices {
 }
 
 impl Service {
-    /// A directory's entries have changed.
+    /// A directory's entries have changed. Who did it knows from its reply.
     pub(crate) fn note_entries(self: &Arc<Self>, change: &EntryChange<'_>) {
         for place in self.delegations.told_of(change.dir) {
+            if change.by == Some(place.0) {
+                continue;
+            }
             let Some((fh, _)) = self.delegations.point(place) else { continue };
             let Some(given) = self.delegations.of(place) else {
                 // Being given just now: it would have missed this.
@@ -129,14 +161,15 @@ impl Service {
                 let Ok(Object::Export(export, handle)) = self.config.namespace.open(fh.as_bytes()) else {
                     return None;
                 };
-                Some(self.notices(&At::of_server(export, handle, place.0), told, change))
+                self.notices(&At::of_server(export, handle, place.0), told, change)
             });
             let is_queued = notices.is_some_and(|notices| self.delegations.queue(given.token, notices));
             if is_queued { self.tell_notices(given.token) } else { self.recall_told(given.token) }
         }
     }
 
-    fn notices(&self, dir: &At, told: Notifying, change: &EntryChange<'_>) -> Vec<Notice> {
+    /// What a holder is told of a change; `None` where it cannot be, though it should have been asked first.
+    fn notices(&self, dir: &At, told: Notifying, change: &EntryChange<'_>) -> Option<Vec<Notice>> {
         let entry = |name: Name<'_>, node: Option<&Node>| {
             let mut w = Writer::new();
             w.opaque(name.as_bytes());
@@ -154,11 +187,18 @@ impl Service {
                 (NOTIFY4_RENAME_ENTRY, values)
             }
         };
-        let mut w = Writer::new();
-        w.opaque(b"");
-        let node = Node { handle: dir.handle, attrs: *change.attrs };
-        self.attrs(dir, Some(&node), told.of_directory, &mut w);
-        vec![Notice { kind, values }, Notice { kind: NOTIFY4_CHANGE_DIR_ATTRS, values: w.into_vec() }]
+        if !told.kinds.contains(kind) {
+            return None;
+        }
+        let mut notices = vec![Notice { kind, values }];
+        if told.kinds.contains(NOTIFY4_CHANGE_DIR_ATTRS) {
+            let mut w = Writer::new();
+            w.opaque(b"");
+            let node = Node { handle: dir.handle, attrs: *change.attrs };
+            self.attrs(dir, Some(&node), told.of_directory, &mut w);
+            notices.push(Notice { kind: NOTIFY4_CHANGE_DIR_ATTRS, values: w.into_vec() });
+        }
+        Some(notices)
     }
 
     fn attrs(&self, at: &At, node: Option<&Node>, want: Bitmap4, to: &mut Writer) {

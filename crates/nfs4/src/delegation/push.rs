@@ -40,7 +40,7 @@ impl Service {
             Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None, notifying: None };
         let answered = match delegate(self, asked) {
             Ok(answered) => answered,
-            Err(WhyNone::Held) => return,
+            Err(WhyNone::Held | WhyNone::HeldForWriting) => return,
             Err(_) => return self.wants_cancelled(client, (true, false)),
         };
         let (stateid, token) = (answered.given.stateid, answered.given.token);

@@ -92,8 +92,11 @@ impl Wish {
             OPEN4_SHARE_ACCESS_WANT_CANCEL => OpenNoneDelegation4::Cancelled,
             _ => match why {
                 Some(WhyNone::Contention) => OpenNoneDelegation4::Contention(is_noted),
-                // A read delegation for who writes, or a write delegation for who does not.
-                Some(WhyNone::NotOpen) => OpenNoneDelegation4::NotSuppUpgrade,
+                // A delegation for writing never becomes one for reading. (The other way it does, all at once, so nobody is
+                // told that it does not: RFC 8881 section 10.4.)
+                Some(WhyNone::HeldForWriting) if self.want == OPEN4_SHARE_ACCESS_WANT_READ_DELEG => {
+                    OpenNoneDelegation4::NotSuppDowngrade
+                }
                 _ => OpenNoneDelegation4::Resource(is_noted),
             },
         })

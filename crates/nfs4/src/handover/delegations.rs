@@ -131,10 +131,7 @@ impl Service {
                 has_times: given.has_times,
                 file,
                 // What is told of entries is of this process: it is recalled.
-                seen: looks
-                    .get(&(*client, *object))
-                    .copied()
-                    .filter(|_| given.kind != DelegationKind::NotifiedDirectory),
+                seen: looks.get(&(*client, *object)).copied().filter(|_| given.notifying.is_none()),
             });
         }
         let wanted = inner.wanted.iter();
@@ -221,9 +218,6 @@ impl Delegations {
         });
         let mut inner = self.inner.lock();
         inner.places.insert(given.token, place);
-        if given.kind == DelegationKind::NotifiedDirectory {
-            inner.tell(place);
-        }
         inner.held.insert(place, Held::new(fh, refers));
         drop(inner.give(place, given));
     }

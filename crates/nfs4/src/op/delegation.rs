@@ -94,7 +94,9 @@ impl Op for WantDelegation4Args {
 const fn access_for(kind: DelegationKind) -> Access {
     match kind {
         DelegationKind::Write => Access::BOTH,
-        DelegationKind::Read | DelegationKind::Directory | DelegationKind::NotifiedDirectory => Access::READ,
+        DelegationKind::Read | DelegationKind::Directory | DelegationKind::NotifiedDirectory(_) => {
+            Access::READ
+        }
     }
 }
 
@@ -140,21 +142,15 @@ impl Op for GetDirDelegation4Args {
         if !cx.will_hold_if_admitted(client, Grounds::Want)? {
             return Ok(GetDirDelegation4Ok::Unavail(false));
         }
-        // All or nothing: what it would not be told of has the delegation recalled.
-        let notifying =
-            Notifying::wanted(self.notification_types, self.child_attributes, self.dir_attributes)
-                .filter(|_| cx.service().options.notifies);
-        let kind = match notifying {
-            Some(_) => DelegationKind::NotifiedDirectory,
-            None => DelegationKind::Directory,
-        };
+        let notifying = Notifying::wanted(&self).filter(|_| cx.service().options.notifies);
+        let kind = notifying.map_or(DelegationKind::Directory, |told| told.delegation());
         let (grounds, refers) = (Grounds::Want, cx.referred());
         let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers, notifying };
         Ok(match delegate(cx.service(), asked) {
             Ok(answered) => GetDirDelegation4Ok::Granted(GetDirDelegation4Granted {
                 cookieverf: readdir::VERIFIER,
                 stateid: cx.set_current_stateid(answered.given.stateid),
-                notification: notifying.map_or(Bitmap4::EMPTY, |_| Notifying::KINDS),
+                notification: notifying.map_or(Bitmap4::EMPTY, |told| told.kinds),
                 child_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_entries),
                 dir_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_directory),
             }),

@@ -5,7 +5,9 @@ use holdfast_wire::nfs4::*;
 use holdfast_xdr::to_bytes;
 
 use crate::client::{Peer, Reply, Session, open_create, user};
-use crate::delegation::{BOTH, WRITE, close, flags, give_back, is_recall_of, open, owned, try_open, two};
+use crate::delegation::{
+    BOTH, READ, WRITE, close, flags, give_back, is_recall_of, open, owned, try_open, two,
+};
 use crate::scene::on;
 
 fn want(client: &mut Session, want: u32) -> OpenDelegation4<'static> {
@@ -45,6 +47,30 @@ fn a_delegation_is_had_without_an_open_and_pushed_when_it_could_not_be_had_befor
     a.peer.answer(&call, NfsStat4::RejectDeleg, b"");
     open(&mut b, WRITE);
     assert!(a.peer.calls().is_empty(), "refused, it is in nobody's way");
+    world.check();
+}
+
+#[test]
+fn a_delegation_for_writing_becomes_none_for_reading_and_one_for_reading_does_become_one_for_writing() {
+    let none = OpenDelegation4::NoneExt;
+    let (world, mut a, _) = two();
+    let written = open(&mut a, WRITE | OPEN4_SHARE_ACCESS_WANT_READ_DELEG);
+    assert_eq!(written.delegation, none(OpenNoneDelegation4::Resource(false)), "it cannot read");
+    close(&mut a, written.stateid);
+    let opened = open(&mut a, BOTH | OPEN4_SHARE_ACCESS_WANT_READ_DELEG);
+    assert!(matches!(opened.delegation, OpenDelegation4::Read(_)));
+    let OpenDelegation4::Write(_) = open(&mut a, BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG).delegation
+    else {
+        panic!("it has nothing better")
+    };
+    let downgrade = none(OpenNoneDelegation4::NotSuppDowngrade);
+    assert_eq!(open(&mut a, READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG).delegation, downgrade);
+    assert_eq!(want(&mut a, OPEN4_SHARE_ACCESS_WANT_READ_DELEG), downgrade);
+    let has_it = none(OpenNoneDelegation4::Resource(false));
+    for wish in [OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG] {
+        assert_eq!(open(&mut a, BOTH | wish).delegation, has_it);
+        assert_eq!(want(&mut a, wish), has_it);
+    }
     world.check();
 }
 

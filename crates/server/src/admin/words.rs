@@ -43,7 +43,7 @@ pub(super) fn delegated(kind: DelegationKind) -> String {
         DelegationKind::Read => "read",
         DelegationKind::Write => "write",
         DelegationKind::Directory => "directory",
-        DelegationKind::NotifiedDirectory => "directory, notified",
+        DelegationKind::NotifiedDirectory(_) => "directory, notified",
     }
     .to_owned()
 }

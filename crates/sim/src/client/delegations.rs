@@ -46,6 +46,8 @@ pub(crate) struct Delegation {
     writing: u64,
     /// How often others asked for its attributes.
     asked: u64,
+    /// Of a directory: what its holder is told.
+    told: Bitmap4,
 }
 
 /// A delegation's name, whether it is one for writing, and whether it is to be returned at once.
@@ -61,12 +63,12 @@ const fn read_of(given: &OpenDelegation4<'_>) -> Option<(Stateid4, bool, bool)> 
     }
 }
 
-/// The changes of entries that a notification tells; `None` when it makes no sense.
-fn told_by(notify: &CbNotify4Args<'_>) -> Option<Vec<Told>> {
+/// The changes of entries that a notification tells; `None` when it makes no sense, or is not what was granted.
+fn told_by(notify: &CbNotify4Args<'_>, granted: Bitmap4) -> Option<Vec<Told>> {
     let name = |entry: &NotifyEntry4<'_>| String::from_utf8_lossy(entry.file).into_owned();
     let mut changes = Vec::new();
     for notice in &notify.changes {
-        let is = |kind| notice.mask == Bitmap4::EMPTY.with(kind);
+        let is = |kind| granted.contains(kind) && notice.mask == Bitmap4::EMPTY.with(kind);
         let mut r = Reader::new(notice.values);
         if is(NOTIFY4_ADD_ENTRY) {
             changes.push(Told::Added(name(&NotifyAdd4::decode(&mut r).ok()?.new_entry)));
@@ -117,8 +119,9 @@ impl Client4 {
         &self,
         host: usize,
         handle: Vec<u8>,
-        (stateid, is_told): (Stateid4, bool),
+        (stateid, told): (Stateid4, Bitmap4),
     ) -> Option<GrantId> {
+        let is_told = !told.is_empty();
         if !self.kind.answers_callbacks {
             self.world.tell(|| format!("{}: is deaf, and has directory {host} delegated", self.name()));
             return None;
@@ -137,23 +140,25 @@ impl Client4 {
             });
         }
         self.keep((FILES + host, handle), (stateid, false, grant), (0, 0));
+        self.delegations.borrow_mut().entry(FILES + host).and_modify(|held| held.told = told);
         Some(grant)
     }
 
     /// CB_NOTIFY.
     pub(crate) fn notified(&self, notify: &CbNotify4Args<'_>) -> NfsStat4 {
         let held = self.delegations.borrow();
-        let grant =
-            held.values().find(|held| held.stateid.other == notify.stateid.other).map(|held| held.grant);
-        let Some(grant) = grant else {
+        let of = held.values().find(|held| held.stateid.other == notify.stateid.other);
+        let Some((grant, granted)) = of.map(|held| (held.grant, held.told)) else {
             // It may be on its way.
             return if self.is_busy() { NfsStat4::Delay } else { NfsStat4::BadStateid };
         };
         if self.world.has(Plant::LoseNotices) {
             return NfsStat4::Ok;
         }
-        let Some(changes) = told_by(notify) else {
-            self.world.oracles.violated(format!("{}: a notification cannot be decoded", self.name()));
+        let Some(changes) = told_by(notify, granted) else {
+            self.world
+                .oracles
+                .violated(format!("{}: a notification is not what was granted, or none", self.name()));
             return NfsStat4::BadXdr;
         };
         self.world.tell(|| format!("{}: is told {changes:?}", self.name()));
@@ -183,6 +188,7 @@ impl Client4 {
             writes: 0,
             writing: 0,
             asked: 0,
+            told: Bitmap4::EMPTY,
         };
         // The server gives one file's delegation again under the stateid that it has: the new one counts.
         let old = self.delegations.borrow_mut().insert(file, delegation);

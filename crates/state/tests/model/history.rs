@@ -582,6 +582,7 @@ pub(crate) fn history(random: Box<dyn Entropy>, choices: u64, lease_ms: u64) -> 
         run.note_lost();
         if run.pick(400) == 0 {
             run.world.restart_as_planned();
+            run.model.restart_as_planned();
         }
     }
     run.tick();

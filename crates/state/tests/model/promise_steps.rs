@@ -4,20 +4,23 @@ use holdfast_base::FileKey;
 use holdfast_state::*;
 
 use super::reference::line::{Manner, Wait as Waiting};
-use super::reference::promises::{deed_of_lock, deed_of_share, excludes};
+use super::reference::promises::{KINDS, deed_of_lock, deed_of_share, excludes};
 use super::reference::{CLIENTS, FILES, FOREIGN, Lock, Open};
 use super::world::*;
 use super::{FIRST_40, Run};
 
 const DIRECTORY: usize = FILES;
-const DEEDS: [Deed; 9] = [
+const DEEDS: [Deed; 12] = [
     Deed::ReadData,
     Deed::LookAttrs,
     Deed::WriteData,
     Deed::Truncate,
     Deed::ChangeAttrs,
     Deed::ChangeName,
-    Deed::ChangeEntries,
+    Deed::ChangeEntries(EntryKinds::ADD),
+    Deed::ChangeEntries(EntryKinds::REMOVE),
+    Deed::ChangeEntries(EntryKinds::RENAME),
+    Deed::ChangeEntries(EntryKinds::UNKNOWN),
     Deed::OpenRead,
     Deed::OpenWrite,
 ];
@@ -48,7 +51,11 @@ impl Run {
     fn delegate(&mut self, client: usize, file: usize) {
         self.renew(client);
         let kind = match (file, self.pick(2)) {
-            (DIRECTORY, _) => DelegationKind::Directory,
+            (DIRECTORY, 0) => DelegationKind::Directory,
+            (DIRECTORY, _) => {
+                let kinds = KINDS.into_iter().filter(|_| self.pick(2) == 0);
+                DelegationKind::NotifiedDirectory(kinds.fold(EntryKinds::NONE, EntryKinds::union))
+            }
             (_, 0) => DelegationKind::Read,
             _ => DelegationKind::Write,
         };
@@ -125,7 +132,7 @@ impl Run {
         let access = if self.pick(2) == 0 { R } else { W };
         let result = self.world.io(self.caller(client), of.stateid, file as u128, access);
         let expected = match (self.model.delegation(client, file).unwrap().kind, access) {
-            (DelegationKind::Directory, _) => Some(StateError::BadStateid),
+            (kind, _) if kind.is_directory() => Some(StateError::BadStateid),
             (DelegationKind::Read, W) => Some(StateError::OpenMode),
             _ => None,
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Instant;
 use holdfast_base::limits::RECENT_RECALL_MS;
-use holdfast_state::{Access, Deed, DelegationKind, LockKind, Share};
+use holdfast_state::{Access, Deed, DelegationKind, EntryKinds, LockKind, Share};
 
 use super::{Model, Open};
 
@@ -18,15 +18,26 @@ pub(crate) struct Delegation {
     pub(crate) recalled: Option<(Instant, Instant)>,
 }
 
+/// What a holder may be told of.
+pub(crate) const KINDS: [EntryKinds; 3] = [EntryKinds::ADD, EntryKinds::REMOVE, EntryKinds::RENAME];
+
+const fn changes_entries(deed: Deed) -> bool {
+    matches!(deed, Deed::ChangeEntries(_))
+}
+
 /// What is excluded, in a table of its own.
 pub(crate) fn excludes(kind: DelegationKind, deed: Deed) -> bool {
     let writes = [Deed::WriteData, Deed::Truncate, Deed::OpenWrite];
     let all = [Deed::ChangeAttrs, Deed::ChangeName];
     match kind {
         DelegationKind::Read => writes.contains(&deed) || all.contains(&deed),
-        DelegationKind::Write => deed != Deed::ChangeEntries,
-        DelegationKind::NotifiedDirectory => all.contains(&deed),
-        DelegationKind::Directory => deed == Deed::ChangeEntries || all.contains(&deed),
+        DelegationKind::Write => !changes_entries(deed),
+        DelegationKind::NotifiedDirectory(told) => {
+            let kinds = KINDS.into_iter().filter(|kind| told.contains(*kind));
+            let is_told = kinds.map(Deed::ChangeEntries).any(|told| told == deed);
+            changes_entries(deed) && !is_told || all.contains(&deed)
+        }
+        DelegationKind::Directory => changes_entries(deed) || all.contains(&deed),
     }
 }
 
@@ -111,6 +122,13 @@ impl Model {
             self.expire(away.into_iter().collect());
         }
         waits
+    }
+
+    /// A planned restart: nobody is told of entries any more.
+    pub(crate) fn restart_as_planned(&mut self) {
+        for delegation in self.delegations.iter_mut().filter(|d| d.kind.is_directory()) {
+            delegation.kind = DelegationKind::Directory;
+        }
     }
 
     pub(crate) fn revoke(&mut self, delegation: Delegation, now: Instant) {

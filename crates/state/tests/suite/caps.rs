@@ -13,6 +13,9 @@ use holdfast_state::*;
 const FILE: FileKey = FileKey(1);
 const OTHER: FileKey = FileKey(2);
 
+/// Which entries, and how, is nothing to capabilities.
+const CHANGE: Deed = Deed::ChangeEntries(EntryKinds::UNKNOWN);
+
 fn world_of_two() -> (World, ClientId, ClientId) {
     let mut world = World::new();
     let [a, b] = ["a", "b"].map(|name| {
@@ -151,15 +154,15 @@ fn a_recall_that_asks_for_more_goes_out_again_under_a_higher_number() {
     world.acquire(a, FILE, CapSet::ALL_X);
     let [(_, _, first)] = world.recalled_by(FILE, Deed::LookEntries, Some(b))[..] else { panic!() };
     assert!(world.recalled_by(FILE, Deed::ReadData, Some(b)).is_empty(), "that is being waited for already");
-    let [(_, keep, second)] = world.recalled_by(FILE, Deed::ChangeEntries, Some(b))[..] else { panic!() };
+    let [(_, keep, second)] = world.recalled_by(FILE, CHANGE, Some(b))[..] else { panic!() };
     assert!(second > first && !keep.contains(CapSet::FILE_S));
     // An answer to the first releases too little.
     let keep_of_first = Deed::LookEntries.forbids().leaves(CapSet::ALL_X);
     assert!(matches!(world.release(a, FILE, keep_of_first, first), CapRelease::Released(_)));
-    assert!(!world.is_clear(FILE, Deed::ChangeEntries, Some(b)));
+    assert!(!world.is_clear(FILE, CHANGE, Some(b)));
     assert!(world.is_clear(FILE, Deed::LookEntries, Some(b)));
     world.release(a, FILE, keep, second);
-    assert!(world.is_clear(FILE, Deed::ChangeEntries, Some(b)));
+    assert!(world.is_clear(FILE, CHANGE, Some(b)));
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn what_is_only_offered_gives_way_to_a_deed() {
     let request =
         CapRequest { client: a, file: FILE, want: CapSet::FILE_X, is_beside_writers: false, reclaim: None };
     let CapOffer::Offered(ticket) = world.engine.caps_prepare(&request, world.now).unwrap() else { panic!() };
-    assert!(world.is_clear(FILE, Deed::ChangeEntries, Some(b)));
+    assert!(world.is_clear(FILE, CHANGE, Some(b)));
     assert_eq!(world.engine.caps_commit(ticket), Err(StateError::Delay));
     assert_eq!(world.engine.caps_of(a, FILE), CapGrant::default());
     world.settle();
@@ -426,7 +429,7 @@ fn a_client_whose_lease_ran_out_loses_its_capabilities_to_whoever_wants_them() {
     let (mut world, a, b) = world_of_two();
     world.acquire(a, FILE, CapSet::ALL_X);
     world.pass(LEASE_MS + 1);
-    assert!(world.is_clear(FILE, Deed::ChangeEntries, Some(b)));
+    assert!(world.is_clear(FILE, CHANGE, Some(b)));
     assert_eq!(world.engine.caps_epoch(a), None);
 }
 

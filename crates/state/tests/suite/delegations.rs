@@ -227,7 +227,8 @@ fn each_deed_recalls_exactly_what_it_conflicts_with() {
         (OpenWrite, [true, true, false]),
         (ChangeAttrs, [true, true, true]),
         (ChangeName, [true, true, true]),
-        (ChangeEntries, [false, false, true]),
+        (ChangeEntries(EntryKinds::ADD), [false, false, true]),
+        (ChangeEntries(EntryKinds::UNKNOWN), [false, false, true]),
     ];
     for (deed, conflicts) in table {
         for (kind, conflicts) in [READ, WRITE, DIRECTORY].into_iter().zip(conflicts) {
@@ -243,6 +244,24 @@ fn each_deed_recalls_exactly_what_it_conflicts_with() {
             }
             assert_eq!(pair.world.contend(1, deed, Some(pair.b)), conflicts);
             assert_eq!(pair.world.settle(), [], "asked back once");
+        }
+    }
+}
+
+#[test]
+fn who_is_told_of_some_changes_of_entries_is_asked_before_all_others() {
+    let kinds = [EntryKinds::ADD, EntryKinds::REMOVE, EntryKinds::RENAME];
+    let changes = [EntryKinds::ADD, EntryKinds::REMOVE, EntryKinds::RENAME, EntryKinds::UNKNOWN];
+    for granted in 0..8 {
+        let is_told = |change: usize| granted & (1 << change) != 0;
+        let told = (0..3).filter(|kind| is_told(*kind)).fold(EntryKinds::NONE, |all, k| all.union(kinds[k]));
+        for (change, kind) in changes.into_iter().enumerate() {
+            let mut pair = Pair::new();
+            let of = pair.world.delegate(pair.a, 1, DelegationKind::NotifiedDirectory(told));
+            assert!(!pair.world.contend(1, Deed::ChangeEntries(kind), Some(pair.a)), "its own");
+            assert_eq!(pair.world.contend(1, Deed::ChangeEntries(kind), Some(pair.b)), !is_told(change));
+            let expected = if is_told(change) { vec![] } else { vec![of.token] };
+            assert_eq!(recalled(&pair.world.settle()), expected, "{told:?} {kind:?}");
         }
     }
 }
@@ -345,7 +364,8 @@ fn a_reader_becomes_a_writer_under_the_same_name() {
     assert_eq!((write.token, write.stateid.other), (read.token, read.stateid.other));
     assert_eq!(write.stateid.seqid.0, 2);
     assert_eq!(pair.give_back(pair.a, read), Err(StateError::OldStateid));
-    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::Held));
+    assert_eq!(pair.world.why_none(pair.a, 1, READ), Some(WhyNone::HeldForWriting));
+    assert_eq!(pair.world.why_none(pair.a, 1, WRITE), Some(WhyNone::Held));
     assert!(pair.world.contend(1, Deed::ReadData, None));
 }
 

@@ -140,6 +140,30 @@ pub const NOTIFY4_ADD_ENTRY: u32 = 3;
 pub const NOTIFY4_RENAME_ENTRY: u32 = 4;
 /// Notification, a bit: the cookie verifier changed.
 pub const NOTIFY4_CHANGE_COOKIE_VERIFIER: u32 = 5;
+/// Asked for, a bit: the client knows what rfc8881bis adds, and does not go by the order of entries unless it says that
+/// as well ([`NOTIFY4_CFLAG_ORDER`]; rfc8881bis section 16.2.13). This bit and all after it are of rfc8881bis.
+pub const NOTIFY4_GFLAG_EXTEND: u32 = 6;
+/// Notification, a bit: of who may do what, `AUFLAG_VALID`.
+pub const NOTIFY4_AUFLAG_VALID: u32 = 7;
+/// Notification, a bit: of who may do what, `AUFLAG_USER`.
+pub const NOTIFY4_AUFLAG_USER: u32 = 8;
+/// Notification, a bit: of who may do what, `AUFLAG_GROUP`.
+pub const NOTIFY4_AUFLAG_GROUP: u32 = 9;
+/// Notification, a bit: of who may do what, `AUFLAG_OTHER`.
+pub const NOTIFY4_AUFLAG_OTHER: u32 = 10;
+/// Notification, a bit: of who may do what, `CHANGE_AUTH`.
+pub const NOTIFY4_CHANGE_AUTH: u32 = 11;
+/// Asked for, a bit: the client goes by the order of entries, and is to hear their cookies and what stands before them
+/// (rfc8881bis sections 16.2.13 and 27.4.5).
+pub const NOTIFY4_CFLAG_ORDER: u32 = 12;
+/// Notification, a bit: `AUFLAG_GANOW`.
+pub const NOTIFY4_AUFLAG_GANOW: u32 = 13;
+/// Notification, a bit: `AUFLAG_GALATER`.
+pub const NOTIFY4_AUFLAG_GALATER: u32 = 14;
+/// Notification, a bit: `CHANGE_GA`.
+pub const NOTIFY4_CHANGE_GA: u32 = 15;
+/// Notification, a bit: `CHANGE_AMASK`.
+pub const NOTIFY4_CHANGE_AMASK: u32 = 16;
 /// Device notification, a bit: changed.
 pub const NOTIFY_DEVICEID4_CHANGE: u32 = 1;
 /// Device notification, a bit: deleted.

@@ -1,5 +1,5 @@
-//! Other clients' directories, looked at under a delegation: nobody changes their entries meanwhile, or what is changed is
-//! told.
+//! Other clients' directories, looked at under a delegation: of changes of their entries the client is told, or nobody makes
+//! them meanwhile; kind by kind, as it asked.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,15 @@ use super::{IN_DIRECTORY, Process, directory_name, root};
 use crate::client::v4::Acted;
 use crate::wire::Ops;
 
-/// Notifications without which a delegation lets nobody change entries.
-const ALL: [u32; 4] =
-    [NOTIFY4_ADD_ENTRY, NOTIFY4_REMOVE_ENTRY, NOTIFY4_RENAME_ENTRY, NOTIFY4_CHANGE_DIR_ATTRS];
+/// Changes of entries of which a client may be told.
+const KINDS: [u32; 3] = [NOTIFY4_ADD_ENTRY, NOTIFY4_REMOVE_ENTRY, NOTIFY4_RENAME_ENTRY];
+/// All of them, as one asks who knows no order.
+const ALL: Bitmap4 = Bitmap4::EMPTY
+    .with(NOTIFY4_ADD_ENTRY)
+    .with(NOTIFY4_REMOVE_ENTRY)
+    .with(NOTIFY4_RENAME_ENTRY)
+    .with(NOTIFY4_CHANGE_DIR_ATTRS)
+    .with(NOTIFY4_GFLAG_EXTEND);
 
 const NO_TIME: NfsTime4 = NfsTime4 { seconds: 0, nseconds: 0 };
 
@@ -31,10 +37,10 @@ impl Process {
             reclaims.asks((client.host, client.starts));
             Ok(())
         });
-        let wanted = ALL.into_iter().fold(Bitmap4::EMPTY, Bitmap4::with);
+        let wanted = wanted(self.below(100));
         let ask = GetDirDelegation4Args {
             signal_deleg_avail: false,
-            notification_types: if self.percent(60) { wanted } else { Bitmap4::EMPTY },
+            notification_types: wanted,
             child_attr_delay: NO_TIME,
             dir_attr_delay: NO_TIME,
             child_attributes: Bitmap4::EMPTY,
@@ -54,9 +60,13 @@ impl Process {
         match reply.next::<GetDirDelegation4Ok>(OpNum4::GetDirDelegation).zip(handle) {
             // One of the server's former life stands for nothing.
             Some((GetDirDelegation4Ok::Granted(granted), handle)) if client.is_of(life) => {
-                let is_told = granted.notification == wanted;
-                let grant = client.directory_delegated(host, handle.clone(), (granted.stateid, is_told));
-                if let Some(grant) = grant.filter(|_| is_told)
+                let told = granted.notification;
+                let due = if client.world.notifies() { due(wanted) } else { Bitmap4::EMPTY };
+                if told != due {
+                    client.world.oracles.violated(format!("{}: is told {told:?} for {wanted:?}", self.who));
+                }
+                let grant = client.directory_delegated(host, handle.clone(), (granted.stateid, told));
+                if let Some(grant) = grant.filter(|_| !told.is_empty())
                     && let Some(names) = self.list(&handle).await
                 {
                     client.world.oracles.listings(|listings| {
@@ -94,4 +104,25 @@ impl Process {
             }
         }
     }
+}
+
+/// What a client asks for: nothing, all, an order that no server of ours tells, or some.
+fn wanted(dice: u64) -> Bitmap4 {
+    match dice {
+        0..40 => Bitmap4::EMPTY,
+        40..70 => ALL,
+        70..75 => ALL.with(NOTIFY4_CFLAG_ORDER),
+        75..80 => ALL.without(NOTIFY4_GFLAG_EXTEND),
+        _ => {
+            let not_wanted = KINDS.iter().enumerate().filter(|(bit, _)| dice & (1 << bit) == 0);
+            not_wanted.fold(ALL, |some, (_, kind)| some.without(*kind))
+        }
+    }
+}
+
+/// What it is told for that.
+fn due(wanted: Bitmap4) -> Bitmap4 {
+    let goes_by_order = !wanted.contains(NOTIFY4_GFLAG_EXTEND) || wanted.contains(NOTIFY4_CFLAG_ORDER);
+    let has_kinds = KINDS.iter().any(|kind| wanted.contains(*kind));
+    if has_kinds && !goes_by_order { wanted } else { Bitmap4::EMPTY }
 }

@@ -5,6 +5,7 @@ use holdfast_base::limits::CAPS_RECALLED_MS;
 use holdfast_base::{CapSet, ClientId, Entropy, FileKey, Instant, SeededEntropy};
 use holdfast_state::*;
 
+use super::CHANGE;
 use crate::world::*;
 
 const FILES: u64 = 3;
@@ -51,7 +52,7 @@ fn is_forbidden(deed: Deed, bit: u32) -> bool {
         Deed::LookAttrs => is_exclusive,
         Deed::LookXattrs => is_exclusive && "XA".contains(kind),
         Deed::LookRights => is_exclusive && kind == 'A',
-        Deed::WriteData | Deed::Truncate | Deed::OpenWrite | Deed::ChangeEntries => {
+        Deed::WriteData | Deed::Truncate | Deed::OpenWrite | Deed::ChangeEntries(_) => {
             kind == 'F' || (kind == 'A' && is_exclusive)
         }
         Deed::ChangeAttrs => "AXF".contains(kind) || is_exclusive,
@@ -201,7 +202,7 @@ const DEEDS: [Deed; 12] = [
     Deed::Truncate,
     Deed::ChangeAttrs,
     Deed::ChangeName,
-    Deed::ChangeEntries,
+    CHANGE,
     Deed::OpenRead,
     Deed::OpenWrite,
 ];
@@ -304,7 +305,7 @@ impl History {
             held.recall = Some((0, held.recall.map_or(now, |(_, since)| since)));
             asked.push((client, file));
         }
-        self.world.engine.contend_outside(dir, Deed::ChangeEntries, now);
+        self.world.engine.contend_outside(dir, CHANGE, now);
         let effects = self.world.settle().into_iter().map(|effect| match effect {
             Effect::CapRecall { client, keep, file, .. } if keep.is_empty() => (client, file),
             other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use holdfast_base::limits::{CAPS_CONTESTED_MS, CAPS_NAMES_PER_CLIENT_MAX, CAPS_N
 use holdfast_base::{CapSet, ClientId, FileKey};
 use holdfast_state::*;
 
-use super::{FILE as DIR, world_of_two};
+use super::{CHANGE, FILE as DIR, world_of_two};
 use crate::world::*;
 
 const OTHER_DIR: FileKey = FileKey(2);
@@ -40,15 +40,14 @@ fn a_name_is_recalled_for_a_change_of_it_and_of_no_other() {
     for n in 0..3 {
         assert_eq!(world.promise(a, name(n)).held, CapSet::FILE_S);
     }
-    let change = Deed::ChangeEntries;
-    assert!(world.is_clear(DIR, change, Some(b)), "the directory's other names are nobody's");
-    assert!(world.is_clear(name(1).name, change, Some(a)), "one's own change takes nothing");
-    let recalled = world.recalled_by(name(1).name, change, Some(b));
+    assert!(world.is_clear(DIR, CHANGE, Some(b)), "the directory's other names are nobody's");
+    assert!(world.is_clear(name(1).name, CHANGE, Some(a)), "one's own change takes nothing");
+    let recalled = world.recalled_by(name(1).name, CHANGE, Some(b));
     assert!(matches!(recalled[..], [(client, keep, _)] if client == a && keep.is_empty()));
     assert!(!world.has_name(a, name(1)) && world.has_name(a, name(0)) && world.has_name(a, name(2)));
     assert!(world.promise(a, name(1)).held.is_empty(), "not while it is being recalled");
     world.give_back(a, name(1).name, CapSet::NONE);
-    assert!(world.is_clear(name(1).name, change, Some(b)));
+    assert!(world.is_clear(name(1).name, CHANGE, Some(b)));
     assert!(world.has_name(a, name(0)));
     assert_eq!(world.promise(a, name(1)).held, CapSet::FILE_S, "and again as soon as it was made");
 }
@@ -110,7 +109,7 @@ fn what_a_local_process_does_to_a_directory_takes_all_names_of_it() {
     let elsewhere = NameKey { dir: OTHER_DIR, name: FileKey(2000) };
     world.promise(a, elsewhere);
     let now = world.now;
-    world.engine.contend_outside(DIR, Deed::ChangeEntries, now);
+    world.engine.contend_outside(DIR, CHANGE, now);
     let recalls = world.settle().into_iter().filter(|effect| matches!(effect, Effect::CapRecall { .. }));
     assert_eq!(recalls.count(), 3);
     assert!(!world.has_name(a, name(0)) && !world.has_name(b, name(1)) && world.has_name(a, elsewhere));
@@ -125,13 +124,13 @@ fn a_directory_is_contested_once_its_entries_were_taken_twice_within_a_moment() 
         world.recalled_by(DIR, deed, Some(b));
         world.give_back(a, DIR, CapSet::NONE);
     };
-    take(&mut world, Deed::ChangeEntries);
+    take(&mut world, CHANGE);
     assert!(!is_contested(&world), "once may be once");
     world.pass(CAPS_CONTESTED_MS);
-    take(&mut world, Deed::ChangeEntries);
+    take(&mut world, CHANGE);
     assert!(!is_contested(&world), "as long ago as that it does not count");
     world.pass(CAPS_CONTESTED_MS / 2);
-    take(&mut world, Deed::ChangeEntries);
+    take(&mut world, CHANGE);
     assert!(is_contested(&world));
     world.pass(CAPS_CONTESTED_MS);
     assert!(!is_contested(&world));
@@ -145,7 +144,7 @@ fn a_directory_is_contested_once_its_entries_were_taken_twice_within_a_moment() 
     for _ in 0..3 {
         world.acquire(a, OTHER_DIR, CapSet::FILE_S);
         let now = world.now;
-        world.engine.contend_outside(OTHER_DIR, Deed::ChangeEntries, now);
+        world.engine.contend_outside(OTHER_DIR, CHANGE, now);
         world.settle();
         world.give_back(a, OTHER_DIR, CapSet::NONE);
         world.pass(1);
@@ -158,7 +157,7 @@ fn several_holders_lose_the_entries_at_once_and_that_is_once() {
     let (mut world, a, b) = world_of_two();
     world.acquire(a, DIR, CapSet::FILE_S);
     world.acquire(b, DIR, CapSet::FILE_S);
-    world.recalled_by(DIR, Deed::ChangeEntries, None);
+    world.recalled_by(DIR, CHANGE, None);
     assert!(!world.engine.caps_is_contested(DIR, world.now));
 }
 
@@ -202,7 +201,7 @@ fn a_planned_restart_knows_which_holds_are_names() {
     let (mut world, a, b) = world_of_two();
     world.promise(a, name(0));
     world.promise(a, name(1));
-    world.recalled_by(name(1).name, Deed::ChangeEntries, Some(b));
+    world.recalled_by(name(1).name, CHANGE, Some(b));
     world.restart_as_planned();
     world.engine.caps_path(a, true);
     world.engine.caps_path(b, true);
@@ -210,7 +209,7 @@ fn a_planned_restart_knows_which_holds_are_names() {
     assert_eq!(world.engine.caps_names(), 2);
     assert_eq!(world.acquire(b, DIR, CapSet::FILE_X).held, CapSet::FILE_S);
     let now = world.now;
-    world.engine.contend_outside(DIR, Deed::ChangeEntries, now);
+    world.engine.contend_outside(DIR, CHANGE, now);
     assert!(!world.has_name(a, name(0)));
 }
 
