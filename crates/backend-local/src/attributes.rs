@@ -10,13 +10,13 @@ use holdfast_vfs::{
 };
 use parking_lot::MutexGuard;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid,
+    AtFlags, Gid, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Uid, statx,
 };
 use rustix::io::Errno;
 
 use crate::change::nanos;
 use crate::errors::fs_error;
-use crate::filesystem::dev_of;
+use crate::filesystem::{LOOK, dev_of};
 use crate::local::LocalBackend;
 use crate::looks::{Begun, Writes};
 use crate::marks::Changing;
@@ -61,6 +61,22 @@ impl LocalBackend {
     pub(crate) fn note_change(&self, object: &Object) {
         if !object.fs.is_multigrain
             && let Ok(st) = object.look()
+        {
+            self.note_as(object, &st);
+        }
+    }
+
+    /// Notes that we have just made or changed an object, which looks so now.
+    pub(crate) fn note_as(&self, object: &Object, st: &Statx) {
+        if !object.fs.is_multigrain {
+            self.changes.note((dev_of(st), st.stx_ino), nanos(time(st.stx_ctime)));
+        }
+    }
+
+    /// The same of what has just got this name.
+    pub(crate) fn note_named(&self, dir: &Object, name: &[u8]) {
+        if !dir.fs.is_multigrain
+            && let Ok(st) = statx(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
         {
             self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
         }
@@ -227,7 +243,7 @@ impl LocalBackend {
         let Before { object, pre, sole, changing, .. } = before;
         let mut st = object.look()?;
         if !object.fs.is_multigrain {
-            self.changes.note((dev_of(&st), st.stx_ino), nanos(time(st.stx_ctime)));
+            self.note_as(object, &st);
             st = object.look()?;
         }
         let after = self.attrs_of(object, &st, AttrMask::STAT | AttrMask::CHANGE | AttrMask::BIRTH);

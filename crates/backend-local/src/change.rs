@@ -13,26 +13,29 @@ use rustc_hash::FxHashMap;
 const MARGIN: u64 = 900_000;
 
 /// An object, by device and number.
-pub(crate) type ObjectId = (u64, u64);
+pub type ObjectId = (u64, u64);
 
 struct Count {
     ctime: u64,
     changes: u64,
 }
 
+#[derive(Default)]
 struct Counts {
-    /// An object that changed before this and has no count is given its ctime and the margin.
-    settled: u64,
+    /// Counts with older ctimes may have been forgotten.
+    forgotten: u64,
     by_object: FxHashMap<ObjectId, Count>,
 }
 
-/// Changes within a tick, of objects on file systems with coarse times.
-pub(crate) struct Changes {
+/// Changes within a tick, of objects on file systems with coarse times: those of one run of the server.
+#[derive(Default)]
+pub struct Changes {
     counts: Mutex<Counts>,
 }
 
 /// A ctime as a number.
-pub(crate) const fn nanos(at: Timestamp) -> u64 {
+#[must_use]
+pub const fn nanos(at: Timestamp) -> u64 {
     at.seconds.wrapping_mul(1_000_000_000).wrapping_add(at.nanos as i64) as u64
 }
 
@@ -54,37 +57,33 @@ impl Changes {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Self::settled_before(coarse_now())
+        Self::default()
     }
 
-    fn settled_before(settled: u64) -> Self {
-        Self { counts: Mutex::new(Counts { settled, by_object: FxHashMap::default() }) }
-    }
-
-    /// The value of an object with coarse times.
-    pub(crate) fn value(&self, object: ObjectId, ctime: u64) -> ChangeId {
+    /// The value of an object with coarse times. Whose change we do not know of is given the margin, whatever its ctime: a run
+    /// before may have counted it, and the clock been set back since.
+    pub fn value(&self, object: ObjectId, ctime: u64) -> ChangeId {
         let counts = self.counts.lock();
         let added = match counts.by_object.get(&object) {
             Some(count) if count.ctime == ctime => count.changes,
-            _ if ctime < counts.settled => MARGIN,
-            _ => 0,
+            _ => MARGIN,
         };
         ChangeId(ctime.wrapping_add(added))
     }
 
     /// Notes that we changed an object, which has this ctime now.
-    pub(crate) fn note(&self, object: ObjectId, ctime: u64) {
+    pub fn note(&self, object: ObjectId, ctime: u64) {
         let mut counts = self.counts.lock();
         if counts.by_object.len() >= BACKEND_CHANGE_COUNTS_MAX {
             counts.forget_half();
         }
-        let settled = counts.settled;
+        let forgotten = counts.forgotten;
         let count = counts.by_object.entry(object).or_insert(Count { ctime: 0, changes: 0 });
         if count.ctime == ctime {
             count.changes += 1;
         } else {
-            // Values up to the margin may have been given out for a ctime that is settled.
-            *count = Count { ctime, changes: if ctime < settled { MARGIN } else { 0 } };
+            // Where a count was forgotten, the margin may have been given for this very ctime.
+            *count = Count { ctime, changes: if ctime < forgotten { MARGIN + 1 } else { 0 } };
         }
     }
 }
@@ -95,9 +94,9 @@ impl Counts {
         let mut ctimes: Vec<u64> = self.by_object.values().map(|c| c.ctime).collect();
         let middle = ctimes.len() / 2;
         let (_, median, _) = ctimes.select_nth_unstable(middle);
-        let settled = median.saturating_add(1);
-        self.settled = self.settled.max(settled);
-        self.by_object.retain(|_, c| c.ctime >= settled);
+        let forgotten = median.saturating_add(1);
+        self.forgotten = self.forgotten.max(forgotten);
+        self.by_object.retain(|_, c| c.ctime >= forgotten);
     }
 }
 
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn changes_within_one_tick_have_values_of_their_own() {
-        let changes = Changes::settled_before(10 * TICK);
+        let changes = Changes::default();
         let mut seen = changes.value(OBJECT, 9 * TICK);
         for ctime in [20 * TICK, 20 * TICK, 20 * TICK, 21 * TICK, 21 * TICK] {
             changes.note(OBJECT, ctime);
@@ -129,22 +128,40 @@ mod tests {
 
     #[test]
     fn a_value_never_falls_back_after_a_restart() {
-        let before = Changes::settled_before(10 * TICK);
+        let before = Changes::default();
         before.note(OBJECT, 20 * TICK);
         before.note(OBJECT, 20 * TICK);
         let seen = before.value(OBJECT, 20 * TICK);
-        let after = Changes::settled_before(30 * TICK);
+        let after = Changes::default();
         let restarted = after.value(OBJECT, 20 * TICK);
         assert!(restarted > seen);
         after.note(OBJECT, 30 * TICK);
         assert!(after.value(OBJECT, 30 * TICK) > restarted);
         // Further restarts change nothing for an object that nobody changes.
-        assert_eq!(Changes::settled_before(40 * TICK).value(OBJECT, 20 * TICK), restarted);
+        assert_eq!(Changes::default().value(OBJECT, 20 * TICK), restarted);
+    }
+
+    #[test]
+    fn no_value_is_given_again_where_the_clock_is_set_back() {
+        // Before the server starts anew, and while it runs.
+        for ctimes in [[20, 20, 20], [20, 5, 5]] {
+            let before = Changes::default();
+            let mut seen = Vec::new();
+            for ctime in ctimes {
+                before.note(OBJECT, ctime * TICK);
+                seen.push(before.value(OBJECT, ctime * TICK));
+            }
+            let last = ctimes[2] * TICK;
+            let after = Changes::default();
+            assert!(!seen.contains(&after.value(OBJECT, last)));
+            after.note(OBJECT, 3 * TICK);
+            assert!(!seen.contains(&after.value(OBJECT, 3 * TICK)));
+        }
     }
 
     #[test]
     fn forgetting_repeats_no_value() {
-        let changes = Changes::settled_before(0);
+        let changes = Changes::default();
         changes.note(OBJECT, TICK);
         changes.note(OBJECT, TICK);
         let seen = changes.value(OBJECT, TICK);
@@ -152,6 +169,9 @@ mod tests {
             changes.note((7, i), 2 * TICK + i);
         }
         assert!(changes.counts.lock().by_object.len() <= BACKEND_CHANGE_COUNTS_MAX);
-        assert!(changes.value(OBJECT, TICK) > seen);
+        let forgotten = changes.value(OBJECT, TICK);
+        assert!(forgotten > seen);
+        changes.note(OBJECT, TICK);
+        assert!(changes.value(OBJECT, TICK) > forgotten);
     }
 }

@@ -169,6 +169,7 @@ impl LocalBackend {
             }
         };
         drop(acting);
+        self.note_as(&object, &st);
         let attrs = self.attrs_of(&object, &st, how.want);
         let file = how.open.map(|mode| self.opened(Arc::clone(&object), Opening::own(fd), mode));
         let node = Node { handle: object.handle, attrs };

@@ -9,7 +9,7 @@ mod backend;
 mod beside;
 mod bindings;
 mod cache;
-mod change;
+pub mod change;
 mod commit;
 mod credentials;
 mod dirty;

@@ -131,6 +131,7 @@ impl LocalBackend {
             }
         };
         drop(acting);
+        self.note_as(&object, &st);
         let attrs = self.attrs_of(&object, &st, ALL_OF_NODE);
         Ok((Node { handle: object.handle, attrs }, self.after(before)?))
     }
@@ -242,6 +243,10 @@ impl LocalBackend {
                 e => fs_error(e),
             })?;
             self.let_go(replaced);
+            self.note_named(&to_dir, new);
+            if flags == RenameFlags::Exchange {
+                self.note_named(&from_dir, old);
+            }
             self.table.renamed((&from_dir, old), (&to_dir, new), flags)?;
         }
         let from_change = self.after(before_from)?;

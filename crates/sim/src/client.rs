@@ -4,6 +4,7 @@ pub mod app;
 pub(crate) mod callbacks;
 pub(crate) mod conn;
 pub(crate) mod delegations;
+pub(crate) mod kept;
 pub(crate) mod liar;
 pub(crate) mod recover;
 pub(crate) mod sessions;

@@ -5,6 +5,7 @@
 //! the same times; numbers of objects that did not survive are skipped, so that handles stay what they were.
 
 mod backend;
+mod changes;
 mod log;
 mod opened;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
 
 pub(crate) use backend::START;
 pub use backend::SimBackend;
+use changes::{Shown, coarse};
 use log::Entry;
 use opened::Descriptions;
 
@@ -66,6 +68,10 @@ struct State {
     lies: bool,
     /// A defect: reads give what was there before the last write.
     is_stale: bool,
+    /// A defect: writes leave the change attribute as it was.
+    is_change_stuck: bool,
+    /// The last power cut took data whose write-back had failed.
+    has_lost_failed: bool,
 }
 
 /// A disk. It outlives the servers that use it.
@@ -93,6 +99,8 @@ impl Disk {
             processes: 0,
             lies: false,
             is_stale: false,
+            is_change_stuck: false,
+            has_lost_failed: false,
         };
         Self { wall: wall.clone(), state: Arc::new(Mutex::new(state)), opened: Descriptions::default() }
     }
@@ -107,7 +115,9 @@ impl Disk {
         let mut state = self.state();
         state.processes += 1;
         state.process = state.processes;
-        SimBackend::new(self.clone(), state.fs.clone(), (life, state.process))
+        // The local backend waits until no change shares its tick with the process before; here that is away for longer.
+        let shown = Shown::new(state.is_change_stuck);
+        SimBackend::new(self.clone(), state.fs.clone(), (life, state.process), shown)
     }
 
     /// The file system itself, to be looked at.
@@ -146,19 +156,27 @@ impl Disk {
             Loss::Nothing => usize::MAX,
         };
         let before = state.log.len();
-        let State { log, committed, .. } = &mut *state;
-        let mut place = 0;
+        let State { log, committed, has_lost_failed, .. } = &mut *state;
+        let (mut place, mut is_failed) = (0, false);
         log.retain_mut(|entry| {
             entry.is_durable |= entry.is_committed(place, committed);
             let survives = entry.is_durable || (place < from && !entry.is_doomed);
             place += 1;
             entry.is_durable = survives;
+            is_failed |= !survives && entry.is_doomed;
             survives
         });
+        *has_lost_failed = is_failed;
         let lost = before - log.len();
         committed.clear();
         state.remake(&self.wall);
         lost
+    }
+
+    /// Whether the last power cut took data whose write-back had failed: what was written after it may have stayed.
+    #[must_use]
+    pub fn has_lost_failed(&self) -> bool {
+        self.state().has_lost_failed
     }
 
     /// The next commit of a file's data fails, and what it was to write is lost unless it is written again.
@@ -174,6 +192,11 @@ impl Disk {
     /// From now on reads are out of date: a defect, for tests of what notices it.
     pub fn read_stale(&self) {
         self.state().is_stale = true;
+    }
+
+    /// From now on writes leave the change attribute as it was: a defect, for tests of what notices it.
+    pub fn keep_change(&self) {
+        self.state().is_change_stuck = true;
     }
 
     fn record(&self, process: u64, mut entry: Entry) {
@@ -238,7 +261,8 @@ impl std::fmt::Debug for Disk {
 fn options(wall: &Wall) -> MemOptions {
     let wall = wall.clone();
     let mut options = MemOptions::deterministic();
-    options.now = Arc::new(move || wall.now());
+    options.now = Arc::new(move || coarse(wall.now()));
+    options.has_plain_times = true;
     options.root_mode = 0o777;
     options
 }

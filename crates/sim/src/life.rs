@@ -73,11 +73,13 @@ pub enum Plant {
     LoseNotices,
     /// After a crash nobody knows how far clients have counted their sessions.
     ForgetNumbers,
+    /// A write leaves the change attribute as it was.
+    KeepChange,
 }
 
 impl Plant {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         ("answer-before-commit", Self::AnswerBeforeCommit),
         ("forget-records", Self::ForgetRecords),
         ("anyone-reclaims", Self::AnyoneReclaims),
@@ -95,6 +97,7 @@ impl Plant {
         ("go-on-as-after-crash", Self::GoOnAsAfterCrash),
         ("lose-notices", Self::LoseNotices),
         ("forget-numbers", Self::ForgetNumbers),
+        ("keep-change", Self::KeepChange),
     ];
 }
 

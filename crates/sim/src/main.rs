@@ -71,7 +71,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (mut seed, mut bad) = (arguments.from, Vec::new());
-    let (mut events, mut lives, mut handovers, mut steps, mut reclaimed) = (0, 0, 0, 0, 0);
+    let (mut events, mut lives, mut handovers, mut steps, mut reclaimed, mut kept) = (0, 0, 0, 0, 0, 0);
     loop {
         let is_over = until.map_or(seed - arguments.from >= arguments.seeds, |until| Instant::now() >= until);
         if is_over {
@@ -84,6 +84,7 @@ fn many(arguments: &Arguments) -> ExitCode {
         (events, lives, steps) = (events + outcome.events, lives + outcome.lives, steps + outcome.steps);
         handovers += outcome.handovers;
         reclaimed += outcome.delegations_reclaimed;
+        kept += outcome.reads_kept;
         if !outcome.violations.is_empty() {
             show(&outcome, arguments);
             bad.push(seed);
@@ -97,7 +98,8 @@ fn many(arguments: &Arguments) -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{count} seeds from {} in {seconds:.1} s: {:.1} a second; {events} messages and faults, {steps} deeds, \
-         {lives} lives of the server, {handovers} planned restarts, {reclaimed} delegations reclaimed",
+         {lives} lives of the server, {handovers} planned restarts, {reclaimed} delegations reclaimed, \
+         {kept} reads of what was kept over CLOSE",
         arguments.from,
         count as f64 / seconds
     );

@@ -4,15 +4,17 @@
 pub mod data;
 pub mod grants;
 pub mod listings;
+pub mod looks;
 pub mod once;
 pub mod progress;
 pub mod reclaims;
 
 use std::cell::RefCell;
 
-use data::Data;
+use data::{Data, Mark};
 use grants::Grants;
 use listings::Listings;
+use looks::{Look, Looks};
 use once::Once;
 use progress::Progress;
 use reclaims::Reclaims;
@@ -26,6 +28,7 @@ pub struct Oracles {
     grants: RefCell<Grants>,
     listings: RefCell<Listings>,
     data: RefCell<Data>,
+    looks: RefCell<Looks>,
     once: RefCell<Once>,
     progress: RefCell<Progress>,
     reclaims: RefCell<Reclaims>,
@@ -68,10 +71,35 @@ impl Oracles {
         self.take("notifications", verdict);
     }
 
-    /// Close-to-open consistency, and lost writes.
+    /// Reads out of date, and lost writes.
     pub fn data(&self, tell: impl FnOnce(&mut Data) -> Verdict) {
         let verdict = tell(&mut self.data.borrow_mut());
         self.take("data", verdict);
+    }
+
+    /// One content under one `change`.
+    fn looks(&self, tell: impl FnOnce(&mut Looks) -> Verdict) {
+        let verdict = tell(&mut self.looks.borrow_mut());
+        self.take("change attribute", verdict);
+    }
+
+    /// A file's attributes, asked for and answered then, by who has it open or by somebody else: what was read under this
+    /// `change` must not have been out of date when they were asked for, for a cache would be found good by it.
+    pub fn looked(&self, file: usize, (look, is_open): (Look, bool), asked: (u64, u64)) {
+        self.looks(|looks| if is_open { looks.opened(file, look) } else { looks.shown(file, look) });
+        for (block, mark) in self.looks.borrow().read_under(file, look.change) {
+            self.data(|data| data.stands_for(look.change, ((file, block), mark), asked));
+        }
+    }
+
+    /// Power failed after a write-back had: a file may have lost data and kept the time of a later change.
+    pub(crate) fn forget_looks(&self) {
+        *self.looks.borrow_mut() = Looks::default();
+    }
+
+    /// A block that was read between two looks that are the same, by who has its file open.
+    pub fn read_within(&self, file: usize, look: Look, block: (u64, Mark)) {
+        self.looks(|looks| looks.read(file, look, block));
     }
 
     /// One effect of every mutation.

@@ -54,6 +54,8 @@ pub struct Outcome {
     pub steps: u64,
     /// Delegations that clients had back after a restart.
     pub delegations_reclaimed: u64,
+    /// Reads that clients served of what they had kept over CLOSE.
+    pub reads_kept: u64,
     /// Servers that were dead and not wholly gone: a leak of this simulation, or of the server's end.
     pub left_over: u64,
     /// How long it took in the world, in milliseconds.
@@ -73,6 +75,7 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
     match options.plant {
         Some(Plant::AnswerBeforeCommit) => world.machine.disk.lie_about_commits(),
         Some(Plant::StaleReads) => world.machine.disk.read_stale(),
+        Some(Plant::KeepChange) => world.machine.disk.keep_change(),
         _ => {}
     }
     world.start_server(world.next_death(), world.next_down_ms());
@@ -147,6 +150,7 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
         lives: world.lives(),
         handovers: world.handovers(),
         delegations_reclaimed: delegations_reclaimed(world),
+        reads_kept: reads_kept(world),
         steps: world.oracles.progress(|progress| progress.steps()),
         left_over: world.left_over(),
         ms: world.now(),
@@ -160,6 +164,15 @@ fn delegations_reclaimed(world: &World) -> u64 {
     let mut count = 0;
     world.oracles.reclaims(|reclaims| {
         count = reclaims.delegations();
+        Ok(())
+    });
+    count
+}
+
+fn reads_kept(world: &World) -> u64 {
+    let mut count = 0;
+    world.oracles.data(|data| {
+        count = data.reads_kept();
         Ok(())
     });
     count

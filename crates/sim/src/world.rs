@@ -109,6 +109,8 @@ pub struct World {
     notifies: bool,
     /// Each client mostly uses one file, and mostly reads it: so it has that delegated for a while.
     pub(crate) is_peaceful: bool,
+    /// Clients keep what they read over CLOSE, and often come back to it.
+    pub(crate) keeps: bool,
     /// Whom the server calls, by host.
     callees: RefCell<BTreeMap<usize, Weak<dyn Callee>>>,
     /// Calls on ways of the server's own that are under way.
@@ -150,6 +152,7 @@ impl World {
             handovers: Cell::new(0),
             notifies: Rng::new(seed ^ 0x6e6f_7469_6679).percent(60),
             is_peaceful: Rng::new(seed ^ 0x0070_6561_6365).percent(30),
+            keeps: Rng::new(seed ^ 0x6b65_6570_7300).percent(40),
             callees: RefCell::default(),
             calls_out: RefCell::default(),
             last_call: Cell::new(0),
@@ -308,6 +311,9 @@ impl World {
         let lost = self.machine.power_cut(image, loss, &mut rng)?;
         self.tell(|| format!("disk: {lost} mutations lost"));
         self.oracles.power_cut(self.now());
+        if self.machine.disk.has_lost_failed() {
+            self.oracles.forget_looks();
+        }
         Ok(())
     }
 

@@ -97,6 +97,12 @@ fn worlds_have_delegations_that_are_had_back_after_a_crash() {
 }
 
 #[test]
+fn worlds_have_reads_of_what_was_kept_over_close() {
+    let kept: u64 = (0..100).map(seed).map(|of| of.reads_kept).sum();
+    assert!(kept >= 100, "{kept} in a hundred seeds");
+}
+
+#[test]
 fn an_open_whose_close_a_crash_leaves_unanswered_is_not_reclaimed() {
     let told = |seed| run(seed, Options { plant: None, is_told: true }).unwrap().lines;
     let is_given_up = |line: &String| line.ends_with("it was being closed");
@@ -139,6 +145,13 @@ fn leases_that_run_out_too_early_are_noticed() {
 #[test]
 fn reads_of_old_data_are_noticed() {
     assert_noticed(Plant::StaleReads, "data: a read of block");
+}
+
+#[test]
+fn a_change_attribute_that_writes_leave_as_it_was_is_noticed() {
+    assert_noticed(Plant::KeepChange, "data: block");
+    assert_noticed(Plant::KeepChange, "data: file");
+    assert_noticed(Plant::KeepChange, "change attribute: ");
 }
 
 #[test]

@@ -10,9 +10,11 @@ use super::delegations::{Claim, look, seen_in};
 use super::v4::{Acted, Client4, Locks, Open};
 use crate::oracle::data::Mark;
 use crate::oracle::grants::{GrantId, What};
+use crate::oracle::looks::Look;
 use crate::rng::Rng;
 use crate::wire::Ops;
 
+mod again;
 mod data;
 mod directories;
 mod locks;
@@ -117,17 +119,18 @@ impl Process {
         let ms = self.below(2_000);
         self.client.world.exec.sleep(ms).await;
         // Where nobody is in anybody's way, what is held is seen only when servers die.
-        let steps = if self.client.world.is_peaceful { 3 * steps } else { steps };
+        let world = &self.client.world;
+        let steps = if world.is_peaceful { 3 * steps } else { steps };
         for _ in 0..steps {
             match self.below(100) {
+                _ if world.keeps && self.percent(40) => self.comes_back().await,
                 0..35 => self.change_names().await,
                 35..50 if self.client.kind.minor > 0 => self.watch_directory().await,
                 _ => self.use_file().await,
             }
             let ms = self.below(1_500);
-            self.client.world.exec.sleep(ms).await;
+            world.exec.sleep(ms).await;
         }
-        let world = &self.client.world;
         world.tell(|| format!("{}: ends", self.who));
         world.oracles.progress(|progress| progress.done(&self.who));
     }
@@ -203,6 +206,9 @@ impl Process {
         reply.next::<Open4Ok<'_>>(OpNum4::Open)?;
         let handle = reply.next::<GetFh4Ok<'_>>(OpNum4::GetFh)?.object.to_vec();
         let seen = seen_in(&mut reply);
+        if let Some((change, size)) = seen {
+            self.finds(file, Look { change, size }, sent);
+        }
         if rflags & OPEN4_RESULT_CONFIRM != 0 {
             stateid = client.confirm(&owner, &handle, stateid).await?;
         }

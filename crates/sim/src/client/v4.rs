@@ -14,6 +14,7 @@ use holdfast_wire::nfs4::*;
 use super::callbacks::Called;
 use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
 use super::delegations::Delegation;
+use super::kept::Cache;
 use super::sessions::Counted;
 use super::slots::Session;
 use crate::exec::Turn;
@@ -98,6 +99,8 @@ pub struct Client4 {
     pub(crate) amnesias: Cell<u64>,
     /// By file.
     pub(crate) delegations: RefCell<BTreeMap<usize, Delegation>>,
+    /// Data that is kept over CLOSE.
+    pub(crate) kept: RefCell<Cache>,
     /// Those that will be given back, by their stateids.
     pub(super) returning: RefCell<BTreeSet<[u8; 12]>>,
 }
@@ -158,6 +161,7 @@ impl Client4 {
             amnesias: Cell::new(0),
             returning: RefCell::default(),
             delegations: RefCell::default(),
+            kept: RefCell::default(),
         });
         let weak = Rc::downgrade(&client);
         let on_lost = Weak::clone(&weak);

@@ -14,6 +14,7 @@ use holdfast_vfs::{
 };
 
 use super::Disk;
+use super::changes::Shown;
 use super::log::{Deed, Entry};
 use super::opened::SimFile;
 
@@ -27,6 +28,7 @@ pub struct SimBackend {
     /// The server's life, by which its write verifier is told from others'.
     life: u64,
     process: u64,
+    shown: Shown,
     /// What was there before the last write, while reads are to be out of date.
     before: Mutex<Pieces>,
 }
@@ -40,8 +42,8 @@ const fn data(file: &Handle) -> Touched {
 }
 
 impl SimBackend {
-    pub(super) const fn new(disk: Disk, fs: MemBackend, (life, process): (u64, u64)) -> Self {
-        Self { disk, fs, life, process, before: Mutex::new(Pieces::new()) }
+    pub(super) const fn new(disk: Disk, fs: MemBackend, (life, process): (u64, u64), shown: Shown) -> Self {
+        Self { disk, fs, life, process, shown, before: Mutex::new(Pieces::new()) }
     }
 
     fn opened(
@@ -55,6 +57,12 @@ impl SimBackend {
 
     fn did(&self, cx: &Cx<'_>, deed: Deed, needs: Vec<Touched>, made: Option<u64>) {
         self.disk.record(self.process, Entry::new(deed, cx.caller, needs, made));
+    }
+
+    /// A file was changed by what tells nothing of it.
+    fn changed(&self, cx: &Cx<'_>, file: &Handle) -> FsResult<()> {
+        self.shown.note(&self.fs.getattr(cx, file, AttrMask::CHANGE)?);
+        Ok(())
     }
 
     fn is_stale(&self) -> bool {
@@ -72,21 +80,21 @@ impl Backend for SimBackend {
     }
 
     fn getattr(&self, cx: &Cx<'_>, object: &Handle, want: AttrMask) -> FsResult<Attrs> {
-        self.fs.getattr(cx, object, want)
+        self.fs.getattr(cx, object, want).map(|attrs| self.shown.attrs(attrs))
     }
 
     fn setattr(&self, cx: &Cx<'_>, file: File<'_>, set: &SetAttrs, guard: CtimeGuard) -> FsResult<Change> {
         let change = self.fs.setattr(cx, file, set, guard)?;
         self.did(cx, Deed::SetAttr(*file.handle(), *set), vec![entries(file.handle())], None);
-        Ok(change)
+        Ok(self.shown.change(change))
     }
 
     fn lookup(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, want: AttrMask) -> FsResult<Node> {
-        self.fs.lookup(cx, dir, name, want)
+        self.fs.lookup(cx, dir, name, want).map(|node| self.shown.node(node))
     }
 
     fn parent(&self, cx: &Cx<'_>, dir: &Handle, want: AttrMask) -> FsResult<Node> {
-        self.fs.parent(cx, dir, want)
+        self.fs.parent(cx, dir, want).map(|node| self.shown.node(node))
     }
 
     fn access(&self, cx: &Cx<'_>, object: &Handle, asked: AccessMask) -> FsResult<Rights> {
@@ -103,7 +111,9 @@ impl Backend for SimBackend {
         listing: DirListing<'_>,
         take: &mut dyn FnMut(DirEntry<'_>) -> Flow,
     ) -> FsResult<ListEnd> {
-        self.fs.readdir(cx, listing, take)
+        self.fs.readdir(cx, listing, &mut |entry| {
+            take(DirEntry { node: self.shown.listed(entry.node), ..entry })
+        })
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
@@ -116,6 +126,13 @@ impl Backend for SimBackend {
         // A name that was there is at most cut, which is the file's affair.
         let needs = if made.is_new { entries(dir) } else { entries(&made.node.handle) };
         self.did(cx, deed, vec![needs], number);
+        if made.is_new {
+            made.dir = self.shown.change(made.dir);
+        }
+        if made.is_new || how.set.size.is_some() {
+            self.shown.note(&made.node.attrs);
+        }
+        made.node = self.shown.node(made.node);
         Ok(made)
     }
 
@@ -130,14 +147,16 @@ impl Backend for SimBackend {
         let (node, change) = self.fs.make(cx, dir, name, what, set)?;
         let deed = Deed::Make { dir: *dir, name: name.as_bytes().to_vec(), what: what.into(), set: *set };
         self.did(cx, deed, vec![entries(dir)], Some(node.attrs.fileid));
-        Ok((node, change))
+        self.shown.note(&node.attrs);
+        Ok((self.shown.node(node), self.shown.change(change)))
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
-        let linked = self.fs.link(cx, object, dir, name)?;
+        let (change, attrs) = self.fs.link(cx, object, dir, name)?;
         let deed = Deed::Link { object: *object, dir: *dir, name: name.as_bytes().to_vec() };
         self.did(cx, deed, vec![entries(dir)], None);
-        Ok(linked)
+        self.shown.note(&attrs);
+        Ok((self.shown.change(change), self.shown.attrs(attrs)))
     }
 
     fn rename(
@@ -147,18 +166,22 @@ impl Backend for SimBackend {
         to: (&Handle, Name<'_>),
         flags: RenameFlags,
     ) -> FsResult<(Change, Change)> {
-        let changes = self.fs.rename(cx, from, to, flags)?;
+        let (left, entered) = self.fs.rename(cx, from, to, flags)?;
         let owned = |(dir, name): (&Handle, Name<'_>)| (*dir, name.as_bytes().to_vec());
         let deed = Deed::Rename { from: owned(from), to: owned(to), flags };
         self.did(cx, deed, vec![entries(from.0), entries(to.0)], None);
-        Ok(changes)
+        if let Ok(moved) = self.fs.lookup(cx, to.0, to.1, AttrMask::CHANGE) {
+            self.shown.note(&moved.attrs);
+        }
+        let left = self.shown.change(left);
+        Ok((left, if from.0 == to.0 { left } else { self.shown.change(entered) }))
     }
 
     fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
         let change = self.fs.remove(cx, dir, name, kind)?;
         let deed = Deed::Remove { dir: *dir, name: name.as_bytes().to_vec(), kind };
         self.did(cx, deed, vec![entries(dir)], None);
-        Ok(change)
+        Ok(self.shown.change(change))
     }
 
     fn open(&self, cx: &Cx<'_>, file: &Handle, mode: OpenMode) -> FsResult<Arc<dyn FileObject>> {
@@ -197,7 +220,12 @@ impl Backend for SimBackend {
             let _ = self.fs.read(cx, file, at.offset, &mut before);
             self.before().insert((file.handle().as_bytes().to_vec(), at.offset), before);
         }
-        let written = self.fs.write(cx, file, at, bytes)?;
+        self.shown.writes(&self.fs.getattr(cx, file.handle(), AttrMask::CHANGE)?);
+        let mut written = self.fs.write(cx, file, at, bytes)?;
+        match written.change.take() {
+            Some(change) => written.change = Some(self.shown.change(change)),
+            None => self.changed(cx, file.handle())?,
+        }
         let (handle, offset) = (*file.handle(), at.offset);
         let deed = Deed::Write { file: handle, offset, data: bytes[..written.bytes].to_vec() };
         self.did(cx, deed, vec![data(&handle)], None);
@@ -227,7 +255,7 @@ impl Backend for SimBackend {
         self.fs.region(cx, file, offset, bytes, what)?;
         let handle = *file.handle();
         self.did(cx, Deed::Region { file: handle, offset, bytes, what }, vec![data(&handle)], None);
-        Ok(())
+        self.changed(cx, &handle)
     }
 
     fn copy(&self, cx: &Cx<'_>, from: File<'_>, to: File<'_>, span: CopySpan) -> FsResult<u64> {
@@ -235,6 +263,7 @@ impl Backend for SimBackend {
         let (source, target) = (*from.handle(), *to.handle());
         let span = CopySpan { bytes, ..span };
         self.did(cx, Deed::Copy { from: source, to: target, span }, vec![data(&target)], None);
+        self.changed(cx, &target)?;
         Ok(bytes)
     }
 
@@ -242,7 +271,7 @@ impl Backend for SimBackend {
         self.fs.clone_range(cx, from, to, span)?;
         let (source, target) = (*from.handle(), *to.handle());
         self.did(cx, Deed::Copy { from: source, to: target, span }, vec![data(&target)], None);
-        Ok(())
+        self.changed(cx, &target)
     }
 
     fn getxattr(&self, cx: &Cx<'_>, object: &Handle, name: &[u8]) -> FsResult<Vec<u8>> {
@@ -260,7 +289,7 @@ impl Backend for SimBackend {
         let change = self.fs.setxattr(cx, object, name, value, mode)?;
         let deed = Deed::SetXattr { object: *object, name: name.to_vec(), value: value.to_vec() };
         self.did(cx, deed, vec![entries(object)], None);
-        Ok(change)
+        Ok(self.shown.change(change))
     }
 
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>> {
@@ -271,7 +300,7 @@ impl Backend for SimBackend {
         let change = self.fs.removexattr(cx, object, name)?;
         let deed = Deed::RemoveXattr { object: *object, name: name.to_vec() };
         self.did(cx, deed, vec![entries(object)], None);
-        Ok(change)
+        Ok(self.shown.change(change))
     }
 
     fn lock(&self, file: &Arc<dyn FileObject>, range: ByteRange, kind: LockKind) -> FsResult<()> {
@@ -296,7 +325,8 @@ impl Backend for SimBackend {
     }
 
     fn limits(&self, object: &Handle) -> FsResult<FsLimits> {
-        self.fs.limits(object)
+        // As the local file systems that are served.
+        self.fs.limits(object).map(|limits| FsLimits { change_is_version_counter: false, ..limits })
     }
 
     fn shed(&self, keep_percent: u8) {

@@ -114,3 +114,38 @@ fn the_verifier_is_another_in_every_life() {
     let disk = disk();
     assert_ne!(disk.backend(1).write_verifier(), disk.backend(2).write_verifier());
 }
+
+/// The change attribute as a process shows it.
+fn change(fs: &SimBackend, file: &Handle) -> u64 {
+    let caller = Caller::root();
+    fs.getattr(&Cx::new(&caller, Wait::Yes), file, AttrMask::CHANGE).unwrap().change.0
+}
+
+#[test]
+fn no_change_attribute_is_told_again_of_other_data() {
+    for (power_fails, seconds) in [(false, 101), (false, 50), (true, 101), (true, 50)] {
+        let wall = Wall::default();
+        wall.set(Timestamp { seconds: 100, nanos: 0 });
+        let disk = Disk::new(&wall);
+        let fs = disk.backend(1);
+        let file = make(&fs, "f");
+        commit(&fs, fs.root().unwrap(), false).unwrap();
+        // All within one tick of the file system's time.
+        let mut told = vec![change(&fs, &file)];
+        for text in [b"one", b"two", b"six"] {
+            write(&fs, &file, text);
+            told.push(change(&fs, &file));
+        }
+        disk.cut_off();
+        if power_fails {
+            disk.power_cut(Loss::All, &mut Rng::new(1));
+        }
+        wall.set(Timestamp { seconds, nanos: 0 });
+        let fs = disk.backend(2);
+        told.push(change(&fs, &file));
+        write(&fs, &file, b"ten");
+        told.push(change(&fs, &file));
+        let others: std::collections::BTreeSet<u64> = told.iter().copied().collect();
+        assert_eq!(others.len(), told.len(), "{told:?}, power fails: {power_fails}, then: {seconds}");
+    }
+}

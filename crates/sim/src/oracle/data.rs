@@ -1,4 +1,7 @@
-//! What a read may give: close-to-open consistency, and no lost acknowledged-stable write.
+//! What a read may give, and no lost acknowledged-stable write. A read that the server answers, or a cache under a
+//! delegation, is as of when it began. One that a client serves of what it kept over CLOSE is as of when the OPEN began that
+//! found it good (close-to-open consistency, RFC 8881 section 10.3.1); and so is whatever anybody has read under a `change`
+//! that is shown once more, for it may have been kept.
 //!
 //! Each block holds the mark of the write that was last. A read is out of date when it gives a write that had ended
 //! before another began, and that other was acknowledged before the read began. What was acknowledged unstable may
@@ -53,6 +56,7 @@ struct Write {
 pub struct Data {
     writes: BTreeMap<(usize, u64), Vec<Write>>,
     cuts: u64,
+    kept: u64,
 }
 
 impl Data {
@@ -120,9 +124,53 @@ impl Data {
     /// # Errors
     /// When it must not have.
     pub fn read(&mut self, place: (usize, u64), mark: Mark, (sent, now): (u64, u64)) -> Verdict {
-        let verdict = self.judge(place, mark, (sent, now));
+        let verdict = self.judge(place, mark, sent);
         self.seen(place, mark, now);
-        verdict
+        let (file, block) = place;
+        let told = |why| {
+            format!("a read of block {block} of file {file} from {sent} to {now} ms gave {mark}: {why}")
+        };
+        verdict.map_err(told)
+    }
+
+    /// A client gives this now of what it kept over CLOSE, and found good at an OPEN that was sent then.
+    ///
+    /// # Errors
+    /// When it was not.
+    pub fn read_kept(&mut self, place: (usize, u64), mark: Mark, (opened, now): (u64, u64)) -> Verdict {
+        self.kept += 1;
+        let (file, block) = place;
+        let told = |why| {
+            format!(
+                "block {block} of file {file}, kept over CLOSE, gave {mark} at {now} ms, opened at {opened} ms: {why}"
+            )
+        };
+        self.judge(place, mark, opened).map_err(told)
+    }
+
+    /// How many reads were served of what was kept over CLOSE.
+    #[must_use]
+    pub const fn reads_kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// This `change` was asked for and answered then, and this was read under it once.
+    ///
+    /// # Errors
+    /// When that must be told by another `change` by now.
+    pub fn stands_for(
+        &self,
+        change: u64,
+        (place, mark): ((usize, u64), Mark),
+        (sent, now): (u64, u64),
+    ) -> Verdict {
+        let (file, block) = place;
+        let told = |why| {
+            format!(
+                "file {file} shows change {change} from {sent} to {now} ms, as when its block {block} was {mark}: {why}"
+            )
+        };
+        self.judge(place, mark, sent).map_err(told)
     }
 
     /// Of a write that somebody has read it is known that it was done.
@@ -137,25 +185,22 @@ impl Data {
         }
     }
 
-    fn judge(&self, place: (usize, u64), mark: Mark, (sent, now): (u64, u64)) -> Verdict {
+    /// Whether what is asked for then may be this.
+    fn judge(&self, place: (usize, u64), mark: Mark, asked: u64) -> Verdict {
         const NONE: &[Write] = &[];
         let writes = self.writes.get(&place).map_or(NONE, Vec::as_slice);
-        let told = |why: String| {
-            let (file, block) = place;
-            Err(format!("a read of block {block} of file {file} from {sent} to {now} ms gave {mark}: {why}"))
-        };
         let mut ends: Vec<Option<u64>> =
             writes.iter().filter(|w| w.mark == mark).map(|w| w.end.at()).collect();
         if mark == 0 {
             ends.push(Some(0));
         }
         if ends.is_empty() {
-            return told("nobody wrote that".into());
+            return Err("nobody wrote that".into());
         }
         // Any of the times it was written may be the one that was read.
         let newer = |end: u64| {
             let is_newer =
-                |w: &&Write| w.mark != mark && w.sent > end && w.counts_since.is_some_and(|at| at < sent);
+                |w: &&Write| w.mark != mark && w.sent > end && w.counts_since.is_some_and(|at| at < asked);
             writes.iter().find(is_newer)
         };
         let mut why = None;
@@ -166,7 +211,7 @@ impl Data {
             }
         }
         let newer = why.map_or(0, |write| write.mark);
-        told(format!("{newer} was written after it, and acknowledged before the read began"))
+        Err(format!("{newer} was written after it, and acknowledged before that began"))
     }
 }
 
@@ -191,6 +236,18 @@ mod tests {
         assert!(data.read(PLACE, 2, (16, 20)).is_ok());
         assert!(data.read(PLACE, 1, (16, 20)).is_ok());
         assert!(data.read(PLACE, 3, (16, 20)).is_err(), "nobody wrote that");
+    }
+
+    #[test]
+    fn what_was_kept_is_as_new_as_the_open_that_found_it_good() {
+        let mut data = Data::default();
+        written(&mut data, 1, 10, true);
+        written(&mut data, 2, 20, true);
+        assert!(data.read_kept(PLACE, 1, (24, 40)).is_ok(), "the newer one was not acknowledged then");
+        assert!(data.read_kept(PLACE, 1, (26, 40)).is_err());
+        assert!(data.stands_for(7, (PLACE, 1), (26, 40)).is_err());
+        assert!(data.stands_for(7, (PLACE, 2), (26, 40)).is_ok());
+        assert_eq!(data.reads_kept(), 2);
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub(super) struct Inode {
     pub(super) exclusive: Option<Exclusive>,
     /// Open files; an object without a name lives until the last is closed.
     pub(super) opens: u64,
+    /// As the file system was made ([`super::MemOptions::has_plain_times`]).
+    pub(super) has_plain_times: bool,
     /// It was made without a name, and has had none yet: it may be given one.
     pub(super) had_no_name: bool,
     /// Changes of attributes or entries that no commit covered yet.
@@ -191,9 +193,10 @@ impl Inode {
     }
 
     /// Notes a change of attributes; `modifies` when data or entries changed as well. Times never stand still
-    /// or go back across a change, so that clients that look at ctime notice each one.
+    /// or go back across a change, so that clients that look at ctime notice each one, unless they are to be plain.
     pub(super) fn touch(&mut self, now: Timestamp, modifies: bool) {
-        self.ctime = if now > self.ctime { now } else { next_nano(self.ctime) };
+        let is_taken = self.has_plain_times || now > self.ctime;
+        self.ctime = if is_taken { now } else { next_nano(self.ctime) };
         if modifies {
             self.mtime = self.ctime;
         }

@@ -52,6 +52,9 @@ pub struct MemOptions {
     pub root_owner: (u32, u32),
     /// Refuse every change.
     pub is_read_only: bool,
+    /// A change takes the time that `now` tells, as kernels without multigrain times do: two may share one, and where the
+    /// clock was set back times go back. Else each takes a later one than the object had.
+    pub has_plain_times: bool,
 }
 
 impl MemOptions {
@@ -85,6 +88,7 @@ impl MemOptions {
             root_mode: 0o755,
             root_owner: (0, 0),
             is_read_only: false,
+            has_plain_times: false,
         }
     }
 }
@@ -114,6 +118,7 @@ impl MemBackend {
             xattrs: BTreeMap::new(),
             exclusive: None,
             opens: 0,
+            has_plain_times: options.has_plain_times,
             had_no_name: false,
             is_dirty: false,
             is_data_dirty: false,
@@ -123,6 +128,7 @@ impl MemBackend {
             now: Arc::clone(&options.now),
             links_max: options.links_max,
             is_read_only: options.is_read_only,
+            has_plain_times: options.has_plain_times,
             inodes: BTreeMap::from([(ROOT, root)]),
             last_ino: ROOT,
             last_file: 0,

@@ -1,8 +1,9 @@
 //! Rules of the in-memory backend, and that no sequence of calls breaks its invariants.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use holdfast_base::{Cookie, Entropy, SeededEntropy};
+use holdfast_base::{Cookie, Entropy, SeededEntropy, Timestamp};
 
 use super::{MemBackend, MemOptions};
 use crate::*;
@@ -48,6 +49,25 @@ fn the_owner_may_write_what_he_made_read_only_and_others_may_not() {
     assert_eq!(write(&fs, &user(2), &f, 0, b"x"), Err(FsError::Access));
     let strict = OpenMode { read: false, write: true, nfs_exceptions: false };
     assert_eq!(fs.open(&cx(&user(1)), &f, strict).err(), Some(FsError::Access));
+}
+
+#[test]
+fn plain_times_stand_still_and_go_back_as_their_clock_does() {
+    for has_plain_times in [false, true] {
+        let seconds = Arc::new(AtomicI64::new(100));
+        let clock = Arc::clone(&seconds);
+        let now = Arc::new(move || Timestamp { seconds: clock.load(Ordering::Relaxed), nanos: 0 });
+        let options = MemOptions { now, root_mode: 0o777, has_plain_times, ..MemOptions::deterministic() };
+        let fs = MemBackend::new(&options);
+        let f = file(&fs, &user(1), "a", 0o644);
+        let ctime = |at| {
+            seconds.store(at, Ordering::Relaxed);
+            write(&fs, &user(1), &f, 0, b"x").unwrap();
+            fs.getattr(&cx(&user(1)), &f, AttrMask::ALL).unwrap().ctime
+        };
+        let (first, again, back) = (ctime(200), ctime(200), ctime(150));
+        assert_eq!((first == again, back < again), (has_plain_times, has_plain_times));
+    }
 }
 
 #[test]

@@ -6,8 +6,10 @@ use holdfast_base::Offset;
 use holdfast_wire::nfs4::*;
 
 use super::{BLOCK, BLOCKS, Process};
+use crate::client::delegations::{look, seen_in};
 use crate::client::v4::{Acted, Open};
 use crate::oracle::data::Mark;
+use crate::oracle::looks::Look;
 use crate::wire::Ops;
 
 impl Process {
@@ -16,7 +18,10 @@ impl Process {
     }
 
     pub(super) async fn read(&self, open: &Open) {
-        let block = self.below(BLOCKS);
+        self.read_block(open, self.below(BLOCKS)).await;
+    }
+
+    pub(super) async fn read_block(&self, open: &Open, block: u64) {
         self.doing(format!("reads block {block} of file {}", open.file));
         let world = &self.client.world;
         if let Some(mark) = self.client.cached(open.file, block) {
@@ -25,7 +30,13 @@ impl Process {
                 .oracles
                 .data(|data| data.read((open.file, block), mark, (world.now(), world.now())));
         }
-        let begun = self.client.read_begins(open.file);
+        if let Some((mark, opened)) = self.kept(open, block) {
+            world.tell(|| format!("{}: has kept {mark}", self.who));
+            let since = (opened, world.now());
+            return world.oracles.data(|data| data.read_kept((open.file, block), mark, since));
+        }
+        let (begun, kept) =
+            (self.client.read_begins(open.file), self.client.kept.borrow().read_begins(open.file));
         let acted = self
             .client
             .act(|| {
@@ -36,7 +47,7 @@ impl Process {
                 };
                 let handle = open.handle.borrow();
                 let put = ArgOp::PutFh(PutFh4Args { object: &handle });
-                (!open.is_lost.get()).then(|| Ops::new(&[put, ArgOp::Read(read)]))
+                (!open.is_lost.get()).then(|| Ops::new(&[put, look(), ArgOp::Read(read), look()]))
             })
             .await;
         let Some(Acted { mut reply, sent, .. }) = acted else { return };
@@ -44,10 +55,20 @@ impl Process {
             return self.refused(open, "READ", reply.status);
         }
         let Some(()) = reply.skip(&[OpNum4::PutFh]) else { return };
+        let before = seen_in(&mut reply);
         let Some(ok) = reply.next::<Read4Ok<'_>>(OpNum4::Read) else { return };
         let mark = Mark::from_be_bytes(*ok.data.first_chunk().unwrap_or(&[0; 8]));
-        world.oracles.data(|data| data.read((open.file, block), mark, (sent, world.now())));
+        let asked = (sent, world.now());
+        world.oracles.data(|data| data.read((open.file, block), mark, asked));
         self.client.read_ends(open.file, block, mark, begun);
+        self.client.kept.borrow_mut().read_ends(open.file, (block, mark), kept);
+        if let Some((change, size)) = before {
+            let look = Look { change, size };
+            world.oracles.looked(open.file, (look, true), asked);
+            if seen_in(&mut reply) == before {
+                world.oracles.read_within(open.file, look, (block, mark));
+            }
+        }
     }
 
     pub(super) async fn write(&self, open: &Open) {
@@ -68,6 +89,7 @@ impl Process {
         });
         let data = mark.to_be_bytes();
         let begun = self.client.write_begins(open.file, block);
+        self.client.kept.borrow_mut().wrote(open.file);
         let is_anew = Cell::new(false);
         let acted = self
             .client
@@ -90,6 +112,7 @@ impl Process {
             })
             .await;
         self.client.write_ends(open.file, begun, (block + 1) * BLOCK);
+        self.client.kept.borrow_mut().wrote(open.file);
         let Some(Acted { mut reply, is_excused, .. }) = acted else { return };
         if reply.status != NfsStat4::Ok {
             return self.refused(open, "WRITE", reply.status);
