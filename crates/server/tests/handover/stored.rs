@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::nfs4::Nfs4;
 use crate::prober::{Prober, is_free};
-use crate::server::Server;
+use crate::server::{Server, spawn};
 
 /// What is kept all the time.
 const LISTENER: &str = "holdfast-listener";
@@ -104,7 +104,7 @@ impl Manager {
     fn spawn(&self, command: &mut Command) -> Child {
         command.env("NOTIFY_SOCKET", &self.path).env("FDSTORE", self.places.to_string());
         if self.store.is_empty() {
-            return command.spawn().unwrap();
+            return spawn(command);
         }
         // The shell puts them where they belong; out of the way first.
         let high = |(_, fd): &(String, OwnedFd)| {
