@@ -33,7 +33,7 @@ pub struct Changes {
     counts: Mutex<Counts>,
 }
 
-/// A ctime as a number.
+/// A ctime as a number: nanoseconds since 1970, modulo 2^64.
 #[must_use]
 pub const fn nanos(at: Timestamp) -> u64 {
     at.seconds.wrapping_mul(1_000_000_000).wrapping_add(at.nanos as i64) as u64

@@ -57,6 +57,10 @@ impl Lockers {
     /// Notes that an open file may hold locks from now on. False where its descriptor carries another's: the kernel would not
     /// tell theirs apart.
     pub(crate) fn enter(&self, file: &LocalFile) -> bool {
+        // Mostly it has some: then nobody else's locks are waited for.
+        if file.has_locks.load(Ordering::SeqCst) {
+            return true;
+        }
         let mut by_file = self.by_file.lock();
         let all = by_file.entry(file.object.handle).or_default();
         let fd = lock_fd(file);

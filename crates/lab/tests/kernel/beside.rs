@@ -1,7 +1,8 @@
 //! Processes of the server's own host beside kernel clients: what they open is given back first, and the locks of either
 //! keep the other out.
 
-use crate::fixture::{Served, guest, guest_env, kernels, scripts, serve};
+use crate::delegations::SURELY_OLDER;
+use crate::fixture::{Served, guest, kernels, scripts, serve, start_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{Guest, Kernel, NfsVersion, Trial};
 use serde_json::Value;
@@ -12,8 +13,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A recall, a flush and an open on a busy machine; a client that is not recalled keeps what it has for minutes.
 const OPENED_WITHIN: Duration = Duration::from_secs(20);
-/// By more than a directory has to be older than what a client knows.
-const SURELY_OLDER: Duration = Duration::from_secs(3);
 /// So long who is not to be let in is watched.
 const STILL_OUT: Duration = Duration::from_secs(2);
 
@@ -25,9 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     let versions = [NfsVersion::V40, NfsVersion::V42];
     for at_hand in kernels() {
-        for (name, local) in [("lazy", "lazy"), ("strict", "strict")] {
+        for local in ["lazy", "strict"] {
             let run = move |kernel: &Kernel, version| opened(kernel, version, local);
-            let name = format!("beside::a_local_process_has_what_a_guest_wrote::{name}");
+            let name = format!("beside::a_local_process_has_what_a_guest_wrote::{local}");
             trials.extend(at_hand.trials(&name, &versions, run));
         }
         trials.extend(at_hand.trials("beside::locks_keep_each_other_out", &versions, locked));
@@ -43,11 +42,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn start(served: &Served, kernel: &Kernel, version: NfsVersion, script: &str) -> Result<Guest> {
-    let env = guest_env(served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let begin = "act() { python3 $SCRIPTS/delegations.py \"$@\"; }\n\
                  locks() { python3 $SCRIPTS/local_locks.py \"$@\"; }\n";
-    guest(kernel, "512M", PATIENCE).start(&format!("{begin}{script}"), &env)
+    let guest = guest(kernel, "512M", PATIENCE);
+    start_in(guest, served, &format!("{begin}{script}"), &[("VERSION", version.as_str())])
 }
 
 /// A guest has written a file and closed it, without asking, and keeps another that it has read. A local process reads the first

@@ -1,7 +1,7 @@
 //! Delegations between real kernel clients: held without a question, recalled when somebody else comes, and taken from
 //! the dead.
 
-use crate::fixture::{Served, guest, guest_env, kernels, run_in, serve};
+use crate::fixture::{Served, guest, kernels, run_in, serve, start_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, ServerUnderTest, Trial};
 use serde_json::Value;
@@ -66,7 +66,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// By more than a directory has to be older than what a client knows.
-const SURELY_OLDER: Duration = Duration::from_secs(3);
+pub(crate) const SURELY_OLDER: Duration = Duration::from_secs(3);
 
 pub(crate) fn files_in(folder: &Path, count: usize) -> Result<()> {
     std::fs::create_dir(folder)?;
@@ -98,10 +98,9 @@ fn read_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
 }
 
 fn start(served: &Served, kernel: &Kernel, version: NfsVersion, script: &str) -> Result<Guest> {
-    let env = guest_env(served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let begin = "act() { python3 $SCRIPTS/delegations.py \"$@\"; }\nlab_mount $VERSION /mnt\n";
-    guest(kernel, "512M", PATIENCE).start(&format!("{begin}{script}"), &env)
+    let guest = guest(kernel, "512M", PATIENCE);
+    start_in(guest, served, &format!("{begin}{script}"), &[("VERSION", version.as_str())])
 }
 
 /// One guest keeps what it read and what it wrote; the other one's write and read go through it all the same.
@@ -165,12 +164,11 @@ fn directory(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     std::fs::write(folder.join("old"), "")?;
     // What has changed since the guest came is not delegated, and the clocks of files are not exact.
     std::thread::sleep(SURELY_OLDER);
-    let env = guest_env(&served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let script = "lab_mount $VERSION /mnt actimeo=600\n\
                   python3 $SCRIPTS/delegations.py directory /mnt /mnt/folder $OUT/.signal/changed new\n\
                   umount /mnt";
-    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    let env = [("VERSION", version.as_str())];
+    let guest = start_in(guest(kernel, "512M", PATIENCE), &served, script, &env)?;
     guest.wait_for("listed\n", PATIENCE)?;
     std::fs::write(folder.join("new"), "")?;
     guest.signal("changed")?;

@@ -98,11 +98,21 @@ pub(crate) fn run_in(
     script: &str,
     env: &[(&str, &str)],
 ) -> Result<String> {
-    let env = guest_env(served, env);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let outcome = guest.run_script(script, &env);
+    let outcome = start_in(guest, served, script, env).and_then(Guest::wait);
     served.server.check_alive()?;
     outcome?.success()
+}
+
+/// Starts `script` in a guest with the server's address and `env`, without waiting.
+pub(crate) fn start_in(
+    guest: GuestBuilder,
+    served: &Served,
+    script: &str,
+    env: &[(&str, &str)],
+) -> Result<Guest> {
+    let env = guest_env(served, env);
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    guest.start(script, &env)
 }
 
 /// A guest with this kernel and this much time, tenfold in a soak run.

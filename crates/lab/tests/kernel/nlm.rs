@@ -2,7 +2,7 @@
 //! server; waited for; lost with the client and kept over the server's death.
 
 use crate::checkout;
-use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::fixture::{Served, guest, kernels, start_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, ServerUnderTest, Trial, Turn};
 use std::path::Path;
@@ -68,9 +68,7 @@ fn start(served: &Served, kernel: &Kernel, script: &str) -> Result<Guest> {
 }
 
 fn start_with(served: &Served, kernel: &Kernel, script: &str, env: &[(&str, &str)]) -> Result<Guest> {
-    let env = guest_env(served, env);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    guest(kernel, "512M", PATIENCE).start(&format!("{}{script}", begin("client-a")), &env)
+    start_in(guest(kernel, "512M", PATIENCE), served, &format!("{}{script}", begin("client-a")), env)
 }
 
 /// Whether a process of this host would get the whole file's lock.

@@ -1,7 +1,7 @@
 //! Byte-range locks.
 
 use crate::world::*;
-use holdfast_base::{ClientId, FileKey, Seqid};
+use holdfast_base::{ByteRange, ClientId, FileKey, Seqid};
 use holdfast_state::*;
 
 fn two(world: &mut World) -> [(ClientId, StateId); 2] {
@@ -313,17 +313,27 @@ fn foreign_owners_and_nfs4_owners_are_in_each_others_way() {
     assert_eq!(world.engine.census().ranges, 1);
 }
 
+/// A client of 4.0, and its open of file 1.
+fn confirmed_40(world: &mut World) -> (ClientId, StateId) {
+    let client = world.client40("a", 1);
+    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
+    (client, world.engine.open_confirm(open, FileKey(1), world.now).unwrap())
+}
+
+/// A lock by which its owner begins to count.
+fn first_of_40((client, open): (ClientId, StateId), seqid: u32, range: ByteRange) -> LockRequest<'static> {
+    LockRequest {
+        caller: Caller::V40,
+        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
+        ..lock_by(client, 1, open, "l", range, LockKind::Write)
+    }
+}
+
 #[test]
 fn a_40_lock_owner_counts_from_its_first_lock_and_is_released_when_it_holds_nothing() {
     let mut world = World::new();
-    let client = world.client40("a", 1);
-    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
-    let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
-    let first = |seqid| LockRequest {
-        caller: Caller::V40,
-        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
-        ..lock_by(client, 1, open, "l", bytes(0, 9), LockKind::Write)
-    };
+    let (client, open) = confirmed_40(&mut world);
+    let first = |seqid| first_of_40((client, open), seqid, bytes(0, 9));
     let lock = world.lock(&first(40)).unwrap();
     assert_eq!(world.lock(&first(43)), Err(LockRefusal::Error(StateError::BadSeqid)));
     let lock = {
@@ -405,14 +415,8 @@ fn a_lock_refused_outside_after_its_open_is_gone_says_so() {
 #[test]
 fn a_40_lock_refused_outside_counts_for_a_lock_owner_that_is_known() {
     let mut world = World::new();
-    let client = world.client40("a", 1);
-    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
-    let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
-    let first = |seqid, range| LockRequest {
-        caller: Caller::V40,
-        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
-        ..lock_by(client, 1, open, "l", range, LockKind::Write)
-    };
+    let (client, open) = confirmed_40(&mut world);
+    let first = |seqid, range| first_of_40((client, open), seqid, range);
     world.lock(&first(40, bytes(0, 9))).unwrap();
     let ticket = world.engine.lock_prepare(&first(41, bytes(20, 29)), world.now).unwrap();
     assert!(world.engine.lock_abort(ticket, world.now));
@@ -428,14 +432,8 @@ fn a_40_lock_refused_outside_counts_for_a_lock_owner_that_is_known() {
 #[test]
 fn a_40_lock_owner_that_was_only_ever_refused_begins_anew() {
     let mut world = World::new();
-    let client = world.client40("a", 1);
-    let open = world.open(client, "o", 1, share(RW, NONE)).unwrap();
-    let open = world.engine.open_confirm(open, FileKey(1), world.now).unwrap();
-    let first = |seqid| LockRequest {
-        caller: Caller::V40,
-        by: LockBy::Open { open, owner: b"l", first_seqid: Some(Seqid(seqid)), client: None },
-        ..lock_by(client, 1, open, "l", bytes(0, 9), LockKind::Write)
-    };
+    let (client, open) = confirmed_40(&mut world);
+    let first = |seqid| first_of_40((client, open), seqid, bytes(0, 9));
     for seqid in [0, 0, 7] {
         let ticket = world.engine.lock_prepare(&first(seqid), world.now).unwrap();
         assert!(world.engine.lock_abort(ticket, world.now));
