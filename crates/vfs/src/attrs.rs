@@ -298,8 +298,8 @@ pub struct FsLimits {
     pub has_clone: bool,
     /// Whether holes can be punched and found.
     pub has_sparse: bool,
-    /// Whether the change attribute is a counter of versions rather than a time with a counter (RFC 7862
-    /// section 12.2.3).
+    /// Whether the change attribute is a counter of versions (RFC 7862 section 12.2.3) rather than a time with a counter, which
+    /// differs after each change, but is lower where the calendar was set back.
     pub change_is_version_counter: bool,
     /// Whether the file system is mounted read-only.
     pub is_read_only: bool,

@@ -158,11 +158,13 @@ pub(crate) const fn file_type(kind: FileKind) -> NfsFtype4 {
     }
 }
 
+/// A time, even with a count, falls where the calendar is set back. A client that was told that it only grows would take what
+/// it hears from then on for old news, and keep its own (RFC 7862 section 12.2.3).
 const fn change_attr_type(limits: &FsLimits) -> ChangeAttrType4 {
     if limits.change_is_version_counter {
         ChangeAttrType4::VersionCounter
     } else {
-        ChangeAttrType4::MonotonicIncr
+        ChangeAttrType4::Undefined
     }
 }
 
@@ -185,4 +187,17 @@ fn path(names: &[Vec<u8>], to: &mut Writer) {
 fn time(t: Timestamp, to: &mut Writer) {
     t.seconds.encode(to);
     to.u32(t.nanos);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::PSEUDO_LIMITS;
+    use super::*;
+
+    #[test]
+    fn a_change_attribute_is_said_to_grow_only_where_nothing_lets_it_fall() {
+        assert_eq!(change_attr_type(&PSEUDO_LIMITS), ChangeAttrType4::Undefined);
+        let counted = FsLimits { change_is_version_counter: true, ..PSEUDO_LIMITS };
+        assert_eq!(change_attr_type(&counted), ChangeAttrType4::VersionCounter);
+    }
 }
