@@ -2,7 +2,7 @@
 //! to the server started anew. The client sees one success, the disk one effect.
 //!
 //! Besides, what the same harness shows: the power cut, the disk under all of it as it is at the moment a reply is read;
-//! one session over two addresses; quotas; listings.
+//! one session over two addresses; delegations; quotas; listings.
 //!
 //! Needs the feature `failpoints`. The test binary runs itself as the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
@@ -10,7 +10,9 @@
 mod aside;
 mod caps;
 mod cases;
+mod crowd;
 mod cut;
+mod delegated;
 mod disk;
 mod everything;
 mod frozen;

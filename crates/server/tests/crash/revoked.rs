@@ -23,7 +23,7 @@ fn world() -> Rc<World> {
 }
 
 /// Takes what is held of this kind on the file `taken`.
-fn release(world: &World, kind: HoldingKind) {
+pub(crate) fn release(world: &World, kind: HoldingKind) {
     let path = Some(world.files().join("taken").display().to_string());
     let which = Which { path, kinds: vec![kind], ..Which::default() };
     let taken: Taken = AdminClient::connect(&world.state()).unwrap().ask(Request::Release(which)).unwrap();
@@ -130,7 +130,7 @@ impl Holder {
     }
 
     /// After the server's death: what comes of reclaiming what it has of a file.
-    fn reclaim(&mut self, name: &'static [u8]) -> NfsStat4 {
+    pub(crate) fn reclaim(&mut self, name: &'static [u8]) -> NfsStat4 {
         if self.minor == 0 {
             self.client.set_client_id();
         }

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use holdfast_base::{Offset, Seqid};
 use holdfast_ledger::failpoint::Point;
 use holdfast_wire::nfs4::*;
-use holdfast_xdr::{Decode, Reader};
+use holdfast_wire::rpc::{
+    AcceptStat, AcceptedReply, CallHeader, MsgType, OpaqueAuth, ReplyBody, ReplyHeader,
+};
+use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::{Client, lookup, status};
 use crate::server::{World, names};
@@ -15,14 +18,14 @@ use crate::wire::Line;
 const NO_ATTRS: Fattr4<'static> = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
 
 /// A client with a connection to each of two addresses.
-struct Trunk {
-    world: Rc<World>,
-    client: Client,
-    lines: [Line; 2],
+pub(crate) struct Trunk {
+    pub(crate) world: Rc<World>,
+    pub(crate) client: Client,
+    pub(crate) lines: [Line; 2],
 }
 
 /// What follows the head of the last of so many results, those before it having no body but SEQUENCE's.
-fn last<'a, T: Decode<'a>>(results: &'a [u8], count: usize) -> T {
+pub(crate) fn last<'a, T: Decode<'a>>(results: &'a [u8], count: usize) -> T {
     let mut r = Reader::new(results);
     assert_eq!(CompoundResHeader::decode(&mut r).unwrap().status, NfsStat4::Ok);
     for n in 0..count {
@@ -36,7 +39,10 @@ fn last<'a, T: Decode<'a>>(results: &'a [u8], count: usize) -> T {
 
 impl Trunk {
     fn new() -> Self {
-        let world = Rc::new(World::lasting(None, Point::BeforeSend, true));
+        Self::of(Rc::new(World::lasting(None, Point::BeforeSend, true)))
+    }
+
+    pub(crate) fn of(world: Rc<World>) -> Self {
         let client = Client::new(&world, "trunk", 1);
         let lines = [world.connect(0), world.connect(1)];
         Self { world, client, lines }
@@ -52,16 +58,22 @@ impl Trunk {
     fn answer_probes(&mut self, which: usize) {
         let line = &mut self.lines[which];
         for call in std::mem::take(&mut line.calls) {
-            if call[20..24] == [0; 4] {
-                line.send(&[&call[..4], &[0, 0, 0, 1][..], &[0; 16]].concat()).unwrap();
-            } else {
-                line.calls.push(call);
+            match Called::read(&call).probed() {
+                Some(results) => {
+                    let accepted = AcceptedReply { verf: OpaqueAuth::NONE, stat: AcceptStat::Success };
+                    let xid = u32::from_be_bytes(call[..4].try_into().unwrap());
+                    let body = ReplyBody::Accepted(accepted);
+                    let mut w = Writer::new();
+                    ReplyHeader { xid, mtype: MsgType::Reply, body }.encode(&mut w);
+                    line.send(&[w.as_slice(), &results].concat()).unwrap();
+                }
+                None => line.calls.push(call),
             }
         }
     }
 
     /// Runs operations in the exported directory; the call, to be sent again, and its results.
-    fn run(&mut self, which: usize, ops: &[ArgOp<'_>]) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn run(&mut self, which: usize, ops: &[ArgOp<'_>]) -> (Vec<u8>, Vec<u8>) {
         let call = self.client.sequenced(0, &[&[ArgOp::PutRootFh, lookup(b"export")], ops].concat());
         let results = self.exchange(which, &call);
         (call, results)
@@ -74,7 +86,7 @@ impl Trunk {
         last(results, 1)
     }
 
-    fn bind(&mut self, which: usize) {
+    pub(crate) fn bind(&mut self, which: usize) {
         let bind = BindConnToSession4Args {
             sessionid: self.client.session(),
             dir: ChannelDirFromClient4::ForeOrBoth,
@@ -86,34 +98,66 @@ impl Trunk {
         assert_eq!((bound.sessionid, bound.dir), (self.client.session(), ChannelDirFromServer4::Both));
     }
 
-    fn open(&mut self, which: usize, share_access: u32) -> Open4Ok<'static> {
+    pub(crate) fn open(&mut self, which: usize, name: &'static [u8], share_access: u32) -> Open4Ok<'static> {
         let open = ArgOp::Open(Open4Args {
             seqid: Seqid(0),
             share_access,
             share_deny: OPEN4_SHARE_DENY_NONE,
             owner: StateOwner4 { clientid: self.client.id, owner: b"owner" },
             openhow: OpenFlag4::NoCreate,
-            claim: OpenClaim4::Null(b"file"),
+            claim: OpenClaim4::Null(name),
         });
         let results: &'static [u8] = self.run(which, &[open]).1.leak();
         last(results, 4)
     }
 
     /// The operation after CB_SEQUENCE of the next call that is no probe.
-    fn next_call(&mut self, which: usize) -> u32 {
+    pub(crate) fn next_call(&mut self, which: usize) -> u32 {
         loop {
             self.answer_probes(which);
             if let Some(call) = self.lines[which].calls.pop() {
-                // RPC header of ten words, as there are no credentials; tag, minor version, ident and count;
-                // CB_SEQUENCE: its number, the session's 16 bytes, three numbers, a flag, lists of referring calls.
-                let word = |n: usize| u32::from_be_bytes(call[4 * n..4 * n + 4].try_into().unwrap());
-                assert_eq!(word(14), CbOpNum4::Sequence.as_u32());
-                let after = (0..word(23)).fold(24, |at, _| at + 4 + 1 + 2 * word(at + 4) as usize);
-                return word(after);
+                return Called::read(&call).op.expect("an operation");
             }
             let call = self.lines[which].receive().expect("a call of the server's");
             self.lines[which].calls.push(call);
         }
+    }
+}
+
+/// A call of the server's.
+struct Called {
+    sequence: Option<CbSequence4Args>,
+    /// What comes behind CB_SEQUENCE.
+    op: Option<u32>,
+}
+
+impl Called {
+    fn read(call: &[u8]) -> Self {
+        let mut r = Reader::new(call);
+        if CallHeader::decode(&mut r).unwrap().body.proc == CB_NULL {
+            return Self { sequence: None, op: None };
+        }
+        let ops = CbCompoundArgsHeader::decode(&mut r).unwrap().ops;
+        let Ok(CbArgOp::Sequence(sequence)) = CbArgOp::decode(&mut r) else { panic!("no CB_SEQUENCE") };
+        let op = (ops > 1).then(|| r.u32().unwrap());
+        Self { sequence: Some(sequence), op }
+    }
+
+    /// What to answer where it only finds out whether somebody is there, and at which number of a slot.
+    fn probed(&self) -> Option<Vec<u8>> {
+        let mut w = Writer::new();
+        if let Some(asked) = &self.sequence {
+            w.u32(NfsStat4::Ok.as_u32());
+            w.opaque(b"");
+            w.u32(1);
+            w.u32(CbOpNum4::Sequence.as_u32());
+            w.u32(NfsStat4::Ok.as_u32());
+            let CbSequence4Args { sessionid, sequenceid, slotid, highest_slotid, .. } = *asked;
+            let target_highest_slotid = highest_slotid;
+            CbSequence4Ok { sessionid, sequenceid, slotid, highest_slotid, target_highest_slotid }
+                .encode(&mut w);
+        }
+        self.op.is_none().then(|| w.into_vec())
     }
 }
 
@@ -164,7 +208,7 @@ fn what_was_opened_over_one_address_is_used_and_closed_over_the_other() {
     fs::write(trunk.world.files().join("file"), b"before").unwrap();
     trunk.bind(0);
     trunk.bind(1);
-    let stateid = trunk.open(0, OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG).stateid;
+    let stateid = trunk.open(0, b"file", OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG).stateid;
     let (offset, stable) = (Offset(0), StableHow4::FileSync);
     let write = ArgOp::Write(Write4Args { stateid, offset, stable, data: b"behind" });
     assert_eq!(status(&trunk.run(1, &[lookup(b"file"), write]).1), NfsStat4::Ok);
@@ -184,7 +228,7 @@ fn a_recall_comes_over_the_address_that_is_left() {
     for which in [0, 1] {
         assert_eq!(status(&trunk.run(which, &[]).1), NfsStat4::Ok);
     }
-    let opened = trunk.open(0, OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG);
+    let opened = trunk.open(0, b"file", OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG);
     let OpenDelegation4::Read(OpenReadDelegation4 { stateid, .. }) = opened.delegation else {
         panic!("{opened:?}")
     };
