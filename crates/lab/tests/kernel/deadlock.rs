@@ -4,7 +4,7 @@
 //! Two clients of NFSv4 are not told: Linux names another lock-owner for each file that a process locks, and for the server
 //! nobody of those who wait holds anything. There the first one to be signalled gives up, and the other one goes on.
 
-use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::fixture::{Served, guest, kernels, start_in};
 use crate::nlm;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, ServerUnderTest, Trial, Turn};
@@ -63,14 +63,12 @@ fn start(
     version: NfsVersion,
     (name, script): (&str, &str),
 ) -> Result<Guest> {
-    let env = guest_env(served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let mount = match version {
         NfsVersion::V3 => format!("{}ln -s /mnt/three /mnt/at", nlm::begin(name)),
         _ => "lab_mount $VERSION /mnt/at".to_owned(),
     };
     let script = format!("{mount}\ncd /; python3 $SCRIPTS/deadlock.py {script} $OUT/.signal/go");
-    guest(kernel, "512M", PATIENCE).start(&script, &env)
+    start_in(guest(kernel, "512M", PATIENCE), served, &script, &[("VERSION", version.as_str())])
 }
 
 /// Waits until it has ended for one in this, and then until the other one is granted.

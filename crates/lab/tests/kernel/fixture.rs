@@ -79,7 +79,7 @@ pub(crate) fn serve_on(fs_type: FsType, bytes: u64, arguments: &[&str]) -> Resul
 }
 
 /// The variables that every guest's script may use: how to reach the server, where the scripts are, and `env`.
-pub(crate) fn guest_env(served: &Served, env: &[(&str, &str)]) -> Vec<(String, String)> {
+fn guest_env(served: &Served, env: &[(&str, &str)]) -> Vec<(String, String)> {
     let own = [
         ("PORT", served.server.port().to_string()),
         ("EXPORT", served.server.export()),

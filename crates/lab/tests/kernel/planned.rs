@@ -1,7 +1,7 @@
 //! The server is replaced by another program three times under a load of real kernel clients, which must not notice:
 //! no connection is made anew, nobody says who it is again, nothing is reclaimed.
 
-use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::fixture::{Served, guest, kernels, start_in};
 use crate::restart_load::{LIMIT, LOADS, Load, run};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerBuilder, ServerUnderTest, Trial};
@@ -87,9 +87,7 @@ fn longest_pause(
     let script = "lab_mount $VERSION /mnt; mkdir /mnt/heart; exec 9>/mnt/held; flock -x 9; sleep 4; echo beating\n\
                   python3 $SCRIPTS/heartbeat.py /mnt/heart $OUT/.signal/enough\n\
                   exec 9>&-; umount /mnt";
-    let env = guest_env(&served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    let guest = start_in(guest(kernel, "512M", PATIENCE), &served, script, &[("VERSION", version.as_str())])?;
     guest.wait_for("beating\n", PATIENCE)?;
     std::thread::sleep(Duration::from_secs(1));
     served.server.kill()?;

@@ -1,7 +1,7 @@
 //! A server whose host runs out of memory asks real kernel clients for what they need least (CB_RECALL_ANY) and to use fewer
 //! slots (CB_RECALL_SLOT): they do as they are asked, and go on.
 
-use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::fixture::{Served, guest, kernels, start_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
 use serde_json::Value;
@@ -68,9 +68,8 @@ fn short_of_memory(kernel: &Kernel, version: NfsVersion) -> Result<()> {
                   python3 $SCRIPTS/pressure.py /mnt /mnt/many $OUT/.signal $LEAST\n\
                   umount /mnt";
     let least = GIVEN_BACK.to_string();
-    let env = guest_env(&served, &[("VERSION", version.as_str()), ("LEAST", &least)]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    let env = [("VERSION", version.as_str()), ("LEAST", &least)];
+    let guest = start_in(guest(kernel, "512M", PATIENCE), &served, script, &env)?;
     guest.wait_for("holding\n", PATIENCE)?;
     let held = count(&served.server, "state", "read delegations")?;
     ensure!(held >= FILES as u64, "{held} of {FILES} files are delegated");

@@ -1,6 +1,6 @@
 //! The server is killed under a working kernel client, which must notice nothing but a pause.
 
-use crate::fixture::{guest, guest_env, kernels, serve};
+use crate::fixture::{guest, kernels, serve, start_in};
 use anyhow::{Result, bail, ensure};
 use holdfast_lab::{Guest, Kernel, NfsVersion, ServerUnderTest, Trial};
 use std::time::Duration;
@@ -34,9 +34,7 @@ fn all_connections_go_on(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let script = "lab_mount $VERSION /mnt nconnect=4\n\
                   python3 $SCRIPTS/many_connections.py /mnt 4 $OUT/.signal/restarted\n\
                   umount /mnt";
-    let env = guest_env(&served, &[("VERSION", version.as_str())]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    let guest = start_in(guest(kernel, "512M", PATIENCE), &served, script, &[("VERSION", version.as_str())])?;
     guest.wait_for("working\n", PATIENCE)?;
     served.server.kill()?;
     served.server.restart()?;
@@ -55,9 +53,8 @@ fn writes_are_sent_again(kernel: &Kernel, version: NfsVersion) -> Result<()> {
                   python3 $SCRIPTS/unstable_write.py /mnt/file $BYTES $OUT/.signal\n\
                   umount /mnt";
     let bytes = BYTES.to_string();
-    let env = guest_env(&served, &[("VERSION", version.as_str()), ("BYTES", &bytes)]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let guest = guest(kernel, "512M", PATIENCE).start(script, &env)?;
+    let env = [("VERSION", version.as_str()), ("BYTES", &bytes)];
+    let guest = start_in(guest(kernel, "512M", PATIENCE), &served, script, &env)?;
     let name = pause_before_any_commit(&guest, &served.server)?;
 
     let file = served.server.directory().join(name);

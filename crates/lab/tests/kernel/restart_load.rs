@@ -1,7 +1,7 @@
 //! The server is killed twice under a load of real kernel clients and started again: each load ends right, with no
 //! error to its programs, and the longest pause is told.
 
-use crate::fixture::{Served, guest, guest_env, kernels};
+use crate::fixture::{Served, guest, kernels, start_in};
 use crate::nlm;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
@@ -251,7 +251,6 @@ fn start(
          cd /; umount /mnt",
         load.prepare, load.each, load.work, load.judge
     );
-    let env = guest_env(served, &[("VERSION", version.as_str()), ("NAME", name)]);
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    guest(kernel, "768M", PATIENCE).start(&script, &env)
+    let env = [("VERSION", version.as_str()), ("NAME", name)];
+    start_in(guest(kernel, "768M", PATIENCE), served, &script, &env)
 }

@@ -1,6 +1,6 @@
 //! SQLite, whose writers need locks that hold and data that is seen behind them.
 
-use crate::fixture::{Served, guest, guest_env, kernels, run_in, serve};
+use crate::fixture::{Served, guest, kernels, run_in, serve, start_in};
 use anyhow::Result;
 use holdfast_lab::{Kernel, Scale, Trial};
 use std::time::Duration;
@@ -49,10 +49,7 @@ fn two_guests(kernel: &Kernel) -> Result<()> {
                   echo written; lab_wait judge 600; sql judge $COUNT 4 /mnt; umount /mnt";
     let count = transactions();
     let start = |served: &Served, name: &str| {
-        let env = guest_env(served, &[("COUNT", &count), ("NAME", name)]);
-        let env: Vec<(&str, &str)> =
-            env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        guest(kernel, "512M", PATIENCE).start(writer, &env)
+        start_in(guest(kernel, "512M", PATIENCE), served, writer, &[("COUNT", &count), ("NAME", name)])
     };
     let guests = [start(&served, "one")?, start(&served, "two")?];
     for (said, signal) in [("ready", "write"), ("written", "judge")] {
