@@ -1,7 +1,9 @@
 //! A call that is sent twice is done once, and answered twice alike.
 
+use holdfast_rpc::OutgoingCall;
+use holdfast_rpc::detached::Detached;
 use holdfast_wire::nfs3::*;
-use holdfast_xdr::Encode;
+use holdfast_xdr::{Encode, to_bytes};
 
 use crate::world::*;
 
@@ -39,6 +41,35 @@ fn every_mutation_sent_again_gets_its_first_reply() {
     twice(&mut w, Proc3::Write, &write);
     twice(&mut w, Proc3::Remove, &at(b"c"));
     twice(&mut w, Proc3::Rmdir, &at(b"d"));
+}
+
+#[test]
+fn a_call_sent_again_while_it_runs_is_done_once_and_all_wait_for_its_answer() {
+    let mut w = World::pumped();
+    let root = w.root();
+    let place = DirOpArgs3 { dir: Fh3(&root), name: b"d" };
+    let mkdir = to_bytes(&Mkdir3Args { place, attributes: mode(0o755) });
+    let mut reconnected = w.client.another("127.0.0.1:801".parse().unwrap());
+    let auth = w.auth.clone();
+    // Done twice, each of them would fail.
+    for (procedure, args) in [(Proc3::Mkdir, mkdir), (Proc3::Rmdir, to_bytes(&place))] {
+        w.xid += 1;
+        let (program, args) = (NFS3_PROGRAM, &args[..]);
+        let call = OutgoingCall { program, version: 3, procedure: procedure.as_u32(), auth: &auth, args };
+        for sent in [w.client.call(w.xid, &call), w.client.call(w.xid, &call), reconnected.call(w.xid, &call)]
+        {
+            assert_eq!(sent, Vec::<Vec<u8>>::new(), "nothing leaves before the disk has it");
+        }
+        assert_eq!(w.committer.pump(), 1, "{procedure}");
+        let (here, there) = (w.client.sent(), reconnected.sent());
+        assert_eq!((here.len(), there.len()), (2, 1), "each is answered where it was asked");
+        let first = Detached::results(&here[0]).unwrap();
+        assert_eq!(status(first), NfsStat3::Ok, "{procedure}");
+        for again in [&here[1], &there[0], &reconnected.call(w.xid, &call)[0]] {
+            assert_eq!(Detached::results(again), Some(first));
+        }
+    }
+    w.assert_durable();
 }
 
 #[test]

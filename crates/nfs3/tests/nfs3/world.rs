@@ -31,6 +31,7 @@ pub(crate) struct World {
     /// The state of other protocols' clients.
     pub(crate) manager: Arc<Manager>,
     pub(crate) namespace: Arc<Namespace>,
+    pub(crate) committer: Arc<Committer>,
     pub(crate) client: Detached,
     pub(crate) auth: Auth,
     pub(crate) xid: u32,
@@ -61,6 +62,15 @@ impl World {
     }
 
     pub(crate) fn with(adjust: impl Fn(&mut ExportOptions)) -> Self {
+        Self::made(Committer::new(None), adjust)
+    }
+
+    /// As [`World::new`], with a disk that nothing reaches until the committer is pumped.
+    pub(crate) fn pumped() -> Self {
+        Self::made(Committer::pumped(None), |_| {})
+    }
+
+    fn made(committer: Arc<Committer>, adjust: impl Fn(&mut ExportOptions)) -> Self {
         let options = MemOptions { root_mode: 0o777, ..MemOptions::deterministic() };
         let fs = MemBackend::new(&options);
         let other = MemBackend::new(&MemOptions { fsid: FsId { major: 7, minor: 7 }, ..options });
@@ -92,7 +102,7 @@ impl World {
         let nfs = Nfs3::new(Nfs3Parts {
             namespace: Arc::clone(&namespace),
             manager: Arc::clone(&manager),
-            committer: Committer::new(None),
+            committer: Arc::clone(&committer),
             replies: ReplyCache::new(ReplyCacheLimits::default(), clock),
             ledger: Some(ledger),
             groups: Arc::new(NoGroups),
@@ -100,7 +110,7 @@ impl World {
         });
         let mount = Mount3::new(Arc::clone(&namespace));
         let client = Detached::new(vec![Arc::new(nfs), Arc::new(mount)], Limits::default()).unwrap();
-        Self { fs, other, manager, namespace, client, auth: user(1), xid: 100 }
+        Self { fs, other, manager, namespace, committer, client, auth: user(1), xid: 100 }
     }
 
     /// Has a client of NFSv4 open a file for reading, and deny everybody to write it meanwhile.

@@ -12,7 +12,8 @@ use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Reader, Writer};
 use parking_lot::Mutex;
 
-use crate::client::{Peer, Reply, at, open_create, open_existing};
+use crate::client::{Peer, open_create, open_existing};
+use crate::scene::on_peer;
 use crate::world::{Making, World};
 
 /// A callback program on a port of this host.
@@ -173,15 +174,6 @@ fn a_client_that_confirms_without_end_has_one_way_open() {
     world.check();
 }
 
-fn run(peer: &mut Peer, path: &[&[u8]], ops: Vec<ArgOp<'_>>) -> Reply {
-    let mut reply = peer.compound(&[at(path), ops].concat());
-    reply.ok::<()>(OpNum4::PutRootFh);
-    for _ in 0..=path.len() {
-        reply.ok::<()>(OpNum4::Lookup);
-    }
-    reply
-}
-
 fn open<'a>(clientid: ClientId, seqid: u32, access: u32, creates: bool) -> ArgOp<'a> {
     let mut args = if creates { open_create(b"f", b"o", access) } else { open_existing(b"f", b"o", access) };
     (args.seqid, args.owner.clientid) = (Seqid(seqid), clientid);
@@ -190,17 +182,17 @@ fn open<'a>(clientid: ClientId, seqid: u32, access: u32, creates: bool) -> ArgOp
 
 /// Opens and confirms, closes and opens again, until that brings a write delegation.
 fn delegated(peer: &mut Peer, clientid: ClientId) -> (Stateid4, Stateid4) {
-    let mut reply = run(peer, &[], vec![open(clientid, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
+    let mut reply = on_peer(peer, &[], &[open(clientid, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
     let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
     assert_eq!(first.delegation, OpenDelegation4::None, "an owner to be confirmed may be made up");
     let confirm = OpenConfirm4Args { open_stateid: first.stateid, seqid: Seqid(2) };
-    let mut reply = run(peer, &[b"f"], vec![ArgOp::OpenConfirm(confirm)]);
+    let mut reply = on_peer(peer, &[b"f"], &[ArgOp::OpenConfirm(confirm)]);
     let mut open_stateid = reply.ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm).open_stateid;
     let deadline = Instant::now() + Duration::from_secs(30);
     for seqid in (3..).step_by(2) {
         let close = Close4Args { seqid: Seqid(seqid), open_stateid };
-        run(peer, &[b"f"], vec![ArgOp::Close(close)]).ok::<Close4Ok>(OpNum4::Close);
-        let mut reply = run(peer, &[], vec![open(clientid, seqid + 1, OPEN4_SHARE_ACCESS_BOTH, false)]);
+        on_peer(peer, &[b"f"], &[ArgOp::Close(close)]).ok::<Close4Ok>(OpNum4::Close);
+        let mut reply = on_peer(peer, &[], &[open(clientid, seqid + 1, OPEN4_SHARE_ACCESS_BOTH, false)]);
         let again: Open4Ok<'_> = reply.ok(OpNum4::Open);
         if let OpenDelegation4::Write(held) = again.delegation {
             return (again.stateid, held.stateid);
@@ -219,12 +211,12 @@ fn a_client_that_answers_is_given_delegations_and_called_under_its_ident() {
     let (mut a, of_a) = client(&world, 1, &callbacks.universal());
     let (mut b, of_b) = client(&world, 2, "192.0.2.2.0.1");
     let (_, held) = delegated(&mut a, of_a);
-    let refused = run(&mut b, &[], vec![open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
+    let refused = on_peer(&mut b, &[], &[open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
     assert_eq!(refused.status, NfsStat4::Delay);
     callbacks.next(|op| assert!(matches!(op, CbArgOp::Recall(recall) if recall.stateid == held)));
     let back = ArgOp::DelegReturn(DelegReturn4Args { deleg_stateid: held });
-    run(&mut a, &[b"f"], vec![back]).ok::<()>(OpNum4::DelegReturn);
-    let opened = run(&mut b, &[], vec![open(of_b, 2, OPEN4_SHARE_ACCESS_READ, false)]);
+    on_peer(&mut a, &[b"f"], &[back]).ok::<()>(OpNum4::DelegReturn);
+    let opened = on_peer(&mut b, &[], &[open(of_b, 2, OPEN4_SHARE_ACCESS_READ, false)]);
     assert_eq!(opened.status, NfsStat4::Ok);
     world.check();
 }
@@ -239,16 +231,16 @@ fn second_open(between: impl FnOnce(&mut Peer)) -> OpenDelegation4<'static> {
     let (mut b, _) = client(&world, 2, "192.0.2.2.0.1");
     let open = |seqid, mut args: Open4Args<'static>| {
         (args.seqid, args.owner.clientid) = (Seqid(seqid), of_a);
-        vec![ArgOp::Open(args)]
+        [ArgOp::Open(args)]
     };
     let access = OPEN4_SHARE_ACCESS_READ;
-    let mut reply = run(&mut a, &[], open(1, open_create(b"g", b"new", access)));
+    let mut reply = on_peer(&mut a, &[], &open(1, open_create(b"g", b"new", access)));
     let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
     assert_eq!(first.delegation, OpenDelegation4::None, "an owner to be confirmed may be made up");
     let confirm = OpenConfirm4Args { open_stateid: first.stateid, seqid: Seqid(2) };
-    run(&mut a, &[b"g"], vec![ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
+    on_peer(&mut a, &[b"g"], &[ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
     between(&mut b);
-    let mut reply = run(&mut a, &[], open(3, open_existing(b"g", b"new", access)));
+    let mut reply = on_peer(&mut a, &[], &open(3, open_existing(b"g", b"new", access)));
     let again: Open4Ok<'_> = reply.ok(OpNum4::Open);
     world.check();
     match again.delegation {
@@ -271,7 +263,7 @@ fn a_new_owners_next_open_brings_a_delegation_if_nobody_changed_the_file_meanwhi
             stable: StableHow4::Unstable,
             data: b"x",
         };
-        run(other, &[b"g"], vec![ArgOp::Write(write)]).ok::<Write4Ok>(OpNum4::Write);
+        on_peer(other, &[b"g"], &[ArgOp::Write(write)]).ok::<Write4Ok>(OpNum4::Write);
     });
     assert_eq!(brought, OpenDelegation4::None, "what the client keeps of the file may be of before");
 }
@@ -288,7 +280,7 @@ fn a_holder_is_not_in_its_own_way() {
     };
     let look = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Size, Attr::Change]) });
     for op in [write(stateid), write(held), look] {
-        assert_eq!(run(&mut a, &[b"f"], vec![op]).status, NfsStat4::Ok);
+        assert_eq!(on_peer(&mut a, &[b"f"], &[op]).status, NfsStat4::Ok);
     }
     assert!(callbacks.calls.try_recv().is_err(), "nobody is called");
     world.check();
@@ -304,7 +296,7 @@ fn a_client_whose_callbacks_fail_hears_of_it_when_it_renews() {
     a.compound(std::slice::from_ref(&renew)).ok::<()>(OpNum4::Renew);
     *callbacks.status.lock() = NfsStat4::ServerFault;
     let (mut b, of_b) = client(&world, 2, "192.0.2.2.0.1");
-    let refused = run(&mut b, &[], vec![open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
+    let refused = on_peer(&mut b, &[], &[open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
     assert_eq!(refused.status, NfsStat4::Delay);
     callbacks.next(|op| assert!(matches!(op, CbArgOp::Recall(_))));
     hears_that_it_is_down(&mut a, renew);
@@ -330,16 +322,32 @@ fn a_way_that_is_being_tried_is_not_said_to_be_down() {
 }
 
 #[test]
+fn a_client_that_says_anew_where_it_is_called_is_called_there() {
+    let world = anywhere();
+    let (before, callbacks) = (Callbacks::listen(), Callbacks::listen());
+    let (mut a, of_a) = client(&world, 1, &before.universal());
+    let (_, held) = delegated(&mut a, of_a);
+    let (_, again) = client(&world, 1, &callbacks.universal());
+    assert_eq!(again, of_a);
+    let (mut b, of_b) = client(&world, 2, "192.0.2.2.0.1");
+    let refused = on_peer(&mut b, &[], &[open(of_b, 1, OPEN4_SHARE_ACCESS_READ, false)]);
+    assert_eq!(refused.status, NfsStat4::Delay);
+    callbacks.next(|op| assert!(matches!(op, CbArgOp::Recall(recall) if recall.stateid == held)));
+    assert!(before.calls.try_recv().is_err(), "nobody is called where it was before");
+    world.check();
+}
+
+#[test]
 fn nobody_but_the_client_itself_is_called() {
     let world = World::new();
     let callbacks = Callbacks::listen();
     let (mut a, of_a) = client(&world, 1, &callbacks.universal());
-    let mut reply = run(&mut a, &[], vec![open(of_a, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
+    let mut reply = on_peer(&mut a, &[], &[open(of_a, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
     let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
     let confirm = OpenConfirm4Args { open_stateid: first.stateid, seqid: Seqid(2) };
-    run(&mut a, &[b"f"], vec![ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
+    on_peer(&mut a, &[b"f"], &[ArgOp::OpenConfirm(confirm)]).ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm);
     std::thread::sleep(Duration::from_millis(50));
-    let mut reply = run(&mut a, &[], vec![open(of_a, 3, OPEN4_SHARE_ACCESS_BOTH, false)]);
+    let mut reply = on_peer(&mut a, &[], &[open(of_a, 3, OPEN4_SHARE_ACCESS_BOTH, false)]);
     assert_eq!(reply.ok::<Open4Ok<'_>>(OpNum4::Open).delegation, OpenDelegation4::None);
     assert!(callbacks.calls.try_recv().is_err());
 }
@@ -354,10 +362,10 @@ fn on_a_connection_of_two_clients_state_ids_tell_whose_a_request_is() {
     // The second client speaks over the first one's connection.
     a.compound(&[ArgOp::Renew(Renew4Args { clientid: other })]).ok::<()>(OpNum4::Renew);
     let write = Write4Args { stateid: held, offset: Offset(0), stable: StableHow4::Unstable, data: b"x" };
-    assert_eq!(run(&mut a, &[b"f"], vec![ArgOp::Write(write)]).status, NfsStat4::Ok);
+    assert_eq!(on_peer(&mut a, &[b"f"], &[ArgOp::Write(write)]).status, NfsStat4::Ok);
     assert!(callbacks.calls.try_recv().is_err(), "it is the holder's");
     let look = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Size, Attr::Change]) });
-    let looked = run(&mut a, &[b"f"], vec![look]);
+    let looked = on_peer(&mut a, &[b"f"], &[look]);
     assert_eq!(looked.status, NfsStat4::Delay, "this might be the other's");
     callbacks.next(|op| assert!(matches!(op, CbArgOp::GetAttr(_))));
     world.check();

@@ -1,6 +1,8 @@
+use holdfast_base::{Offset, Seqid};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Session, at};
+use crate::scene::{file, make, on};
 use crate::world::World;
 
 #[test]
@@ -26,6 +28,35 @@ fn a_forged_handle_is_bad() {
     }
     peer.compound(&[ArgOp::PutFh(PutFh4Args { object: b"" })])
         .fails::<()>(OpNum4::PutFh, NfsStat4::BadHandle);
+}
+
+#[test]
+fn the_handle_of_what_was_removed_is_stale_to_all_that_use_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let open_stateid = file(&mut client, b"f", 0, b"");
+    let close = ArgOp::Close(Close4Args { seqid: Seqid(0), open_stateid });
+    on(&mut client, &[b"f"], &[close]).ok::<Close4Ok>(OpNum4::Close);
+    make(&mut client, b"d", CreateType4::Dir);
+    make(&mut client, b"l", CreateType4::Lnk(b"f"));
+    make(&mut client, b"p", CreateType4::Fifo);
+    let look = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Type]) });
+    let access = ArgOp::Access(Access4Args { access: 1 });
+    let read = ArgOp::Read(Read4Args { stateid: Stateid4::ANONYMOUS, offset: Offset(0), count: 1 });
+    let search = ArgOp::Lookup(Lookup4Args { objname: b"x" });
+    for (target, use_of_it) in [(b"f", read), (b"d", search), (b"l", ArgOp::ReadLink), (b"p", look.clone())] {
+        let handle = client.handle(&[target]);
+        let remove = ArgOp::Remove(Remove4Args { target });
+        on(&mut client, &[], &[remove]).ok::<Remove4Ok>(OpNum4::Remove);
+        let put = ArgOp::PutFh(PutFh4Args { object: &handle });
+        for op in [use_of_it, look.clone(), access.clone()] {
+            let ops = [put.clone(), op];
+            for mut reply in [client.run(&ops), Peer::new(&world, 2, 0).compound(&ops)] {
+                reply.ok::<()>(OpNum4::PutFh);
+                assert_eq!(reply.status, NfsStat4::Stale);
+            }
+        }
+    }
 }
 
 #[test]

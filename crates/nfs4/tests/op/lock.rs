@@ -220,9 +220,16 @@ fn ranges_that_are_none_are_invalid_and_reclaims_have_their_time() {
     let world = World::new();
     let mut client = Session::open(&world, 1, 1);
     let of = open(&mut client);
-    run(&mut client, lock(of, b"l", LockType4::Write, 0, 0)).fails::<()>(OpNum4::Lock, NfsStat4::Inval);
-    run(&mut client, lock(of, b"l", LockType4::Write, 3, u64::MAX - 1))
-        .fails::<()>(OpNum4::Lock, NfsStat4::Inval);
+    let held: Lock4Ok = run(&mut client, lock(of, b"h", LockType4::Write, 0, 1)).ok(OpNum4::Lock);
+    for (offset, length) in [(0, 0), (3, u64::MAX - 1)] {
+        for (op, num) in [
+            (lock(of, b"l", LockType4::Write, offset, length), OpNum4::Lock),
+            (lockt(b"l", LockType4::Write, offset, length), OpNum4::Lockt),
+            (locku(held.lock_stateid, offset, length), OpNum4::Locku),
+        ] {
+            run(&mut client, op).fails::<()>(num, NfsStat4::Inval);
+        }
+    }
     let ArgOp::Lock(args) = lock(of, b"l", LockType4::Write, 0, 1) else { unreachable!() };
     let reclaim = ArgOp::Lock(Lock4Args { reclaim: true, ..args });
     run(&mut client, reclaim).fails::<()>(OpNum4::Lock, NfsStat4::NoGrace);

@@ -25,6 +25,7 @@ mod moved;
 mod name;
 mod notify;
 mod open;
+mod owner;
 mod panic;
 mod random;
 mod read;

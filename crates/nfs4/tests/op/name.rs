@@ -1,3 +1,4 @@
+use holdfast_base::{Offset, Seqid};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::Decode;
 
@@ -35,9 +36,12 @@ fn two_places(client: &mut Session, saved: &[ArgOp<'_>], current: &[ArgOp<'_>], 
     reply
 }
 
+fn kind() -> ArgOp<'static> {
+    ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Type]) })
+}
+
 fn kind_of(client: &mut Session, path: &[&[u8]]) -> u32 {
-    let kind = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Type]) });
-    let mut reply = on(client, path, &[kind]);
+    let mut reply = on(client, path, &[kind()]);
     let values = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes.values;
     u32::decode(&mut holdfast_xdr::Reader::new(values)).unwrap()
 }
@@ -121,6 +125,47 @@ fn what_is_removed_renamed_and_linked_moves_as_told() {
         on(&mut client, &[b"d"], &[remove(name)]).ok::<Remove4Ok>(OpNum4::Remove);
     }
     on(&mut client, &[], &[remove(b"d")]).ok::<Remove4Ok>(OpNum4::Remove);
+}
+
+#[test]
+fn a_file_that_is_renamed_over_while_open_is_read_and_closed_by_its_handle() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    file(&mut client, b"new", 0, b"new");
+    let open_stateid = file(&mut client, b"old", 0, b"old");
+    let handle = client.handle(&[b"old"]);
+    let root = at(&[]);
+    two_places(&mut client, &root, &root, rename(b"new", b"old")).ok::<Rename4Ok>(OpNum4::Rename);
+    assert_ne!(client.handle(&[b"old"]), handle);
+    let put = || ArgOp::PutFh(PutFh4Args { object: &handle });
+    let read = ArgOp::Read(Read4Args { stateid: open_stateid, offset: Offset(0), count: 9 });
+    let close = ArgOp::Close(Close4Args { seqid: Seqid(0), open_stateid });
+    let mut reply = client.run(&[put(), read, close]);
+    reply.ok::<()>(OpNum4::PutFh);
+    assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, b"old");
+    reply.ok::<Close4Ok>(OpNum4::Close);
+    let mut reply = client.run(&[put(), kind()]);
+    reply.ok::<()>(OpNum4::PutFh);
+    reply.fails::<()>(OpNum4::GetAttr, NfsStat4::Stale);
+    world.check();
+}
+
+#[test]
+fn what_is_renamed_to_itself_or_to_another_name_of_it_stays_as_it_is() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    file(&mut client, b"f", 0, b"");
+    make(&mut client, b"d", CreateType4::Dir);
+    let root = at(&[]);
+    two_places(&mut client, &at(&[b"f"]), &root, link(b"g")).ok::<Link4Ok>(OpNum4::Link);
+    for (old, new) in [(b"f", b"f"), (b"d", b"d"), (b"f", b"g")] {
+        let handles = [old, new].map(|name| client.handle(&[name]));
+        let done: Rename4Ok = two_places(&mut client, &root, &root, rename(old, new)).ok(OpNum4::Rename);
+        for info in [done.source_cinfo, done.target_cinfo] {
+            assert_eq!(info.before, info.after, "nothing has changed");
+        }
+        assert_eq!([old, new].map(|name| client.handle(&[name])), handles);
+    }
 }
 
 #[test]

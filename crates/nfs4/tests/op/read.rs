@@ -169,3 +169,19 @@ fn read_plus_goes_as_far_as_its_reply_has_room() {
     assert_eq!(seen, 8192);
     assert!(replies > 4, "{replies}");
 }
+
+#[test]
+fn the_state_id_of_ones_passes_by_what_others_deny_to_read_and_not_to_write() {
+    let world = World::new();
+    let (mut client, mut other) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
+    let args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_BOTH, ..args };
+    on(&mut client, &[], &[ArgOp::Open(denying)]).ok::<Open4Ok<'_>>(OpNum4::Open);
+    for (stateid, status) in [(Stateid4::ANONYMOUS, NfsStat4::Locked), (Stateid4::READ_BYPASS, NfsStat4::Ok)]
+    {
+        assert_eq!(on(&mut other, &[b"f"], &[read(stateid, 0, 1)]).status, status);
+        let (offset, stable) = (Offset(0), StableHow4::Unstable);
+        let write = Write4Args { stateid, offset, stable, data: b"x" };
+        on(&mut other, &[b"f"], &[ArgOp::Write(write)]).fails::<()>(OpNum4::Write, NfsStat4::Locked);
+    }
+}

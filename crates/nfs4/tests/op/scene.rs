@@ -37,7 +37,12 @@ pub(crate) fn on_nothing(client: &mut Session, op: ArgOp<'_>) -> Reply {
 
 /// The same for a client of 4.0 without state.
 pub(crate) fn on_v40(world: &World, path: &[&[u8]], ops: &[ArgOp<'_>]) -> Reply {
-    let mut reply = Peer::new(world, 99, 0).compound(&[at(path).as_slice(), ops].concat());
+    on_peer(&mut Peer::new(world, 99, 0), path, ops)
+}
+
+/// The same for any client of 4.0.
+pub(crate) fn on_peer(peer: &mut Peer, path: &[&[u8]], ops: &[ArgOp<'_>]) -> Reply {
+    let mut reply = peer.compound(&[at(path).as_slice(), ops].concat());
     reply.ok::<()>(OpNum4::PutRootFh);
     for _ in 0..=path.len() {
         reply.ok::<()>(OpNum4::Lookup);

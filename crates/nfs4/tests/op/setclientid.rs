@@ -4,6 +4,7 @@ use holdfast_base::{ClientId, Length, Offset, Seqid};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Reply, at, open_create, open_existing, user};
+use crate::scene::on_peer;
 use crate::world::{LEASE_MS, World};
 
 fn setclientid(name: &[u8]) -> ArgOp<'_> {
@@ -18,7 +19,7 @@ fn setclientid(name: &[u8]) -> ArgOp<'_> {
 }
 
 /// A confirmed client.
-fn client(world: &World, host: u8) -> (Peer, ClientId) {
+pub(crate) fn client(world: &World, host: u8) -> (Peer, ClientId) {
     let mut peer = Peer::new(world, host, 0);
     let name = [b'c', host];
     let known: SetClientId4Ok = peer.compound(&[setclientid(&name)]).ok(OpNum4::SetClientId);
@@ -28,32 +29,22 @@ fn client(world: &World, host: u8) -> (Peer, ClientId) {
     (peer, known.clientid)
 }
 
-fn open(peer: &mut Peer, client: ClientId, seqid: u32) -> Reply {
+pub(crate) fn open(peer: &mut Peer, client: ClientId, seqid: u32) -> Reply {
     let mut args = open_create(b"f", b"o", OPEN4_SHARE_ACCESS_BOTH);
     args.seqid = Seqid(seqid);
     args.owner.clientid = client;
-    let mut reply = peer.compound(&[at(&[]), vec![ArgOp::Open(args), ArgOp::GetFh]].concat());
-    reply.ok::<()>(OpNum4::PutRootFh);
-    reply.ok::<()>(OpNum4::Lookup);
-    reply
+    on_peer(peer, &[], &[ArgOp::Open(args), ArgOp::GetFh])
 }
 
-fn confirm(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Stateid4 {
+pub(crate) fn confirm(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Stateid4 {
     let args = OpenConfirm4Args { open_stateid, seqid: Seqid(seqid) };
-    let mut reply = peer.compound(&[at(&[b"f"]), vec![ArgOp::OpenConfirm(args)]].concat());
-    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-        reply.ok::<()>(op);
-    }
+    let mut reply = on_peer(peer, &[b"f"], &[ArgOp::OpenConfirm(args)]);
     reply.ok::<OpenConfirm4Ok>(OpNum4::OpenConfirm).open_stateid
 }
 
-fn close(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Reply {
+pub(crate) fn close(peer: &mut Peer, open_stateid: Stateid4, seqid: u32) -> Reply {
     let args = Close4Args { seqid: Seqid(seqid), open_stateid };
-    let mut reply = peer.compound(&[at(&[b"f"]), vec![ArgOp::Close(args)]].concat());
-    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-        reply.ok::<()>(op);
-    }
-    reply
+    on_peer(peer, &[b"f"], &[ArgOp::Close(args)])
 }
 
 #[test]
@@ -71,6 +62,16 @@ fn a_wrong_confirmation_is_stale() {
     let args = SetClientIdConfirm4Args { clientid: known.clientid, setclientid_confirm: [0; 8] };
     peer.compound(&[ArgOp::SetClientIdConfirm(args)])
         .fails::<()>(OpNum4::SetClientIdConfirm, NfsStat4::StaleClientId);
+}
+
+#[test]
+fn who_was_never_confirmed_opens_nothing() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 0);
+    let known: SetClientId4Ok = peer.compound(&[setclientid(b"x")]).ok(OpNum4::SetClientId);
+    open(&mut peer, known.clientid, 1).fails::<()>(OpNum4::Open, NfsStat4::StaleClientId);
+    assert_eq!(peer.compound(&at(&[b"f"])).status, NfsStat4::NoEnt, "and nothing is made");
+    world.check();
 }
 
 #[test]
@@ -195,18 +196,10 @@ fn locks_of_two_owners_conflict_and_the_denial_names_the_holder() {
             }),
         })
     };
-    let mut reply = peer.compound(&[at(&[b"f"]), vec![lock(b"first", 3)]].concat());
-    assert_eq!(reply.status, NfsStat4::Ok);
-    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-        reply.ok::<()>(op);
-    }
-    reply.ok::<Lock4Ok>(OpNum4::Lock);
+    on_peer(&mut peer, &[b"f"], &[lock(b"first", 3)]).ok::<Lock4Ok>(OpNum4::Lock);
     // Denied, and denied again to a retry, whole.
     for _ in 0..2 {
-        let mut reply = peer.compound(&[at(&[b"f"]), vec![lock(b"second", 4)]].concat());
-        for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-            reply.ok::<()>(op);
-        }
+        let mut reply = on_peer(&mut peer, &[b"f"], &[lock(b"second", 4)]);
         let denied: Lock4Denied<'_> = reply.fails(OpNum4::Lock, NfsStat4::Denied);
         assert_eq!(denied.owner, StateOwner4 { clientid: id, owner: b"first" });
         assert_eq!((denied.offset, denied.length), (Offset(0), Length(10)));
@@ -278,10 +271,7 @@ impl Locking {
         };
         let (offset, length) = (Offset(offset), Length(10));
         let args = Lock4Args { locktype, reclaim, offset, length, locker };
-        let mut reply = self.peer.compound(&[at(&[b"f"]), vec![ArgOp::Lock(args)]].concat());
-        for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-            reply.ok::<()>(op);
-        }
+        let reply = on_peer(&mut self.peer, &[b"f"], &[ArgOp::Lock(args)]);
         if reply.status == NfsStat4::Ok {
             let seqid = self.held.map_or(Seqid(0), |(_, seqid)| seqid);
             self.held = Some((reply.clone().ok::<Lock4Ok>(OpNum4::Lock).lock_stateid, seqid));
@@ -295,10 +285,7 @@ impl Locking {
 fn the_first_lock_of_an_owner_counts_once_however_often_it_is_run() {
     let world = World::new();
     let mut a = Locking::of_host(&world, 1);
-    let mut found = a.peer.compound(&[at(&[b"f"]), vec![ArgOp::GetFh]].concat());
-    for op in [OpNum4::PutRootFh, OpNum4::Lookup, OpNum4::Lookup] {
-        found.ok::<()>(op);
-    }
+    let mut found = on_peer(&mut a.peer, &[b"f"], &[ArgOp::GetFh]);
     let handle = found.ok::<GetFh4Ok<'_>>(OpNum4::GetFh).object.to_vec();
     let new = |open_seqid, offset, lock_seqid| {
         ArgOp::Lock(Lock4Args {

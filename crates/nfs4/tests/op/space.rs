@@ -1,7 +1,7 @@
 use holdfast_base::{Length, Offset};
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Reply, Session, open_existing};
+use crate::client::{Reply, Session, open_create, open_existing};
 use crate::scene::{file, make, on, on_root, on_v40};
 use crate::world::World;
 
@@ -69,6 +69,27 @@ fn space_is_of_files_open_for_writing() {
     on_root(&mut client, &[allocate(Stateid4::ANONYMOUS, 0, 1)])
         .fails::<()>(OpNum4::Allocate, NfsStat4::Rofs);
     on_v40(&world, &[b"f"], &[allocate(reading, 0, 1)]).fails::<()>(OpNum4::Illegal, NfsStat4::OpIllegal);
+}
+
+#[test]
+fn space_is_taken_and_given_without_an_open_where_nobody_denies_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 2);
+    file(&mut client, b"f", 0, b"x");
+    for stateid in [Stateid4::ANONYMOUS, Stateid4::READ_BYPASS] {
+        on(&mut client, &[b"f"], &[allocate(stateid, 0, 10)]).ok::<()>(OpNum4::Allocate);
+        on(&mut client, &[b"f"], &[deallocate(stateid, 0, 1)]).ok::<()>(OpNum4::Deallocate);
+    }
+    assert_eq!(size(&mut client), 10);
+    let args = open_create(b"denied", b"o", OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_WRITE, ..args };
+    on(&mut client, &[], &[ArgOp::Open(denying)]).ok::<Open4Ok<'_>>(OpNum4::Open);
+    for stateid in [Stateid4::ANONYMOUS, Stateid4::READ_BYPASS] {
+        on(&mut client, &[b"denied"], &[allocate(stateid, 0, 10)])
+            .fails::<()>(OpNum4::Allocate, NfsStat4::Locked);
+        on(&mut client, &[b"denied"], &[deallocate(stateid, 0, 1)])
+            .fails::<()>(OpNum4::Deallocate, NfsStat4::Locked);
+    }
 }
 
 #[test]

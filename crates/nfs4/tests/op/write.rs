@@ -1,11 +1,11 @@
-use holdfast_base::limits::RECALL_STRETCH_MAX;
+use holdfast_base::limits::{IO_BYTES_MAX, RECALL_STRETCH_MAX};
 use holdfast_base::{CapSet, FileKey, Offset};
 use holdfast_rpc::detached::Detached;
 use holdfast_state::{CapOffer, CapRequest, Contention, Deed, Policy};
 use holdfast_vfs::{Backend, FsError};
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Reply, Session, at};
+use crate::client::{Reply, Session, at, open_create, open_existing};
 use crate::scene::{file, make, on, on_nothing, on_root, on_v40, three_exports, to_export};
 use crate::world::{LEASE_MS, World};
 
@@ -14,7 +14,15 @@ fn write(stateid: Stateid4, offset: u64, stable: StableHow4, data: &[u8]) -> Arg
 }
 
 fn commit() -> ArgOp<'static> {
-    ArgOp::Commit(Commit4Args { offset: Offset(0), count: 0 })
+    commit_range(0, 0)
+}
+
+fn commit_range(offset: u64, count: u32) -> ArgOp<'static> {
+    ArgOp::Commit(Commit4Args { offset: Offset(offset), count })
+}
+
+fn read(stateid: Stateid4, count: u32) -> ArgOp<'static> {
+    ArgOp::Read(Read4Args { stateid, offset: Offset(0), count })
 }
 
 fn set<'a>(stateid: Stateid4, attrs: &[Attr], values: &'a [u8]) -> ArgOp<'a> {
@@ -84,6 +92,24 @@ fn a_commit_answers_with_the_verifier_of_after_it() {
     }
 }
 
+/// RFC 8881 section 18.3.3 gives a range as a hint: INVAL is of objects that are no files.
+#[test]
+fn a_commit_of_whatever_range_is_one_of_the_whole_file() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"");
+    let ranges = [(0, 5), (1, 0), (2, 1), (0, u32::MAX), (100, 1), (u64::MAX, 0), (u64::MAX - 15, 64)];
+    for (nth, (offset, count)) in ranges.into_iter().enumerate() {
+        let put = write(stateid, 0, StableHow4::Unstable, b"x");
+        on(&mut client, &[b"f"], &[put]).ok::<Write4Ok>(OpNum4::Write);
+        let range = commit_range(offset, count);
+        on(&mut client, &[b"f"], std::slice::from_ref(&range)).ok::<Commit4Ok>(OpNum4::Commit);
+        assert!(world.fs.uncommitted().iter().all(|touched| !touched.data), "{offset} {count}");
+        assert_eq!(world.fs.commits().len(), 2 * nth + 1);
+        on_v40(&world, &[b"f"], &[range]).ok::<Commit4Ok>(OpNum4::Commit);
+    }
+}
+
 /// A mount that sends a large file because of a recall does so by WRITE and COMMIT, and the promise may be of anything.
 #[test]
 fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
@@ -136,9 +162,57 @@ fn a_write_beyond_the_greatest_size_is_refused_and_one_of_nothing_is_none() {
     put(i64::MAX as u64, b"xy").fails::<()>(OpNum4::Write, NfsStat4::Fbig);
     put(u64::MAX, b"xy").fails::<()>(OpNum4::Write, NfsStat4::Fbig);
     assert_eq!(put(100, b"").ok::<Write4Ok>(OpNum4::Write).count, 0);
-    let read = ArgOp::Read(Read4Args { stateid, offset: Offset(0), count: 200 });
-    let mut reply = on(&mut client, &[b"f"], &[read]);
+    let mut reply = on(&mut client, &[b"f"], &[read(stateid, 200)]);
     assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read).data, b"abc");
+}
+
+/// 4.0 knows no bound but what MAXWRITE says; the connection's is a little above that.
+#[test]
+fn a_write_of_more_than_maxwrite_is_done_as_far_as_its_answer_says() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    file(&mut client, b"f", 0, b"");
+    let data = vec![7; IO_BYTES_MAX + 4096];
+    let put = write(Stateid4::ANONYMOUS, 0, StableHow4::Unstable, &data);
+    let get = ArgOp::GetAttr(GetAttr4Args { attr_request: Bitmap4::of(&[Attr::Size]) });
+    let mut reply = on_v40(&world, &[b"f"], &[put, get]);
+    let written = reply.ok::<Write4Ok>(OpNum4::Write).count;
+    assert!(written as usize >= IO_BYTES_MAX, "{written}");
+    let size = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes.values;
+    assert_eq!(size, u64::from(written).to_be_bytes());
+}
+
+#[test]
+fn one_compound_writes_and_reads_as_often_as_it_likes_in_its_order() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let stateid = file(&mut client, b"f", 0, b"");
+    let put = |offset, stable, data| write(stateid, offset, stable, data);
+    let (unstable, stable) = (StableHow4::Unstable, StableHow4::FileSync);
+    let ops = [
+        put(0, unstable, &b"abc"[..]),
+        put(3, stable, b"def"),
+        read(stateid, 9),
+        put(1, unstable, b"X"),
+        put(9, unstable, b"z"),
+        read(stateid, 20),
+        read(stateid, 2),
+    ];
+    let mut reply = on(&mut client, &[b"f"], &ops);
+    let wrote = |reply: &mut Reply, count| {
+        assert_eq!(reply.ok::<Write4Ok>(OpNum4::Write).count, count);
+    };
+    let found = |reply: &mut Reply, eof, data: &[u8]| {
+        assert_eq!(reply.ok::<Read4Ok<'_>>(OpNum4::Read), Read4Ok { eof, data });
+    };
+    wrote(&mut reply, 3);
+    wrote(&mut reply, 3);
+    found(&mut reply, true, b"abcdef");
+    wrote(&mut reply, 1);
+    wrote(&mut reply, 1);
+    found(&mut reply, true, b"aXcdef\0\0\0z");
+    found(&mut reply, false, b"aX");
+    reply.end();
 }
 
 #[test]
@@ -205,4 +279,30 @@ fn setattr_names_what_it_set_and_needs_a_state_id_for_a_size_alone() {
     // Nothing to set is nothing done.
     let done: SetAttr4Res = on(&mut client, &[b"f"], &[set(stateid, &[], &[])]).ok(OpNum4::SetAttr);
     assert_eq!(done.attrsset, Bitmap4::EMPTY);
+}
+
+#[test]
+fn a_size_is_set_by_an_open_to_write_of_this_file_or_where_nobody_denies_it() {
+    let world = World::new();
+    let mut client = Session::open(&world, 1, 1);
+    let writing = file(&mut client, b"f", 0, b"hello");
+    let of_another = file(&mut client, b"g", 0, b"");
+    let args = open_existing(b"f", b"reader", OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let reading = on(&mut client, &[], &[ArgOp::Open(args)]).ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    let size = 2u64.to_be_bytes();
+    let mut resize =
+        |name: &[u8], stateid| on(&mut client, &[name], &[set(stateid, &[Attr::Size], &size)]).status;
+    assert_eq!(resize(b"f", reading), NfsStat4::OpenMode);
+    assert_eq!(resize(b"f", of_another), NfsStat4::BadStateid);
+    let whoever = [Stateid4::ANONYMOUS, Stateid4::READ_BYPASS];
+    for stateid in [writing, whoever[0], whoever[1]] {
+        assert_eq!(resize(b"f", stateid), NfsStat4::Ok);
+    }
+    let mut other = Session::open(&world, 2, 1);
+    let args = open_create(b"d", b"o", OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG);
+    let denying = Open4Args { share_deny: OPEN4_SHARE_DENY_WRITE, ..args };
+    on(&mut other, &[], &[ArgOp::Open(denying)]).ok::<Open4Ok<'_>>(OpNum4::Open);
+    for stateid in whoever {
+        assert_eq!(resize(b"d", stateid), NfsStat4::Locked, "ones pass by reservations to read alone");
+    }
 }
