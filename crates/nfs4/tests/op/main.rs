@@ -12,6 +12,7 @@ mod close;
 mod commit_failure;
 mod copy;
 mod create_session;
+mod current_stateid;
 mod delegated_io;
 mod delegation;
 mod engine;
