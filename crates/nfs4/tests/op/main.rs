@@ -30,6 +30,7 @@ mod panic;
 mod random;
 mod read;
 mod readdir;
+mod recalls;
 mod retry;
 mod scene;
 mod secinfo;
