@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_base::{ClientId, Instant};
+use holdfast_base::{ClientId, Instant, Seqid};
 use holdfast_export::{Export, Object};
 use holdfast_ledger::{Mutation, Standing};
 use holdfast_rpc::reply_cache::Begin;
@@ -11,7 +11,7 @@ use holdfast_rpc::server::site_of;
 use holdfast_rpc::{Connection, Mode};
 use holdfast_state::{ConnId, Engine, Grounds, Principal, Recorded, StateId, StateIdForm};
 use holdfast_vfs::{Backend, Caller, Change, FileSpan, Handle, Touched, Wait};
-use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, Stateid4};
+use holdfast_wire::nfs4::{ChangeInfo4, NfsStat4, OpNum4, Stateid4};
 use holdfast_xdr::Writer;
 
 use crate::compound::{Compound, FirstTouch, Place};
@@ -292,8 +292,7 @@ impl Cx<'_> {
     /// # Errors
     /// NFS4ERR_BAD_STATEID when there is no current one.
     pub(crate) fn stateid(&self, wire: Stateid4) -> OpResult<StateId> {
-        let given = StateId { seqid: wire.seqid, other: wire.other };
-        resolve(given, self.compound.current.as_ref(), self.minor())
+        self.resolve(wire, self.compound.current.as_ref())
     }
 
     /// The same for the saved object's (COPY, CLONE).
@@ -301,8 +300,21 @@ impl Cx<'_> {
     /// # Errors
     /// NFS4ERR_BAD_STATEID.
     pub(crate) fn saved_stateid(&self, wire: Stateid4) -> OpResult<StateId> {
+        self.resolve(wire, self.compound.saved.as_ref())
+    }
+
+    fn resolve(&self, wire: Stateid4, place: Option<&Place>) -> OpResult<StateId> {
         let given = StateId { seqid: wire.seqid, other: wire.other };
-        resolve(given, self.compound.saved.as_ref(), self.minor())
+        if !self.minor().has_sessions() || given.form() != StateIdForm::Current {
+            return Ok(given);
+        }
+        // What CLOSE gives is no name of anything.
+        let is_name = |current: &StateId| current.form() == StateIdForm::Ordinary;
+        let current = place.and_then(|place| place.stateid).filter(is_name).ok_or(NfsStat4::BadStateid)?;
+        // It may have been changed since by another request, which is in the way of those alone that change the open
+        // (RFC 8881 section 8.2.3).
+        let is_exact = matches!(self.compound.op, OpNum4::Close | OpNum4::OpenDowngrade);
+        Ok(if is_exact { current } else { StateId { seqid: Seqid(0), ..current } })
     }
 
     /// Makes a state id the current one, and gives it as the wire has it.
@@ -412,13 +424,6 @@ impl Cx<'_> {
     pub(crate) fn send_file(&mut self, span: FileSpan) {
         self.compound.file = Some((self.reply.len(), span));
     }
-}
-
-fn resolve(given: StateId, place: Option<&Place>, minor: Minor) -> OpResult<StateId> {
-    if !minor.has_sessions() || given.form() != StateIdForm::Current {
-        return Ok(given);
-    }
-    place.and_then(|place| place.stateid).ok_or_else(|| NfsStat4::BadStateid.into())
 }
 
 /// A directory's change as the wire has it.

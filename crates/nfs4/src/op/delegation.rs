@@ -80,7 +80,10 @@ impl Op for WantDelegation4Args {
         let refers = cx.referred();
         let asked = Asked { client, at: &at, kind, grounds, has_times, open: None, refers, notifying: None };
         match delegate(cx.service(), asked) {
-            Ok(answered) => Ok(answered.to_wire(&at)),
+            Ok(answered) => {
+                cx.set_current_stateid(answered.given.stateid);
+                Ok(answered.to_wire(&at))
+            }
             Err(WhyNone::Contention) if grounds != Grounds::Want => Err(NfsStat4::ReclaimConflict.into()),
             Err(why) => {
                 let is_noted = note(cx, (client, &at, kind), &wish, why);

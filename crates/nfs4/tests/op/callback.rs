@@ -17,16 +17,16 @@ use crate::scene::on_peer;
 use crate::world::{Making, World};
 
 /// A callback program on a port of this host.
-struct Callbacks {
+pub(crate) struct Callbacks {
     at: SocketAddr,
     /// CB_COMPOUND's arguments, as they come.
-    calls: Receiver<Vec<u8>>,
+    pub(crate) calls: Receiver<Vec<u8>>,
     /// What the next ones are answered with; SERVERFAULT: not at all.
     status: Arc<Mutex<NfsStat4>>,
 }
 
 impl Callbacks {
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let (sender, calls) = channel();
@@ -41,17 +41,23 @@ impl Callbacks {
         Self { at, calls, status }
     }
 
-    fn universal(&self) -> String {
+    pub(crate) fn universal(&self) -> String {
         universal(self.at)
     }
 
     /// The next call's only operation, of this ident.
-    fn next(&self, check: impl FnOnce(CbArgOp<'_>)) {
-        let args = self.calls.recv_timeout(Duration::from_secs(30)).unwrap();
+    pub(crate) fn next(&self, check: impl FnOnce(CbArgOp<'_>)) {
+        assert!(self.next_within(Duration::from_secs(30), check), "nothing comes");
+    }
+
+    /// The same, if it comes by then: whether it does.
+    pub(crate) fn next_within(&self, time: Duration, check: impl FnOnce(CbArgOp<'_>)) -> bool {
+        let Ok(args) = self.calls.recv_timeout(time) else { return false };
         let mut r = Reader::new(&args);
         let header = CbCompoundArgsHeader::decode(&mut r).unwrap();
         assert_eq!((header.minorversion, header.callback_ident, header.ops), (0, IDENT, 1));
         check(CbArgOp::decode(&mut r).unwrap());
+        true
     }
 }
 
@@ -107,13 +113,13 @@ fn serve(mut stream: TcpStream, calls: &Sender<Vec<u8>>, status: &Mutex<NfsStat4
     }
 }
 
-fn anywhere() -> World {
+pub(crate) fn anywhere() -> World {
     let choices = Options { calls_anywhere: true, ..Options::default() };
     World::made(Making { choices, ..Making::default() })
 }
 
 /// A confirmed client of 4.0 that says where it is to be called.
-fn client(world: &World, host: u8, addr: &str) -> (Peer, ClientId) {
+pub(crate) fn client(world: &World, host: u8, addr: &str) -> (Peer, ClientId) {
     let mut peer = Peer::new(world, host, 0);
     let set = SetClientId4Args {
         client: NfsClientId4 { verifier: [host; 8], id: &[host] },
@@ -181,7 +187,7 @@ fn open<'a>(clientid: ClientId, seqid: u32, access: u32, creates: bool) -> ArgOp
 }
 
 /// Opens and confirms, closes and opens again, until that brings a write delegation.
-fn delegated(peer: &mut Peer, clientid: ClientId) -> (Stateid4, Stateid4) {
+pub(crate) fn delegated(peer: &mut Peer, clientid: ClientId) -> (Stateid4, Stateid4) {
     let mut reply = on_peer(peer, &[], &[open(clientid, 1, OPEN4_SHARE_ACCESS_BOTH, true)]);
     let first: Open4Ok<'_> = reply.ok(OpNum4::Open);
     assert_eq!(first.delegation, OpenDelegation4::None, "an owner to be confirmed may be made up");

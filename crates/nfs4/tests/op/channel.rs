@@ -1,11 +1,13 @@
 //! Calls whose answers come late, or not at all, on a connection that stands.
 
 use holdfast_base::Seqid;
+use holdfast_rpc::{self as rpc, Auth};
 use holdfast_wire::nfs4::*;
+use holdfast_wire::rpc::{AuthSys, Groups};
 
 use crate::client::{CalledBack, Peer, Session, create_session, open_create, open_existing};
 use crate::delegation::{
-    READ, WRITE, flags, give_back, is_recall_of, make, name, open, owned, try_open, two,
+    READ, WRITE, close, flags, give_back, is_recall_of, make, name, open, owned, try_open, two,
 };
 use crate::scene::on;
 use crate::world::{LEASE_MS, Making, World};
@@ -213,6 +215,50 @@ fn callbacks_go_to_the_program_that_backchannel_ctl_names() {
     a.peer.answer(&recall, NfsStat4::Ok, b"");
     give_back(&mut a, held);
     assert_eq!(try_open(&mut b, WRITE).status, NfsStat4::Ok);
+    world.check();
+}
+
+/// RFC 8881 sections 18.33.3 and 18.36.3.
+#[test]
+fn callbacks_are_made_as_whom_the_client_says() {
+    let sys = |uid| AuthSys { stamp: 0, machine_name: b"box", uid, gid: 5, gids: Groups::new(&[6, 7]) };
+    let machine = b"box".to_vec();
+    let auth = |uid| Auth::Sys(rpc::AuthSys { uid, gid: 5, groups: vec![6, 7], machine: machine.clone() });
+    let world = World::new();
+    make(&world);
+    let mut a = Session::with(&world, 1, 2, |args| CreateSession4Args {
+        flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+        sec_parms: vec![CallbackSecParms4::Sys(sys(1234))],
+        ..args
+    });
+    a.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    let mut b = Session::with_back(&world, 2, 2);
+    let change = |sec_parms| {
+        ArgOp::BackchannelCtl(BackchannelCtl4Args { cb_program: NFS4_CALLBACK_PROGRAM, sec_parms })
+    };
+    let none = CallbackSecParms4::None;
+    for (changed, said) in [
+        (None, auth(1234)),
+        (Some(vec![CallbackSecParms4::Sys(sys(77))]), auth(77)),
+        (Some(vec![none]), Auth::None),
+    ] {
+        if let Some(sec_parms) = changed {
+            a.run(&[change(sec_parms)]).ok::<()>(OpNum4::BackchannelCtl);
+        }
+        let opened = open(&mut a, READ);
+        let held = name(&opened);
+        let refused = try_open(&mut b, WRITE);
+        assert_eq!(refused.status, NfsStat4::Delay);
+        let recall = a.peer.call();
+        assert!(is_recall_of(&recall, held));
+        assert_eq!(recall.credential(), said);
+        a.peer.answer(&recall, NfsStat4::Ok, b"");
+        give_back(&mut a, held);
+        close(&mut a, opened.stateid);
+        // What was just recalled is given again after a while.
+        world.pass(LEASE_MS / 2);
+        flags(&mut b);
+    }
     world.check();
 }
 

@@ -6,7 +6,7 @@ use holdfast_base::{ClientId, Seqid, SessionId, SlotId};
 use holdfast_rpc::detached::Detached;
 use holdfast_rpc::{Auth, AuthSys, OutgoingCall};
 use holdfast_wire::nfs4::*;
-use holdfast_xdr::{Decode, Encode, Reader, Writer};
+use holdfast_xdr::{Decode, Encode, Reader, Writer, to_bytes};
 
 use crate::world::World;
 
@@ -72,6 +72,13 @@ impl CalledBack {
 
     fn procedure(&self) -> u32 {
         self.word(5)
+    }
+
+    /// Who calls.
+    pub(crate) fn credential(&self) -> Auth {
+        let flavor = self.word(6);
+        let body = Reader::new(&self.record[28..]).opaque(400).unwrap();
+        Auth::decode(flavor, body).unwrap()
     }
 
     /// The operations, CB_SEQUENCE included.
@@ -296,6 +303,15 @@ impl Peer {
         assert_eq!(records.len(), 1, "one call, one reply");
         Reply::read(Detached::results(&records[0]).unwrap())
     }
+}
+
+/// A compound's bytes where an array holds this once, with it in there twice.
+pub(crate) fn twice(args: &[u8], element: &impl Encode) -> Vec<u8> {
+    let element = to_bytes(element);
+    let once = [&1_u32.to_be_bytes()[..], &element].concat();
+    let at = args.windows(once.len()).position(|bytes| bytes == once).unwrap();
+    let (before, behind) = (&args[..at], &args[at + once.len()..]);
+    [before, &2_u32.to_be_bytes(), &element, &element, behind].concat()
 }
 
 /// A client of 4.1 or 4.2 with a session.

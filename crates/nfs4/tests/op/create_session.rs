@@ -1,8 +1,9 @@
 use holdfast_base::{ClientId, Seqid};
 use holdfast_state::{CreatedSession, Direction};
 use holdfast_wire::nfs4::*;
+use holdfast_wire::rpc::{AuthSys, Groups};
 
-use crate::client::{BACK, FORE, Peer, Session, create_session, exchange_id};
+use crate::client::{BACK, FORE, Peer, Session, create_session, exchange_id, twice};
 use crate::world::World;
 
 fn known(peer: &mut Peer) -> (ClientId, Seqid) {
@@ -56,6 +57,84 @@ fn channels_through_which_nothing_fits_and_flags_unknown_are_refused() {
     let mut args = create_session(client, seqid);
     args.fore_chan_attrs.maxresponsesize = 20;
     create(&mut peer, args).fails::<()>(OpNum4::CreateSession, NfsStat4::TooSmall);
+}
+
+/// RFC 8881 section 18.36.3.
+#[test]
+fn it_stands_alone_or_behind_sequence() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, seqid) = known(&mut peer);
+    let op = |seqid| ArgOp::CreateSession(create_session(client, seqid));
+    let mut beside = peer.compound(&[op(seqid), ArgOp::PutRootFh]);
+    beside.fails::<()>(OpNum4::CreateSession, NfsStat4::NotOnlyOp);
+    // Nothing was done: the number is good still. In another client's session it is as good as alone.
+    let mut other = Session::open(&world, 2, 1);
+    let made: CreateSession4Ok = other.run(&[op(seqid), ArgOp::PutRootFh]).ok(OpNum4::CreateSession);
+    let mut own = Session { peer, client, id: made.sessionid, seqid: Seqid(0), cachethis: true };
+    let seqid = seqid.next();
+    let first = own.run(&[op(seqid)]);
+    let second: CreateSession4Ok = first.clone().ok(OpNum4::CreateSession);
+    assert_ne!(second.sessionid, made.sessionid);
+    // Sent again in its slot, in the next place of that, in another's session, and alone.
+    assert_eq!(own.again(&[op(seqid)]), first);
+    for mut again in [own.run(&[op(seqid)]), other.run(&[op(seqid)]), own.peer.compound(&[op(seqid)])] {
+        assert_eq!(again.ok::<CreateSession4Ok>(OpNum4::CreateSession), second);
+    }
+    assert_eq!(world.nfs.inspect(holdfast_state::Engine::census).sessions, 3);
+    world.check();
+}
+
+#[test]
+fn callback_credentials_of_every_kind_are_read_and_one_that_can_be_made_is_needed_to_call_back() {
+    let none = CallbackSecParms4::None;
+    let gids = Groups::new(&[5, 6]);
+    let sys = CallbackSecParms4::Sys(AuthSys { stamp: 1, machine_name: b"box", uid: 0, gid: 0, gids });
+    let gss = CallbackSecParms4::Gss(GssCbHandles4 {
+        service: RpcGssSvc::Integrity,
+        handle_from_server: b"ours",
+        handle_from_client: b"theirs",
+    });
+    for (offered, can_call) in [
+        (vec![none], true),
+        (vec![sys], true),
+        (vec![none, sys], true),
+        (vec![gss, gss, sys], true),
+        (vec![gss], false),
+        (vec![], false),
+    ] {
+        let world = World::new();
+        let mut peer = Peer::new(&world, 1, 1);
+        let (client, seqid) = known(&mut peer);
+        let args = CreateSession4Args { sec_parms: offered, ..create_session(client, seqid) };
+        let back = CreateSession4Args { flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN, ..args.clone() };
+        let mut made = create(&mut peer, back);
+        if can_call {
+            made.ok::<CreateSession4Ok>(OpNum4::CreateSession);
+            continue;
+        }
+        made.fails::<()>(OpNum4::CreateSession, NfsStat4::EncrAlgUnsupp);
+        create(&mut peer, args).ok::<CreateSession4Ok>(OpNum4::CreateSession);
+    }
+}
+
+#[test]
+fn arrays_of_none_or_one_are_read_and_of_two_are_no_xdr() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let (client, mut seqid) = known(&mut peer);
+    let depth = ChannelAttrs4 { rdma_ird: Some(0x1234_5678), ..FORE };
+    let fore = |args| CreateSession4Args { fore_chan_attrs: depth, ..args };
+    let back = |args| CreateSession4Args { back_chan_attrs: depth, ..args };
+    for changed in [fore(create_session(client, seqid)), back(create_session(client, seqid))] {
+        let args = CreateSession4Args { sequence: seqid, ..changed };
+        let two = twice(&peer.args(&[ArgOp::CreateSession(args.clone())]), &0x1234_5678_u32);
+        peer.exchange(&two).fails::<()>(OpNum4::CreateSession, NfsStat4::BadXdr);
+        let made: CreateSession4Ok = create(&mut peer, args).ok(OpNum4::CreateSession);
+        assert_eq!((made.fore_chan_attrs.rdma_ird, made.back_chan_attrs.rdma_ird), (None, None));
+        seqid = seqid.next();
+    }
+    world.check();
 }
 
 #[test]

@@ -545,30 +545,6 @@ fn a_name_in_a_directory_can_be_claimed_under_a_delegation_too() {
 }
 
 #[test]
-fn ones_own_doings_recall_nothing_of_ones_own() {
-    let (world, mut a, _) = two();
-    open(&mut a, BOTH);
-    let rename = [ArgOp::SaveFh, ArgOp::Rename(Rename4Args { oldname: b"f", newname: b"g" })];
-    assert_eq!(on(&mut a, &[], &rename).status, NfsStat4::Ok);
-    let remove = ArgOp::Remove(Remove4Args { target: b"g" });
-    assert_eq!(on(&mut a, &[], &[remove]).status, NfsStat4::Ok);
-    assert!(a.peer.calls().is_empty());
-    world.check();
-}
-
-#[test]
-fn changes_of_name_and_attributes_by_others_recall() {
-    let (world, mut a, mut b) = two();
-    let held = name(&open(&mut a, READ));
-    let remove = ArgOp::Remove(Remove4Args { target: b"f" });
-    assert_eq!(on(&mut b, &[], std::slice::from_ref(&remove)).status, NfsStat4::Delay);
-    assert!(is_recall_of(&a.peer.call(), held));
-    give_back(&mut a, held);
-    assert_eq!(on(&mut b, &[], &[remove]).status, NfsStat4::Ok);
-    world.check();
-}
-
-#[test]
 fn the_end_of_a_client_ends_what_was_delegated_to_it() {
     let (world, mut a, mut b) = two();
     open(&mut a, BOTH);

@@ -2,7 +2,7 @@ use holdfast_base::Seqid;
 use holdfast_export::{ClientRule, Network};
 use holdfast_wire::nfs4::*;
 
-use crate::client::{Peer, Session, create_session, exchange_id, user};
+use crate::client::{Peer, Session, create_session, exchange_id, twice, user};
 use crate::world::{Making, World};
 
 #[test]
@@ -115,6 +115,56 @@ fn a_client_is_destroyed_once_it_has_no_session() {
     peer.compound(std::slice::from_ref(&destroy)).ok::<()>(OpNum4::DestroyClientId);
     peer.compound(&[destroy]).fails::<()>(OpNum4::DestroyClientId, NfsStat4::StaleClientId);
     world.check();
+}
+
+#[test]
+fn a_client_that_was_never_confirmed_is_destroyed_too() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let known = peer
+        .compound(&[ArgOp::ExchangeId(exchange_id(b"me"))])
+        .ok::<ExchangeId4Ok<'_>>(OpNum4::ExchangeId)
+        .clientid;
+    let destroy = ArgOp::DestroyClientId(DestroyClientId4Args { clientid: known });
+    peer.compound(std::slice::from_ref(&destroy)).ok::<()>(OpNum4::DestroyClientId);
+    peer.compound(&[destroy]).fails::<()>(OpNum4::DestroyClientId, NfsStat4::StaleClientId);
+    let create = ArgOp::CreateSession(create_session(known, Seqid(1)));
+    peer.compound(&[create]).fails::<()>(OpNum4::CreateSession, NfsStat4::StaleClientId);
+    world.check();
+}
+
+/// RFC 8881 section 18.50.3.
+#[test]
+fn a_client_is_destroyed_alone_or_from_within_the_session_of_another() {
+    let world = World::new();
+    let (mut client, mut other) = (Session::open(&world, 1, 1), Session::open(&world, 2, 1));
+    let destroy = ArgOp::DestroyClientId(DestroyClientId4Args { clientid: client.client });
+    for session in [&mut client, &mut other] {
+        let mut busy = session.run(std::slice::from_ref(&destroy));
+        busy.fails::<()>(OpNum4::DestroyClientId, NfsStat4::ClientIdBusy);
+    }
+    let sessionid = client.id;
+    let end = ArgOp::DestroySession(DestroySession4Args { sessionid });
+    other.run(&[end]).ok::<()>(OpNum4::DestroySession);
+    let mut beside = other.peer.compound(&[destroy.clone(), ArgOp::PutRootFh]);
+    beside.fails::<()>(OpNum4::DestroyClientId, NfsStat4::NotOnlyOp);
+    let mut within = other.run(&[destroy, ArgOp::PutRootFh]);
+    within.ok::<()>(OpNum4::DestroyClientId);
+    within.ok::<()>(OpNum4::PutRootFh);
+    world.check();
+}
+
+#[test]
+fn who_says_twice_what_it_is_sends_no_xdr() {
+    let world = World::new();
+    let mut peer = Peer::new(&world, 1, 1);
+    let date = NfsTime4 { seconds: 1, nseconds: 2 };
+    let it = NfsImplId4 { domain: b"example.org", name: b"a client", date };
+    let args = ExchangeId4Args { client_impl_id: Some(it), ..exchange_id(b"me") };
+    let once = peer.args(&[ArgOp::ExchangeId(args)]);
+    let two = twice(&once, &it);
+    peer.exchange(&two).fails::<()>(OpNum4::ExchangeId, NfsStat4::BadXdr);
+    assert_eq!(peer.exchange(&once).status, NfsStat4::Ok);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use holdfast_wire::nfs4::*;
+use holdfast_xdr::from_bytes;
 
-use crate::client::{Session, at};
+use crate::client::{Peer, Reply, Session, at, user};
 use crate::scene::{file, make, on, on_nothing, on_root, on_v40};
 use crate::world::World;
 
@@ -43,6 +44,104 @@ fn attributes_far_beyond_the_known_are_left_out_too() {
     reply.ok::<()>(OpNum4::Lookup);
     let got = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes;
     assert_eq!((got.mask, got.values), (Bitmap4::of(&[Attr::Type]), &[0, 0, 0, 2][..]));
+}
+
+/// An object of each kind, made by the superuser, and the directories above them.
+fn every_kind(world: &World) -> Vec<Vec<ArgOp<'static>>> {
+    const OTHERS: [(&[u8], CreateType4<'_>); 6] = [
+        (b"d", CreateType4::Dir),
+        (b"l", CreateType4::Lnk(b"f")),
+        (b"s", CreateType4::Sock),
+        (b"p", CreateType4::Fifo),
+        (b"b", CreateType4::Blk(SpecData4 { major: 1, minor: 3 })),
+        (b"c", CreateType4::Chr(SpecData4 { major: 1, minor: 3 })),
+    ];
+    let mut maker = Session::open(world, 1, 2);
+    maker.peer.auth = user(0);
+    file(&mut maker, b"f", 0, b"hello");
+    for (name, kind) in OTHERS {
+        make(&mut maker, name, kind);
+    }
+    let names = OTHERS.iter().map(|(name, _)| *name);
+    let below = std::iter::once(&b"f"[..]).chain(names).map(|name| at(&[name]));
+    [vec![ArgOp::PutRootFh], at(&[])].into_iter().chain(below).collect()
+}
+
+/// Sends a client's compound.
+type Send = dyn FnMut(&[ArgOp<'_>]) -> Reply;
+
+/// A client of a minor version.
+fn client_of(world: &World, minor: u32) -> Box<Send> {
+    if minor == 0 {
+        let mut peer = Peer::new(world, 99, 0);
+        Box::new(move |ops| peer.compound(ops))
+    } else {
+        let mut session = Session::open(world, minor as u8, minor);
+        Box::new(move |ops| session.run(ops))
+    }
+}
+
+/// Has a client run an operation on an object; the reply stands before its result.
+fn ask(client: &mut Send, place: &[ArgOp<'_>], op: ArgOp<'_>) -> Reply {
+    let mut reply = client(&[place, &[op]].concat());
+    reply.ok::<()>(OpNum4::PutRootFh);
+    for _ in 1..place.len() {
+        reply.ok::<()>(OpNum4::Lookup);
+    }
+    reply
+}
+
+/// RFC 7530 section 5.6, RFC 8881 section 5.6.
+const REQUIRED: Bitmap4 = Bitmap4::from_bits(0xfff | 1 << Attr::FileHandle as u32);
+
+/// RFC 8881 section 5.5, RFC 8275 section 5, RFC 9754 section 5.
+const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
+    Attr::TimeAccessSet,
+    Attr::TimeModifySet,
+    Attr::ModeUmask,
+    Attr::TimeDelegAccess,
+    Attr::TimeDelegModify,
+]);
+
+#[test]
+fn every_kind_of_object_has_every_required_attribute_and_whatever_it_says_that_it_has() {
+    let world = World::new();
+    let places = every_kind(&world);
+    for (minor, place) in (0..3).flat_map(|minor| places.iter().map(move |place| (minor, place))) {
+        let mut client = client_of(&world, minor);
+        let mut get = |attr_request| {
+            let asked = ArgOp::GetAttr(GetAttr4Args { attr_request });
+            let mut reply = ask(&mut client, place, asked);
+            let got = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes;
+            assert_eq!(got.mask, attr_request, "{place:?} in 4.{minor}");
+            got.values.to_vec()
+        };
+        let supported: Bitmap4 = from_bytes(&get(Bitmap4::from(Attr::SupportedAttrs))).unwrap();
+        assert_eq!(REQUIRED.minus(supported), Bitmap4::EMPTY, "{place:?} in 4.{minor}");
+        assert_eq!(supported.has(Attr::SuppAttrExclCreat), minor >= 1);
+        assert_eq!(supported.has(Attr::XattrSupport), minor >= 2);
+        get(supported.minus(WRITE_ONLY));
+        // Why attributes are not there is no attribute, and not compared (RFC 8881 section 18.31.3).
+        let mask = supported.minus(WRITE_ONLY).minus(Bitmap4::from(Attr::RdAttrError));
+        let values = get(mask);
+        let obj_attributes = Fattr4 { mask, values: &values };
+        let same = ArgOp::Verify(Verify4Args { obj_attributes });
+        ask(&mut client, place, same).ok::<()>(OpNum4::Verify);
+        let other = ArgOp::Nverify(Nverify4Args { obj_attributes });
+        ask(&mut client, place, other).fails::<()>(OpNum4::Nverify, NfsStat4::Same);
+    }
+}
+
+#[test]
+fn extended_attributes_are_had_in_exports_and_not_above_them() {
+    let world = World::new();
+    let places = every_kind(&world);
+    let mut client = client_of(&world, 2);
+    for (n, place) in places.iter().enumerate() {
+        let mut reply = ask(&mut client, place, getattr(&[Attr::XattrSupport]));
+        let got = reply.ok::<GetAttr4Ok<'_>>(OpNum4::GetAttr).obj_attributes;
+        assert_eq!(from_bytes::<bool>(got.values).unwrap(), n > 0, "{place:?}");
+    }
 }
 
 #[test]

@@ -119,17 +119,20 @@ fn without_an_open_a_delegation_is_for_those_who_may_open() {
     world.check();
 }
 
-pub(crate) fn dir_delegation(client: &mut Session, path: &[&[u8]]) -> Reply {
+pub(crate) fn ask_dir_delegation() -> ArgOp<'static> {
     let zero = NfsTime4 { seconds: 0, nseconds: 0 };
-    let args = GetDirDelegation4Args {
+    ArgOp::GetDirDelegation(GetDirDelegation4Args {
         signal_deleg_avail: false,
         notification_types: Bitmap4::from_bits(0x1f),
         child_attr_delay: zero,
         dir_attr_delay: zero,
         child_attributes: Bitmap4::EMPTY,
         dir_attributes: Bitmap4::EMPTY,
-    };
-    on(client, path, &[ArgOp::GetDirDelegation(args)])
+    })
+}
+
+pub(crate) fn dir_delegation(client: &mut Session, path: &[&[u8]]) -> Reply {
+    on(client, path, &[ask_dir_delegation()])
 }
 
 #[test]
