@@ -458,7 +458,7 @@ impl Machine {
         if let (Some(dir), Some((id, _))) = (dir, node) {
             self.note_name(dir, &name, Some(id), at);
         }
-        let brief = node.map_or(brief, |(_, attrs)| (attrs.kind, attrs.fileid));
+        let brief = node.map_or(brief, |(_, attrs)| (Some(attrs.kind), attrs.fileid));
         Some(Row { name, cookie, node, brief })
     }
 

@@ -214,7 +214,7 @@ pub struct Listed {
     /// The object, when the server could tell.
     pub object: Option<Object>,
     /// Kind and inode number, for readers that want no more.
-    pub brief: (Kind, u64),
+    pub brief: (Option<Kind>, u64),
 }
 
 /// Room on a file system.

@@ -35,5 +35,5 @@ pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) cookie: u64,
     pub(crate) node: Option<(NodeId, Attrs)>,
-    pub(crate) brief: (crate::attrs::Kind, u64),
+    pub(crate) brief: (Option<crate::attrs::Kind>, u64),
 }

@@ -34,6 +34,9 @@ pub struct Settings {
     pub write_back: bool,
     /// The kernel lets a file be mapped whose data goes past its pages.
     pub direct: bool,
+    /// The kernel forgets names at a word, without being waited for. Where it cannot it is told none to believe in, and asks for
+    /// each again: it would be waited for by what it waits for itself (`fuse.md`).
+    pub names: bool,
     /// A file that is open at the server goes on existing after its last name was removed. Without it such names are
     /// hidden until the last close.
     pub preserves_unlinked: bool,
@@ -69,6 +72,7 @@ impl Default for Settings {
             batches: false,
             write_back: true,
             direct: false,
+            names: true,
             preserves_unlinked: false,
             io_bytes: IO_BYTES_MAX as u32,
             batch_ops_max: 256,
@@ -403,6 +407,9 @@ impl Machine {
 
     /// Tells the kernel to forget something.
     pub(crate) fn invalidate(&mut self, what: Forget) {
+        if !self.settings.names && matches!(what, Forget::Entry(..)) {
+            return;
+        }
         self.last_invalidation += 1;
         self.stats.invalidations += 1;
         let number = self.last_invalidation;

@@ -103,8 +103,8 @@ pub struct DirEntry {
     pub name: Name,
     /// Where to go on behind it.
     pub offset: u64,
-    /// What it is.
-    pub kind: Kind,
+    /// What it is; nothing where that is not known without asking.
+    pub kind: Option<Kind>,
     /// Its number, as shown.
     pub fileid: u64,
     /// With `plus`, what a lookup would tell, where it is known.

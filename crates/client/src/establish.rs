@@ -25,6 +25,22 @@ use crate::{Error, Event, Result};
 /// The port of servers that name none.
 const PORT: u16 = 2049;
 
+/// Who a server says that it is (RFC 8881 section 2.10.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ServerName {
+    major: Vec<u8>,
+    scope: Vec<u8>,
+    /// Where this differs too, sessions do not reach.
+    minor: u64,
+}
+
+impl ServerName {
+    /// Whether a client that both know by one id is one client: what it holds of the one it holds of the other.
+    fn shares_clients(&self, other: &Self) -> bool {
+        self.major == other.major && self.scope == other.scope
+    }
+}
+
 /// What the server knows us by.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
@@ -32,8 +48,7 @@ pub(crate) struct Identity {
     /// The number of the next CREATE_SESSION.
     create: Seqid,
     minor: u32,
-    /// The server's own name and scope: two addresses with the same are one server.
-    server: (Vec<u8>, Vec<u8>),
+    server: ServerName,
     address: SocketAddr,
 }
 
@@ -95,30 +110,30 @@ impl Inner {
     }
 
     /// Another address may be another server, and our client id somebody else's there: it is asked who it is first
-    /// (RFC 8881 section 2.10.5).
+    /// (RFC 8881 section 2.10.5). Where it knows us but not our sessions, it gets one of its own, and nothing is lost.
     fn meet(&self, link: &Link) -> Result<(), Setback> {
         let known = self.gate.identity();
         let Some(known) = known.filter(|known| known.address != link.address()) else { return Ok(()) };
         let (found, _) = self.exchange_id(link, known.minor)?;
-        if found.server == known.server && found.client == known.client {
-            self.gate.set_identity(Some(Identity { address: link.address(), ..known }));
-            return Ok(());
-        }
-        if let Some(session) = self.gate.session() {
+        let knows_us = found.client == known.client && found.server.shares_clients(&known.server);
+        if let Some(session) = self.gate.session()
+            && !(knows_us && found.server == known.server)
+        {
             self.lose_session(&session);
         }
-        self.gate.set_identity(None);
+        let at = Identity { address: link.address(), server: found.server, ..known };
+        self.gate.set_identity(knows_us.then_some(at));
         Ok(())
     }
 
-    /// The `n`-th further connection: to another address of the server in use, where several are named and one proves
-    /// to be the same server (RFC 8881 section 2.10.5), else to the same address.
+    /// The `n`-th further connection: to another address of the server in use, where several are named and sessions of the one
+    /// reach to the other (RFC 8881 section 2.10.5), else to the same address.
     pub(crate) fn connect_again(&self, n: usize) -> Result<Link> {
         let primary = self.links.primary().ok_or(Error::Disconnected)?;
         let other = self.servers.lock().behind(n).map(str::to_owned);
         if let Some(other) = other
             && let Ok(link) = self.connect_to(&other)
-            && self.is_same_server(&link)
+            && self.sessions_reach(&link)
         {
             return Ok(link);
         }
@@ -126,7 +141,7 @@ impl Inner {
             .map_err(|_| Error::Disconnected)
     }
 
-    fn is_same_server(&self, link: &Link) -> bool {
+    fn sessions_reach(&self, link: &Link) -> bool {
         let Some(known) = self.gate.identity() else { return false };
         let found = self.exchange_id(link, known.minor);
         found.is_ok_and(|(found, _)| found.server == known.server && found.client == known.client)
@@ -211,7 +226,11 @@ impl Inner {
             // The number in the answer counts only for a client that has made no session yet.
             create: known.map_or(ok.sequenceid, |known| known.create),
             minor,
-            server: (ok.server_owner.major_id.to_vec(), ok.server_scope.to_vec()),
+            server: ServerName {
+                major: ok.server_owner.major_id.to_vec(),
+                scope: ok.server_scope.to_vec(),
+                minor: ok.server_owner.minor_id,
+            },
             address: link.address(),
         };
         Ok((identity, was_known))

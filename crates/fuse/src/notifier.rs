@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use holdfast_base::limits::FUSE_PRUNE_MAX;
 use rustix::io::Errno;
 
-use crate::abi::encode;
 use crate::abi::fields::Put;
+use crate::abi::{MINOR_WITH_EPOCHS, encode};
 use crate::flags::InitFlags;
 use crate::types::NodeId;
 
@@ -133,7 +133,7 @@ impl Notifier {
     /// lost. Never waits. ABI 7.44 (Linux 6.17).
     #[must_use]
     pub fn inc_epoch(&self) -> Told {
-        self.lacks(44).unwrap_or_else(|| self.send(INC_EPOCH, &[], |_| ()))
+        self.lacks(MINOR_WITH_EPOCHS).unwrap_or_else(|| self.send(INC_EPOCH, &[], |_| ()))
     }
 
     /// The kernel is to forget these nodes where nobody uses them: how the daemon gets room. FORGETs follow. Never

@@ -92,6 +92,14 @@ pub struct Connection {
     pub readahead_bytes_max: u32,
 }
 
+impl Connection {
+    /// Whether the kernel knows [`Notifier::inc_epoch`]: the one way to have names forgotten that waits for nothing.
+    #[must_use]
+    pub const fn has_epochs(&self) -> bool {
+        self.minor >= abi::MINOR_WITH_EPOCHS
+    }
+}
+
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {

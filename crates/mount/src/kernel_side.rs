@@ -1,6 +1,6 @@
 //! The kernel as somebody who believes what the volume told.
 
-use holdfast_fuse::{NodeId, Notifier, Told};
+use holdfast_fuse::{NodeId, Notifier};
 use holdfast_volume::Invalidate;
 use holdfast_volume::cache::{self, Forget};
 
@@ -30,12 +30,11 @@ impl Invalidate for KernelSide {
         };
     }
 
-    fn forget_names(&self, dirs: &[cache::NodeId]) -> bool {
-        let all = self.0.inc_epoch();
+    fn forget_names(&self, dirs: &[cache::NodeId]) {
+        // As above.
+        let _ = self.0.inc_epoch();
         for dir in dirs {
-            // As above.
             let _ = self.0.inval_data(NodeId(dir.0), 0, 0);
         }
-        all != Told::Unserved
     }
 }

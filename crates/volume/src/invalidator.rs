@@ -29,8 +29,8 @@ pub trait Invalidate: Send + Sync + 'static {
     fn forget(&self, what: &Forget);
 
     /// Makes it forget all names there are, how these directories look, and what it keeps of their listings. Waits for nothing.
-    /// False where it cannot.
-    fn forget_names(&self, dirs: &[NodeId]) -> bool;
+    /// A kernel that cannot do this is told no names (`Volume::may_tell_names`).
+    fn forget_names(&self, dirs: &[NodeId]);
 }
 
 /// Whoever gave out what is to be forgotten.
@@ -120,7 +120,7 @@ impl Forgets {
         }
     }
 
-    /// Stands in for the first thread while that waits, until the end, or until it turns out that nothing can be done.
+    /// Stands in for the first thread while that waits, until the end.
     fn stand_in(&self, others: &dyn Invalidate, source: &dyn Source) {
         while let Some(stuck) = self.stuck() {
             let mut some = vec![stuck];
@@ -129,20 +129,7 @@ impl Forgets {
                 source.begun(last);
                 match &some[..] {
                     [Invalidation { what, .. }] if !is_name(what) => others.forget(what),
-                    names => {
-                        if !others.forget_names(&dirs_of(names)) {
-                            let mut state = self.state.lock();
-                            state.is_relieved = false;
-                            let has_gone = state.busy.is_none();
-                            drop(state);
-                            if has_gone {
-                                // The first thread has left it to this one to say so.
-                                source.done(last);
-                            }
-                            self.bell.notify_one();
-                            return;
-                        }
-                    }
+                    names => others.forget_names(&dirs_of(names)),
                 }
                 source.done(last);
                 match self.next_in_its_place() {
@@ -239,7 +226,6 @@ mod tests {
     #[derive(Default)]
     struct Kernel {
         is_locked: AtomicBool,
-        cannot: bool,
         all: Mutex<Vec<String>>,
         begun: AtomicU64,
         told: AtomicU64,
@@ -267,9 +253,8 @@ mod tests {
             self.all.lock().push(format!("{what:?}"));
         }
 
-        fn forget_names(&self, dirs: &[NodeId]) -> bool {
+        fn forget_names(&self, dirs: &[NodeId]) {
             self.all.lock().push(format!("all names, {dirs:?}"));
-            !self.cannot
         }
     }
 
@@ -356,18 +341,6 @@ mod tests {
                 5,
                 "a name, 256 and 44 of attributes, a name, and one more"
             );
-        });
-    }
-
-    #[test]
-    fn where_all_names_cannot_be_forgotten_at_once_each_is_waited_for() {
-        let kernel = Kernel { is_locked: AtomicBool::new(true), cannot: true, ..Kernel::default() };
-        with(&kernel, |add| {
-            let last = add(&[entry(1, "a"), entry(2, "b")]);
-            assert!(wait_for(|| !kernel.all.lock().is_empty()), "it was tried");
-            assert_eq!(kernel.told.load(Ordering::SeqCst), 0);
-            kernel.is_locked.store(false, Ordering::SeqCst);
-            assert!(wait_for(|| kernel.told.load(Ordering::SeqCst) == last));
         });
     }
 }

@@ -187,6 +187,11 @@ impl Volume {
         self.0.machine.lock().settings_mut().direct = does;
     }
 
+    /// Whether the kernel forgets all names at a word: else it is told none to believe in. Before anything is asked.
+    pub fn may_tell_names(&self, may: bool) {
+        self.0.machine.lock().settings_mut().names = may;
+    }
+
     /// What has still to reach the server's disk.
     #[must_use]
     pub fn pending(&self) -> Pending {

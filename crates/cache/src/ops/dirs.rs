@@ -57,7 +57,7 @@ impl Machine {
     /// names being known, as the listing of that moment. It can be told to drop what it has, but not what a reader is about to
     /// add: as long as anybody has it open who began with another listing it keeps none, and the first after that drops all.
     fn stream_of(&mut self, id: NodeId) -> (Stream, bool) {
-        if !self.is_listed_here(id, true) {
+        if !self.settings.names || !self.is_listed_here(id, true) {
             return (Stream::default(), false);
         }
         let Some(node) = self.nodes.get(&id) else { return (Stream::default(), false) };
@@ -216,7 +216,7 @@ impl Machine {
             let (kind, fileid, sure, attrs) =
                 (node.attrs.kind, node.attrs.fileid, node.is_sure(), node.attrs);
             let row = (plus && sure).then_some((id, attrs));
-            if !self.give_one(dir, &name, (offset, kind, fileid), row, take) {
+            if !self.give_one(dir, &name, (offset, Some(kind), fileid), row, take) {
                 return;
             }
         }
@@ -226,7 +226,7 @@ impl Machine {
         &mut self,
         dir: NodeId,
         name: &Name,
-        (offset, kind, fileid): (u64, crate::attrs::Kind, u64),
+        (offset, kind, fileid): (u64, Option<crate::attrs::Kind>, u64),
         row: Option<(NodeId, crate::attrs::Attrs)>,
         take: Taker<'_>,
     ) -> bool {

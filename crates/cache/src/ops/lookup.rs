@@ -57,8 +57,9 @@ impl Machine {
     }
 
     fn tell_absent(&mut self, parent: NodeId, name: &[u8]) -> bool {
+        let may_tell = self.settings.names;
         let dir = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut());
-        let dir = dir.filter(|d| d.len() < CACHED_NAMES_MAX);
+        let dir = dir.filter(|d| may_tell && d.len() < CACHED_NAMES_MAX);
         let may_tell = dir.map(|d| d.tell(name)).is_some();
         if may_tell {
             self.leases.tell(parent, name);
@@ -131,12 +132,17 @@ impl Machine {
 
     /// What the kernel is told of an object under a name.
     pub(crate) fn entry(&mut self, parent: NodeId, name: &[u8], id: NodeId, attrs: Attrs) -> Entry {
-        let entry_valid = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
+        let is_known = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
+        let entry_valid = is_known && self.settings.names;
         let mut place = 0;
-        if entry_valid {
+        if is_known {
             self.stats.lookup_hits += 1;
+            let dir = self.nodes.get(&parent).and_then(|n| n.dir.as_ref());
+            place = dir.and_then(|dir| dir.slot(name)).map_or(0, |slot| slot.cookie);
+        }
+        if entry_valid {
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
-                place = dir.tell(name);
+                dir.tell(name);
             }
             self.leases.tell(parent, name);
         }

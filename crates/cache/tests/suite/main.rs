@@ -17,6 +17,7 @@ mod listed_rights;
 mod locked;
 mod lost_make;
 mod merged;
+mod named_again;
 mod nameless;
 mod one_mount;
 mod overtaken;

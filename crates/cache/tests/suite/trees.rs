@@ -38,7 +38,7 @@ fn list(world: &mut World, dir: NodeId) -> Vec<(Name, Kind)> {
         let read = |m: &mut Machine, t: &mut Turn, now| {
             part.clear();
             let mut take = |entry: &DirEntry| {
-                part.push((entry.name.clone(), entry.kind, entry.offset));
+                part.push((entry.name.clone(), entry.kind.unwrap(), entry.offset));
                 true
             };
             m.readdir(t, fh, offset, true, &mut take, now)

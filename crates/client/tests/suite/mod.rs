@@ -10,4 +10,5 @@ mod recovery;
 mod relay;
 mod revoked;
 mod script;
+mod trunking;
 mod world;

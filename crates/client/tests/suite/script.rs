@@ -68,7 +68,8 @@ pub(crate) struct State {
     /// Flags of the next SEQUENCEs.
     pub(crate) flags: VecDeque<u32>,
     pub(crate) destroyed: Vec<SessionId>,
-    pub(crate) bound: u32,
+    /// Connections that were bound, by which of its addresses they are to.
+    pub(crate) bound: Vec<usize>,
     /// What is said of states.
     pub(crate) stateful: Stateful,
     streams: Vec<TcpStream>,
@@ -99,15 +100,16 @@ impl Script {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
-        let own = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                own.state.lock().streams.push(stream.try_clone().unwrap());
-                let shared = Arc::clone(&own);
-                std::thread::spawn(move || shared.serve(stream));
-            }
-        });
+        shared.listen(listener, (0, 0));
         Self { address, shared }
+    }
+
+    /// A second address of it, at which it says that its `minor_id` is this.
+    pub(crate) fn also_at(&self, minor_id: u64) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        self.shared.listen(listener, (1, minor_id));
+        address
     }
 
     /// Calls the client back and gives the results of its answer.
@@ -176,7 +178,19 @@ pub(crate) fn cb_sequence(slot: u32, seqid: u32) -> CbSequence4Args {
 }
 
 impl Shared {
-    fn serve(self: Arc<Self>, mut stream: TcpStream) {
+    fn listen(self: &Arc<Self>, listener: TcpListener, at: (usize, u64)) {
+        let own = Arc::clone(self);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                own.state.lock().streams.push(stream.try_clone().unwrap());
+                let shared = Arc::clone(&own);
+                std::thread::spawn(move || shared.serve(stream, at));
+            }
+        });
+    }
+
+    /// `at`: which of its addresses this is, and its `minor_id` there.
+    fn serve(self: Arc<Self>, mut stream: TcpStream, at: (usize, u64)) {
         while let Some(body) = receive(&mut stream) {
             if body[4..8] == [0, 0, 0, 1] {
                 self.state.lock().answers.push(body[24..].to_vec());
@@ -193,20 +207,20 @@ impl Shared {
                 ReplyHeader { xid: header.xid, mtype: MsgType::Reply, body }.encode(&mut w);
                 let as_whom =
                     AuthSys::decode(&mut Reader::new(header.body.cred.body)).map_or(0, |sys| sys.uid);
-                shared.compound(&mut r, &mut w, as_whom);
+                shared.compound(&mut r, &mut w, (as_whom, at));
                 let _ = out.write_all(&record(w.as_slice()));
             });
         }
     }
 
-    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer, as_whom: u32) {
+    fn compound(&self, r: &mut Reader<'_>, w: &mut Writer, (as_whom, at): (u32, (usize, u64))) {
         let header = CompoundArgsHeader::decode(r).unwrap();
         let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
         while count < header.ops && status == NfsStat4::Ok {
             let number = r.clone().u32().unwrap();
             let op = ArgOp::decode(r).unwrap();
             let mut ok = Writer::new();
-            status = self.run(&op, &mut ok, as_whom);
+            status = self.run(&op, &mut ok, (as_whom, at));
             results.u32(number);
             results.u32(status.as_u32());
             results.put(if status == NfsStat4::Ok { ok.as_slice() } else { &[] });
@@ -219,7 +233,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn run(&self, op: &ArgOp<'_>, w: &mut Writer, as_whom: u32) -> NfsStat4 {
+    fn run(&self, op: &ArgOp<'_>, w: &mut Writer, (as_whom, at): (u32, (usize, u64))) -> NfsStat4 {
         let mut state = self.state.lock();
         match op {
             ArgOp::ExchangeId(_) => {
@@ -229,7 +243,7 @@ impl Shared {
                     sequenceid: Seqid(1),
                     flags: EXCHGID4_FLAG_USE_NON_PNFS,
                     state_protect: StateProtect4R::None,
-                    server_owner: ServerOwner4 { minor_id: 0, major_id: b"script" },
+                    server_owner: ServerOwner4 { minor_id: at.1, major_id: b"script" },
                     server_scope: b"script",
                     server_impl_id: None,
                 }
@@ -250,7 +264,7 @@ impl Shared {
                 .encode(w);
             }
             ArgOp::BindConnToSession(args) => {
-                state.bound += 1;
+                state.bound.push(at.0);
                 let dir = ChannelDirFromServer4::Both;
                 let ok =
                     BindConnToSession4Ok { sessionid: args.sessionid, dir, use_conn_in_rdma_mode: false };

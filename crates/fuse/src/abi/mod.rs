@@ -18,6 +18,9 @@ pub const MINOR: u32 = 45;
 /// The oldest minor version that is served: that of Linux 5.4; 5.10, the oldest kernel supported, has 7.32.
 pub const MINOR_MIN: u32 = 31;
 
+/// The first minor version with epochs of names (Linux 6.17).
+pub const MINOR_WITH_EPOCHS: u32 = 44;
+
 /// Bytes of a request's header.
 pub const IN_HEADER_BYTES: usize = 40;
 

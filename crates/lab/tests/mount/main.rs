@@ -26,6 +26,7 @@ mod moved;
 mod nameless;
 mod neighbours;
 mod offline;
+mod older;
 mod pjdfstest;
 mod pooled;
 mod renames;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         nameless::trials(),
         neighbours::trials(),
         offline::trials(),
+        older::trials(),
         pjdfstest::trials(),
         pooled::trials(),
         renames::trials(),

@@ -49,7 +49,8 @@ for n in range(100):
     os.rename(there + name, there + name + 'x'); assert not os.path.exists(here + name)
     assert name[1:] + 'x' in os.listdir(here)
     os.truncate(here + name + 'x', 1); assert os.stat(there + name + 'x').st_size == 1
-    os.mkdir(there + '/d'); assert os.path.isdir(here + '/d'); os.rmdir(here + '/d')
+    os.mkdir(there + '/d'); assert all(e.is_dir() == (e.name == 'd') for e in os.scandir(here))
+    assert os.path.isdir(here + '/d'); os.rmdir(here + '/d')
     assert not os.path.exists(there + '/d')
     os.unlink(here + name + 'x'); assert os.listdir(there) == []
 ";

@@ -34,7 +34,7 @@ impl Translation {
         }
         let from = offset.wrapping_sub(AFTER_DOTS);
         let mut take = |listed: &cache::DirEntry| {
-            let kind = EntryKind::of_mode(type_bits(listed.kind));
+            let kind = listed.kind.map_or(EntryKind::UNKNOWN, |kind| EntryKind::of_mode(type_bits(kind)));
             let next = listed.offset.wrapping_add(AFTER_DOTS);
             let item = DirItem { name: listed.name.as_bytes(), ino: listed.fileid, kind, next };
             let known = listed.entry.as_ref().map(entry);

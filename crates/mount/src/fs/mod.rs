@@ -149,6 +149,7 @@ impl Filesystem for Translation {
     fn init(&self, connection: &Connection) {
         // Without it shared mappings of such files are refused.
         self.volume.may_go_past_pages(connection.flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP));
+        self.volume.may_tell_names(connection.has_epochs());
     }
 
     fn lookup(&self, request: &Request<'_>, name: NameIn<'_>) -> Result<Entry> {

@@ -3,7 +3,7 @@
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Name, Promise, Question,
+    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Listed, Name, Promise, Question,
     Release, RenameMode, is_access_list,
 };
 use holdfast_client::{Cancel, Cred};
@@ -129,9 +129,8 @@ impl Inner {
         let told: ListOk<'_> = decode(&reply)?;
         let entries = told.entries.iter().map(|entry| {
             let object = entry.node.into_result().ok().map(|node| convert::object(&node));
-            // Without its attributes the kind is not told; whoever wants it looks it up.
-            let kind = object.as_ref().map_or(Kind::File, |object| object.attrs.kind);
-            let brief = (kind, entry.fileid);
+            // Without its attributes its kind is not told; whoever wants it looks it up.
+            let brief = (object.as_ref().map(|object| object.attrs.kind), entry.fileid);
             Listed { name: Name::new(entry.name), cookie: entry.cookie.0, object, brief }
         });
         Ok(Answer::Listed {

@@ -37,10 +37,10 @@ pub(crate) fn attrs_of(told: &Attributes) -> Result<Attrs, Error> {
     })
 }
 
-/// Kind and number of an entry whose other attributes cannot be had.
-pub(super) fn brief_of(told: &Attributes) -> Option<(Kind, u64)> {
+/// Kind and number of an entry whose other attributes cannot be had; no kind, and the number 0, where these cannot either.
+pub(super) fn brief_of(told: &Attributes) -> (Option<Kind>, u64) {
     let number = if told.has(Attr::MountedOnFileId) { told.mounted_on } else { told.fileid };
-    (told.has(Attr::Type) || number != 0).then(|| (kind_of(told.kind), number))
+    (told.has(Attr::Type).then(|| kind_of(told.kind)), number)
 }
 
 fn kind_of(told: NfsFtype4) -> Kind {

@@ -68,8 +68,8 @@ impl NfsServer {
                 _ => None,
             };
             let brief = object.as_ref().map_or_else(
-                || brief_of(attributes).unwrap_or((Kind::File, 0)),
-                |object| (object.attrs.kind, object.attrs.fileid),
+                || brief_of(attributes),
+                |object| (Some(object.attrs.kind), object.attrs.fileid),
             );
             Listed { name: Name::new(&entry.name), cookie: entry.cookie, object, brief }
         });

@@ -94,8 +94,14 @@ impl World {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         if clients.len() > 1 {
             server.is_shy = dice.roll(2) == 0;
+            server.is_terse = seed.is_multiple_of(2);
             let is_direct = dice.roll(2) == 0;
             clients.iter_mut().for_each(|c| c.machine.settings_mut().direct = is_direct);
+            // Of some kernels both are told no names, of some one.
+            clients
+                .iter_mut()
+                .zip([3, 5])
+                .for_each(|(c, n)| c.machine.settings_mut().names = !seed.is_multiple_of(n));
         }
         Self {
             server,

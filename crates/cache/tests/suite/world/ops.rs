@@ -532,6 +532,9 @@ impl World {
             for entry in got {
                 offset = entry.offset;
                 assert!(names.insert(entry.name.as_bytes().to_vec()), "{:?} is listed twice", entry.name);
+                if let (Some(kind), Ok(object)) = (entry.kind, self.server.fs.get(entry.fileid)) {
+                    assert_eq!(kind, object.kind, "{entry:?}");
+                }
                 if let Some(e) = &entry.entry {
                     self.clients[c].kernel.entry(node, entry.name.as_bytes(), e);
                 }

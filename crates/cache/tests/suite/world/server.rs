@@ -69,6 +69,8 @@ pub struct Server {
     pub generous: bool,
     /// It promises nothing of the data of files that others have open.
     pub is_shy: bool,
+    /// Of what others hold exclusively a listing tells the name alone.
+    pub is_terse: bool,
     /// It knows what it is to promise beside writers.
     pub lends: bool,
     pub rpcs: u64,
@@ -142,6 +144,7 @@ impl Server {
             recalls: Vec::new(),
             generous: true,
             is_shy: false,
+            is_terse: false,
             lends: true,
             rpcs: 0,
             aheads: 0,
@@ -401,10 +404,15 @@ impl Server {
                 let rest: Vec<_> = places.into_iter().filter(|(p, ..)| p > cookie).collect();
                 let eof = rest.len() <= self.page;
                 for (cookie, name, i) in rest.into_iter().take(self.page) {
-                    self.clear(c, i, X)?;
-                    let object = pass!(self.object(c, i, *want));
-                    let brief = (object.attrs.kind, i);
-                    entries.push(Listed { name: Name::new(&name), cookie, object: Some(object), brief });
+                    let object = match self.clear(c, i, X) {
+                        Err(Blocked) if self.is_terse => None,
+                        cleared => {
+                            cleared?;
+                            Some(pass!(self.object(c, i, *want)))
+                        }
+                    };
+                    let brief = (object.as_ref().map(|object| object.attrs.kind), i);
+                    entries.push(Listed { name: Name::new(&name), cookie, object, brief });
                 }
                 Answer::Listed { entries, eof, verifier: 1, dir, dir_attrs }
             }

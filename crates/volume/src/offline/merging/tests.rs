@@ -65,7 +65,7 @@ impl Fickle {
         let entry = |number: usize| {
             let name = Name::new(number.to_string().as_bytes());
             let object = self.object(&name);
-            let brief = (Kind::File, object.attrs.fileid);
+            let brief = (Some(Kind::File), object.attrs.fileid);
             Listed { name, cookie: number as u64 + 1, object: Some(object), brief }
         };
         let entries = (0..FILES).map(entry).collect();
