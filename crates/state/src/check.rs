@@ -124,6 +124,10 @@ impl Engine {
         own: Share,
         now: Instant,
     ) -> Result<IoGrant, StateError> {
+        if self.grace.is_on(now) {
+            // An open that denies reading may yet be reclaimed (RFC 8881 section 8.4.2.1).
+            return Err(StateError::Grace);
+        }
         let (file, client) = {
             let state = self.state(key)?;
             (state.file, state.client)

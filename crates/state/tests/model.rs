@@ -5,7 +5,8 @@
 #[path = "model/history.rs"]
 mod history;
 
-use history::{LEASES_MS, history};
+use history::world::Course;
+use history::{Counts, LEASES_MS, history};
 use holdfast_base::SeededEntropy;
 
 /// Choices of one history; about half of them are steps, which ask the engine something.
@@ -26,28 +27,57 @@ const FAILED_ONCE: [(u64, u64); 4] = [
     (3_894_892_366_446_547, LEASES_MS[1]),
 ];
 
+/// What comes of restarts, and how often at least in 100,000 steps.
+const AT_LEAST: [(&str, u64); 26] = [
+    ("restarts", 300),
+    ("restarts in grace", 150),
+    ("grace: all done", 50),
+    ("grace: time over", 50),
+    ("grace: ended early", 2),
+    ("new open: Grace", 500),
+    ("new lock: Grace", 100),
+    ("open: granted", 1000),
+    ("open: NoGrace", 50),
+    ("open: ReclaimBad", 50),
+    ("lock: granted", 100),
+    ("lock: NoGrace", 5),
+    ("open again: granted", 50),
+    ("lock again: granted", 30),
+    ("delegation: granted", 100),
+    ("delegation: NoGrace", 5),
+    ("delegation: ReclaimBad", 10),
+    ("delegation: revoked in grace", 2),
+    ("revoked delegation: ReclaimConflict", 1),
+    ("claimed open: ReclaimConflict", 2),
+    ("claimed open: NoGrace", 200),
+    ("claimed open: ReclaimBad", 20),
+    ("claimed lock: ReclaimConflict", 2),
+    ("claimed delegation: ReclaimConflict", 5),
+    ("foreign lock: granted", 300),
+    ("foreign share: granted", 100),
+];
+
 /// 100,000 steps. For longer runs `HOLDFAST_MODEL_SECONDS` says how long, and `HOLDFAST_MODEL_SEED` where to begin.
 #[test]
 fn the_engine_grants_and_refuses_what_the_reference_does() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let first = number("HOLDFAST_MODEL_SEED").unwrap_or(0);
-    let began = std::time::Instant::now();
-    let is_over = |done: u64| match number("HOLDFAST_MODEL_SECONDS") {
-        Some(seconds) => began.elapsed().as_secs() >= seconds,
-        None => done >= 100_000,
-    };
+    let course = Course::asked_for();
     let run = |seed, lease_ms| {
         let random = Box::new(SeededEntropy(seed));
         let outcome = std::panic::catch_unwind(|| history(random, CHOICES, lease_ms));
-        let steps = outcome.ok().filter(|ended| ended.is_clean).map(|ended| ended.steps);
-        steps.unwrap_or_else(|| panic!("seed {seed}"))
+        outcome.ok().filter(|ended| ended.is_clean).unwrap_or_else(|| panic!("seed {seed}"))
     };
-    FAILED_ONCE.into_iter().for_each(|(seed, lease_ms)| assert!(run(seed, lease_ms) > 0));
-    let (mut seed, mut steps) = (first, 0);
-    while !is_over(steps) {
-        steps += run(seed, LEASES_MS[(seed % 2) as usize]);
+    FAILED_ONCE.into_iter().for_each(|(seed, lease_ms)| assert!(run(seed, lease_ms).steps > 0));
+    let (mut seed, mut steps, mut counts) = (course.first, 0, Counts::new());
+    while !course.is_over(steps, 100_000) {
+        let ended = run(seed, LEASES_MS[(seed % 2) as usize]);
+        steps += ended.steps;
+        ended.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
         seed += 1;
     }
-    println!("{steps} steps agree, in {} histories", seed - first);
+    println!("{steps} steps agree, in {} histories: {counts:#?}", seed - course.first);
     assert!(steps > 0);
+    for (what, least) in AT_LEAST.into_iter().filter(|_| course.is_ordinary) {
+        let count = counts.get(what).copied().unwrap_or_default();
+        assert!(count >= least, "{what}: {count} times, not {least}");
+    }
 }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{LOCK_HANDOFF_MS, LOCK_WAIT_FRESH_MS};
+use holdfast_state::{Access, LockKind, StateError};
 
+use super::grace::{Asked, LockAnswer};
 use super::promises::{deed_of_lock, excludes};
-use super::{Lock, Model};
+use super::{BYTES, Lock, Model};
 
 /// How somebody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +187,38 @@ impl Model {
             }
             reached.extend(next);
         }
+    }
+
+    /// What a LOCK through an open is answered; who is denied and waits is in line from then on.
+    pub(crate) fn judge_lock(
+        &mut self,
+        (new, last): Had,
+        open_owner: usize,
+        asked: Asked,
+        waits: Option<Manner>,
+    ) -> LockAnswer {
+        let needed = if new.kind == LockKind::Read { Access::READ } else { Access::WRITE };
+        let share = self.share(new.client, open_owner, new.file);
+        if !share.is_some_and(|share| share.access.contains(needed)) {
+            return LockAnswer::Refused(StateError::OpenMode);
+        }
+        if let Some(error) = self.refused(new.client, asked, self.has_locked(new, last)) {
+            return LockAnswer::Refused(error);
+        }
+        if self.can_lock(new, last, self.now) {
+            return LockAnswer::Granted;
+        }
+        match waits {
+            _ if asked == Asked::Again => return LockAnswer::Refused(StateError::ReclaimConflict),
+            Some(_) if self.would_deadlock(new, last) => {
+                self.waits_no_more(Lock { byte: 0, ..new }, BYTES);
+                self.let_in();
+                return LockAnswer::Refused(StateError::Deadlock);
+            }
+            Some(manner) => self.wait(Wait::new(new, last, manner, self.now)),
+            None => {}
+        }
+        LockAnswer::Denied
     }
 
     /// Whether anybody waits for a lock of a file.

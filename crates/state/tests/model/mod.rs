@@ -5,15 +5,19 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::Instant;
-use holdfast_state::{Access, LockKind, Share};
+use holdfast_state::{Access, DelegationKind, LockKind, Share, StateError};
 
+use grace::{Asked, Recovery};
 use line::{Had, Party, Wait};
-use promises::Delegation;
+use promises::{Callbacks, Delegation, deed_of_share, excludes};
 
+pub(crate) mod grace;
 pub(crate) mod line;
 pub(crate) mod promises;
 
 pub(crate) const CLIENTS: usize = 4;
+/// The first clients speak 4.1, the last one 4.0.
+pub(crate) const FIRST_40: usize = CLIENTS - 1;
 pub(crate) const OWNERS: usize = 2;
 pub(crate) const FILES: usize = 2;
 pub(crate) const BYTES: usize = 12;
@@ -48,14 +52,22 @@ pub(crate) struct LockState {
     pub(crate) open_owner: usize,
 }
 
+impl Open {
+    /// Whether two OPENs are of one owner and file.
+    pub(crate) fn is_same_state(&self, other: &Self) -> bool {
+        (self.client, self.owner, self.file) == (other.client, other.owner, other.file)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) opens: Vec<Open>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) lock_states: Vec<LockState>,
     pub(crate) seen: [Instant; CLIENTS],
-    /// Their records are gone, or going.
+    /// The engine does not know them, or has them go.
     pub(crate) gone: [bool; CLIENTS],
+    pub(crate) callbacks: [Callbacks; CLIENTS],
     /// Going: to be released at the next tick.
     pub(crate) leaving: BTreeSet<usize>,
     /// Lost because somebody wanted what they had, in this step.
@@ -74,6 +86,7 @@ pub(crate) struct Model {
     pub(crate) told: Vec<(Party, usize)>,
     pub(crate) now: Instant,
     pub(crate) lease_ms: u64,
+    pub(crate) recovery: Recovery,
 }
 
 impl Model {
@@ -106,7 +119,7 @@ impl Model {
     /// Those who are away and in the way go, and those in line behind them are let in.
     pub(crate) fn expire(&mut self, clients: Vec<usize>) {
         for client in clients {
-            self.gone[client] = true;
+            self.lose(client);
             self.leaving.remove(&client);
             self.expired.push(client);
             self.forget(client);
@@ -115,6 +128,7 @@ impl Model {
     }
 
     pub(crate) fn forget(&mut self, client: usize) {
+        self.believe(client);
         self.opens.retain(|open| open.client != client);
         self.locks.retain(|lock| lock.client != client);
         self.lock_states.retain(|state| state.client != client);
@@ -129,13 +143,17 @@ impl Model {
         its.map(|open| open.share).reduce(|a, b| Share { access: a.access | b.access, deny: a.deny | b.deny })
     }
 
-    pub(crate) fn can_open(&mut self, new: Open, now: Instant) -> bool {
-        self.can_share(new.file, new.share, |open| open.client != new.client, |_| true, now)
+    /// Whether an open goes with all others, its owner's own among them; but not when that asks again for what it had.
+    pub(crate) fn can_open(&mut self, new: Open, asked: Asked, now: Instant) -> bool {
+        let is_counted = |open: &Open| asked != Asked::Again || !open.is_same_state(&new);
+        self.can_share(new.file, new.share, |open| open.client != new.client, is_counted, now)
     }
 
     /// Whether an open goes with all those of clients that are not away, which lose nothing to what is not granted.
-    pub(crate) fn is_denied_by_nobody_here(&self, new: Open, now: Instant) -> bool {
-        let in_way = |open: &&Open| open.file == new.file && open.share.conflicts(new.share);
+    pub(crate) fn is_denied_by_nobody_here(&self, new: Open, asked: Asked, now: Instant) -> bool {
+        let is_counted = |open: &&Open| asked != Asked::Again || !open.is_same_state(&new);
+        let in_way =
+            |open: &&Open| open.file == new.file && open.share.conflicts(new.share) && is_counted(open);
         let stays = |open: &Open| open.client == new.client || !self.is_away(open.client, now);
         !self.opens.iter().filter(in_way).any(stays)
     }
@@ -164,16 +182,49 @@ impl Model {
         true
     }
 
-    /// Whether an open for writing may read as well: when nobody else denies it.
-    pub(crate) fn can_read_for_write(&mut self, by: (usize, usize), file: usize, now: Instant) -> bool {
-        let wanted = Share { access: Access::READ, deny: Access::NONE };
-        let is_other = |open: &Open| (open.client, open.owner) != by;
-        self.can_share(file, wanted, |open| open.client != by.0, is_other, now)
+    /// What an OPEN is answered.
+    pub(crate) fn judge_open(&mut self, new: Open, asked: Asked) -> Result<(), StateError> {
+        let Open { client, owner, file, share } = new;
+        let (now, deed) = (self.now, deed_of_share(share));
+        // What a delegation does not allow its holder asks for as anybody does.
+        let is_allowed = self
+            .delegation(client, file)
+            .is_some_and(|own| own.kind == DelegationKind::Write || !excludes(own.kind, deed));
+        let grounds = if asked == Asked::Delegated && !is_allowed { Asked::Anew } else { asked };
+        if let Some(error) = self.refused(client, grounds, self.has_share(new)) {
+            return Err(error);
+        }
+        let is_again = asked == Asked::Again;
+        if !self.is_denied_by_nobody_here(new, asked, now) {
+            return Err(if is_again { StateError::ReclaimConflict } else { StateError::ShareDenied });
+        }
+        // An owner that has not opened the file may not know of its client's delegation.
+        let is_known = asked != Asked::Anew || self.has_open(client, owner, file);
+        if self.contend(file, deed, is_known.then_some(client), now) {
+            return Err(StateError::Delay);
+        }
+        assert!(self.can_open(new, asked, now));
+        Ok(())
     }
 
-    pub(crate) fn can_do_io(&mut self, file: usize, access: Access, now: Instant) -> bool {
+    /// Whether an open for writing may read as well: when nobody else denies it, and nobody may reclaim an open that does.
+    pub(crate) fn judge_read_for_write(&mut self, by: (usize, usize), file: usize) -> Result<(), StateError> {
+        let wanted = Share { access: Access::READ, deny: Access::NONE };
+        let is_other = |open: &Open| (open.client, open.owner) != by;
+        if self.is_grace() {
+            return Err(StateError::Grace);
+        }
+        let can = self.can_share(file, wanted, |open| open.client != by.0, is_other, self.now);
+        can.then_some(()).ok_or(StateError::Locked)
+    }
+
+    pub(crate) fn judge_io(&mut self, file: usize, access: Access) -> Result<(), StateError> {
+        if self.is_grace() {
+            return Err(StateError::Grace);
+        }
         let share = Share { access, deny: Access::NONE };
-        self.can_open(Open { client: usize::MAX, owner: 0, file, share }, now)
+        let nobodys = Open { client: usize::MAX, owner: 0, file, share };
+        self.can_open(nobodys, Asked::Anew, self.now).then_some(()).ok_or(StateError::Locked)
     }
 
     /// OPENs that remain when an owner downgrades to `target`; `None` when no subset has that union. Tries every

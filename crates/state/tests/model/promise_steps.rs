@@ -3,11 +3,12 @@
 use holdfast_base::FileKey;
 use holdfast_state::*;
 
-use super::reference::line::{Manner, Wait as Waiting};
-use super::reference::promises::{KINDS, deed_of_lock, deed_of_share, excludes};
-use super::reference::{CLIENTS, FILES, FOREIGN, Lock, Open};
+use super::Run;
+use super::reference::grace::Asked;
+use super::reference::line::{Had, Manner, Wait as Waiting};
+use super::reference::promises::{Callbacks, KINDS, deed_of_lock, excludes};
+use super::reference::{CLIENTS, FILES, FIRST_40, FOREIGN, Lock, Open};
 use super::world::*;
-use super::{FIRST_40, Run};
 
 const DIRECTORY: usize = FILES;
 const DEEDS: [Deed; 12] = [
@@ -40,7 +41,13 @@ impl Run {
             }
             14 | 15 => self.delegated_io(client, file),
             16 => self.free_revoked(client),
-            17..=20 => self.foreign_lock(who, file % FILES),
+            17.. if self.is_nfs4_alone => self.delegate(client, file),
+            17..=20 => {
+                let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
+                let (byte, last) = self.span();
+                let new = Lock { client: who, owner: 0, file: file % FILES, byte, kind };
+                drop(self.foreign_lock((new, last), Asked::Anew));
+            }
             21 | 22 => self.foreign_unlock(who, file % FILES),
             23 => self.foreign_share(who, file % FILES),
             24 => self.foreign_leave(who, file % FILES),
@@ -48,7 +55,7 @@ impl Run {
         }
     }
 
-    fn delegate(&mut self, client: usize, file: usize) {
+    pub(crate) fn delegate(&mut self, client: usize, file: usize) {
         self.renew(client);
         let kind = match (file, self.pick(2)) {
             (DIRECTORY, 0) => DelegationKind::Directory,
@@ -59,13 +66,41 @@ impl Run {
             (_, 0) => DelegationKind::Read,
             _ => DelegationKind::Write,
         };
-        let allowed = self.model.can_delegate(client, file, kind, self.world.now);
-        let offer = self.world.offer(self.ids[client], file as u128, kind, Grounds::Want).unwrap();
-        let ticket = match offer {
-            Offer::Declined(why) => return assert!(!allowed, "{why:?}"),
-            Offer::Offered(ticket) => ticket,
-        };
-        assert!(allowed);
+        let is_refused = self.model.refused(client, Asked::Anew, false).is_some();
+        let allowed = !is_refused && self.model.can_delegate(client, file, kind, self.world.now);
+        match self.world.offer(self.ids[client], file as u128, kind, Grounds::Want).unwrap() {
+            Offer::Declined(why) => assert!(!allowed, "{why:?}"),
+            Offer::Offered(ticket) => {
+                assert!(allowed);
+                self.take_offer(ticket, (client, file), kind, Asked::Anew);
+            }
+        }
+    }
+
+    /// A delegation is asked for as one held before. Whether it is granted and taken; or why not.
+    pub(crate) fn reclaim_delegation(
+        &mut self,
+        (client, file): (usize, usize),
+        kind: DelegationKind,
+    ) -> Result<bool, StateError> {
+        self.renew(client);
+        let grounds = Grounds::Reclaim(self.recorded(client));
+        let offer = self.world.offer(self.ids[client], file as u128, kind, grounds);
+        let expected = self.model.judge_reclaimed_delegation(client, file, kind);
+        let offered = offer.as_ref().map(|offer| matches!(offer, Offer::Offered(_)));
+        assert_eq!(offered.map_err(|error| *error), expected, "{client} {file} {kind:?}");
+        let Offer::Offered(ticket) = offer? else { return Ok(false) };
+        Ok(self.take_offer(ticket, (client, file), kind, Asked::Again))
+    }
+
+    /// Whether what is offered is granted in the end.
+    fn take_offer(
+        &mut self,
+        ticket: DelegationTicket,
+        (client, file): (usize, usize),
+        kind: DelegationKind,
+        asked: Asked,
+    ) -> bool {
         let (token, is_upgrade) = (ticket.token(), ticket.is_upgrade());
         if !is_upgrade {
             assert!(self.delegation_tokens.insert(token), "a token given out twice");
@@ -76,16 +111,19 @@ impl Run {
             if !is_upgrade {
                 self.delegation_tokens.remove(&token);
             }
-            return;
+            return false;
         }
         let overtaken = self.pick(4) == 0 && self.overtake(client, file, kind);
         let granted = self.world.engine.delegation_commit(ticket, self.world.now);
         assert_eq!(granted.is_ok(), !overtaken, "{granted:?}");
-        if let Ok(of) = granted {
-            assert_eq!((of.token, of.kind), (token, kind));
-            self.model.delegate(client, file, kind);
-            self.delegations.insert((client, file), of);
-        }
+        let Ok(of) = granted else { return false };
+        // Only what is reclaimed is granted to one that cannot be called back, and asked back by the same reply.
+        let is_recalled = self.model.callbacks[client] == Callbacks::Fail;
+        assert_eq!((of.token, of.kind, of.is_recalled), (token, kind, is_recalled));
+        self.model.delegate(client, file, kind);
+        self.delegations.insert((client, file), of);
+        self.granted_to(client, asked);
+        true
     }
 
     /// Somebody does something while an offer is out; whether that overtakes it.
@@ -100,7 +138,7 @@ impl Run {
         overtaken
     }
 
-    fn contend(&mut self, file: usize) {
+    pub(crate) fn contend(&mut self, file: usize) {
         let deed = DEEDS[self.pick(DEEDS.len())];
         let by = Some(self.pick(CLIENTS + 1)).filter(|by| *by < CLIENTS);
         self.contend_with(file, deed, by);
@@ -169,42 +207,33 @@ impl Run {
         ForeignOwner { door: Door::Nlm, id: (who - CLIENTS) as u64 }
     }
 
-    fn foreign_lock(&mut self, who: usize, file: usize) {
+    /// Whether it is granted, and the backend has it; or why not.
+    pub(crate) fn foreign_lock(&mut self, (new, last): Had, asked: Asked) -> Result<bool, ForeignRefusal> {
         self.is_asked = true;
-        let kind = if self.pick(2) == 0 { LockKind::Read } else { LockKind::Write };
-        let (first, last) = self.span();
+        let Lock { client: who, file, byte: first, kind, .. } = new;
         let wait = if self.pick(3) == 0 { ForeignWait::No } else { ForeignWait::InLine };
         let request = ForeignRequest {
             owner: Self::owner(who),
             file: FileKey(file as u128),
             range: bytes(first as u64, last as u64),
             kind,
-            claim: ForeignClaim::New,
+            claim: Self::foreign_claim(asked),
             wait,
         };
-        let new = Lock { client: who, owner: 0, file, byte: first, kind };
         let now = self.world.now;
         let result = self.world.engine.foreign_prepare(&request, now);
+        if let Some(error) = self.model.refused_foreign(asked) {
+            assert_eq!(result, Err(error.into()));
+            return Ok(false);
+        }
         let mut free = self.model.can_lock(new, last, now);
         let mut promised = false;
         if free || wait == ForeignWait::InLine {
             promised = self.model.contend(file, deed_of_lock(kind), None, now);
             free = self.model.can_lock(new, last, now);
         }
-        let is_had = |wait: &Waiting| (wait.lock, wait.last) == (new, last);
-        match result {
-            Ok(ticket) => {
-                assert!(free && !promised, "{new:?}..{last}");
-                self.check("with a foreign ticket out");
-                self.model.waits.retain(|wait| !is_had(wait));
-                if self.pick(6) == 0 {
-                    self.model.let_in();
-                    return assert!(self.world.engine.foreign_abort(ticket, now));
-                }
-                assert!(self.world.engine.foreign_commit(ticket, now));
-                self.model.lock(new, last);
-                self.model.let_in();
-            }
+        match &result {
+            Ok(_) => assert!(free && !promised, "{new:?}..{last}"),
             Err(ForeignRefusal::Denied(_)) => assert!(!free && wait == ForeignWait::No),
             Err(ForeignRefusal::Error(StateError::Delay)) => {
                 assert!(free && promised && wait == ForeignWait::No);
@@ -220,6 +249,21 @@ impl Run {
             }
             Err(other) => panic!("{other:?}"),
         }
+        Ok(self.finish_foreign_lock(result?, (new, last)))
+    }
+
+    fn finish_foreign_lock(&mut self, ticket: ForeignTicket, (new, last): Had) -> bool {
+        self.check("with a foreign ticket out");
+        self.model.waits.retain(|wait| (wait.lock, wait.last) != (new, last));
+        let is_had = self.pick(6) > 0;
+        if is_had {
+            assert!(self.world.engine.foreign_commit(ticket, self.world.now));
+            self.model.lock(new, last);
+        } else {
+            assert!(self.world.engine.foreign_abort(ticket, self.world.now));
+        }
+        self.model.let_in();
+        is_had
     }
 
     fn foreign_unlock(&mut self, who: usize, file: usize) {
@@ -233,29 +277,33 @@ impl Run {
     }
 
     fn foreign_share(&mut self, who: usize, file: usize) {
-        self.is_asked = true;
-        let key = FileKey(file as u128);
         if self.pick(2) == 0 {
-            let had = self.world.engine.foreign_unshare(Self::owner(who), key);
+            self.is_asked = true;
+            let had = self.world.engine.foreign_unshare(Self::owner(who), FileKey(file as u128));
             assert_eq!(had, self.model.share(who, 0, file).is_some());
             return self.model.opens.retain(|open| (open.client, open.file) != (who, file));
         }
         let deny = if self.pick(3) == 0 { self.access(true) } else { NONE };
-        let wanted = share(self.access(false), deny);
-        let now = self.world.now;
-        let result = self.world.engine.foreign_share(Self::owner(who), key, wanted, ForeignClaim::New, now);
-        let fits = self.model.can_share(file, wanted, |_| true, |open| open.client != who, now);
-        let promised = fits && self.model.contend(file, deed_of_share(wanted), None, now);
-        let expected = match (fits, promised) {
-            (false, _) => Err(StateError::ShareDenied),
-            (true, true) => Err(StateError::Delay),
-            (true, false) => Ok(()),
-        };
-        assert_eq!(result, expected);
+        let share = share(self.access(false), deny);
+        let _ = self.ask_foreign_share(Open { client: who, owner: 0, file, share }, Asked::Anew);
+    }
+
+    pub(crate) fn ask_foreign_share(&mut self, new: Open, asked: Asked) -> Result<(), StateError> {
+        self.is_asked = true;
+        let Open { client: who, file, share: wanted, .. } = new;
+        let (owner, claim, now) = (Self::owner(who), Self::foreign_claim(asked), self.world.now);
+        let result = self.world.engine.foreign_share(owner, FileKey(file as u128), wanted, claim, now);
+        let expected = self.model.judge_foreign_share(new, asked);
+        assert_eq!(result, expected, "{new:?} {asked:?}");
         if result.is_ok() {
             self.model.opens.retain(|open| (open.client, open.file) != (who, file));
-            self.model.opens.push(Open { client: who, owner: 0, file, share: wanted });
+            self.model.opens.push(new);
         }
+        result
+    }
+
+    fn foreign_claim(asked: Asked) -> ForeignClaim {
+        if asked == Asked::Again { ForeignClaim::Reclaim } else { ForeignClaim::New }
     }
 
     fn foreign_leave(&mut self, who: usize, file: usize) {

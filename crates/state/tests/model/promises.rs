@@ -6,7 +6,17 @@ use holdfast_base::Instant;
 use holdfast_base::limits::RECENT_RECALL_MS;
 use holdfast_state::{Access, Deed, DelegationKind, EntryKinds, LockKind, Share};
 
-use super::{Model, Open};
+use super::{FIRST_40, Model, Open};
+
+/// Whether callbacks reach a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Callbacks {
+    #[default]
+    Arrive,
+    /// Nobody has tried; of one of 4.1 its session tells.
+    Untried,
+    Fail,
+}
 
 /// A delegation granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +93,7 @@ impl Model {
         let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
         own_is_fit
             && !is_recent
+            && self.callbacks[client] == Callbacks::Arrive
             && !self.revoked.iter().any(|(loser, _)| *loser == client)
             && !others.any(|other| !other.is_directory() && alone(other))
             && !deeds.any(|deed| excludes(kind, deed))
@@ -90,10 +101,12 @@ impl Model {
             && !self.is_awaited(file)
     }
 
-    /// Grants one, in place of a lesser.
+    /// Grants one, in place of a lesser; to be given back at once by who cannot be called back.
     pub(crate) fn delegate(&mut self, client: usize, file: usize, kind: DelegationKind) {
         self.delegations.retain(|d| (d.client, d.file) != (client, file));
-        self.delegations.push(Delegation { client, file, kind, recalled: None });
+        let times = (self.now.after_ms(self.lease_ms), self.now.after_ms(3 * self.lease_ms));
+        let recalled = (self.callbacks[client] == Callbacks::Fail).then_some(times);
+        self.delegations.push(Delegation { client, file, kind, recalled });
     }
 
     /// A deed: whether it has to wait.
@@ -124,8 +137,11 @@ impl Model {
         waits
     }
 
-    /// A planned restart: nobody is told of entries any more.
+    /// A planned restart: nobody is told of entries any more, and where one of 4.0 could not be called back is tried again.
     pub(crate) fn restart_as_planned(&mut self) {
+        for callbacks in self.callbacks[FIRST_40..].iter_mut().filter(|of| **of == Callbacks::Fail) {
+            *callbacks = Callbacks::Untried;
+        }
         for delegation in self.delegations.iter_mut().filter(|d| d.kind.is_directory()) {
             delegation.kind = DelegationKind::Directory;
         }

@@ -1,6 +1,7 @@
 //! Delegations: whom they are granted, whose deeds recall them, and what becomes of those not returned.
 
 mod names_known;
+mod reclaimed;
 mod wants;
 use crate::world::*;
 use holdfast_base::limits::{
@@ -576,75 +577,6 @@ fn who_does_not_return_what_it_may_not_know_of_loses_it_at_the_end_of_a_recall()
         pair.world.engine.tick(pair.world.now);
     }
     assert_eq!(ended(&pair.world.settle()), [of.token]);
-}
-
-#[test]
-fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
-    let mut world = World::with(config(2, Grace::Until(holdfast_base::Instant(100_000))));
-    let (a, _) = reclaiming(&mut world, "a");
-    let (b, _) = reclaiming(&mut world, "b");
-    assert_eq!(world.why_none(a, 1, READ), Some(WhyNone::Grace));
-    let reclaim = Grounds::Reclaim(Recorded::Yes);
-    assert_eq!(world.offer(a, 1, WRITE, Grounds::Reclaim(Recorded::No)), Err(StateError::ReclaimBad));
-    let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
-    let of = world.engine.delegation_commit(ticket, world.now).unwrap();
-    assert!(!of.is_recalled);
-    assert_eq!(world.offer(b, 1, READ, reclaim), Err(StateError::ReclaimConflict));
-    // What the holder has open under it, it may open in grace.
-    world.open_claiming(a, "o", 1, share(RW, NONE), Claim::Delegated(of.stateid)).unwrap();
-    assert_eq!(world.open(a, "o", 1, share(RW, NONE)), Err(StateError::Grace));
-    world.engine.set_policy(Policy { is_delegating: false, ..Policy::default() });
-    let Offer::Offered(ticket) = world.offer(b, 2, READ, reclaim).unwrap() else { panic!() };
-    assert!(
-        world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled,
-        "to be given back at once"
-    );
-    world.engine.set_grace(Grace::Over);
-    assert_eq!(world.offer(b, 3, READ, reclaim), Err(StateError::NoGrace));
-    // Who is not done yet may begin again with what it has.
-    assert_eq!(world.offer(a, 1, WRITE, reclaim), Ok(Offer::Declined(WhyNone::Held)));
-    world.settle();
-}
-
-/// RFC 8881 section 10.2.1: opens made under it by CLAIM_DELEGATE_CUR, of whichever owner, may be reclaimed before it is.
-#[test]
-fn a_delegation_is_given_back_beside_all_that_its_client_had_open_and_nobody_else_has() {
-    let mut world = World::with(config(2, Grace::Until(holdfast_base::Instant(100_000))));
-    let (a, _) = reclaiming(&mut world, "a");
-    let (b, _) = reclaiming(&mut world, "b");
-    let (reclaim, open) = (Grounds::Reclaim(Recorded::Yes), Claim::Reclaim(Recorded::Yes));
-    for owner in ["one", "other"] {
-        world.open_claiming(a, owner, 1, share(Access::READ, NONE), open).unwrap();
-    }
-    let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
-    assert!(!world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
-    world.open_claiming(b, "theirs", 2, share(Access::READ, NONE), open).unwrap();
-    assert_eq!(world.offer(a, 2, WRITE, reclaim), Err(StateError::ReclaimConflict));
-    world.settle();
-}
-
-/// A client that comes back reclaims at once; whether the new server gets through to it is known a moment later.
-#[test]
-fn what_a_client_of_40_reclaims_before_its_callback_was_tried_it_may_keep() {
-    let mut world = World::with(config(2, Grace::Until(holdfast_base::Instant(100_000))));
-    let client = world.client40("a", 1);
-    let reclaim = |world: &mut World, file| {
-        let offer = world.offer(client, file, READ, Grounds::Reclaim(Recorded::Yes)).unwrap();
-        let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
-        world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled
-    };
-    assert!(!reclaim(&mut world, 1));
-    world.engine.callback_path(client, false);
-    assert!(reclaim(&mut world, 2), "nobody answers there");
-    world.engine.callback_path(client, true);
-    assert!(!reclaim(&mut world, 3));
-    world.settle();
-}
-
-fn reclaiming(world: &mut World, name: &str) -> (ClientId, SessionId) {
-    let exchanged = world.exchange(name, 1).unwrap();
-    let session = world.create(exchanged.client, exchanged.next_seqid).unwrap();
-    (exchanged.client, session.id)
 }
 
 #[test]

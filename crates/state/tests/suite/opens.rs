@@ -235,6 +235,28 @@ fn grace_serves_reclaims_only_and_afterwards_none() {
     world.settle();
 }
 
+/// RFC 8881 section 8.4.2.1: in grace no READ is served that what is not reclaimed yet may forbid.
+#[test]
+fn an_open_to_write_reads_no_file_in_grace_that_others_may_yet_reclaim_against_readers() {
+    let mut world = World::with(config(2, Grace::Until(Instant(60_000))));
+    let clients = ["a", "b"].map(|name| {
+        let exchanged = world.exchange(name, 1).unwrap();
+        world.create(exchanged.client, exchanged.next_seqid).unwrap();
+        exchanged.client
+    });
+    let [a, b] = clients;
+    let reclaim = Claim::Reclaim(Recorded::Yes);
+    let writes = world.open_claiming(a, "o", 1, share(W, NONE), reclaim).unwrap();
+    let caller = Caller::V41(a);
+    assert_eq!(world.io(caller, writes, 1, R), Err(StateError::Grace));
+    assert!(world.io(caller, writes, 1, W).is_ok(), "nobody can have denied what is open");
+    world.open_claiming(b, "o", 1, share(W, R), reclaim).unwrap();
+    clients.into_iter().for_each(|client| world.engine.reclaim_complete(client).unwrap());
+    world.engine.set_grace(Grace::Over);
+    assert_eq!(world.io(caller, writes, 1, R), Err(StateError::Locked));
+    world.settle();
+}
+
 fn begin(world: &mut World, of: OwnerOf<'_>, seqid: u32, op: OwnerOp) -> Result<OwnerTurn, StateError> {
     world.engine.begin_owner(of, Seqid(seqid), op, world.now)
 }

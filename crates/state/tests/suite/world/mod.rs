@@ -25,6 +25,30 @@ pub(crate) struct World {
     pub(crate) site: std::net::IpAddr,
 }
 
+/// How long random histories are run, and from which on: `HOLDFAST_MODEL_SEED` says where to begin, `HOLDFAST_MODEL_SECONDS` how
+/// long to go on.
+pub(crate) struct Course {
+    pub(crate) first: u64,
+    /// Nothing else is asked for than what is always done.
+    pub(crate) is_ordinary: bool,
+    seconds: Option<u64>,
+    began: std::time::Instant,
+}
+
+impl Course {
+    pub(crate) fn asked_for() -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+        let (first, seconds) = (number("HOLDFAST_MODEL_SEED"), number("HOLDFAST_MODEL_SECONDS"));
+        let is_ordinary = (first, seconds) == (None, None);
+        Self { first: first.unwrap_or(0), is_ordinary, seconds, began: std::time::Instant::now() }
+    }
+
+    /// Whether all that was to be done is done: so much, if nothing else is asked for.
+    pub(crate) fn is_over(&self, done: u64, enough: u64) -> bool {
+        self.seconds.map_or(done >= enough, |seconds| self.began.elapsed().as_secs() >= seconds)
+    }
+}
+
 pub(crate) fn config(boot: u64, grace: Grace) -> Config {
     Config { boot: BootInstance::from_counter(boot), lease_ms: LEASE_MS, grace }
 }
