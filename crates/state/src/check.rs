@@ -7,7 +7,7 @@ use crate::client::ClientIncarnation;
 use crate::deed::DelegationKind;
 use crate::delegation::DelegationToken;
 use crate::effect::Effect;
-use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::engine::{Engine, Kind, OwnerKey, Standing, StateKey};
 use crate::error::StateError;
 use crate::grace::Recorded;
 use crate::names::{Dialect, OpenId};
@@ -250,6 +250,15 @@ impl Engine {
         self.detach(key, standing, now);
         self.count_revoked(client, standing, 1);
         true
+    }
+
+    /// Whether what an owner had of a file (without an owner: the client's delegation) was revoked in this life, and its client has
+    /// not taken note: somebody may have done by now what it excludes, so it is not to be reclaimed (RFC 8881 section 8.4.3).
+    pub(crate) fn has_lost(&self, client: ClientId, owner: Option<OwnerKey>, file: FileKey) -> bool {
+        let of = self.clients.by_id.get(&client).filter(|of| of.revoked + of.delegations_revoked > 0);
+        let mut states = of.into_iter().flat_map(|of| &of.states).filter_map(|key| self.states.get(key.0));
+        let is_revoked = |of| matches!(of, Standing::AdminRevoked | Standing::DelegationRevoked);
+        states.any(|state| state.file == file && state.owner == owner && is_revoked(state.standing))
     }
 
     /// Counts states that were revoked and wait to be freed; others are not counted. Who knows of all of them has

@@ -5,7 +5,7 @@ use holdfast_base::{ClientId, FileKey, Instant};
 
 use crate::deed::DelegationKind;
 use crate::delegation::{DelegationRequest, Grounds, WhyNone};
-use crate::engine::{Engine, Kind, OwnerKey, Standing, StateKey};
+use crate::engine::{Engine, Kind, OwnerKey, StateKey};
 use crate::file::{File, Holder};
 use crate::looked::Kept;
 use crate::policy::Directories;
@@ -69,7 +69,7 @@ impl Engine {
             // It did not give one back, and has not even taken note.
             return Some(WhyNone::Resource);
         }
-        if is_reclaim && self.has_lost_delegation(client, file) {
+        if is_reclaim && self.has_lost(client, None, file) {
             // Reclaimed before, and revoked since: somebody has done what it excludes (RFC 8881 section 8.4.3).
             return Some(WhyNone::Contention);
         }
@@ -93,13 +93,6 @@ impl Engine {
             return Some(WhyNone::NotOpen);
         }
         (self.kept_data(client, file) == Kept::Unknown).then_some(WhyNone::OpenBefore)
-    }
-
-    /// Whether a client's delegation of a file was revoked in this life, of which it has not taken note.
-    fn has_lost_delegation(&self, client: ClientId, file: FileKey) -> bool {
-        let of = self.clients.by_id.get(&client).filter(|of| of.delegations_revoked > 0);
-        let mut states = of.into_iter().flat_map(|of| &of.states).filter_map(|key| self.states.get(key.0));
-        states.any(|state| state.file == file && state.standing == Standing::DelegationRevoked)
     }
 
     /// Why a client that has a delegation gets no other: only a read delegation that nobody wants back becomes one

@@ -254,12 +254,18 @@ impl Engine {
         }
         let done =
             self.clients.by_id.get(&party.client).and_then(crate::client::ClientIncarnation::is_reclaim_done);
-        let is_again = matches!(request.claim, Claim::Reclaim(_))
+        let is_reclaim = matches!(request.claim, Claim::Reclaim(_));
+        let is_again = is_reclaim
             && party.state.is_some_and(|lock| {
                 self.has_reclaimed_lock((party.client, lock), request.file, (request.range, request.kind))
             });
         if !is_again {
             request.claim.admit(request.file, self.grace, now, done)?;
+        }
+        let owner = || self.find_owner(party.client, OwnerKind::Lock, party.owner.as_bytes());
+        let has_lost = |owner| self.has_lost(party.client, Some(owner), request.file);
+        if is_reclaim && owner().is_some_and(has_lost) {
+            return Err(StateError::ReclaimConflict.into());
         }
         let wanted = WantedLock {
             file: request.file,
@@ -269,7 +275,7 @@ impl Engine {
             kind: request.kind,
         };
         if let Some(conflict) = self.find_conflict(&wanted, now) {
-            if matches!(request.claim, Claim::Reclaim(_)) {
+            if is_reclaim {
                 return Err(StateError::ReclaimConflict.into());
             }
             if self.is_of_one_leaving(&conflict) {

@@ -83,6 +83,11 @@ impl Engine {
         }
         let owner = self.find_owner(request.client, OwnerKind::Open, request.owner);
         let existing = owner.and_then(|owner| self.by_owner_file.get(&(owner, request.file)).copied());
+        let is_reclaim = matches!(request.claim, Claim::Reclaim(_));
+        let has_lost = |owner| self.has_lost(request.client, Some(owner), request.file);
+        if is_reclaim && owner.is_some_and(has_lost) {
+            return Err(StateError::ReclaimConflict);
+        }
         // With no exception for what the owner itself holds (RFC 7530 section 9.9, RFC 8881 section 9.7); but what it
         // has reclaimed it may reclaim once more, when its recovery was interrupted and begins again.
         let own = match (request.claim, existing) {

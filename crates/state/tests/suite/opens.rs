@@ -201,6 +201,30 @@ fn revoked_state_is_told_until_it_is_freed() {
     world.settle();
 }
 
+/// RFC 8881 section 8.4.3: nothing is reclaimed that somebody may have been in conflict with since.
+#[test]
+fn what_was_revoked_in_grace_is_not_reclaimed_once_more_before_its_client_has_taken_note() {
+    let mut world = World::with(config(1, Grace::Until(Instant(60_000))));
+    let reclaim = Claim::Reclaim(Recorded::Yes);
+    let a = world.exchange("a", 1).unwrap();
+    world.create(a.client, a.next_seqid).unwrap();
+    let a = a.client;
+    let [taken, other] =
+        ["o", "p"].map(|owner| world.open_claiming(a, owner, 1, share(RW, NONE), reclaim).unwrap());
+    let lock = LockRequest { claim: reclaim, ..lock_by(a, 1, other, "l", bytes(0, 9), LockKind::Write) };
+    let locked = world.lock(&lock).unwrap();
+    world.engine.revoke_state(taken, world.now).unwrap();
+    world.engine.revoke_state(locked, world.now).unwrap();
+    let again = world.open_claiming(a, "o", 1, share(RW, NONE), reclaim);
+    assert_eq!(again, Err(StateError::ReclaimConflict));
+    assert_eq!(world.lock(&lock), Err(StateError::ReclaimConflict.into()));
+    assert!(world.open_claiming(a, "p", 1, share(RW, NONE), reclaim).is_ok(), "another owner's is there");
+    assert!(world.open_claiming(a, "o", 2, share(RW, NONE), reclaim).is_ok(), "it had more");
+    world.engine.free_stateid(a, taken, world.now).unwrap();
+    assert!(world.open_claiming(a, "o", 1, share(RW, NONE), reclaim).is_ok(), "it has taken note");
+    world.settle();
+}
+
 #[test]
 fn grace_serves_reclaims_only_and_afterwards_none() {
     let mut world = World::with(config(1, Grace::Until(Instant(60_000))));
