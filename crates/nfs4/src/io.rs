@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::limits::DELEGATED_DESCRIPTORS_MAX;
 use holdfast_state::{Access, Caller, DelegationToken, IoGrant, OpenId, StateId};
-use holdfast_vfs::{AccessMask, File, FileKind, FileObject, FsError, FsResult, Handle};
+use holdfast_vfs::{AccessMask, AttrMask, File, FileKind, FileObject, FsError, FsResult, Handle};
 use holdfast_wire::nfs4::NfsStat4;
 
 use crate::cx::{At, Cx};
@@ -54,7 +54,7 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
                 cx.service().files.get_as(id, at.cx().caller.uid).ok_or(NfsStat4::Delay)?;
             // A state id is no secret: who shows another user's must have the right himself (RFC 7530 section 16.36.5).
             if !is_openers {
-                permit(at, access)?;
+                permit_io(at, access)?;
             }
             Ok(IoFile(Some(file)))
         }
@@ -95,7 +95,7 @@ fn under_delegation(
         another.get_or_insert(file);
     }
     if another.is_some() {
-        permit(at, access)?;
+        permit_io(at, access)?;
     }
     Ok(IoFile(another))
 }
@@ -111,6 +111,20 @@ pub(crate) fn permit(at: &At, access: Access) -> FsResult<()> {
     let can_read = !reads || may(at, AccessMask::READ)? || (!writes && may(at, AccessMask::EXECUTE)?);
     let can_write = !writes || may(at, AccessMask::MODIFY)?;
     if can_read && can_write { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// The same of I/O by what another user has opened, as the backend judges I/O without an open: the owner reads and writes
+/// whatever the mode is by now (RFC 1813 section 4.4). Under a delegation a client lets users in by itself, and he may have been
+/// when the mode was another.
+fn permit_io(at: &At, access: Access) -> FsResult<()> {
+    match permit(at, access) {
+        Err(FsError::Access) if is_owners(at)? => Ok(()),
+        judged => judged,
+    }
+}
+
+fn is_owners(at: &At) -> FsResult<bool> {
+    Ok(at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT)?.uid == at.cx().caller.uid)
 }
 
 /// That an object has data.

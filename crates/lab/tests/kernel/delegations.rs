@@ -1,11 +1,12 @@
 //! Delegations between real kernel clients: held without a question, recalled when somebody else comes, and taken from
 //! the dead.
 
-use crate::fixture::{Served, guest, kernels, run_in, serve, start_in};
+use crate::fixture::{Served, guest, kernels, run_in, scripts, serve, start_in};
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, ServerUnderTest, Trial};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const FILES: usize = 1000;
@@ -37,6 +38,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         let versions = [NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
         trials.extend(at_hand.trials("delegations::files_are_read_again_unasked", &versions, read_again));
         trials.extend(at_hand.trials("delegations::another_write_is_seen_at_once", &versions, recalled));
+        trials.extend(at_hand.long_trials(
+            "delegations::changes_of_name_and_attributes_by_another_guest_recall",
+            &versions,
+            changed,
+        ));
         trials.extend(at_hand.long_trials(
             "delegations::a_dead_holder_is_waited_for_no_longer_than_a_lease",
             &versions,
@@ -137,6 +143,35 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         let said = guest.wait()?.success()?;
         println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     }
+    served.server.check_alive()
+}
+
+/// One guest keeps files that it read and files that it wrote; another changes their modes, lengths and names, which each recalls,
+/// and the first sees it.
+fn changed(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    // Who makes a file is delegated it to write at once: it is somebody else.
+    let made = Command::new("python3")
+        .arg(scripts().join("delegations.py"))
+        .arg("made")
+        .arg(served.server.directory().join("files"))
+        .status()
+        .context("python3")?;
+    ensure!(made.success(), "making the files: {made}");
+    let holder = start(
+        &served,
+        kernel,
+        version,
+        "act held /mnt /mnt/files; echo holding; lab_wait changed\n\
+         act returned /mnt 12; act seen /mnt/files; umount /mnt",
+    )?;
+    let other = start(&served, kernel, version, "lab_wait act; act done /mnt/files; umount /mnt")?;
+    holder.wait_for("holding\n", PATIENCE)?;
+    other.signal("act")?;
+    let did = other.wait()?.success()?;
+    holder.signal("changed")?;
+    holder.wait()?.success()?;
+    println!("{version} {}: {}", kernel.label(), did.trim().replace('\n', "; "));
     served.server.check_alive()
 }
 

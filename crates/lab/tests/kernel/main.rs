@@ -22,6 +22,7 @@ mod referral;
 mod restart;
 mod restart_load;
 mod sqlite;
+mod systemd;
 mod tree;
 mod userspace;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         nlm::trials(),
         nfstest::trials(),
         sqlite::trials(),
+        systemd::trials(),
         pynfs::trials(),
         referral::trials(),
         restart::trials(),

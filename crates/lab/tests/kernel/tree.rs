@@ -50,7 +50,7 @@ fn files(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let mut served = serve(Scale::from_env().pick(SHARE_BYTES, SHARE_BYTES_SOAK), &[])?;
     let script = "lab_mount $VERSION /mnt/one nosharecache; lab_mount $VERSION /mnt/two nosharecache\n\
                   status=0\n\
-                  for group in check_files check_directories check_two_mounts; do\n\
+                  for group in check_files check_directories check_two_mounts check_locks; do\n\
                   python3 $SCRIPTS/run_checks.py $group -- /mnt/one /mnt/two || status=1\n\
                   done\n\
                   umount /mnt/one /mnt/two\n\

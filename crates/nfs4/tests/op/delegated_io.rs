@@ -57,6 +57,23 @@ fn each_user_of_a_holder_does_io_by_his_own_open_where_he_has_one() {
     world.check();
 }
 
+#[test]
+fn the_owner_does_io_by_what_another_user_opened_whatever_the_mode_is_by_now() {
+    let (world, mut a, _) = two();
+    a.peer.auth = user(0);
+    let opened = open(&mut a, BOTH);
+    chmod(&mut a, 0);
+    for stateid in [opened.stateid, name(&opened)] {
+        let mut done_by = |uid| {
+            a.peer.auth = user(uid);
+            (read_with(&mut a, stateid), write_with(&mut a, stateid))
+        };
+        assert_eq!(done_by(ALICE), (NfsStat4::Ok, NfsStat4::Ok), "whose file it is");
+        assert_eq!(done_by(BOB), (NfsStat4::Access, NfsStat4::Access));
+    }
+    world.check();
+}
+
 fn chmod_as_root(client: &mut Session, mode: u32) {
     let before = std::mem::replace(&mut client.peer.auth, user(0));
     chmod(client, mode);

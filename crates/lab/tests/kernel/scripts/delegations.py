@@ -15,9 +15,14 @@
                                            looks the names up, of which the last is absent
     delegations.py replaced FOLDER REPLACED REMOVED MADE
                                            asks about the folder as often as brings a delegation, and looks them up again
+    delegations.py made FOLDER             makes a file for each of DEEDS, and another to be written
+    delegations.py held MOUNT FOLDER       reads and writes them until that is unasked
+    delegations.py done FOLDER             does to each what its name says
+    delegations.py seen FOLDER             that all of it is seen
     delegations.py ACTION FILE [CONTENT]   read, write, change or size, said with how long it took
 """
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -146,6 +151,82 @@ def returned(mount, least):
     print(f"delegations given back: {count}", flush=True)
 
 
+def made(folder):
+    for kind in KINDS:
+        os.makedirs(os.path.join(folder, kind))
+        for deed in DEEDS:
+            with open(os.path.join(folder, kind, deed), "w") as file:
+                file.write("content")
+
+
+def held(mount, folder):
+    read, written = ([os.path.join(folder, kind, deed) for deed in DEEDS] for kind in KINDS)
+    for path in read * 2:
+        act("read", path)
+    for path in written:
+        act("change", path, "written")
+    before = settled(mount)
+    for path in read:
+        act("read", path)
+    # Closing begins to write what was written.
+    kept = [open(path, "r+") for path in written]
+    for file in kept:
+        file.write("written")
+        file.flush()
+    sent = sent_since(before, mount)
+    assert not any(sent.get(name) for name in ("OPEN", "OPEN_NOATTR", "CLOSE", "READ", "READ_PLUS", "WRITE")), sent
+    for file in kept:
+        file.close()
+    assert operations(mount)["DELEGRETURN"] == 0, "given back before anybody asked"
+
+
+def done(folder):
+    for kind in KINDS:
+        path = os.path.join(folder, kind)
+        for deed, what in DEEDS.items():
+            started = time.monotonic()
+            what(os.path.join(path, deed))
+            print(f"{kind}, {deed}: {(time.monotonic() - started) * 1e3:.0f} ms", flush=True)
+
+
+def seen(folder):
+    for kind, known in KINDS.items():
+        path = os.path.join(folder, kind)
+        states = {}
+        for deed in ("chmod", "truncate", "link"):
+            with open(os.path.join(path, deed)) as file:
+                state = os.fstat(file.fileno())
+                states[deed] = (file.read(), stat.S_IMODE(state.st_mode), state.st_nlink)
+        wanted = {"chmod": (known, 0o600, 1), "truncate": (known[:3], 0o644, 1), "link": (known, 0o644, 2)}
+        assert states == wanted, (kind, states)
+    # What a name stands for is believed for as long as a directory's attributes are: it is asked for anew.
+    with open("/proc/sys/vm/drop_caches", "w") as control:
+        control.write("2")
+    for kind, known in KINDS.items():
+        path = os.path.join(folder, kind)
+        names = {name: content(path, name) for name in sorted(os.listdir(path))}
+        wanted = {"chmod": known, "link": known, "link-too": known, "renamed": known, "replace": "other", "truncate": known[:3]}
+        assert names == wanted, (kind, names)
+
+
+def replace(path):
+    with open(path + "-by", "w") as file:
+        file.write("other")
+    os.rename(path + "-by", path)
+
+
+# What each kind of delegation stands for is what was known of its files.
+KINDS = {"read": "content", "written": "written"}
+DEEDS = {
+    "chmod": lambda path: os.chmod(path, 0o600),
+    "truncate": lambda path: os.truncate(path, 3),
+    "remove": os.unlink,
+    "rename": lambda path: os.rename(path, os.path.join(os.path.dirname(path), "renamed")),
+    "replace": replace,
+    "link": lambda path: os.link(path, path + "-too"),
+}
+
+
 def ask_about(folder):
     # Having been asked for access the client would like a delegation, and asks for it with the next GETATTR.
     for _ in range(3):
@@ -214,7 +295,7 @@ if __name__ == "__main__":
     others = {
         "again": again, "unasked": unasked, "rewrite": rewrite, "reclaimed": reclaimed, "returned": returned,
         "listed": listed,
-        "directory": directory, "known": known, "replaced": replaced,
+        "directory": directory, "known": known, "replaced": replaced, "made": made, "held": held, "done": done, "seen": seen,
     }
     other = others.get(sys.argv[1])
     other(*sys.argv[2:]) if other else act(*sys.argv[1:])
