@@ -92,37 +92,53 @@ impl Inner {
         for i in 0..named.len() {
             let n = (current + i) % named.len();
             match self.connect_to(&named[n]) {
-                Ok(link) => {
-                    self.servers.lock().uses(&named[n]);
-                    self.meet(&link)?;
-                    self.links.put(0, link.clone());
-                    self.todo.work.lock().must_ask_for_others = true;
-                    self.tell(&Event::Connected(named[n].clone()));
-                    return Ok(link);
-                }
+                Ok(link) => match self.meet(&link) {
+                    Ok(()) => {
+                        self.servers.lock().uses(&named[n]);
+                        self.links.put(0, link.clone());
+                        self.todo.work.lock().must_ask_for_others = true;
+                        self.tell(&Event::Connected(named[n].clone()));
+                        return Ok(link);
+                    }
+                    // There may be one that takes us in.
+                    Err(e) => {
+                        link.close();
+                        why = e;
+                    }
+                },
                 Err(e) => why = Error::Unreachable(format!("{}: {e}", named[n])),
             }
             if self.quit.is_cancelled() {
                 return Err(Setback::Because(Error::Closed));
             }
         }
-        Err(Setback::Because(why))
+        Err(why.into())
     }
 
     /// Another address may be another server, and our client id somebody else's there: it is asked who it is first
     /// (RFC 8881 section 2.10.5). Where it knows us but not our sessions, it gets one of its own, and nothing is lost.
-    fn meet(&self, link: &Link) -> Result<(), Setback> {
+    fn meet(&self, link: &Link) -> Result<()> {
         let known = self.gate.identity();
         let Some(known) = known.filter(|known| known.address != link.address()) else { return Ok(()) };
-        let (found, _) = self.exchange_id(link, known.minor)?;
-        let knows_us = found.client == known.client && found.server.shares_clients(&known.server);
+        let found = match self.exchange_id(link, known.minor) {
+            Ok((found, _)) => Some(found),
+            // What speaks another minor version is not what knows us.
+            Err(Error::Nfs(NfsStat4::MinorVersMismatch)) => None,
+            Err(e) => return Err(e),
+        };
+        let knows_us =
+            |found: &Identity| found.client == known.client && found.server.shares_clients(&known.server);
+        let found = found.filter(knows_us);
         if let Some(session) = self.gate.session()
-            && !(knows_us && found.server == known.server)
+            && found.as_ref().is_none_or(|found| found.server != known.server)
         {
             self.lose_session(&session);
+            // What goes to where the session was does not reach the next one.
+            self.links.close();
         }
-        let at = Identity { address: link.address(), server: found.server, ..known };
-        self.gate.set_identity(knows_us.then_some(at));
+        let at =
+            |found: Identity| Identity { address: link.address(), server: found.server, ..known.clone() };
+        self.gate.set_identity(found.map(at));
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) sessions: u8,
+    /// Where each was made, by the `minor_id`.
+    made_at: Vec<u64>,
     /// SEQUENCEs answered, with session, slot and number.
     pub(crate) seen: Vec<(SessionId, SlotId, Seqid)>,
     /// Statuses of the next SEQUENCEs.
@@ -73,6 +75,10 @@ pub(crate) struct State {
     /// What is said of states.
     pub(crate) stateful: Stateful,
     streams: Vec<TcpStream>,
+    /// The first address is not listened at any more.
+    is_deaf: bool,
+    /// Statuses of the next EXCHANGE_IDs at the second address.
+    pub(crate) introductions: VecDeque<NfsStat4>,
     /// Answers to calls of ours.
     answers: Vec<Vec<u8>>,
     called: u32,
@@ -136,6 +142,13 @@ impl Script {
         state.answers[before].clone()
     }
 
+    /// Lets nobody in any more at its first address, and breaks the first connection; others stay.
+    pub(crate) fn turn_away(&self) {
+        self.shared.state.lock().is_deaf = true;
+        while TcpStream::connect(self.address).is_ok() {}
+        let _ = self.shared.state.lock().streams[0].shutdown(std::net::Shutdown::Both);
+    }
+
     /// Breaks all connections; the next one is the one that calls go over.
     pub(crate) fn cut(&self) {
         for stream in self.shared.state.lock().streams.drain(..) {
@@ -182,7 +195,11 @@ impl Shared {
         let own = Arc::clone(self);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                own.state.lock().streams.push(stream.try_clone().unwrap());
+                let mut state = own.state.lock();
+                if state.is_deaf && at.0 == 0 {
+                    break;
+                }
+                state.streams.push(stream.try_clone().unwrap());
                 let shared = Arc::clone(&own);
                 std::thread::spawn(move || shared.serve(stream, at));
             }
@@ -236,24 +253,13 @@ impl Shared {
     fn run(&self, op: &ArgOp<'_>, w: &mut Writer, (as_whom, at): (u32, (usize, u64))) -> NfsStat4 {
         let mut state = self.state.lock();
         match op {
-            ArgOp::ExchangeId(_) => {
-                state.introduced += 1;
-                ExchangeId4Ok {
-                    clientid: ClientId(7),
-                    sequenceid: Seqid(1),
-                    flags: EXCHGID4_FLAG_USE_NON_PNFS,
-                    state_protect: StateProtect4R::None,
-                    server_owner: ServerOwner4 { minor_id: at.1, major_id: b"script" },
-                    server_scope: b"script",
-                    server_impl_id: None,
-                }
-                .encode(w);
-            }
+            ArgOp::ExchangeId(_) => return state.exchange_id(at, w),
             ArgOp::CreateSession(args) => {
                 if let Some(status) = state.creates.pop_front() {
                     return status;
                 }
                 state.sessions += 1;
+                state.made_at.push(at.1);
                 CreateSession4Ok {
                     sessionid: SessionId([state.sessions; 16]),
                     sequence: args.sequence,
@@ -264,6 +270,10 @@ impl Shared {
                 .encode(w);
             }
             ArgOp::BindConnToSession(args) => {
+                let made_at = state.made_at.get(usize::from(args.sessionid.0[0]).wrapping_sub(1));
+                if made_at.is_some_and(|made_at| *made_at != at.1) {
+                    return NfsStat4::BadSession;
+                }
                 state.bound.push(at.0);
                 let dir = ChannelDirFromServer4::Both;
                 let ok =
@@ -328,6 +338,26 @@ pub(super) fn unchanged() -> ChangeInfo4 {
 }
 
 impl State {
+    fn exchange_id(&mut self, (address, minor_id): (usize, u64), w: &mut Writer) -> NfsStat4 {
+        self.introduced += 1;
+        if address == 1
+            && let Some(status) = self.introductions.pop_front()
+        {
+            return status;
+        }
+        ExchangeId4Ok {
+            clientid: ClientId(7),
+            sequenceid: Seqid(1),
+            flags: EXCHGID4_FLAG_USE_NON_PNFS,
+            state_protect: StateProtect4R::None,
+            server_owner: ServerOwner4 { minor_id, major_id: b"script" },
+            server_scope: b"script",
+            server_impl_id: None,
+        }
+        .encode(w);
+        NfsStat4::Ok
+    }
+
     fn write(&mut self, args: &Write4Args<'_>, w: &mut Writer) -> NfsStat4 {
         if let Some(status) = self.writes.pop_front() {
             return status;

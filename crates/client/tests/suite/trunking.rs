@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_client::{Cancel, Client, Cred, Options};
+use holdfast_wire::nfs4::NfsStat4;
 
 use super::protocol::Guest;
 use super::script::Script;
@@ -43,5 +44,36 @@ fn where_its_session_does_not_reach_a_client_makes_one_and_keeps_its_state() {
         let state = script.shared.state.lock();
         assert_eq!((state.sessions, state.reclaimed, state.opens), (sessions, 0, 1), "minor_id {minor_id}");
         drop((state, file));
+    }
+}
+
+#[test]
+fn connections_to_where_the_session_was_do_not_keep_a_client_from_the_next_one() {
+    let script = Script::new();
+    let other = script.also_at(1);
+    let guest = of(&script, other, 2);
+    guest.look();
+    script.shared.wait("a second connection", |state| state.bound == [0]);
+    script.turn_away();
+    script.shared.wait("a session there", |state| state.sessions > 1);
+    script.shared.wait("a second connection", |state| state.bound.contains(&1));
+    guest.look();
+    assert_eq!(guest.client.servers().1, Some(other.to_string()));
+    assert_eq!(script.shared.state.lock().sessions, 2, "it makes one there, and no more");
+}
+
+#[test]
+fn a_server_that_does_not_take_a_client_in_does_not_keep_it_from_others() {
+    for refusal in [NfsStat4::ServerFault, NfsStat4::Perm] {
+        let script = Script::new();
+        let other = script.also_at(0);
+        let guest = of(&script, other, 1);
+        guest.look();
+        script.shared.state.lock().introductions = [refusal; 100].into();
+        script.turn_away();
+        let third = Script::new();
+        assert!(guest.client.add_server(third.address.to_string()));
+        guest.look();
+        assert_eq!(guest.client.servers().1, Some(third.address.to_string()), "{refusal}");
     }
 }
