@@ -242,12 +242,16 @@ impl Engine {
     /// Takes a state from its client and leaves its name with `standing`, once it is on record that the client has lost
     /// something. Whether it is.
     pub(crate) fn revoke_key(&mut self, key: StateKey, standing: Standing, now: Instant) -> bool {
-        let Ok((client, file)) = self.state(key).map(|state| (state.client, state.file)) else { return true };
+        let of = self.state(key).map(|state| (state.client, state.owner, state.file));
+        let Ok((client, owner, file)) = of else { return true };
         if !self.witness.note_losses(client, true) {
             return false;
         }
         self.effects.push(Effect::StateRevoked { client, file });
         self.detach(key, standing, now);
+        if let Some(client) = self.clients.by_id.get_mut(&client) {
+            client.loses(owner, file);
+        }
         self.count_revoked(client, standing, 1);
         true
     }
@@ -255,10 +259,7 @@ impl Engine {
     /// Whether what an owner had of a file (without an owner: the client's delegation) was revoked in this life, and its client has
     /// not taken note: somebody may have done by now what it excludes, so it is not to be reclaimed (RFC 8881 section 8.4.3).
     pub(crate) fn has_lost(&self, client: ClientId, owner: Option<OwnerKey>, file: FileKey) -> bool {
-        let of = self.clients.by_id.get(&client).filter(|of| of.revoked + of.delegations_revoked > 0);
-        let mut states = of.into_iter().flat_map(|of| &of.states).filter_map(|key| self.states.get(key.0));
-        let is_revoked = |of| matches!(of, Standing::AdminRevoked | Standing::DelegationRevoked);
-        states.any(|state| state.file == file && state.owner == owner && is_revoked(state.standing))
+        self.clients.by_id.get(&client).is_some_and(|of| of.lost.contains_key(&(owner, file)))
     }
 
     /// Counts states that were revoked and wait to be freed; others are not counted. Who knows of all of them has

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use holdfast_base::limits::CLIENTS_MAX;
-use holdfast_base::{ClientId, Instant, Seqid, SessionId};
+use holdfast_base::{ClientId, FileKey, Instant, Seqid, SessionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +91,9 @@ pub(crate) struct ClientIncarnation {
     pub(crate) lock_owners: BTreeMap<OwnerName, OwnerKey>,
     #[serde(skip)]
     pub(crate) states: BTreeSet<StateKey>,
+    /// Of what revoked ones were, by owner (without one: delegations) and file, and how many of each.
+    #[serde(skip)]
+    pub(crate) lost: BTreeMap<(Option<OwnerKey>, FileKey), u32>,
     /// How many of `states` were revoked and wait for FREE_STATEID.
     pub(crate) revoked: u32,
     /// How many delegations it has, offers included.
@@ -128,6 +131,7 @@ impl ClientIncarnation {
             open_owners: BTreeMap::new(),
             lock_owners: BTreeMap::new(),
             states: BTreeSet::new(),
+            lost: BTreeMap::new(),
             revoked: 0,
             delegations: 0,
             delegations_revoked: 0,
@@ -137,6 +141,20 @@ impl ClientIncarnation {
             has_locks_aside: false,
             has_begun_anew: false,
             recall_any_at: None,
+        }
+    }
+
+    /// What an owner had of a file, or the delegation of it, was revoked.
+    pub(crate) fn loses(&mut self, owner: Option<OwnerKey>, file: FileKey) {
+        *self.lost.entry((owner, file)).or_default() += 1;
+    }
+
+    /// It has taken note of one that was.
+    pub(crate) fn takes_note(&mut self, owner: Option<OwnerKey>, file: FileKey) {
+        let Some(count) = self.lost.get_mut(&(owner, file)) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.lost.remove(&(owner, file));
         }
     }
 

@@ -59,6 +59,12 @@ pub(crate) enum Standing {
     DelegationRevoked,
 }
 
+impl Standing {
+    pub(crate) const fn is_revoked(self) -> bool {
+        matches!(self, Self::AdminRevoked | Self::DelegationRevoked)
+    }
+}
+
 /// Whose a state was that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastTenant(#[serde(with = "crate::plain")] pub(crate) ClientId);
@@ -386,6 +392,9 @@ impl Engine {
         }
         if let Some(client) = self.clients.by_id.get_mut(&client) {
             client.states.remove(&key);
+            if state.standing.is_revoked() {
+                client.takes_note(state.owner, state.file);
+            }
         }
         if let Some(owner) = state.owner {
             self.owner_lost_state(owner, now);

@@ -245,6 +245,9 @@ impl Engine {
             let key = StateKey(key);
             if let Some(client) = self.clients.by_id.get_mut(&state.client) {
                 client.states.insert(key);
+                if state.standing.is_revoked() {
+                    client.loses(state.owner, state.file);
+                }
             }
             if state.standing != Standing::Good {
                 continue;

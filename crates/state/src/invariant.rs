@@ -3,6 +3,8 @@
 mod caps;
 mod delegations;
 
+use std::collections::BTreeMap;
+
 use holdfast_base::limits::CLIENTS_UNCONFIRMED_MAX;
 use rustc_hash::FxHashMap;
 
@@ -66,6 +68,11 @@ fn clients(engine: &Engine) -> Result<(), String> {
         let revoked = (count(Standing::AdminRevoked), count(Standing::DelegationRevoked));
         let counted = (client.revoked as usize, client.delegations_revoked as usize);
         require(revoked == counted, || format!("client {id}: {revoked:?} revoked, counted {counted:?}"))?;
+        let mut lost = BTreeMap::<_, u32>::new();
+        for state in states.filter(|state| state.standing.is_revoked()) {
+            *lost.entry((state.owner, state.file)).or_default() += 1;
+        }
+        require(lost == client.lost, || format!("client {id} has lost {lost:?}, noted {:?}", client.lost))?;
     }
     let named = table.by_name.iter().flat_map(|names| names.values());
     let named: usize =
