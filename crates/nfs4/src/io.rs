@@ -53,10 +53,7 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
             let (file, is_openers) =
                 cx.service().files.get_as(id, at.cx().caller.uid).ok_or(NfsStat4::Delay)?;
             // A state id is no secret: who shows another user's must have the right himself (RFC 7530 section 16.36.5).
-            if !is_openers {
-                permit_io(at, access)?;
-            }
-            Ok(IoFile(Some(file)))
+            if is_openers { Ok(IoFile(Some(file))) } else { by_anothers(at, access, file) }
         }
         IoGrant::Delegation(token) => under_delegation(cx, at, (token, access), &own),
     }
@@ -94,10 +91,7 @@ fn under_delegation(
         }
         another.get_or_insert(file);
     }
-    if another.is_some() {
-        permit_io(at, access)?;
-    }
-    Ok(IoFile(another))
+    another.map_or(Ok(IoFile::STATELESS), |file| by_anothers(at, access, file))
 }
 
 /// That the caller may do this now, where a descriptor for it is there already. What may be executed may be read, as
@@ -113,13 +107,14 @@ pub(crate) fn permit(at: &At, access: Access) -> FsResult<()> {
     if can_read && can_write { Ok(()) } else { Err(FsError::Access) }
 }
 
-/// The same of I/O by what another user has opened, as the backend judges I/O without an open: the owner reads and writes
-/// whatever the mode is by now (RFC 1813 section 4.4). Under a delegation a client lets users in by itself, and he may have been
-/// when the mode was another.
-fn permit_io(at: &At, access: Access) -> FsResult<()> {
+/// Leave to do I/O by what another user has opened. Whom the mode denies that may be the owner, who reads and writes whatever it is
+/// by now (RFC 1813 section 4.4): under a delegation a client lets users in by itself, and he may have been when it was another.
+/// He is judged by the backend, as without an open, since it may be denied him for another reason.
+fn by_anothers(at: &At, access: Access, file: Arc<dyn FileObject>) -> OpResult<IoFile> {
     match permit(at, access) {
-        Err(FsError::Access) if is_owners(at)? => Ok(()),
-        judged => judged,
+        Ok(()) => Ok(IoFile(Some(file))),
+        Err(FsError::Access) if is_owners(at)? => Ok(IoFile::STATELESS),
+        Err(error) => Err(error.into()),
     }
 }
 
