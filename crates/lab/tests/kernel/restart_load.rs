@@ -4,6 +4,7 @@
 use crate::fixture::{Served, guest, kernels, start_in};
 use crate::nlm;
 use anyhow::{Context, Result, ensure};
+use holdfast_lab::process::tail;
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
 use std::time::Duration;
 
@@ -159,16 +160,27 @@ fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()>
 /// Works off a load, and does something to the server in between, several times. The shell's two commands are run in
 /// each guest before its work and after it. Gives, for each guest, the shortest of as many pauses, the longest that it saw.
 pub(crate) fn run(
+    of: (&Kernel, NfsVersion, &Load),
+    strikes: usize,
+    around: (&str, &str),
+    strike: impl FnMut(&mut Served) -> Result<()>,
+) -> Result<Vec<Duration>> {
+    let mut served = serve_with(of.2, of.1)?;
+    let outcome = run_on(&mut served, of, strikes, around, strike);
+    outcome.with_context(|| format!("the server said\n{}", tail(&served.server.log(), 60)))
+}
+
+fn run_on(
+    served: &mut Served,
     (kernel, version, load): (&Kernel, NfsVersion, &Load),
     strikes: usize,
     around: (&str, &str),
     mut strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<Vec<Duration>> {
-    let mut served = serve_with(load, version)?;
     let names = ["one", "two"];
     let guests = names
         .iter()
-        .map(|name| start(&served, (kernel, version, load), name, around))
+        .map(|name| start(served, (kernel, version, load), name, around))
         .collect::<Result<Vec<_>>>()?;
     let (first, others) = guests.split_first().context("a load without guests")?;
     first.wait_for("prepared\n", PATIENCE)?;
@@ -177,7 +189,7 @@ pub(crate) fn run(
     let work = if version == NfsVersion::V3 { WORK_V3 } else { WORK };
     for _ in 0..strikes {
         std::thread::sleep(work);
-        strike(&mut served)?;
+        strike(served)?;
     }
     std::thread::sleep(work);
     guests.iter().try_for_each(|guest| guest.signal("enough"))?;
