@@ -254,7 +254,7 @@ fn start(
         _ => "lab_mount $VERSION /mnt\n".to_owned(),
     };
     let script = format!(
-        "STOP=$OUT/.signal/enough\n{mount}\
+        "trap 'dmesg | grep -i nfs | tail -20 >&2' ERR\nSTOP=$OUT/.signal/enough\n{mount}\
          if [ $NAME = one ]; then\n:\n{}\nfi\n{}\n\
          echo prepared; lab_wait work 120; {before}; echo working\n\
          mkdir -p /mnt/heart-$NAME; python3 $SCRIPTS/heartbeat.py /mnt/heart-$NAME $STOP & heart=$!\n\

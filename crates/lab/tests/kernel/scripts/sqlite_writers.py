@@ -48,7 +48,7 @@ def write_one(count, name, folder):
         base.close()
         return 0
     except BaseException as error:
-        print(f"{name}: {error!r}", file=sys.stderr, flush=True)
+        print(f"{name}: {error!r} {getattr(error, 'sqlite_errorname', '')}", file=sys.stderr, flush=True)
         return 1
 
 
