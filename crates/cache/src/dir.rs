@@ -230,13 +230,16 @@ impl Dir {
         }
     }
 
-    /// The kernel is told that what is known of this name stays so.
-    pub(crate) fn tell(&mut self, name: &[u8]) {
+    /// The kernel is told that what is known of this name stays so. Returns its place in listings, 0 where it has none.
+    pub(crate) fn tell(&mut self, name: &[u8]) -> u64 {
         if let Some(slot) = self.names.get_mut(name) {
             slot.told = true;
-        } else if self.complete {
+            return slot.cookie;
+        }
+        if self.complete {
             self.names.insert(Name::new(name), Slot { node: None, told: true, cookie: 0 });
         }
+        0
     }
 
     /// Forgets all names; returns those the kernel was told of.

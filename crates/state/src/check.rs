@@ -249,10 +249,7 @@ impl Engine {
         }
         self.effects.push(Effect::StateRevoked { client, file });
         self.detach(key, standing, now);
-        if let Some(client) = self.clients.by_id.get_mut(&client) {
-            client.loses(owner, file);
-        }
-        self.count_revoked(client, standing, 1);
+        self.count_revoked((client, owner, file), standing, true);
         true
     }
 
@@ -264,15 +261,27 @@ impl Engine {
 
     /// Counts states that were revoked and wait to be freed; others are not counted. Who knows of all of them has
     /// acknowledged them, whichever way: by FREE_STATEID, or with the open that a lock was made from.
-    pub(crate) fn count_revoked(&mut self, id: ClientId, standing: Standing, change: i32) {
+    /// `is_new`: it is revoked now, else it is freed.
+    pub(crate) fn count_revoked(
+        &mut self,
+        (id, owner, file): (ClientId, Option<OwnerKey>, FileKey),
+        standing: Standing,
+        is_new: bool,
+    ) {
         let Some(client) = self.clients.by_id.get_mut(&id) else { return };
         let count = match standing {
             Standing::AdminRevoked => &mut client.revoked,
             Standing::DelegationRevoked => &mut client.delegations_revoked,
             Standing::Good | Standing::Closed => return,
         };
+        let change = if is_new { 1 } else { -1 };
         let before = std::mem::replace(count, count.saturating_add_signed(change));
         let has_heard = before > 0 && *count == 0;
+        if is_new {
+            client.loses(owner, file);
+        } else {
+            client.takes_note(owner, file);
+        }
         for session in &client.sessions {
             if let Some(session) = self.sessions.get_mut(*session) {
                 session.is_state_revoked = client.revoked > 0;

@@ -384,7 +384,7 @@ impl Engine {
         let Some(client) = self.states.get(key.0).map(|state| state.client) else { return };
         let Some(state) = self.states.remove(key.0, LastTenant(client)) else { return };
         self.tally.went(&state.kind);
-        self.count_revoked(client, state.standing, -1);
+        self.count_revoked((client, state.owner, state.file), state.standing, false);
         if let Kind::Lock(lock) = &state.kind
             && let Ok(open) = self.open_mut(lock.open)
         {
@@ -392,9 +392,6 @@ impl Engine {
         }
         if let Some(client) = self.clients.by_id.get_mut(&client) {
             client.states.remove(&key);
-            if state.standing.is_revoked() {
-                client.takes_note(state.owner, state.file);
-            }
         }
         if let Some(owner) = state.owner {
             self.owner_lost_state(owner, now);

@@ -57,9 +57,11 @@ impl Machine {
     }
 
     fn tell_absent(&mut self, parent: NodeId, name: &[u8]) -> bool {
-        let may_tell = self.settings.names;
+        if !self.settings.names {
+            return false;
+        }
         let dir = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut());
-        let dir = dir.filter(|d| may_tell && d.len() < CACHED_NAMES_MAX);
+        let dir = dir.filter(|d| d.len() < CACHED_NAMES_MAX);
         let may_tell = dir.map(|d| d.tell(name)).is_some();
         if may_tell {
             self.leases.tell(parent, name);
@@ -137,14 +139,15 @@ impl Machine {
         let mut place = 0;
         if is_known {
             self.stats.lookup_hits += 1;
-            let dir = self.nodes.get(&parent).and_then(|n| n.dir.as_ref());
-            place = dir.and_then(|dir| dir.slot(name)).map_or(0, |slot| slot.cookie);
         }
         if entry_valid {
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
-                dir.tell(name);
+                place = dir.tell(name);
             }
             self.leases.tell(parent, name);
+        } else if is_known {
+            let dir = self.nodes.get(&parent).and_then(|n| n.dir.as_ref());
+            place = dir.and_then(|dir| dir.slot(name)).map_or(0, |slot| slot.cookie);
         }
         if let Some(node) = self.nodes.quietly(id) {
             node.told_in = Some((parent, place));

@@ -6,7 +6,8 @@ use holdfast_wire::rpc::{AuthSys, Groups};
 use crate::client::{BACK, FORE, Peer, Session, create_session, exchange_id, twice};
 use crate::world::World;
 
-fn known(peer: &mut Peer) -> (ClientId, Seqid) {
+/// Says who it is; its id, and the number of its first session.
+pub(crate) fn known(peer: &mut Peer) -> (ClientId, Seqid) {
     let mut reply = peer.compound(&[ArgOp::ExchangeId(exchange_id(b"me"))]);
     let known: ExchangeId4Ok<'_> = reply.ok(OpNum4::ExchangeId);
     (known.clientid, known.sequenceid)

@@ -3,6 +3,7 @@ use holdfast_export::{ClientRule, Network};
 use holdfast_wire::nfs4::*;
 
 use crate::client::{Peer, Session, create_session, exchange_id, twice, user};
+use crate::create_session::known;
 use crate::world::{Making, World};
 
 #[test]
@@ -121,10 +122,7 @@ fn a_client_is_destroyed_once_it_has_no_session() {
 fn a_client_that_was_never_confirmed_is_destroyed_too() {
     let world = World::new();
     let mut peer = Peer::new(&world, 1, 1);
-    let known = peer
-        .compound(&[ArgOp::ExchangeId(exchange_id(b"me"))])
-        .ok::<ExchangeId4Ok<'_>>(OpNum4::ExchangeId)
-        .clientid;
+    let (known, _) = known(&mut peer);
     let destroy = ArgOp::DestroyClientId(DestroyClientId4Args { clientid: known });
     peer.compound(std::slice::from_ref(&destroy)).ok::<()>(OpNum4::DestroyClientId);
     peer.compound(&[destroy]).fails::<()>(OpNum4::DestroyClientId, NfsStat4::StaleClientId);
@@ -172,10 +170,7 @@ fn a_client_whose_record_cannot_be_kept_gets_no_session() {
     let world = World::new();
     *world.records.is_broken.lock() = true;
     let mut peer = Peer::new(&world, 1, 1);
-    let known = peer
-        .compound(&[ArgOp::ExchangeId(exchange_id(b"me"))])
-        .ok::<ExchangeId4Ok<'_>>(OpNum4::ExchangeId)
-        .clientid;
+    let (known, _) = known(&mut peer);
     let create = ArgOp::CreateSession(create_session(known, Seqid(1)));
     peer.compound(std::slice::from_ref(&create)).fails::<()>(OpNum4::CreateSession, NfsStat4::Delay);
     *world.records.is_broken.lock() = false;

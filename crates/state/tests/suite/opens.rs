@@ -206,9 +206,7 @@ fn revoked_state_is_told_until_it_is_freed() {
 fn what_was_revoked_in_grace_is_not_reclaimed_once_more_before_its_client_has_taken_note() {
     let mut world = World::with(config(1, Grace::Until(Instant(60_000))));
     let reclaim = Claim::Reclaim(Recorded::Yes);
-    let a = world.exchange("a", 1).unwrap();
-    world.create(a.client, a.next_seqid).unwrap();
-    let a = a.client;
+    let (a, _) = world.reclaiming("a", 1);
     let [taken, other] =
         ["o", "p"].map(|owner| world.open_claiming(a, owner, 1, share(RW, NONE), reclaim).unwrap());
     let lock = LockRequest { claim: reclaim, ..lock_by(a, 1, other, "l", bytes(0, 9), LockKind::Write) };
@@ -229,9 +227,7 @@ fn what_was_revoked_in_grace_is_not_reclaimed_once_more_before_its_client_has_ta
 fn grace_serves_reclaims_only_and_afterwards_none() {
     let mut world = World::with(config(1, Grace::Until(Instant(60_000))));
     let reclaim = Claim::Reclaim(Recorded::Yes);
-    let a = world.exchange("a", 1).unwrap();
-    world.create(a.client, a.next_seqid).unwrap();
-    let a = a.client;
+    let (a, _) = world.reclaiming("a", 1);
     assert_eq!(world.open(a, "o", 1, share(R, NONE)), Err(StateError::Grace));
     let unrecorded = world.open_claiming(a, "o", 1, share(R, NONE), Claim::Reclaim(Recorded::No));
     assert_eq!(unrecorded, Err(StateError::ReclaimBad));
@@ -242,9 +238,8 @@ fn grace_serves_reclaims_only_and_afterwards_none() {
     world.lock(&lock).unwrap();
     assert_eq!(world.io(Caller::V41(a), StateId::ANONYMOUS, 2, R), Err(StateError::Grace));
     assert!(world.engine.check_io(FileKey(2), R, IoBy::Nfs3, world.now).is_ok());
-    let b = world.exchange("b", 1).unwrap();
-    world.create(b.client, b.next_seqid).unwrap();
-    let conflict = world.open_claiming(b.client, "o", 1, share(W, NONE), reclaim);
+    let (b, _) = world.reclaiming("b", 1);
+    let conflict = world.open_claiming(b, "o", 1, share(W, NONE), reclaim);
     assert_eq!(conflict, Err(StateError::ReclaimConflict));
     world.engine.reclaim_complete(a).unwrap();
     let late = world.open_claiming(a, "o", 2, share(R, NONE), reclaim);
@@ -253,8 +248,8 @@ fn grace_serves_reclaims_only_and_afterwards_none() {
     assert_eq!(late, Err(StateError::NoGrace), "of what it has, too");
     world.engine.set_grace(Grace::Over);
     assert!(world.open(a, "o", 3, share(R, NONE)).is_ok());
-    assert_eq!(world.open(b.client, "o", 3, share(R, NONE)), Err(StateError::Grace), "it has not said so");
-    let outside = world.open_claiming(b.client, "o", 3, share(R, NONE), reclaim);
+    assert_eq!(world.open(b, "o", 3, share(R, NONE)), Err(StateError::Grace), "it has not said so");
+    let outside = world.open_claiming(b, "o", 3, share(R, NONE), reclaim);
     assert_eq!(outside, Err(StateError::NoGrace));
     world.settle();
 }
@@ -263,11 +258,7 @@ fn grace_serves_reclaims_only_and_afterwards_none() {
 #[test]
 fn an_open_to_write_reads_no_file_in_grace_that_others_may_yet_reclaim_against_readers() {
     let mut world = World::with(config(2, Grace::Until(Instant(60_000))));
-    let clients = ["a", "b"].map(|name| {
-        let exchanged = world.exchange(name, 1).unwrap();
-        world.create(exchanged.client, exchanged.next_seqid).unwrap();
-        exchanged.client
-    });
+    let clients = ["a", "b"].map(|name| world.reclaiming(name, 1).0);
     let [a, b] = clients;
     let reclaim = Claim::Reclaim(Recorded::Yes);
     let writes = world.open_claiming(a, "o", 1, share(W, NONE), reclaim).unwrap();

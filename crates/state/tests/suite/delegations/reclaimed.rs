@@ -7,8 +7,8 @@ use super::*;
 #[test]
 fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
     let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
-    let (a, _) = reclaiming(&mut world, "a");
-    let (b, _) = reclaiming(&mut world, "b");
+    let (a, _) = world.reclaiming("a", 1);
+    let (b, _) = world.reclaiming("b", 1);
     assert_eq!(world.why_none(a, 1, READ), Some(WhyNone::Grace));
     let reclaim = Grounds::Reclaim(Recorded::Yes);
     assert_eq!(world.offer(a, 1, WRITE, Grounds::Reclaim(Recorded::No)), Err(StateError::ReclaimBad));
@@ -36,8 +36,8 @@ fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
 #[test]
 fn a_delegation_is_given_back_beside_all_that_its_client_had_open_and_nobody_else_has() {
     let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
-    let (a, _) = reclaiming(&mut world, "a");
-    let (b, _) = reclaiming(&mut world, "b");
+    let (a, _) = world.reclaiming("a", 1);
+    let (b, _) = world.reclaiming("b", 1);
     let (reclaim, open) = (Grounds::Reclaim(Recorded::Yes), Claim::Reclaim(Recorded::Yes));
     for owner in ["one", "other"] {
         world.open_claiming(a, owner, 1, share(Access::READ, NONE), open).unwrap();
@@ -71,7 +71,7 @@ fn what_a_client_of_40_reclaims_before_its_callback_was_tried_it_may_keep() {
 #[test]
 fn a_delegation_that_was_revoked_in_grace_is_not_reclaimed_once_more_for_all_that_its_client_may_reclaim() {
     let mut world = World::with(config(2, Grace::Until(Instant(10 * LEASE_MS))));
-    let (a, session) = reclaiming(&mut world, "a");
+    let (a, session) = world.reclaiming("a", 1);
     let reclaim = Grounds::Reclaim(Recorded::Yes);
     let claim = |world: &mut World, file| match world.offer(a, file, READ, reclaim) {
         Ok(Offer::Offered(ticket)) => world.engine.delegation_commit(ticket, world.now),
@@ -88,10 +88,4 @@ fn a_delegation_that_was_revoked_in_grace_is_not_reclaimed_once_more_for_all_tha
     assert_eq!(claim(&mut world, 1), Err(StateError::ReclaimConflict));
     assert!(claim(&mut world, 2).is_ok(), "the rest it may have");
     world.settle();
-}
-
-fn reclaiming(world: &mut World, name: &str) -> (ClientId, SessionId) {
-    let exchanged = world.exchange(name, 1).unwrap();
-    let session = world.create(exchanged.client, exchanged.next_seqid).unwrap();
-    (exchanged.client, session.id)
 }

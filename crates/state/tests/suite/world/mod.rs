@@ -149,9 +149,15 @@ impl World {
 
     /// A confirmed 4.1 client that has said RECLAIM_COMPLETE.
     pub(crate) fn client(&mut self, name: &str, verifier: u8) -> (ClientId, SessionId) {
+        let (client, session) = self.reclaiming(name, verifier);
+        self.engine.reclaim_complete(client).unwrap();
+        (client, session)
+    }
+
+    /// One that has not said yet that it has reclaimed everything.
+    pub(crate) fn reclaiming(&mut self, name: &str, verifier: u8) -> (ClientId, SessionId) {
         let exchanged = self.exchange(name, verifier).unwrap();
         let session = self.create(exchanged.client, exchanged.next_seqid).unwrap();
-        self.engine.reclaim_complete(exchanged.client).unwrap();
         (exchanged.client, session.id)
     }
 
