@@ -91,28 +91,28 @@ impl Inner {
         let mut why = Error::Unreachable("no server is named".into());
         for i in 0..named.len() {
             let n = (current + i) % named.len();
-            match self.connect_to(&named[n]) {
-                Ok(link) => match self.meet(&link) {
-                    Ok(()) => {
-                        self.servers.lock().uses(&named[n]);
-                        self.links.put(0, link.clone());
-                        self.todo.work.lock().must_ask_for_others = true;
-                        self.tell(&Event::Connected(named[n].clone()));
-                        return Ok(link);
-                    }
-                    // There may be one that takes us in.
-                    Err(e) => {
-                        link.close();
-                        why = e;
-                    }
-                },
-                Err(e) => why = Error::Unreachable(format!("{}: {e}", named[n])),
+            match self.reach(&named[n]) {
+                Ok(link) => {
+                    self.servers.lock().uses(&named[n]);
+                    self.links.put(0, link.clone());
+                    self.todo.work.lock().must_ask_for_others = true;
+                    self.tell(&Event::Connected(named[n].clone()));
+                    return Ok(link);
+                }
+                // There may be one that takes us in.
+                Err(e) => why = e,
             }
             if self.quit.is_cancelled() {
                 return Err(Setback::Because(Error::Closed));
             }
         }
         Err(why.into())
+    }
+
+    fn reach(&self, server: &str) -> Result<Link> {
+        let link = self.connect_to(server).map_err(|e| Error::Unreachable(format!("{server}: {e}")))?;
+        self.meet(&link).inspect_err(|_| link.close())?;
+        Ok(link)
     }
 
     /// Another address may be another server, and our client id somebody else's there: it is asked who it is first
