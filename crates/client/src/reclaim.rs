@@ -186,9 +186,14 @@ impl Inner {
             }));
             let got = self.ask(session, &lock.open.cred, &compound, |answer| {
                 answer.put()?;
-                answer.next::<Lock4Ok>(OpNum4::Lock)
+                match answer.next::<Lock4Ok>(OpNum4::Lock) {
+                    // The open was reclaimed in a life that is over, behind a session that is not: from the opens on once more,
+                    // in the same session, for the sake of what is on its way there.
+                    Err(Error::Nfs(NfsStat4::StaleClientId)) => Ok(None),
+                    got => got.map(Some),
+                }
             })?;
-            stateid = Some(got.lock_stateid);
+            stateid = Some(got.ok_or(Setback::Again)?.lock_stateid);
         }
         self.files.change(&file.handle, |held| match stateid {
             Some(stateid) => held.locks.reclaimed(lock.id, stateid),

@@ -269,6 +269,15 @@ impl Compound {
             op = self.op.name(),
             status = status.name(),
         );
+        if is_loss(status) {
+            let (op, status) = (self.op.name(), status.name());
+            tracing::debug!(
+                client = client.map(|c| c.0),
+                op,
+                status,
+                "what a client had before a restart is refused"
+            );
+        }
         if let Some(observer) = &self.service.config.observer {
             let export = match self.current.as_ref().map(|place| &place.object) {
                 Some(Object::Export(export, _)) => Some(export.id),
@@ -295,4 +304,18 @@ fn write_error_body(flags: Flags, reply: &mut Writer) {
     if flags.has(Flags::BITMAP_ON_ERROR) {
         reply.u32(0);
     }
+}
+
+/// Whether a status tells of what a restart, or time without a word, has taken from a client: most programs are told of it by EIO
+/// alone.
+const fn is_loss(status: NfsStat4) -> bool {
+    matches!(
+        status,
+        NfsStat4::NoGrace
+            | NfsStat4::ReclaimBad
+            | NfsStat4::ReclaimConflict
+            | NfsStat4::StaleStateid
+            | NfsStat4::StaleClientId
+            | NfsStat4::DeadSession
+    )
 }

@@ -6,6 +6,7 @@ use holdfast_base::{ByteRange, ClientId, FileKey, Instant, Seqid};
 
 use crate::check::Caller;
 use crate::deadlock::Circle;
+use crate::deed::DelegationKind;
 use crate::engine::{Engine, Kind, LockOwnerFile, Standing, State, StateKey};
 use crate::error::StateError;
 use crate::file::Holder;
@@ -207,7 +208,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Denied` by the first lock in the way, in which case the request may be put in line. Else those of a
-    /// stateid, `OpenMode`, `Grace`, `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `BadSeqid`, `Resource`, `Deadlock`
+    /// stateid, `StaleClientid` in place of `StaleStateid` where a client with sessions reclaims, `OpenMode`, `Grace`, `NoGrace`, `ReclaimBad`, `ReclaimConflict`, `BadSeqid`, `Resource`, `Deadlock`
     /// when the wait would never end, and
     /// `Delay` while another change of this owner's locks on this file is under way.
     pub fn lock_prepare(
@@ -215,7 +216,7 @@ impl Engine {
         request: &LockRequest<'_>,
         now: Instant,
     ) -> Result<LockTicket, LockRefusal> {
-        let party = self.locker(request, now)?;
+        let party = self.locker(request, now).map_err(|e| cut_off(request, e))?;
         let prepared = self.lock_prepare_for(&party, request, now);
         if let Err(refusal) = &prepared {
             self.count_refused(&party, refusal);
@@ -259,7 +260,10 @@ impl Engine {
             && party.state.is_some_and(|lock| {
                 self.has_reclaimed_lock((party.client, lock), request.file, (request.range, request.kind))
             });
-        if !is_again {
+        let is_alone = request.claim == Claim::New
+            && done != Some(false)
+            && self.is_alone_with(party.client, request.file);
+        if !is_again && !is_alone {
             request.claim.admit(request.file, self.grace, now, done)?;
         }
         let owner = || self.find_owner(party.client, OwnerKind::Lock, party.owner.as_bytes());
@@ -285,6 +289,15 @@ impl Engine {
             return Err(LockRefusal::Denied(conflict));
         }
         Ok(self.reserve(party, request, access, now)?)
+    }
+
+    /// Whether a client has a write delegation of the file: nobody else can have had locks of it, so grace does not stand in the
+    /// way of those that its processes made under the delegation, which it sends before it returns that (RFC 8881
+    /// section 8.4.2.1 allows what cannot conflict with a reclaim). Refused, it would keep the delegation until grace ends, and
+    /// with it whoever waits for that and has not come to the end of his own reclaims.
+    fn is_alone_with(&self, client: ClientId, file: FileKey) -> bool {
+        let own = self.delegation_on(client, file).and_then(|own| self.delegation(own).ok());
+        own.is_some_and(|own| own.granted == Some(DelegationKind::Write))
     }
 
     /// A denied request of a client that waits is remembered.
@@ -581,4 +594,15 @@ pub(crate) struct Locker {
     open: StateKey,
     state: Option<StateKey>,
     first_seqid: Option<Seqid>,
+}
+
+/// What a LOCK hears whose locker cannot be told. A reclaim through what was reclaimed in the life before this one, which
+/// ended between the two: STALE_STATEID would have Linux give these locks up for lost (`nfs4_reclaim_open_state`; the processes
+/// hear EIO), as it takes that for news of this one owner and not of the server. STALE_CLIENTID has it begin to reclaim from the
+/// opens on, as it must; RFC 8881 section 15.2 does not list it for LOCK.
+fn cut_off(request: &LockRequest<'_>, error: StateError) -> StateError {
+    match (request.caller, request.claim, error) {
+        (Caller::V41(_), Claim::Reclaim(_), StateError::StaleStateid) => StateError::StaleClientid,
+        _ => error,
+    }
 }

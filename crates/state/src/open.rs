@@ -58,6 +58,8 @@ pub struct Opened {
 pub struct OpenTicket {
     state: StateKey,
     share: Share,
+    /// It is granted already, by an OPEN that was sent before recovery began again.
+    is_again: bool,
 }
 
 impl Engine {
@@ -121,10 +123,13 @@ impl Engine {
                 self.share_refusal(request.file, (own, request.share), StateError::ShareDenied, now);
             return Err(request.claim.conflict_error(refusal));
         }
-        let opened = match existing {
+        let mut opened = match existing {
             Some(key) => self.open_again(key, request.share)?,
             None => self.open_first(request, now)?,
         };
+        opened.ticket.is_again = is_reclaim
+            && dialect == Dialect::V41
+            && self.open_of(opened.ticket.state)?.obtained.has(request.share);
         match request.claim {
             Claim::Reclaim(_) | Claim::Delegated(_) => self.confirm_held(opened, request.claim),
             Claim::New | Claim::Resumed { .. } => Ok(opened),
@@ -199,7 +204,7 @@ impl Engine {
         Ok(Opened {
             is_confirm_needed: sequence.is_some_and(|sequence| !sequence.is_confirmed),
             backing: descriptor.map_or(Backing::Needed(share.access), Backing::Ready),
-            ticket: OpenTicket { state: key, share },
+            ticket: OpenTicket { state: key, share, is_again: false },
         })
     }
 
@@ -235,25 +240,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Grants what was reserved. Returns the stateid.
+    /// Grants what was reserved. Returns the stateid: as it was, when the same was reclaimed before in this life. That changes
+    /// nothing (RFC 8881 section 8.2.2), and Linux, which has forgotten the first answer, waits five seconds for those that
+    /// must have come before a number other than 1 (`nfs_set_open_stateid_locked`).
     ///
     /// # Errors
     /// `BadStateid` when the open is gone meanwhile (expiry, revocation).
     #[expect(clippy::needless_pass_by_value, reason = "an open ends once")]
     pub fn open_commit(&mut self, ticket: OpenTicket) -> Result<StateId, StateError> {
-        let OpenTicket { state, share } = ticket;
+        let OpenTicket { state, share, is_again } = ticket;
         self.end_open(state, share)?;
         let open = self.open_mut(state)?;
         open.obtained.add(share);
         open.looked.granted();
-        self.bump(state)
+        if is_again { self.stateid(state) } else { self.bump(state) }
     }
 
     /// Takes back an open that came to nothing. What the owner's other OPENs reserved stays, and so does the
     /// stateid: an OPEN that fails leaves no trace.
     #[expect(clippy::needless_pass_by_value, reason = "an open ends once")]
     pub fn open_undo(&mut self, ticket: OpenTicket, now: Instant) {
-        let OpenTicket { state, share } = ticket;
+        let OpenTicket { state, share, .. } = ticket;
         if self.end_open(state, share).is_err() {
             return;
         }

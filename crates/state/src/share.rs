@@ -92,6 +92,11 @@ impl Obtained {
         self.0 |= 1 << (share.access.0 << 2 | share.deny.0);
     }
 
+    /// Whether an OPEN asked for just this.
+    pub(crate) fn has(self, share: Share) -> bool {
+        self.0 & 1 << (share.access.0 << 2 | share.deny.0) != 0
+    }
+
     fn each(self) -> impl Iterator<Item = Share> {
         (0..16u8)
             .filter(move |bit| self.0 & 1 << bit != 0)

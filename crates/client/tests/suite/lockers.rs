@@ -129,6 +129,30 @@ fn what_a_lock_has_added_to_an_open_is_reclaimed_as_whom_it_was_added_for() {
     assert!(!first.is_lost());
 }
 
+/// The open was reclaimed in a life of the server that ended before the lock was: both are, in the session that outlived that.
+#[test]
+fn a_lock_whose_reclaim_is_sent_back_to_the_open_is_reclaimed_with_it_once_more() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    lock(&guest, &file, (b"me", 20)).unwrap();
+    {
+        let State { stateful, flags, reclaimed, .. } = &mut *script.shared.state.lock();
+        stateful.locks.push_back(NfsStat4::StaleClientId);
+        flags.push_back(SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+        *reclaimed = 0;
+    }
+    guest.look();
+    script.shared.wait("the lock, once more", came(3));
+    guest.look();
+    let state = script.shared.state.lock();
+    let first = Locking::First(b"me".to_vec(), 20);
+    assert_eq!(state.stateful.locking, [first.clone(), first.clone(), first]);
+    assert_eq!((state.reclaimed, state.sessions), (2, 1));
+    drop(state);
+    assert!(!file.is_lost());
+}
+
 /// He may have asked again, or have held it before and asked for more.
 #[test]
 fn a_lock_that_comes_too_late_is_undone_where_its_owner_does_not_hold_it() {

@@ -237,6 +237,13 @@ impl Durable {
             inner.unstored = marks;
             return Vec::new();
         }
+        let silent = marks.iter().filter(|mark| matches!(mark, RecordChange::LoseClient(..))).count();
+        let unfinished = marks.len() - silent;
+        tracing::info!(
+            silent,
+            unfinished,
+            "clients have not reclaimed what they had, and lose it as grace ends"
+        );
         for change in changes {
             match change {
                 RecordChange::LoseClient(name, _) | RecordChange::ForgetClient(name) => {

@@ -3,13 +3,14 @@
 use std::fs;
 use std::rc::Rc;
 
-use holdfast_base::{Offset, Seqid};
+use holdfast_base::{Length, Offset, Seqid};
 use holdfast_ledger::failpoint::Point;
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Reader};
 
 use crate::nfs4::{Client, lookup, status};
 use crate::server::World;
+use crate::trunking::last;
 
 /// One file, which two clients want for themselves. Grace ends by a word, not by itself.
 fn world() -> Rc<World> {
@@ -108,6 +109,45 @@ fn a_restart_in_the_middle_of_reclaiming_does_not_stay_hidden() {
     world.kill();
     assert_eq!(try_reclaim(&mut holder), NfsStat4::Ok);
     assert_eq!(holder.try_complete_reclaims(), NfsStat4::DeadSession);
+    holder.complete_reclaims();
+}
+
+/// A lock of the whole file, reclaimed through an open.
+fn try_reclaim_lock(client: &mut Client, open_stateid: Stateid4) -> NfsStat4 {
+    let lock_owner = StateOwner4 { clientid: client.id, owner: b"locker" };
+    let new = OpenToLockOwner4 { open_seqid: Seqid(0), open_stateid, lock_seqid: Seqid(0), lock_owner };
+    let lock = ArgOp::Lock(Lock4Args {
+        locktype: LockType4::Write,
+        reclaim: true,
+        offset: Offset(0),
+        length: Length(u64::MAX),
+        locker: Locker4::New(new),
+    });
+    status(&run(client, &[lookup(b"file"), lock]))
+}
+
+fn reclaimed(client: &mut Client) -> Stateid4 {
+    let reclaim = open(client, OpenClaim4::Previous(OpenDelegationType4::None));
+    let results: &'static [u8] = run(client, &[lookup(b"file"), reclaim]).leak();
+    last::<Open4Ok<'_>>(results, 5).stateid
+}
+
+/// Linux takes STALE_STATEID for the loss of these locks alone, and tells nobody but who reads and writes under them.
+#[test]
+fn a_restart_between_the_reclaim_of_an_open_and_that_of_its_locks_takes_no_lock() {
+    let world = world();
+    let mut holder = Client::new(&world, "holder", 1);
+    assert_eq!(try_open(&mut holder), NfsStat4::Ok);
+    world.kill();
+    flags(&mut holder);
+    let between = reclaimed(&mut holder);
+    world.kill();
+    assert_eq!(try_reclaim_lock(&mut holder, between), NfsStat4::StaleClientId);
+    let open = reclaimed(&mut holder);
+    assert_eq!(try_reclaim_lock(&mut holder, open), NfsStat4::Ok);
+    // It begins once more, for whatever reason, in the same life.
+    assert_eq!(reclaimed(&mut holder), open);
+    assert_eq!(try_reclaim_lock(&mut holder, open), NfsStat4::Ok);
     holder.complete_reclaims();
 }
 

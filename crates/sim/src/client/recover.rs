@@ -142,7 +142,9 @@ impl Client4 {
             match reply.status {
                 NfsStat4::Delay | NfsStat4::Resource | NfsStat4::ServerFault => self.pause().await,
                 // RECLAIM_COMPLETE in a life that this client has not heard of: as Linux, it finds it out by itself.
-                NfsStat4::StaleClientId | NfsStat4::StaleStateid | NfsStat4::DeadSession => return None,
+                NfsStat4::StaleClientId | NfsStat4::DeadSession => return None,
+                // In 4.1 and later Linux takes it for the loss of what was named.
+                NfsStat4::StaleStateid if self.kind.minor == 0 => return None,
                 _ => return Some((reply, sent)),
             }
         }
@@ -238,6 +240,12 @@ impl Client4 {
                     self.world.oracles.grants(|grants| grants.reclaimed(now, grant));
                 }
                 None => {
+                    if status == NfsStat4::StaleStateid {
+                        // The open was reclaimed a moment before: another restart is told of otherwise.
+                        let what =
+                            format!("{}: a lock of file {} is lost by a restart", self.name(), open.file);
+                        self.world.oracles.violated(what);
+                    }
                     self.lose(open, &format!("the reclaim of a lock was answered {status:?}"));
                     // The file itself is open again, and would stand in the way of others: who had it open hears of an error,
                     // and closes it.

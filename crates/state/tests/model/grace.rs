@@ -89,6 +89,12 @@ impl Model {
         }
     }
 
+    /// Whether a client that has reclaimed all it had has a write delegation.
+    pub(crate) fn is_alone_with(&self, client: usize, file: usize) -> bool {
+        let has_it = self.delegation(client, file).is_some_and(|own| own.kind == DelegationKind::Write);
+        has_it && (self.recovery.is_done[client] || client >= FIRST_40)
+    }
+
     /// The same for those of other doors, whose services know who may reclaim.
     pub(crate) fn refused_foreign(&self, asked: Asked) -> Option<StateError> {
         match asked {

@@ -202,8 +202,11 @@ impl Model {
         if !share.is_some_and(|share| share.access.contains(needed)) {
             return LockAnswer::Refused(StateError::OpenMode);
         }
-        if let Some(error) = self.refused(new.client, asked, self.has_locked(new, last)) {
-            return LockAnswer::Refused(error);
+        match self.refused(new.client, asked, self.has_locked(new, last)) {
+            // Whoever had it at hand before the restart, it was nobody else.
+            Some(StateError::Grace) if self.is_alone_with(new.client, new.file) => {}
+            Some(error) => return LockAnswer::Refused(error),
+            None => {}
         }
         if self.can_lock(new, last, self.now) {
             return LockAnswer::Granted;

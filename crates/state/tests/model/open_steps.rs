@@ -3,8 +3,8 @@
 use holdfast_base::{FileKey, Seqid};
 use holdfast_state::*;
 
-use super::reference::Open;
 use super::reference::grace::Asked;
+use super::reference::{FIRST_40, Open};
 use super::world::*;
 use super::{OWNER_NAMES, Run};
 
@@ -53,6 +53,12 @@ impl Run {
             return Ok(false);
         }
         let mut stateid = self.world.engine.open_commit(opened.ticket).unwrap();
+        if let Some(before) = self.opens.get(&(client, owner, file)) {
+            // What has been reclaimed already changes nothing, where it can be told from a new request.
+            let is_there = client < FIRST_40 && asked == Asked::Again && self.model.opens.contains(&new);
+            let seqid = if is_there { before.seqid } else { Seqid(before.seqid.0 + 1) };
+            assert_eq!(stateid, StateId { seqid, ..*before }, "{new:?} {asked:?}");
+        }
         if opened.is_confirm_needed {
             assert_eq!(asked, Asked::Anew, "who reclaims is known");
             stateid = self.world.engine.open_confirm(stateid, request.file, self.world.now).unwrap();

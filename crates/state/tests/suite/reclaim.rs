@@ -264,3 +264,45 @@ fn who_gets_what_after_a_restart_is_what_the_lists_say() {
     println!("given in {histories} histories: {} in grace, {} after it", given[0], given[1]);
     assert!(given.iter().all(|count| *count > histories), "{given:?}");
 }
+
+/// The open was reclaimed in a life of the server that ended before the locks through it were: a client with sessions is to
+/// begin with the open again, and is not told of anything lost.
+#[test]
+fn a_lock_reclaimed_through_an_open_of_the_life_before_sends_its_client_back_to_the_open() {
+    let mut former = World::with(config(2, Grace::Until(GRACE_ENDS)));
+    let mut world = World::with(config(3, Grace::Until(GRACE_ENDS)));
+    let claim = Claim::Reclaim(Recorded::Yes);
+    // Restored, it would have the id that it had; nothing here depends on that.
+    let [(open, _), (_, client)] = [&mut former, &mut world].map(|life| {
+        let (client, _) = life.reclaiming("a", 1);
+        (life.open_claiming(client, "o", 1, share(RW, NONE), claim).unwrap(), client)
+    });
+    let by = lock_by(client, 1, open, "l", bytes(0, 9), LockKind::Write);
+    let exists = LockRequest { by: LockBy::Lock(open), ..by };
+    for request in [by, exists] {
+        let refused = |claim| LockRefusal::Error(claim);
+        let reclaim = LockRequest { claim, ..request };
+        assert_eq!(world.lock(&reclaim), Err(refused(StateError::StaleClientid)));
+        assert_eq!(world.lock(&request), Err(refused(StateError::StaleStateid)));
+        let of_40 = LockRequest { caller: Caller::V40, ..reclaim };
+        assert_eq!(world.lock(&of_40), Err(refused(StateError::StaleStateid)), "which says so there");
+    }
+    world.engine.reclaim_complete(client).unwrap();
+    let late = world.lock(&LockRequest { claim, ..by });
+    assert_eq!(late, Err(LockRefusal::Error(StateError::BadStateid)));
+}
+
+/// RFC 8881 section 8.2.2: the number counts changes. Linux, which forgets its opens' before it reclaims, waits five seconds
+/// where the first that it hears of is another than 1.
+#[test]
+fn an_open_reclaimed_twice_in_one_life_keeps_its_stateid_and_another_share_changes_it() {
+    let mut world = World::with(config(2, Grace::Until(GRACE_ENDS)));
+    let (client, _) = world.reclaiming("a", 1);
+    let claim = Claim::Reclaim(Recorded::Yes);
+    let shares = [share(R, NONE), share(R, NONE), share(RW, NONE), share(R, NONE), share(W, NONE)];
+    let seqids = shares.map(|share| world.open_claiming(client, "o", 1, share, claim).unwrap().seqid.0);
+    assert_eq!(seqids, [1, 1, 2, 2, 3]);
+    world.engine.set_grace(Grace::Over);
+    world.engine.reclaim_complete(client).unwrap();
+    assert_eq!(world.open(client, "o", 1, share(R, NONE)).unwrap().seqid.0, 4, "that is another OPEN");
+}

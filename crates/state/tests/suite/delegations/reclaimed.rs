@@ -89,3 +89,27 @@ fn a_delegation_that_was_revoked_in_grace_is_not_reclaimed_once_more_for_all_tha
     assert!(claim(&mut world, 2).is_ok(), "the rest it may have");
     world.settle();
 }
+
+/// Its processes' locks are sent before it is returned. Kept waiting until grace ends, two holders who have opened each other's
+/// file would wait for each other.
+#[test]
+fn who_has_all_of_a_file_again_may_lock_it_in_grace_and_nobody_else() {
+    let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
+    let (a, _) = world.reclaiming("a", 1);
+    let claim = Claim::Reclaim(Recorded::Yes);
+    let open = |world: &mut World, file| world.open_claiming(a, "o", file, share(RW, NONE), claim).unwrap();
+    let opens = [1, 2, 3].map(|file| open(&mut world, file));
+    for (file, kind) in [(1, WRITE), (2, READ)] {
+        let offer = world.offer(a, file, kind, Grounds::Reclaim(Recorded::Yes)).unwrap();
+        let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
+        world.engine.delegation_commit(ticket, world.now).unwrap();
+    }
+    let lock = |world: &mut World, file: u128| {
+        world.lock(&lock_by(a, file, opens[file as usize - 1], "l", bytes(0, 9), LockKind::Write)).map(drop)
+    };
+    let grace: Result<(), LockRefusal> = Err(StateError::Grace.into());
+    assert_eq!(lock(&mut world, 1), grace, "it could take from itself what it is still to reclaim");
+    world.engine.reclaim_complete(a).unwrap();
+    assert_eq!([1, 2, 3].map(|file| lock(&mut world, file)), [Ok(()), grace.clone(), grace]);
+    world.settle();
+}
