@@ -1,5 +1,6 @@
 //! Attributes: looking at them, setting them, and judging access.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -280,23 +281,30 @@ impl LocalBackend {
             // As the caller, so that set-id bits are cleared as a write clears them; after the owner, which is
             // refused more often than a size.
             let _acting = self.identity.act_as(cx.caller)?;
-            set_owner(&object, set)?;
+            set_owner(object.fd(), set)?;
             rustix::fs::ftruncate(&**fd, size).map_err(fs_error)?;
             self.mark_dirty(&object, fd)?;
-            self.apply(cx, &object, &SetAttrs { uid: None, gid: None, ..*set })?;
+            self.apply(cx, (object.fd(), object.kind), &SetAttrs { uid: None, gid: None, ..*set })?;
         } else {
-            self.apply(cx, &object, set)?;
+            self.apply(cx, (object.fd(), object.kind), set)?;
         }
         self.after(before)
     }
 
     /// Sets everything but the size. A mode comes after the owner, whose change clears set-id bits, and times
     /// come last, since everything else sets them to now.
-    pub(crate) fn apply(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
+    pub(crate) fn apply(
+        &self,
+        cx: &Cx<'_>,
+        (object, kind): (BorrowedFd<'_>, FileKind),
+        set: &SetAttrs,
+    ) -> FsResult<()> {
         {
             let _acting = self.identity.act_as(cx.caller)?;
             set_owner(object, set)?;
-            if let Some(mode) = set.mode {
+            // The mode of a symbolic link means nothing on Linux, and setting it is ignored, as the kernel's NFS server
+            // does: clients that copy trees set it all the same.
+            if let Some(mode) = set.mode.filter(|_| kind != FileKind::Symlink) {
                 self.set_mode(object, mode)?;
             }
         }
@@ -306,15 +314,10 @@ impl LocalBackend {
         Ok(())
     }
 
-    /// The mode of a symbolic link means nothing on Linux, and setting it is ignored, as the kernel's NFS server
-    /// does: clients that copy trees set it all the same.
-    fn set_mode(&self, object: &Object, mode: u32) -> FsResult<()> {
-        if object.kind == FileKind::Symlink {
-            return Ok(());
-        }
-        match sys::chmod_object(object.fd(), mode & 0o7777) {
+    fn set_mode(&self, object: BorrowedFd<'_>, mode: u32) -> FsResult<()> {
+        match sys::chmod_object(object, mode & 0o7777) {
             Err(Errno::NOSYS) => {
-                let name = FdName::new(object.fd());
+                let name = FdName::new(object);
                 let mode = Mode::from_raw_mode(mode & 0o7777);
                 rustix::fs::chmodat(self.proc_fd.dir(), name.as_bytes(), mode, AtFlags::empty())
                     .map_err(fs_error)
@@ -323,20 +326,18 @@ impl LocalBackend {
         }
     }
 
-    fn set_times(&self, cx: &Cx<'_>, object: &Object, set: &SetAttrs) -> FsResult<()> {
+    fn set_times(&self, cx: &Cx<'_>, object: BorrowedFd<'_>, set: &SetAttrs) -> FsResult<()> {
         let times = rustix::fs::Timestamps {
             last_access: timespec(set.atime),
             last_modification: timespec(set.mtime),
         };
-        let apply = || rustix::fs::utimensat(object.fd(), "", &times, AtFlags::EMPTY_PATH);
+        let apply = || rustix::fs::utimensat(object, "", &times, AtFlags::EMPTY_PATH);
         let _acting = self.identity.act_as(cx.caller)?;
         let is_given = matches!(set.atime, Some(SetTime::At(_))) || matches!(set.mtime, Some(SetTime::At(_)));
         match apply() {
             // Who may write may set times to now (RFC 1813 section 3.3.2); utimensat grants it for both times
             // together only.
-            Err(Errno::PERM | Errno::ACCESS)
-                if !is_given && sys::has_rights(object.fd(), libc::W_OK).is_ok() =>
-            {
+            Err(Errno::PERM | Errno::ACCESS) if !is_given && sys::has_rights(object, libc::W_OK).is_ok() => {
                 self.identity.as_server();
                 apply().map_err(fs_error)
             }
@@ -389,7 +390,7 @@ impl LocalBackend {
     }
 }
 
-fn set_owner(object: &Object, set: &SetAttrs) -> FsResult<()> {
+fn set_owner(object: BorrowedFd<'_>, set: &SetAttrs) -> FsResult<()> {
     if set.uid.is_none() && set.gid.is_none() {
         return Ok(());
     }
@@ -397,7 +398,7 @@ fn set_owner(object: &Object, set: &SetAttrs) -> FsResult<()> {
         return Err(FsError::Invalid);
     }
     let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-    rustix::fs::chownat(object.fd(), "", uid, gid, AtFlags::EMPTY_PATH).map_err(fs_error)
+    rustix::fs::chownat(object, "", uid, gid, AtFlags::EMPTY_PATH).map_err(fs_error)
 }
 
 pub(crate) fn timespec(set: Option<SetTime>) -> rustix::fs::Timespec {

@@ -3,15 +3,16 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use holdfast_base::Timestamp;
 use holdfast_vfs::{
-    AttrMask, Attrs, CreateHow, CreateMode, Created, Cx, Exclusive, File, FileKind, FileSpan, FsError,
-    FsResult, Handle, Name, Node, OpenMode, Read, SetAttrs, SetTime, Wait, WriteAt, Written, attrs_if_any,
+    AttrMask, Attrs, CreateHow, CreateMode, Created, Cx, File, FileKind, FileSpan, FsError, FsResult, Handle,
+    Name, Node, OpenMode, Read, SetAttrs, Wait, WriteAt, Written, attrs_if_any,
 };
-use rustix::fs::{AtFlags, OFlags, Statx, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, openat};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::errors::fs_error;
+use crate::exclusive::made_with;
+use crate::failpoint;
 use crate::local::{Keep, LocalBackend};
 use crate::looks::{self, Begun};
 use crate::marks::Changing;
@@ -23,20 +24,11 @@ use crate::sys;
 /// How often a create starts anew when the name comes and goes under it.
 const CREATE_TRIES: usize = 8;
 
-/// The two times that keep an exclusive create's verifier: 31 bits each, as every file system here can hold, the
-/// last two bits folded in.
-fn verifier_times(verifier: Exclusive) -> (i64, i64) {
-    let v = u64::from_le_bytes(verifier.0);
-    let low = v & 0x7fff_ffff;
-    let high = (v >> 31 & 0x7fff_ffff) ^ v >> 62;
-    (low as i64, high as i64)
-}
-
-fn made_with(st: &Statx, verifier: Exclusive) -> bool {
-    let (atime, mtime) = verifier_times(verifier);
-    (st.stx_atime.tv_sec, st.stx_atime.tv_nsec) == (atime, 0)
-        && (st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec) == (mtime, 0)
-        && st.stx_size == 0
+/// A file that was made, and a look at it as it is now.
+pub(crate) struct Made {
+    pub(crate) object: Arc<Object>,
+    pub(crate) st: Statx,
+    pub(crate) fd: OwnedFd,
 }
 
 impl LocalBackend {
@@ -146,28 +138,11 @@ impl LocalBackend {
         let before = self.before(dir)?;
         let acting = self.identity.act_as(cx.caller)?;
         let mode = self.creation_mode(dir, how.set, 0o600)?;
-        let access = how.open.map_or(OFlags::RDWR, open_flags);
-        let flags =
-            access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let opened = self.sparing_as(cx, || match openat(dir.fd(), name, flags, mode) {
-            Err(Errno::EXIST) => Ok(None),
-            other => other.map(Some).map_err(fs_error),
-        });
-        let Some(fd) = opened? else { return Ok(None) };
-        let finished = self
-            .proc_fd
-            .path_only(&fd)
-            .and_then(|path| self.take_in(dir, name, path, Keep::Always))
-            .and_then(|(object, st)| self.finish_file(cx, (&object, st), &fd, how).map(|st| (object, st)));
-        let (object, st) = match finished {
-            Ok(made) => made,
-            Err(e) => {
-                let _acting = self.identity.act_as(cx.caller)?;
-                // The first error tells more than one of cleaning up.
-                let _ = rustix::fs::unlinkat(dir.fd(), name, AtFlags::empty());
-                return Err(e);
-            }
+        let made = match how.mode {
+            CreateMode::Exclusive(verifier) => self.make_exclusive(cx, (dir, name), (how, verifier), mode),
+            _ => self.make_named(cx, (dir, name), (how.set, how.open), mode),
         };
+        let Some(Made { object, st, fd }) = made? else { return Ok(None) };
         drop(acting);
         self.note_as(&object, &st);
         let attrs = self.attrs_of(&object, &st, how.want);
@@ -176,21 +151,63 @@ impl LocalBackend {
         Ok(Some(Created { node, dir: self.after(before)?, is_new: true, file }))
     }
 
+    /// Makes the file under its name and gives it then what is left to give. The thread acts as the caller.
+    pub(crate) fn make_named(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Object, &[u8]),
+        (set, open): (&SetAttrs, Option<OpenMode>),
+        mode: Mode,
+    ) -> FsResult<Option<Made>> {
+        let access = open.map_or(OFlags::RDWR, open_flags);
+        let flags =
+            access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = self.sparing_as(cx, || match openat(dir.fd(), name, flags, mode) {
+            Err(Errno::EXIST) => Ok(None),
+            other => other.map(Some).map_err(fs_error),
+        });
+        let Some(fd) = opened? else { return Ok(None) };
+        failpoint::pass();
+        let finished = self.known_by_name((dir, name), &fd).and_then(|(object, st)| {
+            self.finish_file(cx, (&object, st), &fd, (set, open)).map(|st| (object, st))
+        });
+        match finished {
+            Ok((object, st)) => Ok(Some(Made { object, st, fd })),
+            Err(e) => self.unmake(cx, (dir, name), e),
+        }
+    }
+
+    /// Takes in the file that was made under this name, with a look at it.
+    pub(crate) fn known_by_name(
+        &self,
+        (dir, name): (&Object, &[u8]),
+        fd: &OwnedFd,
+    ) -> FsResult<(Arc<Object>, Statx)> {
+        self.proc_fd.path_only(fd).and_then(|path| self.take_in(dir, name, path, Keep::Always))
+    }
+
+    /// Takes the name of what cannot be used away again.
+    pub(crate) fn unmake<T>(
+        &self,
+        cx: &Cx<'_>,
+        (dir, name): (&Object, &[u8]),
+        error: FsError,
+    ) -> FsResult<T> {
+        let _acting = self.identity.act_as(cx.caller)?;
+        // The first error tells more than one of cleaning up.
+        let _ = rustix::fs::unlinkat(dir.fd(), name, AtFlags::empty());
+        Err(error)
+    }
+
     fn finish_file(
         &self,
         cx: &Cx<'_>,
         (object, mut st): (&Object, Statx),
         fd: &OwnedFd,
-        how: &CreateHow<'_>,
+        (set, open): (&SetAttrs, Option<OpenMode>),
     ) -> FsResult<Statx> {
-        let mut set = *how.set;
-        if let CreateMode::Exclusive(verifier) = how.mode {
-            let (atime, mtime) = verifier_times(verifier);
-            let at = |seconds| Some(SetTime::At(Timestamp { seconds, nanos: 0 }));
-            (set.atime, set.mtime) = (at(atime), at(mtime));
-        }
         if let Some(size) = set.size.filter(|size| *size > 0) {
-            if how.open.is_some_and(|mode| !mode.write) {
+            if open.is_some_and(|mode| !mode.write) {
                 let target = self.proc_fd.reopen(object.fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
                 rustix::fs::ftruncate(&target, size).map_err(fs_error)?;
             } else {
@@ -198,7 +215,7 @@ impl LocalBackend {
             }
             st = object.look()?;
         }
-        self.finish_new(cx, object, st, &set)
+        self.finish_new(cx, object, st, set)
     }
 
     fn open_existing(
@@ -433,20 +450,4 @@ fn write_all(fd: &OwnedFd, offset: u64, data: &[u8]) -> FsResult<usize> {
         }
     }
     Ok(done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verifiers_fit_times_of_31_bits_and_every_bit_counts() {
-        let times = |v: u64| verifier_times(Exclusive(v.to_le_bytes()));
-        for bit in 0..64 {
-            let (a, m) = times(1 << bit);
-            assert!((a, m) != (0, 0), "bit {bit}");
-            assert!(a <= i64::from(i32::MAX) && m <= i64::from(i32::MAX));
-        }
-        assert_eq!(times(u64::MAX).0, i64::from(i32::MAX));
-    }
 }

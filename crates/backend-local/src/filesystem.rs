@@ -3,6 +3,7 @@
 use std::hash::Hasher as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_base::Timestamp;
 use holdfast_vfs::{FsId, FsLimits, FsResult};
@@ -233,6 +234,8 @@ pub(crate) struct FileSystem {
     pub(crate) is_multigrain: bool,
     pub(crate) limits: FsLimits,
     pub(crate) committer: Committer,
+    /// Whether it was seen to have no files without a name.
+    lacks_nameless: AtomicBool,
     /// Guarded by itself: ids of btrfs subvolumes, which have device numbers of their own.
     subvolumes: RwLock<FxHashMap<u64, FsId>>,
     pub(crate) covered_ino: OnceLock<u64>,
@@ -263,9 +266,21 @@ impl FileSystem {
             top_mount: st.stx_mnt_id,
             top_dev: dev_of(st),
             is_multigrain,
+            lacks_nameless: AtomicBool::new(false),
             subvolumes: RwLock::default(),
             covered_ino: OnceLock::new(),
         }
+    }
+
+    /// Whether a file that is to be named at once may be made without a name: where that is known, and where its log plays
+    /// back with such a one in it.
+    pub(crate) fn makes_nameless(&self) -> bool {
+        self.committer.bears_nameless() && !self.lacks_nameless.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has no files without a name.
+    pub(crate) fn note_no_nameless(&self) {
+        self.lacks_nameless.store(true, Ordering::Relaxed);
     }
 
     /// Whether a file lies on it.

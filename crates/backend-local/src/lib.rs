@@ -15,6 +15,8 @@ mod credentials;
 mod dirty;
 mod durable;
 mod errors;
+mod exclusive;
+pub mod failpoint;
 mod files;
 mod filesystem;
 mod flocks;

@@ -156,22 +156,10 @@ impl LocalBackend {
         st: Statx,
         set: &SetAttrs,
     ) -> FsResult<Statx> {
-        let is_link = object.kind == FileKind::Symlink;
-        let made = (set.mode.is_some() && !is_link).then(|| u32::from(st.stx_mode) & 0o7777);
-        let set_id = set.mode.unwrap_or(0) & 0o6000;
-        let rest = SetAttrs {
-            // A chown clears the set-id bits, and mkdir does not take them.
-            mode: made.map(|mode| mode | set_id).filter(|mode| {
-                set_id != 0 && (set.uid.is_some() || set.gid.is_some() || made != Some(*mode))
-            }),
-            umask: None,
-            size: None,
-            ..*set
-        };
-        if (rest.uid, rest.gid, rest.mode, rest.atime, rest.mtime) == (None, None, None, None, None) {
-            return Ok(st);
+        match left_to_set(set, object.kind, || Ok(u32::from(st.stx_mode)))? {
+            Some(rest) => self.apply(cx, (object.fd(), object.kind), &rest)?,
+            None => return Ok(st),
         }
-        self.apply(cx, object, &rest)?;
         object.look()
     }
 
@@ -345,6 +333,27 @@ impl LocalBackend {
         }
         Some(is_gone)
     }
+}
+
+/// What of this the making of an object has not set: owner, set-id bits and times. `made` gives the mode that it got.
+pub(crate) fn left_to_set(
+    set: &SetAttrs,
+    kind: FileKind,
+    made: impl FnOnce() -> FsResult<u32>,
+) -> FsResult<Option<SetAttrs>> {
+    let wanted = set.mode.filter(|_| kind != FileKind::Symlink).unwrap_or(0) & 0o6000;
+    // A chown clears the set-id bits, and mkdir does not take them.
+    let mode = if wanted == 0 {
+        None
+    } else {
+        let made = made()? & 0o7777;
+        let mode = made | wanted;
+        (set.uid.is_some() || set.gid.is_some() || made != mode).then_some(mode)
+    };
+    let rest = SetAttrs { mode, umask: None, size: None, ..*set };
+    let is_nothing =
+        (rest.uid, rest.gid, rest.mode, rest.atime, rest.mtime) == (None, None, None, None, None);
+    Ok((!is_nothing).then_some(rest))
 }
 
 fn open_name(dir: &Object, name: &[u8], may_block: bool) -> FsResult<OwnedFd> {

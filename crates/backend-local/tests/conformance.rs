@@ -69,6 +69,12 @@ fn ext4_conforms() {
     conforms_on(&Disk::make("ext4", &[]));
 }
 
+/// Its log bears no files without a name, so that exclusive creates are named first.
+#[test]
+fn ext4_with_fast_commits_conforms() {
+    conforms_on(&Disk::make("ext4", &["-O", "fast_commit"]));
+}
+
 #[test]
 fn xfs_conforms() {
     conforms_on(&Disk::make("xfs", &[]));

@@ -5,6 +5,8 @@
 pub enum Point {
     /// The intent is recorded, the file system untouched.
     BeforeMutation,
+    /// In the midst of a create: a file is there, and not yet all that was asked for. Passed more than once.
+    HalfMade,
     /// The file system is changed, the reply not recorded.
     AfterMutation,
     /// The reply is recorded, nothing forced.
@@ -16,7 +18,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// All of them, in the order in which a request passes them.
+    /// Those that every request passes, in that order.
     pub const ALL: [Self; 5] =
         [Self::BeforeMutation, Self::AfterMutation, Self::AfterJournal, Self::AfterCommit, Self::BeforeSend];
 
@@ -25,6 +27,7 @@ impl Point {
     pub const fn name(self) -> &'static str {
         match self {
             Self::BeforeMutation => "before-mutation",
+            Self::HalfMade => "half-made",
             Self::AfterMutation => "after-mutation",
             Self::AfterJournal => "after-journal",
             Self::AfterCommit => "after-commit",

@@ -15,6 +15,7 @@ mod cut;
 mod delegated;
 mod disk;
 mod everything;
+mod exclusive;
 mod frozen;
 mod full;
 mod listing;

@@ -274,7 +274,7 @@ const PLAIN: &[Case] = &[
 ];
 
 /// OPENs that make a file. After them the client is recorded as a holder, and a restart has a grace period.
-const OPENS: &[Case] = &[
+pub(crate) const OPENS: &[Case] = &[
     Case {
         name: "OPEN, unchecked",
         minors: ALL,
@@ -520,13 +520,18 @@ impl Client {
     }
 
     pub(crate) fn strike(&mut self, case: &Case, point: Point) {
+        self.strike_at(1, case, point);
+    }
+
+    /// The same, at the how manieth passing of the point.
+    pub(crate) fn strike_at(&mut self, nth: usize, case: &Case, point: Point) {
         let what = format!("{} of 4.{}, {}", case.name, self.minor, point.name());
         (case.prepare)(&self.world.files());
         if self.minor == 0 && case.name.starts_with("OPEN") {
             self.begin_anew();
         }
         let call = self.request(case);
-        assert_eq!(self.world.kill_with(&call), None, "{what}: the server dies");
+        assert_eq!(self.world.kill_at(nth, &call, || ()), None, "{what}: the server dies");
         let results = self.world.exchange(&call);
         match status(&results) {
             NfsStat4::Ok => {}

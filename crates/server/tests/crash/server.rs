@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use holdfast_ledger::failpoint::{ARM_VARIABLE, POINT_VARIABLE, Point};
+use holdfast_ledger::failpoint::{self, ARM_VARIABLE, POINT_VARIABLE, Point};
 use holdfast_server::{ClientRule, Config, ExportConfig, ExportOptions, ServeOptions, Squash};
 use tempfile::TempDir;
 
@@ -35,6 +35,7 @@ const SIGKILL: i32 = 9;
 /// Serves the world named by the environment, if any is.
 pub(crate) fn serve_if_told() {
     let Some(world) = env::var_os(WORLD_VARIABLE).map(PathBuf::from) else { return };
+    holdfast_backend_local::failpoint::when_half_made(|| failpoint::pass(Point::HalfMade));
     let is_sync = env::var(SYNC_VARIABLE).as_deref() != Ok("0");
     let (squash, clients) = (Squash::None, vec![ClientRule::All]);
     let rules = ExportOptions { squash, clients, is_sync, ..ExportOptions::default() };

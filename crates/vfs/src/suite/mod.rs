@@ -7,6 +7,7 @@
 mod attributes;
 mod creating;
 mod data;
+mod exclusive;
 mod handles;
 mod listing;
 mod locks;
@@ -124,6 +125,11 @@ const CASES: &[Case] = cases! {
         create_with_open_gives_an_open_file,
         a_file_without_a_name_lives_by_its_opens_and_may_get_a_name,
         the_umask_is_applied_at_creation;
+    exclusive:
+        an_exclusive_create_makes_what_a_guarded_one_does,
+        an_exclusive_create_is_refused_as_a_guarded_one_and_leaves_nothing,
+        an_exclusive_create_tells_attributes_that_stay,
+        an_exclusive_create_gives_the_open_file_that_was_asked_for;
     spares:
         a_spare_file_becomes_what_a_create_makes,
         a_spare_file_keeps_its_number_and_what_was_written_to_it,

@@ -32,13 +32,13 @@ fn spare(w: &World, caller: &Caller, dir: &Handle) -> Option<Spare> {
 }
 
 /// What may differ between the two are their names for the backend and when they were born.
-fn told(w: &World, file: &Handle) -> (u32, u32, u32, u32, u64, FsResult<Vec<u8>>) {
+pub(super) fn told(w: &World, file: &Handle) -> (u32, u32, u32, u32, u64, FsResult<Vec<u8>>) {
     let Attrs { mode, nlink, uid, gid, size, .. } = w.attrs(file);
     (mode, nlink, uid, gid, size, w.b().getxattr(&w.cx(), file, ACCESS_LIST))
 }
 
 /// Directories that differ in what they hand on. Those with access lists only where the file system has any.
-fn directories(w: &World) -> Vec<(String, Handle)> {
+pub(super) fn directories(w: &World) -> Vec<(String, Handle)> {
     let mut dirs = Vec::new();
     for (bits, gid) in [(0o777, 0), (0o2777, 0), (0o2777, 4242), (0o2777, 4000)] {
         for (n, default) in [None, Some(list(7, 5)), Some(list(4, 0)), Some(list(7, 7))].iter().enumerate() {
