@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What a server logs that is killed under its clients: also what it refuses them afterwards of what they had.
+pub(crate) const LEVELS_OF_RESTARTS: (&str, &str) = ("HOLDFAST_LOG", "info,holdfast_nfs4=debug");
+
 /// A kernel, or why it is not at hand.
 pub(crate) struct KernelAtHand {
     label: &'static str,

@@ -18,6 +18,7 @@ mod pjdfstest;
 mod planned;
 mod pressure;
 mod pynfs;
+mod reclaim;
 mod referral;
 mod restart;
 mod restart_load;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         sqlite::trials(),
         systemd::trials(),
         pynfs::trials(),
+        reclaim::trials(),
         referral::trials(),
         restart::trials(),
         planned::trials(),

@@ -1,7 +1,7 @@
 //! The server is killed twice under a load of real kernel clients and started again: each load ends right, with no
 //! error to its programs, and the longest pause is told.
 
-use crate::fixture::{Served, guest, kernels, start_in};
+use crate::fixture::{LEVELS_OF_RESTARTS, Served, guest, kernels, start_in};
 use crate::nlm;
 use anyhow::{Context, Result, ensure};
 use holdfast_lab::process::tail;
@@ -226,7 +226,8 @@ fn serve_with(load: &Load, version: NfsVersion) -> Result<Served> {
         NfsVersion::V40 => LEASE_SECONDS,
         _ => load.lease_seconds,
     };
-    let server = ServerUnderTest::builder(&share).lease_seconds(lease_seconds);
+    let (name, levels) = LEVELS_OF_RESTARTS;
+    let server = ServerUnderTest::builder(&share).lease_seconds(lease_seconds).environment(name, levels);
     let server = if version == NfsVersion::V3 { server.with_portmap() } else { server };
     let server = match load.keeper {
         Keeper::Another => server.keep_listener(),
