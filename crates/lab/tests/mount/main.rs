@@ -34,6 +34,7 @@ mod same_host;
 mod sides;
 mod sqlite;
 mod squashed;
+mod stuck;
 mod two;
 mod unprivileged;
 mod watched;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         same_host::trials(),
         sqlite::trials(),
         squashed::trials(),
+        stuck::trials(),
         two::trials(),
         unprivileged::trials(),
         watched::trials(),
