@@ -173,6 +173,9 @@ impl Machine {
     /// the end.
     pub fn write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Step<u32> {
         let done = self.try_write(turn, fh, offset, data, now);
+        if let Ok(count) = done {
+            self.stats.bytes_written += u64::from(count);
+        }
         self.counted(turn, done)
     }
 

@@ -22,6 +22,20 @@ fn stats(world: &World) -> Stats {
     world.clients[0].machine.stats()
 }
 
+#[test]
+fn what_was_written_is_counted_whether_it_is_sent_or_not() {
+    let mut world = World::new(1, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    for (name, length) in [(b"a", 10), (b"b", 100_000)] {
+        let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, name, 0o666, flags, now)).unwrap();
+        let data = Bytes::from(vec![7; length]);
+        world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+    }
+    assert_eq!(stats(&world).bytes_written, 100_010);
+    world.drain();
+    assert_eq!(stats(&world).bytes_written, 100_010);
+}
+
 /// Finds, looks at, opens, reads and closes it.
 fn read(world: &mut World) {
     let found = world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, b"f", now)).unwrap();

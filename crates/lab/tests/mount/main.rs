@@ -37,6 +37,7 @@ mod squashed;
 mod stuck;
 mod two;
 mod unprivileged;
+mod unsent;
 mod watched;
 mod xfstests;
 
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         stuck::trials(),
         two::trials(),
         unprivileged::trials(),
+        unsent::trials(),
         watched::trials(),
         xfstests::trials(),
     ];
