@@ -158,4 +158,6 @@ pub struct Pending {
     pub mutations: u64,
     /// Bytes of data.
     pub bytes: u64,
+    /// Of these, bytes that the server has, and that are not known to be on its disk.
+    pub bytes_sent: u64,
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The cases.
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("unsent::what_nobody_syncs_goes_out_by_itself_when_it_is_five_seconds_old", aged),
         Trial::new("unsent::of_a_name_that_a_local_process_makes_meanwhile_both_are_kept", both_kept),
         Trial::new("unsent::who_sends_much_when_it_is_recalled_has_longer_than_a_lease", given_time),
+        Trial::new("unsent::who_unmounts_is_shown_how_much_is_left", with_progress),
     ]
 }
 
@@ -103,12 +105,17 @@ const SLOW: u64 = 1 << 20;
 const MUCH_BYTES: usize = 7 << 20;
 const SHORT_LEASE_SECONDS: u32 = 3;
 
+fn far_away(served: &Served) -> Result<(Relay, Mount)> {
+    let way = Way { round_trip: Duration::ZERO, rate: Some(SLOW) };
+    let relay = Relay::start((Ipv4Addr::LOCALHOST, served.server.port()).into(), way)?;
+    let mount = Mount::new(relay.port(), &served.server.export(), "nolocal")?;
+    Ok((relay, mount))
+}
+
 /// Who recalls waits until all is there, and nothing is taken from who is at it.
 fn given_time() -> Result<()> {
     let served = Served::with_lease(SHORT_LEASE_SECONDS)?;
-    let way = Way { round_trip: Duration::ZERO, rate: Some(SLOW) };
-    let relay = Relay::start((Ipv4Addr::LOCALHOST, served.server.port()).into(), way)?;
-    let slow = Mount::new(relay.port(), &served.server.export(), "nolocal")?;
+    let (_relay, slow) = far_away(&served)?;
     let other = served.mount("nolocal")?;
     run_in(&slow.path(), "ls; touch f; sync f; ls -l; cat f; : >>f", &[])?;
     let data: Vec<u8> = (0..MUCH_BYTES).map(|at| (at / 4096 % 251) as u8).collect();
@@ -124,7 +131,51 @@ fn given_time() -> Result<()> {
     println!("sent in {took:.1?}");
     ensure!(slow.stats()?["recalls"].as_u64() > Some(0), "nothing was recalled: {}", slow.stats()?);
     file.sync_all()?;
-    let status: serde_json::Value = serde_json::from_str(&served.server.ask(&["status", "--json"])?)?;
-    println!("{status:#}");
+    let log = served.server.log();
+    ensure!(!log.contains("a recall was not followed in time"), "something was taken from it\n{log}");
     [&slow, &other].into_iter().try_for_each(Mount::check_alive)
+}
+
+/// Sent while who unmounts waits: some three seconds of it.
+const SOME_BYTES: u64 = 3 << 20;
+
+/// On a terminal, which `script` is, and on none.
+fn with_progress() -> Result<()> {
+    let served = Served::with_lease(LEASE_SECONDS)?;
+    let (_relay, on_terminal) = far_away(&served)?;
+    let (_other_relay, on_none) = far_away(&served)?;
+    let write = "ls; touch $1; sync $1; cat $1; : >>$1; head -c $2 /dev/zero | dd of=$1 bs=64k conv=notrunc status=none";
+    let unmounting = |mount: &Mount, name: &str, is_terminal: bool| {
+        run_in(&mount.path(), write, &[name, &SOME_BYTES.to_string()])?;
+        let mut command = mount.command()?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let unmount = format!("{program} umount {}", mount.path().display());
+        if is_terminal {
+            let mut script = Command::new("script");
+            script.args(["-qec", &unmount, "/dev/null"]);
+            script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command = script;
+        } else {
+            command.arg("umount").arg(mount.path());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        anyhow::Ok(command.spawn()?)
+    };
+    let both = [unmounting(&on_terminal, "a", true)?, unmounting(&on_none, "b", false)?];
+    let [shown, told] = both.map(|child| child.wait_with_output());
+    let (shown, told) = (shown?, told?);
+    ensure!(shown.status.success() && told.status.success(), "{shown:?}\n{told:?}");
+    let bars = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let bars: Vec<&str> = bars.split('\r').filter(|bar| bar.starts_with("sending [")).collect();
+    let filled = |bar: &&str| bar.matches('#').count();
+    ensure!(bars.len() > 3 && bars.iter().all(|bar| bar.contains("MiB left")), "{bars:?}");
+    ensure!(bars.first().map(filled) < bars.last().map(filled), "it did not grow: {bars:?}");
+    let lines = String::from_utf8_lossy(&told.stderr).into_owned();
+    ensure!(lines.lines().count() < 10 && lines.starts_with("sending: "), "{lines:?}");
+    ensure!(lines.ends_with('\n') && lines.contains("MiB left") && !lines.contains('\r'), "{lines:?}");
+    for (mount, name) in [(&on_terminal, "a"), (&on_none, "b")] {
+        ensure!(served.share().join(name).metadata()?.len() == SOME_BYTES, "{name} is not whole");
+        mount.wait_end()?;
+    }
+    Ok(())
 }
