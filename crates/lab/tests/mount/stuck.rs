@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// A case, by how the server goes away and the options of the mount.
 type Run = fn(Gone, &str) -> Result<()>;
+const NONE: &str = "cache=none";
+/// In which of these ways.
+type Ways = &'static [(Gone, &'static str)];
 
 /// The cases: of a server that hangs, and of one that has died.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -19,14 +22,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         let (how, mode) = (gone.name(), if options.is_empty() { "all" } else { "none" });
         Trial::new(format!("stuck::{name}::{how}::{mode}"), move || run(gone, options))
     };
-    let none = "cache=none";
-    let cases: [(&str, Run, &[(Gone, &'static str)]); 3] = [
+    let cases: [(&str, Run, Ways); 3] = [
         (
             "who_waits_for_the_server_is_freed_at_once_when_killed",
             freed,
-            &[(Gone::Hangs, ""), (Gone::Dead, ""), (Gone::Hangs, none)],
+            &[(Gone::Hangs, ""), (Gone::Dead, ""), (Gone::Hangs, NONE)],
         ),
-        ("a_soft_mount_gives_up_every_call_in_time", soft, &[(Gone::Hangs, ""), (Gone::Dead, none)]),
+        ("a_soft_mount_gives_up_every_call_in_time", soft, &[(Gone::Hangs, ""), (Gone::Dead, NONE)]),
         ("a_forced_unmount_frees_all_and_leaves_nothing", forced, &[(Gone::Hangs, "")]),
     ];
     let trials = cases.into_iter().flat_map(|(name, run, ways)| {
