@@ -14,6 +14,7 @@ mod batch;
 mod caps;
 mod clean;
 mod coherence;
+mod counted;
 mod delegated;
 mod dir;
 mod disk;
@@ -62,5 +63,5 @@ pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir,
 pub use persist::{Change, Conflict, Doubt, RestoreError, Within, resolved};
 pub use pool::{PoolOut, Spare};
 pub use step::{ReadInto, Step, Turn, Wait, WriteTo};
-pub use tell::{Forget, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};
+pub use tell::{Forget, Hits, Invalidation, Pending, Reclaim, Reclaimed, Release, Report, Stats};
 pub use writes::Written;

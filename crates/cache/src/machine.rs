@@ -305,7 +305,6 @@ impl Machine {
 
     /// Stops the operation with a question.
     pub(crate) fn ask<T>(&mut self, turn: &Turn, question: Question) -> Outcome<T> {
-        self.stats.asks += 1;
         self.begin_change(&question);
         let at = self.tick();
         Err(Stop::Ask(Box::new(Ask { at, caller: turn.caller.clone(), question })))
@@ -313,7 +312,6 @@ impl Machine {
 
     /// Stops the operation until something has happened.
     pub(crate) fn wait<T>(&mut self, wait: Wait) -> Outcome<T> {
-        self.stats.waits += 1;
         Err(Stop::Wait(wait))
     }
 

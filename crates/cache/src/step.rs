@@ -1,6 +1,7 @@
 //! How an operation proceeds: it is called, and called again after each question it had was answered.
 
 use crate::ask::{Ask, Generation};
+use crate::counted::Counted;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Caller, Now};
@@ -127,6 +128,8 @@ pub struct Turn {
     pub(crate) passes_cache: bool,
     /// It has failed with this, when the kernel has forgotten what it may have changed.
     pub(crate) failed: Option<Errno>,
+    /// What it was counted as.
+    pub(crate) counted: Counted,
 }
 
 impl Turn {
@@ -168,6 +171,7 @@ impl Turn {
             forgets: None,
             passes_cache: false,
             failed: None,
+            counted: Counted::default(),
         }
     }
 }

@@ -85,21 +85,30 @@ impl Report {
     }
 }
 
+/// How many operations of a kind were answered by what is known, and for how many the server was asked.
+#[expect(missing_docs, reason = "named for what they count")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    pub hits: u64,
+    pub misses: u64,
+}
+
 /// Counters since the mount, and how much is held.
 #[expect(missing_docs, reason = "named for what they count")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Operations, each once; those of them that cost a call where nothing is known of them, nor put off; and those that asked
+    /// the server, or waited.
     pub operations: u64,
+    pub due: u64,
     pub asks: u64,
     pub waits: u64,
-    pub lookup_hits: u64,
-    pub lookup_misses: u64,
-    pub attr_hits: u64,
-    pub attr_misses: u64,
-    pub listing_hits: u64,
-    pub listing_misses: u64,
-    pub open_hits: u64,
-    pub open_misses: u64,
+    /// Names that were looked up, attributes, listings from their beginning, opens, and reads.
+    pub lookups: Hits,
+    pub attributes: Hits,
+    pub listings: Hits,
+    pub opens: Hits,
+    pub reads: Hits,
     pub mutations_queued: u64,
     pub mutations_elided: u64,
     pub mutations_merged: u64,
@@ -149,4 +158,6 @@ pub struct Pending {
     pub mutations: u64,
     /// Bytes of data.
     pub bytes: u64,
+    /// Of these, bytes that the server has, and that are not known to be on its disk.
+    pub bytes_sent: u64,
 }

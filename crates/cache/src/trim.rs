@@ -138,6 +138,7 @@ impl Machine {
         Pending {
             mutations: (kept + self.stream.unsent.len()) as u64,
             bytes: self.flush.unsent + self.flush.unstable,
+            bytes_sent: self.flush.unstable,
         }
     }
 }

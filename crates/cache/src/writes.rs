@@ -232,7 +232,6 @@ impl Machine {
             node.data.has_written = true;
         }
         self.flush.on_the_way.insert(write, id);
-        self.stats.bytes_written += piece.data.len() as u64;
         let open = self.token(id, true);
         // What was written while the server was away is compared before it goes out.
         let is_bound = self.journal.is_none();

@@ -42,6 +42,19 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(total * (1_000_000_000 / rustix::param::clock_ticks_per_second())))
 }
 
+/// Whether all threads of a process are held still (SIGSTOP).
+pub fn is_stopped(pid: u32) -> Result<bool> {
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        // A thread may have ended meanwhile.
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+        if state.is_some_and(|state| !state.starts_with('T')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Characters of one line in an error message.
 const LINE_CHARS_MAX: usize = 500;
 

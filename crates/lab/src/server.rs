@@ -337,9 +337,17 @@ impl ServerUnderTest {
         Ok(())
     }
 
-    /// Holds it still (SIGSTOP), as an overloaded host might; its connections stay open.
+    /// Holds it still (SIGSTOP), as an overloaded host might; its connections stay open. Nothing of it runs any more when this
+    /// returns.
     pub fn pause(&self) -> Result<()> {
-        self.send(rustix::process::Signal::STOP)
+        self.send(rustix::process::Signal::STOP)?;
+        let deadline = Instant::now() + READY_PATIENCE;
+        // A thread on another processor runs on until that hears of it.
+        while !process::is_stopped(self.pid()?)? {
+            ensure!(Instant::now() < deadline, "it goes on after SIGSTOP");
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Lets it go on after [`ServerUnderTest::pause`].

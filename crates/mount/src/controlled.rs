@@ -108,6 +108,10 @@ impl Mounted {
     }
 }
 
+const fn progress_of(left: Pending) -> Progress {
+    Progress { changes: left.mutations, bytes: left.bytes, bytes_sent: left.bytes_sent }
+}
+
 impl Controlled for Mounted {
     fn identity(&self) -> Identity {
         Identity {
@@ -145,8 +149,7 @@ impl Controlled for Mounted {
     }
 
     fn progress(&self) -> Progress {
-        let left = self.volume.pending();
-        Progress { changes: left.mutations, bytes: left.bytes }
+        progress_of(self.volume.pending())
     }
 
     fn sync(&self) -> Result<(), String> {
@@ -160,7 +163,7 @@ impl Controlled for Mounted {
     fn abandon(&self) -> Progress {
         let left = self.volume.abandon();
         self.is_abandoned.store(true, Ordering::SeqCst);
-        Progress { changes: left.mutations, bytes: left.bytes }
+        progress_of(left)
     }
 
     fn conflicts(&self) -> Vec<ConflictLine> {

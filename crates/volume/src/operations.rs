@@ -158,12 +158,20 @@ impl Volume {
         into: ReadInto,
     ) -> Result<Data> {
         self.unless_lost(fh)?;
+        if self.0.patience.was_in_vain(fh) {
+            return Err(Errno::ETIMEDOUT);
+        }
         let mut is_uncovered = false;
         let pieces = self.run_for(who, |machine, turn, now| {
             turn.reads_into(into);
             let step = machine.read(turn, fh, offset, length, now);
             is_uncovered = turn.is_uncovered();
             step
+        });
+        let pieces = pieces.inspect_err(|&errno| {
+            if errno == Errno::ETIMEDOUT {
+                self.0.patience.read_in_vain(fh);
+            }
         })?;
         Ok(Data { pieces, is_uncovered })
     }

@@ -54,7 +54,7 @@ impl RoomSeen {
 
     /// How often it was still to be believed, and how often not.
     pub(crate) fn counts(&self) -> Hits {
-        Hits { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+        Hits::new(self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(seen.fresh(Instant(100 + ROOM_FRESH_MS)), None);
         seen.changed();
         assert_eq!(seen.fresh(Instant(100)), None);
-        assert_eq!(seen.counts(), Hits { hits: 1, misses: 2 });
+        assert_eq!(seen.counts(), Hits::new(1, 2));
         let never = RoomSeen::new(false);
         never.keep(room, never.mark(), Instant(100));
         assert_eq!(never.fresh(Instant(100)), None);

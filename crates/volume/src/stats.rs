@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_cache::Stats as MachineStats;
+use holdfast_cache::{Hits as Counted, Stats as MachineStats};
 use serde::{Deserialize, Serialize};
 
 /// Counts of one kind of call, and how long they took.
@@ -59,17 +59,20 @@ impl Counters {
 
     pub(crate) fn shown(&self, machine: &MachineStats, room: Hits) -> Stats {
         let asked = self.asked.shown();
-        let hits = |hits: u64, misses: u64| Hits { hits, misses };
+        let hits = |of: Counted| Hits::new(of.hits, of.misses);
+        let round_trips = asked.calls + self.sent.load(Ordering::Relaxed);
         Stats {
             operations: machine.operations,
             answered_without_asking: machine.operations.saturating_sub(machine.asks),
             waited: machine.waits,
-            round_trips: asked.calls + self.sent.load(Ordering::Relaxed),
+            round_trips,
+            round_trips_saved: machine.due.saturating_sub(round_trips),
             questions: asked,
-            names: hits(machine.lookup_hits, machine.lookup_misses),
-            attributes: hits(machine.attr_hits, machine.attr_misses),
-            listings: hits(machine.listing_hits, machine.listing_misses),
-            opens: hits(machine.open_hits, machine.open_misses),
+            names: hits(machine.lookups),
+            attributes: hits(machine.attributes),
+            listings: hits(machine.listings),
+            opens: hits(machine.opens),
+            reads: hits(machine.reads),
             room,
             read_ahead: ReadAhead {
                 files: machine.ahead_files,
@@ -129,6 +132,15 @@ pub struct Hits {
     pub hits: u64,
     /// Asked.
     pub misses: u64,
+    /// Of a hundred, those that were known; none where there were none.
+    #[serde(default)]
+    pub percent: Option<u64>,
+}
+
+impl Hits {
+    pub(crate) const fn new(hits: u64, misses: u64) -> Self {
+        Self { hits, misses, percent: (hits * 100).checked_div(hits + misses) }
+    }
 }
 
 /// Small files read before anybody asked for them.
@@ -211,6 +223,9 @@ pub struct Stats {
     pub waited: u64,
     /// Calls to the server, those of the background included.
     pub round_trips: u64,
+    /// Calls that these operations would have cost where nothing is known and nothing put off, one each, less those there were.
+    #[serde(default)]
+    pub round_trips_saved: u64,
     /// Questions to the server.
     pub questions: Timing,
     /// Names.
@@ -221,6 +236,9 @@ pub struct Stats {
     pub listings: Hits,
     /// Opens.
     pub opens: Hits,
+    /// Reads of files.
+    #[serde(default)]
+    pub reads: Hits,
     /// The room on the file system, which is believed for a moment and promised by nobody.
     pub room: Hits,
     /// Small files read before anybody asked for them.

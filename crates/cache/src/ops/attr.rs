@@ -15,15 +15,15 @@ use holdfast_base::CapSet;
 impl Machine {
     /// Attributes of an object.
     pub fn getattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<Attributes> {
-        self.stats.operations += 1;
-        self.try_getattr(turn, id, now).into()
+        let done = self.try_getattr(turn, id, now);
+        if done.is_ok() {
+            self.stats.attributes.count(turn.counted.has_asked);
+        }
+        self.counted(turn, done)
     }
 
     fn try_getattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<Attributes> {
-        let node = self.living(id, now)?;
-        if node.is_sure() {
-            self.stats.attr_hits += 1;
-        }
+        self.living(id, now)?;
         let fresh = turn.take()?;
         let attrs = self.fresh_attrs(turn, id, fresh.as_ref(), now)?;
         Ok(self.attributes(id, attrs))
@@ -64,7 +64,6 @@ impl Machine {
             _ => {}
         }
         self.told_server(turn, id, CapSet::ALL_S, now)?;
-        self.stats.attr_misses += 1;
         let object = self.handle(turn, id)?;
         let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::ALL_S, now));
         self.ask(turn, Question::GetAttr { object, open, want })
@@ -78,8 +77,8 @@ impl Machine {
 
     /// Changes attributes. EISDIR for the size of a directory, and what the server answers.
     pub fn setattr(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Step<Attributes> {
-        self.stats.operations += 1;
-        self.try_setattr(turn, id, changes, now).into()
+        let done = self.try_setattr(turn, id, changes, now);
+        self.counted(turn, done)
     }
 
     fn try_setattr(

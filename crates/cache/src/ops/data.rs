@@ -17,11 +17,14 @@ use holdfast_base::CapSet;
 impl Machine {
     /// Reads; the parts follow each other, and are short in sum only where the file ends.
     pub fn read(&mut self, turn: &mut Turn, fh: Fh, offset: u64, length: u32, now: Now) -> Step<Vec<Bytes>> {
-        self.stats.operations += 1;
         if let Some(id) = self.opens.get(&fh).map(|open| open.node) {
             self.accessed(id);
         }
-        self.try_read(turn, fh, (offset, length), now).into()
+        let done = self.try_read(turn, fh, (offset, length), now);
+        if done.is_ok() {
+            self.stats.reads.count(turn.counted.has_asked);
+        }
+        self.counted(turn, done)
     }
 
     fn try_read(
@@ -169,8 +172,11 @@ impl Machine {
     /// Writes; returns how many bytes were taken, all of them unless the server took less. With an open to append, at
     /// the end.
     pub fn write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Step<u32> {
-        self.stats.operations += 1;
-        self.try_write(turn, fh, offset, data, now).into()
+        let done = self.try_write(turn, fh, offset, data, now);
+        if let Ok(count) = done {
+            self.stats.bytes_written += u64::from(count);
+        }
+        self.counted(turn, done)
     }
 
     fn try_write(&mut self, turn: &mut Turn, fh: Fh, offset: u64, data: &Bytes, now: Now) -> Outcome<u32> {
@@ -289,8 +295,8 @@ impl Machine {
         length: u64,
         now: Now,
     ) -> Step<u64> {
-        self.stats.operations += 1;
-        self.try_copy(turn, from, to, length, now).into()
+        let done = self.try_copy(turn, from, to, length, now);
+        self.counted(turn, done)
     }
 
     fn try_copy(

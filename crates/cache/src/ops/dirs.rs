@@ -22,7 +22,6 @@ pub type Taker<'a> = &'a mut dyn FnMut(&DirEntry) -> bool;
 impl Machine {
     /// Opens a directory. ENOTDIR.
     pub fn opendir(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<OpenedDir> {
-        self.stats.operations += 1;
         let outcome = self.foresee_absence(turn).and_then(|()| self.directory(id, now)).map(|()| {
             self.last_fh += 1;
             let fh = Fh(self.last_fh);
@@ -50,7 +49,7 @@ impl Machine {
             }
             OpenedDir { fh, keeps, keep_cache }
         });
-        outcome.into()
+        self.counted_here(turn, outcome)
     }
 
     /// How a directory is going to be read, and whether the kernel may have it already. It keeps what is read from here, all
@@ -98,8 +97,14 @@ impl Machine {
         take: Taker<'_>,
         now: Now,
     ) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_readdir(turn, fh, (offset, plus), take, now).into()
+        let done = self.try_readdir(turn, fh, (offset, plus), take, now);
+        if offset > 0 {
+            return self.counted_here(turn, done);
+        }
+        if done.is_ok() {
+            self.stats.listings.count(turn.counted.has_asked);
+        }
+        self.counted(turn, done)
     }
 
     fn try_readdir(
@@ -172,14 +177,8 @@ impl Machine {
     fn choose_source(&mut self, id: NodeId, plus: bool) -> Source {
         let is_here = self.is_listed_here(id, plus);
         match self.nodes.get(&id).and_then(|n| n.dir.as_ref()).filter(|_| is_here) {
-            Some(dir) => {
-                self.stats.listing_hits += 1;
-                Source::Known(dir.last_cookie())
-            }
-            None => {
-                self.stats.listing_misses += 1;
-                Source::None
-            }
+            Some(dir) => Source::Known(dir.last_cookie()),
+            None => Source::None,
         }
     }
 

@@ -19,8 +19,11 @@ const MISSES_BEFORE_FILLING: u32 = 2;
 impl Machine {
     /// Finds a name in a directory. ENOTDIR, ENAMETOOLONG, ESTALE, and what the server answers.
     pub fn lookup(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<Lookup> {
-        self.stats.operations += 1;
-        self.try_lookup(turn, parent, name, now).into()
+        let done = self.try_lookup(turn, parent, name, now);
+        if done.is_ok() {
+            self.stats.lookups.count(turn.counted.has_asked_name);
+        }
+        self.counted(turn, done)
     }
 
     fn try_lookup(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Outcome<Lookup> {
@@ -28,10 +31,7 @@ impl Machine {
         check_name(name)?;
         let fresh = turn.take()?;
         let found = match self.known(parent, name) {
-            Known::Absent => {
-                self.stats.lookup_hits += 1;
-                return Ok(Lookup::Absent { valid: self.tell_absent(parent, name) });
-            }
+            Known::Absent => return Ok(Lookup::Absent { valid: self.tell_absent(parent, name) }),
             Known::Present(id) => Some((id, self.fresh_attrs(turn, id, fresh.as_ref(), now)?)),
             Known::Unknown => match fresh {
                 Some(Fresh::Looked(Some((id, attrs)))) => Some((id, self.shown_attrs(turn, id, attrs, now)?)),
@@ -93,7 +93,7 @@ impl Machine {
         now: Now,
     ) -> Outcome<T> {
         self.told_server(turn, parent, CapSet::FILE_S, now)?;
-        self.stats.lookup_misses += 1;
+        turn.counted.has_asked_name = true;
         let handle = self.handle(turn, parent)?;
         if let Some((cookie, verifier)) = self.fills(turn, parent, now) {
             let bytes_max = self.settings.io_bytes.min(1 << 18);
@@ -137,9 +137,6 @@ impl Machine {
         let is_known = self.nodes.contains_key(&id) && self.known(parent, name) == Known::Present(id);
         let entry_valid = is_known && self.settings.names;
         let mut place = 0;
-        if is_known {
-            self.stats.lookup_hits += 1;
-        }
         if entry_valid {
             if let Some(dir) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
                 place = dir.tell(name);
@@ -179,8 +176,8 @@ impl Machine {
 
     /// The text of a symbolic link. EINVAL when it is none.
     pub fn readlink(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<bytes::Bytes> {
-        self.stats.operations += 1;
-        self.try_readlink(turn, id, now).into()
+        let done = self.try_readlink(turn, id, now);
+        self.counted(turn, done)
     }
 
     fn try_readlink(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<bytes::Bytes> {

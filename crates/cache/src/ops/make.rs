@@ -28,8 +28,8 @@ impl Machine {
         flags: OpenFlags,
         now: Now,
     ) -> Step<(Entry, Opened)> {
-        self.stats.operations += 1;
-        self.try_create(turn, parent, name, (mode, flags), now).into()
+        let done = self.try_create(turn, parent, name, (mode, flags), now);
+        self.counted(turn, done)
     }
 
     fn try_create(
@@ -157,8 +157,8 @@ impl Machine {
         (making, mode): (Making, u32),
         now: Now,
     ) -> Step<Entry> {
-        self.stats.operations += 1;
-        self.try_make(turn, parent, name, (making, mode), now).into()
+        let done = self.try_make(turn, parent, name, (making, mode), now);
+        self.counted(turn, done)
     }
 
     fn try_make(
@@ -354,8 +354,8 @@ impl Machine {
         name: &[u8],
         now: Now,
     ) -> Step<Entry> {
-        self.stats.operations += 1;
-        self.try_link(turn, id, (parent, name), now).into()
+        let done = self.try_link(turn, id, (parent, name), now);
+        self.counted(turn, done)
     }
 
     fn try_link(

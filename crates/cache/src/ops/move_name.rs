@@ -24,8 +24,8 @@ impl Machine {
         mode: RenameMode,
         now: Now,
     ) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_rename(turn, from, to, mode, now).into()
+        let done = self.try_rename(turn, from, to, mode, now);
+        self.counted(turn, done)
     }
 
     fn try_rename(

@@ -21,8 +21,8 @@ impl Machine {
         flags: OpenFlags,
         now: Now,
     ) -> Step<(Entry, Opened)> {
-        self.stats.operations += 1;
-        self.try_make_nameless(turn, parent, (mode, flags), now).into()
+        let done = self.try_make_nameless(turn, parent, (mode, flags), now);
+        self.counted(turn, done)
     }
 
     fn try_make_nameless(

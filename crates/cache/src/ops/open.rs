@@ -14,8 +14,11 @@ use holdfast_base::CapSet;
 impl Machine {
     /// Opens a file. EISDIR, ETXTBSY, and what the server answers.
     pub fn open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Step<Opened> {
-        self.stats.operations += 1;
-        self.try_open(turn, id, flags, now).into()
+        let done = self.try_open(turn, id, flags, now);
+        if done.is_ok() {
+            self.stats.opens.count(turn.counted.has_asked);
+        }
+        self.counted(turn, done)
     }
 
     fn try_open(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
@@ -33,7 +36,6 @@ impl Machine {
         }
         match turn.take()? {
             Some(Fresh::Opened(token)) => {
-                self.stats.open_misses += 1;
                 return Ok(self.add_open(id, flags, Some(token), &turn.caller));
             }
             Some(Fresh::Attrs(_)) if turn.emptied => return Ok(self.add_open(id, flags, None, &turn.caller)),
@@ -48,7 +50,6 @@ impl Machine {
                     return Err(errno.into());
                 }
             }
-            self.stats.open_hits += 1;
             return Ok(self.add_open(id, flags, None, &turn.caller));
         }
         self.open_at_server(turn, id, flags, now)

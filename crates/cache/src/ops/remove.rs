@@ -17,14 +17,14 @@ use holdfast_base::CapSet;
 impl Machine {
     /// Removes a name of something that is no directory. EISDIR, ENOENT, and what the server answers.
     pub fn unlink(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_remove(turn, parent, name, false, now).into()
+        let done = self.try_remove(turn, parent, name, false, now);
+        self.counted(turn, done)
     }
 
     /// Removes an empty directory. ENOTDIR, ENOTEMPTY, ENOENT, and what the server answers.
     pub fn rmdir(&mut self, turn: &mut Turn, parent: NodeId, name: &[u8], now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_remove(turn, parent, name, true, now).into()
+        let done = self.try_remove(turn, parent, name, true, now);
+        self.counted(turn, done)
     }
 
     fn try_remove(

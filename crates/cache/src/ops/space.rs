@@ -20,8 +20,8 @@ impl Machine {
         (offset, length): (u64, u64),
         now: Now,
     ) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_allocate(turn, fh, mode, (offset, length), now).into()
+        let done = self.try_allocate(turn, fh, mode, (offset, length), now);
+        self.counted(turn, done)
     }
 
     fn try_allocate(
@@ -58,8 +58,8 @@ impl Machine {
 
     /// Finds the next data or hole; at the server where not all of the file is known here. ENXIO behind the end.
     pub fn seek(&mut self, turn: &mut Turn, fh: Fh, offset: u64, kind: SeekKind, now: Now) -> Step<u64> {
-        self.stats.operations += 1;
-        self.try_seek(turn, fh, offset, kind, now).into()
+        let done = self.try_seek(turn, fh, offset, kind, now);
+        self.counted(turn, done)
     }
 
     fn try_seek(&mut self, turn: &mut Turn, fh: Fh, offset: u64, kind: SeekKind, now: Now) -> Outcome<u64> {

@@ -13,8 +13,8 @@ impl Machine {
     /// Puts a file, its name included, on the server's disk, or a directory's names. The first failure that this open was
     /// not told of, once; of what was before it, that nobody was told of. Without an open, that nobody was told of.
     pub fn fsync(&mut self, turn: &mut Turn, id: NodeId, fh: Option<Fh>, now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_fsync(turn, id, fh, now).into()
+        let done = self.try_fsync(turn, id, fh, now);
+        self.counted(turn, done)
     }
 
     fn try_fsync(&mut self, turn: &mut Turn, id: NodeId, fh: Option<Fh>, now: Now) -> Outcome<()> {
@@ -83,8 +83,8 @@ impl Machine {
 
     /// Puts everything on the server's disk. The first failure since the last time.
     pub fn sync(&mut self, turn: &mut Turn, now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_sync(turn, now).into()
+        let done = self.try_sync(turn, now);
+        self.counted_here(turn, done)
     }
 
     fn try_sync(&mut self, turn: &mut Turn, now: Now) -> Outcome<()> {
@@ -122,8 +122,8 @@ impl Machine {
     /// `close` by one descriptor. Who may write is told what was lost since the open, as long as no `fsync` has told it.
     /// Data that a capability covers goes on its way; other data is waited for, so that who opens the file next sees it.
     pub fn flush(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Step<()> {
-        self.stats.operations += 1;
-        self.try_flush(turn, fh, now).into()
+        let done = self.try_flush(turn, fh, now);
+        self.counted_here(turn, done)
     }
 
     fn try_flush(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<()> {

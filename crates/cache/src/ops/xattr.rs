@@ -69,8 +69,8 @@ impl Node {
 impl Machine {
     /// One extended attribute's value. ENODATA when there is none of that name.
     pub fn getxattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Step<Bytes> {
-        self.stats.operations += 1;
-        self.try_getxattr(turn, id, name, now).into()
+        let done = self.try_getxattr(turn, id, name, now);
+        self.counted(turn, done)
     }
 
     fn try_getxattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Outcome<Bytes> {
@@ -104,8 +104,8 @@ impl Machine {
 
     /// The names of all extended attributes.
     pub fn listxattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Step<Vec<Name>> {
-        self.stats.operations += 1;
-        self.try_listxattr(turn, id, now).into()
+        let done = self.try_listxattr(turn, id, now);
+        self.counted(turn, done)
     }
 
     fn try_listxattr(&mut self, turn: &mut Turn, id: NodeId, now: Now) -> Outcome<Vec<Name>> {
@@ -129,19 +129,19 @@ impl Machine {
         (value, mode): (&Bytes, XattrMode),
         now: Now,
     ) -> Step<()> {
-        self.stats.operations += 1;
         let (name, value) = (Name::new(name), value.clone());
         let at = name.clone();
         let question = |object| Question::SetXattr { object, name, value, mode };
-        self.change_xattr(turn, id, &at, question, now).into()
+        let done = self.change_xattr(turn, id, &at, question, now);
+        self.counted(turn, done)
     }
 
     /// Removes an extended attribute; always at the server. ENODATA.
     pub fn removexattr(&mut self, turn: &mut Turn, id: NodeId, name: &[u8], now: Now) -> Step<()> {
-        self.stats.operations += 1;
         let name = Name::new(name);
         let at = name.clone();
-        self.change_xattr(turn, id, &at, |object| Question::RemoveXattr { object, name }, now).into()
+        let done = self.change_xattr(turn, id, &at, |object| Question::RemoveXattr { object, name }, now);
+        self.counted(turn, done)
     }
 
     fn change_xattr(
@@ -167,8 +167,8 @@ impl Machine {
 
     /// Room on the file system.
     pub fn statfs(&mut self, turn: &mut Turn, now: Now) -> Step<Room> {
-        self.stats.operations += 1;
-        self.try_statfs(turn, now).into()
+        let done = self.try_statfs(turn, now);
+        self.counted(turn, done)
     }
 
     fn try_statfs(&mut self, turn: &mut Turn, now: Now) -> Outcome<Room> {

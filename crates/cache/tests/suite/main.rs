@@ -6,6 +6,7 @@ mod again;
 mod ahead;
 mod appends;
 mod both_sides;
+mod counted;
 mod delegated;
 mod direct;
 mod kept_blocks;

@@ -16,10 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::new("failing::a_server_killed_under_load_and_restarted_shows_no_error", || killed(""))
             .limit(LIMIT),
         Trial::new("failing::the_same_with_nothing_cached", || killed("cache=none")).limit(LIMIT),
-        Trial::new("failing::a_process_that_waits_for_a_dead_server_is_killed_at_once", freed),
-        Trial::new("failing::a_forced_unmount_of_a_dead_server_is_done_at_once", forced),
         Trial::new("failing::those_who_wait_for_a_killed_daemon_are_freed", daemon_killed),
-        Trial::new("failing::a_soft_mount_gives_up_in_time", soft),
         Trial::new("failing::a_killed_client_loses_nothing_that_was_fsynced", client_killed),
     ]
 }
@@ -76,63 +73,6 @@ pub(crate) fn bash(directory: &Path, script: &str, arguments: &[&str]) -> Result
     command.args(["-euo", "pipefail", "-c", script, "script"]).args(arguments).current_dir(directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().context("starting bash")
-}
-
-/// Processes that wait in all kinds of calls.
-fn waiters(directory: &Path) -> Result<Vec<Child>> {
-    let scripts = [
-        "exec cat $1/asked-for-the-first-time",
-        "exec ls -l $1",
-        "echo x >$1/new",
-        "exec mkdir $1/new-directory",
-        "exec dd if=$1/big of=/dev/null",
-    ];
-    // They begin elsewhere: who starts a process waits until it is in its directory.
-    let place = directory.to_string_lossy();
-    scripts.into_iter().map(|script| bash(Path::new("/"), script, &[&place])).collect()
-}
-
-/// What waits for nobody, however busy the machine: a lease, which is 10 s here, is longer, and the server never comes.
-const AT_ONCE: Duration = Duration::from_secs(9);
-
-fn freed() -> Result<()> {
-    let mut served = Served::new()?;
-    std::fs::write(served.share().join("big"), vec![7; 8 << 20])?;
-    let mount = served.mount("cache=none")?;
-    std::fs::read_dir(mount.path())?.count();
-    served.server.kill()?;
-    let mut waiting = waiters(&mount.path())?;
-    std::thread::sleep(Duration::from_secs(1));
-    for child in &mut waiting {
-        ensure!(child.try_wait()?.is_none(), "it did not wait for the server");
-    }
-    for child in &mut waiting {
-        let started = Instant::now();
-        child.kill()?;
-        child.wait()?;
-        ensure!(started.elapsed() < AT_ONCE, "it took {:?} to be freed", started.elapsed());
-    }
-    served.server.restart()?;
-    std::fs::read_dir(mount.path())?.count();
-    mount.check_alive()
-}
-
-fn forced() -> Result<()> {
-    let mut served = Served::new()?;
-    let mount = served.mount("")?;
-    std::fs::write(mount.path().join("file"), "content")?;
-    served.server.kill()?;
-    let mut waiting = waiters(&mount.path())?;
-    std::thread::sleep(Duration::from_millis(500));
-    let started = Instant::now();
-    // That something was not sent is told, and no success then.
-    let output = mount.command()?.args(["umount", "-f"]).arg(mount.path()).output()?;
-    ensure!(started.elapsed() < AT_ONCE, "it took {:?}: {output:?}", started.elapsed());
-    for child in &mut waiting {
-        child.wait()?;
-    }
-    ensure!(started.elapsed() < AT_ONCE, "those who waited: {:?}", started.elapsed());
-    mount.wait_end()
 }
 
 /// Waits until a mount relies on nothing any more.
@@ -195,18 +135,6 @@ fn has_stuck_thread(daemon: u32) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-fn soft() -> Result<()> {
-    let mut served = Served::new()?;
-    let mount = served.mount("soft,timeo=10,retrans=1,cache=none")?;
-    std::fs::read_dir(mount.path())?.count();
-    served.server.kill()?;
-    let started = Instant::now();
-    let error = std::fs::read(mount.path().join("file")).err().and_then(|error| error.raw_os_error());
-    ensure!(error == Some(110), "it said {error:?}");
-    ensure!((1..20).contains(&started.elapsed().as_secs()), "after {:?}", started.elapsed());
-    Ok(())
 }
 
 fn client_killed() -> Result<()> {

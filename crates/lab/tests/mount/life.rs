@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("life::a_mount_says_what_it_is_and_goes_when_told", said_and_gone),
+        Trial::new("life::statistics_tell_what_was_known_and_what_was_saved", counted),
         Trial::new("life::a_daemon_outlives_a_plain_umount_until_all_is_sent", plain_umount),
         Trial::new("life::what_changes_names_and_files_returns_before_the_server_hears_of_it", put_off),
         Trial::new("life::what_cannot_be_mounted_is_told_on_the_terminal", refused),
@@ -40,6 +41,42 @@ fn said_and_gone() -> Result<()> {
     mount.unmount(&[])?;
     let gone = mount.command()?.args(["mount", "stats"]).arg(&path).output()?;
     ensure!(!gone.status.success(), "statistics of what is not mounted");
+    Ok(())
+}
+
+/// What is counted is what was done: so many files read, twice, and made.
+fn counted() -> Result<()> {
+    let served = Served::new()?;
+    run_in(&served.share(), "mkdir old new; for i in $(seq 40); do echo $i >old/$i; done", &[])?;
+    let (mount, plain) = (served.mount("nolocal")?, served.mount("cache=none")?);
+    let looks = "python3 - <<'E'\nimport os\nfor i in range(1, 41):\n    for _ in range(2): open(f'old/{i}').read()\nE";
+    let makes = "for i in $(seq 40); do echo $i >new/$i; done; cat new/* >/dev/null; sync new/40";
+    run_in(&plain.path(), looks, &[])?;
+    let stats = plain.stats()?;
+    let of = |stats: &serde_json::Value, path: &str| stats.pointer(path).and_then(serde_json::Value::as_u64);
+    let reads = of(&stats, "/reads/misses");
+    ensure!(reads >= Some(80) && of(&stats, "/reads/percent") == Some(0), "nothing is known: {stats}");
+    let (saved, calls) = (of(&stats, "/round_trips_saved"), of(&stats, "/round_trips"));
+    ensure!(saved < Some(20) && calls > Some(200), "next to nothing is saved: {stats}");
+    run_in(&mount.path(), &format!("{looks}\n{makes}"), &[])?;
+    mount.sync()?;
+    let stats = mount.stats()?;
+    let reads = [of(&stats, "/reads/hits"), of(&stats, "/reads/misses")];
+    ensure!(reads == [Some(40); 2], "what was made here was known, and what was there was not: {stats}");
+    ensure!(of(&stats, "/reads/percent") == Some(50), "{stats}");
+    ensure!(of(&stats, "/names/percent") >= Some(50) && of(&stats, "/opens/percent") >= Some(50), "{stats}");
+    let (calls, saved) =
+        (of(&stats, "/round_trips").unwrap_or(0), of(&stats, "/round_trips_saved").unwrap_or(0));
+    // Made and written, each of 40, and opened and read, each of 80, by a few dozen calls.
+    ensure!(calls < 150 && saved > 200, "{calls} calls, {saved} saved: {stats}");
+    ensure!(of(&stats, "/changes/bytes_written") == Some(9 * 2 + 31 * 3), "{stats}");
+    ensure!(of(&stats, "/changes/queued") >= Some(40) && of(&stats, "/held/promised") > Some(0), "{stats}");
+    let (mean, longest) = (of(&stats, "/questions/mean_us"), of(&stats, "/questions/longest_us"));
+    ensure!(mean > Some(0) && longest >= mean, "{stats}");
+    ensure!(of(&stats, "/queue/changes") == Some(0), "all was sent: {stats}");
+    let shown = mount.command()?.args(["mount", "stats"]).arg(mount.path()).output()?;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    ensure!(shown.contains("reads: percent") && shown.contains("round trips saved"), "{shown}");
     Ok(())
 }
 

@@ -16,9 +16,11 @@ const SOON: Duration = Duration::from_secs(20);
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::new("locks::of_every_kind_exclude_the_other_mount", || two_mounts(EXCLUDE)),
-        Trial::new("locks::end_with_the_process_the_open_file_and_the_close", || two_mounts(ENDS)),
-        Trial::new("locks::one_who_waits_is_woken_and_one_who_is_signalled_gives_up", || two_mounts(WAITS)),
+        Trial::new("locks::of_every_kind_exclude_the_other_mount", || two_mounts("", EXCLUDE)),
+        Trial::new("locks::end_with_the_process_the_open_file_and_the_close", || two_mounts("", ENDS)),
+        Trial::new("locks::one_who_waits_is_woken_and_one_who_is_signalled_gives_up", || {
+            two_mounts("", WAITS)
+        }),
         Trial::new("locks::outlive_the_servers_death_and_end_with_their_holders::all", || {
             server_dies("nolocal")
         }),
@@ -30,13 +32,17 @@ pub(crate) fn trials() -> Vec<Trial> {
             lost("cache=delegations")
         }),
         Trial::new("locks::lost_to_another_mount_are_eio_until_given_back::none", || lost("cache=none")),
-        Trial::new("locks::sqlite_from_two_mounts_loses_nothing", || two_mounts(SQLITE)),
+        Trial::new("locks::sqlite_from_two_mounts_loses_nothing::all", || two_mounts("", SQLITE)),
+        Trial::new("locks::sqlite_from_two_mounts_loses_nothing::delegations", || {
+            two_mounts("cache=delegations", SQLITE)
+        }),
+        Trial::new("locks::sqlite_from_two_mounts_loses_nothing::none", || two_mounts("cache=none", SQLITE)),
     ]
 }
 
-fn two_mounts(script: &str) -> Result<()> {
+fn two_mounts(options: &str, script: &str) -> Result<()> {
     let served = Served::new()?;
-    let (one, other) = (served.mount("")?, served.mount("")?);
+    let (one, other) = (served.mount(options)?, served.mount(options)?);
     let (first, second) = (one.path(), other.path());
     let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
     run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{PRELUDE}{script}\nE\n"), &[&first, &second])?;

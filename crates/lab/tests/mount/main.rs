@@ -34,8 +34,10 @@ mod same_host;
 mod sides;
 mod sqlite;
 mod squashed;
+mod stuck;
 mod two;
 mod unprivileged;
+mod unsent;
 mod watched;
 mod xfstests;
 
@@ -76,8 +78,10 @@ fn main() -> ExitCode {
         same_host::trials(),
         sqlite::trials(),
         squashed::trials(),
+        stuck::trials(),
         two::trials(),
         unprivileged::trials(),
+        unsent::trials(),
         watched::trials(),
         xfstests::trials(),
     ];

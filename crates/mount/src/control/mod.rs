@@ -65,6 +65,9 @@ pub struct Progress {
     pub changes: u64,
     /// Bytes of file data among it.
     pub bytes: u64,
+    /// Of these, bytes that the server has and that have to be put on its disk.
+    #[serde(default)]
+    pub bytes_sent: u64,
 }
 
 /// One object that was changed on both sides.
