@@ -4,8 +4,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use holdfast_base::limits::{
 };
 use holdfast_xdr::Writer;
 use rustc_hash::FxHashMap;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::auth::AuthCache;
@@ -23,9 +24,6 @@ use crate::pool::Pool;
 use crate::record::Record;
 use crate::server::{Limits, site_of};
 use crate::service::Program;
-
-/// How often a thread looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// A UDP socket on `address`. `[::]` takes IPv6 only, so that `0.0.0.0` may be bound beside it.
 ///
@@ -40,13 +38,14 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// A server of RPC programs over UDP. Dropped, it ends, within a moment.
+/// A server of RPC programs over UDP. Dropped, it ends, at once but for a call that is being answered.
 ///
 /// Programs see calls in [`crate::Mode::Pool`], may wait, and must answer by [`crate::Outcome::Reply`] or one of the
 /// failures; what they would send later is not sent.
 pub struct DatagramServer {
     addresses: Vec<SocketAddr>,
-    is_ending: Arc<AtomicBool>,
+    /// Written to, it ends the threads.
+    end: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -56,16 +55,16 @@ impl DatagramServer {
     /// # Errors
     /// When a socket cannot be used, or a thread cannot be made.
     pub fn start(sockets: Vec<UdpSocket>, programs: &[Arc<dyn Program>]) -> io::Result<Self> {
-        let mut server =
-            Self { addresses: Vec::new(), is_ending: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
+        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let mut server = Self { addresses: Vec::new(), end, threads: Vec::new() };
         for socket in sockets {
-            socket.set_nonblocking(false)?;
-            socket.set_read_timeout(Some(LOOK))?;
+            // What has come may turn out to be damaged, and then there is nothing to read.
+            socket.set_nonblocking(true)?;
             let local = socket.local_addr()?;
             server.addresses.push(local);
             let core = Core::new(programs.to_vec(), Pool::start(0, 0)?, Limits::default(), None);
-            let is_ending = Arc::clone(&server.is_ending);
-            let serve = move || Listener::new(core, socket, local).serve(&is_ending);
+            let end = Arc::clone(&server.end);
+            let serve = move || Listener::new(core, socket, local).serve(&end);
             server.threads.push(std::thread::Builder::new().name("udp".into()).spawn(serve)?);
         }
         Ok(server)
@@ -80,7 +79,8 @@ impl DatagramServer {
 
 impl Drop for DatagramServer {
     fn drop(&mut self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+        // Its count is far from the end of what it can hold: this cannot fail.
+        let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
             // A panic of its was caught where it can be told; nothing is left to do about another.
             let _ = thread.join();
@@ -107,17 +107,25 @@ impl Listener {
         Self { core, socket, local, auths: AuthCache::default(), rates: Rates::default() }
     }
 
-    fn serve(mut self, is_ending: &AtomicBool) {
+    fn serve(mut self, end: &OwnedFd) {
         // One byte more than is taken, to tell what is too long.
         let mut buf = vec![0; DATAGRAM_CALL_BYTES_MAX + 1];
         let mut reply = Writer::new();
-        while !is_ending.load(Ordering::Relaxed) {
-            // Errors are those of earlier datagrams (a port that nobody listens on) or the timeout.
+        while self.has_come(end) {
+            // Errors are those of earlier datagrams: a port that nobody listens on.
             let Ok((n, peer)) = self.socket.recv_from(&mut buf) else { continue };
             if n <= DATAGRAM_CALL_BYTES_MAX && self.rates.may_answer(peer.ip(), Instant::now()) {
                 self.answer(&buf[..n], peer, &mut reply);
             }
         }
+    }
+
+    /// Waits for a datagram; false when this is the end.
+    fn has_come(&self, end: &OwnedFd) -> bool {
+        let mut waited = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
+        // Interrupted, it looks once more.
+        let _ = poll(&mut waited, None);
+        waited[1].revents().is_empty()
     }
 
     fn answer(&mut self, call: &[u8], peer: SocketAddr, reply: &mut Writer) {

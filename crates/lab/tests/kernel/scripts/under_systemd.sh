@@ -1,36 +1,6 @@
 # What systemd.rs has a guest do: serves a directory under systemd, by the unit of dist/, to mounts of its own.
 
-units=/run/lab-units
-log=/run/holdfast.log
-
-# systemd looks nowhere else, lest it start what the host's system has.
-mkdir -p $units/holdfast.service.d
-for target in lab sysinit basic shutdown; do
-	printf '[Unit]\nDefaultDependencies=no\n' >$units/$target.target
-done
-cp "$DIST/holdfast.service" $units
-printf '[Service]\nStandardOutput=append:%s\nStandardError=append:%s\n' $log $log >$units/holdfast.service.d/lab.conf
-
-mount -t tmpfs srv /srv
-mkdir /srv/share
-printf '[[export]]\nsource = "/srv/share"\nsquash = "none"\n' >/etc/holdfast.toml
-: >/usr/local/bin/holdfast
-mount --bind "$BINARY" /usr/local/bin/holdfast
-mount -t cgroup2 cgroup /sys/fs/cgroup
-
-SYSTEMD_UNIT_PATH=$units container=lab unshare --pid --fork --mount-proc --uts \
-	/lib/systemd/systemd --system --unit=lab.target --log-target=console &
-unshare=$!
-until [ -S /run/systemd/private ]; do sleep 0.1; done
-first=$(pgrep -P $unshare)
-# Whom it hears must be among the processes that it sees.
-systemctl() { SYSTEMD_IGNORE_CHROOT=1 nsenter --pid -t "$first" /usr/bin/systemctl "$@"; }
-
-failed() {
-	echo "$*"
-	cat $log
-	exit 1
-} >&2
+. $SCRIPTS/systemd.sh
 
 # A connection that has nothing to say, under descriptor 7.
 connect() { exec 7<>/dev/tcp/127.0.0.1/2049; }
