@@ -352,3 +352,17 @@ fn of_a_file_that_is_set_apart_what_is_lost_is_told_with_its_places() {
     let logged = world.clients[0].machine.take_reports();
     assert!(logged.iter().any(|report| report.what.contains(lost)), "{logged:?}");
 }
+
+#[test]
+fn a_file_that_was_cut_off_where_it_ended_is_not_taken_for_changed_there() {
+    let mut world = has_read(30);
+    write(&mut world, 0, "f", 0, &[1]).unwrap();
+    truncate(&mut world, 0, "f", 90).unwrap();
+    world.drain();
+    go_away(&mut world);
+    write(&mut world, 0, "f", 0, &[2]).unwrap();
+    world.come_back(false, false);
+    world.drain();
+    assert_eq!(world.server.fs.get(ino(&world)).unwrap().data[0], 2);
+    assert_eq!(world.clients[0].machine.conflicts(), []);
+}
