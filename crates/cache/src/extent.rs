@@ -311,9 +311,19 @@ impl Extents {
     /// Puts data below what is known: only where nothing is. For what a server lost after it had executed it.
     pub(crate) fn put_below(&mut self, offset: u64, data: &Bytes, progress: Progress, born: Generation) {
         let end = offset + data.len() as u64;
-        let mut at = offset;
+        for (from, to) in self.gaps((offset, end), Generation(0)) {
+            #[expect(clippy::cast_possible_truncation, reason = "within data")]
+            let data = data.slice((from - offset) as usize..(to - offset) as usize);
+            self.weigh(progress, data.len(), 0);
+            self.map.insert(from, Extent { body: Body::Shared(data), progress, born });
+        }
+    }
+
+    /// Where in the range nothing is known here, in order, as [`read`](Self::read) has it.
+    pub(crate) fn gaps(&self, (start, end): (u64, u64), unstable_since: Generation) -> Vec<(u64, u64)> {
+        let mut at = start;
         let mut gaps = Vec::new();
-        for piece in self.read(offset, end, Generation(0)) {
+        for piece in self.read(start, end, unstable_since) {
             if piece.offset > at {
                 gaps.push((at, piece.offset));
             }
@@ -322,12 +332,7 @@ impl Extents {
         if at < end {
             gaps.push((at, end));
         }
-        for (from, to) in gaps {
-            #[expect(clippy::cast_possible_truncation, reason = "within data")]
-            let data = data.slice((from - offset) as usize..(to - offset) as usize);
-            self.weigh(progress, data.len(), 0);
-            self.map.insert(from, Extent { body: Body::Shared(data), progress, born });
-        }
+        gaps
     }
 
     /// All that has come so far.

@@ -23,7 +23,7 @@ use crate::queue::{Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
 pub(crate) use merge::{Base, path_of};
-pub use merge::{Doubt, Within, resolved};
+pub use merge::{Doubt, FoundBlock, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;
 
@@ -121,6 +121,8 @@ pub(crate) struct Journal {
     /// When the server was last compared with.
     merged_at: Option<holdfast_base::Timestamp>,
     late: Option<merge::Late>,
+    /// Of files that may have to be set apart: what lies below what was written here.
+    below: FxHashMap<NodeId, merge::Below>,
     /// Transactions the records of which are not as they are.
     rewritten: Vec<u64>,
 }

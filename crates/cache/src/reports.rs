@@ -20,9 +20,14 @@ impl Machine {
 
     /// Notes what is to be known and is no change that failed; once, until it is given out.
     pub(crate) fn tell(&mut self, report: Report) {
+        self.tell_of(None, report);
+    }
+
+    /// The same of a name.
+    pub(crate) fn tell_of(&mut self, at: Option<(NodeId, Name)>, report: Report) {
         let room = self.reports.len() < holdfast_base::limits::REPORTS_MAX;
-        if room && !self.reports.iter().any(|noted| noted.report == report) {
-            self.reports.push_back(Noted { report, at: None });
+        if room && !self.reports.iter().any(|noted| noted.report == report && noted.at == at) {
+            self.reports.push_back(Noted { report, at });
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use holdfast_base::limits::{OFFLINE_BYTES_DEFAULT, OFFLINE_PART_OF_FREE};
 use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Client, Options};
 use holdfast_volume::cache::{Caller, Handle, Object, Settings};
@@ -42,6 +43,18 @@ fn state_dir() -> Result<PathBuf> {
         .join("holdfast/mounts"))
 }
 
+/// How much of files' contents is kept where nobody says: a fixed room, but on a small or full disk no more than a part of
+/// what is free, for others live there. What is kept already counts as free, so that it is as much in the next life.
+fn default_bytes(kept: &Kept, file: &Path) -> u64 {
+    let Some(Ok(room)) = file.parent().map(rustix::fs::statvfs) else { return 0 };
+    bounded(room.f_bavail.saturating_mul(room.f_frsize).saturating_add(kept.contents_bytes()))
+}
+
+const fn bounded(free: u64) -> u64 {
+    let part = free / OFFLINE_PART_OF_FREE;
+    if part < OFFLINE_BYTES_DEFAULT { part } else { OFFLINE_BYTES_DEFAULT }
+}
+
 /// Connects; or begins with what was kept, when nobody answers.
 ///
 /// # Errors
@@ -55,8 +68,9 @@ pub(crate) fn connect(
     let file = file.map_or_else(|| default_file(source), |file| Ok(file.to_owned()))?;
     let mut chance = [0; 16];
     SystemEntropy::new()?.fill(&mut chance);
-    let bytes = u64::from(options.offline_mib.unwrap_or(0)) << 20;
-    let kept = Kept::open(&file, &source.to_string(), chance)?.with_contents(bytes);
+    let kept = Kept::open(&file, &source.to_string(), chance)?;
+    let bytes = options.offline_mib.map_or_else(|| default_bytes(&kept, &file), |mib| u64::from(mib) << 20);
+    let kept = kept.with_contents(bytes);
     wanted.soft = true;
     if options.patience == Patience::Hard {
         wanted.patience = PATIENCE;
@@ -159,6 +173,13 @@ fn meet(server: &NfsServer, root: &Handle) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn contents_are_kept_within_a_fixed_room_and_a_part_of_what_is_free() {
+        assert_eq!(bounded(1 << 40), OFFLINE_BYTES_DEFAULT);
+        assert_eq!(bounded(800 << 20), 200 << 20);
+        assert_eq!(bounded(0), 0);
+    }
 
     #[test]
     fn each_source_has_a_journal_of_its_own_by_name() {

@@ -69,7 +69,8 @@ pub struct MountOptions {
     pub passes_through: bool,
     /// `offline` and `offline=FILE`.
     pub offline: Offline,
-    /// `offline_mib=`: how much of files' contents is kept on this host's disk, where that is said.
+    /// `offline_mib=`: how much of files' contents is kept on this host's disk, where that is said; else a default by what is
+    /// free there.
     pub offline_mib: Option<u32>,
     /// `server=`, in order: tried in turn after the source's own.
     pub more_servers: Vec<ServerName>,

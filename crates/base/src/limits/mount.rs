@@ -214,6 +214,13 @@ pub const DELEGATIONS_REFUSED_MAX: usize = 16_384;
 /// Bytes of small files that a mount keeps after they were sent or read, so that reading them asks nothing.
 pub const CLEAN_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of files' contents that a mount keeps on its host's disk (`-o offline`) where nobody says how many: a project or two, in 1 MiB
+/// of memory, on a disk that has it to spare.
+pub const OFFLINE_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// The same is at most such a part of what is free there, so that a small disk is not filled: others live on it, and the journal too.
+pub const OFFLINE_PART_OF_FREE: u64 = 4;
+
 /// Bytes of a block of a file's contents that a mount keeps on its host's disk (`-o offline`): a reader of a large file asks for twice
 /// as much, and a record of some 40 bytes in the journal says of each where it is.
 pub const KEPT_BLOCK_BYTES: u32 = 64 << 10;
@@ -280,6 +287,13 @@ pub const AHEAD_SCAN_MAX: usize = 1024;
 /// Bytes from which on a file is passed through to the server's own, where that was asked for: to begin costs three
 /// questions, and a small file is read at once.
 pub const PASSTHROUGH_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes that are read from there, in one comparing with a server that is back, to make files whole that were changed on both sides:
+/// they lie in memory until the server has them, as what applications write.
+pub const MERGED_BYTES_MAX: usize = 256 << 20;
+
+/// Places that are told of what such a file lacks: a line that can still be read.
+pub const MERGED_GAPS_TOLD: usize = 16;
 
 /// Conflicts that a mount remembers: further ones are in its log alone.
 pub const CONFLICTS_MAX: usize = 10_000;

@@ -62,7 +62,7 @@ impl Validity {
 
 impl Node {
     /// Whether the blocks that are kept of its contents are what the server has.
-    fn counts_blocks(&self) -> bool {
+    pub(crate) fn counts_blocks(&self) -> bool {
         self.sure.contains(CapSet::FILE_S) && self.data.kept.doubted.is_none()
     }
 
@@ -328,6 +328,18 @@ impl Machine {
 }
 
 impl Disk {
+    /// Blocks of a file that can be had, each with its bytes where they are not on the disk yet.
+    pub(crate) fn kept_of(&self, id: NodeId, version: u32) -> Vec<(BlockAt, Option<Bytes>)> {
+        let Some(file) = self.files.get(&id).filter(|file| file.version == version) else {
+            return Vec::new();
+        };
+        let block = |slot: &u32| match self.pending.get(&self.slot(*slot).number) {
+            Some(pending) => pending.is_whole.then(|| (self.at(*slot), Some(pending.data.clone()))),
+            None => self.slot(*slot).has(is::WRITTEN).then(|| (self.at(*slot), None)),
+        };
+        file.blocks.values().filter_map(block).collect()
+    }
+
     /// Blocks that are on the disk one behind the other, from this one on and before that.
     fn run(&mut self, id: NodeId, version: u32, first: u32, end: u64) -> Vec<BlockAt> {
         let mut blocks = Vec::new();

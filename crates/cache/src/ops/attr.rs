@@ -160,10 +160,13 @@ impl Machine {
         attrs.gid = changes.gid.unwrap_or(attrs.gid);
         attrs.atime = changes.atime.map_or(attrs.atime, at);
         attrs.ctime = now.wall;
-        if let Some(size) = changes.size.filter(|s| *s != attrs.size) {
-            attrs.mtime = now.wall;
-            attrs.size = size;
-            changes.mtime = changes.mtime.or(Some(SetTime::At(now.wall)));
+        if let Some(size) = changes.size {
+            if size != attrs.size {
+                attrs.mtime = now.wall;
+                attrs.size = size;
+            }
+            // Also where it is as long as before: the server would give it its own moment, which looks like others' doing.
+            changes.mtime = changes.mtime.or(Some(SetTime::At(attrs.mtime)));
         }
         attrs.mtime = changes.mtime.map_or(attrs.mtime, at);
         if changes.size.is_some() {

@@ -3,6 +3,7 @@
 
 mod apart;
 mod base;
+mod below;
 mod dirs;
 mod forgotten;
 mod late;
@@ -23,6 +24,8 @@ use crate::tell::{Reclaim, Reclaimed};
 use holdfast_base::CapSet;
 
 pub(crate) use base::Base;
+pub(super) use below::Below;
+pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};
 
 /// Where objects are, as far as names are known.
@@ -96,10 +99,11 @@ impl Machine {
     }
 
     /// Decides what becomes of what was changed here and there, before [`reclaimed`](Self::reclaimed) is told the same.
-    /// What was sent before is sent again as it was; only what was not may still be told otherwise. Returns how many
-    /// conflicts were found.
-    pub fn merge(&mut self, told: &[Reclaimed], now: Now) -> usize {
+    /// What was sent before is sent again as it was; only what was not may still be told otherwise. `found`: what was read
+    /// of [`blocks_below`](Self::blocks_below). Returns how many conflicts were found.
+    pub fn merge(&mut self, told: &[Reclaimed], found: Vec<FoundBlock>, now: Now) -> usize {
         let before = self.conflicts.len();
+        self.note_below(told, found);
         if let Some(journal) = &mut self.journal {
             journal.merged_at = Some(now.wall);
         }
@@ -126,6 +130,7 @@ impl Machine {
         let is_late = self.stream.kept.iter().any(|k| k.stage != Stage::Executed);
         if let Some(journal) = &mut self.journal {
             journal.late = is_late.then_some((self.stream.last_txn, places));
+            journal.below.retain(|_, below| is_late && below.is_gone);
         }
         self.conflicts.len() - before
     }

@@ -273,6 +273,7 @@ fn come_back(world: &mut World, seen: &mut Seen) {
     world.clients[1].machine.caps_lost(now);
     world.is_behind = false;
     world.server.unwatched = true;
+    let before = seen.may.clone();
     world.come_back(false, false);
     world.drain();
     world.keep(0);
@@ -292,10 +293,28 @@ fn come_back(world: &mut World, seen: &mut Seen) {
         let ino = world.server.fs.look(ROOT, name).unwrap().unwrap();
         let ours = world.server.fs.get(ino).unwrap().data.clone();
         assert!(seen.is_theirs[file] && seen.is_ours[file], "{name:?} is nobody's: {ours:?}");
+        let told = world.clients[0].machine.conflicts().iter();
+        let told = told.filter(|told| told.kept_as.as_ref().is_some_and(|of| of.as_bytes() == &name[..]));
+        let told: Vec<_> = told.map(|told| told.what.as_str()).collect();
+        let is_it = |what: &&str| before[file].iter().any(|all| ours == lacking(all, what));
+        assert!(told.iter().any(is_it), "{ours:?} is none of {:?} by {told:?}", before[file]);
         world.run(1, |m, t, now| m.unlink(t, NodeId::ROOT, name, now)).unwrap();
     }
     (seen.is_ours, seen.is_theirs) = Default::default();
     seen.kept();
+}
+
+/// What a file that is set apart is to contain, by what is told to be lost of it.
+fn lacking(all: &[u8], what: &str) -> Vec<u8> {
+    let mut all = all.to_vec();
+    let places = what.split_once("zeros: ").map_or("", |(_, places)| places);
+    for place in places.split(", ").filter(|place| !place.is_empty()) {
+        let (from, to) = place.split_once('-').unwrap();
+        if let Some(lost) = all.get_mut(from.parse().unwrap()..=to.parse().unwrap()) {
+            lost.fill(0);
+        }
+    }
+    all
 }
 
 /// One step, while the server is there or not.

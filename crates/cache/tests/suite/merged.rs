@@ -362,7 +362,7 @@ fn what_was_put_into_a_directory_that_is_gone_is_kept_though_its_name_was_forgot
         let now = world.now();
         let machine = &mut world.clients[0].machine;
         let told: Vec<_> = machine.claims().iter().map(|claim| world.server.reclaim(0, claim)).collect();
-        machine.merge(&told, now);
+        machine.merge(&told, Vec::new(), now);
         machine.reclaimed(told, now);
         // It goes again before anything was sent.
         machine.assume();

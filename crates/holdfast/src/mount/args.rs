@@ -33,6 +33,7 @@ Options, separated by commas:
   server=HOST[:PORT]           another server of the same export, tried when the first is away; may be repeated
   referrals, noreferrals       go where a server says that the same files are, or are now; or only to servers named here [default: referrals]
   offline, offline=FILE        keep cache and changes on this host's disk, and work while the server is away
+  offline_mib=N                with offline: so much of contents of files larger than 64 KiB (1024, or a quarter of what is free)
   local, nolocal               read and write files of a server on this host directly, or not [default: local]
   local=DIR                    the same, where the server's directory of sockets lies elsewhere, as in a container
   passthrough                  have the kernel do that by itself, without the daemon (root)

@@ -19,6 +19,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "offline::contents_of_large_files_are_read_and_written_over_without_the_server_in_this_life_and_the_next",
             contents,
         ),
+        Trial::new(
+            "offline::a_voyage_over_two_lives_ends_with_both_sides_whole_and_what_is_lost_of_ours_is_told",
+            voyage,
+        ),
         Trial::new("offline::directories_become_one_and_nothing_that_was_put_into_one_is_lost", directories),
     ]
 }
@@ -241,6 +245,74 @@ fn contents() -> Result<()> {
     run_in(Path::new("/"), same, &[&path(&third.path())?, &path(&copy)?]).with_context(|| third.log())?;
     third.check_alive()?;
     third.unmount(&[])
+}
+
+/// Made by others: two large files, one to be read here whole, and of the other the beginning.
+const FOUND: &str = "mkdir v; head -c 3M /dev/urandom >v/whole; cp v/whole v/part";
+const READ: &str = "
+mkdir own; echo own >own/f; echo more >>own/f; ls -lR own v; cat v/whole >/dev/null
+dd if=v/part of=/dev/null bs=64k count=1 iflag=direct status=none
+";
+/// Over a part of a file, which has its length still.
+const PUT: &str = "printf '%s' \"$2\" | dd of=$1 bs=1 seek=$3 conv=notrunc status=none";
+
+/// Everything that a traveller meets, with the options that he is told of first.
+fn voyage() -> Result<()> {
+    let mut served = Served::new()?;
+    let disk = Scratch::new("offline")?;
+    run_in(&served.share(), FOUND, &[])?;
+    run_in(disk.path(), "cp $1/v/whole ours; cp $1/v/whole theirs", &[&path(&served.share())?])?;
+    let put = |dir: &Path, name: &str, text: &str, at: &str| run_in(dir, PUT, &[name, text, at]).map(drop);
+    let first = mount(&served, disk.path())?;
+    run_in(&first.path(), READ, &[])?;
+    first.sync()?;
+    // What is kept of contents is forced, is settled at the server, and is in the journal.
+    std::thread::sleep(Duration::from_secs(3));
+    served.server.kill()?;
+    wait_standing(&first, "away")?;
+    put(&first.path(), "v/whole", "first", "1000000").with_context(|| first.log())?;
+    put(&first.path(), "v/part", "first", "100").with_context(|| first.log())?;
+    run_in(&first.path(), "echo made >own/made; sync v/whole v/part own/made", &[])
+        .with_context(|| first.log())?;
+    killed(&first)?;
+
+    let second = mount(&served, disk.path())?;
+    put(disk.path(), "ours", "first", "1000000")?;
+    let kept = path(disk.path())?;
+    let ours = [kept.as_str()];
+    let same = "cmp v/whole $1/ours; [ \"$(cat own/made)\" = made ]";
+    run_in(&second.path(), same, &ours).with_context(|| second.log())?;
+    put(&second.path(), "v/whole", "second", "2000000").with_context(|| second.log())?;
+    put(disk.path(), "ours", "second", "2000000")?;
+    run_in(&second.path(), "echo more >>own/made; sync v/whole own/made", &[])
+        .with_context(|| second.log())?;
+    for (dir, name) in
+        [(served.share(), "v/whole"), (served.share(), "v/part"), (disk.path().into(), "theirs")]
+    {
+        put(&dir, name, "theirs", "3000")?;
+    }
+    served.server.restart()?;
+    wait_standing(&second, "online")?;
+    second.sync().with_context(|| second.log())?;
+    let both = "
+        cmp v/whole $1/theirs; cmp v/part $1/theirs; cmp v/whole-*Z $1/ours; [ \"$(cat own/made)\" = $'made\\nmore' ]
+        [ \"$(stat -c %s v/part-*Z)\" = 3145728 ]; [ \"$(head -c 105 v/part-*Z | tail -c 5)\" = first ]
+        cmp -n 100 v/part-*Z $1/theirs; [ \"$(tail -c 1M v/part-*Z | tr -d '\\0' | wc -c)\" = 0 ]; [ $(ls v | wc -l) = 4 ]";
+    run_in(&served.share(), both, &ours).with_context(|| second.log())?;
+    run_in(&second.path(), both, &ours).with_context(|| second.log())?;
+    let output = second.command()?.args(["mount", "conflicts"]).arg(second.path()).output()?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = |start: &str| listed.lines().filter(|line| line.starts_with(start)).count();
+    ensure!(listed.lines().count() == 2, "{listed}");
+    ensure!(told("v/whole: changed here and there; ours is whole-") == 1, "{listed}");
+    ensure!(told("v/part: changed here and there; ours is not whole: of 3145728 bytes ") == 1, "{listed}");
+    let started = Instant::now();
+    while !second.log().contains("ours is not whole: of 3145728 bytes") {
+        ensure!(started.elapsed() < Duration::from_secs(20), "the log does not say it\n{}", second.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    second.check_alive()?;
+    second.unmount(&[])
 }
 
 fn path(path: &Path) -> Result<String> {

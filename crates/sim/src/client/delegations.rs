@@ -113,6 +113,11 @@ impl Client4 {
         self.keep((file, handle.to_vec()), (stateid, is_write, grant), seen);
     }
 
+    /// Whether it keeps a delegation of the file for writing.
+    pub(crate) fn has_write_delegation(&self, file: usize) -> bool {
+        self.delegations.borrow().get(&file).is_some_and(|delegation| delegation.is_write)
+    }
+
     /// Keeps a delegation of a client's directory, with notifications of what is changed in it, or without. Gives its name,
     /// if the client may rely on it.
     pub(crate) fn directory_delegated(

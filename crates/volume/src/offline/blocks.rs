@@ -40,9 +40,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// The file beside a journal, made where there is none, for so many bytes; for none at all it is removed.
     pub(crate) fn open(journal: &Path, bytes: u64, key: [u8; 16]) -> io::Result<Option<Self>> {
-        let mut path = journal.as_os_str().to_owned();
-        path.push(".blocks");
-        let path = PathBuf::from(path);
+        let path = beside(journal);
         let slots = u32::try_from(bytes / u64::from(KEPT_BLOCK_BYTES)).unwrap_or(u32::MAX);
         if slots == 0 {
             let gone = std::fs::remove_file(&path);
@@ -123,6 +121,18 @@ impl Blocks {
     fn is_off(&self) -> bool {
         self.is_off.load(Ordering::SeqCst)
     }
+}
+
+fn beside(journal: &Path) -> PathBuf {
+    let mut path = journal.as_os_str().to_owned();
+    path.push(".blocks");
+    path.into()
+}
+
+/// How much room the file beside a journal takes.
+pub(super) fn room_taken(journal: &Path) -> u64 {
+    // In units of 512 bytes, as POSIX has it.
+    rustix::fs::lstat(beside(journal)).map_or(0, |st| st.st_blocks.unsigned_abs().saturating_mul(512))
 }
 
 /// It has contents that others may not read: a file that is there already must be one of ours, and is for us alone.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Answer, Ask, Attrs, CapSet, Errno, Generation, Handle, Name, Question, Reclaimed, resolved,
+    Answer, Ask, Attrs, CapSet, Errno, FoundBlock, Generation, Handle, Name, Question, Reclaimed, resolved,
 };
 
 use super::keeping::own_caller;
@@ -62,11 +62,12 @@ impl Shared {
         for some in missing.chunks(CAPS_ITEMS_MAX) {
             told.extend(self.compare(some)?);
         }
+        let found = self.blocks_below(&told);
         let now = self.now();
         let mut machine = self.machine.lock();
         let verdict = offline.verdict(round, &machine);
         if verdict == Verdict::Holds {
-            let conflicts = machine.merge(&told, now);
+            let conflicts = machine.merge(&told, found, now);
             machine.reclaimed(told, now);
             machine.hold(false);
             offline.must_merge.store(false, Ordering::SeqCst);
@@ -75,6 +76,22 @@ impl Shared {
         }
         self.look_for_work(machine);
         Ok(verdict)
+    }
+
+    /// What was kept on this host's disk of files that were changed on both sides: read before the machine is locked. What
+    /// cannot be read is lost to them, and told.
+    fn blocks_below(&self, told: &[Reclaimed]) -> Vec<FoundBlock> {
+        let wanted = self.machine.lock().blocks_below(told);
+        let mut found = Vec::with_capacity(wanted.len());
+        for (node, at) in wanted {
+            match self.ask_disk(&[at]) {
+                Ok(Answer::Blocks { found: blocks }) => {
+                    found.extend(blocks.into_iter().flatten().map(|data| FoundBlock { node, at, data }));
+                }
+                _ => break,
+            }
+        }
+        found
     }
 
     /// What was sent and not answered, before the server forgot it, is done where it is there.

@@ -137,6 +137,12 @@ impl Kept {
         self
     }
 
+    /// How much room the contents take that were kept in a former life.
+    #[must_use]
+    pub fn contents_bytes(&self) -> u64 {
+        blocks::room_taken(self.journal.path())
+    }
+
     /// Whether there was a former life.
     #[must_use]
     pub fn has_past(&self) -> bool {

@@ -1,16 +1,16 @@
 //! Contents that were changed on both sides: ours becomes an object of its own.
 
-use bytes::Bytes;
 use rustc_hash::FxHashSet;
 
 use super::{Places, There};
 use crate::ask::Generation;
 use crate::attrs::NewAttrs;
+use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Load, Op, Thing};
-use crate::tell::Forget;
+use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
 
 /// The name of what has none that is known.
@@ -104,9 +104,11 @@ impl Machine {
             return;
         };
         let (mut attrs, size) = (node.attrs, node.attrs.size);
-        let pieces = node.data.extents.read(0, size, Generation(u64::MAX));
-        let known: u64 = pieces.iter().map(|p| p.data.len() as u64).sum();
-        let below: Option<Bytes> = self.clean(id).cloned();
+        // As it was shown here: of what the server has got since a promise covers it, too.
+        let is_sure = node.sure.contains(CapSet::FILE_S);
+        let since = if is_sure { node.data.readable_since } else { Generation(u64::MAX) };
+        let pieces = node.data.extents.read(0, size, since);
+        let below = self.take_below(id);
         self.with_data(id, |data| data.extents.turn(|_, _| None));
         self.with_data(id, |data| (data.mtime_owed, data.truncations) = (false, Vec::new()));
         self.disturb(id, CapSet::ALL_S);
@@ -120,24 +122,32 @@ impl Machine {
         let op = Op::Make { dir, name: other.clone(), node: ours, thing, attrs: made, load, want, joins };
         let serial = self.queue(op, &caller, now);
         let born = self.tick();
-        self.with_data(ours, |data| {
+        let lost = self.with_data(ours, |data| {
             (data.carrier, data.writer) = (Some(serial), Some(caller));
             pieces.iter().for_each(|p| data.extents.write(p.offset, &p.data, born));
-            if let Some(below) = below {
-                data.extents.put_below(0, &below, Progress::Dirty, born);
-            }
+            below.put(&mut data.extents, size, born)
         });
         // What both names stand for the server says from now on.
         self.unknow(dir, name);
-        if !is_below_ours {
-            let what = match there {
-                There::Removed => "changed here, removed there",
-                _ => "changed here and there",
-            };
-            let rest = "; ours has only what was written here, the rest is zeros";
-            let what = format!("{what}{}", if known >= size { "" } else { rest });
-            self.note_conflict((dir, name), Some(other), &what);
+        let what = match there {
+            There::Removed => "changed here, removed there",
+            _ => "changed here and there",
+        };
+        match lost.flatten() {
+            Some(lost) => {
+                let what = format!("{what}; ours is not whole: {lost}");
+                self.tell_not_whole((dir, name), (ours, other), &what);
+            }
+            None if is_below_ours => {}
+            None => self.note_conflict((dir, name), Some(other), what),
         }
         self.settle(ours, false, now);
+    }
+
+    /// A file of ours that is set apart has not all that it had: that is in the log as well, for zeros look like contents.
+    fn tell_not_whole(&mut self, (dir, name): (NodeId, &Name), (ours, other): (NodeId, Name), what: &str) {
+        let report = Report { kept_as: Some(other.clone()), ..Report::new(what, ours, Errno::EIO) };
+        self.tell_of(Some((dir, name.clone())), report);
+        self.note_conflict((dir, name), Some(other), what);
     }
 }

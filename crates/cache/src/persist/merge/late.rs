@@ -35,7 +35,10 @@ impl Machine {
         let executed = self.stream.executed_txn();
         let is_idle = self.stream.unsent.is_empty() && executed == self.stream.last_txn;
         if let Some(journal) = &mut self.journal {
-            journal.late.take_if(|(through, _)| executed >= *through + if is_idle { 0 } else { LATE_TXNS });
+            let is_over = |through: u64| executed >= through + if is_idle { 0 } else { LATE_TXNS };
+            if journal.late.take_if(|(through, _)| is_over(*through)).is_some() {
+                journal.below.clear();
+            }
         }
     }
 

@@ -254,3 +254,119 @@ fn what_is_forgotten_leaves_nothing_behind_and_the_longest_unread_goes_first() {
     on_disk(&mut world);
     assert!(world.clients[0].machine.stats().blocks <= 6);
 }
+
+/// What others do to the file meanwhile.
+fn changed_there(world: &mut World, byte: u8) {
+    let ino = ino(world);
+    let inode = world.server.fs.get_mut(ino).unwrap();
+    inode.data.fill(byte);
+    inode.mtime += 1_000_000;
+}
+
+/// The file of ours beside theirs, and what is told of it.
+fn set_apart(world: &World) -> (Vec<u8>, String) {
+    let names: Vec<_> = world.server.fs.inodes[&ROOT].entries.iter().collect();
+    let apart: Vec<_> = names.iter().filter(|(name, _)| name.starts_with(b"f-")).collect();
+    let [(_, ino)] = apart[..] else { panic!("{names:?}") };
+    let told = world.clients[0].machine.conflicts().iter().map(|conflict| conflict.what.clone());
+    (world.server.fs.get(**ino).unwrap().data.clone(), told.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn a_file_of_which_others_have_changed_theirs_is_set_apart_whole_in_this_life_and_the_next() {
+    for dies in [false, true] {
+        let mut world = has_read(30);
+        go_away(&mut world);
+        write(&mut world, 0, "f", 20, &[99; 30]).unwrap();
+        let mut ours = contents();
+        ours[20..50].fill(99);
+        changed_there(&mut world, 7);
+        if dies {
+            world.keep(0);
+            die(&mut world, true);
+        }
+        world.come_back(false, false);
+        world.drain();
+        assert_eq!(set_apart(&world), (ours, "changed here and there".into()), "dies: {dies}");
+        assert_eq!(world.server.fs.get(ino(&world)).unwrap().data, [7; 90]);
+        assert_eq!(read(&mut world, 0, "f", (0, 200)), Ok(vec![7; 90]), "dies: {dies}");
+    }
+}
+
+#[test]
+fn a_file_that_was_removed_there_is_set_apart_whole() {
+    let mut world = has_read(30);
+    go_away(&mut world);
+    write(&mut world, 0, "f", 89, &[99; 9]).unwrap();
+    let gone = ino(&world);
+    world.server.fs.remove(ROOT, b"f", false).unwrap();
+    world.server.fs.inodes.remove(&gone);
+    world.come_back(false, false);
+    world.drain();
+    let ours = [&contents()[..89], &[99; 9]].concat();
+    assert_eq!(set_apart(&world), (ours, "changed here, removed there".into()));
+}
+
+#[test]
+fn what_was_cut_off_here_and_got_longer_again_is_zeros_in_the_file_that_is_set_apart_and_nothing_is_lost() {
+    for through in [19, 32, 0] {
+        let mut world = has_read(30);
+        go_away(&mut world);
+        truncate(&mut world, 0, "f", through).unwrap();
+        truncate(&mut world, 0, "f", 70).unwrap();
+        write(&mut world, 0, "f", 100, &[99; 3]).unwrap();
+        changed_there(&mut world, 7);
+        world.come_back(false, false);
+        world.drain();
+        let mut ours = contents();
+        ours.truncate(through as usize);
+        ours.resize(100, 0);
+        ours.extend([99; 3]);
+        assert_eq!(set_apart(&world), (ours, "changed here and there".into()), "{through}");
+    }
+}
+
+#[test]
+fn of_a_file_that_is_set_apart_what_is_lost_is_told_with_its_places() {
+    let mut world = keeping(5, 30);
+    make(&mut world, 1, "f", &contents());
+    world.drain();
+    for (at, len) in [(16, 16), (64, 16)] {
+        read(&mut world, 0, "f", (at, len)).unwrap();
+    }
+    on_disk(&mut world);
+    go_away(&mut world);
+    write(&mut world, 0, "f", 40, &[99; 8]).unwrap();
+    changed_there(&mut world, 7);
+    world.come_back(false, false);
+    world.drain();
+    let mut ours = vec![0; 90];
+    for known in [16..32, 64..80] {
+        ours[known.clone()].copy_from_slice(&contents()[known]);
+    }
+    ours[40..48].fill(99);
+    let (found, told) = set_apart(&world);
+    assert_eq!(found, ours);
+    let lost = "ours is not whole: of 90 bytes 50 are lost and are zeros: 0-15, 32-39, 48-63, 80-89";
+    assert_eq!(told, format!("changed here and there; {lost}"));
+    let logged = world.clients[0].machine.take_reports();
+    assert!(logged.iter().any(|report| report.what.contains(lost)), "{logged:?}");
+}
+
+#[test]
+fn a_file_that_was_cut_off_where_it_ended_is_not_taken_for_changed_there() {
+    let mut world = has_read(30);
+    write(&mut world, 0, "f", 0, &[1]).unwrap();
+    world.drain();
+    for _ in 0..2 {
+        world.ms += 10_000;
+        truncate(&mut world, 0, "f", 90).unwrap();
+        world.drain();
+    }
+    go_away(&mut world);
+    write(&mut world, 0, "f", 0, &[2]).unwrap();
+    world.come_back(false, false);
+    world.drain();
+    assert_eq!(world.server.fs.get(ino(&world)).unwrap().data[0], 2);
+    assert_eq!(world.clients[0].machine.conflicts(), []);
+}

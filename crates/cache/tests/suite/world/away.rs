@@ -29,8 +29,9 @@ impl World {
         }
         let claims = self.clients[0].machine.claims();
         let told: Vec<_> = claims.iter().map(|claim| self.server.reclaim(0, claim)).collect();
+        let found = self.blocks_below(&told);
         let machine = &mut self.clients[0].machine;
-        machine.merge(&told, now);
+        machine.merge(&told, found, now);
         machine.reclaimed(told, now);
         machine.hold(false);
         self.check(0);

@@ -115,6 +115,15 @@ impl World {
         Ok(Answer::Blocks { found })
     }
 
+    /// What the disk has below what was written here of files that are changed on both sides.
+    pub(super) fn blocks_below(&self, told: &[Reclaimed]) -> Vec<FoundBlock> {
+        let wanted = self.clients[0].machine.blocks_below(told).into_iter();
+        let found = |(node, at): (NodeId, BlockAt)| {
+            Some(FoundBlock { node, at, data: self.store.as_ref()?.find(&at)? })
+        };
+        wanted.filter_map(found).collect()
+    }
+
     /// The daemon dies: what was not written is not. Where the host loses its power, what was not forced may be there, or
     /// not, or in part.
     pub fn disk_after_death(&mut self, loses_power: bool) {

@@ -38,6 +38,7 @@ impl Process {
         self.give_up(open, (first, last));
         for _ in 0..LOCK_TRIES {
             let kind = if is_write { "exclusively" } else { "shared" };
+            let was_alone = client.has_write_delegation(open.file);
             self.doing(format!("locks {first} to {last} of file {} {kind}", open.file));
             let acted = client
                 .act_counted(
@@ -58,10 +59,13 @@ impl Process {
                 if client.kind.minor == 0 && !is_repeated {
                     client.renewed(sent);
                 }
-                client.world.oracles.reclaims(|reclaims| {
-                    reclaims.granted(now, deaths);
-                    Ok(())
-                });
+                // Who has all of the file may lock it in grace: that says nothing of what others may reclaim.
+                if !was_alone && !client.has_write_delegation(open.file) {
+                    client.world.oracles.reclaims(|reclaims| {
+                        reclaims.granted(now, deaths);
+                        Ok(())
+                    });
+                }
                 let grant = self.granted(open.file, What::Lock { first, last, is_write });
                 open.locks.borrow_mut().held.push((first, last, is_write, grant));
                 return true;
