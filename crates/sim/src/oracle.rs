@@ -9,7 +9,7 @@ pub mod once;
 pub mod progress;
 pub mod reclaims;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use data::{Data, Mark};
 use grants::Grants;
@@ -29,6 +29,8 @@ pub struct Oracles {
     listings: RefCell<Listings>,
     data: RefCell<Data>,
     looks: RefCell<Looks>,
+    /// What was asked before this counts for nothing in them.
+    looks_since: Cell<u64>,
     once: RefCell<Once>,
     progress: RefCell<Progress>,
     reclaims: RefCell<Reclaims>,
@@ -77,29 +79,33 @@ impl Oracles {
         self.take("data", verdict);
     }
 
-    /// One content under one `change`.
-    fn looks(&self, tell: impl FnOnce(&mut Looks) -> Verdict) {
-        let verdict = tell(&mut self.looks.borrow_mut());
-        self.take("change attribute", verdict);
+    /// One content under one `change`, by what was asked at `sent`.
+    fn looks(&self, sent: u64, tell: impl FnOnce(&mut Looks) -> Verdict) {
+        // It may have been answered before those were forgotten, and heard after it.
+        if sent >= self.looks_since.get() {
+            let verdict = tell(&mut self.looks.borrow_mut());
+            self.take("change attribute", verdict);
+        }
     }
 
     /// A file's attributes, asked for and answered then, by who has it open or by somebody else: what was read under this
     /// `change` must not have been out of date when they were asked for, for a cache would be found good by it.
     pub fn looked(&self, file: usize, (look, is_open): (Look, bool), asked: (u64, u64)) {
-        self.looks(|looks| if is_open { looks.opened(file, look) } else { looks.shown(file, look) });
+        self.looks(asked.0, |looks| if is_open { looks.opened(file, look) } else { looks.shown(file, look) });
         for (block, mark) in self.looks.borrow().read_under(file, look.change) {
             self.data(|data| data.stands_for(look.change, ((file, block), mark), asked));
         }
     }
 
     /// Power failed after a write-back had: a file may have lost data and kept the time of a later change.
-    pub(crate) fn forget_looks(&self) {
+    pub(crate) fn forget_looks(&self, now: u64) {
         *self.looks.borrow_mut() = Looks::default();
+        self.looks_since.set(now);
     }
 
-    /// A block that was read between two looks that are the same, by who has its file open.
-    pub fn read_within(&self, file: usize, look: Look, block: (u64, Mark)) {
-        self.looks(|looks| looks.read(file, look, block));
+    /// A block that was read between two looks that are the same, by who has its file open and asked for it at `sent`.
+    pub fn read_within(&self, file: usize, look: Look, block: (u64, Mark), sent: u64) {
+        self.looks(sent, |looks| looks.read(file, look, block));
     }
 
     /// One effect of every mutation.

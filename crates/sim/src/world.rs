@@ -312,7 +312,7 @@ impl World {
         self.tell(|| format!("disk: {lost} mutations lost"));
         self.oracles.power_cut(self.now());
         if self.machine.disk.has_lost_failed() {
-            self.oracles.forget_looks();
+            self.oracles.forget_looks(self.now());
         }
         Ok(())
     }

@@ -113,6 +113,7 @@ impl Engine {
         let mut session = Session::new(image, now);
         session.is_reclaim_needed = client.is_reclaim_done() == Some(false);
         session.is_restart_unheard = session.is_reclaim_needed;
+        session.is_of_former_life = true;
         self.sessions.insert(image.id, session);
         Ok(())
     }

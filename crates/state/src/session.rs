@@ -119,6 +119,9 @@ pub struct Session {
     /// before: it may not know of the latest restart.
     #[serde(default)]
     pub(crate) is_restart_unheard: bool,
+    /// Made in an earlier run, and restored.
+    #[serde(default)]
+    pub(crate) is_of_former_life: bool,
     /// Nothing is served in it until its client's locks hold against local processes again.
     #[serde(default)]
     pub(crate) is_held_up: bool,
@@ -161,6 +164,7 @@ impl Session {
             back_channel_fault: None,
             is_reclaim_needed: false,
             is_restart_unheard: false,
+            is_of_former_life: false,
             is_held_up: false,
         }
     }

@@ -1,12 +1,15 @@
 //! The server is killed under a working kernel client, which must notice nothing but a pause.
 
-use crate::fixture::{guest, kernels, serve, start_in};
+use crate::fixture::{Served, guest, kernels, serve, start_in};
 use anyhow::{Result, bail, ensure};
-use holdfast_lab::{Guest, Kernel, NfsVersion, ServerUnderTest, Trial};
+use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, ServerUnderTest, Trial};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const BYTES: u64 = 16 << 20;
+/// A client whom the server does not let go tries for ten.
+const UNMOUNT_SECONDS_MAX: u64 = 6;
 /// Files that may be spoilt by a COMMIT of the client's own before the test gives up.
 const TRIES: u32 = 8;
 
@@ -23,6 +26,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             "restart::all_connections_of_a_mount_go_on",
             &[NfsVersion::V3, NfsVersion::V42],
             all_connections_go_on,
+        ));
+        let versions = [NfsVersion::V3, NfsVersion::V40, NfsVersion::V42];
+        trials.extend(at_hand.trials(
+            "restart::root_stays_squashed_and_unmounting_is_quick",
+            &versions,
+            squashes,
         ));
     }
     trials
@@ -41,6 +50,31 @@ fn all_connections_go_on(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     guest.signal("restarted")?;
     let said = guest.wait()?.success()?;
     println!("{version} {}: {}", kernel.label(), said.trim());
+    served.server.check_alive()
+}
+
+/// The second file is made as soon as grace lets it be, the owner being squashed as it was before the kill; and the client that
+/// unmounts is let go, though it has left a session behind.
+fn squashes(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let filesystem = LoopFs::new(FsType::Ext4, 1 << 30)?;
+    let share = filesystem.path().join("share");
+    std::fs::create_dir(&share)?;
+    std::fs::set_permissions(&share, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
+    let server = ServerUnderTest::builder(&share).squash("root").start()?;
+    let mut served = Served { server, filesystem };
+    let script = "lab_mount $VERSION /mnt; touch /mnt/before; echo made; lab_wait restarted; touch /mnt/after\n\
+                  began=$(date +%s); umount /mnt; echo $(($(date +%s) - began)) s to unmount";
+    let guest = start_in(guest(kernel, "256M", PATIENCE), &served, script, &[("VERSION", version.as_str())])?;
+    guest.wait_for("made\n", PATIENCE)?;
+    served.server.kill()?;
+    served.server.restart()?;
+    guest.signal("restarted")?;
+    let said = guest.wait()?.success()?;
+    let seconds = said.lines().find_map(|line| line.strip_suffix(" s to unmount")?.parse::<u64>().ok());
+    ensure!(seconds.is_some_and(|seconds| seconds < UNMOUNT_SECONDS_MAX), "{said}");
+    let owner = |name: &str| -> Result<u32> { Ok(std::fs::metadata(share.join(name))?.uid()) };
+    let (before, after) = (owner("before")?, owner("after")?);
+    ensure!(before != 0 && before == after, "root became {before}, and after the restart {after}");
     served.server.check_alive()
 }
 

@@ -4,7 +4,7 @@
 use holdfast_base::limits::SESSIONS_PER_CLIENT_MAX;
 use holdfast_base::{ClientId, Instant, Seqid, SessionId};
 
-use super::{FIRST_CREATE_SESSION, Side};
+use super::{ClientIncarnation, FIRST_CREATE_SESSION, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::ChannelAttrs;
@@ -286,18 +286,28 @@ impl Engine {
     /// DESTROY_CLIENTID (RFC 8881 section 18.50). An unconfirmed record may be destroyed too.
     ///
     /// # Errors
-    /// `StaleClientid`; `ClientidBusy` while it has sessions or state, or wants delegations. Capabilities go with it.
+    /// `StaleClientid`; `ClientidBusy` while it has sessions that it knows of or state, or wants delegations. Capabilities go with it.
     pub fn destroy_clientid(&mut self, id: ClientId, now: Instant) -> Result<(), StateError> {
         let client = self.clients.by_id.get(&id).ok_or(StateError::StaleClientid)?;
         if client.dialect() != Dialect::V41 || client.is_leaving {
             return Err(StateError::StaleClientid);
         }
-        if !client.sessions.is_empty() || !client.states.is_empty() || self.wants.is_wishing(id) {
+        let is_left = client.sessions.iter().all(|session| self.is_given_up(client, *session));
+        if !is_left || !client.states.is_empty() || self.wants.is_wishing(id) {
             return Err(StateError::ClientidBusy);
         }
         self.effects.push(Effect::ClientLeft(id));
         self.remove_client(id, now);
         Ok(())
+    }
+
+    /// Whether a client takes a session for gone: it is of a former life, since which the client has introduced itself again,
+    /// as Linux does after a restart, to go on in a session of this life. Nobody destroys the other, and whoever unmounts would
+    /// ask ten times, a second each, to be let go.
+    fn is_given_up(&self, client: &ClientIncarnation, session: SessionId) -> bool {
+        let session = self.sessions.get(session);
+        let is_idle = |session: &Session| session.is_of_former_life && session.slots.running() == 0;
+        client.has_begun_anew && session.is_none_or(is_idle)
     }
 
     /// A reply that tells of the restart answers something else than reclaims.

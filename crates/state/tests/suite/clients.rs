@@ -4,7 +4,7 @@ use crate::world::*;
 use holdfast_base::limits::{
     CLIENTS_PER_SITE_MAX, CLIENTS_UNCONFIRMED_MAX, CLIENTS_UNCONFIRMED_PER_SITE_MAX, SESSION_CONNECTIONS_MAX,
 };
-use holdfast_base::{FileKey, Seqid};
+use holdfast_base::{FileKey, Seqid, SlotId};
 use holdfast_state::*;
 
 pub(crate) fn stranger() -> Principal {
@@ -157,10 +157,9 @@ fn a_session_with_other_requests_running_is_not_destroyed() {
     world.sequence(session, 1, 1).unwrap();
     assert_eq!(world.engine.destroy_session(session, 1), Err(StateError::Delay));
     let now = world.now;
-    world.engine.sessions_mut().complete(session, holdfast_base::SlotId(1), KeptReply::Nothing, now);
+    world.engine.sessions_mut().complete(session, SlotId(1), KeptReply::Nothing, now);
     assert_eq!(world.engine.destroy_session(session, 1), Ok(()));
-    let late =
-        world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+    let late = world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, now);
     assert_eq!(late, Completed::SessionGone);
 }
 
@@ -225,7 +224,7 @@ fn a_lease_ends_unless_renewed_and_not_while_a_request_runs() {
     world.engine.tick(world.now);
     assert_eq!(world.engine.census().opens, 1, "the request runs");
     let now = world.now;
-    world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+    world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, now);
     world.pass(LEASE_MS + 1);
     world.settle();
     no_courtesy(&mut world);
@@ -362,7 +361,7 @@ fn sessions_outlive_a_restart_with_their_replies() {
     let (client, session) = world.client("a", 1);
     world.sequence(session, 3, 1).unwrap();
     let now = world.now;
-    world.engine.sessions_mut().complete(session, holdfast_base::SlotId(3), KeptReply::Bytes(b"done"), now);
+    world.engine.sessions_mut().complete(session, SlotId(3), KeptReply::Bytes(b"done"), now);
     let snapshot = world.engine.snapshot();
     let mut next = World::with(config(2, Grace::Until(holdfast_base::Instant(50_000))));
     assert_eq!(next.engine.restore(&snapshot, next.now), 0);
@@ -452,7 +451,7 @@ fn a_lease_goes_on_without_the_session_that_it_was_renewed_in() {
     world.pass(LEASE_MS - 1);
     world.sequence(first, 0, 1).unwrap();
     let now = world.now;
-    world.engine.sessions_mut().complete(first, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+    world.engine.sessions_mut().complete(first, SlotId(0), KeptReply::Nothing, now);
     world.engine.destroy_session(first, 0).unwrap();
     world.pass(LEASE_MS - 1);
     world.engine.tick(world.now);
@@ -495,7 +494,7 @@ fn a_client_may_make_a_session_in_each_of_any_number_of_lives_of_the_server() {
         world.pass(1000);
         assert_eq!(world.sequence(session, 0, 1).unwrap().admission, Admission::New, "the last one is there");
         let now = world.now;
-        world.engine.sessions_mut().complete(session, holdfast_base::SlotId(0), KeptReply::Nothing, now);
+        world.engine.sessions_mut().complete(session, SlotId(0), KeptReply::Nothing, now);
         let exchanged = world.exchange("a", 1).unwrap();
         assert_eq!(exchanged.client, client);
         session = world.create(client, exchanged.next_seqid).unwrap().id;
@@ -503,6 +502,30 @@ fn a_client_may_make_a_session_in_each_of_any_number_of_lives_of_the_server() {
         world.engine.reclaim_complete(client).unwrap();
         world.settle();
     }
+}
+
+/// Linux takes those of a former life for gone once it has made another, and asks ten times, a second each, while it hears
+/// that they are there.
+#[test]
+fn a_client_that_goes_is_not_kept_by_a_session_that_it_left_behind_in_a_restart() {
+    let mut world = World::new();
+    let (client, former) = world.client("a", 1);
+    let snapshot = world.engine.snapshot();
+    world = World::with(config(2, Grace::Over));
+    assert_eq!(world.engine.restore(&snapshot, world.now), 0);
+    let leave = |world: &mut World| world.engine.destroy_clientid(client, world.now);
+    let busy = Err(StateError::ClientidBusy);
+    assert_eq!(leave(&mut world), busy, "it may be using it");
+    let exchanged = world.exchange("a", 1).unwrap();
+    let session = world.create(client, exchanged.next_seqid).unwrap().id;
+    assert_eq!(leave(&mut world), busy);
+    world.engine.destroy_session(session, 0).unwrap();
+    world.sequence(former, 0, 1).unwrap();
+    assert_eq!(leave(&mut world), busy, "a request runs in it");
+    world.engine.sessions_mut().complete(former, SlotId(0), KeptReply::Nothing, world.now);
+    assert_eq!(leave(&mut world), Ok(()));
+    assert_eq!(world.engine.sessions().len(), 0);
+    world.settle();
 }
 
 #[test]

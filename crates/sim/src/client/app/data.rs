@@ -66,7 +66,7 @@ impl Process {
             let look = Look { change, size };
             world.oracles.looked(open.file, (look, true), asked);
             if seen_in(&mut reply) == before {
-                world.oracles.read_within(open.file, look, (block, mark));
+                world.oracles.read_within(open.file, look, (block, mark), asked.0);
             }
         }
     }
