@@ -160,7 +160,9 @@ impl Machine {
         attrs.gid = changes.gid.unwrap_or(attrs.gid);
         attrs.atime = changes.atime.map_or(attrs.atime, at);
         attrs.ctime = now.wall;
-        if let Some(size) = changes.size.filter(|s| *s != attrs.size) {
+        // Though it be what it was: `: >file` is how times are brought up to date, and the server's moves as well (RFC 8881
+        // section 18.30.4).
+        if let Some(size) = changes.size {
             attrs.mtime = now.wall;
             attrs.size = size;
             changes.mtime = changes.mtime.or(Some(SetTime::At(now.wall)));
