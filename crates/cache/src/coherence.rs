@@ -53,14 +53,19 @@ impl Machine {
         let merged = node.merged(theirs);
         let undisturbed = node.disturbed <= at || node.clean_for == Some(at);
         let ours_is_there = node.pending == 0 && node.data.extents.weights().unsent == 0;
-        // What of ours was done since then the answer may not know.
-        let knows_ours = node.data.moved <= at || node.is_sure();
-        if undisturbed && ours_is_there && knows_ours && node.changing == 0 {
-            node.is_theirs = true;
-            if self.journal.is_some() {
-                node.base = Some(Box::new(crate::persist::Base::of(theirs)));
+        // What of ours was done since then the answer may not know: where all is sure that makes no difference to what is
+        // shown, but it is not what the server has now.
+        let knows_ours = node.data.moved <= at;
+        if undisturbed && ours_is_there && (knows_ours || node.is_sure()) && node.changing == 0 {
+            node.attrs = merged;
+            if knows_ours {
+                node.is_theirs = true;
+                node.data.clocked_since = None;
+                node.attrs.change = theirs.change;
+                if self.journal.is_some() {
+                    node.base = Some(Box::new(crate::persist::Base::of(theirs)));
+                }
             }
-            node.attrs = Attrs { change: theirs.change, ..merged };
             if node.held.contains(CapSet::FILE_S) && !node.sure.contains(CapSet::FILE_S) {
                 node.data.kept.learn(theirs.change);
             }

@@ -173,8 +173,9 @@ pub(crate) struct FileData {
     pub(crate) writer: Option<Caller>,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
-    /// The server's modification time may be that of a WRITE of ours, which nobody told here.
-    pub(crate) has_written: bool,
+    /// The server's modification time may be of its own clock, by a WRITE or a truncation of ours, which nobody told here:
+    /// until one is set by a mutation behind this serial.
+    pub(crate) clocked_since: Option<u64>,
     /// It may also be this one, given by what was sent and not answered.
     pub(crate) maybe: Option<Timestamp>,
 }

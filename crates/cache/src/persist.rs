@@ -402,7 +402,7 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.option(data.carrier, Put::u64);
     put.option(data.writer.as_ref(), Put::caller);
     put.flag(data.mtime_owed);
-    put.flag(data.has_written);
+    put.flag(data.clocked_since.is_some());
     put.count(data.truncations.len());
     for (from, serial) in &data.truncations {
         put.u64(*from);

@@ -302,6 +302,11 @@ impl Stream {
         self.unsent.front().map_or(self.last + 1, |q| q.serial)
     }
 
+    /// Every mutation up to this serial was sent, or is not to be.
+    pub(crate) fn sent(&self) -> u64 {
+        self.first_unsent() - 1
+    }
+
     /// Every mutation up to this serial was executed, and its result taken in.
     pub(crate) fn executed(&self) -> u64 {
         let kept = self.kept.iter().find(|k| k.stage != Stage::Executed);

@@ -40,6 +40,7 @@ impl Machine {
             }
             self.op_done(queued, result, repeated, now);
         }
+        self.told_later(place, &ops);
         if let Some(kept) = self.stream.kept.get_mut(place) {
             (kept.ops, kept.born) = (ops, born);
         }
@@ -73,7 +74,7 @@ impl Machine {
             // Answers to questions asked before may not know of it.
             node.data.moved = at;
             if place == 0 {
-                node.told_by(&queued.op, follows);
+                node.told_by(queued, follows);
             }
         }
         match result {

@@ -229,8 +229,8 @@ impl Machine {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
             node.data.mtime_owed |= node.held.contains(CapSet::FILE_X) || node.recall.is_some();
-            node.data.has_written = true;
         }
+        self.clocked(id);
         self.flush.on_the_way.insert(write, id);
         let open = self.token(id, true);
         // What was written while the server was away is compared before it goes out.
@@ -240,10 +240,19 @@ impl Machine {
         (Some(out), more)
     }
 
+    /// A WRITE gives a file the time of the server's clock: behind whatever was sent by now, for all anybody knows.
+    fn clocked(&mut self, id: NodeId) {
+        let sent = self.stream.sent();
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.data.clocked_since = Some(sent);
+        }
+    }
+
     /// A WRITE was answered.
     pub fn write_done(&mut self, write: WriteId, result: Result<Written, Errno>, now: Now) {
         self.progress += 1;
         let Some(id) = self.flush.on_the_way.remove(&write) else { return };
+        self.clocked(id);
         let since = self.tick();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let place = node.data.in_flight.iter().position(|(w, ..)| *w == write);
@@ -307,6 +316,7 @@ impl Machine {
     pub fn write_lost(&mut self, write: WriteId, now: Now) {
         self.progress += 1;
         let Some(id) = self.flush.on_the_way.remove(&write) else { return };
+        self.clocked(id);
         self.with_data(id, |data| {
             data.in_flight.retain(|(w, ..)| *w != write);
             let sent = Progress::Sent(write);

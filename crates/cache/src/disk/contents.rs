@@ -70,6 +70,23 @@ impl Node {
     pub(crate) fn known_change(&self) -> Option<u64> {
         Some(self.attrs.change).filter(|change| self.is_theirs && *change != 0)
     }
+
+    /// What lies between what was written here: below that a block has what was before it, and it may reach the server, and be
+    /// forgotten here, while a reader of the block still asks for others.
+    fn not_written_here(&self, block: &Piece) -> Vec<Piece> {
+        let mut at = block.offset;
+        let mut between = Vec::new();
+        let mut written = self.data.extents.read(at, block.end(), self.data.readable_since);
+        written.push(Piece { offset: block.end(), data: Bytes::new() });
+        for piece in written {
+            if at < piece.offset {
+                let (from, to) = ((at - block.offset) as usize, (piece.offset - block.offset) as usize);
+                between.push(Piece { offset: at, data: block.data.slice(from..to) });
+            }
+            at = piece.end();
+        }
+        between
+    }
 }
 
 impl Machine {
@@ -314,8 +331,8 @@ impl Machine {
             let len = disk.slot(slot).len as usize;
             match data.filter(|data| data.len() >= len) {
                 Some(data) if counts => {
-                    let offset = u64::from(block.index) * size;
-                    turn.pieces.push(Piece { offset, data: data.slice(..len) });
+                    let piece = Piece { offset: u64::from(block.index) * size, data: data.slice(..len) };
+                    turn.pieces.extend(node.not_written_here(&piece));
                 }
                 Some(_) => {}
                 None => {

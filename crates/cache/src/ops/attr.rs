@@ -160,13 +160,12 @@ impl Machine {
         attrs.gid = changes.gid.unwrap_or(attrs.gid);
         attrs.atime = changes.atime.map_or(attrs.atime, at);
         attrs.ctime = now.wall;
+        // Though it be what it was: `: >file` is how times are brought up to date, and the server's moves as well (RFC 8881
+        // section 18.30.4).
         if let Some(size) = changes.size {
-            if size != attrs.size {
-                attrs.mtime = now.wall;
-                attrs.size = size;
-            }
-            // Also where it is as long as before: the server would give it its own moment, which looks like others' doing.
-            changes.mtime = changes.mtime.or(Some(SetTime::At(attrs.mtime)));
+            attrs.mtime = now.wall;
+            attrs.size = size;
+            changes.mtime = changes.mtime.or(Some(SetTime::At(now.wall)));
         }
         attrs.mtime = changes.mtime.map_or(attrs.mtime, at);
         if changes.size.is_some() {

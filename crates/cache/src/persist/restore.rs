@@ -151,6 +151,8 @@ impl Machine {
                 }
             }
             let mut node = Box::new(node);
+            // What was not sent comes behind whatever the server had done by then.
+            node.data.clocked_since = node.data.clocked_since.map(|_| self.stream.sent());
             if let Some(dir) = node.dir.as_mut() {
                 dir.complete = is_complete && node.held.contains(CapSet::FILE_S);
             }
@@ -268,7 +270,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     node.data.carrier = get.option(Get::u64)?;
     node.data.writer = get.option(Get::caller)?;
     node.data.mtime_owed = get.flag()?;
-    node.data.has_written = get.flag()?;
+    node.data.clocked_since = get.flag()?.then_some(0);
     node.data.truncations = get.list(|get| Some((get.u64()?, get.u64()?)))?;
     let extents = get.list(|get| {
         let (offset, data) = (get.u64()?, get_part(records, get)?);

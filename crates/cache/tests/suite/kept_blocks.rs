@@ -11,6 +11,7 @@ use bytes::Bytes;
 use holdfast_cache::*;
 use proptest::prelude::*;
 
+mod histories;
 mod rules;
 
 const FILES: [&str; 3] = ["f", "g", "h"];

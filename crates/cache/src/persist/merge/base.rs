@@ -1,13 +1,15 @@
 //! What the server had of an object when it was last heard of: what has become other since is others' doing.
 
 use holdfast_base::Timestamp;
+use rustc_hash::FxHashSet;
 
 use super::There;
+use super::apart::is_about_data;
 use crate::attrs::{Attrs, Changes, SetTime};
 use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::queue::Op;
+use crate::queue::{Op, Queued, Stage};
 
 /// Attributes that the server told last, or was told and took; `None`: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl Base {
 impl Node {
     /// An operation of ours about it was done: what the server says of it from now on is ours, as far as it has this
     /// modification time. `follows`: there is a journal.
-    pub(crate) fn told_by(&mut self, op: &Op, follows: bool) {
+    pub(crate) fn told_by(&mut self, Queued { serial, op, .. }: &Queued, follows: bool) {
         let had = self.base.as_ref().filter(|_| self.attrs.change != 0).and_then(|base| base.mtime);
         self.attrs.change = 0;
         let set = match op {
@@ -57,8 +59,11 @@ impl Node {
             _ => None,
         };
         self.data.maybe = None;
-        if set.is_some() && self.data.in_flight.is_empty() {
-            self.data.has_written = false;
+        let is_behind = self.data.clocked_since.is_some_and(|since| since < *serial);
+        if set.is_some() && is_behind && self.data.in_flight.is_empty() {
+            self.data.clocked_since = None;
+        } else if set.is_none() && is_about_data(op) {
+            self.data.clocked_since = self.data.clocked_since.max(Some(*serial));
         }
         // What sets no time has left the one that was there.
         self.told_mtime = set.or(had).or(self.told_mtime);
@@ -73,7 +78,7 @@ impl Node {
     pub(super) fn is_changed_there(&self, theirs: &Attrs) -> bool {
         match (self.attrs.change, self.told_mtime) {
             // It is in the middle of being written by us: how that looks there nobody can tell from others' doing.
-            _ if self.data.has_written => false,
+            _ if self.data.clocked_since.is_some() => false,
             _ if self.data.maybe == Some(theirs.mtime) => false,
             (0, told) => told.is_some_and(|told| told != theirs.mtime),
             (change, _) if change == theirs.change => false,
@@ -88,6 +93,23 @@ impl Node {
 }
 
 impl Machine {
+    /// The results of a batch have come behind those of later ones: what those have told of its objects is what the server
+    /// has of them.
+    pub(crate) fn told_later(&mut self, place: usize, ops: &[Queued]) {
+        let later = self.stream.kept.iter().skip(place + 1).filter(|k| k.stage == Stage::Executed);
+        let mut later = later.flat_map(|k| &k.ops).peekable();
+        if self.journal.is_none() || later.peek().is_none() {
+            return;
+        }
+        let told: FxHashSet<NodeId> = ops.iter().filter_map(|queued| queued.op.nodes()[0]).collect();
+        for queued in later {
+            let Some(id) = queued.op.nodes()[0].filter(|id| told.contains(id)) else { continue };
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.told_by(queued, true);
+            }
+        }
+    }
+
     /// Attributes set here: what was set there as well, to something else, stays theirs; for nothing can be kept twice. A
     /// time goes with the contents.
     pub(super) fn merge_attrs(&mut self, id: NodeId, there: There, theirs: &Attrs) {

@@ -132,7 +132,7 @@ impl Machine {
         let executed = self.stream.surely_executed().0;
         let cut = node.data.truncations.iter().filter(|(_, serial)| *serial > executed);
         // What was written here by WRITEs since may have made it longer there.
-        let base = node.base.as_deref().filter(|_| !node.data.has_written);
+        let base = node.base.as_deref().filter(|_| node.data.clocked_since.is_none());
         let there = base.and_then(|base| base.size).unwrap_or(u64::MAX);
         cut.map(|(from, _)| *from).min().unwrap_or(u64::MAX).min(there)
     }

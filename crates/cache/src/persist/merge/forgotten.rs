@@ -177,7 +177,7 @@ impl Machine {
         if node.attrs.kind != theirs.kind || !is_ours {
             return false;
         }
-        node.told_by(&queued.op, true);
+        node.told_by(queued, true);
         self.bind(*id, &Born { handle: handle.clone(), grant: None }, now);
         self.loaded(*id, queued.serial);
         true

@@ -221,6 +221,28 @@ fn a_block_that_is_not_as_it_was_written_is_not_there() {
 }
 
 #[test]
+fn what_was_written_without_a_promise_and_is_known_again_is_compared() {
+    let mut world = has_read(30);
+    write(&mut world, 0, "f", 0, &[101; 80]).unwrap();
+    // It goes by WRITE when nothing is held any more: the time is the server's.
+    let at = world.now();
+    world.clients[0].machine.caps_lost(at);
+    world.server.restart();
+    world.drain();
+    assert_eq!(read(&mut world, 0, "f", (0, 200)).map(|data| data[79]), Ok(101));
+    world.drain();
+    go_away(&mut world);
+    write(&mut world, 0, "f", 0, b"ours").unwrap();
+    let there = ino(&world);
+    let theirs = world.server.fs.get_mut(there).unwrap();
+    (theirs.data, theirs.mtime) = (b"theirs".to_vec(), 77);
+    world.come_back(false, false);
+    world.drain();
+    assert_eq!(world.server.fs.get(there).unwrap().data, b"theirs");
+    assert_eq!(world.clients[0].machine.conflicts().len(), 1, "ours is beside it");
+}
+
+#[test]
 fn what_is_switched_off_leaves_the_records_and_everything_is_asked_for() {
     let mut world = has_read(30);
     let blocks = |world: &World| world.kept.as_ref().unwrap().keys().filter(|key| key[0] == b'S').count();
