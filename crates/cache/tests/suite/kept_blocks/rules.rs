@@ -223,8 +223,8 @@ fn a_block_that_is_not_as_it_was_written_is_not_there() {
 #[test]
 fn what_was_written_without_a_promise_and_is_known_again_is_compared() {
     let mut world = has_read(30);
-    write(&mut world, 0, "f", 0, &[101; 80]).unwrap();
-    // It goes by WRITE when nothing is held any more: the time is the server's.
+    write(&mut world, 0, "f", 0, &vec![101; 70_000]).unwrap();
+    // So much goes by WRITE, when nothing is held any more: the time is the server's.
     let at = world.now();
     world.clients[0].machine.caps_lost(at);
     world.server.restart();
