@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod loopfs;
 pub mod missing;
 pub mod mount;
+pub mod packets;
 mod port;
 pub mod process;
 pub mod relay;

@@ -4,8 +4,10 @@
 use crate::fixture::{LEVELS_OF_RESTARTS, Served, guest, kernels, start_in};
 use crate::nlm;
 use anyhow::{Context, Result, ensure};
+use holdfast_lab::packets::Packets;
 use holdfast_lab::process::tail;
 use holdfast_lab::{FsType, Guest, Kernel, LoopFs, NfsVersion, Scale, ServerUnderTest, Trial};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -45,6 +47,8 @@ pub(crate) struct Load {
     /// Who keeps the server's socket open while it is away: a client that is refused waits three seconds before it tries
     /// again.
     keeper: Keeper,
+    /// Whether its packets are kept where it fails, in a soak run.
+    is_watched: bool,
     /// Run by the first guest before anybody works.
     prepare: &'static str,
     /// Run by every guest before anybody works.
@@ -60,6 +64,7 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "tree",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Parent,
+        is_watched: false,
         prepare: "",
         each: "(cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")')\n\
                mkdir /run/local; tar -C /run/local -xpf /run/tree.tar",
@@ -76,6 +81,7 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "sqlite",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Another,
+        is_watched: true,
         prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
         each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/sqlite_writers.py write 5 $NAME-$n /mnt /mnt; done\n\
@@ -87,6 +93,7 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "locks",
         lease_seconds: LEASE_SECONDS_LONG,
         keeper: Keeper::Parent,
+        is_watched: true,
         prepare: "echo 0 >/mnt/counter",
         each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/locked_counter.py count /mnt/counter 2 20; done\n\
@@ -98,6 +105,7 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "make",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Another,
+        is_watched: false,
         prepare: "",
         each: "cp -r $SCRIPTS/project /mnt/project-$NAME",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project-$NAME clean\n\
@@ -165,9 +173,18 @@ pub(crate) fn run(
     around: (&str, &str),
     strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<Vec<Duration>> {
-    let mut served = serve_with(of.2, of.1)?;
+    let (kernel, version, load) = of;
+    let mut served = serve_with(load, version)?;
+    let name = format!("{}-{version}-{}", load.name, kernel.label());
+    let packets = match Scale::from_env() {
+        Scale::Soak if load.is_watched => Some(Packets::of(served.server.port(), &name)?),
+        Scale::Soak | Scale::Test => None,
+    };
     let outcome = run_on(&mut served, of, strikes, around, strike);
-    outcome.with_context(|| format!("the server said\n{}", tail(&served.server.log(), 60)))
+    outcome.with_context(|| {
+        let kept = packets.map_or_else(PathBuf::new, Packets::keep);
+        format!("the server said\n{}\npackets: {}", tail(&served.server.log(), 60), kept.display())
+    })
 }
 
 fn run_on(
