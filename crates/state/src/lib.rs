@@ -33,6 +33,7 @@ mod image;
 pub mod invariant;
 mod line;
 mod lock;
+mod lock_conflict;
 mod lock_index;
 mod lock_room;
 mod lock_set;
@@ -85,7 +86,8 @@ pub use foreign::{
 pub use freeze::{Frozen, Unsound};
 pub use grace::{Claim, Grace, Recorded};
 pub use image::{ClientImage, Snapshot};
-pub use lock::{Conflict, ConflictHolder, LockBy, LockRefusal, LockRequest, LockTest, LockTicket, Wait};
+pub use lock::{LockBy, LockRefusal, LockRequest, LockTicket, Wait};
+pub use lock_conflict::{Conflict, ConflictHolder, LockTest};
 pub use lock_set::{LockKind, LockSet};
 pub use memory::{InUse, Memory};
 pub use names::{ConnId, Dialect, LockToken, OpenId, OwnerName, Principal, Verifier};

@@ -43,7 +43,6 @@ impl Engine {
     /// The same of a delegation.
     #[must_use]
     pub fn has_reclaimed_delegation(&self, client: ClientId, file: FileKey, kind: DelegationKind) -> bool {
-        let own = self.delegation_on(client, file).and_then(|own| self.delegation(own).ok());
-        self.has_to_reclaim(client) && own.is_some_and(|own| own.granted == Some(kind))
+        self.has_to_reclaim(client) && self.holds_delegation(client, file) == Some(kind)
     }
 }

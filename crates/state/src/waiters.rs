@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::file::{File, Holder};
 use crate::foreign::ForeignOwner;
-use crate::lock::{Conflict, ConflictHolder, WantedLock};
+use crate::lock_conflict::{Conflict, ConflictHolder, WantedLock};
 use crate::lock_room::{Account, Payer};
 use crate::lock_set::LockKind;
 use crate::names::OwnerName;

@@ -45,9 +45,13 @@ fn try_open(client: &mut Client) -> NfsStat4 {
     status(&run(client, &[open]))
 }
 
-fn try_reclaim(client: &mut Client) -> NfsStat4 {
+fn reclaim(client: &mut Client) -> Vec<u8> {
     let reclaim = open(client, OpenClaim4::Previous(OpenDelegationType4::None));
-    status(&run(client, &[lookup(b"file"), reclaim]))
+    run(client, &[lookup(b"file"), reclaim])
+}
+
+fn try_reclaim(client: &mut Client) -> NfsStat4 {
+    status(&reclaim(client))
 }
 
 /// The flags in a SEQUENCE's answer.
@@ -127,8 +131,7 @@ fn try_reclaim_lock(client: &mut Client, open_stateid: Stateid4) -> NfsStat4 {
 }
 
 fn reclaimed(client: &mut Client) -> Stateid4 {
-    let reclaim = open(client, OpenClaim4::Previous(OpenDelegationType4::None));
-    let results: &'static [u8] = run(client, &[lookup(b"file"), reclaim]).leak();
+    let results: &'static [u8] = reclaim(client).leak();
     last::<Open4Ok<'_>>(results, 5).stateid
 }
 

@@ -303,11 +303,12 @@ impl Engine {
 
     /// Whether a client takes a session for gone: it is of a former life, since which the client has introduced itself again,
     /// as Linux does after a restart, to go on in a session of this life. Nobody destroys the other, and whoever unmounts would
-    /// ask ten times, a second each, to be let go.
+    /// ask ten times, a second each, to be let go. Not before it has reclaimed all: until it has a session of this life its right
+    /// to do so would be anybody's to destroy, who need not prove that a client id is his.
     fn is_given_up(&self, client: &ClientIncarnation, session: SessionId) -> bool {
         let session = self.sessions.get(session);
         let is_idle = |session: &Session| session.is_of_former_life && session.slots.running() == 0;
-        client.has_begun_anew && session.is_none_or(is_idle)
+        client.has_begun_anew && client.is_reclaim_done() == Some(true) && session.is_none_or(is_idle)
     }
 
     /// A reply that tells of the restart answers something else than reclaims.

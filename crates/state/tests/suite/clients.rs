@@ -517,7 +517,9 @@ fn a_client_that_goes_is_not_kept_by_a_session_that_it_left_behind_in_a_restart(
     let busy = Err(StateError::ClientidBusy);
     assert_eq!(leave(&mut world), busy, "it may be using it");
     let exchanged = world.exchange("a", 1).unwrap();
+    assert_eq!(leave(&mut world), busy, "it has yet to reclaim, and this may be somebody else");
     let session = world.create(client, exchanged.next_seqid).unwrap().id;
+    world.engine.reclaim_complete(client).unwrap();
     assert_eq!(leave(&mut world), busy);
     world.engine.destroy_session(session, 0).unwrap();
     world.sequence(former, 0, 1).unwrap();
