@@ -20,12 +20,12 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Begins to watch a TCP port on all networks of this host; `name` says what for.
+    /// Begins to watch a TCP port on all networks of this host; `name` says what for, perhaps of several at once.
     ///
     /// Errors where there is no tcpdump, or no right to use it.
     pub fn of(port: u16, name: &str) -> Result<Self> {
         let program = missing::program("tcpdump", "tcpdump")?;
-        let folder = target_dir().join("lab").join("packets").join(name);
+        let folder = target_dir().join("lab").join("packets").join(format!("{name}-{port}"));
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let mut command = Command::new(program);
         command

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::{ByteRange, ChangeId, ClientId, FileKey};
 use holdfast_state::{Deed, Delegated, DelegationKind, DelegationRequest, DelegationTicket, DelegationToken};
-use holdfast_state::{EntryKinds, Offer, StateError, WhyNone};
+use holdfast_state::{EntryKinds, Grounds, Offer, StateError, WhyNone};
 use holdfast_vfs::{Backend, FileObject, FsResult, Handle, HeldPledge, LocalDeed, LocalListener, Pledge};
 
 use crate::index::Promised;
@@ -38,9 +38,11 @@ impl Manager {
     /// Grants a delegation, where the state engine agrees, no change is in flight, and the backend can hold it against
     /// local processes; on any failure nothing of it is left. Waits for no client, but perhaps for a disk.
     ///
+    /// What is reclaimed is granted all the same where the backend cannot hold it, and to be returned at once.
+    ///
     /// # Errors
-    /// Those of [`holdfast_state::Engine::delegation_prepare`]. What comes in between meanwhile is no error: nothing
-    /// is granted then.
+    /// Those of [`holdfast_state::Engine::delegation_prepare`]; `Delay` of a reclaim that meets a change in flight. What comes
+    /// in between meanwhile is no error otherwise: nothing is granted then.
     pub fn delegate(&self, request: &DelegationRequest, on: &PledgeOn<'_>) -> Result<Granted, StateError> {
         let ticket = match self.step(|engine, now| engine.delegation_prepare(request, now)) {
             Ok(Ok(Offer::Offered(ticket))) => ticket,
@@ -53,29 +55,41 @@ impl Manager {
         let if_change_is = ticket.if_change_is();
         let mut offered =
             Offered { manager: self, ticket: Some(ticket), file: request.file, is_entered: false };
-        let declined = Ok(Granted::Declined(WhyNone::Contention));
+        let is_reclaim = matches!(request.grounds, Grounds::Reclaim(_));
+        let declined =
+            if is_reclaim { Err(StateError::Delay) } else { Ok(Granted::Declined(WhyNone::Contention)) };
         offered.is_entered = self.put_in_force((request.file, request.client), (token, kind));
         if !offered.is_entered {
             return declined;
         }
         let guard = match on.backend.pledge(on.handle, pledge_of(kind), on.open) {
-            Ok(Some(guard)) if !guard.is_broken() => guard,
+            Ok(Some(guard)) if !guard.is_broken() => Some(guard),
             // It cannot be held, or did not hold until now.
+            broken if is_reclaim => {
+                self.take_unwelcome(&offered);
+                broken.ok().flatten()
+            }
             Ok(_) | Err(_) => return declined,
         };
         // Nobody changes it unnoticed from here on.
         if if_change_is.is_some_and(|change| on.change.is_none_or(|look| look() != Ok(change))) {
             return Ok(Granted::Declined(WhyNone::OpenBefore));
         }
-        let former = self.pledges.lock().insert(token, guard);
+        let former = guard.and_then(|guard| self.pledges.lock().insert(token, guard));
         let Some(ticket) = offered.ticket.take() else { return declined };
         match self.step(|engine, now| engine.delegation_commit(ticket, now)) {
             Ok(Ok(delegated)) => Ok(Granted::Delegated(delegated)),
             Ok(Err(_)) | Err(_) => {
                 self.take_back(request.file, token, former.filter(|_| is_upgrade));
-                Ok(Granted::Declined(WhyNone::Contention))
+                declined
             }
         }
+    }
+
+    fn take_unwelcome(&self, offered: &Offered<'_>) {
+        let Some(ticket) = &offered.ticket else { return };
+        // It touches no client's record.
+        let _ = self.step(|engine, _| engine.delegation_unwelcome(ticket));
     }
 
     /// Puts a delegation into force against clients that the engine has from a former process. False when it cannot be:

@@ -16,6 +16,7 @@ use holdfast_xdr::{Decode, Encode, Mark, Reader, Writer};
 use crate::desc::Minor;
 use crate::service::Service;
 use crate::slot::{SlotUse, digest};
+use crate::stand_in::StandIns;
 
 /// Bytes of an RPC reply before the results, without a record mark: what sessions count in their limits. A
 /// verifier other than AUTH_NONE's would add to it.
@@ -77,6 +78,8 @@ pub(crate) struct Compound {
     // What must happen before the reply leaves.
     pub(crate) touched: Vec<(Arc<dyn Backend>, Vec<Touched>)>,
     pub(crate) first_touch: Option<FirstTouch>,
+    /// What the journal is told in place of what the reply says.
+    pub(crate) stand_ins: StandIns,
     /// Places of the reply for the write verifiers of backends, once all is forced.
     pub(crate) verifiers: Vec<([Mark; 2], Arc<dyn Backend>)>,
     /// A stretch of a file that belongs at this place of the reply.
@@ -144,6 +147,7 @@ impl Compound {
             caller: None,
             touched: Vec::new(),
             first_touch: None,
+            stand_ins: StandIns::default(),
             verifiers: Vec::new(),
             file: None,
         })

@@ -28,6 +28,7 @@ mod program;
 mod report;
 mod service;
 mod slot;
+mod stand_in;
 mod table;
 
 pub use attr::ids::{Id, IdNames, NumericIds, parse_number};

@@ -190,8 +190,13 @@ impl Engine {
         let delegation = self.delegation(key).ok()?;
         let (granted, offered, recall) = (delegation.granted, delegation.offered, delegation.recall);
         if offered.is_some_and(|(kind, _)| deed.conflicts(kind)) {
-            self.withdraw_offer(key, now);
             self.recent_recalls.note(file, now);
+            let delegation = self.delegation_mut(key).ok()?;
+            if delegation.is_due {
+                delegation.is_unwelcome = true;
+                return Some(now);
+            }
+            self.withdraw_offer(key, now);
         }
         granted.filter(|kind| deed.conflicts(*kind))?;
         match recall {

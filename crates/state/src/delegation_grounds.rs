@@ -55,6 +55,9 @@ impl Engine {
             return Some(WhyNone::Resource);
         }
         let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
+        if is_reclaim && self.has_lost(client, None, file) {
+            return Some(WhyNone::Lost);
+        }
         let is_used = |of| self.is_used_by_others((file, of), (client, is_reclaim), kind);
         if self.files.get(&file).is_some_and(is_used) {
             return Some(WhyNone::Contention);
@@ -68,10 +71,6 @@ impl Engine {
         if !is_reclaim && self.clients.by_id.get(&client).is_some_and(|of| of.delegations_revoked > 0) {
             // It did not give one back, and has not even taken note.
             return Some(WhyNone::Resource);
-        }
-        if is_reclaim && self.has_lost(client, None, file) {
-            // Reclaimed before, and revoked since: somebody has done what it excludes (RFC 8881 section 8.4.3).
-            return Some(WhyNone::Contention);
         }
         let is_never = kind.is_directory() && self.policy.directories == Directories::Never;
         if !self.policy.is_delegating || is_never {
@@ -99,7 +98,10 @@ impl Engine {
     /// for writing.
     fn why_not_beside(&self, own: StateKey, kind: DelegationKind) -> Option<WhyNone> {
         let own = self.delegation(own).ok()?;
-        if own.recall.is_some() || own.offered.is_some() {
+        if own.offered.is_some() {
+            return Some(if own.is_due { WhyNone::Passing } else { WhyNone::Contention });
+        }
+        if own.recall.is_some() {
             return Some(WhyNone::Contention);
         }
         match (own.granted, kind) {

@@ -20,6 +20,7 @@ mod deadlock;
 mod deed;
 mod delegation;
 mod delegation_grounds;
+mod delegation_offer;
 mod delegation_want;
 mod descriptors;
 mod effect;
@@ -72,10 +73,8 @@ pub use client::{
 };
 pub use contention::{Contention, RecallAnswer};
 pub use deed::{Deed, DelegationKind, EntryKinds};
-pub use delegation::{
-    Delegated, DelegationRequest, DelegationTicket, DelegationToken, Grounds, Offer, Seen, WhyNone,
-    WriteHolder,
-};
+pub use delegation::{Delegated, DelegationRequest, DelegationToken, Grounds, Seen, WhyNone, WriteHolder};
+pub use delegation_offer::{DelegationTicket, Offer};
 pub use delegation_want::WantHow;
 pub use effect::Effect;
 pub use engine::{Config, Engine};

@@ -28,7 +28,7 @@ const FAILED_ONCE: [(u64, u64); 4] = [
 ];
 
 /// What comes of restarts, and how often at least in 100,000 steps.
-const AT_LEAST: [(&str, u64); 26] = [
+const AT_LEAST: [(&str, u64); 27] = [
     ("restarts", 300),
     ("restarts in grace", 150),
     ("grace: all done", 50),
@@ -52,7 +52,8 @@ const AT_LEAST: [(&str, u64); 26] = [
     ("claimed open: NoGrace", 200),
     ("claimed open: ReclaimBad", 20),
     ("claimed lock: ReclaimConflict", 2),
-    ("claimed delegation: ReclaimConflict", 5),
+    ("delegation: kept back", 5),
+    ("delegation: recalled while it is given back", 5),
     ("foreign lock: granted", 300),
     ("foreign share: granted", 100),
 ];

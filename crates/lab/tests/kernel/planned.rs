@@ -2,7 +2,7 @@
 //! no connection is made anew, nobody says who it is again, nothing is reclaimed.
 
 use crate::fixture::{Served, guest, kernels, start_in};
-use crate::restart_load::{LIMIT, LOADS, Load, run};
+use crate::restart_load::{LIMIT, LOADS, Load, Strikes, run};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_lab::{FsType, Kernel, LoopFs, NfsVersion, Scale, ServerBuilder, ServerUnderTest, Trial};
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn replaced(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
         Ok(())
     };
     let times = Scale::from_env().pick(REPLACEMENTS, REPLACEMENTS_SOAK);
-    let shortest = run((kernel, version, load), times, AROUND, replace)?;
+    let shortest = run((kernel, version, load), Strikes::seldom(times, version), AROUND, replace)?;
     println!(
         "{} {version} {}: the server stood still for {stills:?} ms, and each guest at least once for no longer than {shortest:?}",
         load.name,

@@ -1,5 +1,5 @@
-//! The server is killed twice under a load of real kernel clients and started again: each load ends right, with no
-//! error to its programs, and the longest pause is told.
+//! The server is killed again and again under a load of real kernel clients and started again: each load ends right, with
+//! no error to its programs, and the longest pause is told.
 
 use crate::fixture::{LEVELS_OF_RESTARTS, Served, guest, kernels, start_in};
 use crate::nlm;
@@ -26,6 +26,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const ONE_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// The load works this long before, between and after the kills.
 const WORK: Duration = Duration::from_secs(3);
+/// Where it is killed often: before its clients have the last time behind them, what they asked for then is answered by yet
+/// another life.
+const OFTEN: Strikes = Strikes { count: 12, work: Duration::from_millis(800) };
+const OFTEN_SOAK: Strikes = Strikes { count: 60, ..OFTEN };
 /// The same of NFSv3, whose clients nobody tells of grace's end: one that was refused a lock asks again after five seconds.
 const WORK_V3: Duration = Duration::from_secs(9);
 /// Grace with NFSv3: a host with locks cannot say that it has reclaimed them.
@@ -37,6 +41,20 @@ enum Keeper {
     Another,
     /// The server's own parent, which starts it again as well.
     Parent,
+}
+
+/// What is done to the server under a load: so many times, with the load at work for so long before, between and after.
+#[derive(Clone, Copy)]
+pub(crate) struct Strikes {
+    pub(crate) count: usize,
+    work: Duration,
+}
+
+impl Strikes {
+    /// So far apart that the load gets somewhere each time.
+    pub(crate) const fn seldom(count: usize, version: NfsVersion) -> Self {
+        Self { count, work: if matches!(version, NfsVersion::V3) { WORK_V3 } else { WORK } }
+    }
 }
 
 /// Work for two guests.
@@ -126,9 +144,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     for at_hand in kernels() {
         for load in &LOADS {
             let name = format!("restart::killed_under_load::{}", load.name);
-            trials.extend(
-                at_hand.trials(&name, versions, |kernel, version| killed_twice(kernel, version, load)),
-            );
+            trials.extend(at_hand.trials(&name, versions, |kernel, version| killed(kernel, version, load)));
         }
     }
     let mut trials: Vec<_> = trials.into_iter().map(|trial| trial.limit(LIMIT)).collect();
@@ -137,8 +153,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             let locks = LOADS.iter().filter(|load| load.name == "locks");
             let of = locks.flat_map(|load| {
                 let name = format!("restart::killed_under_load::{}", load.name);
-                at_hand
-                    .trials(&name, &[NfsVersion::V3], |kernel, version| killed_twice(kernel, version, load))
+                at_hand.trials(&name, &[NfsVersion::V3], |kernel, version| killed(kernel, version, load))
             });
             // It may have to wait for another one's turn.
             trials.extend(of.map(|trial| trial.limit(nlm::LIMIT)));
@@ -147,7 +162,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
+fn killed(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()> {
     let _turn = if version == NfsVersion::V3 { Some(nlm::turn()?) } else { None };
     let kill = |served: &mut Served| match load.keeper {
         Keeper::Parent => served.server.kill_supervised(),
@@ -156,20 +171,27 @@ fn killed_twice(kernel: &Kernel, version: NfsVersion, load: &Load) -> Result<()>
             served.server.restart()
         }
     };
-    let kills = match load.keeper {
-        // It gives up at the fifth death within a minute.
-        Keeper::Parent => KILLS_SOAK.min(4),
-        Keeper::Another => KILLS_SOAK,
-    };
-    run((kernel, version, load), Scale::from_env().pick(KILLS, kills), ("true", "true"), kill)?;
+    run((kernel, version, load), kills(load, version), ("true", "true"), kill)?;
     Ok(())
+}
+
+fn kills(load: &Load, version: NfsVersion) -> Strikes {
+    let scale = Scale::from_env();
+    // Those who cannot say that they have reclaimed stand still until grace is over.
+    let is_soon_over = matches!(version, NfsVersion::V41 | NfsVersion::V42);
+    match load.keeper {
+        // It gives up at the fifth death within a minute.
+        Keeper::Parent => Strikes::seldom(scale.pick(KILLS, KILLS_SOAK.min(4)), version),
+        Keeper::Another if is_soon_over => scale.pick(OFTEN, OFTEN_SOAK),
+        Keeper::Another => Strikes::seldom(scale.pick(KILLS, KILLS_SOAK), version),
+    }
 }
 
 /// Works off a load, and does something to the server in between, several times. The shell's two commands are run in
 /// each guest before its work and after it. Gives, for each guest, the shortest of as many pauses, the longest that it saw.
 pub(crate) fn run(
     of: (&Kernel, NfsVersion, &Load),
-    strikes: usize,
+    strikes: Strikes,
     around: (&str, &str),
     strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<Vec<Duration>> {
@@ -190,7 +212,7 @@ pub(crate) fn run(
 fn run_on(
     served: &mut Served,
     (kernel, version, load): (&Kernel, NfsVersion, &Load),
-    strikes: usize,
+    strikes: Strikes,
     around: (&str, &str),
     mut strike: impl FnMut(&mut Served) -> Result<()>,
 ) -> Result<Vec<Duration>> {
@@ -203,12 +225,11 @@ fn run_on(
     first.wait_for("prepared\n", PATIENCE)?;
     guests.iter().try_for_each(|guest| guest.signal("work"))?;
     guests.iter().try_for_each(|guest| guest.wait_for("working\n", PATIENCE))?;
-    let work = if version == NfsVersion::V3 { WORK_V3 } else { WORK };
-    for _ in 0..strikes {
-        std::thread::sleep(work);
+    for _ in 0..strikes.count {
+        std::thread::sleep(strikes.work);
         strike(served)?;
     }
-    std::thread::sleep(work);
+    std::thread::sleep(strikes.work);
     guests.iter().try_for_each(|guest| guest.signal("enough"))?;
     guests.iter().try_for_each(|guest| guest.wait_for("worked\n", PATIENCE))?;
     others.iter().try_for_each(|guest| guest.signal("end"))?;
@@ -224,11 +245,12 @@ fn run_on(
         );
         let pauses = longest_pauses(&said).context("no heartbeat")?;
         // What every strike costs is seen in as many pauses; in a soak run none may be long.
-        let each =
-            Scale::from_env().pick(pauses.get(strikes - 1), pauses.first()).context("few heartbeats")?;
+        let each = Scale::from_env()
+            .pick(pauses.get(strikes.count - 1), pauses.first())
+            .context("few heartbeats")?;
         let is_short = *each < PAUSE_MAX && pauses[0] < ONE_PAUSE_MAX;
         ensure!(matches!(version, NfsVersion::V3 | NfsVersion::V40) || is_short, "pauses of {pauses:?}");
-        shortest.push(*pauses.get(strikes - 1).context("few heartbeats")?);
+        shortest.push(*pauses.get(strikes.count - 1).context("few heartbeats")?);
     }
     served.server.check_alive()?;
     Ok(shortest)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_base::{ClientId, FileKey};
 use holdfast_manager::{Agent, AttributeHolder, Granted, HeldAnswer, HeldAttributes, NotKept};
-use holdfast_state::{Access, Deed, DelegationKind, Effect, WhyNone, WriteHolder};
+use holdfast_state::{Access, Deed, DelegationKind, Effect, StateError, WhyNone, WriteHolder};
 use holdfast_vfs::{
     AttrMask, Backend, CopySpan, Cx, DirListing, File, Flow, FsError, LocalDeed, Name, Pledge, RemoveKind,
     Wait,
@@ -54,6 +54,34 @@ fn nothing_is_granted_while_a_change_is_in_flight() {
     assert_eq!(w.delegate(a, DelegationKind::Read), Granted::Declined(WhyNone::Contention));
     drop(change);
     assert!(matches!(w.delegate(a, DelegationKind::Read), Granted::Delegated(_)));
+}
+
+/// RFC 8881 section 10.2.1: who held it goes on with it all the time.
+#[test]
+fn what_is_reclaimed_is_granted_though_the_backend_cannot_hold_it_and_to_be_returned_at_once() {
+    let w = World::new(0);
+    let a = w.reclaiming("a");
+    w.fs.refuse_pledges(true);
+    let Granted::Delegated(held) = w.reclaim(a, DelegationKind::Write).unwrap() else { panic!() };
+    assert!(held.is_recalled);
+    assert_eq!(w.write(None).err(), Some(FsError::Delay));
+    w.give_back(a, &held);
+    assert!(w.manager.promises().is_empty());
+    w.fs.refuse_pledges(false);
+    let Granted::Delegated(held) = w.reclaim(a, DelegationKind::Write).unwrap() else { panic!() };
+    assert!(!held.is_recalled);
+    assert_eq!(w.fs.pledges_held(&w.file), [Pledge::WriteFile]);
+}
+
+#[test]
+fn who_reclaims_while_a_change_is_in_flight_is_to_come_again() {
+    let w = World::new(0);
+    let a = w.reclaiming("a");
+    let change = w.manager.promises().enter(w.key(), Deed::WriteData, None).unwrap();
+    assert_eq!(w.reclaim(a, DelegationKind::Write), Err(StateError::Delay));
+    assert!(w.manager.promises().is_empty());
+    drop(change);
+    assert!(matches!(w.reclaim(a, DelegationKind::Write), Ok(Granted::Delegated(_))));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use holdfast_manager::{Agent, Granted, Guarded, Manager, NotKept, Parts, PledgeO
 use holdfast_state::{
     Access, Backing, BootInstance, Caller as StateCaller, ChannelAttrs, Claim, Config, ConnId, CreateSession,
     Delegated, DelegationKind, DelegationRequest, Direction, Effect, ExchangeId, ExchangeIntent, Grace,
-    Grounds, OpenId, OpenRequest, Principal, Seen, Share, StateId, Verifier,
+    Grounds, OpenId, OpenRequest, Principal, Recorded, Seen, Share, StateError, StateId, Verifier,
 };
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{
@@ -94,6 +94,19 @@ impl World {
 
     /// A client that can be called back.
     pub(crate) fn client(&self, name: &str) -> ClientId {
+        let client = self.introduced(name);
+        self.manager.step(|engine, _| engine.reclaim_complete(client).unwrap()).unwrap();
+        client
+    }
+
+    /// The same in grace, with something to reclaim.
+    pub(crate) fn reclaiming(&self, name: &str) -> ClientId {
+        let client = self.introduced(name);
+        self.manager.step(|engine, now| engine.set_grace(Grace::Until(now.after_ms(90_000)))).unwrap();
+        client
+    }
+
+    fn introduced(&self, name: &str) -> ClientId {
         let principal = Principal::new(b"root");
         let made = self.manager.step(|engine, now| {
             let request = ExchangeId {
@@ -116,7 +129,6 @@ impl World {
                 is_persistent: false,
             };
             engine.create_session(&request, now).unwrap();
-            engine.reclaim_complete(exchanged.client).unwrap();
             engine.callback_path(exchanged.client, true);
             exchanged.client
         });
@@ -156,11 +168,26 @@ impl World {
 
     /// Asks for what the last OPEN may bring, after which the file was as `seen`.
     pub(crate) fn delegate_seen(&self, client: ClientId, kind: DelegationKind, seen: Seen) -> Granted {
+        let grounds = Grounds::Open(self.last_open.lock().unwrap());
+        self.delegate_on(grounds, (client, kind), seen).unwrap()
+    }
+
+    /// Asks for what was held before a restart.
+    pub(crate) fn reclaim(&self, client: ClientId, kind: DelegationKind) -> Result<Granted, StateError> {
+        self.delegate_on(Grounds::Reclaim(Recorded::Yes), (client, kind), self.seen())
+    }
+
+    fn delegate_on(
+        &self,
+        grounds: Grounds,
+        (client, kind): (ClientId, DelegationKind),
+        seen: Seen,
+    ) -> Result<Granted, StateError> {
         let request = DelegationRequest {
             client,
             file: self.key(),
             kind,
-            grounds: Grounds::Open(self.last_open.lock().unwrap()),
+            grounds,
             delegates_timestamps: false,
             seen: Some(seen),
             unchanged_ms: u64::MAX,
@@ -168,7 +195,7 @@ impl World {
         let look = || Ok(self.guarded.getattr(&self.cx(Some(client)), &self.file, AttrMask::CHANGE)?.change);
         let (open, change) = (Some(&self.open), Some(&look as &dyn Fn() -> FsResult<ChangeId>));
         let on = PledgeOn { backend: &*self.guarded, handle: &self.file, open, change };
-        self.manager.delegate(&request, &on).unwrap()
+        self.manager.delegate(&request, &on)
     }
 
     /// Opens the file and is granted a delegation of it.

@@ -9,7 +9,7 @@ use holdfast_state::{DelegationKind, DelegationRequest, Grounds, Seen, StateErro
 use holdfast_vfs::{AttrMask, Attrs};
 use holdfast_wire::nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, ACE4_APPEND_DATA, ACE4_EXECUTE, ACE4_READ_DATA, ACE4_WRITE_DATA, NfsAce4,
-    OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
+    NfsStat4, OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
 };
 
 use super::{DelegatedFile, Expecting, Given, Notifying};
@@ -119,7 +119,8 @@ fn given_again(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone>
     let given = service.delegations.of((client, file));
     let held = service.look(|engine| engine.held_delegation(client, file));
     let (Some(given), Some(held)) = (given, held.filter(|held| held.kind == asked.kind)) else {
-        return Err(WhyNone::Held);
+        // It has just ended.
+        return Err(WhyNone::Passing);
     };
     let given = Given { token: held.token, stateid: held.stateid, file: given.file.or(open), ..given };
     note(service, &expecting, &given);
@@ -144,9 +145,17 @@ fn age_ms(manager: &Manager, of: Timestamp) -> u64 {
 /// What an error of the engine's means for who asked for a delegation.
 const fn why_none(error: StateError) -> WhyNone {
     match error {
-        // Somebody did meanwhile what it would have excluded.
-        StateError::Delay | StateError::ReclaimConflict => WhyNone::Contention,
+        StateError::ReclaimConflict => WhyNone::Lost,
+        StateError::Delay => WhyNone::Passing,
         _ => WhyNone::Resource,
+    }
+}
+
+/// How a delegation is refused that a client says it held before the restart, and may still believe in.
+pub(crate) const fn refusal_of_reclaim(why: WhyNone) -> NfsStat4 {
+    match why {
+        WhyNone::Contention | WhyNone::Lost => NfsStat4::ReclaimConflict,
+        _ => NfsStat4::Delay,
     }
 }
 

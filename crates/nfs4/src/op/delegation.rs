@@ -13,7 +13,7 @@ use holdfast_wire::nfs4::{
 use super::{Op, readdir};
 use crate::attr::KIND;
 use crate::cx::{At, Cx};
-use crate::delegation::{Asked, Notifying, REPLY_BYTES, Wish, delegate, reclaimed, wish};
+use crate::delegation::{Asked, Notifying, REPLY_BYTES, Wish, delegate, reclaimed, refusal_of_reclaim, wish};
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
 use crate::io::{must_be_regular, permit};
@@ -84,7 +84,7 @@ impl Op for WantDelegation4Args {
                 cx.set_current_stateid(answered.given.stateid);
                 Ok(answered.to_wire(&at))
             }
-            Err(WhyNone::Contention) if grounds != Grounds::Want => Err(NfsStat4::ReclaimConflict.into()),
+            Err(why) if grounds != Grounds::Want => Err(refusal_of_reclaim(why).into()),
             Err(why) => {
                 let is_noted = note(cx, (client, &at, kind), &wish, why);
                 Ok(wish.declined(Some(why), is_noted))

@@ -9,8 +9,8 @@ use holdfast_wire::nfs4::{
     OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
     OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
     OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED,
-    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4, OpenFlag4,
-    Stateid4,
+    OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL, OpNum4, Open4Args, Open4Ok, OpenClaim4,
+    OpenDelegation4, OpenFlag4, Stateid4,
 };
 use holdfast_xdr::Encode;
 
@@ -136,22 +136,45 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
     back::back(cx, &mut found, &granting, wanted)?;
     resize(cx, &found, share.access)?;
     cx.set_current(found.at.object())?;
+    // Not without the delegation that it was held with.
+    let reclaimed = delegated::reclaim(cx, args, (client, &found, share))?;
     let is_confirm_needed = granting.is_confirm_needed;
     let opened = Opened { args, client, found: &found, share, open: granting.grant()?, is_confirm_needed };
     cx.names_client(client);
-    let (delegation, instead) = delegated::delegate(cx, &opened);
+    let (delegation, instead) = match reclaimed {
+        Some(delegation) => (delegation, None),
+        None => delegated::delegate(cx, &opened),
+    };
     let confirm = if is_confirm_needed { OPEN4_RESULT_CONFIRM } else { 0 };
     let notify = if cx.minor().has_sessions() { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     let no_open = if instead.is_some() { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
     let current = cx.set_current_stateid(instead.unwrap_or(opened.open));
-    Ok(Open4Ok {
+    let ok = Open4Ok {
         // RFC 9754 section 4: all zero where the delegation is all that there is.
         stateid: if instead.is_some() { Stateid4::ANONYMOUS } else { current },
         cinfo: found.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX | confirm | notify | no_open,
         attrset: found.attrset,
         delegation,
-    })
+    };
+    if !matches!(ok.delegation, OpenDelegation4::None | OpenDelegation4::NoneExt(_)) {
+        cx.record_instead(&ok, &without_delegation(&opened, &ok));
+    }
+    Ok(ok)
+}
+
+/// What the journal is told of an OPEN that brought a delegation: the open alone, of which its client learns that it is gone once
+/// it uses it. A delegation is not used by asking the server: Linux 7.3, where this answer meets it on its way to recovery, locked
+/// and cached under one that nobody knew any more.
+fn without_delegation(opened: &Opened<'_>, ok: &Open4Ok<'_>) -> Open4Ok<'static> {
+    let StateId { seqid, other } = opened.open;
+    Open4Ok {
+        stateid: Stateid4 { seqid, other },
+        cinfo: ok.cinfo,
+        rflags: ok.rflags & !OPEN4_RESULT_NO_OPEN_STATEID,
+        attrset: ok.attrset,
+        delegation: OpenDelegation4::None,
+    }
 }
 
 /// Has what others are promised against this OPEN recalled, and waits for it a moment: the engine itself only refuses.

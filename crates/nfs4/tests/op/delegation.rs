@@ -569,7 +569,9 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     };
     let mut a = Session::with(&world, 1, 2, with_back);
     let mut b = Session::with(&world, 2, 2, with_back);
-    let claim = |held| Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH) };
+    let instead = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+    let claim =
+        |held| Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH | instead) };
     let before = world.records.holders.lock().clone();
     let stranger = ArgOp::Open(claim(OpenDelegationType4::Read));
     on(&mut b, &[b"f"], &[stranger]).fails::<()>(OpNum4::Open, NfsStat4::ReclaimBad);
@@ -581,6 +583,8 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     let OpenDelegation4::Write(held) = reclaimed.delegation else { panic!("{:?}", reclaimed.delegation) };
     assert!(!held.recall);
     assert_eq!(read_with(&mut a, held.stateid), NfsStat4::Ok);
+    assert_eq!(reclaimed.rflags & OPEN4_RESULT_NO_OPEN_STATEID, 0, "the open is its again as well");
+    assert_eq!(read_with(&mut a, reclaimed.stateid), NfsStat4::Ok);
     // Its session broke on the way, say: it begins again, and has them still.
     let mut reply = on(&mut a, &[b"f"], &[ArgOp::Open(claim(OpenDelegationType4::Write))]);
     let again = owned(reply.ok(OpNum4::Open));

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use holdfast_admin::report::HoldingKind;
-use holdfast_base::Seqid;
+use holdfast_base::{Offset, Seqid};
 use holdfast_ledger::failpoint::Point;
 use holdfast_wire::nfs4::*;
+use holdfast_xdr::{Decode, Reader};
 
 use crate::nfs4::{Client, lookup, status};
 use crate::revoked::release;
 use crate::server::World;
-use crate::trunking::{Trunk, last};
+use crate::trunking::{NO_ATTRS, Trunk, last};
 
 const READ: u32 = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
 
@@ -159,4 +160,63 @@ fn what_was_recalled_and_not_returned_is_not_had_back() {
     assert_eq!(holder.test(), NfsStat4::DelegRevoked);
     holder.kill();
     assert_ne!(status(&holder.try_reclaim(b"taken", OpenDelegationType4::Read)), NfsStat4::Ok);
+}
+
+/// Makes a file, with a delegation of it.
+fn make(client: &Client, name: &'static [u8], more_wants: u32) -> [ArgOp<'static>; 2] {
+    let open = ArgOp::Open(Open4Args {
+        seqid: Seqid(0),
+        share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG | more_wants,
+        share_deny: OPEN4_SHARE_DENY_NONE,
+        owner: StateOwner4 { clientid: client.id, owner: b"owner" },
+        openhow: OpenFlag4::Create(CreateHow4::Guarded(NO_ATTRS)),
+        claim: OpenClaim4::Null(name),
+    });
+    [open, ArgOp::GetFh]
+}
+
+/// What an OPEN and a GETFH behind it were answered.
+fn made(results: &'static [u8]) -> (Open4Ok<'static>, GetFh4Ok<'static>) {
+    let mut r = Reader::new(results);
+    assert_eq!(CompoundResHeader::decode(&mut r).unwrap().status, NfsStat4::Ok);
+    ResOpHeader::decode(&mut r).unwrap();
+    Sequence4Ok::decode(&mut r).unwrap();
+    for _ in 0..3 {
+        ResOpHeader::decode(&mut r).unwrap();
+    }
+    let opened = Open4Ok::decode(&mut r).unwrap();
+    ResOpHeader::decode(&mut r).unwrap();
+    (opened, GetFh4Ok::decode(&mut r).unwrap())
+}
+
+/// A client does not ask before it uses a delegation, so one that is gone must not be told of.
+#[test]
+fn what_answers_an_open_in_another_life_is_the_open_alone() {
+    for instead in [0, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION] {
+        let world = Rc::new(World::lasting(None, Point::BeforeSend, true));
+        let mut trunk = Trunk::of_minor(world, 2);
+        trunk.bind(0);
+        assert_eq!(status(&trunk.run(0, &[]).1), NfsStat4::Ok);
+        let ops = make(&trunk.client, b"first", instead);
+        let (first, _) = made(trunk.run(0, &ops).1.leak());
+        assert!(matches!(first.delegation, OpenDelegation4::Write(_)), "{first:?}");
+        assert_eq!(first.stateid == Stateid4::ANONYMOUS, instead != 0);
+
+        let ops = make(&trunk.client, b"second", instead);
+        let call = trunk.client.sequenced(0, &[&[ArgOp::PutRootFh, lookup(b"export")], &ops[..]].concat());
+        assert_eq!(trunk.world.kill_at(1, &call, || ()), None, "the server dies");
+        let (second, GetFh4Ok { object }) = made(trunk.world.exchange(&call).leak());
+        assert_eq!(second.delegation, OpenDelegation4::None);
+        assert_eq!(second.rflags & OPEN4_RESULT_NO_OPEN_STATEID, 0);
+        let write = ArgOp::Write(Write4Args {
+            stateid: second.stateid,
+            offset: Offset(0),
+            stable: StableHow4::Unstable,
+            data: b"x",
+        });
+        let ops = [ArgOp::PutFh(PutFh4Args { object }), write];
+        let call = trunk.client.sequenced(0, &ops);
+        let results = trunk.world.exchange(&call);
+        assert_eq!(status(&results), NfsStat4::StaleStateid, "who uses it hears that it is gone");
+    }
 }

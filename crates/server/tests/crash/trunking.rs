@@ -15,7 +15,7 @@ use crate::nfs4::{Client, lookup, status};
 use crate::server::{World, names};
 use crate::wire::Line;
 
-const NO_ATTRS: Fattr4<'static> = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
+pub(crate) const NO_ATTRS: Fattr4<'static> = Fattr4 { mask: Bitmap4::EMPTY, values: b"" };
 
 /// A client with a connection to each of two addresses.
 pub(crate) struct Trunk {
@@ -43,7 +43,11 @@ impl Trunk {
     }
 
     pub(crate) fn of(world: Rc<World>) -> Self {
-        let client = Client::new(&world, "trunk", 1);
+        Self::of_minor(world, 1)
+    }
+
+    pub(crate) fn of_minor(world: Rc<World>, minor: u32) -> Self {
+        let client = Client::new(&world, "trunk", minor);
         let lines = [world.connect(0), world.connect(1)];
         Self { world, client, lines }
     }

@@ -220,7 +220,7 @@ impl Model {
             return Err(error);
         }
         match own {
-            Some(Delegation { recalled: Some(_), .. }) => return Err(StateError::ReclaimConflict),
+            Some(Delegation { recalled: Some(_), .. }) => return Ok(false),
             Some(own) if (own.kind, kind) != (DelegationKind::Read, DelegationKind::Write) => {
                 return Ok(false);
             }
@@ -232,13 +232,14 @@ impl Model {
         let mut locks = self.locks.iter().filter(|lock| lock.file == file && is_other(lock.client));
         let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
         // Revoked for somebody else's deed, and not yet freed.
-        let is_lost = self.revoked.contains(&(client, file));
-        let is_in_way = is_lost
-            || delegations.any(|d| alone(d.kind))
+        if self.revoked.contains(&(client, file)) {
+            return Err(StateError::ReclaimConflict);
+        }
+        let is_in_way = delegations.any(|d| alone(d.kind))
             || opens.any(|open| excludes(kind, deed_of_share(open.share)))
             || locks.any(|lock| excludes(kind, deed_of_lock(lock.kind)))
             || self.is_awaited(file);
-        if is_in_way { Err(StateError::ReclaimConflict) } else { Ok(true) }
+        Ok(!is_in_way)
     }
 
     /// What a share of another door is answered.

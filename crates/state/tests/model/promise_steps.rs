@@ -6,7 +6,7 @@ use holdfast_state::*;
 use super::Run;
 use super::reference::grace::Asked;
 use super::reference::line::{Had, Manner, Wait as Waiting};
-use super::reference::promises::{Callbacks, KINDS, deed_of_lock, excludes};
+use super::reference::promises::{KINDS, deed_of_lock, excludes};
 use super::reference::{CLIENTS, FILES, FIRST_40, FOREIGN, Lock, Open};
 use super::world::*;
 
@@ -89,7 +89,10 @@ impl Run {
         let expected = self.model.judge_reclaimed_delegation(client, file, kind);
         let offered = offer.as_ref().map(|offer| matches!(offer, Offer::Offered(_)));
         assert_eq!(offered.map_err(|error| *error), expected, "{client} {file} {kind:?}");
-        let Offer::Offered(ticket) = offer? else { return Ok(false) };
+        let Offer::Offered(ticket) = offer? else {
+            self.count("delegation: kept back");
+            return Ok(false);
+        };
         Ok(self.take_offer(ticket, (client, file), kind, Asked::Again))
     }
 
@@ -113,14 +116,26 @@ impl Run {
             }
             return false;
         }
+        // What is reclaimed stands in others' way all the time.
+        let is_reclaim = asked == Asked::Again;
+        if is_reclaim {
+            self.model.delegate(client, file, kind);
+        }
         let overtaken = self.pick(4) == 0 && self.overtake(client, file, kind);
+        if overtaken && is_reclaim {
+            self.count("delegation: recalled while it is given back");
+        }
+        let overtaken = overtaken && !is_reclaim;
         let granted = self.world.engine.delegation_commit(ticket, self.world.now);
         assert_eq!(granted.is_ok(), !overtaken, "{granted:?}");
         let Ok(of) = granted else { return false };
-        // Only what is reclaimed is granted to one that cannot be called back, and asked back by the same reply.
-        let is_recalled = self.model.callbacks[client] == Callbacks::Fail;
+        if !is_reclaim {
+            self.model.delegate(client, file, kind);
+        }
+        // Only what is reclaimed is granted to one that cannot be called back, or against somebody's deed, and asked back by
+        // the same reply.
+        let is_recalled = self.model.delegation(client, file).is_some_and(|d| d.recalled.is_some());
         assert_eq!((of.token, of.kind, of.is_recalled), (token, kind, is_recalled));
-        self.model.delegate(client, file, kind);
         self.delegations.insert((client, file), of);
         self.granted_to(client, asked);
         true

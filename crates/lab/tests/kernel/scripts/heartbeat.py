@@ -7,7 +7,7 @@ import sys
 import time
 
 PERIOD_S = 0.02
-TOLD = 10
+TOLD = 64
 
 
 def beat(folder, stop):

@@ -9,7 +9,8 @@ use holdfast_wire::nfs4::{Open4Args, OpenClaim4, OpenDelegation4};
 
 use super::find::Found;
 use crate::cx::Cx;
-use crate::delegation::{Asked, DelegatedFile, delegate as give, reclaimed, wish};
+use crate::delegation::{Asked, DelegatedFile, delegate as give, reclaimed, refusal_of_reclaim, wish};
+use crate::error::OpResult;
 use crate::op::delegation::note;
 
 /// An OPEN that has been granted.
@@ -32,14 +33,10 @@ pub(super) fn delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'st
 
 fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, Option<StateId>) {
     let Opened { args, client, found, share, .. } = *opened;
-    let mut wish = wish(args.share_access, cx.minor());
-    let (kind, grounds) = match args.claim {
-        OpenClaim4::Null(_) | OpenClaim4::Fh => (wish.kind(share.access), Grounds::Open(opened.open)),
-        OpenClaim4::Previous(held) => {
-            let held = reclaimed(held);
-            wish.has_times = held.is_some_and(|(_, has_times)| has_times);
-            (held.map(|(kind, _)| kind), Grounds::Reclaim(cx.recorded(client)))
-        }
+    let wish = wish(args.share_access, cx.minor());
+    let kind = match args.claim {
+        OpenClaim4::Null(_) | OpenClaim4::Fh => wish.kind(share.access),
+        OpenClaim4::Previous(_) => None,
         // It is about to be returned.
         _ => return (wish.declined(Some(WhyNone::Held), false), None),
     };
@@ -55,11 +52,8 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
     let Some(kind) = kind else {
         return (wish.declined(None, false), None);
     };
-    let uid = found.at.cx().caller.uid;
-    let open = found.file.clone().map(|file| DelegatedFile { file, access: share.access, uid });
-    let (has_times, refers) = (wish.has_times, cx.referred());
-    let asked = Asked { client, at: &found.at, kind, grounds, has_times, open, refers, notifying: None };
-    match give(cx.service(), asked) {
+    let grounds = Grounds::Open(opened.open);
+    match give(cx.service(), asked(cx, (client, found, share), (kind, wish.has_times), grounds)) {
         Ok(answered) => {
             let serves = kind == DelegationKind::Write || share.access == Access::READ;
             let instead = wish.is_instead && serves && replaces_open(cx, opened);
@@ -74,6 +68,46 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
             (wish.declined(Some(why), is_noted), None)
         }
     }
+}
+
+/// The delegation that a client says it held with the open that it reclaims. Beside the open, and never in its place, whatever
+/// the wish: Linux 7.3 forgets for as long as it recovers that a file is delegated to it, so a lock that its programs ask for
+/// in that time goes out to the server afterwards, by the open; refused, it gives up all locks of the file.
+///
+/// `None` where none is asked back, or others have back what shows that it was returned. Where it is kept back for another reason
+/// the open is refused as well: Linux, given that alone, goes on locking by itself as under the delegation.
+///
+/// # Errors
+/// [`refusal_of_reclaim`].
+pub(super) fn reclaim(
+    cx: &Cx<'_>,
+    args: &Open4Args<'_>,
+    of: (ClientId, &Found, Share),
+) -> OpResult<Option<OpenDelegation4<'static>>> {
+    let OpenClaim4::Previous(held) = args.claim else { return Ok(None) };
+    let Some(which) = reclaimed(held) else { return Ok(None) };
+    let (client, found, _) = of;
+    let grounds = Grounds::Reclaim(cx.recorded(client));
+    let answered = match give(cx.service(), asked(cx, of, which, grounds)) {
+        Ok(answered) => answered,
+        Err(WhyNone::Contention | WhyNone::Held | WhyNone::HeldForWriting) => return Ok(None),
+        Err(why) => return Err(refusal_of_reclaim(why).into()),
+    };
+    // The open has the descriptor.
+    cx.service().delegations.let_go(answered.given.token);
+    Ok(Some(answered.to_wire(&found.at)))
+}
+
+fn asked<'f>(
+    cx: &Cx<'_>,
+    (client, found, share): (ClientId, &'f Found, Share),
+    (kind, has_times): (DelegationKind, bool),
+    grounds: Grounds,
+) -> Asked<'f> {
+    let uid = found.at.cx().caller.uid;
+    let open = found.file.clone().map(|file| DelegatedFile { file, access: share.access, uid });
+    let refers = cx.referred();
+    Asked { client, at: &found.at, kind, grounds, has_times, open, refers, notifying: None }
 }
 
 /// Notes the file as it is after an OPEN that brings no delegation, before its reply leaves.

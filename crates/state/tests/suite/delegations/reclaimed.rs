@@ -15,7 +15,7 @@ fn in_grace_only_what_was_held_is_delegated_and_afterwards_only_what_was_not() {
     let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
     let of = world.engine.delegation_commit(ticket, world.now).unwrap();
     assert!(!of.is_recalled);
-    assert_eq!(world.offer(b, 1, READ, reclaim), Err(StateError::ReclaimConflict));
+    assert_eq!(world.offer(b, 1, READ, reclaim), Ok(Offer::Declined(WhyNone::Contention)));
     // What the holder has open under it, it may open in grace.
     world.open_claiming(a, "o", 1, share(RW, NONE), Claim::Delegated(of.stateid)).unwrap();
     assert_eq!(world.open(a, "o", 1, share(RW, NONE)), Err(StateError::Grace));
@@ -45,7 +45,31 @@ fn a_delegation_is_given_back_beside_all_that_its_client_had_open_and_nobody_els
     let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
     assert!(!world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
     world.open_claiming(b, "theirs", 2, share(Access::READ, NONE), open).unwrap();
-    assert_eq!(world.offer(a, 2, WRITE, reclaim), Err(StateError::ReclaimConflict));
+    assert_eq!(world.offer(a, 2, WRITE, reclaim), Ok(Offer::Declined(WhyNone::Contention)));
+    world.settle();
+}
+
+/// RFC 8881 section 10.2.1. Its holder goes on with it all the time, and not all clients see that they are told nothing of it.
+#[test]
+fn what_others_do_while_a_delegation_is_given_back_waits_and_has_it_recalled() {
+    let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
+    let (a, _) = world.reclaiming("a", 1);
+    let (b, _) = world.reclaiming("b", 1);
+    let reclaim = Grounds::Reclaim(Recorded::Yes);
+    let Offer::Offered(ticket) = world.offer(a, 1, WRITE, reclaim).unwrap() else { panic!() };
+    assert_eq!(world.offer(a, 1, WRITE, reclaim), Err(StateError::Delay), "sent twice");
+    assert!(world.contend(1, Deed::LookAttrs, Some(b)));
+    assert!(world.contend(1, Deed::LookAttrs, Some(b)), "for as long as it takes");
+    let of = world.engine.delegation_commit(ticket, world.now).unwrap();
+    assert!(of.is_recalled);
+    assert!(world.contend(1, Deed::LookAttrs, Some(b)));
+    let (caller, file) = (Caller::V41(a), FILE);
+    world.engine.delegation_return(caller, of.stateid, file, world.now).unwrap();
+    assert!(!world.contend(1, Deed::LookAttrs, Some(b)));
+    // What the edge cannot hold against everybody is granted no less.
+    let Offer::Offered(ticket) = world.offer(a, 2, READ, reclaim).unwrap() else { panic!() };
+    world.engine.delegation_unwelcome(&ticket);
+    assert!(world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
     world.settle();
 }
 
