@@ -39,6 +39,7 @@ impl Machine {
         let limit = node.recall.map_or(CapSet::ALL_X, |r| r.keep);
         let lost = node.held.without(grant.caps.sound() & limit);
         node.held = grant.caps.sound() & limit;
+        node.giving_back = (node.giving_back | lost).without(node.held);
         if is_news {
             self.invalidate(Forget::Attrs(id));
         }
@@ -315,6 +316,7 @@ impl Machine {
         let lost = node.held.without(keep);
         node.seq = seq;
         node.held = keep;
+        node.giving_back |= lost;
         node.recalled_at = Some(now.mono);
         if let Some(dir) = node.dir.as_mut().filter(|_| lost.contains(CapSet::FILE_S)) {
             dir.note_taken(now.mono);
@@ -428,7 +430,7 @@ impl Machine {
             return false;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
-        node.recall = None;
+        (node.recall, node.giving_back) = (None, CapSet::NONE);
         node.is_releasing = node.handle.is_some();
         for child in std::mem::take(&mut node.yields) {
             self.yield_exclusive(child);
@@ -486,11 +488,11 @@ impl Machine {
         }
     }
 
-    /// What is held, to be claimed from a server that restarted.
+    /// What is held, to be claimed from a server that restarted; and what is still to be given back.
     #[must_use]
     pub fn reclaim_list(&self) -> Vec<Reclaim> {
-        let held = self.nodes.values().filter(|n| !n.held.is_empty() && !n.is_over);
-        let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.held });
+        let held = self.nodes.values().filter(|n| !n.to_claim().is_empty() && !n.is_over);
+        let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: n.to_claim() });
         held.filter_map(|n| claim(n)).collect()
     }
 
@@ -525,7 +527,8 @@ impl Machine {
         (node.is_releasing, node.refused_at, node.denied_at) = (false, None, None);
         node.shared_at = None;
         let before = node.held;
-        let mut after = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound() & before);
+        let all = given.map_or(CapSet::NONE, |(_, grant)| grant.caps.sound());
+        let mut after = all & before;
         let is_same = given.is_some_and(|(attrs, _)| node.is_theirs && attrs.change == node.attrs.change);
         let seq = given.map_or(0, |(_, grant)| grant.seq);
         match node.recall {
@@ -544,7 +547,7 @@ impl Machine {
         }
         self.lose(id, if is_same { before.without(after) } else { before });
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.held = after;
+            (node.held, node.giving_back) = (after, all.without(after));
             let at = self.generation;
             node.doubt(!after.shared(), at);
         }
@@ -559,11 +562,25 @@ impl Machine {
         {
             self.stream.hurry(node.last_serial);
         }
+        self.give_back_claimed(id, now);
         if !after.contains(CapSet::LINK_S) {
             // Nobody asks any more before the name goes: the server has to know of what is open.
             let unknown = self.opens_unknown(id);
             self.wanted_opens.extend(unknown);
         }
+    }
+
+    /// What was claimed only to be given back, as a reply had told of a recall that went with the former server, is asked back
+    /// by nobody.
+    fn give_back_claimed(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let (keep, rest) = (node.held, node.giving_back);
+        if rest.is_empty() || node.recall.is_some() {
+            return;
+        }
+        node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+        self.recalling.push(id);
+        self.hurry_recall(id, rest, now);
     }
 
     /// Whether it matters what a name stands for before the server takes it away: an object that is open has to be hidden, and

@@ -33,6 +33,8 @@ pub(crate) struct Node {
     /// Kinds (shared bits) whose attributes are guaranteed; always within `held`.
     pub(crate) sure: CapSet,
     pub(crate) held: CapSet,
+    /// What is not used any more, and is not given back yet: others wait for it.
+    pub(crate) giving_back: CapSet,
     /// The last grant or recall seen.
     pub(crate) seq: u64,
     pub(crate) plain: bool,
@@ -244,6 +246,7 @@ impl Node {
             base: None,
             sure: CapSet::NONE,
             held: CapSet::NONE,
+            giving_back: CapSet::NONE,
             seq: 0,
             plain: false,
             group_of_directory: false,
@@ -302,6 +305,14 @@ impl Node {
     /// Whether this may be changed here: held exclusively, and what it is now is known.
     pub(crate) fn may_change(&self, exclusive: CapSet) -> bool {
         self.held.contains(exclusive) && self.sure.contains(exclusive.shared()) && self.changing == 0
+    }
+
+    /// What a server that begins anew has to know of, for others to wait as they did: with what is held what is asked back, as
+    /// long as not all that was done under it is there.
+    pub(crate) fn to_claim(&self) -> CapSet {
+        let is_given_back =
+            self.recall.is_none() && self.pending == 0 && !self.has_unsent(Generation(u64::MAX));
+        if is_given_back { self.held } else { self.held | self.giving_back }
     }
 
     /// Whether nothing refers to it and nothing is under way, so that it can be forgotten.

@@ -185,6 +185,8 @@ impl Machine {
         node.seq = grant.seq;
         let is_news = node.take_traits(&grant, false);
         let lost = node.held.without(grant.caps.sound());
+        // Mostly it is asked back already.
+        node.giving_back |= lost;
         if is_news {
             self.invalidate(Forget::Attrs(id));
         }
@@ -314,7 +316,7 @@ impl Machine {
     fn kill(&mut self, id: NodeId, errno: Errno) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.dead = Some(errno);
-        node.held = CapSet::NONE;
+        (node.held, node.giving_back) = (CapSet::NONE, CapSet::NONE);
         node.sure = CapSet::NONE;
         node.recall = None;
         node.losses.note(errno);

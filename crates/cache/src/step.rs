@@ -122,6 +122,8 @@ pub struct Turn {
     pub(crate) begun: Option<Generation>,
     /// When the question was asked that was answered last.
     pub(crate) asked_at: Generation,
+    /// The answer to what it asked for last does not know of all that was written before, which is known here.
+    pub(crate) adds_ours: bool,
     /// The invalidation that is waited for.
     pub(crate) forgets: Option<u64>,
     /// It reads what the server has, whatever is known here.
@@ -168,6 +170,7 @@ impl Turn {
             read_at: Generation(0),
             begun: None,
             asked_at: Generation(0),
+            adds_ours: false,
             forgets: None,
             passes_cache: false,
             failed: None,

@@ -51,7 +51,12 @@ impl Machine {
         }
         let shown = node.attrs.fileid;
         match fresh {
-            Some(Fresh::Attrs(attrs)) if attrs.fileid == shown => return Ok(*attrs),
+            // What it was to be shown with may have been sent meanwhile, as the promise went that covered it.
+            Some(Fresh::Attrs(attrs))
+                if attrs.fileid == shown && (!turn.adds_ours || node.sure.contains(CapSet::FILE_S)) =>
+            {
+                return Ok(*attrs);
+            }
             // What is on its way of ours the server may not have known when it answered.
             Some(Fresh::Looked(Some((found, attrs))))
                 if *found == id
@@ -64,6 +69,8 @@ impl Machine {
             _ => {}
         }
         self.told_server(turn, id, CapSet::ALL_S, now)?;
+        let begun = turn.begun.unwrap_or_default();
+        turn.adds_ours = self.node(id)?.has_unsent(begun);
         let object = self.handle(turn, id)?;
         let (open, want) = (self.token(id, false), self.want(Some(id), CapSet::ALL_S, now));
         self.ask(turn, Question::GetAttr { object, open, want })

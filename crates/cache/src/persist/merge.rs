@@ -87,7 +87,7 @@ impl Machine {
     #[must_use]
     pub fn claims(&self) -> Vec<Reclaim> {
         let is_changed = |n: &Node| n.pending > 0 || n.has_unsent(Generation(u64::MAX));
-        let caps = |n: &Node| if is_changed(n) { n.held } else { n.held.shared() };
+        let caps = |n: &Node| if is_changed(n) { n.to_claim() } else { n.held.shared() };
         let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: caps(n) });
         self.nodes.values().filter(|n| !n.held.is_empty() || is_changed(n)).filter_map(|n| claim(n)).collect()
     }

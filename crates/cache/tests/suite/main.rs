@@ -5,6 +5,7 @@
 mod again;
 mod ahead;
 mod appends;
+mod asked_back;
 mod both_sides;
 mod counted;
 mod delegated;
