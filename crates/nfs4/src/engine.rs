@@ -174,6 +174,7 @@ impl Compound {
         reply.fill(status, outcome.as_u32());
         self.observe(outcome, started, (args_bytes - args.rest().len(), self.result_bytes(reply)));
         let Some((_, has_body)) = failed else { return Step::Next };
+        self.stand_ins.forget(self.result_at);
         if !has_body {
             reply.truncate(body_at);
             write_error_body(row.desc.flags, reply);

@@ -68,7 +68,7 @@ impl Compound {
         self.file = None;
         let Some(first) = self.first_touch else { return };
         reply.truncate(first.result_at);
-        self.forget_stand_ins(first.result_at);
+        self.stand_ins.forget(first.result_at);
         reply.u32(first.op.as_u32());
         self.outcome = commit_failed(first.op, error);
         if self.outcome == NfsStat4::Io {
@@ -88,7 +88,7 @@ impl Compound {
     /// Records the reply of a change, which a crash from here on does not take from the client.
     fn record(&self, reply: &Writer) {
         if let Some(undertaking) = &self.undertaking {
-            undertaking.finish(&self.for_another_life(reply.as_slice()));
+            undertaking.finish(&self.stand_ins.told(reply.as_slice(), self.start));
         }
         failpoint::pass(Point::AfterJournal);
     }

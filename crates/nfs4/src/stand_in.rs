@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use holdfast_xdr::{Encode, Writer};
 
-use crate::compound::Compound;
 use crate::cx::Cx;
 
 /// A stretch of a reply, and what is recorded in its place.
@@ -20,11 +19,11 @@ struct StandIn {
 #[expect(clippy::box_collection, reason = "one word, for a compound is moved more often than this is used")]
 pub(crate) struct StandIns(Option<Box<Vec<StandIn>>>);
 
-impl Compound {
-    /// The results as they are told should the server have died meanwhile.
-    pub(crate) fn for_another_life<'r>(&self, reply: &'r [u8]) -> Cow<'r, [u8]> {
-        let Some(all) = &self.stand_ins.0 else { return Cow::Borrowed(&reply[self.start..]) };
-        let (mut told, mut from) = (Vec::with_capacity(reply.len() - self.start), self.start);
+impl StandIns {
+    /// A reply's results, which begin there, as they are told should the server have died meanwhile.
+    pub(crate) fn told<'r>(&self, reply: &'r [u8], start: usize) -> Cow<'r, [u8]> {
+        let Some(all) = &self.0 else { return Cow::Borrowed(&reply[start..]) };
+        let (mut told, mut from) = (Vec::with_capacity(reply.len() - start), start);
         for StandIn { said, recorded } in &**all {
             told.extend_from_slice(&reply[from..said.start]);
             told.extend_from_slice(recorded);
@@ -34,29 +33,47 @@ impl Compound {
         Cow::Owned(told)
     }
 
-    /// The reply goes on here, after all.
-    pub(crate) fn forget_stand_ins(&mut self, from: usize) {
-        if let Some(all) = &mut self.stand_ins.0 {
+    /// The reply is cut off here, and goes on with something else.
+    pub(crate) fn forget(&mut self, from: usize) {
+        if let Some(all) = &mut self.0 {
             all.retain(|of| of.said.end <= from);
         }
+    }
+
+    fn add(&mut self, said: Range<usize>, recorded: Vec<u8>) {
+        self.0.get_or_insert_default().push(StandIn { said, recorded });
     }
 }
 
 impl Cx<'_> {
-    /// Has the journal told something else than the reply, which the result begins with here: a retry hears it in another life of
-    /// the server. Of a request that leaves no record nothing is told.
+    /// Has the journal told something else than the result, which begins here: a retry hears it in another life of the server. Should
+    /// the request leave a record at all, by an operation before this one or behind it.
     pub(crate) fn record_instead<T: Encode>(&mut self, said: &T, recorded: &T) {
-        if self.compound.undertaking.is_none() {
-            return;
-        }
         let encoded = |what: &T| {
             let mut writer = Writer::new();
             what.encode(&mut writer);
             writer.into_vec()
         };
         let at = self.reply.len();
-        let said = at..at + encoded(said).len();
-        let stand_in = StandIn { said, recorded: encoded(recorded) };
-        self.compound.stand_ins.0.get_or_insert_default().push(stand_in);
+        self.compound.stand_ins.add(at..at + encoded(said).len(), encoded(recorded));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_is_told_in_its_place_and_nothing_else_changes() {
+        let mut all = StandIns::default();
+        assert_eq!(&*all.told(b"head:one two", 5), b"one two");
+        all.add(5..8, b"un".to_vec());
+        all.add(9..12, b"deux".to_vec());
+        assert_eq!(&*all.told(b"head:one two three", 5), b"un deux three");
+        // The second result is cut off, and an error is there in its place.
+        all.forget(9);
+        assert_eq!(&*all.told(b"head:one !", 5), b"un !");
+        all.forget(5);
+        assert_eq!(&*all.told(b"head:!", 5), b"!");
     }
 }

@@ -78,7 +78,7 @@ pub enum WhyNone {
     Held,
     /// The client has one for writing, which does not become one for reading.
     HeldForWriting,
-    /// What passes by itself is in a reclaim's way: it is to be asked for again.
+    /// The client has one that is being granted or returned: who reclaims comes again.
     Passing,
     /// It was taken from who reclaims it, and others have done what it excludes (RFC 8881 section 8.4.3).
     Lost,

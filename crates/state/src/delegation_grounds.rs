@@ -46,17 +46,23 @@ impl Engine {
         now: Instant,
     ) -> Option<WhyNone> {
         let DelegationRequest { client, file, kind, grounds, .. } = *request;
-        if let Some(own) = self.delegation_on(client, file)
-            && let Some(why) = self.why_not_beside(own, kind)
-        {
-            return Some(why);
-        }
-        if !self.has_room_for_delegation(client, file) {
-            return Some(WhyNone::Resource);
-        }
         let is_reclaim = matches!(grounds, Grounds::Reclaim(_));
         if is_reclaim && self.has_lost(client, None, file) {
             return Some(WhyNone::Lost);
+        }
+        if let Some(own) = self.delegation_on(client, file)
+            && let Some(why) = self.why_not_beside(own, kind)
+        {
+            // Its own offer, or recall, comes to an end.
+            let passes = is_reclaim && why == WhyNone::Contention;
+            return Some(if passes { WhyNone::Passing } else { why });
+        }
+        let has_room = match grounds {
+            Grounds::Reclaim(_) => self.has_room_for_state(client),
+            _ => self.has_room_for_delegation(client, file),
+        };
+        if !has_room {
+            return Some(WhyNone::Resource);
         }
         let is_used = |of| self.is_used_by_others((file, of), (client, is_reclaim), kind);
         if self.files.get(&file).is_some_and(is_used) {
@@ -98,10 +104,7 @@ impl Engine {
     /// for writing.
     fn why_not_beside(&self, own: StateKey, kind: DelegationKind) -> Option<WhyNone> {
         let own = self.delegation(own).ok()?;
-        if own.offered.is_some() {
-            return Some(if own.is_due { WhyNone::Passing } else { WhyNone::Contention });
-        }
-        if own.recall.is_some() {
+        if own.recall.is_some() || own.offered.is_some() {
             return Some(WhyNone::Contention);
         }
         match (own.granted, kind) {
@@ -169,16 +172,19 @@ impl Engine {
 
     /// Whether limits leave room for one delegation more.
     pub(crate) fn has_room_for_delegation(&self, client: ClientId, file: FileKey) -> bool {
-        let by_id = self.clients.by_id.get(&client);
-        let of_client = by_id.map_or(0, |client| client.delegations as usize);
-        // With those that were revoked and not freed.
-        let names = by_id.map_or(0, |client| client.states.len());
+        let of_client = self.clients.by_id.get(&client).map_or(0, |client| client.delegations as usize);
         let of_file = self.files.get(&file).map_or(0, |of| of.delegations.len());
-        self.delegations < self.policy.delegations_max
-            && self.states.len() < self.policy.stateids_max
-            && names < STATEIDS_PER_CLIENT_MAX
+        self.has_room_for_state(client)
+            && self.delegations < self.policy.delegations_max
             && of_client < DELEGATIONS_PER_CLIENT_MAX
             && of_file < DELEGATIONS_PER_FILE_MAX
+    }
+
+    /// Whether there is room for one more of anything.
+    fn has_room_for_state(&self, client: ClientId) -> bool {
+        // With those that were revoked and not freed.
+        let names = self.clients.by_id.get(&client).map_or(0, |client| client.states.len());
+        self.states.len() < self.policy.stateids_max && names < STATEIDS_PER_CLIENT_MAX
     }
 
     /// Whether what a client has of a file shows that no other client has a delegation of it: an open to write, if only

@@ -115,11 +115,13 @@ impl Engine {
         let own = self.delegation_on(request.client, request.file);
         let mount = self.mount_of_opens(request.client, request.file);
         let key = own.unwrap_or_else(|| self.add_delegation(request, mount, now));
-        let is_unwelcome = match why {
-            Some(WhyNone::Off) => true,
-            Some(WhyNone::NoCallback) => !self.may_call_back(request.client),
-            _ => false,
-        };
+        // Without room for it, too: only what is reclaimed has come so far.
+        let is_unwelcome = !self.has_room_for_delegation(request.client, request.file)
+            || match why {
+                Some(WhyNone::Off) => true,
+                Some(WhyNone::NoCallback) => !self.may_call_back(request.client),
+                _ => false,
+            };
         let came_by = self.open_under_way(request);
         let delegation = self.delegation_mut(key)?;
         delegation.offered = Some((request.kind, number));

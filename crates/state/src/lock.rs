@@ -220,10 +220,11 @@ impl Engine {
             && party.state.is_some_and(|lock| {
                 self.has_reclaimed_lock((party.client, lock), request.file, (request.range, request.kind))
             });
-        let is_alone = request.claim == Claim::New
+        let is_its_own = self.grace.is_on(now)
+            && request.claim == Claim::New
             && done != Some(false)
-            && self.is_alone_with(party.client, request.file);
-        if !is_again && !is_alone {
+            && self.is_its_own(party, request);
+        if !is_again && !is_its_own {
             request.claim.admit(request.file, self.grace, now, done)?;
         }
         let owner = || self.find_owner(party.client, OwnerKind::Lock, party.owner.as_bytes());
@@ -251,12 +252,15 @@ impl Engine {
         Ok(self.reserve(party, request, access, now)?)
     }
 
-    /// Whether a client has a write delegation of the file: nobody else can have had locks of it, so grace does not stand in the
-    /// way of those that its processes made under the delegation, which it sends before it returns that (RFC 8881
-    /// section 8.4.2.1 allows what cannot conflict with a reclaim). Refused, it would keep the delegation until grace ends, and
-    /// with it whoever waits for that and has not come to the end of his own reclaims.
-    fn is_alone_with(&self, client: ClientId, file: FileKey) -> bool {
-        self.holds_delegation(client, file) == Some(DelegationKind::Write)
+    /// Whether nobody else can have had what is asked for, so that grace does not stand in its way (RFC 8881 section 8.4.2.1
+    /// allows what cannot conflict with a reclaim). The owner has locked all of it, as much or more: a program that has
+    /// written goes on to let others read. Or the client has a write delegation of the file: its processes' locks it
+    /// sends before it returns that; refused, it would keep the delegation until grace ends, and with it whoever waits for
+    /// that and has not come to the end of his own reclaims.
+    fn is_its_own(&self, party: &Locker, request: &LockRequest<'_>) -> bool {
+        let (range, kind) = (request.range, request.kind);
+        party.state.is_some_and(|lock| self.has_locked(lock, request.file, (range, kind)))
+            || self.holds_delegation(party.client, request.file) == Some(DelegationKind::Write)
     }
 
     /// A denied request of a client that waits is remembered.

@@ -130,6 +130,24 @@ impl Engine {
         }
     }
 
+    /// Whether all of a range is locked so, or exclusively.
+    pub(crate) fn has_locked(
+        &self,
+        lock: StateKey,
+        file: FileKey,
+        (range, kind): (ByteRange, LockKind),
+    ) -> bool {
+        let Some(file) = self.files.get(&file) else { return false };
+        let mut next = Some(range.first());
+        for (part, held) in file.locks.within(Holder::State(lock), range) {
+            if next != Some(part.first()) || (kind == LockKind::Write && held == LockKind::Read) {
+                return false;
+            }
+            next = part.last().checked_add(1);
+        }
+        next == range.last().checked_add(1)
+    }
+
     pub(crate) fn holds_locks(&self, file: FileKey, key: StateKey) -> bool {
         self.files.get(&file).is_some_and(|file| file.locks.of(Holder::State(key)).is_some())
     }

@@ -7,7 +7,6 @@ use holdfast_base::{ByteRange, ClientId, FileKey};
 
 use crate::deed::DelegationKind;
 use crate::engine::{Engine, StateKey};
-use crate::file::Holder;
 use crate::lock_set::LockKind;
 use crate::owner::OwnerKind;
 use crate::share::Share;
@@ -29,15 +28,7 @@ impl Engine {
         file: FileKey,
         (range, kind): (ByteRange, LockKind),
     ) -> bool {
-        let Some(file) = self.files.get(&file).filter(|_| self.has_to_reclaim(client)) else { return false };
-        let mut next = Some(range.first());
-        for (part, held) in file.locks.within(Holder::State(lock), range) {
-            if next != Some(part.first()) || (kind == LockKind::Write && held == LockKind::Read) {
-                return false;
-            }
-            next = part.last().checked_add(1);
-        }
-        next == range.last().checked_add(1)
+        self.has_to_reclaim(client) && self.has_locked(lock, file, (range, kind))
     }
 
     /// The same of a delegation.

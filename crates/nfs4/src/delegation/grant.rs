@@ -6,16 +6,17 @@ use holdfast_base::{ClientId, Timestamp};
 use holdfast_export::{ExportOptions, Squash};
 use holdfast_manager::{Granted as Decided, Manager, PledgeOn};
 use holdfast_state::{DelegationKind, DelegationRequest, Grounds, Seen, StateError, WhyNone};
-use holdfast_vfs::{AttrMask, Attrs};
+use holdfast_vfs::{AttrMask, Attrs, FsResult};
 use holdfast_wire::nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, ACE4_APPEND_DATA, ACE4_EXECUTE, ACE4_READ_DATA, ACE4_WRITE_DATA, NfsAce4,
-    NfsStat4, OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
+    OpenDelegation4, OpenReadDelegation4, OpenWriteDelegation4, SpaceLimit4, Stateid4,
 };
 
 use super::{DelegatedFile, Expecting, Given, Notifying};
 use crate::callback::Referred;
 use crate::cx::{At, Cx};
 use crate::desc::STATEID_BYTES;
+use crate::error::Failure;
 use crate::service::Service;
 
 /// Bytes of the longest `open_delegation4`: of a write delegation, with the file's owner as its entry.
@@ -48,9 +49,41 @@ pub(crate) struct Answered {
     attrs: Attrs,
 }
 
-/// Gives a client a delegation, or says why not. Whatever fails on the way is a reason for not giving one, and none for
-/// failing the operation that it would have come with.
-pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
+/// Why a client is given no delegation.
+pub(crate) enum NotGiven {
+    /// It is not to be had.
+    Declined(WhyNone),
+    /// It is asked back, and not given for a reason that the client must hear: it may still believe in it.
+    Refused(Failure),
+}
+
+impl From<WhyNone> for NotGiven {
+    fn from(why: WhyNone) -> Self {
+        Self::Declined(why)
+    }
+}
+
+impl NotGiven {
+    /// What failed on the way: a reason for giving no delegation, and none for failing the operation that it would have come
+    /// with; but for an operation that reclaims it.
+    fn failed(grounds: Grounds, error: impl Into<Failure>, why: WhyNone) -> Self {
+        match grounds {
+            Grounds::Reclaim(_) => Self::Refused(error.into()),
+            Grounds::Open(_) | Grounds::Want => Self::Declined(why),
+        }
+    }
+
+    /// The reason as it is told beside what was asked for.
+    pub(crate) const fn why(&self) -> WhyNone {
+        match self {
+            Self::Declined(why) => *why,
+            Self::Refused(_) => WhyNone::Resource,
+        }
+    }
+}
+
+/// Gives a client a delegation, or says why not.
+pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, NotGiven> {
     let Asked { client, at, kind, grounds, refers, .. } = asked;
     let file = at.handle.key();
     // Cheap to ask ahead: most opens come no further.
@@ -58,16 +91,16 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     if held.is_some_and(|held| held == kind || held.is_directory()) {
         return match grounds {
             Grounds::Reclaim(_) => given_again(service, asked),
-            _ => Err(WhyNone::Held),
+            _ => Err(WhyNone::Held.into()),
         };
     }
     if !matches!(grounds, Grounds::Reclaim(_))
         && !service.can_call_back(client, refers.map(|refers| refers.session))
     {
-        return Err(WhyNone::NoCallback);
+        return Err(WhyNone::NoCallback.into());
     }
     let Asked { has_times, open, notifying, .. } = asked;
-    let attrs = look(at)?;
+    let attrs = look(at).map_err(|error| NotGiven::failed(grounds, error, WhyNone::Resource))?;
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
     let expecting = service.delegations.expect((client, file), fh, refers, notifying.is_some());
     let seen = Seen { change: attrs.change, size: attrs.size };
@@ -87,8 +120,8 @@ pub(crate) fn delegate(service: &Service, asked: Asked<'_>) -> Result<Answered, 
     let on = PledgeOn { backend: at.backend(), handle: &at.handle, open: open_file, change: Some(&change) };
     let delegated = match service.config.manager.delegate(&request, &on) {
         Ok(Decided::Delegated(delegated)) => delegated,
-        Ok(Decided::Declined(why)) => return Err(why),
-        Err(error) => return Err(why_none(error)),
+        Ok(Decided::Declined(why)) => return Err(why.into()),
+        Err(error) => return Err(NotGiven::failed(grounds, error, why_none(error))),
     };
     let (token, stateid) = (delegated.token, delegated.stateid);
     let given = Given { token, stateid, kind, has_times, notifying, file: open };
@@ -110,17 +143,17 @@ fn note(service: &Service, expecting: &Expecting<'_>, given: &Given) {
 
 /// What a client has been given back is its again when it reclaims once more in the same life of the server, as one does whose
 /// session broke before it was through (RFC 8881 section 10.2.1: what an earlier instance gave must be granted).
-fn given_again(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone> {
-    let Asked { client, at, open, refers, .. } = asked;
+fn given_again(service: &Service, asked: Asked<'_>) -> Result<Answered, NotGiven> {
+    let Asked { client, at, grounds, open, refers, .. } = asked;
     let file = at.handle.key();
     let fh = service.config.namespace.seal_in(&at.export, &at.handle);
     let expecting = service.delegations.expect((client, file), fh, refers, false);
-    let attrs = look(at)?;
+    let attrs = look(at).map_err(|error| NotGiven::failed(grounds, error, WhyNone::Resource))?;
     let given = service.delegations.of((client, file));
     let held = service.look(|engine| engine.held_delegation(client, file));
     let (Some(given), Some(held)) = (given, held.filter(|held| held.kind == asked.kind)) else {
         // It has just ended.
-        return Err(WhyNone::Passing);
+        return Err(NotGiven::failed(grounds, StateError::Delay, WhyNone::Held));
     };
     let given = Given { token: held.token, stateid: held.stateid, file: given.file.or(open), ..given };
     note(service, &expecting, &given);
@@ -128,9 +161,8 @@ fn given_again(service: &Service, asked: Asked<'_>) -> Result<Answered, WhyNone>
 }
 
 /// What is told of a file with a delegation of it.
-fn look(at: &At) -> Result<Attrs, WhyNone> {
-    let mask = AttrMask::STAT.union(AttrMask::CHANGE);
-    at.backend().getattr(&at.cx(), &at.handle, mask).map_err(|_| WhyNone::Resource)
+fn look(at: &At) -> FsResult<Attrs> {
+    at.backend().getattr(&at.cx(), &at.handle, AttrMask::STAT.union(AttrMask::CHANGE))
 }
 
 /// How long ago that was, in milliseconds, by the time of day, of which the engine takes note; 0 for what is yet to come.
@@ -145,17 +177,9 @@ fn age_ms(manager: &Manager, of: Timestamp) -> u64 {
 /// What an error of the engine's means for who asked for a delegation.
 const fn why_none(error: StateError) -> WhyNone {
     match error {
-        StateError::ReclaimConflict => WhyNone::Lost,
-        StateError::Delay => WhyNone::Passing,
+        // Somebody did meanwhile what it would have excluded.
+        StateError::Delay => WhyNone::Contention,
         _ => WhyNone::Resource,
-    }
-}
-
-/// How a delegation is refused that a client says it held before the restart, and may still believe in.
-pub(crate) const fn refusal_of_reclaim(why: WhyNone) -> NfsStat4 {
-    match why {
-        WhyNone::Contention | WhyNone::Lost => NfsStat4::ReclaimConflict,
-        _ => NfsStat4::Delay,
     }
 }
 

@@ -24,7 +24,7 @@ mod recall;
 pub(crate) mod times;
 mod want;
 
-pub(crate) use grant::{Asked, REPLY_BYTES, delegate, refusal_of_reclaim};
+pub(crate) use grant::{Asked, NotGiven, REPLY_BYTES, delegate};
 pub(crate) use handover::{DelegationsImage, Unguarded};
 pub(crate) use notify::Notifying;
 pub(crate) use recall::Recall;

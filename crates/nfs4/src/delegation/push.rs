@@ -8,7 +8,7 @@ use holdfast_rpc::CallError;
 use holdfast_state::{Caller, DelegationKind, Grounds, WhyNone};
 use holdfast_wire::nfs4::{CbArgOp, CbPushDeleg4Args, CbWantsCancelled4Args, NfsStat4};
 
-use super::{Asked, Place, delegate};
+use super::{Asked, NotGiven, Place, delegate};
 use crate::callback::CallbackError;
 use crate::cx::At;
 use crate::service::Service;
@@ -40,7 +40,7 @@ impl Service {
             Asked { client, at: &at, kind, grounds, has_times, open: None, refers: None, notifying: None };
         let answered = match delegate(self, asked) {
             Ok(answered) => answered,
-            Err(WhyNone::Held | WhyNone::HeldForWriting) => return,
+            Err(NotGiven::Declined(WhyNone::Held | WhyNone::HeldForWriting)) => return,
             Err(_) => return self.wants_cancelled(client, (true, false)),
         };
         let (stateid, token) = (answered.given.stateid, answered.given.token);

@@ -13,7 +13,7 @@ use holdfast_wire::nfs4::{
 use super::{Op, readdir};
 use crate::attr::KIND;
 use crate::cx::{At, Cx};
-use crate::delegation::{Asked, Notifying, REPLY_BYTES, Wish, delegate, reclaimed, refusal_of_reclaim, wish};
+use crate::delegation::{Asked, NotGiven, Notifying, REPLY_BYTES, Wish, delegate, reclaimed, wish};
 use crate::desc::{BITMAP_BYTES, Flags, OpDesc, STATEID_BYTES};
 use crate::error::OpResult;
 use crate::io::{must_be_regular, permit};
@@ -82,10 +82,16 @@ impl Op for WantDelegation4Args {
         match delegate(cx.service(), asked) {
             Ok(answered) => {
                 cx.set_current_stateid(answered.given.stateid);
-                Ok(answered.to_wire(&at))
+                let given = answered.to_wire(&at);
+                cx.record_instead(&given, &OpenDelegation4::None);
+                Ok(given)
             }
-            Err(why) if grounds != Grounds::Want => Err(refusal_of_reclaim(why).into()),
-            Err(why) => {
+            Err(NotGiven::Refused(failure)) => Err(failure),
+            // Without an open there is nothing else to give.
+            Err(NotGiven::Declined(WhyNone::Contention)) if grounds != Grounds::Want => {
+                Err(NfsStat4::ReclaimConflict.into())
+            }
+            Err(NotGiven::Declined(why)) => {
                 let is_noted = note(cx, (client, &at, kind), &wish, why);
                 Ok(wish.declined(Some(why), is_noted))
             }
@@ -149,15 +155,17 @@ impl Op for GetDirDelegation4Args {
         let kind = notifying.map_or(DelegationKind::Directory, |told| told.delegation());
         let (grounds, refers) = (Grounds::Want, cx.referred());
         let asked = Asked { client, at: &at, kind, grounds, has_times: false, open: None, refers, notifying };
-        Ok(match delegate(cx.service(), asked) {
-            Ok(answered) => GetDirDelegation4Ok::Granted(GetDirDelegation4Granted {
-                cookieverf: readdir::VERIFIER,
-                stateid: cx.set_current_stateid(answered.given.stateid),
-                notification: notifying.map_or(Bitmap4::EMPTY, |told| told.kinds),
-                child_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_entries),
-                dir_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_directory),
-            }),
-            Err(_) => GetDirDelegation4Ok::Unavail(false),
-        })
+        let Ok(answered) = delegate(cx.service(), asked) else {
+            return Ok(GetDirDelegation4Ok::Unavail(false));
+        };
+        let granted = GetDirDelegation4Ok::Granted(GetDirDelegation4Granted {
+            cookieverf: readdir::VERIFIER,
+            stateid: cx.set_current_stateid(answered.given.stateid),
+            notification: notifying.map_or(Bitmap4::EMPTY, |told| told.kinds),
+            child_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_entries),
+            dir_attributes: notifying.map_or(Bitmap4::EMPTY, |told| told.of_directory),
+        });
+        cx.record_instead(&granted, &GetDirDelegation4Ok::Unavail(false));
+        Ok(granted)
     }
 }

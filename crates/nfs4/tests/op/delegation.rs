@@ -595,6 +595,28 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
     world.check();
 }
 
+/// The open alone would say that the client had returned the delegation; and DELAY, that it is to ask until the next restart.
+#[test]
+fn an_open_is_refused_whose_delegation_is_asked_back_too_late() {
+    let world = World::new();
+    let mut maker = Session::open(&world, 9, 2);
+    let made = file(&mut maker, b"f", 0, b"hello");
+    close(&mut maker, made);
+    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
+    world.records.may_reclaim.lock().push(b"client of host 1".to_vec());
+    let mut a = Session::bare(&world, 1, 2);
+    let mut claim = |held| {
+        let claim = Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH) };
+        let status = on(&mut a, &[b"f"], &[ArgOp::Open(claim)]).status;
+        world.check();
+        (status, world.nfs.census().1)
+    };
+    assert_eq!(claim(OpenDelegationType4::None), (NfsStat4::Ok, 1));
+    world.nfs.set_grace(holdfast_state::Grace::Over);
+    assert_eq!(claim(OpenDelegationType4::Write), (NfsStat4::NoGrace, 1));
+    assert_eq!(claim(OpenDelegationType4::None), (NfsStat4::Ok, 1), "what it had it has");
+}
+
 /// RFC 8881 section 18.49: a client that is told of no error takes it that it was heard, and merely got nothing.
 #[test]
 fn a_delegation_wanted_back_without_an_open_is_given_or_the_error_says_why_not() {

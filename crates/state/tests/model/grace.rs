@@ -89,10 +89,10 @@ impl Model {
         }
     }
 
-    /// Whether a client that has reclaimed all it had has a write delegation.
-    pub(crate) fn is_alone_with(&self, client: usize, file: usize) -> bool {
-        let has_it = self.delegation(client, file).is_some_and(|own| own.kind == DelegationKind::Write);
-        has_it && (self.recovery.is_done[client] || client >= FIRST_40)
+    /// Whether a client that has reclaimed all it had asks for what it has, or has a write delegation.
+    pub(crate) fn is_its_own(&self, client: usize, file: usize, has_it: bool) -> bool {
+        let is_alone = self.delegation(client, file).is_some_and(|own| own.kind == DelegationKind::Write);
+        (has_it || is_alone) && (self.recovery.is_done[client] || client >= FIRST_40)
     }
 
     /// The same for those of other doors, whose services know who may reclaim.
@@ -219,8 +219,12 @@ impl Model {
         if let Some(error) = self.refused(client, Asked::Again, has_it) {
             return Err(error);
         }
+        // Revoked for somebody else's deed, and not yet freed.
+        if self.revoked.contains(&(client, file)) {
+            return Err(StateError::ReclaimConflict);
+        }
         match own {
-            Some(Delegation { recalled: Some(_), .. }) => return Ok(false),
+            Some(Delegation { recalled: Some(_), .. }) => return Err(StateError::Delay),
             Some(own) if (own.kind, kind) != (DelegationKind::Read, DelegationKind::Write) => {
                 return Ok(false);
             }
@@ -231,10 +235,6 @@ impl Model {
         let mut opens = self.opens.iter().filter(|open| open.file == file && is_other(open.client));
         let mut locks = self.locks.iter().filter(|lock| lock.file == file && is_other(lock.client));
         let alone = |other: DelegationKind| kind == DelegationKind::Write || other == DelegationKind::Write;
-        // Revoked for somebody else's deed, and not yet freed.
-        if self.revoked.contains(&(client, file)) {
-            return Err(StateError::ReclaimConflict);
-        }
         let is_in_way = delegations.any(|d| alone(d.kind))
             || opens.any(|open| excludes(kind, deed_of_share(open.share)))
             || locks.any(|lock| excludes(kind, deed_of_lock(lock.kind)))

@@ -202,9 +202,10 @@ impl Model {
         if !share.is_some_and(|share| share.access.contains(needed)) {
             return LockAnswer::Refused(StateError::OpenMode);
         }
-        match self.refused(new.client, asked, self.has_locked(new, last)) {
+        let has_it = self.has_locked(new, last);
+        match self.refused(new.client, asked, has_it) {
             // Whoever had it at hand before the restart, it was nobody else.
-            Some(StateError::Grace) if self.is_alone_with(new.client, new.file) => {}
+            Some(StateError::Grace) if self.is_its_own(new.client, new.file, has_it) => {}
             Some(error) => return LockAnswer::Refused(error),
             None => {}
         }

@@ -9,7 +9,7 @@ use holdfast_wire::nfs4::{Open4Args, OpenClaim4, OpenDelegation4};
 
 use super::find::Found;
 use crate::cx::Cx;
-use crate::delegation::{Asked, DelegatedFile, delegate as give, reclaimed, refusal_of_reclaim, wish};
+use crate::delegation::{Asked, DelegatedFile, NotGiven, delegate as give, reclaimed, wish};
 use crate::error::OpResult;
 use crate::op::delegation::note;
 
@@ -63,7 +63,8 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
             }
             (answered.to_wire(&found.at), instead.then_some(answered.given.stateid))
         }
-        Err(why) => {
+        Err(not_given) => {
+            let why = not_given.why();
             let is_noted = note(cx, (client, &found.at, kind), &wish, why);
             (wish.declined(Some(why), is_noted), None)
         }
@@ -74,11 +75,12 @@ fn try_delegate(cx: &Cx<'_>, opened: &Opened<'_>) -> (OpenDelegation4<'static>, 
 /// the wish: Linux 7.3 forgets for as long as it recovers that a file is delegated to it, so a lock that its programs ask for
 /// in that time goes out to the server afterwards, by the open; refused, it gives up all locks of the file.
 ///
-/// `None` where none is asked back, or others have back what shows that it was returned. Where it is kept back for another reason
-/// the open is refused as well: Linux, given that alone, goes on locking by itself as under the delegation.
+/// `None` where none is asked back. The open alone is given where others have back what shows that it was returned, or its client has a
+/// better one already. Where it is kept back for another reason the open is refused as well: Linux, given that alone, goes on
+/// locking by itself as under the delegation.
 ///
 /// # Errors
-/// [`refusal_of_reclaim`].
+/// Those of [`NotGiven::Refused`].
 pub(super) fn reclaim(
     cx: &Cx<'_>,
     args: &Open4Args<'_>,
@@ -90,8 +92,10 @@ pub(super) fn reclaim(
     let grounds = Grounds::Reclaim(cx.recorded(client));
     let answered = match give(cx.service(), asked(cx, of, which, grounds)) {
         Ok(answered) => answered,
-        Err(WhyNone::Contention | WhyNone::Held | WhyNone::HeldForWriting) => return Ok(None),
-        Err(why) => return Err(refusal_of_reclaim(why).into()),
+        Err(NotGiven::Declined(why)) => {
+            return Ok(Some(wish(args.share_access, cx.minor()).declined(Some(why), false)));
+        }
+        Err(NotGiven::Refused(failure)) => return Err(failure),
     };
     // The open has the descriptor.
     cx.service().delegations.let_go(answered.given.token);

@@ -66,7 +66,11 @@ fn what_others_do_while_a_delegation_is_given_back_waits_and_has_it_recalled() {
     let (caller, file) = (Caller::V41(a), FILE);
     world.engine.delegation_return(caller, of.stateid, file, world.now).unwrap();
     assert!(!world.contend(1, Deed::LookAttrs, Some(b)));
-    // What the edge cannot hold against everybody is granted no less.
+    // What there is no room for is granted no less, nor what the edge cannot hold against everybody.
+    world.engine.set_policy(Policy { delegations_max: 0, ..Policy::default() });
+    let Offer::Offered(ticket) = world.offer(a, 3, READ, reclaim).unwrap() else { panic!() };
+    assert!(world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
+    world.engine.set_policy(Policy::default());
     let Offer::Offered(ticket) = world.offer(a, 2, READ, reclaim).unwrap() else { panic!() };
     world.engine.delegation_unwelcome(&ticket);
     assert!(world.engine.delegation_commit(ticket, world.now).unwrap().is_recalled);
@@ -135,5 +139,25 @@ fn who_has_all_of_a_file_again_may_lock_it_in_grace_and_nobody_else() {
     assert_eq!(lock(&mut world, 1), grace, "it could take from itself what it is still to reclaim");
     world.engine.reclaim_complete(a).unwrap();
     assert_eq!([1, 2, 3].map(|file| lock(&mut world, file)), [Ok(()), grace.clone(), grace]);
+    world.settle();
+}
+
+/// SQLite lets others read once it has written. Refused, it would keep its lock until all others have come back.
+#[test]
+fn who_has_locked_something_may_lock_less_of_it_in_grace() {
+    let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
+    let (a, _) = world.reclaiming("a", 1);
+    let claim = Claim::Reclaim(Recorded::Yes);
+    let open = world.open_claiming(a, "o", 1, share(RW, NONE), claim).unwrap();
+    let by = |range, kind| lock_by(a, 1, open, "l", range, kind);
+    let reclaimed = LockRequest { claim, ..by(bytes(0, 9), LockKind::Write) };
+    world.lock(&reclaimed).map(drop).unwrap();
+    let grace: Result<(), LockRefusal> = Err(StateError::Grace.into());
+    let less = by(bytes(2, 5), LockKind::Read);
+    assert_eq!(world.lock(&less).map(drop), grace, "it is not through yet");
+    world.engine.reclaim_complete(a).unwrap();
+    assert_eq!(world.lock(&less).map(drop), Ok(()));
+    assert_eq!(world.lock(&by(bytes(2, 5), LockKind::Write)).map(drop), grace, "somebody may have read");
+    assert_eq!(world.lock(&by(bytes(8, 10), LockKind::Read)).map(drop), grace);
     world.settle();
 }
