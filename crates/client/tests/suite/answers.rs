@@ -14,6 +14,10 @@ use super::script::{DELEGATION, Shared, State};
 pub(crate) struct Stateful {
     /// Statuses of the next OPENs.
     pub(crate) opens: VecDeque<NfsStat4>,
+    /// Nothing but what reclaims is opened, until RECLAIM_COMPLETE.
+    pub(crate) is_in_grace: bool,
+    /// OPENs that were refused for that.
+    pub(crate) too_early: u32,
     /// For what was opened, and as whom.
     pub(crate) opened: Vec<(u32, u32)>,
     /// Statuses of the next CLOSEs.
@@ -59,8 +63,13 @@ impl Shared {
     ) -> NfsStat4 {
         state.opens += 1;
         state.stateful.opened.push((args.share_access & OPEN4_SHARE_ACCESS_BOTH, as_whom));
-        state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
+        let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+        state.reclaimed += u32::from(is_reclaim);
         self.hold(state, |state| state.holds_opens);
+        if state.stateful.is_in_grace && !is_reclaim {
+            state.stateful.too_early += 1;
+            return NfsStat4::Grace;
+        }
         let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
         let status = next(&mut state.stateful.opens);
         Open4Ok { delegation, ..opened() }.encode(w);
