@@ -18,6 +18,10 @@ pub(crate) struct Stateful {
     pub(crate) is_in_grace: bool,
     /// OPENs that were refused for that.
     pub(crate) too_early: u32,
+    /// Delegations are wanted back as they are granted.
+    pub(crate) recalls_at_once: bool,
+    /// OPENs that claim what is covered by a delegation.
+    pub(crate) claimed: u32,
     /// For what was opened, and as whom.
     pub(crate) opened: Vec<(u32, u32)>,
     /// Statuses of the next CLOSEs.
@@ -65,12 +69,14 @@ impl Shared {
         state.stateful.opened.push((args.share_access & OPEN4_SHARE_ACCESS_BOTH, as_whom));
         let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
         state.reclaimed += u32::from(is_reclaim);
+        state.stateful.claimed += u32::from(matches!(args.claim, OpenClaim4::DelegCurFh(_)));
         self.hold(state, |state| state.holds_opens);
         if state.stateful.is_in_grace && !is_reclaim {
             state.stateful.too_early += 1;
             return NfsStat4::Grace;
         }
-        let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
+        let recall = state.stateful.recalls_at_once;
+        let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation(recall) };
         let status = next(&mut state.stateful.opens);
         Open4Ok { delegation, ..opened() }.encode(w);
         status
@@ -141,9 +147,9 @@ impl Shared {
     }
 }
 
-fn delegation() -> OpenDelegation4<'static> {
+fn delegation(recall: bool) -> OpenDelegation4<'static> {
     let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
-    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions })
+    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall, permissions })
 }
 
 fn opened() -> Open4Ok<'static> {

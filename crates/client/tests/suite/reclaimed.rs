@@ -86,3 +86,24 @@ fn what_lived_on_a_delegation_is_opened_anew_where_recovery_has_to_begin_again()
     let state = file.script.shared.state.lock();
     assert_eq!((state.reclaimed, state.opens, state.sessions), (1, 4, 2));
 }
+
+/// RFC 8881 section 10.2.1: granted and recalled by one answer, and no CB_RECALL follows.
+#[test]
+fn an_open_under_a_delegation_that_is_given_back_recalled_is_claimed() {
+    let file = Delegated::new();
+    file.restart(|state| state.stateful.recalls_at_once = true);
+    let (client, handle) = (&file.guest.client, file.known.handle());
+    file.guest.heard.wait("the recall", |said| said.recalls.len() == 1);
+    assert!(
+        client.is_recalled(handle) && client.delegated(handle).is_none(),
+        "relied on while it is recalled"
+    );
+    let claimed = client.open_recalled(file.guest.cx(), handle, 1).unwrap().expect("nothing claimed");
+    assert!(!claimed.is_local());
+    assert_eq!(file.script.shared.state.lock().stateful.claimed, 1);
+    client.return_delegation(file.guest.cx(), handle).unwrap();
+    assert!(!file.local.is_local());
+    let state = file.script.shared.state.lock();
+    assert_eq!((state.stateful.claimed, state.returned), (2, 1));
+    assert_eq!((state.reclaimed, state.opens), (1, 4), "none was opened anew");
+}
