@@ -117,6 +117,21 @@ impl Inner {
         Ok(())
     }
 
+    /// Opens anew what lived on a delegation that is gone. Not before the server was told that all was reclaimed: in its grace it
+    /// refuses any other open (RFC 8881 section 18.51.3). Found by looking, so that nothing is forgotten where recovery is cut short.
+    pub(crate) fn open_stranded(&self, session: &Arc<Session>) -> Result<(), Setback> {
+        for file in self.files.all() {
+            let opens = {
+                let held = file.held.lock();
+                if held.delegation.is_some() { Vec::new() } else { held.opens.clone() }
+            };
+            for open in opens.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
+                self.open_one_anew(session, open)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn close_on(
         &self,
         session: &Arc<Session>,

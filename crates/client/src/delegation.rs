@@ -157,6 +157,8 @@ impl Inner {
             let known = held.delegation.as_mut()?;
             known.stateid = granted.stateid;
             known.has_times = granted.has_times;
+            // No CB_RECALL follows (RFC 8881 section 10.2.1); and one that came before the restart is still being heeded.
+            known.is_recalled |= granted.is_recalled;
             Some(std::mem::replace(&mut known.kind, granted.kind) == granted.kind)
         });
         let Some(is_same) = is_same else { return self.note_unasked(file, cred, Some(*granted)) };

@@ -123,11 +123,9 @@ impl Inner {
             wanted = OpenDelegationType4::None;
         }
         if !is_delegated {
-            // The open was given back, the delegation was not.
+            // The open was given back, the delegation was not. What lived on that is opened anew once the server was told that this
+            // was all (`open_stranded`); nothing was locked through it, as a lock makes an open known first.
             self.lose_delegation(&file.handle);
-            for open in opens.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
-                self.open_one_anew(session, open)?;
-            }
         }
         // What is closed takes with it what was locked through it.
         let is_wanted = |lock: &&Locker| !lock.is_lost && *lock.open.status.lock() != OpenStatus::Closed;
@@ -334,10 +332,6 @@ impl Inner {
         }
         if had_delegation {
             self.callbacks.delegation_gone(file, self.files.next_number());
-            let local: Vec<_> = state.held.lock().opens.clone();
-            for open in local.iter().filter(|open| *open.status.lock() == OpenStatus::Local) {
-                self.open_one_anew(session, open)?;
-            }
         }
         if let Some(open) = open {
             // The locks through it went with it.

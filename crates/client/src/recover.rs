@@ -143,6 +143,9 @@ impl Inner {
             self.look_at(&session, &suspects)
                 .inspect_err(|_| self.todo.work.lock().suspects.extend(suspects.iter().cloned()))?;
         }
+        if !self.gate.is_open() {
+            self.open_stranded(&session)?;
+        }
         self.open_gate();
         if std::mem::take(&mut self.todo.work.lock().must_ask_for_others) {
             self.ask_for_others(&session)

@@ -14,6 +14,14 @@ use super::script::{DELEGATION, Shared, State};
 pub(crate) struct Stateful {
     /// Statuses of the next OPENs.
     pub(crate) opens: VecDeque<NfsStat4>,
+    /// Nothing but what reclaims is opened, until RECLAIM_COMPLETE.
+    pub(crate) is_in_grace: bool,
+    /// OPENs that were refused for that.
+    pub(crate) too_early: u32,
+    /// Delegations are wanted back as they are granted.
+    pub(crate) recalls_at_once: bool,
+    /// OPENs that claim what is covered by a delegation.
+    pub(crate) claimed: u32,
     /// For what was opened, and as whom.
     pub(crate) opened: Vec<(u32, u32)>,
     /// Statuses of the next CLOSEs.
@@ -59,9 +67,16 @@ impl Shared {
     ) -> NfsStat4 {
         state.opens += 1;
         state.stateful.opened.push((args.share_access & OPEN4_SHARE_ACCESS_BOTH, as_whom));
-        state.reclaimed += u32::from(matches!(args.claim, OpenClaim4::Previous(_)));
+        let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+        state.reclaimed += u32::from(is_reclaim);
+        state.stateful.claimed += u32::from(matches!(args.claim, OpenClaim4::DelegCurFh(_)));
         self.hold(state, |state| state.holds_opens);
-        let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation() };
+        if state.stateful.is_in_grace && !is_reclaim {
+            state.stateful.too_early += 1;
+            return NfsStat4::Grace;
+        }
+        let recall = state.stateful.recalls_at_once;
+        let delegation = if state.delegates_nothing { OpenDelegation4::None } else { delegation(recall) };
         let status = next(&mut state.stateful.opens);
         Open4Ok { delegation, ..opened() }.encode(w);
         status
@@ -132,9 +147,9 @@ impl Shared {
     }
 }
 
-fn delegation() -> OpenDelegation4<'static> {
+fn delegation(recall: bool) -> OpenDelegation4<'static> {
     let permissions = NfsAce4 { ace_type: 0, flag: 0, access_mask: 0, who: b"" };
-    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall: false, permissions })
+    OpenDelegation4::Read(OpenReadDelegation4 { stateid: DELEGATION, recall, permissions })
 }
 
 fn opened() -> Open4Ok<'static> {

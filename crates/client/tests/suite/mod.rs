@@ -6,6 +6,7 @@ mod ganesha;
 mod lockers;
 mod locks;
 mod protocol;
+mod reclaimed;
 mod recovery;
 mod relay;
 mod revoked;

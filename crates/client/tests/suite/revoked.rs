@@ -1,7 +1,9 @@
 //! What the server has taken, against a server by script: one state, or the whole lease.
 
 use holdfast_client::{Error, Handle, Io};
-use holdfast_wire::nfs4::{NfsStat4, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Stateid4};
+use holdfast_wire::nfs4::{
+    NfsStat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED, Stateid4,
+};
 
 use super::answers::OPEN;
 use super::protocol::Guest;
@@ -29,6 +31,28 @@ fn of_an_open_that_was_revoked_before_it_is_closed_no_more_is_lost() {
         let freed: Vec<_> = state.stateful.freed.iter().map(|Stateid4 { other, .. }| *other).collect();
         assert_eq!(freed, [OPEN.other]);
     }
+}
+
+#[test]
+fn what_lived_on_a_revoked_delegation_is_opened_anew_though_the_session_is_lost_meanwhile() {
+    let script = Script::new();
+    let guest = Guest::of(&script);
+    let file = guest.open();
+    let local = guest.client.open_local(guest.cx(), file.handle(), 1).unwrap();
+    {
+        let state = &mut *script.shared.state.lock();
+        state.delegates_nothing = true;
+        state.tests.extend([NfsStat4::Ok, NfsStat4::DelegRevoked]);
+        state.stateful.opens.push_back(NfsStat4::BadSession);
+        state.flags.push_back(SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    }
+    guest.look();
+    script.shared.wait("the look at it", |state| state.tests.is_empty());
+    guest.look();
+    assert!(!local.is_local() && !local.is_lost());
+    let state = script.shared.state.lock();
+    assert_eq!((state.opens, state.sessions), (3, 2));
+    assert_eq!(guest.heard.state.lock().gone.len(), 1);
 }
 
 #[test]

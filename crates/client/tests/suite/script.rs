@@ -299,7 +299,7 @@ impl Shared {
                 let status_codes = args.stateids.iter().map(|_| status()).collect();
                 TestStateid4Ok { status_codes }.encode(w);
             }
-            ArgOp::ReclaimComplete(_) => return state.completes.pop_front().unwrap_or(NfsStat4::Ok),
+            ArgOp::ReclaimComplete(_) => return state.complete(),
             ArgOp::Write(args) => return state.write(args, w),
             ArgOp::DelegReturn(_) => state.returned += 1,
             _ => return self.about_state(&mut state, op, w),
@@ -356,6 +356,12 @@ impl State {
         }
         .encode(w);
         NfsStat4::Ok
+    }
+
+    fn complete(&mut self) -> NfsStat4 {
+        let status = self.completes.pop_front().unwrap_or(NfsStat4::Ok);
+        self.stateful.is_in_grace &= status != NfsStat4::Ok;
+        status
     }
 
     fn write(&mut self, args: &Write4Args<'_>, w: &mut Writer) -> NfsStat4 {
