@@ -227,7 +227,11 @@ impl Client4 {
     async fn reclaim_locks(&self, open: &Rc<Open>, handle: &[u8]) -> Option<()> {
         let held = open.locks.borrow().held.clone();
         let has_locks = !held.is_empty();
-        open.locks.borrow_mut().stateid = None;
+        {
+            let mut locks = open.locks.borrow_mut();
+            locks.stateid = None;
+            locks.told = held.iter().map(|(first, last, is_write, _)| (*first, *last, *is_write)).collect();
+        }
         for (first, last, is_write, grant) in held {
             let make = || self.lock_ops(open, handle, (first, last, is_write), (true, false));
             let (mut reply, _) = self.step(make, (&[OpNum4::PutFh], || self.lock_owners(open))).await?;

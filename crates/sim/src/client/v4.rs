@@ -59,6 +59,19 @@ pub(crate) struct Locks {
     pub(crate) stateid: Option<Stateid4>,
     /// First and last byte, whether exclusive, and the grant.
     pub(crate) held: Vec<(u64, u64, bool, GrantId)>,
+    /// What the server was told in this life of its, and may still have, whatever was given up since.
+    pub(crate) told: Vec<(u64, u64, bool)>,
+}
+
+impl Locks {
+    /// Whether the server may have locked all of a range for their owner, as much or more.
+    pub(crate) fn may_have(&self, (first, last, is_write): (u64, u64, bool)) -> bool {
+        let has = |byte: u64| {
+            let mut told = self.told.iter();
+            told.any(|(from, to, exclusive)| (*from..=*to).contains(&byte) && (*exclusive || !is_write))
+        };
+        (first..=last).all(has)
+    }
 }
 
 /// A client.

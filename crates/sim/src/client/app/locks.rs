@@ -39,6 +39,7 @@ impl Process {
         for _ in 0..LOCK_TRIES {
             let kind = if is_write { "exclusively" } else { "shared" };
             let was_alone = client.has_write_delegation(open.file);
+            let was_its_own = open.locks.borrow().may_have((first, last, is_write));
             self.doing(format!("locks {first} to {last} of file {} {kind}", open.file));
             let acted = client
                 .act_counted(
@@ -55,12 +56,17 @@ impl Process {
             reply.skip(&[OpNum4::PutFh]);
             let now = client.world.now();
             if let Some(ok) = reply.next::<Lock4Ok>(OpNum4::Lock) {
-                open.locks.borrow_mut().stateid = Some(ok.lock_stateid);
+                {
+                    let mut locks = open.locks.borrow_mut();
+                    locks.stateid = Some(ok.lock_stateid);
+                    locks.told.push((first, last, is_write));
+                }
                 if client.kind.minor == 0 && !is_repeated {
                     client.renewed(sent);
                 }
-                // Who has all of the file may lock it in grace: that says nothing of what others may reclaim.
-                if !was_alone && !client.has_write_delegation(open.file) {
+                // Who has all of the file may lock it in grace, and an owner what it has locked: that says nothing of what
+                // others may reclaim.
+                if !was_alone && !was_its_own && !client.has_write_delegation(open.file) {
                     client.world.oracles.reclaims(|reclaims| {
                         reclaims.granted(now, deaths);
                         Ok(())
