@@ -17,7 +17,7 @@ use crate::lock_set::LockKind;
 use crate::names::{LockToken, OwnerName};
 use crate::owner::OwnerKind;
 use crate::share::Access;
-use crate::stateid::StateId;
+use crate::stateid::{StateId, StateIdForm};
 use crate::waiters::{Manner, Party, Waiter};
 
 /// How LOCK names the lock-owner.
@@ -176,7 +176,7 @@ impl Engine {
         request: &LockRequest<'_>,
         now: Instant,
     ) -> Result<LockTicket, LockRefusal> {
-        let party = self.locker(request, now).map_err(|e| cut_off(request, e))?;
+        let party = self.locker(request, now).map_err(|e| self.cut_off(request, e))?;
         let prepared = self.lock_prepare_for(&party, request, now);
         if let Err(refusal) = &prepared {
             self.count_refused(&party, refusal);
@@ -330,6 +330,27 @@ impl Engine {
         Ok(party)
     }
 
+    /// What a LOCK hears whose locker cannot be told. A reclaim through what was reclaimed in the life before this one, which
+    /// ended between the two: STALE_STATEID would have Linux give these locks up for lost (`nfs4_reclaim_open_state`; the
+    /// processes hear EIO), as it takes that for news of this one owner and not of the server. STALE_CLIENTID has it begin to
+    /// reclaim from the opens on, as it must; RFC 8881 section 15.2 does not list it for LOCK.
+    ///
+    /// And a new one without an open, of a client that has yet to reclaim: Linux has the file open under a delegation alone, and
+    /// forgets that as soon as it hears of the restart. BAD_STATEID would have it give up all that its processes have locked.
+    fn cut_off(&self, request: &LockRequest<'_>, error: StateError) -> StateError {
+        let is_without_open =
+            matches!(request.by, LockBy::Open { open, .. } if open.form() == StateIdForm::Anonymous);
+        match (request.caller, request.claim, error) {
+            (Caller::V41(_), Claim::Reclaim(_), StateError::StaleStateid) => StateError::StaleClientid,
+            (Caller::V41(client), Claim::New, StateError::BadStateid)
+                if is_without_open && self.has_to_reclaim(client) =>
+            {
+                StateError::Grace
+            }
+            _ => error,
+        }
+    }
+
     /// A change must not be under way.
     pub(crate) fn check_not_busy(&mut self, key: StateKey) -> Result<(), StateError> {
         if self.lock_mut(key)?.is_busy { Err(StateError::Delay) } else { Ok(()) }
@@ -475,15 +496,4 @@ pub(crate) struct Locker {
     open: StateKey,
     state: Option<StateKey>,
     first_seqid: Option<Seqid>,
-}
-
-/// What a LOCK hears whose locker cannot be told. A reclaim through what was reclaimed in the life before this one, which
-/// ended between the two: STALE_STATEID would have Linux give these locks up for lost (`nfs4_reclaim_open_state`; the processes
-/// hear EIO), as it takes that for news of this one owner and not of the server. STALE_CLIENTID has it begin to reclaim from the
-/// opens on, as it must; RFC 8881 section 15.2 does not list it for LOCK.
-fn cut_off(request: &LockRequest<'_>, error: StateError) -> StateError {
-    match (request.caller, request.claim, error) {
-        (Caller::V41(_), Claim::Reclaim(_), StateError::StaleStateid) => StateError::StaleClientid,
-        _ => error,
-    }
 }

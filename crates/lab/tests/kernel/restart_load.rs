@@ -28,7 +28,7 @@ const ONE_PAUSE_MAX: Duration = Duration::from_secs(8);
 const WORK: Duration = Duration::from_secs(3);
 /// Where it is killed often: before its clients have the last time behind them, what they asked for then is answered by yet
 /// another life.
-const OFTEN: Strikes = Strikes { count: 12, work: Duration::from_millis(800) };
+const OFTEN: Strikes = Strikes { count: 8, work: Duration::from_millis(800) };
 const OFTEN_SOAK: Strikes = Strikes { count: 60, ..OFTEN };
 /// The same of NFSv3, whose clients nobody tells of grace's end: one that was refused a lock asks again after five seconds.
 const WORK_V3: Duration = Duration::from_secs(9);

@@ -240,6 +240,19 @@ fn ranges_that_are_none_are_invalid_and_reclaims_have_their_time() {
     world.check();
 }
 
+/// Linux sends such a LOCK in the moment after it has heard of a restart, where it has the file open under a delegation alone.
+#[test]
+fn a_lock_without_an_open_is_put_off_for_who_has_yet_to_reclaim() {
+    let world = World::new();
+    open(&mut Session::open(&world, 9, 1));
+    let mut client = Session::bare(&world, 1, 1);
+    let without = lock(Stateid4::ANONYMOUS, b"l", LockType4::Write, 0, 1);
+    run(&mut client, without.clone()).fails::<()>(OpNum4::Lock, NfsStat4::Grace);
+    client.run(&[ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+    run(&mut client, without).fails::<()>(OpNum4::Lock, NfsStat4::BadStateid);
+    world.check();
+}
+
 #[test]
 fn who_waits_for_a_lock_is_called_when_it_is_free() {
     let world = World::new();
