@@ -35,6 +35,8 @@ mod pages;
 mod persist;
 mod pool;
 mod queue;
+mod recall;
+mod reclaim;
 mod reports;
 mod results;
 mod rewrites;

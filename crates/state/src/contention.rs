@@ -94,7 +94,8 @@ impl RecentRecalls {
 
 impl Engine {
     /// Asks for leave to do something to a file. What others hold that excludes it is recalled; what is only offered
-    /// to them is not granted, but for what they reclaim; a holder whose lease ran out, or that had its time to return, loses it on the spot.
+    /// to them is not granted, but for what they reclaim; a holder whose lease ran out, or that had its time to return, loses
+    /// it on the spot.
     /// One's own delegations are never in the way. `by` is `None` for those without a client id.
     pub fn contend(&mut self, file: FileKey, deed: Deed, by: Option<ClientId>, now: Instant) -> Contention {
         self.contend_as(file, deed, (by, by), now)

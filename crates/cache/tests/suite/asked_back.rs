@@ -73,11 +73,7 @@ fn so_it_does_where_a_reply_alone_had_told_of_it() {
 #[test]
 fn and_where_the_result_of_its_making_had() {
     let mut world = World::new(2, true, 1);
-    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
-    for name in [b"x", b"y", b"z", b"v"] {
-        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
-    }
-    world.drain();
+    world.have_root_alone();
     let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
     let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
     let batch = world.one_batch();

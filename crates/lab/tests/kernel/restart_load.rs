@@ -26,12 +26,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const ONE_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// The load works this long before, between and after the kills.
 const WORK: Duration = Duration::from_secs(3);
+/// The same of NFSv3, whose clients nobody tells of grace's end: one that was refused a lock asks again after five seconds.
+const WORK_V3: Duration = Duration::from_secs(9);
 /// Where it is killed often: before its clients have the last time behind them, what they asked for then is answered by yet
 /// another life.
 const OFTEN: Strikes = Strikes { count: 8, work: Duration::from_millis(800) };
 const OFTEN_SOAK: Strikes = Strikes { count: 60, ..OFTEN };
-/// The same of NFSv3, whose clients nobody tells of grace's end: one that was refused a lock asks again after five seconds.
-const WORK_V3: Duration = Duration::from_secs(9);
 /// Grace with NFSv3: a host with locks cannot say that it has reclaimed them.
 const LEASE_SECONDS_V3: u32 = 2;
 

@@ -164,8 +164,8 @@ fn open(cx: &mut Cx<'_>, args: &Open4Args<'_>, client: ClientId) -> OpResult<Ope
 }
 
 /// What the journal is told of an OPEN that brought a delegation: the open alone, of which its client learns that it is gone once
-/// it uses it. A delegation is not used by asking the server: Linux 7.3, where this answer meets it on its way to recovery, locked
-/// and cached under one that nobody knew any more.
+/// it uses it. A delegation is not used by asking the server: Linux 7.3, where this answer meets it on its way to recovery, went
+/// on with one that nobody knew any more.
 fn without_delegation(opened: &Opened<'_>, ok: &Open4Ok<'_>) -> Open4Ok<'static> {
     let StateId { seqid, other } = opened.open;
     Open4Ok {

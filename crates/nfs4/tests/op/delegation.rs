@@ -555,14 +555,20 @@ fn the_end_of_a_client_ends_what_was_delegated_to_it() {
     world.check();
 }
 
-#[test]
-fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
+/// A world with a file, and these to reclaim what they had.
+fn in_grace(recorded: &[&[u8]]) -> World {
     let world = World::new();
     let mut maker = Session::open(&world, 9, 2);
     let made = file(&mut maker, b"f", 0, b"hello");
     close(&mut maker, made);
     world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
-    world.records.may_reclaim.lock().push(b"client of host 1".to_vec());
+    world.records.may_reclaim.lock().extend(recorded.iter().map(|name| name.to_vec()));
+    world
+}
+
+#[test]
+fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
+    let world = in_grace(&[b"client of host 1"]);
     let with_back = |mut args: CreateSession4Args<'static>| {
         args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
         args
@@ -598,12 +604,7 @@ fn what_was_held_before_a_restart_is_reclaimed_in_grace_by_whom_is_recorded() {
 /// The open alone would say that the client had returned the delegation; and DELAY, that it is to ask until the next restart.
 #[test]
 fn an_open_is_refused_whose_delegation_is_asked_back_too_late() {
-    let world = World::new();
-    let mut maker = Session::open(&world, 9, 2);
-    let made = file(&mut maker, b"f", 0, b"hello");
-    close(&mut maker, made);
-    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
-    world.records.may_reclaim.lock().push(b"client of host 1".to_vec());
+    let world = in_grace(&[b"client of host 1"]);
     let mut a = Session::bare(&world, 1, 2);
     let mut claim = |held| {
         let claim = Open4Args { claim: OpenClaim4::Previous(held), ..open_existing(b"", b"o", BOTH) };
@@ -620,12 +621,7 @@ fn an_open_is_refused_whose_delegation_is_asked_back_too_late() {
 /// RFC 8881 section 18.49: a client that is told of no error takes it that it was heard, and merely got nothing.
 #[test]
 fn a_delegation_wanted_back_without_an_open_is_given_or_the_error_says_why_not() {
-    let world = World::new();
-    let mut maker = Session::open(&world, 9, 2);
-    let made = file(&mut maker, b"f", 0, b"hello");
-    close(&mut maker, made);
-    world.nfs.set_grace(holdfast_state::Grace::Until(holdfast_base::Instant(30_000)));
-    world.records.may_reclaim.lock().extend([b"client of host 1".to_vec(), b"client of host 3".to_vec()]);
+    let world = in_grace(&[b"client of host 1", b"client of host 3"]);
     let with_back = |mut args: CreateSession4Args<'static>| {
         args.flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
         args

@@ -495,6 +495,15 @@ impl World {
         batch
     }
 
+    /// The first mount comes to have its root to itself, with some names in it that are known to be absent.
+    pub fn have_root_alone(&mut self) {
+        self.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"warm", 0o755, now)).unwrap();
+        for name in [b"x", b"y", b"z", b"v"] {
+            self.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+        }
+        self.drain();
+    }
+
     /// Everything reaches the server.
     pub fn drain(&mut self) {
         for c in 0..self.clients.len() {
