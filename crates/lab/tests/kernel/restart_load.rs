@@ -65,8 +65,6 @@ pub(crate) struct Load {
     /// Who keeps the server's socket open while it is away: a client that is refused waits three seconds before it tries
     /// again.
     keeper: Keeper,
-    /// Whether its packets are kept where it fails, in a soak run.
-    is_watched: bool,
     /// Run by the first guest before anybody works.
     prepare: &'static str,
     /// Run by every guest before anybody works.
@@ -82,7 +80,6 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "tree",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Parent,
-        is_watched: false,
         prepare: "",
         each: "(cd $SCRIPTS; python3 -c 'import source_tree; source_tree.write(\"/run/tree.tar\")')\n\
                mkdir /run/local; tar -C /run/local -xpf /run/tree.tar",
@@ -99,7 +96,6 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "sqlite",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Another,
-        is_watched: true,
         prepare: "python3 $SCRIPTS/sqlite_writers.py make /mnt",
         each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/sqlite_writers.py write 5 $NAME-$n /mnt /mnt; done\n\
@@ -111,7 +107,6 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "locks",
         lease_seconds: LEASE_SECONDS_LONG,
         keeper: Keeper::Parent,
-        is_watched: true,
         prepare: "echo 0 >/mnt/counter",
         each: "",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); python3 $SCRIPTS/locked_counter.py count /mnt/counter 2 20; done\n\
@@ -123,7 +118,6 @@ pub(crate) const LOADS: [Load; 4] = [
         name: "make",
         lease_seconds: LEASE_SECONDS,
         keeper: Keeper::Another,
-        is_watched: false,
         prepare: "",
         each: "cp -r $SCRIPTS/project /mnt/project-$NAME",
         work: "n=0; until [ -e $STOP ]; do n=$((n+1)); make -s -C /mnt/project-$NAME clean\n\
@@ -199,8 +193,8 @@ pub(crate) fn run(
     let mut served = serve_with(load, version)?;
     let name = format!("{}-{version}-{}", load.name, kernel.label());
     let packets = match Scale::from_env() {
-        Scale::Soak if load.is_watched => Some(Packets::of(served.server.port(), &name)?),
-        Scale::Soak | Scale::Test => None,
+        Scale::Soak => Some(Packets::of(served.server.port(), &name)?),
+        Scale::Test => None,
     };
     let outcome = run_on(&mut served, of, strikes, around, strike);
     outcome.with_context(|| {
