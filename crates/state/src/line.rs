@@ -50,8 +50,9 @@ impl Engine {
 
     /// One who waits in line by another door does not ask again for what is promised to somebody, and is let in by no lock that is
     /// freed: what is in the way of those who could have their lock otherwise is asked back in their name, also what was
-    /// promised since.
-    pub(crate) fn contend_for_waiters(&mut self, now: Instant) {
+    /// promised since. Whether anybody has gone for it: what he held, of other files too, is in nobody's way any more.
+    pub(crate) fn contend_for_waiters(&mut self, now: Instant) -> bool {
+        let clients = self.clients.by_id.len();
         let mut due = Vec::new();
         for key in self.waiting.iter().filter(|key| self.is_promised(**key)) {
             let Some(file) = self.files.get(key) else { continue };
@@ -67,5 +68,6 @@ impl Engine {
                 self.wake_waiters(key, None, now);
             }
         }
+        self.clients.by_id.len() < clients
     }
 }

@@ -14,7 +14,7 @@ const CHOICES: u64 = 500;
 
 /// Seeds that once failed, with their lease, run before all others: each with what it found. What a seed means moves with the
 /// steps that there are to choose from; a mistake of the engine's has a test of its own beside it.
-const FAILED_ONCE: [(u64, u64); 4] = [
+const FAILED_ONCE: [(u64, u64); 5] = [
     // Somebody in line was given a read lock in place of his write lock when a dead client went, and with that the asker
     // was let in: the reference judged him by the write lock.
     (200_163, LEASES_MS[0]),
@@ -25,6 +25,9 @@ const FAILED_ONCE: [(u64, u64); 4] = [
     // An exclusive lock made through an open to write, of an owner whose locks end with its open to read: the one to write was
     // closed, and the engine offered a read delegation beside the lock.
     (3_894_892_366_446_547, LEASES_MS[1]),
+    // Whom courtesy had no room for was on his way out, so that his lock was passed over when those went who are in somebody's
+    // way, and was then gone for what else he had, in the same tick: who waited behind it was contended for in the next.
+    (2_711_814_653_831_973, LEASES_MS[1]),
 ];
 
 /// What comes of restarts, and how often at least in 100,000 steps.

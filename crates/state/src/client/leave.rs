@@ -46,7 +46,7 @@ impl Engine {
         self.drop_idle_owners(now);
         self.pass_by_waiters(now);
         self.expire_waited_for(&away, now);
-        self.contend_for_waiters(now);
+        while self.contend_for_waiters(now) {}
         self.tick_recalls(now);
         self.tick_caps(now);
         self.tick_wants(now);

@@ -89,8 +89,10 @@ impl Model {
         self.expire(away.into_iter().filter(|client| !is_leaving(client)).collect());
     }
 
-    /// What is promised is asked back for those at other doors whom nothing else is in the way of.
+    /// What is promised is asked back for those at other doors whom nothing else is in the way of: again where somebody goes for
+    /// it, who may have been in the way of others.
     pub(crate) fn contend_for_waiters(&mut self) {
+        let gone = self.expired.len();
         for file in 0..super::FILES {
             let given =
                 self.waits.iter().filter(|wait| wait.manner == Manner::Given && wait.lock.file == file);
@@ -100,6 +102,9 @@ impl Model {
             }
         }
         self.let_in();
+        if self.expired.len() > gone {
+            self.contend_for_waiters();
+        }
     }
 
     /// What an owner of NFSv4 waits for.

@@ -306,6 +306,30 @@ fn who_waits_behind_the_promises_of_one_there_and_of_one_away_is_given_the_lock(
     assert_eq!(granted_in(&world.settle()), [granted(1, 1, bytes(0, 9), WRITE)]);
 }
 
+/// For one of them courtesy has no room; it is on its way out, and is gone before that for what it had promised of another file.
+#[test]
+fn who_waits_behind_one_who_has_gone_for_another_is_contended_for_in_the_same_tick() {
+    let mut world = World::new();
+    let (holder, _) = world.client("a", 1);
+    let open = world.open(holder, "o", 1, share(R, NONE)).unwrap();
+    world.lock(&lock_by(holder, 1, open, "l", bytes(0, 9), READ)).unwrap();
+    world.delegate(holder, 2, DelegationKind::Read);
+    let (other, _) = world.client("b", 1);
+    world.delegate(other, 1, DelegationKind::Read);
+    assert_eq!(lock(&mut world, 1, 1, bytes(0, 9), WRITE), Err(ForeignRefusal::Waiting));
+    assert_eq!(lock(&mut world, 2, 2, bytes(0, 9), WRITE), Err(ForeignRefusal::Waiting));
+    world.settle();
+    world.engine.set_policy(Policy { courtesy_clients_max: 1, ..Policy::default() });
+    world.pass(LEASE_MS + 1);
+    world.engine.tick(world.now);
+    let effects = world.settle();
+    let is_known = |client| world.engine.report_clients(world.now).iter().any(|known| known.id == client);
+    assert_eq!([holder, other].map(is_known), [false; 2], "who is in somebody's way has no courtesy");
+    let mut given = granted_in(&effects);
+    given.sort_by_key(|effect| matches!(effect, Effect::ForeignGranted { owner, .. } if *owner == nlm(2)));
+    assert_eq!(given, [granted(1, 1, bytes(0, 9), WRITE), granted(2, 2, bytes(0, 9), WRITE)]);
+}
+
 #[test]
 fn who_waits_for_something_else_now_is_in_nobodys_way_any_more() {
     let (mut world, client, open) = with_one_behind();
