@@ -231,7 +231,7 @@ impl Machine {
             Op::Make { node, thing: Thing::File, .. } | Op::Write { node, .. } => *node,
             Op::SetAttr { node, changes: Changes { size: Some(_), .. } } => {
                 if let Some(node) = self.nodes.get_mut(node) {
-                    node.data.barrier = serial;
+                    (node.data.barrier, node.data.filled_by) = (serial, serial);
                 }
                 return;
             }
@@ -257,6 +257,11 @@ impl Machine {
             }
             Vec::new()
         };
+        if (!data.is_empty() || size != end_before)
+            && let Some(node) = self.nodes.get_mut(&id)
+        {
+            node.data.filled_by = serial;
+        }
         match &mut queued.op {
             Op::Make { load, attrs, .. } => {
                 (attrs.mtime, attrs.atime) = (Some(mtime), Some(atime));

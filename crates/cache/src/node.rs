@@ -8,7 +8,7 @@ use crate::ask::{Access, Generation};
 use crate::attrs::{Attrs, Kind};
 use crate::dir::Dir;
 use crate::errno::Errno;
-use crate::extent::Extents;
+use crate::extent::{Extents, Progress};
 use crate::ids::{Caller, Fh, Handle, Name, NodeId, OpenToken};
 use crate::losses::{Heard, Losses};
 use crate::mutation::WriteId;
@@ -141,6 +141,8 @@ pub(crate) struct FileData {
     pub(crate) in_flight: Vec<(WriteId, u64, u64)>,
     /// WRITEs wait until this mutation was executed.
     pub(crate) barrier: u64,
+    /// The last one sent that has brought contents, or cut them off: until it is on the server's disk it may come again.
+    pub(crate) filled_by: u64,
     /// `FILE_S` came last at this moment: what was sent before others may have overwritten.
     pub(crate) readable_since: Generation,
     /// WRITEs and COMMITs up to this one were of a file that the server had made and lost.
@@ -204,6 +206,17 @@ pub(crate) struct Open {
 }
 
 impl FileData {
+    /// What was sent with a mutation and is lost counts again, but for what was written since, or cut off by one behind it.
+    pub(crate) fn take_back(&mut self, sent: &[(u64, Bytes)], serial: u64) {
+        let cuts = self.truncations.iter().filter(|(_, by)| *by > serial);
+        let end = cuts.map(|(from, _)| *from).min().unwrap_or(u64::MAX);
+        for (offset, bytes) in sent.iter().filter(|(offset, _)| *offset < end) {
+            let room = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let bytes = bytes.slice(..bytes.len().min(room));
+            self.extents.put_below(*offset, &bytes, Progress::Stream(serial), Generation(0));
+        }
+    }
+
     /// It is not any more what it was before.
     pub(crate) fn differs(&mut self, at: Generation) {
         (self.clean, self.grown) = (None, None);

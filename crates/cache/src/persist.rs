@@ -75,9 +75,10 @@ struct Stored {
 /// Bytes of extended attributes that are kept of one object, with their names.
 const XATTRS_KEPT_BYTES: usize = 4096;
 
-/// In one byte of a node's record: nothing was ever set, and that there may be an access list.
+/// In one byte of a node's record: nothing was ever set; there may be an access list; it hands on none.
 const HAS_NO_XATTRS: u8 = 1;
 const IS_LISTED: u8 = 2;
+const HANDS_ON_NONE: u8 = 4;
 
 /// Where bytes lie in memory, and how many.
 type Place = (usize, usize);
@@ -383,10 +384,12 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.u32(node.sure.0);
     put.u32(node.held.0);
     [node.plain, node.group_of_directory].into_iter().for_each(|is| put.flag(is));
-    put.u8([(node.no_xattrs, HAS_NO_XATTRS), (node.listed, IS_LISTED)]
-        .iter()
-        .map(|(is, bit)| if *is { *bit } else { 0 })
-        .sum());
+    let lists = [
+        (node.no_xattrs, HAS_NO_XATTRS),
+        (node.listed, IS_LISTED),
+        (node.hands_on_none, HANDS_ON_NONE),
+    ];
+    put.u8(lists.iter().map(|(is, bit)| if *is { *bit } else { 0 }).sum());
     put_xattrs(&mut put, node);
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
     [node.losses.unheard(), node.dead]

@@ -9,7 +9,7 @@ use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::mutation::{Batch, Born, MutationResult, WriteId};
-use crate::queue::{Kept, Load, Op, Queued, Stage};
+use crate::queue::{Kept, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
 use holdfast_base::limits::{CAPS_OPS_KEPT_MAX, UNSETTLED_BATCHES_MAX};
@@ -440,6 +440,7 @@ impl Machine {
                 kept.stage = Stage::Waiting;
             }
         }
+        self.unload(again.iter().map(|(serial, op)| (*serial, op)));
         for (serial, op) in again {
             for id in op.nodes().into_iter().flatten().collect::<HashSet<_>>() {
                 if let Some(node) = self.nodes.get_mut(&id) {
@@ -448,7 +449,6 @@ impl Machine {
                     node.lost_serial = node.lost_serial.max(serial);
                 }
             }
-            self.unload(&op, serial);
             if let Op::Make { node, .. } = op {
                 self.unmake(node, now);
             }
@@ -477,21 +477,20 @@ impl Machine {
         self.write_again(id, now);
     }
 
-    /// Data that the server had and lost is read from here until it has it again.
-    pub(crate) fn unload(&mut self, op: &Op, serial: u64) {
-        if let Op::SetAttr { node, changes: Changes { size: Some(size), .. } } = op {
-            // What it cut off is back there until it is cut off again.
-            self.with_data(*node, |data| data.truncations.push((*size, serial)));
-        }
-        let (Op::Make { node, load: Load { data, .. }, .. }
-        | Op::Write { node, load: Load { data, .. }, .. }) = op
-        else {
-            return;
-        };
-        for (offset, bytes) in data {
-            self.with_data(*node, |d| {
-                d.extents.put_below(*offset, bytes, Progress::Stream(serial), Generation(0));
-            });
+    /// Data that the server had and lost is read from here until it has it again. The newest first: what was written over since,
+    /// or cut off, is not to be seen again.
+    pub(crate) fn unload<'q>(&mut self, lost: impl DoubleEndedIterator<Item = (u64, &'q Op)>) {
+        for (serial, op) in lost.rev() {
+            match op {
+                Op::SetAttr { node, changes: Changes { size: Some(size), .. } } => {
+                    // What it cut off is back there until it is cut off again.
+                    self.with_data(*node, |data| data.truncations.push((*size, serial)));
+                }
+                Op::Make { node, load, .. } | Op::Write { node, load, .. } => {
+                    self.with_data(*node, |data| data.take_back(&load.data, serial));
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -393,18 +393,23 @@ impl Machine {
             return None;
         }
         let pressed = self.flush.unstable > UNSTABLE_BYTES_MAX / 2;
+        let stable = self.stream.stable();
         // What the server has lost is written once more before it is committed.
         let is_ready = |n: &crate::node::Node| n.data.committing.is_none() && n.handle.is_some();
         let ready = |m: &Self, id: NodeId| {
             let is_written_first = |n: &crate::node::Node| {
                 n.data.is_doubted && m.stream.has_made(id) || m.flush.rewrites.contains_key(&id)
             };
-            m.nodes.get(&id).is_none_or(|n| is_ready(n) && !is_written_first(n))
+            let is_settled = |n: &crate::node::Node| n.data.filled_by <= stable;
+            m.nodes.get(&id).is_none_or(|n| is_ready(n) && is_settled(n) && !is_written_first(n))
         };
         loop {
             // They are in the order in which they are due: what is not yet is not looked at, however much it is.
             let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
-            let place = due.map(|(_, id)| *id).position(|id| ready(self, id))?;
+            let Some(place) = due.map(|(_, id)| *id).position(|id| ready(self, id)) else {
+                self.settle_before_commits(pressed, now);
+                return None;
+            };
             let (_, id) = self.flush.commits.remove(place)?;
             let at = self.tick();
             let open = self.token(id, true);
@@ -418,6 +423,16 @@ impl Machine {
             let caller = node.data.writer.clone().unwrap_or_else(|| Caller::new(0, 0));
             self.flush.on_the_way.insert(commit, id);
             return Some(CommitOut { id: commit, object, open, caller });
+        }
+    }
+
+    /// A server that loses its power may have a file on its disk as a COMMIT left it, and not the record of a batch that had filled
+    /// it before: the batch comes again, and what was committed over its data is kept nowhere. So batches are put on disk first.
+    fn settle_before_commits(&mut self, pressed: bool, now: Now) {
+        let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
+        let filled = due.filter_map(|(_, id)| Some(self.nodes.get(id)?.data.filled_by));
+        if let Some(last) = filled.max().filter(|last| *last > self.stream.stable()) {
+            self.stream.wanted_stable = self.stream.wanted_stable.max(last);
         }
     }
 

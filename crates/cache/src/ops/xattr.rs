@@ -37,6 +37,12 @@ impl Node {
         self.lists_changed = at;
     }
 
+    /// Whether it is known of a directory, and promised, that it hands on no list.
+    pub(crate) const fn surely_hands_on_none(&self) -> bool {
+        let is_promised = self.sure.contains(CapSet::AUTH_S) && self.held.contains(CapSet::XATTR_S);
+        self.hands_on_none && is_promised
+    }
+
     /// An extended attribute's value, or that there is none, as far as nobody has to be asked.
     fn known_xattr(&self, name: &[u8]) -> Option<Result<Bytes, Errno>> {
         let is_list = is_access_list(name);
@@ -47,8 +53,8 @@ impl Node {
             let has_none = match name {
                 ACCESS_LIST => !self.listed,
                 _ => {
-                    let is_told = self.hands_on_none && self.held.contains(CapSet::XATTR_S);
-                    self.dir.is_none() || is_told || (self.plain && self.held.contains(CapSet::FILE_X))
+                    let is_plain = self.plain && self.held.contains(CapSet::FILE_X);
+                    self.dir.is_none() || self.surely_hands_on_none() || is_plain
                 }
             };
             if has_none {

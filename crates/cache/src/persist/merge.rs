@@ -62,6 +62,8 @@ impl Machine {
     pub fn assume(&mut self) {
         self.progress += 1;
         for node in self.nodes.values_mut().filter(|n| n.recall.is_none() && n.dead.is_none()) {
+            // PLAIN comes with the exclusive capability that is not to be had now.
+            node.plain |= node.surely_hands_on_none();
             let known = node.held.shared() & node.sure;
             node.held = (node.held | CapSet(known.0 << 1)).sound();
         }
@@ -273,6 +275,7 @@ impl Node {
         moved(&mut self.last_serial);
         moved(&mut self.lost_serial);
         moved(&mut self.data.barrier);
+        moved(&mut self.data.filled_by);
         self.recall.iter_mut().for_each(|recall| moved(&mut recall.through));
     }
 }

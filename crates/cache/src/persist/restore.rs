@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::Bytes;
 
 use super::code::{Get, VERSION, VERSION_BEFORE};
-use super::{Conflict, HAS_NO_XATTRS, IS_LISTED, family, key};
+use super::{Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
 use crate::disk::Validity;
@@ -255,6 +255,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     (node.plain, node.group_of_directory) = (get.flag()?, get.flag()?);
     let is = get.u8()?;
     (node.no_xattrs, node.listed) = (is & HAS_NO_XATTRS != 0, is & IS_LISTED != 0);
+    node.hands_on_none = is & HANDS_ON_NONE != 0;
     let xattrs = get.list(|get| Some((get.name()?, get.option(Get::text)?)))?;
     if node.held.contains(CapSet::XATTR_S) {
         node.xattrs.extend(xattrs.into_iter().map(|(name, value)| (name, value.ok_or(Errno::ENODATA))));
@@ -267,6 +268,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     let is_complete = get.flag()?;
     node.place = get.option(|get| Some((get.node()?, get.name()?)))?;
     node.data.barrier = get.u64()?;
+    node.data.filled_by = node.data.barrier;
     node.data.carrier = get.option(Get::u64)?;
     node.data.writer = get.option(Get::caller)?;
     node.data.mtime_owed = get.flag()?;

@@ -17,6 +17,7 @@ mod lent;
 mod listed;
 mod listed_rights;
 mod locked;
+mod lost_data;
 mod lost_make;
 mod merged;
 mod named_again;

@@ -107,6 +107,43 @@ fn who_has_only_read_while_the_server_was_there_makes_files_without_it() {
     }
 }
 
+#[test]
+fn in_a_directory_that_was_only_listed_files_are_made_without_the_server() {
+    for (dies, hands_on) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::new(1, true, 1);
+        world.kept = Some(BTreeMap::new());
+        world.clients[0].machine.follow();
+        // Nothing is had exclusively.
+        world.server.generous = false;
+        let ino = world.server.fs.make(ROOT, b"d", Kind::Dir, 0o755, 7).unwrap();
+        world.server.handing_on = Some(if hands_on { [ino].into() } else { [].into() });
+        let dir = find(&mut world, NodeId::ROOT, "d").unwrap();
+        let handle = world.clients[0].machine.handle_of(dir).unwrap();
+        acquire(&mut world, vec![(handle, CapSet::ALL_S)]);
+        world.list(0, dir, true).unwrap();
+        if dies {
+            world.keep(0);
+            let (settings, now) = (*world.clients[0].machine.settings_mut(), world.now());
+            let kept = world.kept.clone().unwrap();
+            world.clients[0].machine = Machine::restore(&kept, settings, now).unwrap();
+            world.clients[0].machine.follow();
+        }
+        world.clients[0].machine.hold(true);
+        world.clients[0].machine.assume();
+        world.alone = true;
+        world.server.unwatched = true;
+        let flags = OpenFlags { access: AB, ..OpenFlags::default() };
+        let made = world.run(0, |m, t, now| m.create(t, dir, b"new", 0o644, flags, now));
+        // What would be made of its mode nobody knows there.
+        let expected = if hands_on { Err(Errno::ETIMEDOUT) } else { Ok(()) };
+        assert_eq!(made.map(drop), expected, "dies: {dies}");
+        if !hands_on {
+            let (found, told) = merged(world, ino, dies);
+            assert_eq!((found, told), (vec!["new=".to_owned()], Vec::new()), "dies: {dies}");
+        }
+    }
+}
+
 fn acquire(world: &mut World, items: Vec<(Handle, CapSet)>) {
     let question = Question::Acquire { items };
     let ask = Ask { at: Generation(u64::MAX), caller: Caller::new(7, 0), question };

@@ -66,7 +66,7 @@ const BEFORE: &str = "mkdir d; for i in 1 2 3 4; do echo old $i >d/f$i; done; ls
 /// Each of these is done without the server, and at once.
 const AWAY: &str = "
 cat d/f1; echo new >d/n1; mkdir d/sub; echo deep >d/sub/n2; ln -s n1 d/link; mv d/n1 d/m1; echo more >>d/f2
-rm d/f3; chmod 600 d/f4; sync d/m1 d/sub/n2 d/f2; ls d
+rm d/f3; chmod 600 d/f4; sync d/m1 d/sub/n2 d/f2; ls d; mkdir known/k; echo known >known/k/n3; sync known/k/n3
 ! timeout 10 cat nobody-ever-asked-for-this
 ";
 
@@ -74,6 +74,7 @@ const AFTER: &str = "
 [ \"$(ls d | tr '\\n' ' ')\" = 'f1 f2 f4 link m1 sub ' ]
 [ \"$(cat d/m1)\" = new ]; [ \"$(cat d/sub/n2)\" = deep ]; [ \"$(readlink d/link)\" = n1 ]
 [ \"$(cat d/f2)\" = $'old 2\\nmore' ]; [ \"$(stat -c %a d/f4)\" = 600 ]
+[ \"$(cat known/k/n3)\" = known ]; [ \"$(ls known | tr '\\n' ' ')\" = 'k there ' ]
 ";
 
 fn survives() -> Result<()> {
@@ -81,6 +82,9 @@ fn survives() -> Result<()> {
     let disk = Scratch::new("offline")?;
     let first = mount(&served, disk.path())?;
     run_in(&first.path(), BEFORE, &[])?;
+    // This one the mount has listed, and no more.
+    run_in(&served.share(), "mkdir known; echo there >known/there", &[])?;
+    run_in(&first.path(), "ls -l known", &[])?;
     first.sync()?;
     served.server.kill()?;
     wait_standing(&first, "away")?;

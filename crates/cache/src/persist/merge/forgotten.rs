@@ -112,7 +112,7 @@ impl Machine {
             all.iter().filter_map(|(q, _)| Some((q.op.nodes()[0]?, told_time(&q.op)?))).collect();
         let looked = all.iter().filter(|(q, heard)| self.is_looked_up(&q.op, *heard).is_some());
         let looked: Vec<Option<NodeId>> = looked.map(|(q, _)| q.op.nodes()[0]).collect();
-        let (mut again, mut at) = (Vec::new(), 0);
+        let (mut lost, mut at) = (Vec::new(), 0);
         for (queued, heard) in all {
             let mut places = Vec::new();
             if self.is_looked_up(&queued.op, heard).is_some() {
@@ -131,9 +131,12 @@ impl Machine {
                 there.into_iter().any(|(handle, attrs)| self.is_done(&queued, handle, attrs, &times, now))
             };
             if !is_done {
-                again.extend(self.as_not_sent(queued, heard));
+                lost.push((queued, heard));
             }
         }
+        self.unload(lost.iter().filter(|(_, heard)| *heard).map(|(queued, _)| (queued.serial, &queued.op)));
+        let again: Vec<_> =
+            lost.into_iter().filter_map(|(queued, heard)| self.as_not_sent(queued, heard)).collect();
         if let Some((from, to)) = self.put_before(again, true, now) {
             self.carry(from, to);
         }
@@ -187,15 +190,13 @@ impl Machine {
     fn as_not_sent(&mut self, queued: Queued, heard: bool) -> Option<(Op, Caller)> {
         let Queued { serial, caller, mut op, .. } = queued;
         let id = op.nodes()[0]?;
-        if heard {
-            self.unload(&op, serial);
-            if matches!(op, Op::Make { .. })
-                && let Some(handle) = self.nodes.get_mut(&id)?.handle.take()
-            {
-                // The answers to what is being asked under it are of something that is gone.
-                self.nodes.get_mut(&id)?.changing = 0;
-                self.handles.remove(&handle);
-            }
+        if heard
+            && matches!(op, Op::Make { .. })
+            && let Some(handle) = self.nodes.get_mut(&id)?.handle.take()
+        {
+            // The answers to what is being asked under it are of something that is gone.
+            self.nodes.get_mut(&id)?.changing = 0;
+            self.handles.remove(&handle);
         }
         self.not_sent(id, serial);
         let later: Vec<u64> = self

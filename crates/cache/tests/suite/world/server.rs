@@ -264,7 +264,8 @@ impl Server {
         let covers = CapSet::AUTH_S | CapSet::XATTR_S;
         let hands_on = self.handing_on.as_ref().is_none_or(|all| all.contains(&ino));
         let hands_on_none = caps.contains(covers) && !hands_on;
-        let plain = !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
+        let plain = caps.contains(CapSet::FILE_X)
+            && !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
         Some(Grant { caps, seq, plain, group_of_directory: false, listed, hands_on_none })
     }
 
@@ -284,7 +285,7 @@ impl Server {
             self.last_seq += 1;
             let (caps, seq) = (claim.caps.0, self.last_seq);
             self.held.insert((i, client), Held { caps, seq, last_grant: seq, recalling: None });
-            let (plain, listed, hands_on_none) = (true, false, false);
+            let (plain, listed, hands_on_none) = (claim.caps.contains(CapSet::FILE_X), false, false);
             (attrs, Grant { caps: claim.caps, seq, plain, group_of_directory: false, listed, hands_on_none })
         });
         Reclaimed { handle: claim.handle.clone(), result }
