@@ -384,11 +384,8 @@ fn node_record(node: &Node, parts: &[(u64, usize, Kept, Part)], clean: Option<(u
     put.u32(node.sure.0);
     put.u32(node.held.0);
     [node.plain, node.group_of_directory].into_iter().for_each(|is| put.flag(is));
-    let lists = [
-        (node.no_xattrs, HAS_NO_XATTRS),
-        (node.listed, IS_LISTED),
-        (node.hands_on_none, HANDS_ON_NONE),
-    ];
+    let lists =
+        [(node.no_xattrs, HAS_NO_XATTRS), (node.listed, IS_LISTED), (node.hands_on_none, HANDS_ON_NONE)];
     put.u8(lists.iter().map(|(is, bit)| if *is { *bit } else { 0 }).sum());
     put_xattrs(&mut put, node);
     put.option(node.text.as_ref(), |put, text| put.bytes(text));
