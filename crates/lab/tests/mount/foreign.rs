@@ -83,6 +83,9 @@ impl Stranger {
             Self::Ganesha(served) => {
                 let mut served = served.borrow_mut();
                 served.server.kill()?;
+                // It tells its lives apart by the second in which they began: in the same one it gives its clients and sessions
+                // the numbers of before, and who comes back to it cannot know.
+                std::thread::sleep(Duration::from_secs(1));
                 served.server.restart()
             }
             Self::Linux(guest) => {
