@@ -80,10 +80,10 @@ const AFTER: &str = "
 fn survives() -> Result<()> {
     let mut served = Served::new()?;
     let disk = Scratch::new("offline")?;
+    run_in(&served.share(), "mkdir known; echo there >known/there", &[])?;
     let first = mount(&served, disk.path())?;
     run_in(&first.path(), BEFORE, &[])?;
-    // This one the mount has listed, and no more.
-    run_in(&served.share(), "mkdir known; echo there >known/there", &[])?;
+    // This one the mount lists, and no more.
     run_in(&first.path(), "ls -l known", &[])?;
     first.sync()?;
     served.server.kill()?;
