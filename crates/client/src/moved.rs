@@ -208,7 +208,8 @@ impl Inner {
         lookups: usize,
     ) -> Result<Result<Places>, Setback> {
         let begins = if compound.about.is_some() { OpNum4::PutFh } else { OpNum4::PutRootFh };
-        let told = self.ask(session, &self.options.machine, compound, |answer| {
+        let until = Some(Instant::now() + self.options.patience);
+        let told = self.ask_until(until, session, &self.options.machine, compound, |answer| {
             answer.ok(begins)?;
             (0..lookups).try_for_each(|_| answer.ok(OpNum4::Lookup))?;
             answer.attributes_as(read)

@@ -78,7 +78,6 @@ impl Inner {
         });
         match is_noted {
             Ok(false) => Ok(None),
-            Err(e @ Setback::Because(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace))) => Err(e),
             // Done already, or not known: what follows tells.
             Ok(true) | Err(Setback::Because(Error::Nfs(_))) => Ok(Some(lost)),
             Err(e) => Err(e),

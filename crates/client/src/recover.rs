@@ -374,7 +374,8 @@ impl Inner {
         self.todo.change(|work| work.suspects.extend(used.iter().cloned()));
     }
 
-    /// One compound of recovery's own.
+    /// One compound of recovery's own, sent again for as long as the server says DELAY or GRACE: neither refuses anything, and a
+    /// file given up for it would be lost to its program though nothing had happened to it.
     pub(crate) fn ask<T>(
         &self,
         session: &Arc<Session>,
@@ -382,14 +383,26 @@ impl Inner {
         compound: &Compound,
         read: impl Fn(&mut Answer) -> Result<T>,
     ) -> Result<T, Setback> {
-        let until = Instant::now() + self.options.patience;
+        self.ask_until(None, session, cred, compound, read)
+    }
+
+    /// The same of what nothing depends on: after `until` DELAY and GRACE are answers.
+    pub(crate) fn ask_until<T>(
+        &self,
+        until: Option<Instant>,
+        session: &Arc<Session>,
+        cred: &Cred,
+        compound: &Compound,
+        read: impl Fn(&mut Answer) -> Result<T>,
+    ) -> Result<T, Setback> {
+        let is_over = || until.is_some_and(|until| Instant::now() >= until);
         loop {
             let how = Sending {
                 auth: cred.encoded(),
                 lane: Lane::Recovery,
                 is_cached: true,
                 cancel: &self.quit,
-                deadline: Some(until),
+                deadline: Some(Instant::now() + self.options.patience),
                 late: None,
             };
             let mut answer = match self.exchange(session, compound, how) {
@@ -408,7 +421,7 @@ impl Inner {
                 Err(Error::Nfs(NfsStat4::Grace)) if self.todo.work.lock().is_reclaim_due() => {
                     return Err(Setback::Again);
                 }
-                Err(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace)) if Instant::now() < until => {
+                Err(Error::Nfs(NfsStat4::Delay | NfsStat4::Grace)) if !is_over() => {
                     drop(answer);
                     if self.quit_or_sleep(Duration::from_millis(100)) {
                         return Err(Setback::Because(Error::Closed));

@@ -511,6 +511,11 @@ impl Life {
         left.strong_count() > 0
     }
 
+    /// Changes what the state engine obeys, as the administrator would.
+    pub(crate) fn obey(&self, change: impl FnOnce(Policy) -> Policy) {
+        self.manager.quiet(|engine, _| engine.set_policy(change(*engine.policy())));
+    }
+
     /// What is due about once a second.
     pub fn tick(&self, machine: &Machine, now: Instant) {
         self.nfs4.tick();

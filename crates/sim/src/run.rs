@@ -81,6 +81,9 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
     world.start_server(world.next_death(), world.next_down_ms());
     people(&world, hosts, &mut rng);
     gremlin(&world, hosts, rng.fork());
+    if world.is_scarce {
+        scarcity(&world, Rng::new(seed ^ 0x6c65_7373));
+    }
     if rng.percent(40) {
         world.exec.spawn(lie(Rc::clone(&world), hosts, rng.fork()));
     }
@@ -301,6 +304,19 @@ fn gremlin(world: &Rc<World>, hosts: usize, mut rng: Rng) {
             }
         }
         world.calm_down();
+    });
+}
+
+/// Memory is short now and then.
+fn scarcity(world: &Rc<World>, mut rng: Rng) {
+    let world = Rc::clone(world);
+    let exec = Rc::clone(&world.exec);
+    exec.spawn(async move {
+        while !world.is_calm() {
+            world.exec.sleep(rng.between(1_000, 15_000)).await;
+            let (delegations, slots) = (rng.below(4) as usize, rng.between(1, 8) as usize);
+            world.press((delegations, slots), rng.between(1_000, 25_000));
+        }
     });
 }
 

@@ -18,6 +18,7 @@ use crate::peers::Waiting;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
+mod budgets;
 pub(crate) mod calls;
 mod handover;
 mod network;
@@ -111,6 +112,8 @@ pub struct World {
     pub(crate) is_peaceful: bool,
     /// Clients keep what they read over CLOSE, and often come back to it.
     pub(crate) keeps: bool,
+    /// The server is short of memory now and then, and clients ask for more slots than they would be left.
+    pub(crate) is_scarce: bool,
     /// Whom the server calls, by host.
     callees: RefCell<BTreeMap<usize, Weak<dyn Callee>>>,
     /// Calls on ways of the server's own that are under way.
@@ -153,6 +156,7 @@ impl World {
             notifies: Rng::new(seed ^ 0x6e6f_7469_6679).percent(60),
             is_peaceful: Rng::new(seed ^ 0x0070_6561_6365).percent(30),
             keeps: Rng::new(seed ^ 0x6b65_6570_7300).percent(40),
+            is_scarce: Rng::new(seed ^ 0x7363_6172_6365).percent(30),
             callees: RefCell::default(),
             calls_out: RefCell::default(),
             last_call: Cell::new(0),

@@ -114,8 +114,7 @@ impl Engine {
         let number = self.tickets;
         let own = self.delegation_on(request.client, request.file);
         let mount = self.mount_of_opens(request.client, request.file);
-        let key = own.unwrap_or_else(|| self.add_delegation(request, mount, now));
-        // Without room for it, too: only what is reclaimed has come so far.
+        // Without room for it, too: only what is reclaimed has come so far. Asked before it takes the last there is.
         let is_unwelcome = !self.has_room_for_delegation(request.client, request.file)
             || match why {
                 Some(WhyNone::Off) => true,
@@ -123,6 +122,7 @@ impl Engine {
                 _ => false,
             };
         let came_by = self.open_under_way(request);
+        let key = own.unwrap_or_else(|| self.add_delegation(request, mount, now));
         let delegation = self.delegation_mut(key)?;
         delegation.offered = Some((request.kind, number));
         delegation.is_unwelcome = is_unwelcome;

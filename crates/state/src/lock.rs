@@ -254,13 +254,18 @@ impl Engine {
 
     /// Whether nobody else can have had what is asked for, so that grace does not stand in its way (RFC 8881 section 8.4.2.1
     /// allows what cannot conflict with a reclaim). The owner has locked all of it, as much or more: a program that has
-    /// written goes on to let others read. Or the client has a write delegation of the file: its processes' locks it
-    /// sends before it returns that; refused, it would keep the delegation until grace ends, and with it whoever waits for
-    /// that and has not come to the end of his own reclaims.
+    /// written goes on to let others read. Or the client has a delegation of the file beside which nobody can have locked
+    /// so: its processes' locks it sends before it returns that; refused, it would keep the delegation until grace ends,
+    /// and with it whoever waits for that and has not come to the end of his own reclaims.
     fn is_its_own(&self, party: &Locker, request: &LockRequest<'_>) -> bool {
         let (range, kind) = (request.range, request.kind);
         party.state.is_some_and(|lock| self.has_locked(lock, request.file, (range, kind)))
-            || self.holds_delegation(party.client, request.file) == Some(DelegationKind::Write)
+            || match self.holds_delegation(party.client, request.file) {
+                Some(DelegationKind::Write) => true,
+                // A write lock of others, of any door, would have had it recalled.
+                Some(DelegationKind::Read) => kind == LockKind::Read,
+                _ => false,
+            }
     }
 
     /// A denied request of a client that waits is remembered.

@@ -159,18 +159,25 @@ impl SlotTable {
     /// # Errors
     /// `BadSlot`, `BadHighSlot`, `SeqMisordered`, `SeqFalseRetry`, `RetryUncachedRep`.
     pub fn admit(&mut self, request: SlotRequest) -> Result<Admission, StateError> {
-        if request.slot.0 >= self.usable {
-            return Err(StateError::BadSlot);
-        }
+        let Some(slot) = self.slots.get(request.slot.0 as usize) else { return Err(StateError::BadSlot) };
+        let counts_on = request.seqid == slot.seqid.next();
         // A client that was told of fewer slots may still name the old maximum, so only the table's end counts.
         if request.highest_slot < request.slot || request.highest_slot.0 as usize >= self.slots.len() {
             return Err(StateError::BadHighSlot);
+        }
+        if request.slot.0 >= self.usable {
+            // A reply tells of the target as it was when its request came: one that took long has just told of more again.
+            // Linux, refused for that, makes a new session.
+            if !counts_on {
+                return Err(StateError::BadSlot);
+            }
+            self.give_out(request.slot.0 + 1);
         }
         let slot = &mut self.slots[request.slot.0 as usize];
         let running = matches!(slot.phase, Phase::Running { .. });
         let begins_again = slot.reissued && request.seqid == Seqid(1);
         let goes_on = slot.recovered && is_later(request.seqid, slot.seqid);
-        if !running && (request.seqid == slot.seqid.next() || begins_again || goes_on) {
+        if !running && (counts_on || begins_again || goes_on) {
             slot.seqid = request.seqid;
             slot.digest = request.digest;
             slot.phase = Phase::Running { retry_waits: false };
@@ -244,11 +251,15 @@ impl SlotTable {
             self.slots.iter_mut().for_each(|slot| slot.tells_target = false);
         }
         self.target = count;
-        let grown_from = self.usable as usize;
-        self.usable = self.usable.max(self.target);
-        for slot in &mut self.slots[grown_from.min(self.usable as usize)..self.usable as usize] {
+        self.give_out(count);
+    }
+
+    /// Lets the client use so many slots, those that were withdrawn among them.
+    fn give_out(&mut self, count: u32) {
+        for slot in self.slots.iter_mut().take(count as usize).skip(self.usable as usize) {
             slot.reissued = true;
         }
+        self.usable = self.usable.max(count);
     }
 
     /// Gives up slots above the target once the client, which has heard of it, shows that it uses none of them. One that has

@@ -28,8 +28,11 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn of(script: &Script) -> Self {
+        Self::with(Options::new(vec![script.address.to_string()]))
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
         let (heard, cancel) = (Arc::new(Heard::default()), Cancel::new());
-        let options = Options::new(vec![script.address.to_string()]);
         let client = Client::connect(options, Arc::clone(&heard) as _, &cancel).unwrap();
         Self { client, heard, cred: Cred::own(), cancel }
     }

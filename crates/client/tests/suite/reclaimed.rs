@@ -1,7 +1,9 @@
 //! What a restarted server gives back, and what it does not, of a file that was delegated; against a server by script.
 
+use std::time::Duration;
+
 use holdfast_base::ByteRange;
-use holdfast_client::{LockArgs, OpenFile};
+use holdfast_client::{LockArgs, OpenFile, Options};
 use holdfast_wire::nfs4::{NfsStat4, SEQ4_STATUS_RESTART_RECLAIM_NEEDED};
 
 use super::answers::Locking;
@@ -18,8 +20,12 @@ struct Delegated {
 
 impl Delegated {
     fn new() -> Self {
+        Self::patient_for(Duration::from_secs(60))
+    }
+
+    fn patient_for(patience: Duration) -> Self {
         let script = Script::new();
-        let guest = Guest::of(&script);
+        let guest = Guest::with(Options { patience, ..Options::new(vec![script.address.to_string()]) });
         let known = guest.open();
         let args = LockArgs { owner: b"me", range: ByteRange::ALL, exclusive: false };
         guest.client.lock(guest.cx(), &known, &args).unwrap();
@@ -85,6 +91,23 @@ fn what_lived_on_a_delegation_is_opened_anew_where_recovery_has_to_begin_again()
     file.assert_had_again();
     let state = file.script.shared.state.lock();
     assert_eq!((state.reclaimed, state.opens, state.sessions), (1, 4, 2));
+}
+
+/// Others, who have not come back yet, keep grace going for as long as a lease, and whom a file is recalled from may take as long.
+#[test]
+fn what_is_opened_anew_is_asked_for_as_long_as_the_server_says_grace_or_delay() {
+    let patience = Duration::from_millis(400);
+    let file = Delegated::patient_for(patience);
+    let begun = std::time::Instant::now();
+    file.restart(|state| {
+        state.delegates_nothing = true;
+        state.stateful.opens.extend([NfsStat4::Delay; 5]);
+        state.stateful.opens.push_back(NfsStat4::Ok);
+        state.stateful.opens.extend([NfsStat4::Grace; 7]);
+    });
+    file.assert_had_again();
+    assert!(begun.elapsed() > 2 * patience, "{:?}", begun.elapsed());
+    assert_eq!(file.script.shared.state.lock().opens, 2 + 5 + 1 + 7);
 }
 
 /// RFC 8881 section 10.2.1: granted and recalled by one answer, and no CB_RECALL follows.

@@ -11,8 +11,8 @@ mod slot;
 mod stream;
 
 use crate::kernel::Kernel;
-use crate::missing;
-use crate::process::tail;
+use crate::missing::{self, Missing};
+use crate::process::{capture, tail};
 use anyhow::{Context, Result, bail, ensure};
 use control::{Control, Job};
 use slot::{Slot, Tap};
@@ -109,6 +109,24 @@ impl Guest {
     /// The guest's own address: `$GUEST` in the script.
     pub fn address(&self) -> Ipv4Addr {
         self.slot.guest()
+    }
+
+    /// Resets the TCP connections between host and guest, whoever made them, as a device on the way does that has forgotten
+    /// them. How many those were.
+    ///
+    /// Errors when nothing was reset: there was none, or the host's kernel cannot.
+    pub fn cut(&self) -> Result<usize> {
+        let peer = self.address().to_string();
+        let said = capture("ss", &["--kill", "--tcp", "--numeric", "--no-header", "dst", &peer])?;
+        let count = said.lines().count();
+        ensure!(
+            count > 0,
+            Missing::new(
+                format!("a connection with {peer} that can be reset"),
+                "the host's kernel is to have CONFIG_INET_DIAG_DESTROY"
+            )
+        );
+        Ok(count)
     }
 
     /// The host directory that the guest writes: `$OUT` in the script.

@@ -38,6 +38,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         let versions = [NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
         trials.extend(at_hand.trials("delegations::files_are_read_again_unasked", &versions, read_again));
         trials.extend(at_hand.trials("delegations::another_write_is_seen_at_once", &versions, recalled));
+        trials.extend(at_hand.trials(
+            "delegations::a_recall_finds_a_holder_that_was_cut_off",
+            &versions,
+            cut,
+        ));
         trials.extend(at_hand.long_trials(
             "delegations::changes_of_name_and_attributes_by_another_guest_recall",
             &versions,
@@ -143,6 +148,45 @@ fn recalled(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         let said = guest.wait()?.success()?;
         println!("{version} {}: {}", kernel.label(), said.trim().replace('\n', "; "));
     }
+    served.server.check_alive()
+}
+
+/// The connections between the server and a holder are reset, that for callbacks among them, and the holder, who has nothing to
+/// ask, does not notice. What another changes is recalled as soon as it can be told, and nothing is revoked.
+fn cut(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    std::fs::write(served.server.directory().join("read"), "before")?;
+    let holder = start(
+        &served,
+        kernel,
+        version,
+        "act read /mnt/read; act read /mnt/read; act unasked /mnt /mnt/read\n\
+         echo holding; lab_wait changed; act returned /mnt 1; act read /mnt/read; umount /mnt",
+    )?;
+    let other = start(
+        &served,
+        kernel,
+        version,
+        "lab_wait act; act write /mnt/read 'by the other'; echo acted; lab_wait done; umount /mnt",
+    )?;
+    holder.wait_for("holding\n", PATIENCE)?;
+    let connections = holder.cut()?;
+    let cut = Instant::now();
+    other.signal("act")?;
+    other.wait_for("acted\n", PATIENCE)?;
+    let waited = cut.elapsed();
+    let clients = clients(&served.server)?;
+    holder.signal("changed")?;
+    other.signal("done")?;
+    let said = holder.wait()?.success()?;
+    other.wait()?.success()?;
+    println!(
+        "{version} {}: {connections} connections were reset, and {waited:.1?} later another had written",
+        kernel.label()
+    );
+    ensure!(said.contains(": by the other\n"), "the holder still sees what it had read");
+    let has_lost = |client: &Value| client["revoked"].as_u64() != Some(0);
+    ensure!(!clients.iter().any(has_lost), "something was revoked: {clients:?}");
     served.server.check_alive()
 }
 

@@ -29,6 +29,7 @@ mod offline;
 mod older;
 mod pjdfstest;
 mod pooled;
+mod remote_below;
 mod renames;
 mod same_host;
 mod sides;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         older::trials(),
         pjdfstest::trials(),
         pooled::trials(),
+        remote_below::trials(),
         renames::trials(),
         same_host::trials(),
         sqlite::trials(),

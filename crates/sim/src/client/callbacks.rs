@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use holdfast_base::{Seqid, SlotId};
+use holdfast_base::{Seqid, SessionId, SlotId};
 use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Reader, Writer};
 
@@ -56,12 +56,13 @@ impl Client4 {
         let mut r = Reader::new(args);
         let header = CbCompoundArgsHeader::decode(&mut r).ok()?;
         let (mut results, mut count, mut status) = (Writer::new(), 0, NfsStat4::Ok);
-        let mut is_again = false;
+        let (mut is_again, mut session) = (false, None);
         while count < header.ops && status == NfsStat4::Ok {
             count += 1;
             let op = CbArgOp::decode(&mut r).ok()?;
             status = match &op {
                 CbArgOp::Sequence(sequence) => {
+                    session = Some(sequence.sessionid);
                     let counted = self.count_call(sequence, args);
                     is_again = counted == Ok(true);
                     answer_sequence(sequence, counted.err().unwrap_or(NfsStat4::Ok), &mut results)
@@ -74,7 +75,7 @@ impl Client4 {
                     results.u32(NfsStat4::RetryUncachedRep.as_u32());
                     NfsStat4::RetryUncachedRep
                 }
-                op => self.run_callback(op, &mut results),
+                op => self.run_callback((session, op), &mut results),
             };
         }
         let mut w = Writer::new();
@@ -107,8 +108,12 @@ impl Client4 {
         if is_again { Ok(true) } else { Err(NfsStat4::SeqMisordered) }
     }
 
-    /// One operation of a callback behind CB_SEQUENCE.
-    fn run_callback(self: &Rc<Self>, op: &CbArgOp<'_>, results: &mut Writer) -> NfsStat4 {
+    /// One operation of a callback behind CB_SEQUENCE, which names the session.
+    fn run_callback(
+        self: &Rc<Self>,
+        (session, op): (Option<SessionId>, &CbArgOp<'_>),
+        results: &mut Writer,
+    ) -> NfsStat4 {
         let (number, status) = match op {
             CbArgOp::NotifyLock(_) => {
                 self.is_notified.set(true);
@@ -123,8 +128,20 @@ impl Client4 {
             }
             CbArgOp::Recall(recall) => (CbOpNum4::Recall, self.recalled(&recall.stateid)),
             CbArgOp::Notify(notify) => (CbOpNum4::Notify, self.notified(notify)),
-            CbArgOp::RecallAny(_) => (CbOpNum4::RecallAny, NfsStat4::Ok),
-            CbArgOp::RecallSlot(_) => (CbOpNum4::RecallSlot, NfsStat4::Ok),
+            CbArgOp::RecallAny(asked) => {
+                self.give_back_some(asked);
+                (CbOpNum4::RecallAny, NfsStat4::Ok)
+            }
+            CbArgOp::RecallSlot(asked) => {
+                let Some(session) = session else {
+                    self.world
+                        .oracles
+                        .violated(format!("{}: slots are asked for without a session", self.name()));
+                    return NfsStat4::OpNotInSession;
+                };
+                self.want_slots(session, asked.target_highest_slotid);
+                (CbOpNum4::RecallSlot, NfsStat4::Ok)
+            }
             CbArgOp::RecallableObjAvail(_) => (CbOpNum4::RecallableObjAvail, NfsStat4::Ok),
             other => {
                 let what = format!("{}: an unexpected callback {other:?}", self.name());

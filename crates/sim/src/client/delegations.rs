@@ -17,6 +17,7 @@ use crate::oracle::listings::Told;
 use crate::wire::Ops;
 
 mod claims;
+mod pressed;
 mod reclaim;
 
 pub(crate) use claims::Claim;
@@ -99,7 +100,7 @@ impl Client4 {
         given: &OpenDelegation4<'_>,
         seen: (u64, u64),
     ) {
-        let Some((stateid, is_write, _)) = read_of(given) else { return };
+        let Some((stateid, is_write, is_recalled)) = read_of(given) else { return };
         if !self.kind.answers_callbacks {
             // Nobody can hold it to its promise, and so it is promised nothing.
             return self.world.tell(|| format!("{}: is deaf, and has file {file} delegated", self.name()));
@@ -111,11 +112,15 @@ impl Client4 {
             Ok(())
         });
         self.keep((file, handle.to_vec()), (stateid, is_write, grant), seen);
+        // Granted and recalled in one: no callback follows.
+        if is_recalled && let Some(this) = self.this.upgrade() {
+            this.recalled(&stateid);
+        }
     }
 
-    /// Whether it keeps a delegation of the file for writing.
-    pub(crate) fn has_write_delegation(&self, file: usize) -> bool {
-        self.delegations.borrow().get(&file).is_some_and(|delegation| delegation.is_write)
+    /// Whether it keeps a delegation of the file beside which nobody else can have locked so.
+    pub(crate) fn excludes_locks(&self, file: usize, is_write: bool) -> bool {
+        self.delegations.borrow().get(&file).is_some_and(|delegation| delegation.is_write || !is_write)
     }
 
     /// Keeps a delegation of a client's directory, with notifications of what is changed in it, or without. Gives its name,

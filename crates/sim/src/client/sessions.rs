@@ -98,7 +98,7 @@ impl Client4 {
             clientid: client,
             sequence,
             flags: CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
-            fore_chan_attrs: CHANNEL,
+            fore_chan_attrs: ChannelAttrs4 { maxrequests: self.slots_asked(), ..CHANNEL },
             back_chan_attrs: ChannelAttrs4 { maxoperations: 4, ..CHANNEL },
             cb_program: NFS4_CALLBACK_PROGRAM,
             sec_parms: vec![CallbackSecParms4::None],

@@ -18,18 +18,35 @@ struct Slot {
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     slots: Vec<Slot>,
+    /// How many of them the server wants used, as it was last heard: what came late may tell of another target than that of now.
+    wanted: usize,
+}
+
+impl Session {
+    /// A slot that is free and wanted: the lowest, or where there is any reason to count them, any.
+    fn free(&self, any: Option<u64>) -> Option<usize> {
+        let mut free = (0..self.wanted).filter(|n| !self.slots[*n].is_taken);
+        match any {
+            Some(chance) => {
+                let free: Vec<_> = free.collect();
+                (!free.is_empty()).then(|| free[(chance % free.len() as u64) as usize])
+            }
+            None => free.next(),
+        }
+    }
 }
 
 impl Client4 {
     async fn take_slot(&self, is_recovering: bool) -> Option<(SessionId, usize, Sequence4Args)> {
         loop {
+            let any = self.world.is_scarce.then(|| self.rng.borrow_mut().number());
             // Who has waited for a slot while a recovery began waits for its end too: what he heard in its middle would be
             // taken for word of another restart.
             if is_recovering || !self.recovering.is_taken() {
                 let mut session = self.session.borrow_mut();
                 let session = session.as_mut()?;
                 let highest = session.slots.iter().rposition(|slot| slot.is_taken).unwrap_or(0);
-                if let Some(n) = session.slots.iter().position(|slot| !slot.is_taken) {
+                if let Some(n) = session.free(any) {
                     let slot = &mut session.slots[n];
                     slot.is_taken = true;
                     slot.seqid = slot.seqid.next();
@@ -44,6 +61,13 @@ impl Client4 {
                 }
             }
             self.world.exec.sleep(5).await;
+        }
+    }
+
+    /// The server wants no slot used beyond this one (CB_RECALL_SLOT, or any answer).
+    pub(super) fn want_slots(&self, id: SessionId, highest: SlotId) {
+        if let Some(session) = self.session.borrow_mut().as_mut().filter(|session| session.id == id) {
+            session.wanted = (highest.0 as usize + 1).min(session.slots.len());
         }
     }
 
@@ -76,6 +100,7 @@ impl Client4 {
             let Some(mut reply) = self.read(&results) else { continue };
             if let Some(ok) = reply.next::<Sequence4Ok>(OpNum4::Sequence) {
                 self.retry_late((id, life), &args, &results).await;
+                self.want_slots(id, ok.target_highest_slotid);
                 self.free_slot(id, slot, true);
                 self.world.tell(|| {
                     let Sequence4Args { slotid, sequenceid, .. } = sequence;
@@ -142,9 +167,15 @@ impl Client4 {
         self.session.borrow().as_ref().is_some_and(|session| session.slots.iter().any(|slot| slot.is_taken))
     }
 
+    /// Slots that it asks for.
+    pub(super) fn slots_asked(&self) -> u32 {
+        if self.world.is_scarce { 2 * SLOTS } else { SLOTS }
+    }
+
     pub(crate) fn new_session(&self, id: SessionId, slots: u32) {
-        let slots = vec![Slot::default(); slots.clamp(1, SLOTS) as usize];
-        *self.session.borrow_mut() = Some(Session { id, slots });
+        let slots = vec![Slot::default(); slots.clamp(1, self.slots_asked()) as usize];
+        let wanted = slots.len();
+        *self.session.borrow_mut() = Some(Session { id, slots, wanted });
         self.is_out_of_step.set(false);
     }
 }

@@ -75,7 +75,16 @@ fn slots_are_withdrawn_only_when_the_client_uses_none_of_them() {
     table.complete(SlotId(0), KeptReply::Nothing);
     assert_eq!(table.admit(used_up_to(3, 1)), Ok(Admission::New));
     assert_eq!(table.highest(), SlotId(1));
-    assert_eq!(table.admit(request(3, 2)), Err(StateError::BadSlot));
+    assert_eq!(
+        table.admit(request(3, 1)),
+        Err(StateError::BadSlot),
+        "a retry of what it has had the answer to"
+    );
+    assert_eq!(table.admit(request(3, 3)), Err(StateError::BadSlot));
+    let mut is_behind = table.clone();
+    assert_eq!(is_behind.admit(request(2, 1)), Ok(Admission::New), "a reply that took long told of more");
+    assert_eq!((is_behind.highest(), is_behind.target_highest()), (SlotId(2), SlotId(1)));
+    assert_eq!(is_behind.admit(request(3, 1)), Err(StateError::BadSlot));
     table.set_target(4);
     let mut counts_on = table.clone();
     assert_eq!(counts_on.admit(request(3, 2)), Ok(Admission::New));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::Instant;
-use holdfast_state::{DelegationKind, Share, StateError};
+use holdfast_state::{DelegationKind, LockKind, Share, StateError};
 
 use super::line::Party;
 use super::promises::{Callbacks, Delegation, deed_of_lock, deed_of_share, excludes};
@@ -89,10 +89,16 @@ impl Model {
         }
     }
 
-    /// Whether a client that has reclaimed all it had asks for what it has, or has a write delegation.
-    pub(crate) fn is_its_own(&self, client: usize, file: usize, has_it: bool) -> bool {
-        let is_alone = self.delegation(client, file).is_some_and(|own| own.kind == DelegationKind::Write);
-        (has_it || is_alone) && (self.recovery.is_done[client] || client >= FIRST_40)
+    /// Whether a client that has reclaimed all it had asks for a lock that it has, or that its delegation excludes of others.
+    pub(crate) fn is_its_own(&self, new: Lock, has_it: bool) -> bool {
+        let Lock { client, file, kind, .. } = new;
+        let in_way = match kind {
+            LockKind::Read => LockKind::Write,
+            LockKind::Write => LockKind::Read,
+        };
+        let is_kept =
+            self.delegation(client, file).is_some_and(|own| excludes(own.kind, deed_of_lock(in_way)));
+        (has_it || is_kept) && (self.recovery.is_done[client] || client >= FIRST_40)
     }
 
     /// The same for those of other doors, whose services know who may reclaim.

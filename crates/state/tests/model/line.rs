@@ -210,7 +210,7 @@ impl Model {
         let has_it = self.has_locked(new, last);
         match self.refused(new.client, asked, has_it) {
             // Whoever had it at hand before the restart, it was nobody else.
-            Some(StateError::Grace) if self.is_its_own(new.client, new.file, has_it) => {}
+            Some(StateError::Grace) if self.is_its_own(new, has_it) => {}
             Some(error) => return LockAnswer::Refused(error),
             None => {}
         }

@@ -38,7 +38,7 @@ impl Process {
         self.give_up(open, (first, last));
         for _ in 0..LOCK_TRIES {
             let kind = if is_write { "exclusively" } else { "shared" };
-            let was_alone = client.has_write_delegation(open.file);
+            let excluded_others = client.excludes_locks(open.file, is_write);
             let was_its_own = open.locks.borrow().may_have((first, last, is_write));
             self.doing(format!("locks {first} to {last} of file {} {kind}", open.file));
             let acted = client
@@ -64,9 +64,9 @@ impl Process {
                 if client.kind.minor == 0 && !is_repeated {
                     client.renewed(sent);
                 }
-                // Who has all of the file may lock it in grace, and an owner what it has locked: that says nothing of what
-                // others may reclaim.
-                if !was_alone && !was_its_own && !client.has_write_delegation(open.file) {
+                // Who has a delegation that excludes it may lock in grace, and an owner what it has locked: that says nothing
+                // of what others may reclaim.
+                if !excluded_others && !was_its_own && !client.excludes_locks(open.file, is_write) {
                     client.world.oracles.reclaims(|reclaims| {
                         reclaims.granted(now, deaths);
                         Ok(())

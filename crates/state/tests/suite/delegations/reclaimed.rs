@@ -121,7 +121,7 @@ fn a_delegation_that_was_revoked_in_grace_is_not_reclaimed_once_more_for_all_tha
 /// Its processes' locks are sent before it is returned. Kept waiting until grace ends, two holders who have opened each other's
 /// file would wait for each other.
 #[test]
-fn who_has_all_of_a_file_again_may_lock_it_in_grace_and_nobody_else() {
+fn who_has_a_delegation_again_may_lock_in_grace_what_nobody_can_have_locked_beside_it() {
     let mut world = World::with(config(2, Grace::Until(Instant(100_000))));
     let (a, _) = world.reclaiming("a", 1);
     let claim = Claim::Reclaim(Recorded::Yes);
@@ -132,13 +132,21 @@ fn who_has_all_of_a_file_again_may_lock_it_in_grace_and_nobody_else() {
         let Offer::Offered(ticket) = offer else { panic!("{offer:?}") };
         world.engine.delegation_commit(ticket, world.now).unwrap();
     }
-    let lock = |world: &mut World, file: u128| {
-        world.lock(&lock_by(a, file, opens[file as usize - 1], "l", bytes(0, 9), LockKind::Write)).map(drop)
+    let lock = |world: &mut World, file: u128, kind| {
+        world.lock(&lock_by(a, file, opens[file as usize - 1], "l", bytes(0, 9), kind)).map(drop)
     };
     let grace: Result<(), LockRefusal> = Err(StateError::Grace.into());
-    assert_eq!(lock(&mut world, 1), grace, "it could take from itself what it is still to reclaim");
+    let early = [LockKind::Read, LockKind::Write].map(|kind| lock(&mut world, 1, kind));
+    assert_eq!(
+        early,
+        [grace.clone(), grace.clone()],
+        "it could take from itself what it is still to reclaim"
+    );
     world.engine.reclaim_complete(a).unwrap();
-    assert_eq!([1, 2, 3].map(|file| lock(&mut world, file)), [Ok(()), grace.clone(), grace]);
+    let exclusively = [1, 2, 3].map(|file| lock(&mut world, file, LockKind::Write));
+    assert_eq!(exclusively, [Ok(()), grace.clone(), grace.clone()], "others may read under theirs");
+    let shared = [1, 2, 3].map(|file| lock(&mut world, file, LockKind::Read));
+    assert_eq!(shared, [Ok(()), Ok(()), grace]);
     world.settle();
 }
 

@@ -61,6 +61,16 @@ fn above_the_budget_those_who_hold_most_are_asked_for_some_back() {
     assert_eq!(pair.world.settle(), [], "not before they had time to answer");
 }
 
+#[test]
+fn the_last_delegation_that_there_is_room_for_is_not_asked_back_as_it_is_granted() {
+    let mut pair = Pair::new();
+    pair.world.engine.set_policy(Policy { delegations_max: 2, ..Policy::default() });
+    let granted = [1, 2].map(|file| pair.world.delegate(pair.a, file, READ).is_recalled);
+    assert_eq!(granted, [false; 2]);
+    assert_eq!(pair.world.why_none(pair.b, 3, READ), Some(WhyNone::Resource));
+    pair.world.settle();
+}
+
 /// RFC 7530 has CB_GETATTR and CB_RECALL, and no other callback.
 #[test]
 fn a_client_of_4_0_that_holds_most_is_recalled_from_and_keeps_nobody_else_from_being_asked() {
