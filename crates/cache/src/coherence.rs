@@ -179,9 +179,11 @@ impl Machine {
     fn renamed(&mut self, from: (NodeId, &Name), to: (NodeId, &Name), mode: RenameMode, at: Generation) {
         let known = |m: &Self, (id, name): (NodeId, &Name)| {
             let dir = m.nodes.get(&id).and_then(|n| n.dir.as_ref())?;
-            let slot = dir.slot(name.as_bytes());
-            let slot = slot.and_then(|s| s.node.map(|n| (n, s.told)));
-            slot.or_else(|| m.leases.slot(id, name.as_bytes()))
+            let by_dir = dir.slot(name.as_bytes()).and_then(|s| s.node.map(|n| (n, s.told)));
+            let by_itself = m.leases.slot(id, name.as_bytes());
+            // Where both have it, the kernel may have been told as either was had.
+            let told = [by_dir, by_itself].into_iter().flatten().any(|(_, told)| told);
+            by_dir.or(by_itself).map(|(node, _)| (node, told))
         };
         let (source, target) = (known(self, from), known(self, to));
         let told = source.is_some_and(|(_, t)| t) || target.is_some_and(|(_, t)| t);

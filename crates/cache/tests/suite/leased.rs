@@ -131,6 +131,22 @@ fn names_that_stay_are_asked_for_once_however_much_others_change_beside_them() {
     assert!(recalls < 50 && recalls_before > 200, "{recalls} {recalls_before}");
 }
 
+/// The kernel moves its entry with what it believes of it, whichever of the two it was told by.
+#[test]
+fn a_name_promised_twice_is_forgotten_by_the_kernel_where_it_is_renamed_to() {
+    let mut world = two();
+    world.server.is_contested = true;
+    assert!(is_valid(&lookup(&mut world, 0, &name_of(1))));
+    world.server.is_contested = false;
+    world.list(0, NodeId::ROOT, false).unwrap();
+    let (from, to) = (name_of(1), b"moved".as_slice());
+    let places = ((NodeId::ROOT, &from[..]), (NodeId::ROOT, to));
+    world.run(0, |m, t, now| m.rename(t, places.0, places.1, RenameMode::Replace, now)).unwrap();
+    let told = world.clients[0].machine.take_invalidations();
+    let is_forgotten = told.iter().any(|told| told.what == Forget::Entry(NodeId::ROOT, Name::new(to)));
+    assert!(is_forgotten, "{told:?}");
+}
+
 #[test]
 fn a_name_is_given_back_once_the_kernel_has_forgotten_it() {
     let mut world = two();
