@@ -67,7 +67,7 @@ pub struct Server {
     pub recalls: Vec<(usize, Recall)>,
     /// Whether wishes for exclusive capabilities are granted; switched by tests.
     pub generous: bool,
-    /// It promises nothing of the data of files that others have open.
+    /// It promises nothing of the data of files that others have open, as if all did so to write.
     pub is_shy: bool,
     /// Of what others hold exclusively a listing tells the name alone.
     pub is_terse: bool,
@@ -228,10 +228,7 @@ impl Server {
         }
         let others = self.held.range((ino, 0)..=(ino, usize::MAX)).filter(|((_, c), _)| *c != client);
         let others = others.fold(0, |all, (_, h)| all | h.caps);
-        // What somebody else has open is not to be had, but by who gives it back when that is changed.
-        let is_shy = self.is_shy && !(self.lends && want.contains(CapSet::BESIDE_WRITERS));
-        let is_open = is_shy && self.opens.values().any(|(of, by)| *of == ino && *by != client);
-        let others = if is_open { others | CapSet::FILE_X.0 } else { others };
+        let others = others | self.held_by_opens(client, ino, want);
         let has_names = self.has_names(client, ino);
         let others = if has_names { others | CapSet::FILE_S.0 } else { others };
         if has_names && want.contains(CapSet::FILE_X) && self.generous {
@@ -267,6 +264,17 @@ impl Server {
         let plain =
             caps.contains(CapSet::FILE_X) && !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
         Some(Grant { caps, seq, plain, group_of_directory: false, listed, hands_on_none })
+    }
+
+    /// What opens of others stand for: X of a file is not to be had beside them. Of a shy server S is not, either, but by who
+    /// gives it back when the file is changed.
+    fn held_by_opens(&self, client: usize, ino: u64, want: CapSet) -> u32 {
+        let is_shy = self.is_shy && !(self.lends && want.contains(CapSet::BESIDE_WRITERS));
+        match self.opens.values().any(|(of, by)| *of == ino && *by != client) {
+            false => 0,
+            true if is_shy => (CapSet::FILE_X | CapSet::AUTH_S).0,
+            true => (CapSet::FILE_S | CapSet::AUTH_S).0,
+        }
     }
 
     /// Begins anew: nobody holds anything, what was to be recalled is forgotten.
