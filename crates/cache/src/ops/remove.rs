@@ -6,6 +6,7 @@ use super::lookup::check_name;
 use crate::ask::{Access, Question, RenameMode};
 use crate::dir::Known;
 use crate::errno::Errno;
+use crate::extent::Progress;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
@@ -145,23 +146,38 @@ impl Machine {
         }
     }
 
-    /// Data of a file that nobody can open any more needs not be sent.
+    /// Data of a file that nobody can open any more needs not be sent, if nobody has it open. Who else has opened it has asked
+    /// FILE_X back (`caps-protocol.md` 3.2), and is to see what was written before.
     pub(crate) fn drop_data_of_nameless(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get(&id) else { return };
-        if node.opens.is_empty() && node.attrs.nlink <= 1 && node.dir.is_none() {
-            let dropped = node.data.extents.weights().unsent;
-            let is_under_way = !node.data.in_flight.is_empty() || node.data.committing.is_some();
-            self.stats.bytes_elided += dropped;
+        if !node.opens.is_empty() || node.attrs.nlink > 1 || node.dir.is_some() {
+            return;
+        }
+        if node.held.contains(CapSet::FILE_X) || node.handle.is_none() {
+            self.drop_data(id);
+        } else {
+            // A server that loses its power loses the file with it.
             self.with_data(id, |data| {
-                data.extents.turn(|p, _| matches!(p, crate::extent::Progress::Stream(_)).then_some(p));
-                data.mtime_owed = false;
-                // What is on its way may find the file gone, and is not to come out again when it is lost.
-                data.in_flight.clear();
-                data.committing = None;
+                data.extents.turn(|p, _| (!matches!(p, Progress::Unstable { .. })).then_some(p));
             });
-            if is_under_way {
-                self.flush.on_the_way.retain(|_, of| *of != id);
-            }
+        }
+    }
+
+    /// Forgets data that nobody will see, but for what is in a batch.
+    pub(crate) fn drop_data(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        let dropped = node.data.extents.weights().unsent;
+        let is_under_way = !node.data.in_flight.is_empty() || node.data.committing.is_some();
+        self.stats.bytes_elided += dropped;
+        self.with_data(id, |data| {
+            data.extents.turn(|p, _| matches!(p, Progress::Stream(_)).then_some(p));
+            data.mtime_owed = false;
+            // What is on its way may find the file gone, and is not to come out again when it is lost.
+            data.in_flight.clear();
+            data.committing = None;
+        });
+        if is_under_way {
+            self.flush.on_the_way.retain(|_, of| *of != id);
         }
     }
 

@@ -89,7 +89,7 @@ impl Machine {
         for id in machine.ids() {
             // Nobody has them open any more.
             if machine.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
-                machine.drop_data_of_nameless(id);
+                machine.drop_data(id);
                 for (serial, op) in machine.ops_about(id) {
                     if matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
                         machine.elide(serial);

@@ -2,6 +2,7 @@
 
 use crate::world::World;
 use bytes::Bytes;
+use holdfast_base::CapSet;
 use holdfast_cache::*;
 
 /// More than goes with the stream.
@@ -130,4 +131,46 @@ fn data_that_a_server_has_lost_is_not_missed_of_a_file_whose_name_was_given_to_a
     }
     assert_eq!(world.server.fs.inodes.len(), kept);
     assert_eq!(world.clients[0].machine.take_reports(), []);
+}
+
+/// A small file that the server has, closed, and written to since. The server asks these back; then it is removed, and this goes out.
+fn sent_when_removed(asked_back: CapSet) -> Vec<Mutation> {
+    let mut world = World::new(1, true, 1);
+    world.have_root_alone();
+    let dir = NodeId::ROOT;
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    world.drain();
+    let data = Bytes::from_static(b"data");
+    world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    assert!(matches!(machine.flush(&mut caller(), made.1.fh, now), Step::Done(())));
+    machine.release(made.1.fh, now);
+    if !asked_back.is_empty() {
+        let handle = machine.handle_of(made.0.node).unwrap();
+        machine.recalled(&handle, CapSet::ALL_X.without(asked_back), world.server.last_seq + 1, now);
+    }
+    world.server.asked = Some(Vec::new());
+    world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+    let asked = world.server.asked.take().unwrap();
+    assert!(!asked.iter().any(Question::is_mutation), "it was to be put off: {asked:?}");
+    world.one_batch().ops
+}
+
+fn has_data(sent: &[Mutation]) -> bool {
+    sent.iter().any(|op| matches!(op, Mutation::Write { data, .. } if !data.is_empty()))
+}
+
+/// Who is about to open it has asked for it when its name goes, and waits for what was written.
+#[test]
+fn what_was_written_before_somebody_opens_it_is_sent_though_its_name_goes() {
+    let sent = sent_when_removed(CapSet::FILE_X_ALONE);
+    assert!(has_data(&sent) && matches!(sent.last(), Some(Mutation::Unlink { .. })), "{sent:?}");
+}
+
+#[test]
+fn what_nobody_will_see_is_not_sent() {
+    let sent = sent_when_removed(CapSet::NONE);
+    assert!(!has_data(&sent) && matches!(sent.last(), Some(Mutation::Unlink { .. })), "{sent:?}");
 }
