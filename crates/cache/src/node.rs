@@ -320,6 +320,11 @@ impl Node {
         self.held.contains(exclusive) && self.sure.contains(exclusive.shared()) && self.changing == 0
     }
 
+    /// Whether it has a name that nobody takes unseen: until that is asked back it is there, whoever has it open.
+    pub(crate) fn has_sure_name(&self) -> bool {
+        self.sure.contains(CapSet::LINK_S) && self.attrs.nlink > 0
+    }
+
     /// What a server that begins anew has to know of, for others to wait as they did: with what is held what is asked back, as
     /// long as not all that was done under it is there.
     pub(crate) fn to_claim(&self) -> CapSet {

@@ -6,8 +6,9 @@ use crate::ask::Question;
 use crate::attrs::{Attrs, Changes, Kind, SetTime};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
-use crate::ids::{NodeId, Now};
+use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::queue::Op;
 use crate::step::{Outcome, Step, Turn, Wait};
 use holdfast_base::CapSet;
@@ -141,10 +142,17 @@ impl Machine {
         let clear = changes.size.is_none() || (node.data.in_flight.is_empty() && !node.data.is_locked);
         // Of what has an access list the mode is a part of that, which the server knows.
         let is_of_list = changes.mode.is_some() && node.listed;
-        if !held || !clear || is_of_list || node.hidden.is_some() {
+        if !held || !clear || is_of_list || node.hidden.is_some() || !self.will_be_there(node) {
             return Ok(false);
         }
         self.may_set_as(turn, id, changes)
+    }
+
+    /// Whether what is put off about an object will find it: nobody takes its last name before that has arrived, or the server
+    /// has it open for somebody here, or it has still to be made.
+    fn will_be_there(&self, node: &Node) -> bool {
+        let is_open_there = |fh: &Fh| self.opens.get(fh).is_some_and(|open| open.at_server);
+        node.has_sure_name() || node.handle.is_none() || node.opens.iter().any(is_open_there)
     }
 
     fn set_here(&mut self, turn: &Turn, id: NodeId, changes: &Changes, now: Now) {

@@ -377,6 +377,7 @@ impl Machine {
             Known::Present(_) => return Err(Errno::EEXIST.into()),
             Known::Absent
                 if self.node(id)?.may_change(CapSet::LINK_X)
+                    && self.node(id)?.has_sure_name()
                     && !self.node(id)?.is_nameless
                     && self.may_change_names(turn, parent, &[], now)?
                     && self.may_name_again(turn, id)? =>

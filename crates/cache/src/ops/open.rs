@@ -34,12 +34,8 @@ impl Machine {
         if flags.truncate && !flags.access.write && self.is_running(id) {
             return Err(Errno::ETXTBSY.into());
         }
-        match turn.take()? {
-            Some(Fresh::Opened(token)) => {
-                return Ok(self.add_open(id, flags, Some(token), &turn.caller));
-            }
-            Some(Fresh::Attrs(_)) if turn.emptied => return Ok(self.add_open(id, flags, None, &turn.caller)),
-            _ => {}
+        if let Some(Fresh::Opened(token)) = turn.take()? {
+            return Ok(self.add_open(id, flags, Some(token), &turn.caller));
         }
         self.foresee_absence(turn)?;
         if self.may_open_here(turn, id, flags, now)? {
@@ -59,12 +55,16 @@ impl Machine {
     /// is covered.
     fn may_open_here(&mut self, turn: &Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<bool> {
         let node = self.node(id)?;
+        // What has no name is there as long as the server has it open: nobody asks before it goes.
+        if node.attrs.nlink == 0 {
+            return Ok(false);
+        }
         let (writes, shared) = (flags.access.write || flags.truncate, CapSet::LINK_S | CapSet::AUTH_S);
         let needs = shared | if writes { CapSet::FILE_X } else { CapSet::FILE_S };
         if writes && !self.settings.write_back {
             return Ok(false);
         }
-        if node.held.contains(needs) && (!writes || node.may_change(CapSet::FILE_X)) {
+        if node.held.contains(needs) && node.has_sure_name() && (!writes || node.may_change(CapSet::FILE_X)) {
             if !self.settings.caps {
                 return Ok(node.admits(&turn.caller, flags.access));
             }
@@ -100,7 +100,9 @@ impl Machine {
     }
 
     fn open_at_server(&mut self, turn: &mut Turn, id: NodeId, flags: OpenFlags, now: Now) -> Outcome<Opened> {
-        if flags.truncate {
+        // What was emptied before it turned out that the server has to know is not emptied again: others may have written since.
+        let truncate = flags.truncate && !turn.emptied;
+        if truncate {
             self.overtake_none(turn)?;
             self.data_sent(turn, id, now)?;
         } else {
@@ -109,7 +111,7 @@ impl Machine {
         let object = self.handle(turn, id)?;
         let wish = if flags.access.write { CapSet::ALL_X } else { CapSet::ALL_S };
         let want = self.want(Some(id), wish, now);
-        let (access, truncate) = (flags.access, flags.truncate);
+        let access = flags.access;
         self.ask(turn, Question::Open { object, access, truncate, want })
     }
 

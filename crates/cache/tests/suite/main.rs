@@ -37,6 +37,7 @@ mod told;
 mod trees;
 mod trouble;
 mod two_mounts;
+mod unnamed_there;
 mod vanished;
 mod world;
 mod zeroed;
