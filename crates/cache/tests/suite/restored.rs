@@ -26,6 +26,8 @@ fn dies(world: &mut World, gives_back: u64) {
     client.kernel = Default::default();
     client.fds.clear();
     client.replies.clear();
+    // What was on its way to the daemon is not for the next one.
+    (client.reading, client.pooling) = (Vec::new(), Vec::new());
     world.check(0);
     let opens: Vec<u64> = world.server.opens.keys().copied().collect();
     opens.into_iter().for_each(|open| world.server.close(OpenToken(open)));
