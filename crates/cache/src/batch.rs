@@ -257,7 +257,8 @@ impl Machine {
             }
             Vec::new()
         };
-        if (!data.is_empty() || size != end_before)
+        let is_sized = matches!(queued.op, Op::Make { .. }) && size != end_before;
+        if (!data.is_empty() || is_sized)
             && let Some(node) = self.nodes.get_mut(&id)
         {
             node.data.filled_by = serial;

@@ -143,6 +143,9 @@ pub(crate) struct FileData {
     pub(crate) barrier: u64,
     /// The last one sent that has brought contents, or cut them off: until it is on the server's disk it may come again.
     pub(crate) filled_by: u64,
+    /// That one as it was when data was last written beside the stream: a COMMIT of what was written waits until it cannot come
+    /// again. What was sent since comes behind that data, again or not.
+    pub(crate) written_over: u64,
     /// `FILE_S` came last at this moment: what was sent before others may have overwritten.
     pub(crate) readable_since: Generation,
     /// WRITEs and COMMITs up to this one were of a file that the server had made and lost.

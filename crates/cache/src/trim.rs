@@ -21,11 +21,12 @@ impl Machine {
 
     /// Forgets idle objects until so many are left, as far as there are idle ones.
     pub(crate) fn trim_to(&mut self, count: usize) {
+        let stable = self.stream.stable();
         // Those of which something was lost that nobody has heard of last.
         let mut idle: Vec<(bool, Instant, NodeId)> = self
             .nodes
             .values()
-            .filter(|n| n.is_idle())
+            .filter(|n| n.is_idle() && n.data.filled_by <= stable)
             .map(|n| (n.losses.unheard().is_some(), n.touched, n.id))
             .collect();
         idle.sort_unstable();

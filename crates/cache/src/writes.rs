@@ -92,6 +92,7 @@ impl Machine {
         let Some(id) = self.handles.get(handle).copied() else { return };
         let since = self.tick();
         self.with_data(id, |data| {
+            data.written_over = data.filled_by;
             data.extents.cut(offset, offset + bytes.len() as u64);
             data.extents.put_below(offset, &bytes, Progress::Unstable { verifier, since }, asked);
             data.writer = Some(caller);
@@ -228,6 +229,7 @@ impl Machine {
         let Some(piece) = piece else { return (None, more) };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.data.in_flight.push((write, piece.offset, piece.end()));
+            node.data.written_over = node.data.filled_by;
             node.data.mtime_owed |= node.held.contains(CapSet::FILE_X) || node.recall.is_some();
         }
         self.clocked(id);
@@ -400,7 +402,7 @@ impl Machine {
             let is_written_first = |n: &crate::node::Node| {
                 n.data.is_doubted && m.stream.has_made(id) || m.flush.rewrites.contains_key(&id)
             };
-            let is_settled = |n: &crate::node::Node| n.data.filled_by <= stable;
+            let is_settled = |n: &crate::node::Node| n.data.written_over <= stable;
             m.nodes.get(&id).is_none_or(|n| is_ready(n) && is_settled(n) && !is_written_first(n))
         };
         loop {
@@ -430,8 +432,11 @@ impl Machine {
     /// it before: the batch comes again, and what was committed over its data is kept nowhere. So batches are put on disk first.
     fn settle_before_commits(&mut self, pressed: bool, now: Now) {
         let due = self.flush.commits.iter().take_while(|(due, _)| pressed || *due <= now.mono);
-        let filled = due.filter_map(|(_, id)| Some(self.nodes.get(id)?.data.filled_by));
-        if let Some(last) = filled.max().filter(|last| *last > self.stream.stable()) {
+        let data = due.filter_map(|(_, id)| Some(&self.nodes.get(id)?.data));
+        let unstable = data.filter(|data| data.extents.weights().unstable > 0);
+        if let Some(last) =
+            unstable.map(|data| data.written_over).max().filter(|last| *last > self.stream.stable())
+        {
             self.stream.wanted_stable = self.stream.wanted_stable.max(last);
         }
     }

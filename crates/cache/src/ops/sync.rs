@@ -71,6 +71,13 @@ impl Machine {
         self.wait(Wait::Stable)
     }
 
+    /// Waits until what was sent that fills or cuts a file is on the server's disk, before the server changes its data by itself:
+    /// that is durable and kept nowhere here, and a batch that came again after a loss of power would undo it.
+    pub(super) fn fill_is_stable(&mut self, id: NodeId) -> Outcome<()> {
+        let filled = self.node(id)?.data.filled_by;
+        self.stable(filled)
+    }
+
     fn stable(&mut self, through: u64) -> Outcome<()> {
         let through = self.stream.placed(through);
         if self.stream.stable() >= through {

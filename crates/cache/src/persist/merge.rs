@@ -276,6 +276,7 @@ impl Node {
         moved(&mut self.lost_serial);
         moved(&mut self.data.barrier);
         moved(&mut self.data.filled_by);
+        moved(&mut self.data.written_over);
         self.recall.iter_mut().for_each(|recall| moved(&mut recall.through));
     }
 }

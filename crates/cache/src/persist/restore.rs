@@ -268,7 +268,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     let is_complete = get.flag()?;
     node.place = get.option(|get| Some((get.node()?, get.name()?)))?;
     node.data.barrier = get.u64()?;
-    node.data.filled_by = node.data.barrier;
+    (node.data.filled_by, node.data.written_over) = (node.data.barrier, node.data.barrier);
     node.data.carrier = get.option(Get::u64)?;
     node.data.writer = get.option(Get::caller)?;
     node.data.mtime_owed = get.flag()?;

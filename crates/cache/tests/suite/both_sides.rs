@@ -266,7 +266,7 @@ fn apply(world: &mut World, step: &Step, data: &str) -> Done {
 }
 
 /// A mount that knows all that there is.
-fn knowing(seed: u64) -> World {
+pub(crate) fn knowing(seed: u64) -> World {
     let mut world = World::new(1, true, seed);
     world.kept = Some(BTreeMap::new());
     world.clients[0].machine.follow();

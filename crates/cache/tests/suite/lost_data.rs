@@ -1,8 +1,10 @@
 //! Data that went with batches, of a server that has lost them: it is read here until they were executed again, but for what was
 //! written over since, or cut off.
 
+use crate::both_sides::knowing;
 use crate::trouble::{power_cut, resume, settled};
 use crate::world::World;
+use crate::world::fs::ROOT;
 use bytes::Bytes;
 use holdfast_cache::*;
 
@@ -11,6 +13,10 @@ enum Change {
     Write(u64, &'static [u8]),
     Cut(u64),
 }
+
+const CUTS: [Change; 4] = [Change::Cut(3), Change::Write(5, b"E"), Change::Cut(1), Change::Write(6, b"F")];
+/// What the first so many of these leave.
+const LEFT_OF_CUTS: [(usize, &[u8]); 4] = [(1, b"old"), (2, b"old\0\0E"), (3, b"o"), (4, b"o\0\0\0\0\0F")];
 
 /// The server loses its power when it has executed the first so many of these changes: what is read then, and what it has in the
 /// end.
@@ -78,12 +84,89 @@ fn what_was_written_over_is_not_seen_again() {
 
 #[test]
 fn what_was_cut_off_is_not_seen_again() {
-    let changes = [Change::Cut(3), Change::Write(5, b"E"), Change::Cut(1), Change::Write(6, b"F")];
-    for (count, expected) in [(1, &b"old"[..]), (2, b"old\0\0E"), (3, b"o"), (4, b"o\0\0\0\0\0F")] {
+    for (count, expected) in LEFT_OF_CUTS {
         for sent in 0..=count {
-            let (shown, there) = read_after(&changes[..count], sent);
+            let (shown, there) = read_after(&CUTS[..count], sent);
             assert_eq!((&shown[..], &there[..]), (expected, expected), "{sent} of {count} were sent");
         }
+    }
+}
+
+/// The same of a server that does not know what it has executed: what can be told by names is, the rest is done again. Of the
+/// file itself everything is lost, or what was done to it last.
+#[test]
+fn what_was_cut_off_is_not_there_again_where_the_server_has_forgotten_what_it_did() {
+    for (count, expected) in LEFT_OF_CUTS {
+        for (sent, is_made_again) in (0..=count).flat_map(|sent| [(sent, true), (sent, false)]) {
+            let mut world = knowing(1);
+            (world.alone, world.server.unwatched) = (true, true);
+            let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+            let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"n", 0o644, flags, now)).unwrap();
+            let (file, fh) = (made.0.node, made.1.fh);
+            world.disk = is_made_again.then(|| world.server.clone());
+            change(&mut world, (file, fh), &Change::Write(0, b"oldolded"));
+            send(&mut world, file);
+            world.disk = world.disk.take().or_else(|| Some(world.server.clone()));
+            for one in &CUTS[..sent] {
+                change(&mut world, (file, fh), one);
+                send(&mut world, file);
+            }
+            power_cut(&mut world);
+            let machine = &mut world.clients[0].machine;
+            machine.hold(true);
+            machine.assume();
+            CUTS[sent..count].iter().for_each(|one| change(&mut world, (file, fh), one));
+            world.disk = None;
+            world.come_back(false, true);
+            let shown = world.run(0, |m, t, now| m.read(t, fh, 0, 64, now)).unwrap().concat();
+            let there = world.server.fs.look(ROOT, b"n").unwrap().expect("it is there");
+            let there = &world.server.fs.inodes[&there].data;
+            let of = format!("{sent} of {count} were sent; it is made again: {is_made_again}");
+            assert_eq!((&shown[..], &there[..]), (expected, expected), "{of}");
+        }
+    }
+}
+
+/// The server does these by itself: what they leave is durable once it is answered, and kept nowhere here.
+#[test]
+fn what_may_come_again_is_put_on_disk_before_the_server_changes_the_file_by_itself() {
+    type Asked = fn(&mut Machine, &mut Turn, (NodeId, Fh), (Fh, Now)) -> String;
+    let asked: [Asked; 4] = [
+        |m, t, (_, fh), (_, now)| told(m.allocate(t, fh, AllocateMode::PunchHole, (0, 2), now)),
+        |m, t, (_, fh), (_, now)| told(m.allocate(t, fh, AllocateMode::Extend, (0, 9), now)),
+        |m, t, (_, fh), (from, now)| told(m.copy(t, (from, 0), (fh, 0), 3, now)),
+        |m, t, (file, _), (_, now)| {
+            let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+            told(m.open(t, file, OpenFlags { truncate: true, ..flags }, now))
+        },
+    ];
+    for (which, ask) in asked.into_iter().enumerate() {
+        let (mut world, dir) = settled();
+        let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+        let [from, to] = [b"a", b"b"].map(|name| {
+            let made = world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap();
+            (made.0.node, made.1.fh)
+        });
+        world.drain();
+        change(&mut world, to, &Change::Write(0, b"old"));
+        send(&mut world, to.0);
+        // Put off it would be behind what may come again.
+        world.clients[0].machine.settings_mut().batches = false;
+        world.clients[0].machine.settings_mut().write_back = false;
+        let (now, mut turn) = (world.now(), Turn::new(Caller::new(7, 0)));
+        let machine = &mut world.clients[0].machine;
+        assert_eq!(ask(machine, &mut turn, to, (from.1, now)), "waits", "{which}");
+        let through = machine.take_stable(now).expect("it is put on disk");
+        machine.stable_done(through, &[], now);
+        assert_eq!(ask(machine, &mut turn, to, (from.1, now)), "asks", "{which}");
+    }
+}
+
+fn told<T: std::fmt::Debug>(step: Step<T>) -> String {
+    match step {
+        Step::Wait(_) => "waits".into(),
+        Step::Ask(_) => "asks".into(),
+        other => format!("{other:?}"),
     }
 }
 

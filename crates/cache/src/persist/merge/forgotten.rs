@@ -1,7 +1,7 @@
 //! A server that has forgotten what it executed: what was sent and not answered may have been done or not. What can be told
 //! by names is told by names; the rest counts as not sent, and is compared as that is.
 
-use crate::attrs::{Attrs, Kind, SetTime};
+use crate::attrs::{Attrs, Changes, Kind, SetTime};
 use crate::ids::{Caller, Handle, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::mutation::Born;
@@ -135,13 +135,27 @@ impl Machine {
             }
         }
         self.unload(lost.iter().filter(|(_, heard)| *heard).map(|(queued, _)| (queued.serial, &queued.op)));
-        let again: Vec<_> =
+        let mut again: Vec<_> =
             lost.into_iter().filter_map(|(queued, heard)| self.as_not_sent(queued, heard)).collect();
+        put_behind_cuts(&mut again);
         if let Some((from, to)) = self.put_before(again, true, now) {
             self.carry(from, to);
+            self.cut_again(from, to);
         }
         // They are as any that was not sent: what has to come before them does.
         self.stream.ahead = 0;
+    }
+
+    /// What these have cut off is back there, and void until they have come again.
+    fn cut_again(&mut self, first: u64, last: u64) {
+        let again = self.stream.unsent.iter().filter(|q| (first..=last).contains(&q.serial));
+        let cut = |q: &Queued| match q.op {
+            Op::SetAttr { node, changes: Changes { size: Some(size), .. } } => Some((node, (size, q.serial))),
+            _ => None,
+        };
+        for (id, cut) in again.filter_map(cut).collect::<Vec<_>>() {
+            self.with_data(id, |data| data.truncations.push(cut));
+        }
     }
 
     /// Whether what was done, as was heard, was not lost with the server's power.
@@ -220,6 +234,13 @@ impl Machine {
                 }
             }
             Op::SetAttr { changes, .. } => {
+                if self.nodes.get(&id)?.handle.is_none() {
+                    // It is made with the data and the size that it has now.
+                    changes.size = None;
+                }
+                if changes.is_empty() {
+                    return None;
+                }
                 if let Some(SetTime::At(at)) = changes.mtime {
                     self.nodes.get_mut(&id)?.data.maybe = Some(at);
                 }
@@ -227,6 +248,25 @@ impl Machine {
             _ => {}
         }
         Some((op, caller))
+    }
+}
+
+/// A write takes with it all that a file's data is by now, so it goes behind what was cut off since it was first sent, and there
+/// is one.
+fn put_behind_cuts(again: &mut Vec<(Op, Caller)>) {
+    for at in (0..again.len()).rev() {
+        let Op::Write { node, .. } = again[at].0 else { continue };
+        let behind =
+            |is: &dyn Fn(&Op) -> bool| (at + 1..again.len()).rev().find(|other| is(&again[*other].0));
+        let cut = behind(
+            &|op| matches!(op, Op::SetAttr { node: id, changes: Changes { size: Some(_), .. } } if *id == node),
+        );
+        let write = behind(&|op| matches!(op, Op::Write { node: id, .. } if *id == node));
+        match (cut, write) {
+            (Some(cut), None) => again[at..=cut].rotate_left(1),
+            (Some(_), Some(_)) => drop(again.remove(at)),
+            (None, _) => {}
+        }
     }
 }
 
