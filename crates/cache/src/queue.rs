@@ -201,8 +201,6 @@ pub(crate) struct Stream {
     instead: Vec<(u64, u64, u64)>,
     /// What is to be done in the place of what has failed just now.
     pub(crate) asides: Vec<(u64, Op, Caller)>,
-    /// What waits for something among them may have been put before others already.
-    pub(crate) asides_first: bool,
     /// The last mutation that was put before others.
     pub(crate) ahead: u64,
     /// How many batches may be on their way.
@@ -220,11 +218,16 @@ impl Stream {
         self.last
     }
 
+    /// What was put before others that are not sent.
+    pub(crate) fn put_ahead(&self) -> impl Iterator<Item = &Queued> {
+        self.unsent.iter().take_while(|q| q.serial <= self.ahead)
+    }
+
     /// Puts mutations before all that are not sent; unless `is_first`, behind those that were put there so before. The serials
     /// of what is not sent change; none is used twice, so that whoever waits for one finds out which it is now. Gives how.
     pub(crate) fn put_before(&mut self, ops: Vec<(Op, Caller)>, is_first: bool, at: Instant) -> [Moved; 2] {
         let (first, last, count) = (self.first_unsent(), self.last, ops.len() as u64);
-        let ahead = self.unsent.iter().take_while(|q| q.serial <= self.ahead).count();
+        let ahead = self.put_ahead().count();
         let before = if is_first { 0 } else { ahead };
         let behind = self.unsent.split_off(before);
         let (middle, by) = (first + before as u64, last + 1 - first);

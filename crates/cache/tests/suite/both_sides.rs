@@ -382,6 +382,17 @@ fn a_file_renamed_over_one_that_was_replaced_there_meanwhile_and_replaced_itself
     }
 }
 
+/// What is renamed was made in a directory that is no more, as is that into which it is renamed.
+#[test]
+fn a_file_made_and_renamed_between_directories_that_were_removed_there() {
+    for dies in [false, true] {
+        let here = [Step::Save(6), Step::Save(9), Step::Rename(9, 5)];
+        nothing_is_lost(&here, &[Step::RemoveTree(4), Step::RemoveTree(3)], (3, 0), (0, dies, false, false));
+        let here = [Step::Rename(11, 5), Step::Save(11), Step::Save(0), Step::Save(11), Step::Save(11)];
+        nothing_is_lost(&here, &[Step::RemoveTree(3)], (3, 0), (0, dies, false, false));
+    }
+}
+
 /// Each side removes another name of one file: the link was on its way, of what was there or was made.
 #[test]
 fn a_file_of_which_each_side_removes_another_name_has_one_left() {

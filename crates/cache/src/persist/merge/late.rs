@@ -47,7 +47,6 @@ impl Machine {
             Op::Make { dir, node, .. } => {
                 let told = Told::from_iter([(*dir, (There::Removed, None))]);
                 let made = self.make_dirs_anew(&told, places, Some((*dir, queued.caller.clone())), now);
-                self.stream.asides_first |= made.contains(dir);
                 made.contains(dir) && self.make_again(queued, *node)
             }
             Op::Write { node, .. } | Op::SetAttr { node, .. } => {

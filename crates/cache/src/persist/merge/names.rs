@@ -167,7 +167,11 @@ impl Machine {
     pub(crate) fn do_otherwise(&mut self, now: Now) {
         let asides = std::mem::take(&mut self.stream.asides);
         let Some(first) = asides.first().map(|(serial, ..)| *serial) else { return };
-        let is_first = std::mem::take(&mut self.stream.asides_first);
+        // Behind the directories that they are in, if those are made anew; before what is in a directory that is among them.
+        let makes =
+            |id: &NodeId| asides.iter().any(|(_, op, _)| matches!(op, Op::Make { node, .. } if node == id));
+        let needs_one = |op: &Op| op.nodes().iter().flatten().any(makes);
+        let is_first = self.stream.put_ahead().any(|q| needs_one(&q.op));
         let ops = asides.into_iter().map(|(_, op, caller)| (op, caller)).collect();
         if let Some((from, to)) = self.put_before(ops, is_first, now) {
             self.carry(from, to);
