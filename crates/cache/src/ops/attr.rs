@@ -112,7 +112,7 @@ impl Machine {
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         if changes.size.is_some() {
-            self.fill_is_stable(id)?;
+            self.fill_is_stable(turn, id)?;
         }
         let object = self.handle(turn, id)?;
         let (open, want) = (self.token(id, true), self.want(Some(id), CapSet::ALL_X, now));

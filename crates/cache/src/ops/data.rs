@@ -317,7 +317,7 @@ impl Machine {
         self.overtake_none(turn)?;
         self.data_sent(turn, source, now)?;
         self.data_sent(turn, target, now)?;
-        self.fill_is_stable(target)?;
+        self.fill_is_stable(turn, target)?;
         let question = Question::Copy {
             from: self.handle(turn, source)?,
             from_open: self.token_of(from, source, false),

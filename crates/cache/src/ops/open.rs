@@ -105,7 +105,7 @@ impl Machine {
         if truncate {
             self.overtake_none(turn)?;
             self.data_sent(turn, id, now)?;
-            self.fill_is_stable(id)?;
+            self.fill_is_stable(turn, id)?;
         } else {
             self.told_server(turn, id, CapSet::ALL_S, now)?;
         }

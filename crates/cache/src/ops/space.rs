@@ -45,7 +45,7 @@ impl Machine {
         }
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
-        self.fill_is_stable(id)?;
+        self.fill_is_stable(turn, id)?;
         let (object, open) = (self.handle(turn, id)?, self.token_of(fh, id, true));
         self.ask(turn, Question::Allocate { object, open, mode, offset, length })
     }

@@ -72,10 +72,12 @@ impl Machine {
     }
 
     /// Waits until what was sent that fills or cuts a file is on the server's disk, before the server changes its data by itself:
-    /// that is durable and kept nowhere here, and a batch that came again after a loss of power would undo it.
-    pub(super) fn fill_is_stable(&mut self, id: NodeId) -> Outcome<()> {
+    /// that is durable and kept nowhere here, and a batch that came again after a loss of power would undo it. What is sent while the
+    /// operation waits is as good as behind it, and is not waited for, be there ever so much of it.
+    pub(super) fn fill_is_stable(&mut self, turn: &Turn, id: NodeId) -> Outcome<()> {
+        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
         let filled = self.node(id)?.data.filled_by;
-        self.stable(filled)
+        self.stable(filled.min(begun))
     }
 
     fn stable(&mut self, through: u64) -> Outcome<()> {
