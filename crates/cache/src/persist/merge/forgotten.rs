@@ -9,6 +9,7 @@ use crate::queue::{Load, Op, Queued, Stage};
 
 use super::apart::is_about_data;
 use holdfast_base::Timestamp;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A name by which something may be there already, by our own doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,19 +255,30 @@ impl Machine {
 /// A write takes with it all that a file's data is by now, so it goes behind what was cut off since it was first sent, and there
 /// is one.
 fn put_behind_cuts(again: &mut Vec<(Op, Caller)>) {
-    for at in (0..again.len()).rev() {
-        let Op::Write { node, .. } = again[at].0 else { continue };
-        let behind =
-            |is: &dyn Fn(&Op) -> bool| (at + 1..again.len()).rev().find(|other| is(&again[*other].0));
-        let cut = behind(
-            &|op| matches!(op, Op::SetAttr { node: id, changes: Changes { size: Some(_), .. } } if *id == node),
-        );
-        let write = behind(&|op| matches!(op, Op::Write { node: id, .. } if *id == node));
-        match (cut, write) {
-            (Some(cut), None) => again[at..=cut].rotate_left(1),
-            (Some(_), Some(_)) => drop(again.remove(at)),
-            (None, _) => {}
+    let (mut cut, mut written) = (FxHashSet::default(), FxHashSet::default());
+    let mut moved: FxHashMap<NodeId, (Op, Caller)> = FxHashMap::default();
+    let mut last_cuts = FxHashSet::default();
+    let mut kept = Vec::with_capacity(again.len());
+    for (op, caller) in again.drain(..).rev() {
+        match op {
+            Op::SetAttr { node, changes: Changes { size: Some(_), .. } } if cut.insert(node) => {
+                last_cuts.insert(kept.len());
+            }
+            Op::Write { node, .. } if cut.contains(&node) => {
+                if written.insert(node) {
+                    moved.insert(node, (op, caller));
+                }
+                continue;
+            }
+            Op::Write { node, .. } => drop(written.insert(node)),
+            _ => {}
         }
+        kept.push((op, caller));
+    }
+    for (at, queued) in kept.into_iter().enumerate().rev() {
+        let node = queued.0.nodes()[0].filter(|_| last_cuts.contains(&at));
+        again.push(queued);
+        again.extend(node.and_then(|node| moved.remove(&node)));
     }
 }
 

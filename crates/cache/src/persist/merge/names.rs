@@ -168,9 +168,9 @@ impl Machine {
         let asides = std::mem::take(&mut self.stream.asides);
         let Some(first) = asides.first().map(|(serial, ..)| *serial) else { return };
         // Behind the directories that they are in, if those are made anew; before what is in a directory that is among them.
-        let makes =
-            |id: &NodeId| asides.iter().any(|(_, op, _)| matches!(op, Op::Make { node, .. } if node == id));
-        let needs_one = |op: &Op| op.nodes().iter().flatten().any(makes);
+        let makes = |op: &Op| if let Op::Make { node, .. } = op { Some(*node) } else { None };
+        let made: FxHashSet<NodeId> = asides.iter().filter_map(|(_, op, _)| makes(op)).collect();
+        let needs_one = |op: &Op| op.nodes().iter().flatten().any(|id| made.contains(id));
         let is_first = self.stream.put_ahead().any(|q| needs_one(&q.op));
         let ops = asides.into_iter().map(|(_, op, caller)| (op, caller)).collect();
         if let Some((from, to)) = self.put_before(ops, is_first, now) {
