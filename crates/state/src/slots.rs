@@ -160,7 +160,9 @@ impl SlotTable {
     /// `BadSlot`, `BadHighSlot`, `SeqMisordered`, `SeqFalseRetry`, `RetryUncachedRep`.
     pub fn admit(&mut self, request: SlotRequest) -> Result<Admission, StateError> {
         let Some(slot) = self.slots.get(request.slot.0 as usize) else { return Err(StateError::BadSlot) };
-        let counts_on = request.seqid == slot.seqid.next();
+        // After a crash the next number is any later one.
+        let counts_on =
+            request.seqid == slot.seqid.next() || (slot.recovered && is_later(request.seqid, slot.seqid));
         // A client that was told of fewer slots may still name the old maximum, so only the table's end counts.
         if request.highest_slot < request.slot || request.highest_slot.0 as usize >= self.slots.len() {
             return Err(StateError::BadHighSlot);
@@ -176,8 +178,7 @@ impl SlotTable {
         let slot = &mut self.slots[request.slot.0 as usize];
         let running = matches!(slot.phase, Phase::Running { .. });
         let begins_again = slot.reissued && request.seqid == Seqid(1);
-        let goes_on = slot.recovered && is_later(request.seqid, slot.seqid);
-        if !running && (counts_on || begins_again || goes_on) {
+        if !running && (counts_on || begins_again) {
             slot.seqid = request.seqid;
             slot.digest = request.digest;
             slot.phase = Phase::Running { retry_waits: false };

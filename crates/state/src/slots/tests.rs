@@ -91,6 +91,28 @@ fn slots_are_withdrawn_only_when_the_client_uses_none_of_them() {
     assert_eq!(table.admit(request(3, 1)), Ok(Admission::New), "or begins again");
 }
 
+#[test]
+fn a_withdrawn_slot_of_before_a_crash_is_given_out_again_to_who_counts_on_from_what_the_crash_took() {
+    let mut before = SlotTable::new(2);
+    assert_eq!(before.admit(request(1, 1)), Ok(Admission::New));
+    before.complete(SlotId(1), KeptReply::Nothing);
+    let image = before.image().into_iter().map(|slot| SlotImage { is_exact: false, ..slot });
+    let mut table = SlotTable::from_image(&image.collect::<Vec<_>>());
+    table.set_target(1);
+    for seqid in [1, 2] {
+        assert_eq!(table.admit(request(0, seqid)), Ok(Admission::New));
+        table.complete(SlotId(0), KeptReply::Nothing);
+    }
+    assert_eq!(table.highest(), SlotId(0));
+    assert_eq!(
+        table.admit(request(1, 1)),
+        Err(StateError::BadSlot),
+        "a retry of what it has had the answer to"
+    );
+    assert_eq!(table.admit(request(1, 4)), Ok(Admission::New));
+    assert_eq!(table.highest(), SlotId(1));
+}
+
 /// Who has one thing to ask at a time uses the first slot alone, target or not: what it sends next may need more.
 #[test]
 fn slots_are_withdrawn_only_once_the_client_has_heard_that_they_are_to_be() {
