@@ -156,7 +156,7 @@ impl Machine {
             if let Some(node) = queued.op.nodes()[0].and_then(|id| self.nodes.get_mut(&id)) {
                 node.unsent.retain(|s| *s != queued.serial);
                 if let Op::Make { .. } = queued.op {
-                    node.made = Some((txn, ops.len() as u32));
+                    node.made = Some((txn, parts as u32));
                 }
             }
             bytes += queued.op.bytes();

@@ -14,7 +14,8 @@ use holdfast_base::CapSet;
 pub enum Target {
     /// A known object.
     Handle(Handle),
-    /// The object that operation `op` (from 0) of transaction `txn` makes.
+    /// The object that operation `op` (from 0) of transaction `txn` makes, counted as the caps program does: a mutation is as
+    /// many operations as [`Mutation::operations`] says.
     Made {
         /// Which batch.
         txn: u64,
@@ -78,6 +79,16 @@ pub enum Mutation {
 }
 
 impl Mutation {
+    /// How many operations of the caps program it becomes: pieces of data, and the time after them, are some of their own.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        match self {
+            Self::Make { object: NewObject::File { data, .. }, .. } => operations_to_make(data),
+            Self::Write { data, .. } => operations_to_write(data),
+            _ => 1,
+        }
+    }
+
     /// The transactions by which it names things.
     pub(crate) fn made_by(&self) -> impl Iterator<Item = u64> {
         let named: [Option<&Target>; 4] = match self {
@@ -93,6 +104,17 @@ impl Mutation {
         };
         named.into_iter().flatten().filter_map(Target::made_by)
     }
+}
+
+/// Bytes at the beginning come with the making itself; others are followed by the time.
+pub(crate) fn operations_to_make(data: &[(u64, Bytes)]) -> usize {
+    let rest = data.iter().filter(|(at, _)| *at > 0).count();
+    if rest > 0 { rest + 2 } else { 1 }
+}
+
+/// Each piece, and the time.
+pub(crate) const fn operations_to_write(data: &[(u64, Bytes)]) -> usize {
+    data.len() + 1
 }
 
 /// Consecutive mutations of one caller, executed in order and exactly once.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::ask::{Generation, RenameMode};
 use crate::attrs::{Changes, Device, Kind, NewAttrs};
 use crate::ids::{Caller, Handle, Name, NodeId};
-use crate::mutation::Target;
+use crate::mutation::{Target, operations_to_make, operations_to_write};
 use holdfast_base::CapSet;
 
 /// What a mutation makes.
@@ -102,12 +102,8 @@ impl Op {
     /// How many operations of the program it becomes.
     pub(crate) fn parts(&self) -> usize {
         match self {
-            // Bytes at the beginning come with the making itself; others are followed by the time.
-            Self::Make { load, .. } => {
-                let rest = load.data.iter().filter(|(at, _)| *at > 0).count();
-                if rest > 0 { rest + 2 } else { 1 }
-            }
-            Self::Write { load, .. } => load.data.len() + 1,
+            Self::Make { load, .. } => operations_to_make(&load.data),
+            Self::Write { load, .. } => operations_to_write(&load.data),
             _ => 1,
         }
     }

@@ -33,11 +33,13 @@ impl Machine {
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
         let mut born = Vec::new();
-        for ((queued, result), op) in ops.iter().zip(results).zip(0..) {
+        let mut op = 0;
+        for (queued, result) in ops.iter().zip(results) {
             let result = if is_void { result.without_grant() } else { result };
             if let MutationResult::Done { made: Some(made), .. } = &result {
                 born.push((op, made.handle.clone()));
             }
+            op += queued.op.parts() as u32;
             self.op_done(queued, result, repeated, now);
         }
         self.told_later(place, &ops);

@@ -14,9 +14,11 @@ use crate::mutation::Target;
 use holdfast_base::CapSet;
 
 /// Of all records.
-pub(crate) const VERSION: u8 = 5;
-/// The version before, whose records are understood: nothing in them says that something has an access list.
-pub(crate) const VERSION_BEFORE: u8 = 4;
+pub(crate) const VERSION: u8 = 6;
+/// The oldest version whose records are understood; nothing in them says that something has an access list.
+pub(crate) const VERSION_OLDEST: u8 = 4;
+/// The first that says by which operation of a batch something was made. Before, it was by which mutation.
+pub(crate) const VERSION_BY_OPERATION: u8 = 6;
 
 /// A record in the making.
 #[derive(Debug, Default)]

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 
-use super::code::{Get, VERSION, VERSION_BEFORE};
+use super::code::{Get, VERSION, VERSION_BY_OPERATION, VERSION_OLDEST};
 use super::{Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
@@ -13,6 +14,7 @@ use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::{FIRST_SHOWN, Machine, Settings};
+use crate::mutation::Target;
 use crate::node::Node;
 use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
 use holdfast_base::CapSet;
@@ -61,9 +63,8 @@ impl Machine {
         let damaged = RestoreError::Damaged;
         let root = records.get(&key(family::NODE, NodeId::ROOT.0)).ok_or(damaged("root"))?;
         let mut get = Get(head);
-        if !matches!(get.u8(), Some(VERSION | VERSION_BEFORE)) {
-            return Err(RestoreError::Version);
-        }
+        let known = get.u8().filter(|version| (VERSION_OLDEST..=VERSION).contains(version));
+        let version = known.ok_or(RestoreError::Version)?;
         let (node, ..) = get_node(records, NodeId::ROOT, root, now).ok_or(damaged("root"))?;
         let handle = node.handle.clone().ok_or(damaged("root"))?;
         let mut machine = Self::new(&Object { handle, attrs: node.attrs, grant: None }, settings);
@@ -84,6 +85,9 @@ impl Machine {
         machine.restore_stream(records, now).ok_or(damaged("mutation"))?;
         machine.restore_nodes(records, now).ok_or(damaged("object"))?;
         machine.restore_names(records).ok_or(damaged("name"))?;
+        if version < VERSION_BY_OPERATION {
+            machine.name_by_operation();
+        }
         machine.count_pending();
         machine.restore_blocks(records);
         for id in machine.ids() {
@@ -136,6 +140,27 @@ impl Machine {
             });
         }
         self.stream.check().is_ok().then_some(())
+    }
+
+    /// What was made, and is named by a mutation's place among those of its batch, is named by that of its first operation.
+    fn name_by_operation(&mut self) {
+        let mut places = FxHashMap::default();
+        for kept in &self.stream.kept {
+            let mut place = 0;
+            for (queued, op) in kept.ops.iter().zip(0..) {
+                places.insert((kept.txn, op), place);
+                place += queued.op.parts() as u32;
+            }
+        }
+        let place = |txn: u64, op: u32| places.get(&(txn, op)).copied().unwrap_or(op);
+        for target in self.stream.kept.iter_mut().flat_map(|kept| kept.was.values_mut()) {
+            if let Target::Made { txn, op } = target {
+                *op = place(*txn, *op);
+            }
+        }
+        for (txn, op) in self.nodes.values_mut().filter_map(|node| node.made.as_mut()) {
+            *op = place(*txn, *op);
+        }
     }
 
     fn restore_nodes(&mut self, records: &Records, now: Now) -> Option<()> {

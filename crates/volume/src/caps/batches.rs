@@ -1,8 +1,8 @@
 //! Batches: the machine's mutations as the program's operations, and their results as the machine's.
 //!
 //! One mutation may become several operations (a file's data in pieces; its times afterwards), so that places in the
-//! machine's batch and in the program's differ. The ledger remembers which is which for as long as a later batch may
-//! name what an earlier one made.
+//! machine's batch and in the program's differ. What a batch makes is named by the program's; failures are told by it, and the
+//! ledger remembers whose they are for as long as the server may tell of any.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -88,20 +88,19 @@ struct Sheet<'a> {
     txn: u64,
     ops: Vec<BatchOp<'a>>,
     starts: Vec<u32>,
-    ledger: &'a BTreeMap<u64, Vec<u32>>,
 }
 
 impl Inner {
     pub(super) fn send_batch(&self, batch: &Batch, cancel: &Cancel) -> Result<BatchDone, Undone> {
         let cred = self.nfs.cred(&batch.caller);
-        let (earlier, is_resent) = {
+        let is_resent = {
             let mut ledger = self.ledger.lock();
             let is_resent = batch.txn <= ledger.sent_through;
             ledger.sent_through = ledger.sent_through.max(batch.txn);
             ledger.done(batch.done_through);
-            (ledger.places.clone(), is_resent)
+            is_resent
         };
-        let sheet = Sheet::of(batch, &earlier);
+        let sheet = Sheet::of(batch);
         let starts = sheet.starts.clone();
         self.ledger.lock().places.insert(batch.txn, starts.clone());
         // It may have to come out again, for another server perhaps: otherwise than it is here. Whose ticket is that server's waits
@@ -132,11 +131,13 @@ impl Inner {
 }
 
 impl<'a> Sheet<'a> {
-    fn of(batch: &'a Batch, ledger: &'a BTreeMap<u64, Vec<u32>>) -> Self {
-        let mut sheet = Self { txn: batch.txn, ops: Vec::new(), starts: Vec::new(), ledger };
+    fn of(batch: &'a Batch) -> Self {
+        let mut sheet = Self { txn: batch.txn, ops: Vec::new(), starts: Vec::new() };
         for mutation in &batch.ops {
-            sheet.starts.push(sheet.next());
+            let start = sheet.next();
+            sheet.starts.push(start);
             sheet.add(mutation);
+            debug_assert_eq!((sheet.next() - start) as usize, mutation.operations(), "{mutation:?}");
         }
         sheet
     }
@@ -145,14 +146,10 @@ impl<'a> Sheet<'a> {
         u32::try_from(self.ops.len()).unwrap_or(u32::MAX)
     }
 
-    fn aim(&self, aim: &'a Aim) -> Ref<'a> {
+    fn aim(aim: &'a Aim) -> Ref<'a> {
         match aim {
             Aim::Handle(handle) => Ref::Handle(holdfast_wire::caps::Handle(handle.as_bytes())),
-            Aim::Made { txn, op } => {
-                let starts = if *txn == self.txn { Some(&self.starts) } else { self.ledger.get(txn) };
-                let place = starts.and_then(|starts| starts.get(*op as usize)).copied().unwrap_or(*op);
-                Ref::Made { txn: TxnId(*txn), op: place }
-            }
+            Aim::Made { txn, op } => Ref::Made { txn: TxnId(*txn), op: *op },
         }
     }
 
@@ -163,29 +160,31 @@ impl<'a> Sheet<'a> {
                 return self.make((dir, name, if_taken), object, (attrs, *want));
             }
             Mutation::Write { object, data, mtime } => {
-                let object = self.aim(object);
+                let object = Self::aim(object);
                 return self.write(object, data, Some(*mtime));
             }
             Mutation::Link { object, dir, name } => {
-                BatchOp::Link { object: self.aim(object), dir: self.aim(dir), name: name.as_bytes() }
+                BatchOp::Link { object: Self::aim(object), dir: Self::aim(dir), name: name.as_bytes() }
             }
             Mutation::SetAttr { object, changes } => {
-                BatchOp::SetAttr { object: self.aim(object), set: convert::changes(changes) }
+                BatchOp::SetAttr { object: Self::aim(object), set: convert::changes(changes) }
             }
             Mutation::Rename { from_dir, from, to_dir, to, mode, victim, over } => BatchOp::Rename {
-                from: self.aim(from_dir),
+                from: Self::aim(from_dir),
                 from_name: from.as_bytes(),
-                to: self.aim(to_dir),
+                to: Self::aim(to_dir),
                 to_name: to.as_bytes(),
                 how: rename_how(*mode),
-                victim: Some(self.aim(victim)),
-                over: over.as_ref().map(|over| self.aim(over)),
+                victim: Some(Self::aim(victim)),
+                over: over.as_ref().map(Self::aim),
             },
-            Mutation::Unlink { dir, name, victim } => {
-                BatchOp::Unlink { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
-            }
+            Mutation::Unlink { dir, name, victim } => BatchOp::Unlink {
+                dir: Self::aim(dir),
+                name: name.as_bytes(),
+                victim: Some(Self::aim(victim)),
+            },
             Mutation::Rmdir { dir, name, victim } => {
-                BatchOp::Rmdir { dir: self.aim(dir), name: name.as_bytes(), victim: Some(self.aim(victim)) }
+                BatchOp::Rmdir { dir: Self::aim(dir), name: name.as_bytes(), victim: Some(Self::aim(victim)) }
             }
         };
         self.ops.push(op);
@@ -197,7 +196,7 @@ impl<'a> Sheet<'a> {
         object: &'a NewObject,
         (attrs, want): (&'a NewAttrs, CapSet),
     ) {
-        let (dir, name) = (self.aim(dir), name.as_bytes());
+        let (dir, name) = (Self::aim(dir), name.as_bytes());
         let (set, want) = (convert::new_attrs(attrs), want);
         match object {
             NewObject::File { data, size, pooled } => {
@@ -313,28 +312,30 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mutation_made_is_named_by_the_operation_that_made_it() {
+    fn mutations_are_as_many_operations_as_the_machine_counts() {
         let root = Handle::new(b"root");
         let pieces = vec![(0, Bytes::from_static(b"a")), (100, Bytes::from_static(b"b"))];
+        let mtime = Timestamp { seconds: 8, nanos: 0 };
+        let made = |op| Aim::Made { txn: 3, op };
         let ops = vec![
-            make("one", Aim::Handle(root.clone()), pieces),
-            make("two", Aim::Handle(root.clone()), vec![]),
-            Mutation::SetAttr { object: Aim::Made { txn: 3, op: 1 }, changes: Changes::default() },
-            Mutation::SetAttr { object: Aim::Made { txn: 2, op: 1 }, changes: Changes::default() },
+            make("one", Aim::Handle(root.clone()), pieces.clone()),
+            make("two", Aim::Handle(root.clone()), pieces[1..].to_vec()),
+            make("three", Aim::Handle(root), vec![]),
+            Mutation::Write { object: made(0), data: pieces, mtime },
+            Mutation::SetAttr { object: made(6), changes: Changes::default() },
         ];
         let asked = Generation::default();
         let batch = Batch { txn: 3, done_through: 1, caller: Caller::new(0, 0), ops, asked };
-        let earlier = BTreeMap::from([(2, vec![0, 5])]);
-        let sheet = Sheet::of(&batch, &earlier);
+        let sheet = Sheet::of(&batch);
         // The first file: made, its second piece, its time.
-        assert_eq!(sheet.starts, [0, 3, 4, 5]);
+        assert_eq!(sheet.starts, [0, 3, 6, 7, 10]);
         let named = |at: usize| match &sheet.ops[at] {
-            BatchOp::SetAttr { object, .. } => *object,
+            BatchOp::Data { object, .. } | BatchOp::SetAttr { object, .. } => *object,
             other => panic!("{other:?}"),
         };
-        assert_eq!(named(2), Ref::Made { txn: TxnId(3), op: 0 });
-        assert_eq!(named(4), Ref::Made { txn: TxnId(3), op: 3 });
-        assert_eq!(named(5), Ref::Made { txn: TxnId(2), op: 5 });
+        let own = |op| Ref::Made { txn: TxnId(3), op };
+        assert_eq!([1, 2, 4, 5].map(named), [0, 0, 3, 3].map(own), "parts of what is made name it");
+        assert_eq!([7, 8, 9, 10].map(named), [0, 0, 0, 6].map(own));
     }
 
     #[test]
@@ -344,8 +345,7 @@ mod tests {
         *pooled = Some(Handle::new(b"spare"));
         let asked = Generation::default();
         let batch = Batch { txn: 1, done_through: 0, caller: Caller::new(0, 0), ops: vec![op], asked };
-        let earlier = BTreeMap::new();
-        let sheet = Sheet::of(&batch, &earlier);
+        let sheet = Sheet::of(&batch);
         let BatchOp::Place { name, data, pooled, set, .. } = &sheet.ops[0] else { panic!("{:?}", sheet.ops) };
         assert_eq!((*name, *data, pooled.0), (&b"one"[..], &b"a"[..], &b"spare"[..]));
         let BatchOp::Create { name, data, set: as_asked, .. } = unpooled(&sheet.ops[0]) else { panic!() };

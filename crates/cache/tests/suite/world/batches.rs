@@ -7,17 +7,9 @@ use holdfast_base::limits::{CAPS_BATCH_OPS_MAX, CAPS_OPS_KEPT_MAX};
 use super::fs::Res;
 use super::server::{FILE, LINK, Server, X, ino};
 
-/// How many of the program's operations a batch becomes: pieces of data, and the time after them, are some of their own.
+/// How many of the program's operations a batch becomes.
 fn operations(batch: &Batch) -> usize {
-    let of = |mutation: &Mutation| match mutation {
-        Mutation::Make { object: NewObject::File { data, .. }, .. } => {
-            let rest = data.iter().filter(|(at, _)| *at > 0).count();
-            1 + if rest > 0 { rest + 1 } else { 0 }
-        }
-        Mutation::Write { data, .. } => data.len() + 1,
-        _ => 1,
-    };
-    let count = batch.ops.iter().map(of).sum();
+    let count = batch.ops.iter().map(Mutation::operations).sum();
     assert!(count <= CAPS_BATCH_OPS_MAX, "{count} operations in a batch");
     count
 }
@@ -53,8 +45,10 @@ impl Server {
         let kept: usize = lane.remembered.values().sum();
         assert!(kept <= CAPS_OPS_KEPT_MAX + CAPS_BATCH_OPS_MAX, "{kept} operations to be remembered");
         let mut results = Vec::new();
-        for (op, mutation) in (0..).zip(&batch.ops) {
+        let mut op = 0;
+        for mutation in &batch.ops {
             let made = (batch.txn, op);
+            op += mutation.operations() as u32;
             let mut other_name = None;
             results.push(
                 match self.mutate(c, mutation, self.uid_of(&batch.caller), (made, &mut other_name)) {
