@@ -6,6 +6,7 @@
 
 mod backend;
 mod changes;
+mod faults;
 mod log;
 mod opened;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use holdfast_vfs::{Backend, FsError, Handle, MemBackend, MemOptions, Touched};
 pub(crate) use backend::START;
 pub use backend::SimBackend;
 use changes::{Shown, coarse};
+pub use faults::Fault;
+use faults::Faults;
 use log::Entry;
 use opened::Descriptions;
 
@@ -60,6 +63,8 @@ struct State {
     committed: BTreeMap<Vec<u8>, (usize, usize)>,
     /// Commits of data that are to fail.
     failures: u32,
+    /// What else fails.
+    faults: Faults,
     /// The process that may use the disk: what a dead one still does changes nothing.
     process: u64,
     /// How many there have been.
@@ -95,6 +100,7 @@ impl Disk {
             log: Vec::new(),
             committed: BTreeMap::new(),
             failures: 0,
+            faults: Faults::default(),
             process: 0,
             processes: 0,
             lies: false,

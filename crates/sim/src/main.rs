@@ -72,6 +72,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (mut seed, mut bad) = (arguments.from, Vec::new());
     let (mut events, mut lives, mut handovers, mut steps, mut reclaimed, mut kept) = (0, 0, 0, 0, 0, 0);
+    let mut faults = 0;
     loop {
         let is_over = until.map_or(seed - arguments.from >= arguments.seeds, |until| Instant::now() >= until);
         if is_over {
@@ -85,6 +86,7 @@ fn many(arguments: &Arguments) -> ExitCode {
         handovers += outcome.handovers;
         reclaimed += outcome.delegations_reclaimed;
         kept += outcome.reads_kept;
+        faults += outcome.disk_faults;
         if !outcome.violations.is_empty() {
             show(&outcome, arguments);
             bad.push(seed);
@@ -99,7 +101,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     println!(
         "{count} seeds from {} in {seconds:.1} s: {:.1} a second; {events} messages and faults, {steps} deeds, \
          {lives} lives of the server, {handovers} planned restarts, {reclaimed} delegations reclaimed, \
-         {kept} reads of what was kept over CLOSE",
+         {kept} reads of what was kept over CLOSE, {faults} operations that the disk failed",
         arguments.from,
         count as f64 / seconds
     );

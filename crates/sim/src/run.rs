@@ -9,6 +9,7 @@ use crate::client::app::{BLOCK, BLOCKS, FILES, HOSTS_MAX, Process, directory_nam
 use crate::client::liar::lie;
 use crate::client::v3::Client3;
 use crate::client::v4::{Client4, Kind};
+use crate::disk::Fault;
 use crate::life::Plant;
 use crate::oracle::data::Mark;
 use crate::rng::Rng;
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub handovers: u64,
     /// Things that clients did.
     pub steps: u64,
+    /// Operations of the disk that failed, but for commits.
+    pub disk_faults: u64,
     /// Delegations that clients had back after a restart.
     pub delegations_reclaimed: u64,
     /// Reads that clients served of what they had kept over CLOSE.
@@ -83,6 +86,9 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
     gremlin(&world, hosts, rng.fork());
     if world.is_scarce {
         scarcity(&world, Rng::new(seed ^ 0x6c65_7373));
+    }
+    if Rng::new(seed ^ 0x6661_756c_7473).percent(30) {
+        disk_faults(&world, Rng::new(seed ^ 0x6469_736b));
     }
     if rng.percent(40) {
         world.exec.spawn(lie(Rc::clone(&world), hosts, rng.fork()));
@@ -156,6 +162,7 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
         reads_kept: reads_kept(world),
         steps: world.oracles.progress(|progress| progress.steps()),
         left_over: world.left_over(),
+        disk_faults: world.machine.disk.faults_met(),
         ms: world.now(),
     };
     // Tasks hold the world, and the world holds them.
@@ -316,6 +323,26 @@ fn scarcity(world: &Rc<World>, mut rng: Rng) {
             world.exec.sleep(rng.between(1_000, 15_000)).await;
             let (delegations, slots) = (rng.below(4) as usize, rng.between(1, 8) as usize);
             world.press((delegations, slots), rng.between(1_000, 25_000));
+        }
+    });
+}
+
+/// The disk fails at more than commits, and is full now and then.
+fn disk_faults(world: &Rc<World>, mut rng: Rng) {
+    let world = Rc::clone(world);
+    let exec = Rc::clone(&world.exec);
+    exec.spawn(async move {
+        loop {
+            world.exec.sleep(rng.between(500, 8_000)).await;
+            if world.is_calm() {
+                return;
+            }
+            match rng.below(8) {
+                0..2 => world.fail_next(Fault::Read),
+                2..5 => world.fail_next(Fault::Write { is_done: rng.percent(50) }),
+                5..7 => world.fail_next(Fault::Names),
+                _ => world.fill_disk(rng.between(500, 15_000)),
+            }
         }
     });
 }

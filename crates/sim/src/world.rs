@@ -20,6 +20,7 @@ use crate::trace::Trace;
 
 mod budgets;
 pub(crate) mod calls;
+mod faults;
 mod handover;
 mod network;
 

@@ -103,6 +103,12 @@ fn worlds_have_reads_of_what_was_kept_over_close() {
 }
 
 #[test]
+fn worlds_have_disks_that_fail_and_are_full() {
+    let faults: u64 = (0..100).map(seed).map(|of| of.disk_faults).sum();
+    assert!(faults >= 100, "{faults} in a hundred seeds");
+}
+
+#[test]
 fn an_open_whose_close_a_crash_leaves_unanswered_is_not_reclaimed() {
     let told = |seed| run(seed, Options { plant: None, is_told: true }).unwrap().lines;
     let is_given_up = |line: &String| line.ends_with("it was being closed");

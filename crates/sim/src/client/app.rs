@@ -175,12 +175,13 @@ impl Process {
                 }
                 self.client.lose(open, &format!("{what} was answered {status:?}"));
             }
-            // What others deny may be denied; a disk may fail.
+            // What others deny may be denied; a disk may fail, or be full.
             NfsStat4::Locked
             | NfsStat4::ShareDenied
             | NfsStat4::Denied
             | NfsStat4::Deadlock
-            | NfsStat4::Io => {}
+            | NfsStat4::Io
+            | NfsStat4::NoSpc => {}
             _ => oracles.violated(format!("at {now} ms {}: {what} was answered {status:?}", self.who)),
         }
     }

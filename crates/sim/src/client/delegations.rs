@@ -14,14 +14,15 @@ use crate::life::Plant;
 use crate::oracle::data::Mark;
 use crate::oracle::grants::{GrantId, What};
 use crate::oracle::listings::Told;
-use crate::wire::Ops;
 
 mod claims;
 mod pressed;
 mod reclaim;
+mod returning;
 
 pub(crate) use claims::Claim;
 pub(crate) use reclaim::{look, seen_in};
+pub(crate) use returning::GivenUp;
 
 /// How often a client answers for one file's attributes before it gives its delegations back.
 const PATIENCE: u64 = 5;
@@ -34,6 +35,8 @@ pub(crate) struct Delegation {
     grant: GrantId,
     /// The client's recovery after which the server gave it, or gave it back.
     epoch: u64,
+    /// The server's life in which it was granted, or had back.
+    life: u64,
     /// The connection was lost since: it is not relied on, and reclaimed if the server has restarted.
     is_doubtful: bool,
     /// As the server gave them with the delegation.
@@ -118,11 +121,6 @@ impl Client4 {
         }
     }
 
-    /// Whether it keeps a delegation of the file beside which nobody else can have locked so.
-    pub(crate) fn excludes_locks(&self, file: usize, is_write: bool) -> bool {
-        self.delegations.borrow().get(&file).is_some_and(|delegation| delegation.is_write || !is_write)
-    }
-
     /// Keeps a delegation of a client's directory, with notifications of what is changed in it, or without. Gives its name,
     /// if the client may rely on it.
     pub(crate) fn directory_delegated(
@@ -191,6 +189,7 @@ impl Client4 {
             is_write,
             grant,
             epoch: self.epoch.get(),
+            life: self.world.lives(),
             is_doubtful: false,
             change,
             size,
@@ -259,47 +258,6 @@ impl Client4 {
         let Some(this) = self.this.upgrade() else { return };
         for held in self.drop_delegations() {
             this.give_back(held, 0);
-        }
-    }
-
-    /// Sends DELEGRETURN, after a while.
-    fn give_back(self: &Rc<Self>, (file, delegation): (usize, Delegation), ms: u64) {
-        let (client, epoch) = (Rc::clone(self), self.epoch.get());
-        self.returning.borrow_mut().insert(delegation.stateid.other);
-        self.world.exec.spawn(async move {
-            client.world.exec.sleep(ms).await;
-            let open = client.open_before_return((file, &delegation), epoch).await;
-            client.disbelieve(delegation.grant);
-            client.returning.borrow_mut().remove(&delegation.stateid.other);
-            client.send_back(&delegation, epoch).await;
-            if let Some(open) = open {
-                client.close_after_return(open, &delegation.handle, epoch).await;
-            }
-        });
-    }
-
-    async fn send_back(&self, delegation: &Delegation, epoch: u64) {
-        let back = DelegReturn4Args { deleg_stateid: delegation.stateid };
-        let put = ArgOp::PutFh(PutFh4Args { object: &delegation.handle });
-        let mut ops = Ops::new(&[put, ArgOp::DelegReturn(back)]);
-        loop {
-            self.ready().await;
-            if self.epoch.get() != epoch {
-                // After a recovery it is no more.
-                return;
-            }
-            let Ok((reply, _)) = self.once(&ops).await else { continue };
-            self.world.tell(|| format!("{}: DELEGRETURN: {:?}", self.name(), reply.status));
-            match reply.status {
-                NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource => self.world.exec.sleep(300).await,
-                // It was revoked, and is known until that is acknowledged (RFC 8881 section 10.2.1).
-                NfsStat4::DelegRevoked => {
-                    let free = FreeStateid4Args { stateid: delegation.stateid };
-                    ops = Ops::new(&[ArgOp::FreeStateid(free)]);
-                }
-                // Whatever else is answered is of this delegation: in 4.0, EXPIRED is that it was revoked.
-                _ => return,
-            }
         }
     }
 

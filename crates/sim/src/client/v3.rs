@@ -191,9 +191,9 @@ impl Client3 {
         }
     }
 
-    /// Denied by somebody's open, or by a disk that fails; anything else must not be.
+    /// Denied by somebody's open, or by a disk that fails or is full; anything else must not be.
     fn refused(&self, what: &str, status: Option<NfsStat3>) {
-        if !matches!(status, Some(NfsStat3::Acces | NfsStat3::Io)) {
+        if !matches!(status, Some(NfsStat3::Acces | NfsStat3::Io | NfsStat3::NoSpc)) {
             self.world.oracles.violated(format!("{}: {what} was answered {status:?}", self.who));
         }
     }
@@ -306,6 +306,7 @@ impl Client3 {
             Ok(NfsStat3::Ok) => End::Done,
             Ok(NfsStat3::Exist) => End::Exists,
             Ok(NfsStat3::NoEnt) => End::NoEntry,
+            Ok(NfsStat3::NoSpc) => End::NoRoom,
             Ok(NfsStat3::Io) => End::Unknown,
             other => {
                 return self.world.oracles.violated(format!("{}: {deed:?} was answered {other:?}", self.who));

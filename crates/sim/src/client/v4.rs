@@ -13,7 +13,7 @@ use holdfast_wire::nfs4::*;
 
 use super::callbacks::Called;
 use super::conn::{COPIES_PERCENT, COPY_LATE_MS, Conn, Copy};
-use super::delegations::Delegation;
+use super::delegations::{Delegation, GivenUp};
 use super::kept::Cache;
 use super::sessions::Counted;
 use super::slots::Session;
@@ -116,6 +116,8 @@ pub struct Client4 {
     pub(crate) kept: RefCell<Cache>,
     /// Those that will be given back, by their stateids.
     pub(super) returning: RefCell<BTreeSet<[u8; 12]>>,
+    /// Those that the server may not have back yet, likewise.
+    pub(super) given_up: RefCell<BTreeMap<[u8; 12], GivenUp>>,
 }
 
 /// The session went while a compound was under way: the same must be asked anew. Whether it was carried out nobody
@@ -173,6 +175,7 @@ impl Client4 {
             called: RefCell::default(),
             amnesias: Cell::new(0),
             returning: RefCell::default(),
+            given_up: RefCell::default(),
             delegations: RefCell::default(),
             kept: RefCell::default(),
         });

@@ -8,9 +8,9 @@ use holdfast_base::{ByteRange, Cookie};
 use holdfast_vfs::handover::ArrivedFile;
 use holdfast_vfs::{
     AccessMask, AttrMask, Attrs, Backend, Change, CopySpan, CreateHow, Created, CtimeGuard, Cx, DirEntry,
-    DirListing, File, FileObject, FileSpan, Flow, FsLimits, FsResult, FsUsage, Handle, ListEnd, LockKind,
-    LockedBy, MemBackend, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags, Rights, Seek,
-    SetAttrs, Touched, WriteAt, Written, XattrMode,
+    DirListing, File, FileObject, FileSpan, Flow, FsError, FsLimits, FsResult, FsUsage, Handle, ListEnd,
+    LockKind, LockedBy, MemBackend, Name, NewNode, Node, OpenMode, Read, Region, RemoveKind, RenameFlags,
+    Rights, Seek, SetAttrs, Touched, WriteAt, Written, XattrMode,
 };
 
 use super::Disk;
@@ -65,6 +65,15 @@ impl SimBackend {
         Ok(())
     }
 
+    /// A name is to be given to something new. One that is taken needs no room.
+    fn makes(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>) -> FsResult<()> {
+        match self.fs.lookup(cx, dir, name, AttrMask::NONE) {
+            Err(FsError::NotFound) => self.disk.takes_room(),
+            _ => Ok(()),
+        }?;
+        self.disk.changes_names()
+    }
+
     fn is_stale(&self) -> bool {
         self.disk.state().is_stale
     }
@@ -117,6 +126,7 @@ impl Backend for SimBackend {
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, how: &CreateHow<'_>) -> FsResult<Created> {
+        self.makes(cx, dir, name)?;
         let mut made = self.fs.create(cx, dir, name, how)?;
         if let (Some(open), Some(mode)) = (made.file.take(), how.open) {
             made.file = Some(self.opened(open, &made.node.handle, mode)?);
@@ -144,6 +154,7 @@ impl Backend for SimBackend {
         what: NewNode<'_>,
         set: &SetAttrs,
     ) -> FsResult<(Node, Change)> {
+        self.makes(cx, dir, name)?;
         let (node, change) = self.fs.make(cx, dir, name, what, set)?;
         let deed = Deed::Make { dir: *dir, name: name.as_bytes().to_vec(), what: what.into(), set: *set };
         self.did(cx, deed, vec![entries(dir)], Some(node.attrs.fileid));
@@ -152,6 +163,7 @@ impl Backend for SimBackend {
     }
 
     fn link(&self, cx: &Cx<'_>, object: &Handle, dir: &Handle, name: Name<'_>) -> FsResult<(Change, Attrs)> {
+        self.makes(cx, dir, name)?;
         let (change, attrs) = self.fs.link(cx, object, dir, name)?;
         let deed = Deed::Link { object: *object, dir: *dir, name: name.as_bytes().to_vec() };
         self.did(cx, deed, vec![entries(dir)], None);
@@ -166,6 +178,7 @@ impl Backend for SimBackend {
         to: (&Handle, Name<'_>),
         flags: RenameFlags,
     ) -> FsResult<(Change, Change)> {
+        self.disk.changes_names()?;
         let (left, entered) = self.fs.rename(cx, from, to, flags)?;
         let owned = |(dir, name): (&Handle, Name<'_>)| (*dir, name.as_bytes().to_vec());
         let deed = Deed::Rename { from: owned(from), to: owned(to), flags };
@@ -178,6 +191,7 @@ impl Backend for SimBackend {
     }
 
     fn remove(&self, cx: &Cx<'_>, dir: &Handle, name: Name<'_>, kind: RemoveKind) -> FsResult<Change> {
+        self.disk.changes_names()?;
         let change = self.fs.remove(cx, dir, name, kind)?;
         let deed = Deed::Remove { dir: *dir, name: name.as_bytes().to_vec(), kind };
         self.did(cx, deed, vec![entries(dir)], None);
@@ -193,6 +207,7 @@ impl Backend for SimBackend {
     }
 
     fn read(&self, cx: &Cx<'_>, file: File<'_>, offset: u64, into: &mut [u8]) -> FsResult<Read> {
+        self.disk.reads()?;
         let read = self.fs.read(cx, file, offset, into)?;
         if self.is_stale()
             && let Some(before) = self.before().get(&(file.handle().as_bytes().to_vec(), offset))
@@ -214,6 +229,7 @@ impl Backend for SimBackend {
     }
 
     fn write(&self, cx: &Cx<'_>, file: File<'_>, at: WriteAt, bytes: &[u8]) -> FsResult<Written> {
+        let failed = self.disk.writes()?;
         if self.is_stale() {
             let mut before = vec![0; bytes.len()];
             // What cannot be read was not there.
@@ -229,7 +245,7 @@ impl Backend for SimBackend {
         let (handle, offset) = (*file.handle(), at.offset);
         let deed = Deed::Write { file: handle, offset, data: bytes[..written.bytes].to_vec() };
         self.did(cx, deed, vec![data(&handle)], None);
-        Ok(written)
+        failed.map_or(Ok(written), Err)
     }
 
     fn commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {

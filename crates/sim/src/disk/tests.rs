@@ -4,7 +4,7 @@ use holdfast_vfs::{
     Stability, Touched, Wait, WriteAt,
 };
 
-use super::{Disk, Loss, SimBackend, Wall};
+use super::{Disk, Fault, Loss, SimBackend, Wall};
 use crate::rng::Rng;
 
 fn disk() -> Disk {
@@ -28,10 +28,15 @@ fn find(disk: &Disk, name: &str) -> Result<Handle, FsError> {
     fs.lookup(&cx, &fs.root().unwrap(), name, AttrMask::NONE).map(|node| node.handle)
 }
 
-fn write(fs: &SimBackend, file: &Handle, text: &[u8]) {
+fn try_write(fs: &SimBackend, file: &Handle, text: &[u8]) -> Result<usize, FsError> {
     let caller = Caller::root();
     let at = WriteAt { offset: 0, stability: Stability::Unstable, want_change: false };
-    fs.write(&Cx::new(&caller, Wait::Yes), File::Stateless(file), at, text).unwrap();
+    let written = fs.write(&Cx::new(&caller, Wait::Yes), File::Stateless(file), at, text)?;
+    Ok(written.bytes)
+}
+
+fn write(fs: &SimBackend, file: &Handle, text: &[u8]) {
+    assert_eq!(try_write(fs, file, text), Ok(text.len()));
 }
 
 fn read(disk: &Disk, file: &Handle) -> Vec<u8> {
@@ -107,6 +112,24 @@ fn a_failed_commit_changes_the_verifier_and_is_not_made_good_by_a_later_one() {
     commit(&fs, file, true).unwrap();
     disk.power_cut(Loss::All, &mut Rng::new(1));
     assert_eq!(read(&disk, &file), b"");
+}
+
+#[test]
+fn what_fails_fails_once_and_a_full_disk_until_there_is_room() {
+    let disk = disk();
+    let fs = disk.backend(1);
+    let file = make(&fs, "f");
+    disk.fail_next(Fault::Write { is_done: false });
+    disk.fail_next(Fault::Write { is_done: true });
+    assert_eq!(try_write(&fs, &file, b"one"), Err(FsError::Io));
+    assert_eq!(read(&disk, &file), b"");
+    assert_eq!(try_write(&fs, &file, b"two"), Err(FsError::Io));
+    assert_eq!(read(&disk, &file), b"two");
+    disk.set_full(true);
+    assert_eq!(try_write(&fs, &file, b"six"), Err(FsError::NoSpace));
+    disk.set_full(false);
+    assert_eq!(try_write(&fs, &file, b"ten"), Ok(3));
+    assert_eq!(disk.faults_met(), 3);
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub enum End {
     Exists,
     /// There is no such name.
     NoEntry,
+    /// There was no room for it: nothing changed.
+    NoRoom,
     /// Refused with nothing changed, or perhaps changed: an error of the disk, a client that died waiting.
     Unknown,
 }
@@ -98,6 +100,8 @@ impl Once {
         match end {
             End::Done => directory.done(deed),
             End::Unknown => directory.doubt(deed),
+            // A name that an earlier attempt had made needs no room.
+            End::NoRoom => {}
             _ if end == expected && (is_excused || power_failed) => directory.done(deed),
             _ => {
                 return Err(format!(
@@ -162,6 +166,14 @@ mod tests {
         make(&mut once, "a", End::Done, false).unwrap();
         assert!(make(&mut once, "b", End::Exists, false).is_err());
         make(&mut once, "c", End::Exists, true).unwrap();
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_not_there() {
+        let mut once = Once::default();
+        make(&mut once, "a", End::NoRoom, false).unwrap();
+        assert!(once.found(1, &BTreeSet::new()).is_ok());
+        assert!(once.found(1, &BTreeSet::from(["a".to_string()])).is_err());
     }
 
     #[test]

@@ -111,7 +111,10 @@ impl Process {
                 (!open.is_lost.get()).then(|| Ops::new(&[put, ArgOp::Write(write)]))
             })
             .await;
-        self.client.write_ends(open.file, begun, (block + 1) * BLOCK);
+        let is_refused = acted.as_ref().is_some_and(|acted| acted.reply.status != NfsStat4::Ok);
+        // It may have been done all the same, and a holder answers for the size.
+        let end = if is_refused { self.size(open).await.unwrap_or(0) } else { (block + 1) * BLOCK };
+        self.client.write_ends(open.file, begun, end);
         self.client.kept.borrow_mut().wrote(open.file);
         let Some(Acted { mut reply, is_excused, .. }) = acted else { return };
         if reply.status != NfsStat4::Ok {
@@ -127,6 +130,18 @@ impl Process {
             data.answered(place, mark, world.now(), (is_stable, !is_excused));
             Ok(())
         });
+    }
+
+    /// The size of a file, as the server has it.
+    async fn size(&self, open: &Open) -> Option<u64> {
+        let make = || {
+            let handle = open.handle.borrow();
+            let put = ArgOp::PutFh(PutFh4Args { object: &handle });
+            (!open.is_lost.get()).then(|| Ops::new(&[put, look()]))
+        };
+        let mut reply = self.client.act(make).await?.reply;
+        reply.skip(&[OpNum4::PutFh])?;
+        seen_in(&mut reply).map(|(_, size)| size)
     }
 
     /// Commits what was written unstable, and writes again what may have been lost.

@@ -42,6 +42,7 @@ impl Process {
             NfsStat4::Ok => End::Done,
             NfsStat4::Exist => End::Exists,
             NfsStat4::NoEnt => End::NoEntry,
+            NfsStat4::NoSpc => End::NoRoom,
             NfsStat4::Io => End::Unknown,
             other => {
                 let what = format!("{}: {deed:?} was answered {other:?}", self.who);

@@ -65,7 +65,7 @@ impl Client4 {
             self.world.oracles.violated(format!("{}: file {file} is delegated otherwise", self.name()));
         }
         held.stateid = stateid;
-        held.epoch = self.epoch.get();
+        (held.epoch, held.life) = (self.epoch.get(), self.world.lives());
         held.is_doubtful = false;
         (held.change, held.size) = seen.unwrap_or((held.change, held.size));
         let (now, grant) = (self.world.now(), held.grant);
