@@ -42,7 +42,8 @@ pub trait Agent: Send + Sync {
     /// reply leaves. May take steps of its own. Must not wait for a peer.
     ///
     /// # Errors
-    /// [`NotKept`], for [`Effect::PersistClient`] alone: the client is then revoked, and the step fails.
+    /// [`NotKept`]: the step fails. For [`Effect::PersistClient`], whose client is then revoked, and for
+    /// [`Effect::ClientReturned`], whose client keeps what it has, and comes again.
     fn run(&self, effect: &Effect) -> Result<(), NotKept>;
 
     /// A directory's entries have changed, and somebody is to be told of it. The next change of that directory waits: as

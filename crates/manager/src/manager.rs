@@ -254,6 +254,8 @@ impl Manager {
                 self.end_promise(file, token);
             } else if let Effect::CapsLeft { client, file, .. } = effect {
                 self.settle_caps((client, file));
+            } else if let (Err(NotKept), Effect::ClientReturned(_)) = (is_done, &effect) {
+                outcome = Err(NotKept);
             } else if let (Err(NotKept), Effect::PersistClient(image)) = (is_done, effect) {
                 // A client whose record is not safe must not build on it. Revoking persists nothing, so this goes
                 // no deeper.

@@ -27,6 +27,8 @@ pub struct Image {
     delegations: DelegationsImage,
     /// Whose connections of 4.0 are.
     attribution: Vec<(u64, u64)>,
+    /// Who is to hear of exports that have moved.
+    untold: Vec<(u64, Vec<u16>)>,
 }
 
 /// What is left to be done once clients can be called.
@@ -78,6 +80,7 @@ impl Nfs4 {
             offloads: service.offloads.freeze(),
             delegations: service.freeze_delegations(outgoing, &looks).ok_or(NotPortable)?,
             attribution: service.attribution.freeze(),
+            untold: service.untold.freeze(),
         })
     }
 
@@ -89,6 +92,7 @@ impl Nfs4 {
         service.callbacks.thaw(image.channels);
         service.offloads.thaw(image.offloads);
         service.attribution.thaw(&image.attribution);
+        service.untold.thaw(image.untold);
         let unguarded = service.thaw_delegations(image.delegations, incoming);
         for conn in lost {
             service.forget_connection(ConnId(*conn));
@@ -97,10 +101,12 @@ impl Nfs4 {
     }
 
     /// Does the rest, when connections are there: guards delegations against local processes, recalls those that cannot
-    /// be relied on any more, and finds out which clients of 4.0 can be called.
+    /// be relied on any more, tells those who wait for locks of local processes, and finds out which clients of 4.0 can be called.
     pub fn go_on(&self, thawed: Thawed) {
         let service = self.service();
         service.guard(thawed.unguarded);
+        // What the process before watched for them nobody watches now.
+        service.tell(|engine, now| engine.meet_outsiders_anew(now));
         // They are called over connections of our own, which are made anew.
         let clients = service.config.manager.quiet(|engine, now| engine.report_clients(now));
         for client in clients.iter().filter(|client| client.is_confirmed && client.callback.is_some()) {

@@ -42,6 +42,19 @@ impl Untold {
         self.change(client, Vec::clear);
     }
 
+    /// As plain data, for another process.
+    pub(crate) fn freeze(&self) -> Vec<(u64, Vec<u16>)> {
+        let exports = self.exports.lock();
+        exports.iter().map(|(client, of)| (client.0, of.iter().map(|export| export.0).collect())).collect()
+    }
+
+    /// What another process had.
+    pub(crate) fn thaw(&self, image: Vec<(u64, Vec<u16>)>) {
+        for (client, of) in image {
+            of.into_iter().for_each(|export| self.add(ClientId(client), ExportId(export)));
+        }
+    }
+
     fn change(&self, client: ClientId, change: impl FnOnce(&mut Vec<ExportId>)) {
         if self.clients.load(Ordering::Relaxed) == 0 {
             return;

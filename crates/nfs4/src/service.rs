@@ -12,8 +12,8 @@ use holdfast_state::{
 };
 use holdfast_wire::nfs4::{CbArgOp, CbNotifyLock4Args, NfsStat4, StateOwner4};
 use holdfast_xdr::Writer;
-use parking_lot::Mutex;
 
+use crate::aside::Errands;
 use crate::attribution::Attribution;
 use crate::callback::Callbacks;
 use crate::config::{Config, Options};
@@ -38,8 +38,7 @@ pub(crate) struct Service {
     pub(crate) offloads: Offloads,
     pub(crate) census: LastCensus,
     pub(crate) untold: Untold,
-    /// Taken by who lets go of, or takes again, what locks hold against local processes.
-    pub(crate) asides: Mutex<()>,
+    pub(crate) errands: Errands,
     /// Itself, for what outlives the call that begins it.
     this: Weak<Self>,
 }
@@ -57,7 +56,7 @@ impl Service {
             offloads: Offloads::default(),
             census: LastCensus::default(),
             untold: Untold::default(),
-            asides: Mutex::default(),
+            errands: Errands::default(),
             this: Weak::clone(this),
         });
         let agent: Weak<dyn Agent> = service.this.clone();
@@ -218,7 +217,9 @@ impl Agent for Service {
                 // Should it fail, the client's next request has it tried again.
                 self.take_locks_back(*client);
             }
-            Effect::PersistClient(image) => return records.persist(image).map_err(|_| NotKept),
+            Effect::PersistClient(image) | Effect::ClientReturned(image) => {
+                return records.persist(image).map_err(|_| NotKept);
+            }
             Effect::ForgetClient(client) => {
                 self.callbacks.client_gone(*client);
                 self.delegations.client_gone(*client);

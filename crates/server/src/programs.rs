@@ -123,7 +123,7 @@ impl Base {
         });
         let start = Start { epoch: boot.epoch, verifiers, manager: Some(&manager) };
         let opened = exports::open_all(config, state_dir, (&[], start))?;
-        let engine = match inheritance.as_deref_mut().map(|inherited| engine_of(inherited, &opened)) {
+        let mut engine = match inheritance.as_deref_mut().map(|inherited| engine_of(inherited, &opened)) {
             Some(None) => return Ok(None),
             gone_on_with => gone_on_with.flatten(),
         };
@@ -136,10 +136,15 @@ impl Base {
             // What a crash cut short is settled before the first request can change what is looked at.
             None => Durable::open(records, state_dir, &exports_of(&opened), base, clock.as_ref())?,
         };
+        let obey = |engine: &mut Engine| {
+            engine.set_policy(Policy { directories: config.directory_delegations, ..*engine.policy() });
+        };
         manager.quiet(|engine, _| {
             engine.set_grace(durable.grace());
-            engine.set_policy(Policy { directories: config.directory_delegations, ..*engine.policy() });
+            obey(engine);
         });
+        // What is configured may have been changed for this very start.
+        engine.iter_mut().for_each(obey);
         manager.await_reclaims(durable.awaits_reclaims());
         Ok(Some(Self { store, identity, boot, engine, clock, manager, opened, durable, former }))
     }

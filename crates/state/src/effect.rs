@@ -30,6 +30,8 @@ pub enum Effect {
     },
     /// Put this record on stable storage before the reply leaves: the client may reclaim after a restart.
     PersistClient(ClientImage),
+    /// This client, whose record is on stable storage, is back: who keeps the records hears of it before the reply leaves.
+    ClientReturned(ClientImage),
     /// The client has said that it goes (DESTROY_CLIENTID): it believes nothing any more. Its record is forgotten next.
     ClientLeft(ClientId),
     /// The record of this client is not needed any more.

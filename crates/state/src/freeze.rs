@@ -203,8 +203,16 @@ impl Engine {
         let busy = frozen.foreign_busy.into_iter();
         engine.foreign_busy = busy.map(|frozen| ((frozen.owner, frozen.file), frozen.number)).collect();
         engine.caps = Caps::thaw(frozen.caps, engine.caps.names.secret);
-        invariant::check(&engine).map_err(Unsound)?;
+        invariant::agrees(&engine).map_err(Unsound)?;
         Ok(engine)
+    }
+
+    /// After a handover: who is outside, holding locks that only the backend knows, is met anew. Those who wait in line for one
+    /// of them are told, and ask again.
+    pub fn meet_outsiders_anew(&mut self, now: Instant) {
+        for file in self.waiting.iter().copied().collect::<Vec<_>>() {
+            self.freed_outside(file, ByteRange::ALL, now);
+        }
     }
 
     /// After a handover: calls to clients that were under way have lost whoever waited for their answers, so what was

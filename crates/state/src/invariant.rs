@@ -17,11 +17,18 @@ use crate::names::Dialect;
 use crate::owner::OwnerKind;
 use crate::share::{Access, ShareSums};
 
-/// Verifies every cross-reference.
+/// Verifies every cross-reference, and that nobody waits for what could be had.
 ///
 /// # Errors
 /// The first contradiction, in words.
 pub fn check(engine: &Engine) -> Result<(), String> {
+    agrees(engine)?;
+    delegations::nobody_waits_in_vain(engine)
+}
+
+/// Verifies every cross-reference. Somebody may wait for what can be had: it comes so from a former process that knew of
+/// somebody outside in the way, whom this one has not met.
+pub(crate) fn agrees(engine: &Engine) -> Result<(), String> {
     tally(engine)?;
     clients(engine)?;
     sessions(engine)?;

@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             trials.extend(at_hand.trials(&name, &versions, run));
         }
         trials.extend(at_hand.trials("beside::locks_keep_each_other_out", &versions, locked));
+        trials.extend(at_hand.trials("beside::who_waits_does_so_over_a_planned_restart", &versions, waits));
     }
     // Linux 6.1 asks for no delegations of directories.
     let [_, newest] = kernels();
@@ -186,6 +187,37 @@ fn locked(kernel: &Kernel, version: NfsVersion) -> Result<()> {
         guest.wait_for(&format!("granted {kind}\n"), PATIENCE)?;
         println!("{version} {}: {kind} {:?} after {other} was free", kernel.label(), begun.elapsed());
     }
+    guest.wait()?.success()?;
+    served.server.check_alive()
+}
+
+/// A guest waits for what a local process has locked, while another process takes the server's place: which must go on with
+/// all there is, let nobody in, and tell the guest when the lock is free.
+fn waits(kernel: &Kernel, version: NfsVersion) -> Result<()> {
+    let mut served = serve(1 << 30, &[])?;
+    let file = served.server.directory().join("file");
+    std::fs::write(&file, "")?;
+    std::fs::write(served.server.directory().join("own"), "")?;
+    let (kind, other) = PAIRS[0];
+    let script = format!(
+        "lab_mount $VERSION /mnt; python3 $SCRIPTS/steady.py note /mnt /run/steady\n\
+         exec 8>/mnt/own; flock -x 8; locks wait {kind} /mnt/file {kind}\n\
+         python3 $SCRIPTS/steady.py check /mnt /run/steady\n\
+         echo through >&8; exec 8>&-; umount /mnt"
+    );
+    let holder = Holder::of(other, &file, &served.filesystem.path())?;
+    let guest = start(&served, kernel, version, &script)?;
+    guest.wait_for(&format!("waits {kind}\n"), PATIENCE)?;
+    std::thread::sleep(STILL_OUT);
+    served.server.replace()?;
+    ensure!(served.server.log().contains("still_ms="), "what there was is given up");
+    std::thread::sleep(STILL_OUT);
+    ensure!(!guest.has_said(&format!("granted {kind}\n")), "the guest's {kind} beside the host's {other}");
+    ensure!(!is_granted(other, &served.server.directory().join("own"))?, "the guest's own lock is lost");
+    let begun = Instant::now();
+    holder.release()?;
+    guest.wait_for(&format!("granted {kind}\n"), PATIENCE)?;
+    println!("{version} {}: {kind} {:?} after {other} was free", kernel.label(), begun.elapsed());
     guest.wait()?.success()?;
     served.server.check_alive()
 }

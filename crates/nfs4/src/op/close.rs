@@ -7,6 +7,7 @@ use holdfast_wire::nfs4::{
     OpenDowngrade4Ok, Stateid4,
 };
 
+use super::lock::ask_others_where_one_may_wait;
 use super::{Encoded, Op};
 use crate::cx::Cx;
 use crate::desc::{Flags, OpDesc, STATEID_BYTES};
@@ -31,7 +32,10 @@ impl Op for Close4Args {
         let open = cx.stateid(self.open_stateid)?;
         let caller = cx.state_caller()?;
         in_turn(cx, turn_of(open, self.seqid, OwnerOp::Close), |cx| {
-            let file = cx.at(NfsStat4::BadStateid)?.handle.key();
+            let at = cx.at(NfsStat4::BadStateid)?;
+            // With the open its locks go, and what other hosts are to be told by closing the file.
+            ask_others_where_one_may_wait(cx, &at)?;
+            let file = at.handle.key();
             let closed = cx.state(|engine, now| Ok(engine.close(caller, open, file, now)?))?;
             cx.set_current_stateid(closed);
             Ok(Close4Ok { open_stateid: to_wire(closed) })

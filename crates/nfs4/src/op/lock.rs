@@ -18,9 +18,8 @@ use holdfast_wire::nfs4::{
 };
 use holdfast_xdr::Encode;
 
-use self::outside::{
-    NotTaken, ask_others_where_one_may_wait, has_outsiders, open_for_locks, opened_before, take_outside,
-};
+pub(super) use self::outside::ask_others_where_one_may_wait;
+use self::outside::{NotTaken, has_outsiders, open_for_locks, opened_before, take_outside};
 use super::{Encoded, Op};
 use crate::attr::KIND;
 use crate::cx::{At, Cx};

@@ -54,6 +54,26 @@ fn the_record_is_safe_before_the_client_is_confirmed() {
     assert_eq!(*world.records.kept.lock(), [b"c\x01".to_vec()]);
 }
 
+/// Its record is there already, and whoever keeps it need not have an ear for its return just now (RFC 7530 section 16.34.5).
+#[test]
+fn who_only_changes_its_callback_loses_nothing_while_records_cannot_be_kept() {
+    let world = World::new();
+    let (mut peer, clientid) = client(&world, 1);
+    let mut reply = open(&mut peer, clientid, 1);
+    let opened = reply.ok::<Open4Ok<'_>>(OpNum4::Open).stateid;
+    let stateid = confirm(&mut peer, opened, 2);
+    let again: SetClientId4Ok = peer.compound(&[setclientid(b"c\x01")]).ok(OpNum4::SetClientId);
+    let confirmation = SetClientIdConfirm4Args { clientid, setclientid_confirm: again.setclientid_confirm };
+    let confirmation = [ArgOp::SetClientIdConfirm(confirmation)];
+    for is_broken in [true, true, false] {
+        *world.records.is_broken.lock() = is_broken;
+        let status = if is_broken { NfsStat4::Delay } else { NfsStat4::Ok };
+        assert_eq!(peer.compound(&confirmation).status, status);
+    }
+    assert_eq!(close(&mut peer, stateid, 3).status, NfsStat4::Ok, "what it held is there");
+    world.check();
+}
+
 #[test]
 fn a_wrong_confirmation_is_stale() {
     let world = World::new();

@@ -146,12 +146,13 @@ impl Engine {
             // Where to is new; whether it gets there is to be found out.
             client.callbacks = CallbackPath::Untried;
         }
+        let was_confirmed = client.is_confirmed;
         client.renewed_at = now;
         self.want_locks_back(id);
         self.confirm_client(id, now)?;
-        if is_update && let Some(image) = self.client_image(id) {
+        if was_confirmed && let Some(image) = self.client_image(id) {
             // Nothing new is to be stored, but it has come back, as who recovers does before he reclaims.
-            self.effects.push(Effect::PersistClient(image));
+            self.effects.push(Effect::ClientReturned(image));
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ impl Run {
                     self.records.forget(&[client]);
                     self.forgotten.push(client);
                 }
-                Effect::PersistClient(image) => self.records.persist(&image),
+                Effect::PersistClient(image) | Effect::ClientReturned(image) => self.records.persist(&image),
                 Effect::ReclaimDone(client) => self.records.agree(client),
                 Effect::RevocationsAcknowledged { client } => self.world.engine.record_losses(client),
                 _ => {}

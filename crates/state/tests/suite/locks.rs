@@ -91,6 +91,25 @@ fn closing_an_open_releases_the_locks_made_through_it() {
     assert!(world.lock(&lock_by(b, 1, ob, "lb", bytes(0, 9), LockKind::Write)).is_ok());
 }
 
+/// The next process of the server has not met who is outside, and takes nobody to be in the way.
+#[test]
+fn who_waits_for_somebody_outside_is_told_to_ask_again_after_a_planned_restart() {
+    let mut world = World::new();
+    let [(a, oa), _] = two(&mut world);
+    let request = LockRequest { wait: Wait::Notify, ..lock_by(a, 1, oa, "la", bytes(0, 9), LockKind::Write) };
+    let ticket = world.engine.lock_prepare(&request, world.now).unwrap();
+    assert!(world.engine.lock_abort_in_line(ticket, (bytes(5, 9), LockKind::Write), world.now));
+    world.settle();
+    assert_eq!(world.engine.census().waiters, 1);
+    world.restart_as_planned();
+    assert_eq!(world.engine.census().waiters, 1);
+    world.engine.meet_outsiders_anew(world.now);
+    let effects = world.settle();
+    let is_told = |effect: &Effect| matches!(effect, Effect::NotifyLock { client, file: FileKey(1), .. } if *client == a);
+    assert!(effects.len() == 1 && is_told(&effects[0]), "{effects:?}");
+    assert!(world.lock(&request).is_ok());
+}
+
 #[test]
 fn what_the_backend_refuses_is_taken_back_exactly() {
     let mut world = World::new();

@@ -27,7 +27,7 @@ impl<E: Into<Failure>> From<E> for NotTaken {
 }
 
 /// Another host, or a daemon, that is to lock or unlock as well may take its time, or be away.
-pub(super) fn ask_others_where_one_may_wait(cx: &Cx<'_>, at: &At) -> OpResult<()> {
+pub(in crate::op) fn ask_others_where_one_may_wait(cx: &Cx<'_>, at: &At) -> OpResult<()> {
     if cx.mode == Mode::Inline && at.backend().may_be_on_other_hosts(&at.handle) {
         return cx.must_wait();
     }
