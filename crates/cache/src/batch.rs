@@ -143,6 +143,7 @@ impl Machine {
             let urgent = front.serial <= self.stream.hurried;
             if ops.first().is_some_and(|q: &Queued| q.caller != front.caller)
                 || self.holds_back(front, urgent, now)
+                || self.may_lack_data(front, &ops)
                 || self.may_be_all_that_is_left(front, &ops)
             {
                 break;
@@ -207,6 +208,20 @@ impl Machine {
             }
             _ => false,
         }
+    }
+
+    /// Whether data of what replaces another file is on its way, and may be refused while the replacing is done. Not where it goes with
+    /// the making, in one: what is named by a making that failed is not done.
+    fn may_lack_data(&self, queued: &Queued, ops: &[Queued]) -> bool {
+        let Op::Rename { node, over: Some(_), .. } = &queued.op else { return false };
+        let Some(moved) = self.nodes.get(node).filter(|moved| moved.dead.is_none()) else { return false };
+        let kept = self.stream.kept.iter().filter(|kept| kept.stage != Stage::Executed);
+        let mut on_its_way = kept.flat_map(|kept| &kept.ops).chain(ops);
+        on_its_way.any(|sent| {
+            let carries = |p, _| p == Progress::Stream(sent.serial);
+            let is_in_one = matches!(sent.op, Op::Make { .. }) && sent.op.parts() == 1;
+            sent.op.nodes()[0] == Some(*node) && !is_in_one && moved.data.extents.any(carries)
+        })
     }
 
     /// Decides what is wished for on what is made. Of a file that is whole, and not open to be written, others may know

@@ -273,12 +273,8 @@ impl Machine {
                 let verb = if matches!(queued.op, Op::Link { .. }) { "link" } else { "remove" };
                 (verb.to_owned(), *node, Some((*dir, name.clone())))
             }
-            Op::Rename { from, to, node, .. } => {
-                for (dir, name) in [from, to] {
-                    self.unknow(*dir, name);
-                    self.note_error(*dir, errno);
-                }
-                self.distrust(*node);
+            Op::Rename { from, to, node, over, .. } => {
+                self.not_renamed((from, to), (*node, *over), errno);
                 (format!("rename to {:?}", text(&to.1)), *node, Some(from.clone()))
             }
             Op::SetAttr { node, .. } => {
@@ -306,6 +302,40 @@ impl Machine {
     fn is_unmade(&self, op: &Op) -> bool {
         let object = op.nodes()[0].and_then(|id| self.nodes.get(&id));
         !matches!(op, Op::Make { .. }) && object.is_some_and(|node| node.dead.is_some())
+    }
+
+    /// What was shown as renamed has its name still, and what was to be replaced, too.
+    fn not_renamed(
+        &mut self,
+        (from, to): (&(NodeId, Name), &(NodeId, Name)),
+        (node, over): (NodeId, Option<NodeId>),
+        errno: Errno,
+    ) {
+        for (dir, name) in [from, to] {
+            self.unknow(*dir, name);
+            self.note_error(*dir, errno);
+        }
+        self.distrust(node);
+        if let Some(over) = over {
+            if let Some(over) = self.nodes.get_mut(&over) {
+                over.has_lost_name = false;
+            }
+            self.distrust(over);
+        }
+    }
+
+    /// What was to replace another file, and has not got its data, replaces nothing: the old file stays as it is.
+    pub(crate) fn replaces_nothing(&mut self, id: NodeId, errno: Errno) {
+        for serial in self.nodes.get(&id).map(|node| node.unsent.clone()).unwrap_or_default() {
+            let op = self.stream.unsent_mut(serial).map(|queued| queued.op.clone());
+            let Some(Op::Rename { from, to, node, over: Some(over), .. }) = op else { continue };
+            self.elide(serial);
+            self.not_renamed((&from, &to), (node, Some(over)), errno);
+            // What was written to it meanwhile was dropped with its name.
+            self.note_error(over, errno);
+            let what = format!("rename to {:?}", String::from_utf8_lossy(to.1.as_bytes()));
+            self.report_at(Some(from), Report::new(what, id, errno));
+        }
     }
 
     /// What we believe of the object is not so.

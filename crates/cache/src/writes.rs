@@ -355,6 +355,7 @@ impl Machine {
         self.stats.mutations_failed += 1;
         self.report(Report::new(what, id, errno));
         self.invalidate(Forget::Data(id));
+        self.replaces_nothing(id, errno);
     }
 
     /// Whether a WRITE or COMMIT was of a file that the server has made and not on its disk: what it does not find it may have lost,

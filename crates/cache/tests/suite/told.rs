@@ -68,6 +68,48 @@ fn a_reader_that_closes_takes_nothing_from_who_has_written() {
     assert_eq!(close(&mut world, writer), Ok(()));
 }
 
+/// As `sed -i` and `rsync` do it, who look at what `close` says, and find the old file or the new one, whole.
+#[test]
+fn what_has_not_got_its_data_replaces_nothing() {
+    for (size, is_made) in [(LARGE, true), (LARGE, false), (10, true)] {
+        let mut world = World::new(1, true, 1);
+        let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+        let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+        let create = |world: &mut World, name: &[u8]| {
+            world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap().1.fh
+        };
+        let write = |world: &mut World, fh: Fh, size: usize| {
+            let data = Bytes::from(vec![7; size]);
+            assert_eq!(world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)), Ok(size as u32));
+        };
+        let old = create(&mut world, b"cfg");
+        write(&mut world, old, 3);
+        close(&mut world, old).unwrap();
+        world.drain();
+        let new = create(&mut world, b"tmp");
+        if is_made {
+            world.run(0, |m, t, now| m.fsync(t, dir, None, now)).unwrap();
+        }
+        world.server.fs.is_full = true;
+        write(&mut world, new, size);
+        world
+            .run(0, |m, t, now| m.rename(t, (dir, b"tmp"), (dir, b"cfg"), RenameMode::Replace, now))
+            .unwrap();
+        close(&mut world, new).unwrap();
+        assert_eq!(world.run(0, |m, t, now| m.sync(t, now)), Err(Errno::ENOSPC), "{size}");
+        world.server.fs.is_full = false;
+        let size_of =
+            |world: &mut World, name: &[u8]| match world.run(0, |m, t, now| m.lookup(t, dir, name, now)) {
+                Ok(Lookup::Found(found)) => Some(found.attrs.size),
+                _ => None,
+            };
+        assert_eq!(size_of(&mut world, b"cfg"), Some(3), "{size}: the old file");
+        assert_eq!(size_of(&mut world, b"tmp"), Some(0), "{size}: what has got nothing");
+        let told = world.run(0, |m, t, now| m.fsync(t, dir, None, now));
+        assert_eq!(told, Err(Errno::ENOSPC), "{size}: the directory's fsync tells");
+    }
+}
+
 #[test]
 fn each_open_is_told_by_its_own_fsync() {
     let (mut world, node, writer) = refused();

@@ -26,13 +26,15 @@ pub struct Fs {
     pub inodes: BTreeMap<u64, Inode>,
     pub next: u64,
     pub changes: u64,
+    /// No more data can be written.
+    pub is_full: bool,
 }
 
 pub type Res<T> = Result<T, Errno>;
 
 impl Default for Fs {
     fn default() -> Self {
-        let mut fs = Self { inodes: BTreeMap::new(), next: ROOT, changes: 0 };
+        let mut fs = Self { inodes: BTreeMap::new(), next: ROOT, changes: 0, is_full: false };
         fs.add(Kind::Dir, 0o755, 0);
         fs
     }
@@ -212,6 +214,9 @@ impl Fs {
     pub fn write(&mut self, ino: u64, offset: u64, data: &[u8]) -> Res<()> {
         if data.is_empty() {
             return Ok(());
+        }
+        if self.is_full {
+            return Err(Errno::ENOSPC);
         }
         let node = self.get_mut(ino)?;
         let (start, end) = (usize::try_from(offset).unwrap(), usize::try_from(offset).unwrap() + data.len());
