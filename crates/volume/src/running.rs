@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use holdfast_cache::{Ask, Caller, Errno, Machine, Now, Question, Step, Turn, Wait};
+use holdfast_cache::{Ask, Caller, Errno, Fh, Machine, Now, Question, Step, Turn, Wait};
 use holdfast_client::Cancel;
 use parking_lot::MutexGuard;
 
@@ -42,7 +42,38 @@ impl Waiting for Plain<'_> {
     }
 }
 
+/// What is done through an open file is done in the name of who opened it: POSIX judges when a file is opened, and whoever has the
+/// descriptor by then may be another.
+pub(crate) struct AsOpener<'a> {
+    opener: Caller,
+    who: &'a dyn Waiting,
+}
+
+impl Waiting for AsOpener<'_> {
+    fn caller(&self) -> Caller {
+        self.opener.clone()
+    }
+
+    fn whole_caller(&self) -> Caller {
+        self.opener.clone()
+    }
+
+    fn umask(&self) -> u32 {
+        self.who.umask()
+    }
+
+    fn cancel(&self) -> Cancel {
+        self.who.cancel()
+    }
+}
+
 impl Volume {
+    /// Whose name what is done through an open file is done in.
+    pub(crate) fn as_opener<'a>(&self, who: &'a dyn Waiting, fh: Fh) -> AsOpener<'a> {
+        let opener = self.0.machine.lock().opener(fh).cloned();
+        AsOpener { opener: opener.unwrap_or_else(|| who.whole_caller()), who }
+    }
+
     /// Runs an operation for a caller.
     pub(crate) fn run<T>(
         &self,

@@ -172,6 +172,12 @@ impl Machine {
         self.handle_of(self.opens.get(&fh)?.node)
     }
 
+    /// Who opened it, with all groups that he had.
+    #[must_use]
+    pub fn opener(&self, fh: Fh) -> Option<&Caller> {
+        self.opens.get(&fh).map(|open| &open.caller)
+    }
+
     /// Whether something can be written through an open.
     #[must_use]
     pub fn may_write(&self, fh: Fh) -> bool {

@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::new("squashed::root_makes_and_removes_at_once_as_who_it_is_there", at_once),
         Trial::new("squashed::root_may_what_it_may_without_a_cache", as_without),
+        Trial::new("squashed::who_has_an_open_file_writes_as_who_opened_it", handed_on),
         Trial::new("squashed::what_a_reload_changes_counts_from_the_next_call_on", reloaded),
     ]
 }
@@ -135,6 +136,51 @@ fn as_without() -> Result<()> {
         ensure!(with == without, "with a cache: {with}; without: {without}");
     }
     ensure!(with == without, "they differ in length");
+    Ok(())
+}
+
+/// What a user has opened, a process of root's writes, truncates, maps and reads: root may do nothing there of itself.
+const HANDED_ON: &str = r#"
+import mmap, os, sys
+user = int(sys.argv[1])
+def opened(name, flags):
+    os.seteuid(user)
+    try: return os.open(name, flags)
+    finally: os.seteuid(0)
+log = opened("log", os.O_WRONLY | os.O_APPEND)
+os.write(log, b"appended\n")
+os.fsync(log)
+os.write(log, b"and more\n")
+os.close(log)
+cut = opened("cut", os.O_RDWR)
+os.ftruncate(cut, 4)
+os.pwrite(cut, b"-" * 4096, 4)
+with mmap.mmap(cut, 4100) as mapped: mapped[:4] = b"MAPS"
+os.fsync(cut)
+os.close(cut)
+private = opened("private", os.O_RDONLY)
+print(os.read(private, 100).decode(), end="")
+"#;
+
+fn handed_on() -> Result<()> {
+    for options in ["nolocal", "nolocal,cache=none"] {
+        let served = served()?;
+        for (name, mode) in [("log", 0o644), ("cut", 0o600), ("private", 0o600)] {
+            let file = served.share().join(name);
+            std::fs::write(&file, format!("{name}\n"))?;
+            chown(&file, Some(USER), Some(USER))?;
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode))?;
+        }
+        let mount = served.mount(options)?;
+        let said = run_in(&mount.path(), "python3 -c \"$1\" $2", &[HANDED_ON, &USER.to_string()])?;
+        ensure!(said == "private\n", "{options}: read {said:?}");
+        mount.sync()?;
+        ensure!(mount.stats()?["changes"]["failed"].as_u64() == Some(0), "{options}: {}", mount.stats()?);
+        let has = |name: &str| std::fs::read_to_string(served.share().join(name));
+        ensure!(has("log")? == "log\nappended\nand more\n", "{options}: {:?}", has("log"));
+        ensure!(has("cut")? == format!("MAPS{}", "-".repeat(4096)), "{options}: {:?}", has("cut"));
+        mount.check_alive()?;
+    }
     Ok(())
 }
 

@@ -20,8 +20,6 @@ use holdfast_fuse::{
 };
 use holdfast_volume::cache::{self, AllocateMode, Caller, Lookup, ReadInto, RenameMode, SeekKind, WriteTo};
 use holdfast_volume::{Cancel, Volume, Waiting};
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use call::{Call, Ends};
@@ -38,8 +36,6 @@ type Result<T> = std::result::Result<T, Errno>;
 /// The file system that the kernel sees.
 pub(crate) struct Translation {
     volume: Volume,
-    /// Who opened files for writing: pages of a mapping come back in nobody's name.
-    writers: Mutex<FxHashMap<FileHandle, Caller>>,
     passing: Passing,
     /// The kernel judges by access lists.
     has_lists: bool,
@@ -48,7 +44,7 @@ pub(crate) struct Translation {
     closes: Closes,
 }
 
-/// Somebody who is not there to be asked any more: who opened a file of which the kernel writes pages back.
+/// Somebody who is not there to be asked any more.
 struct Opener {
     caller: Caller,
     cancel: Cancel,
@@ -77,7 +73,6 @@ impl Translation {
         Self {
             unlocking: Unlocking::new(volume.clone()),
             volume,
-            writers: Mutex::default(),
             passing: Passing::new(passes_through),
             has_lists,
             held: Arc::default(),
@@ -101,7 +96,6 @@ impl Translation {
         let passed = self.passing.made_or_opened(&self.volume, call, (entry.node, done.fh), flags);
         let passed = passed.inspect_err(|_| self.volume.release(done.fh)).map_err(errno)?;
         let done = opened(done, passed, !self.closes.is_told(entry.node));
-        self.note_writer(call, done.file, flags);
         Ok((entry, done))
     }
 
@@ -110,13 +104,6 @@ impl Translation {
     fn served_xattr(&self, name: &[u8]) -> Result<()> {
         let is_served = name.starts_with(b"user.") || (self.has_lists && cache::is_access_list(name));
         if is_served { Ok(()) } else { Err(Errno::OPNOTSUPP) }
-    }
-
-    fn note_writer(&self, call: &Call<'_>, file: FileHandle, flags: OpenFlags) {
-        // Only what is opened for both can be mapped for writing.
-        if flags.may_write() && flags.may_read() {
-            self.writers.lock().insert(file, call.whole_caller());
-        }
     }
 
     /// Takes set-id bits from a file that is changed, if its caller may not keep them: with `HANDLE_KILLPRIV_V2` the kernel leaves
@@ -187,8 +174,12 @@ impl Filesystem for Translation {
         let call = Call::new(request);
         // A change of owner says so as well, and takes them by itself.
         self.drop_set_ids(&call, at, set.kill_set_ids && set.size.is_some())?;
-        let told = self.volume.setattr(&call, node(at), &changes(set)).map_err(errno)?;
-        Ok(attributes(&told))
+        let (node, changes) = (node(at), changes(set));
+        let told = match set.file.filter(|_| set.size.is_some()) {
+            Some(file) => self.volume.truncate(&call, (node, fh(file)), &changes),
+            None => self.volume.setattr(&call, node, &changes),
+        };
+        told.map(|told| attributes(&told)).map_err(errno)
     }
 
     fn readlink(&self, request: &Request<'_>, at: NodeId) -> Result<Vec<u8>> {
@@ -253,7 +244,6 @@ impl Filesystem for Translation {
         let done = opened(&done, passed, !self.closes.is_told(at));
         // It is cut off already: a failure of this would be told of an open that is done.
         let _ = self.drop_set_ids(&call, at, open.kill_set_ids && open.flags.intersects(OpenFlags::TRUNCATE));
-        self.note_writer(&call, done.file, open.flags);
         Ok(done)
     }
 
@@ -294,14 +284,13 @@ impl Filesystem for Translation {
     }
 
     fn write(&self, request: &Request<'_>, at: NodeId, write: &Write<'_>) -> Result<u32> {
-        let opener = write.is_write_back.then(|| self.writers.lock().get(&write.file).cloned()).flatten();
-        match opener {
-            Some(caller) => {
-                request.will_wait();
-                self.write_for(&Opener { caller, cancel: self.volume.given_up().clone() }, at, write)
-            }
-            None => self.write_for(&Call::new(request), at, write),
+        if !write.is_write_back {
+            return self.write_for(&Call::new(request), at, write);
         }
+        // Pages of a mapping come back in nobody's name, and nobody waits for them.
+        request.will_wait();
+        let caller = Caller::new(request.uid(), request.gid());
+        self.write_for(&Opener { caller, cancel: self.volume.given_up().clone() }, at, write)
     }
 
     fn flush(&self, request: &Request<'_>, at: NodeId, flush: &Flush) -> Result<()> {
@@ -312,7 +301,6 @@ impl Filesystem for Translation {
 
     fn release(&self, request: &Request<'_>, at: NodeId, release: &Release) {
         self.drop_locks_of_open(request, at, release);
-        self.writers.lock().remove(&release.file);
         self.volume.release(fh(release.file));
         self.passing.closed(at);
     }
