@@ -154,6 +154,13 @@ impl Machine {
             self.stream.hurry(through);
             return false;
         }
+        // Whoever changes it next is not to have that undone: what a server has lost with its power is done there once more.
+        let is_to_be_changed = node.giving_back.intersects(CapSet::ALL_S);
+        let through = self.stream.placed(recall.through);
+        if is_to_be_changed && self.stream.stable() < through {
+            self.stream.wanted_stable = self.stream.wanted_stable.max(through);
+            return false;
+        }
         if self.invalidated < recall.invalidation {
             return false;
         }

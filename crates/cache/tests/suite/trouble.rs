@@ -346,8 +346,15 @@ fn the_number_shown_never_changes() {
     assert_eq!(entry.attrs.fileid, before);
 }
 
+/// Who is to change what was changed here has it from us once that is on disk (`is_to_be_changed`), who only looks at it before.
 #[test]
 fn a_recall_waits_for_the_kernel_and_for_the_flush() {
+    for (keep, is_to_be_changed) in [(CapSet::NONE, true), (CapSet::ALL_S, false)] {
+        recalled_while_changed(keep, is_to_be_changed);
+    }
+}
+
+fn recalled_while_changed(keep: CapSet, is_to_be_changed: bool) {
     let (mut world, dir) = settled();
     world.drain();
     let (_, fh) = create(&mut world, dir, "f", b"x");
@@ -356,10 +363,11 @@ fn a_recall_waits_for_the_kernel_and_for_the_flush() {
     let handle = world.clients[0].machine.handle_of(dir).unwrap();
     let now = world.now();
     let machine = &mut world.clients[0].machine;
-    machine.recalled(&handle, CapSet::NONE, u64::MAX / 2, now);
+    machine.recalled(&handle, keep, u64::MAX / 2, now);
     assert_eq!(machine.take_releases(now), vec![], "neither executed nor forgotten");
     let told = machine.take_invalidations();
-    assert!(told.iter().any(|i| i.what == Forget::Entry(dir, Name::new(b"f"))));
+    let is_name_told = told.iter().any(|i| i.what == Forget::Entry(dir, Name::new(b"f")));
+    assert_eq!(is_name_told, is_to_be_changed);
     for invalidation in told {
         machine.invalidated(invalidation.number);
     }
@@ -368,9 +376,14 @@ fn a_recall_waits_for_the_kernel_and_for_the_flush() {
     let results = world.server.batch(0, &sent);
     let machine = &mut world.clients[0].machine;
     machine.batch_done(sent.txn, results, 0, now);
+    if is_to_be_changed {
+        assert_eq!(machine.take_releases(now), vec![], "not on disk");
+        let through = machine.take_stable(now).expect("the recall wants it");
+        machine.stable_done(through, &[], now);
+    }
     let released = machine.take_releases(now);
     let (last, before) = released.split_last().expect("released");
-    assert_eq!(*last, Release { handle, keep: CapSet::NONE, seq: u64::MAX / 2 });
+    assert_eq!(*last, Release { handle, keep, seq: u64::MAX / 2 });
     assert!(
         before.iter().all(|r| r.keep == CapSet::ALL_S),
         "what is in it is given back with it: {before:?}"
