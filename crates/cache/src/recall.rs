@@ -145,18 +145,29 @@ impl Machine {
             self.settle(id, true, now);
             return false;
         }
-        if node.data.mtime_owed && !node.held.contains(CapSet::FILE_X) {
+        let owes_time = node.data.mtime_owed && !node.held.contains(CapSet::FILE_X);
+        if owes_time {
             self.pay_mtime(id, now);
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };
         let through = recall.through.max(if node.pending > 0 { node.last_serial } else { 0 });
+        if let Some(recall) = node.recall.as_mut().filter(|_| owes_time) {
+            recall.through = through;
+        }
         if self.stream.executed() < through {
             self.stream.hurry(through);
             return false;
         }
         // Whoever changes it next is not to have that undone: what a server has lost with its power is done there once more.
         let is_to_be_changed = node.giving_back.intersects(CapSet::ALL_S);
-        let through = self.stream.placed(recall.through);
+        let is_uncommitted = node.data.committing.is_some() || node.data.extents.weights().unstable > 0;
+        if is_to_be_changed && is_uncommitted {
+            if node.data.committing.is_none() {
+                self.commit_now(id);
+            }
+            return false;
+        }
+        let through = self.stream.placed(through);
         if is_to_be_changed && self.stream.stable() < through {
             self.stream.wanted_stable = self.stream.wanted_stable.max(through);
             return false;

@@ -363,9 +363,9 @@ impl Machine {
             // The names it was to get, or has got here, it has not.
             match op {
                 Some(Op::Link { dir, name, .. }) => self.unknow(dir, &name),
-                Some(Op::Rename { from, to, .. }) => {
-                    self.unknow(from.0, &from.1);
-                    self.unknow(to.0, &to.1);
+                Some(Op::Rename { from, to, node, over, .. }) => {
+                    self.not_renamed((&from, &to), (node, over), errno);
+                    over.into_iter().for_each(|over| self.note_error(over, errno));
                 }
                 _ => {}
             }

@@ -35,6 +35,13 @@ impl Service {
         }
     }
 
+    /// The same of what another process may have begun.
+    pub(crate) fn let_go_again(&self, client: ClientId) {
+        if self.look(|engine| engine.are_locks_aside(client)) {
+            self.set_locks_aside(client);
+        }
+    }
+
     /// Lets go of what can be let go of at once, or of all. Whether that was all.
     fn let_go(&self, client: ClientId, may_wait: bool) -> bool {
         if !self.look(|engine| engine.are_locks_aside(client)) {
@@ -119,6 +126,7 @@ impl Service {
             return;
         }
         let run = move || {
+            let _leaving = service.errands.leaves_if_it_panics();
             while let Some(errand) = service.errands.next() {
                 service.do_errand(errand);
             }

@@ -107,8 +107,10 @@ impl Nfs4 {
         service.guard(thawed.unguarded);
         // What the process before watched for them nobody watches now.
         service.tell(|engine, now| engine.meet_outsiders_anew(now));
-        // They are called over connections of our own, which are made anew.
         let clients = service.config.manager.quiet(|engine, now| engine.report_clients(now));
+        // What was to be let go of may not have been.
+        clients.iter().for_each(|client| service.let_go_again(client.id));
+        // They are called over connections of our own, which are made anew.
         for client in clients.iter().filter(|client| client.is_confirmed && client.callback.is_some()) {
             service.callback_confirmed(client.id);
         }

@@ -5,8 +5,10 @@
 
 use holdfast_base::{ByteRange, ClientId, FileKey, SessionId};
 
+use crate::check::Caller;
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::error::StateError;
 use crate::file::Holder;
 use crate::lock_set::LockKind;
 use crate::names::LockToken;
@@ -56,6 +58,15 @@ impl Engine {
     #[must_use]
     pub fn are_locks_aside(&self, id: ClientId) -> bool {
         self.clients.by_id.get(&id).is_some_and(|client| client.has_locks_aside)
+    }
+
+    /// A client of 4.0 may be back with this very request, which may be about what is found to be lost only now, or about locks
+    /// that are being taken again. (One of a session is not served before.)
+    pub(crate) fn check_locks_are_back(&self, caller: Caller, client: ClientId) -> Result<(), StateError> {
+        if caller == Caller::V40 && self.are_locks_aside(client) {
+            return Err(StateError::Delay);
+        }
+        Ok(())
     }
 
     /// The client of a session that is not served until its locks hold again.

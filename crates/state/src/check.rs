@@ -67,10 +67,7 @@ impl Engine {
             StateIdForm::Ordinary => {}
         }
         let key = self.resolve(caller, stateid, file, now)?;
-        if caller == Caller::V40 && self.are_locks_aside(self.state(key)?.client) {
-            // It is back with this, which may be about what is found to be lost only now.
-            return Err(StateError::Delay);
-        }
+        self.check_locks_are_back(caller, self.state(key)?.client)?;
         let open = match &self.state(key)?.kind {
             Kind::Open(open) => open,
             Kind::Lock(lock) => self.open_of(lock.open)?,

@@ -51,6 +51,7 @@ impl Engine {
         now: Instant,
     ) -> Result<StateId, StateError> {
         let key = self.resolve(caller, stateid, file, now)?;
+        self.check_locks_are_back(caller, self.state(key)?.client)?;
         let Kind::Open(open) = &self.state(key)?.kind else { return Err(StateError::BadStateid) };
         if !open.pending.is_empty() {
             return Err(StateError::Delay);

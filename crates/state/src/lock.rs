@@ -329,6 +329,7 @@ impl Engine {
                 Locker { client, owner: OwnerName::new(owner), open, state, first_seqid }
             }
         };
+        self.check_locks_are_back(request.caller, party.client)?;
         if let Some(key) = party.state {
             self.check_not_busy(key)?;
         }

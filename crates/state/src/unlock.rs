@@ -26,6 +26,7 @@ impl Engine {
         now: Instant,
     ) -> Result<LockTicket, StateError> {
         let key = self.resolve(caller, stateid, file, now)?;
+        self.check_locks_are_back(caller, self.state(key)?.client)?;
         let Kind::Lock(lock) = &self.state(key)?.kind else { return Err(StateError::BadStateid) };
         let access = self.open_of(lock.open)?.obtained.union().access;
         self.check_not_busy(key)?;

@@ -151,6 +151,7 @@ impl Volume {
     /// # Errors
     /// `EAGAIN` where it is held and `wait` is false; `EINTR` and others as everywhere.
     pub fn lock(&self, who: &dyn Waiting, node: NodeId, wanted: &LockWanted, wait: bool) -> Result<()> {
+        let who = &self.as_opener(who, wanted.fh);
         let (object, open) = self.at_server(who, wanted.fh)?;
         self.run_for(who, |machine, turn, now| machine.lock_wanted(turn, node, now))?;
         let caller = who.whole_caller();
@@ -203,6 +204,7 @@ impl Volume {
     /// # Errors
     /// As everywhere.
     pub fn lock_test(&self, who: &dyn Waiting, wanted: &LockWanted) -> Result<Option<LockConflict>> {
+        let who = &self.as_opener(who, wanted.fh);
         let (object, open) = self.at_server(who, wanted.fh)?;
         let caller = who.whole_caller();
         let LockWanted { owner, range, exclusive, .. } = *wanted;

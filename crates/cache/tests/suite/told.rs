@@ -71,9 +71,10 @@ fn a_reader_that_closes_takes_nothing_from_who_has_written() {
 /// As `sed -i` and `rsync` do it, who look at what `close` says, and find the old file or the new one, whole.
 #[test]
 fn what_has_not_got_its_data_replaces_nothing() {
-    for (size, is_made) in [(LARGE, true), (LARGE, false), (10, true)] {
-        let mut world = World::new(1, true, 1);
-        let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    for (size, is_made, is_refused) in
+        [(LARGE, true, false), (LARGE, false, false), (10, true, false), (LARGE, false, true)]
+    {
+        let (mut world, dir) = crate::trouble::settled();
         let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
         let create = |world: &mut World, name: &[u8]| {
             world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap().1.fh
@@ -86,6 +87,7 @@ fn what_has_not_got_its_data_replaces_nothing() {
         write(&mut world, old, 3);
         close(&mut world, old).unwrap();
         world.drain();
+        world.server.fs.has_no_inodes = is_refused;
         let new = create(&mut world, b"tmp");
         if is_made {
             world.run(0, |m, t, now| m.fsync(t, dir, None, now)).unwrap();
@@ -97,16 +99,26 @@ fn what_has_not_got_its_data_replaces_nothing() {
             .unwrap();
         close(&mut world, new).unwrap();
         assert_eq!(world.run(0, |m, t, now| m.sync(t, now)), Err(Errno::ENOSPC), "{size}");
-        world.server.fs.is_full = false;
+        (world.server.fs.is_full, world.server.fs.has_no_inodes) = (false, false);
         let size_of =
             |world: &mut World, name: &[u8]| match world.run(0, |m, t, now| m.lookup(t, dir, name, now)) {
                 Ok(Lookup::Found(found)) => Some(found.attrs.size),
                 _ => None,
             };
         assert_eq!(size_of(&mut world, b"cfg"), Some(3), "{size}: the old file");
-        assert_eq!(size_of(&mut world, b"tmp"), Some(0), "{size}: what has got nothing");
+        assert_eq!(size_of(&mut world, b"tmp"), (!is_refused).then_some(0), "{size}: what has got nothing");
         let told = world.run(0, |m, t, now| m.fsync(t, dir, None, now));
         assert_eq!(told, Err(Errno::ENOSPC), "{size}: the directory's fsync tells");
+        // It has its name, and what is written to it is kept.
+        let cfg = world.run(0, |m, t, now| m.lookup(t, dir, b"cfg", now));
+        let Ok(Lookup::Found(cfg)) = cfg else { panic!("{cfg:?}") };
+        assert_eq!(cfg.attrs.nlink, 1, "{size}");
+        let again = opened(&mut world, cfg.node, true);
+        write(&mut world, again, 5);
+        let _ = close(&mut world, again);
+        let _ = world.run(0, |m, t, now| m.sync(t, now));
+        let there = world.server.fs.look(world.server.fs.look(1, b"d").unwrap().unwrap(), b"cfg").unwrap();
+        assert_eq!(world.server.fs.get(there.unwrap()).unwrap().data.len(), 5, "{size}");
     }
 }
 

@@ -141,7 +141,7 @@ fn as_without() -> Result<()> {
 
 /// What a user has opened, a process of root's writes, truncates, maps and reads: root may do nothing there of itself.
 const HANDED_ON: &str = r#"
-import mmap, os, sys
+import fcntl, mmap, os, sys
 user = int(sys.argv[1])
 def opened(name, flags):
     os.seteuid(user)
@@ -158,6 +158,11 @@ os.pwrite(cut, b"-" * 4096, 4)
 with mmap.mmap(cut, 4100) as mapped: mapped[:4] = b"MAPS"
 os.fsync(cut)
 os.close(cut)
+own = opened("log", os.O_RDWR)
+fcntl.flock(own, fcntl.LOCK_EX)
+fcntl.flock(own, fcntl.LOCK_UN)
+fcntl.lockf(own, fcntl.LOCK_EX)
+os.close(own)
 private = opened("private", os.O_RDONLY)
 print(os.read(private, 100).decode(), end="")
 "#;

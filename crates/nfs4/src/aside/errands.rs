@@ -59,11 +59,12 @@ impl Errands {
     /// ([`Errands::next`]).
     pub(crate) fn put(&self, errand: Errand) -> bool {
         let mut line = self.line.lock();
-        if line.waiting.contains(&errand) {
-            return false;
+        let is_in_line = line.waiting.contains(&errand);
+        if !is_in_line {
+            line.waiting.push_back(errand);
         }
-        line.waiting.push_back(errand);
-        let is_wanted = line.threads < THREADS_MAX;
+        // Of those that were to come before, some may not have.
+        let is_wanted = if is_in_line { line.threads == 0 } else { line.threads < THREADS_MAX };
         line.threads += usize::from(is_wanted);
         is_wanted
     }
@@ -76,9 +77,25 @@ impl Errands {
         next
     }
 
-    /// A thread that was to come does not: what is in line is done with the next errand.
+    /// Held by a thread that does errands: one that panics leaves, too.
+    pub(crate) const fn leaves_if_it_panics(&self) -> Leaving<'_> {
+        Leaving(self)
+    }
+
+    /// A thread that was to come does not: what is in line is done when somebody asks for it once more, or for anything else.
     pub(crate) fn does_not_come(&self) {
         self.line.lock().threads -= 1;
+    }
+}
+
+/// See [`Errands::leaves_if_it_panics`].
+pub(crate) struct Leaving<'a>(&'a Errands);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.does_not_come();
+        }
     }
 }
 
@@ -103,6 +120,8 @@ mod tests {
         assert_eq!(errands.next(), Some(Errand::TakeBack(ClientId(1))));
         assert_eq!([errands.next(), errands.next()], [None; 2], "both have left");
         assert!(errands.put(Errand::LetGo(ClientId(1))));
+        errands.does_not_come();
+        assert!(errands.put(Errand::LetGo(ClientId(1))), "asked for once more");
         errands.does_not_come();
         assert!(errands.put(Errand::LetGo(ClientId(2))));
         assert_eq!(errands.next(), Some(Errand::LetGo(ClientId(1))), "by the next that comes");

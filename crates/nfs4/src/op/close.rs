@@ -52,7 +52,9 @@ impl Op for OpenDowngrade4Args {
         let open = cx.stateid(self.open_stateid)?;
         let caller = cx.state_caller()?;
         in_turn(cx, turn_of(open, self.seqid, OwnerOp::OpenDowngrade), |cx| {
-            let file = cx.at(NfsStat4::BadStateid)?.handle.key();
+            let at = cx.at(NfsStat4::BadStateid)?;
+            ask_others_where_one_may_wait(cx, &at)?;
+            let file = at.handle.key();
             // Wants of 4.1 may stand in the upper bits; they ask for nothing here.
             let access = Access::from_bits(self.share_access & 3).filter(|a| !a.is_none());
             let deny = Access::from_bits(self.share_deny);

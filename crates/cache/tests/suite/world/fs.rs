@@ -28,13 +28,16 @@ pub struct Fs {
     pub changes: u64,
     /// No more data can be written.
     pub is_full: bool,
+    /// Nothing more can be made.
+    pub has_no_inodes: bool,
 }
 
 pub type Res<T> = Result<T, Errno>;
 
 impl Default for Fs {
     fn default() -> Self {
-        let mut fs = Self { inodes: BTreeMap::new(), next: ROOT, changes: 0, is_full: false };
+        let mut fs =
+            Self { inodes: BTreeMap::new(), next: ROOT, changes: 0, is_full: false, has_no_inodes: false };
         fs.add(Kind::Dir, 0o755, 0);
         fs
     }
@@ -98,6 +101,9 @@ impl Fs {
     pub fn make(&mut self, dir: u64, name: &[u8], kind: Kind, mode: u32, uid: u32) -> Res<u64> {
         if self.look(dir, name)?.is_some() {
             return Err(Errno::EEXIST);
+        }
+        if self.has_no_inodes {
+            return Err(Errno::ENOSPC);
         }
         let ino = self.add(kind, mode, uid);
         self.put(dir, name, ino);
