@@ -131,6 +131,17 @@ pub(crate) struct Recalling {
     pub(crate) invalidation: u64,
     /// Mutations up to this one have to be executed.
     pub(crate) through: u64,
+    /// When it came.
+    pub(crate) at: Generation,
+    /// What was written before is being committed.
+    pub(crate) is_committing: bool,
+}
+
+impl Recalling {
+    /// One that came then, and waits for nothing.
+    pub(crate) const fn new(keep: CapSet, at: Generation) -> Self {
+        Self { keep, invalidation: 0, through: 0, at, is_committing: false }
+    }
 }
 
 /// Data of a file that is not known to be on the server's disk.

@@ -179,7 +179,7 @@ impl Machine {
         }
         let keep = node.held.without(CapSet::FILE_S);
         node.held = keep;
-        node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+        node.recall = Some(Recalling::new(keep, self.generation));
         self.lose(id, CapSet::FILE_S);
         self.recalling.push(id);
         let last = self.last_invalidation;

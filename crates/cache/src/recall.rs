@@ -1,6 +1,7 @@
 //! Capabilities asked back: what was changed under them is sent, and they are given back.
 
 use crate::ask::Generation;
+use crate::extent::Progress;
 use crate::ids::{Handle, NodeId, Now};
 use crate::machine::{Deferred, Machine};
 use crate::node::Recalling;
@@ -38,7 +39,7 @@ impl Machine {
             // answered already will be.
             if node.recall.is_none() {
                 let keep = node.held;
-                node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+                node.recall = Some(Recalling::new(keep, self.generation));
                 self.recalling.push(id);
                 self.hurry_recall(id, !keep, now);
             }
@@ -59,7 +60,7 @@ impl Machine {
         }
         let through = node.last_serial;
         let is_new = node.recall.is_none();
-        node.recall = Some(Recalling { keep, invalidation: 0, through });
+        node.recall = Some(Recalling { through, ..Recalling::new(keep, self.generation) });
         self.lose(id, lost);
         if is_new {
             self.recalling.push(id);
@@ -160,9 +161,11 @@ impl Machine {
         }
         // Whoever changes it next is not to have that undone: what a server has lost with its power is done there once more.
         let is_to_be_changed = node.giving_back.intersects(CapSet::ALL_S);
-        let is_uncommitted = node.data.committing.is_some() || node.data.extents.weights().unstable > 0;
-        if is_to_be_changed && is_uncommitted {
-            if node.data.committing.is_none() {
+        let is_of_before = |p, born: Generation| born <= recall.at && matches!(p, Progress::Unstable { .. });
+        if is_to_be_changed && node.data.extents.any(is_of_before) {
+            let is_asked_for = recall.is_committing && node.data.in_commits;
+            if node.data.committing.is_none() && !is_asked_for {
+                node.recall.iter_mut().for_each(|recall| recall.is_committing = true);
                 self.commit_now(id);
             }
             return false;

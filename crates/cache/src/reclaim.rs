@@ -123,7 +123,7 @@ impl Machine {
         if rest.is_empty() || node.recall.is_some() {
             return;
         }
-        node.recall = Some(Recalling { keep, invalidation: 0, through: 0 });
+        node.recall = Some(Recalling::new(keep, self.generation));
         self.recalling.push(id);
         self.hurry_recall(id, rest, now);
     }

@@ -390,6 +390,56 @@ fn recalled_while_changed(keep: CapSet, is_to_be_changed: bool) {
     );
 }
 
+/// What a server has lost with its power its client writes again: not over what others have written since.
+#[test]
+fn what_was_written_is_committed_before_others_may_write() {
+    for (keep, is_to_be_changed) in [(CapSet::NONE, true), (CapSet::ALL_S, false)] {
+        let (mut world, dir) = settled();
+        let (file, fh) = create(&mut world, dir, "f", &[1; 100_000]);
+        world.drain();
+        let data = bytes::Bytes::from(vec![2; 100_000]);
+        world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+        assert!(world.clients[0].machine.stats().dirty_bytes > 0);
+        let (handle, now) = (world.clients[0].machine.handle_of(file).unwrap(), world.now());
+        world.clients[0].machine.recalled(&handle, keep, 1 << 40, now);
+        let releases = until_released(&mut world);
+        assert_eq!(releases.is_empty(), is_to_be_changed, "{releases:?}");
+        if is_to_be_changed {
+            let machine = &mut world.clients[0].machine;
+            let commit = machine.take_commit(now).expect("the recall wants it");
+            let committed = world.server.commit(&commit);
+            world.clients[0].machine.commit_done(commit.id, committed, now);
+            assert_eq!(until_released(&mut world).len(), 1);
+        }
+    }
+}
+
+/// Does everything but to commit.
+fn until_released(world: &mut World) -> Vec<Release> {
+    let now = world.now();
+    for _ in 0..4 {
+        while let Some(out) = world.clients[0].machine.take_write(now) {
+            let Ok(written) = world.server.write(0, &out) else { panic!("held up") };
+            world.clients[0].machine.write_done(out.id, written, now);
+        }
+        while let Some(batch) = world.clients[0].machine.take_batch(now) {
+            let results = world.server.batch(0, &batch);
+            world.clients[0].machine.batch_done(batch.txn, results, 0, now);
+        }
+        if let Some(through) = world.clients[0].machine.take_stable(now) {
+            world.clients[0].machine.stable_done(through, &[], now);
+        }
+        let machine = &mut world.clients[0].machine;
+        machine.take_opens().into_iter().for_each(|(fh, ..)| machine.opened(fh, None));
+        machine.take_invalidations().iter().for_each(|i| machine.invalidated(i.number));
+        let releases = world.clients[0].machine.take_releases(now);
+        if !releases.is_empty() {
+            return releases;
+        }
+    }
+    Vec::new()
+}
+
 #[test]
 fn a_recall_that_a_reply_has_told_of_before_is_flushed_for_all_the_same() {
     let (mut world, dir) = settled();
