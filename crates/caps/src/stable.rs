@@ -60,13 +60,13 @@ impl Caps {
         if let Some((pending, stat)) = refused {
             return refuse(pending, stat);
         }
-        self.is_flushing(lane);
+        self.note_flush(lane);
         self.commit(lane);
         self.tell_stable(lane);
     }
 
     /// What is asked back from this client is given back when all that it did is durable: so long it is busy with that.
-    fn is_flushing(&self, lane: &Lane) {
+    fn note_flush(&self, lane: &Lane) {
         let client = lane.state.lock().client;
         self.parts.manager.quiet(|engine, now| engine.caps_flushed(client, now));
     }
@@ -135,7 +135,7 @@ impl Caps {
                 finish(&mut state, &group.txns);
             }
         }
-        self.is_flushing(lane);
+        self.note_flush(lane);
         self.tell_stable(lane);
         self.hint(lane);
         // Somebody waits for what was executed meanwhile.

@@ -85,3 +85,23 @@ impl Nfs4 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_not_heard_hears_of_it_from_the_next_process() {
+        let (before, after) = (Untold::default(), Untold::default());
+        before.add(ClientId(1), ExportId(7));
+        before.add(ClientId(1), ExportId(8));
+        before.add(ClientId(2), ExportId(7));
+        before.heard(ClientId(2), ExportId(7));
+        after.thaw(before.freeze());
+        assert!(after.has(ClientId(1)) && !after.has(ClientId(2)));
+        after.heard(ClientId(1), ExportId(7));
+        assert!(after.has(ClientId(1)), "of the other one");
+        after.heard(ClientId(1), ExportId(8));
+        assert!(!after.has(ClientId(1)));
+    }
+}

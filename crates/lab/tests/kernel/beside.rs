@@ -151,6 +151,14 @@ impl Drop for Holder {
     }
 }
 
+/// How long after its holder the guest that waits for a lock has it.
+fn granted_once_free(holder: Holder, guest: &Guest, kind: &str) -> Result<Duration> {
+    let begun = Instant::now();
+    holder.release()?;
+    guest.wait_for(&format!("granted {kind}\n"), PATIENCE)?;
+    Ok(begun.elapsed())
+}
+
 fn locked(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     let mut served = serve(1 << 30, &[])?;
     let file = served.server.directory().join("file");
@@ -182,10 +190,8 @@ fn locked(kernel: &Kernel, version: NfsVersion) -> Result<()> {
             !guest.has_said(&format!("granted {kind}\n")),
             "{kind} of the guest beside the host's {other}"
         );
-        let begun = Instant::now();
-        holder.release()?;
-        guest.wait_for(&format!("granted {kind}\n"), PATIENCE)?;
-        println!("{version} {}: {kind} {:?} after {other} was free", kernel.label(), begun.elapsed());
+        let waited = granted_once_free(holder, &guest, kind)?;
+        println!("{version} {}: {kind} {waited:?} after {other} was free", kernel.label());
     }
     guest.wait()?.success()?;
     served.server.check_alive()
@@ -214,10 +220,8 @@ fn waits(kernel: &Kernel, version: NfsVersion) -> Result<()> {
     std::thread::sleep(STILL_OUT);
     ensure!(!guest.has_said(&format!("granted {kind}\n")), "the guest's {kind} beside the host's {other}");
     ensure!(!is_granted(other, &served.server.directory().join("own"))?, "the guest's own lock is lost");
-    let begun = Instant::now();
-    holder.release()?;
-    guest.wait_for(&format!("granted {kind}\n"), PATIENCE)?;
-    println!("{version} {}: {kind} {:?} after {other} was free", kernel.label(), begun.elapsed());
+    let waited = granted_once_free(holder, &guest, kind)?;
+    println!("{version} {}: {kind} {waited:?} after {other} was free", kernel.label());
     guest.wait()?.success()?;
     served.server.check_alive()
 }
