@@ -310,7 +310,7 @@ impl LocalBackend {
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
         match cx.wait {
-            Wait::No if bytes > 0 => {
+            Wait::No | Wait::Journal if bytes > 0 => {
                 // One byte at both ends tells what is still on its way from the disk.
                 for at in [offset, offset + bytes as u64 - 1] {
                     read_some(&fd, at, &mut [0], Wait::No)?;
@@ -319,7 +319,7 @@ impl LocalBackend {
                     return Err(FsError::WouldBlock);
                 }
             }
-            Wait::No => {}
+            Wait::No | Wait::Journal => {}
             // It may be sent by somebody who must not wait.
             Wait::Yes | Wait::Disk => residency::bring_in(&fd, offset, bytes)?,
         }
@@ -349,7 +349,7 @@ impl LocalBackend {
             return Err(FsError::TooBig);
         }
         let size = || before.as_ref().map_or_else(|| size_of(&fd), |before| Ok(before.st.stx_size));
-        if cx.wait == Wait::No && residency::reads_first(&fd, (at.offset, data.len() as u64), size)? {
+        if !cx.wait.may_last() && residency::reads_first(&fd, (at.offset, data.len() as u64), size)? {
             return Err(FsError::WouldBlock);
         }
         let written = {
@@ -420,7 +420,7 @@ fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult
     loop {
         let done = match wait {
             Wait::Yes | Wait::Disk => rustix::io::pread(fd, &mut *into, offset),
-            Wait::No => {
+            Wait::No | Wait::Journal => {
                 let read =
                     rustix::io::preadv2(fd, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT);
                 match read {

@@ -134,7 +134,7 @@ impl LocalBackend {
             None => return self.resolve_cold(wait, handle),
         };
         // Even a look at an inode in memory may wait there: for a daemon (FUSE) or another server (NFS).
-        if wait == Wait::No && object.fs.nature.kind.may_be_remote() {
+        if !wait.may_last() && object.fs.nature.kind.may_be_remote() {
             return Err(FsError::WouldBlock);
         }
         Ok(object)
@@ -144,7 +144,7 @@ impl LocalBackend {
         let (key, inner) = handles::decode(handle)?;
         self.identity.as_server();
         let fs = self.mounts.by_key(key, self.root.fd())?;
-        if wait == Wait::No && !fs.nature.kind.is_in_memory() {
+        if !wait.may_last() && !fs.nature.kind.is_in_memory() {
             return Err(FsError::WouldBlock);
         }
         let fd = match inner {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_vfs::{
     AttrMask, Attrs, Change, Cx, Device, FileKind, FsError, FsResult, Handle, Name, NewNode, Node,
-    RemoveKind, Removed, RenameFlags, SetAttrs, Wait, stands_for,
+    RemoveKind, Removed, RenameFlags, SetAttrs, stands_for,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, openat, openat2};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ impl LocalBackend {
         keep: Keep,
     ) -> FsResult<(Arc<Object>, Statx)> {
         let acting = self.identity.act_as(cx.caller)?;
-        let may_block = cx.wait != Wait::No || dir.fs.nature.kind.is_in_memory();
+        let may_block = cx.wait.may_last() || dir.fs.nature.kind.is_in_memory();
         // A walk by name costs four times what a descriptor does: where numbers tell the object, one is enough.
         if may_block && dir.fs.handles == HandleKind::Kernel && !dir.fs.nature.kind.numbers_are_unique() {
             match handles::with_c_name(name, |name| sys::name_to_handle(dir.fd(), name))? {
@@ -91,7 +91,7 @@ impl LocalBackend {
         if link.kind != FileKind::Symlink {
             return Err(FsError::WrongKind);
         }
-        if cx.wait == Wait::No && link.look()?.stx_blocks > 0 {
+        if !cx.wait.may_last() && link.look()?.stx_blocks > 0 {
             // A long text has a block of its own, of which nobody tells whether it is in memory.
             self.may_wait(cx, &link)?;
         }

@@ -97,7 +97,7 @@ impl Names {
         let table = &self.tables[key as usize % TABLES];
         let mut taken = table.taken.lock();
         if taken.keys.contains(&key) {
-            if wait == Wait::No {
+            if !wait.may_last() {
                 return Err(FsError::WouldBlock);
             }
             taken.waiting += 1;

@@ -93,7 +93,7 @@ impl Manager {
         // Clear, and yet in the index: whoever ended the promise is about to take it out.
         if round > 0 {
             match wait {
-                Wait::No => return Err(FsError::WouldBlock),
+                Wait::No | Wait::Journal => return Err(FsError::WouldBlock),
                 Wait::Disk => std::thread::sleep(Duration::from_micros(100)),
                 Wait::Yes => drop(self.recalls.wait(self.recalls.count(), 1)),
             }

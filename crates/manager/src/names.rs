@@ -64,9 +64,10 @@ impl NameGate {
         self.word.fetch_add(REASON - 1, Ordering::SeqCst);
         let held = Held { gate: self, what: REASON };
         match wait {
-            Wait::Yes | Wait::Disk if !self.drain(NAME_DRAIN_MS) => return Err(FsError::Delay),
-            Wait::No if !self.is_drained() => return Err(FsError::WouldBlock),
-            _ => {}
+            _ if self.is_drained() => {}
+            Wait::No | Wait::Journal => return Err(FsError::WouldBlock),
+            Wait::Yes | Wait::Disk if self.drain(NAME_DRAIN_MS) => {}
+            Wait::Yes | Wait::Disk => return Err(FsError::Delay),
         }
         Ok(Passage::Careful((self.take_turns(dirs, wait)?, held)))
     }
@@ -147,7 +148,7 @@ impl NameGate {
     fn take(&self, place: usize, wait: Wait) -> FsResult<MutexGuard<'_, ()>> {
         match wait {
             Wait::Yes | Wait::Disk => Ok(self.turns[place].lock()),
-            Wait::No => self.turns[place].try_lock().ok_or(FsError::WouldBlock),
+            Wait::No | Wait::Journal => self.turns[place].try_lock().ok_or(FsError::WouldBlock),
         }
     }
 }

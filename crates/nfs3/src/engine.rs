@@ -69,7 +69,7 @@ impl Nfs3 {
             namespace: &self.parts.namespace,
             manager: &self.parts.manager,
             peer: peer.ip(),
-            wait: if call.mode == Mode::Pool { Wait::Yes } else { Wait::No },
+            wait: patience(call.mode),
             touched: Vec::new(),
             file: None,
             ends_with_verifier: false,
@@ -148,7 +148,7 @@ impl Nfs3 {
         reply: &mut Writer,
     ) -> Result<NfsStat3, WouldBlock> {
         let status = match failure {
-            Failure::Fs(FsError::WouldBlock) if op.wait == Wait::No => return Err(WouldBlock),
+            Failure::Fs(FsError::WouldBlock) if op.wait != Wait::Yes => return Err(WouldBlock),
             Failure::Fs(error) => status_of(desc.procedure, error),
             Failure::Status(status) => status,
         };
@@ -238,7 +238,7 @@ impl Nfs3 {
 
     fn observation(&self, call: &Call<'_>, peer: IpAddr) -> Observation {
         let observer = self.parts.observer.as_ref();
-        let started = observer.and_then(|observer| observer.begins(call.mode == Mode::Pool));
+        let started = observer.and_then(|observer| observer.begins(call.mode != Mode::Inline));
         Observation { peer, export: None, received: call.args.rest().len(), started }
     }
 
@@ -259,6 +259,15 @@ impl Nfs3 {
                 weight: started.map_or(0, |(_, weight)| weight),
             });
         }
+    }
+}
+
+/// How long a call may wait where it runs.
+pub(crate) const fn patience(mode: Mode) -> Wait {
+    match mode {
+        Mode::Inline => Wait::No,
+        Mode::Turn => Wait::Journal,
+        Mode::Pool => Wait::Yes,
     }
 }
 

@@ -17,6 +17,8 @@ use holdfast_wire::mount3::{
 use holdfast_wire::rpc::AUTH_SYS;
 use holdfast_xdr::{Decode, Encode, Writer};
 
+use crate::engine::patience;
+
 /// Who mounted what, as far as MOUNT was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mounted {
@@ -77,7 +79,7 @@ impl Mount3 {
     fn mnt(&self, call: &mut Call<'_>, reply: &mut Writer) -> Outcome {
         let Ok(DirPath(path)) = DirPath::decode(&mut call.args) else { return Outcome::Garbage };
         let peer = call.connection.peer();
-        let wait = if call.mode == Mode::Pool { Wait::Yes } else { Wait::No };
+        let wait = patience(call.mode);
         match self.mount(path, peer, wait) {
             Ok(object) => {
                 self.remember(peer.ip(), path);
@@ -85,7 +87,7 @@ impl Mount3 {
                 let ok = MountOk3 { fhandle: fh.as_bytes(), auth_flavors: vec![AUTH_SYS] };
                 MountRes3::Ok(ok).encode(reply);
             }
-            Err(FsError::WouldBlock) if call.mode == Mode::Inline => return Outcome::Offload,
+            Err(FsError::WouldBlock) if call.mode != Mode::Pool => return Outcome::Offload,
             Err(error) => {
                 let status = status_of(error);
                 // A peer can repeat this as fast as it likes.

@@ -186,7 +186,11 @@ impl Cx<'_> {
     pub(crate) fn at_object(&mut self, object: Object, pseudo: NfsStat4) -> OpResult<At> {
         let Object::Export(export, handle) = object else { return Err(pseudo.into()) };
         let caller = self.compound.caller(&export)?;
-        let wait = if self.mode == Mode::Inline { Wait::No } else { Wait::Yes };
+        let wait = match self.mode {
+            Mode::Inline => Wait::No,
+            Mode::Turn => Wait::Journal,
+            Mode::Pool => Wait::Yes,
+        };
         let client = match &self.compound.slot {
             Some(slot) => Some(slot.client),
             None => self.service().attribution.of(self.conn_id()),
@@ -235,7 +239,7 @@ impl Cx<'_> {
     /// # Errors
     /// [`Failure::Wait`].
     pub(crate) fn must_wait(&self) -> OpResult<()> {
-        if self.mode == Mode::Inline { Err(Failure::Wait) } else { Ok(()) }
+        if self.mode == Mode::Pool { Ok(()) } else { Err(Failure::Wait) }
     }
 
     /// Refuses a change of a read-only export, for operations whose row does not say so already.

@@ -14,6 +14,7 @@ use crate::desc::{Flags, OpDesc};
 use crate::error::{Failure, fit, from_fs, from_state};
 use crate::observe::Observed;
 use crate::order;
+use crate::program::takes_turns;
 use crate::slot::TurnKind;
 use crate::table::{self, Row};
 
@@ -74,7 +75,7 @@ impl Compound {
         if let Err(status) = self.check(&row.desc) {
             return self.refuse(num, status, reply);
         }
-        if mode == Mode::Inline && self.waits(&row.desc) {
+        if self.waits(&row.desc, mode) {
             *args = before;
             return Step::Stop(Stopped::Waits);
         }
@@ -122,12 +123,17 @@ impl Compound {
         Ok(())
     }
 
-    fn waits(&self, desc: &OpDesc) -> bool {
+    /// Whether an operation is to be run where waiting is allowed without being tried here.
+    fn waits(&self, desc: &OpDesc, mode: Mode) -> bool {
         let is_sync = || match self.current.as_ref().map(|place| &place.object) {
             Some(Object::Export(export, _)) => export.options.is_sync,
             _ => false,
         };
-        desc.flags.has(Flags::WAITS) || (desc.flags.has(Flags::WAITS_IN_SYNC) && is_sync())
+        // Who has the directory's turn changes names at the pace of its journal.
+        let has_turn = mode == Mode::Turn && takes_turns(desc.num);
+        mode != Mode::Pool
+            && (desc.flags.has(Flags::WAITS)
+                || (desc.flags.has(Flags::WAITS_IN_SYNC) && !has_turn && is_sync()))
     }
 
     fn execute<'a>(
@@ -145,7 +151,7 @@ impl Compound {
             self.second = Some((status, body_at));
         }
         let observer = self.service.config.observer.as_ref();
-        let started = observer.and_then(|observer| observer.begins(mode == Mode::Pool));
+        let started = observer.and_then(|observer| observer.begins(mode != Mode::Inline));
         let args_bytes = before.rest().len();
         let result = (row.run)(args, &mut Cx { reply, compound: self, mode });
         let failed = match result {
@@ -153,7 +159,7 @@ impl Compound {
                 Ok(()) => None,
                 Err(status) => Some((status, false)),
             },
-            Err(Failure::Wait) if mode == Mode::Inline => {
+            Err(Failure::Wait) if mode != Mode::Pool => {
                 reply.truncate(self.result_at);
                 *args = before;
                 return Step::Stop(Stopped::Waits);

@@ -127,11 +127,8 @@ impl Program for Nfs4 {
             Stopped::Done => compound.finish(reply),
             Stopped::Turned(turn) => compound.turn(turn, reply),
             Stopped::Waits => {
-                let args = call.keep_args();
-                let (lane, turn) = (compound.lane(), compound.turn_for());
-                let compound = Box::new(compound);
-                let rest = move |reply: &mut Writer| compound.resume(&args, reply);
-                Outcome::Resume(Box::new(InLane { lane, turn, rest }))
+                let turn = compound.turn_for();
+                Box::new(compound).go_on_later(call.keep_args(), (turn, turn.is_some()))
             }
         }
     }
@@ -145,6 +142,11 @@ impl Program for Nfs4 {
     }
 }
 
+/// Whether an operation changes names in the current object.
+pub(crate) const fn takes_turns(op: OpNum4) -> bool {
+    matches!(op, OpNum4::Open | OpNum4::Create | OpNum4::Remove | OpNum4::Rename)
+}
+
 impl Compound {
     /// What it is about to wait for: the backend of the current object.
     fn lane(&self) -> Option<Lane> {
@@ -156,16 +158,27 @@ impl Compound {
 
     /// Which directory's names it is about to change: one after the other, for they share the directory's lock.
     fn turn_for(&self) -> Option<Turn> {
-        let changes = matches!(self.op, OpNum4::Open | OpNum4::Create | OpNum4::Remove | OpNum4::Rename);
         match &self.current.as_ref()?.object {
-            Object::Export(_, dir) if changes => Some(Turn((dir.key().0 >> 64) as u64)),
+            Object::Export(_, dir) if takes_turns(self.op) => Some(Turn((dir.key().0 >> 64) as u64)),
             _ => None,
         }
     }
 
-    /// Goes on, on the pool.
-    fn resume(mut self: Box<Self>, args: &Bytes, reply: &mut Writer) -> Outcome {
-        match self.run(&mut Reader::new(args), reply, Mode::Pool) {
+    /// Leaves what is to be done with these arguments to who has the turn, or to the pool.
+    fn go_on_later(self: Box<Self>, args: Bytes, (turn, is_brief): (Option<Turn>, bool)) -> Outcome {
+        let lane = self.lane();
+        let rest = move |reply: &mut Writer, mode| self.resume(&args, reply, mode);
+        Outcome::Resume(Box::new(InLane { lane, turn, is_brief, rest }))
+    }
+
+    fn resume(mut self: Box<Self>, args: &Bytes, reply: &mut Writer, mode: Mode) -> Outcome {
+        let mut left = Reader::new(args);
+        match self.run(&mut left, reply, mode) {
+            Stopped::Waits if mode != Mode::Pool => {
+                let left = args.slice_ref(left.rest());
+                let turn = self.turn_for();
+                self.go_on_later(left, (turn, false))
+            }
             // On the pool nothing waits any more; were it to, the reply ends where it stands.
             Stopped::Done | Stopped::Waits => self.finish(reply),
             Stopped::Turned(turn) => self.turn(turn, reply),

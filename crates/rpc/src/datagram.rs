@@ -62,7 +62,7 @@ impl DatagramServer {
             socket.set_nonblocking(true)?;
             let local = socket.local_addr()?;
             server.addresses.push(local);
-            let core = Core::new(programs.to_vec(), Pool::start(0, 0)?, Limits::default(), None);
+            let core = Core::new(programs.to_vec(), Pool::start(0, 0, None)?, Limits::default(), None);
             let end = Arc::clone(&server.end);
             let serve = move || Listener::new(core, socket, local).serve(&end);
             server.threads.push(std::thread::Builder::new().name("udp".into()).spawn(serve)?);

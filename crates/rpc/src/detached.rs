@@ -48,7 +48,7 @@ impl Detached {
     /// # Errors
     /// None in fact: no thread is made.
     pub fn new(programs: Vec<Arc<dyn Program>>, limits: Limits) -> io::Result<Self> {
-        let pool = Pool::start(0, limits.pool_queue)?;
+        let pool = Pool::start(0, limits.pool_queue, None)?;
         let core = Core::new(programs, pool, limits, None);
         Ok(Self::on(&core, (Ipv4Addr::LOCALHOST, 700).into()))
     }

@@ -199,13 +199,26 @@ pub(crate) fn handle(
         Err(stat) => return failed(reply, header.xid, Failure::auth(stat)),
     };
     let xid = header.xid;
-    let outcome = run_call(program, connection, &header, auth, record, Mode::Inline, reply);
+    let mut outcome = run_call(program, connection, &header, auth, record, Mode::Inline, reply);
+    let turn = match &outcome {
+        Outcome::Offload => program.turn(header.body.proc, header.args.clone()),
+        Outcome::Resume(resume) => resume.turn().filter(|_| resume.is_brief()),
+        _ => None,
+    };
+    if let Some(mine) = turn.and_then(|turn| connection.core.pool.take_turn(turn, connection.id())) {
+        outcome = match outcome {
+            Outcome::Resume(resume) => {
+                guarded(&connection.core, xid, reply, |reply| resume.resume(reply, Mode::Turn))
+            }
+            _ => run_call(program, connection, &header, auth, record, Mode::Turn, reply),
+        };
+        mine.end(!matches!(outcome, Outcome::Offload | Outcome::Resume(_)));
+    }
     match outcome {
         Outcome::Offload => {
             let record = record.keep();
             let ticket = Ticket::in_flight(connection, record.len());
             let lane = program.lane(header.body.proc, header.args.clone());
-            let turn = program.turn(header.body.proc, header.args.clone());
             let work = Work::Call { record, auth: Arc::clone(auth), lane, turn };
             offload(connection, Job::Call { work, ticket })
         }
@@ -295,7 +308,7 @@ pub(crate) fn handle_datagram(
         (Ok(program), Ok(auth)) => {
             let mut outcome = run_call(program, connection, &header, auth, record, Mode::Pool, reply);
             while let Outcome::Resume(resume) = outcome {
-                outcome = guarded(&connection.core, xid, reply, |reply| resume.resume(reply));
+                outcome = guarded(&connection.core, xid, reply, |reply| resume.resume(reply, Mode::Pool));
             }
             settle(connection, xid, reply, outcome, 0)
         }
@@ -368,12 +381,13 @@ pub(crate) fn run_on_pool(work: Work, ticket: Ticket) {
             (header.xid, reply, outcome)
         }
         Work::Resume { resume, mut reply, xid } => {
-            let outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply));
+            let outcome =
+                guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply, Mode::Pool));
             (xid, reply, outcome)
         }
     };
     while let Outcome::Resume(resume) = outcome {
-        outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply));
+        outcome = guarded(&connection.core, xid, &mut reply, |reply| resume.resume(reply, Mode::Pool));
     }
     finish(ticket, xid, &mut reply, outcome);
     let buf = reply.into_vec();

@@ -2,9 +2,11 @@
 //! whose call finds it full stops reading until there is room.
 
 mod queue;
+mod swift;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -13,12 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use holdfast_base::limits::{TURN_LATE_MS, TURN_MS};
+use holdfast_base::limits::{TURN_LATE_MS, TURN_MS, TURN_WORKER_US};
 use holdfast_base::waiting;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::runtime::Handle;
 
 use self::queue::{State, Task};
-use self::turns::Claim;
+use self::turns::{Claim, Runner};
+use self::worker::Workers;
 use crate::connection::{Connection, Ticket};
 use crate::dispatch::{self, Work};
 use crate::service::{Lane, Turn};
@@ -43,6 +47,14 @@ impl Job {
     fn turn(&self) -> Option<Turn> {
         match self {
             Self::Call { work, .. } => work.turn(),
+            Self::Run(_) => None,
+        }
+    }
+
+    /// The connection that it is a call of.
+    fn connection(&self) -> Option<&Arc<Connection>> {
+        match self {
+            Self::Call { ticket, .. } => Some(ticket.connection()),
             Self::Run(_) => None,
         }
     }
@@ -76,19 +88,22 @@ pub struct Pool {
     queue_max: usize,
     /// Threads that one lane may have.
     lane_threads: usize,
+    /// Those of connections, which may have turns themselves; none without a network.
+    workers: Option<Workers>,
 }
 
 impl Pool {
-    /// A pool of so many threads; with none, jobs wait for [`Pool::run_queued`].
+    /// A pool of so many threads; with none, jobs wait for [`Pool::run_queued`]. `runtime` has the connections' workers.
     ///
     /// # Errors
     /// When the threads cannot be made.
-    pub(crate) fn start(threads: usize, queue_max: usize) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(threads: usize, queue_max: usize, runtime: Option<&Handle>) -> io::Result<Arc<Self>> {
         // A quarter is left to the others.
         let lane_threads = (threads - threads / 4).max(1);
         let seats = (0..threads).map(|_| Seat::default()).collect();
         let (state, overseer) = (Mutex::default(), Condvar::new());
-        let pool = Arc::new(Self { state, seats, overseer, queue_max, lane_threads });
+        let workers = runtime.map(Workers::of);
+        let pool = Arc::new(Self { state, seats, overseer, queue_max, lane_threads, workers });
         let spawn = |name: String, run: Box<dyn FnOnce(Arc<Self>) + Send>| {
             let this = Arc::clone(&pool);
             let spawned = std::thread::Builder::new().name(name).spawn(move || run(this));
@@ -149,10 +164,17 @@ impl Pool {
         }
         state.push(job);
         self.wake(state);
-        if state.turns.held() > 0 && !std::mem::replace(&mut state.turns.is_overseen, true) {
-            self.overseer.notify_one();
+        if state.turns.held() > 0 {
+            self.oversee_turns(state);
         }
         None
+    }
+
+    /// Has the overseer look, time and again while there is anything to see.
+    fn oversee_turns(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.turns.is_overseen, true) {
+            self.overseer.notify_one();
+        }
     }
 
     /// Wakes a thread where one is to be.
@@ -209,8 +231,13 @@ impl Pool {
         }
         CLAIM.set(claim);
         together::use_shelf(claim.is_some());
+        let began = claim.map(|claim| (claim, Instant::now()));
         run(job);
+        let ended = began.map(|(claim, began)| (claim, began.elapsed(), Instant::now()));
         let mut state = self.state.lock();
+        if let Some((claim, took, now)) = ended {
+            state.turns.note(claim, Some(took), now);
+        }
         state.finish(lane, claim);
         let Some(claim) = claim else { return state };
         let next = |connection: &Arc<Connection>| state.goes_on(claim, connection);
@@ -232,13 +259,23 @@ impl Pool {
                 continue;
             }
             let before = Instant::now();
-            self.overseer.wait_for(&mut state, Duration::from_millis(TURN_MS));
+            let often = state.turns.were_workers();
+            let pause =
+                if often { Duration::from_micros(TURN_WORKER_US) } else { Duration::from_millis(TURN_MS) };
+            self.overseer.wait_for(&mut state, pause);
             let is_late = before.elapsed() >= Duration::from_millis(TURN_LATE_MS);
             let stuck = state.relieve(is_late);
             self.wake(&mut state);
-            MutexGuard::unlocked(&mut state, || {
-                stuck.iter().for_each(|thread| self.seats[*thread].shelf.send());
-            });
+            MutexGuard::unlocked(&mut state, || stuck.iter().for_each(|runner| self.stand_in(*runner)));
+        }
+    }
+
+    /// Does for who hangs what others wait for.
+    fn stand_in(&self, runner: Runner) {
+        match (runner, &self.workers) {
+            (Runner::Thread(thread), _) => self.seats[thread].shelf.send(),
+            (Runner::Worker, Some(workers)) => workers.call_another(),
+            (Runner::Worker, None) => {}
         }
     }
 

@@ -155,8 +155,8 @@ impl Server {
             let pacing = Pacing::begin(&listener);
             served.push(Arc::new(Listener { socket: TcpListener::from_std(listener)?, pacing }));
         }
-        let pool = Pool::start(limits.pool_threads, limits.pool_queue)?;
         let runtime = tokio::runtime::Handle::current();
+        let pool = Pool::start(limits.pool_threads, limits.pool_queue, Some(&runtime))?;
         let core = Core::new(programs, pool, limits, Some(runtime));
         let inner = Arc::new(Inner {
             core,

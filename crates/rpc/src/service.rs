@@ -19,6 +19,9 @@ use crate::record::Record;
 pub enum Mode {
     /// On the connection's worker: waiting would hold up every other call of the connection.
     Inline,
+    /// The same, by who has the call's turn ([`Program::turn`]): it may change what is in memory at a file system's pace. What
+    /// may take longer, and whatever waits for anybody else, is [`Outcome::Offload`] still.
+    Turn,
     /// On the offload pool: waiting is what it is for.
     Pool,
 }
@@ -70,9 +73,10 @@ pub enum Outcome {
     Reply,
     /// The results are in the writer up to the data of a file, which follows: `bytes` of it, then `trailer`.
     ReplyFile(FileBody),
-    /// It may wait: run the same call again on the pool, with [`Mode::Pool`]. Nothing was changed.
+    /// It may wait: run the same call again where it may, on the pool, or before that by who has its turn ([`Mode::Turn`]).
+    /// Nothing was changed.
     Offload,
-    /// It may wait in the middle: go on there with this, and with what was written so far.
+    /// It may wait in the middle: go on likewise with this, and with what was written so far.
     Resume(Box<dyn Resume>),
     /// The reply is held back until somebody sends it. The function is given the reply as written so far, right
     /// away and on the same thread; places marked in it stay good. Programs ask
@@ -110,12 +114,18 @@ pub trait Resume: Send {
         None
     }
 
-    /// Goes on, on the pool. `reply` holds what was written before.
-    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome;
+    /// Whether who has its turn may go on with it in [`Mode::Turn`].
+    fn is_brief(&self) -> bool {
+        false
+    }
+
+    /// Goes on, on the pool ([`Mode::Pool`]) or having its turn ([`Mode::Turn`]): there [`Outcome::Resume`] says that it is to
+    /// wait after all. `reply` holds what was written before.
+    fn resume(self: Box<Self>, reply: &mut Writer, mode: Mode) -> Outcome;
 }
 
 impl<F: FnOnce(&mut Writer) -> Outcome + Send> Resume for F {
-    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
+    fn resume(self: Box<Self>, reply: &mut Writer, _: Mode) -> Outcome {
         self(reply)
     }
 }
@@ -126,11 +136,13 @@ pub struct InLane<R> {
     pub lane: Option<Lane>,
     /// What it takes turns for there.
     pub turn: Option<Turn>,
+    /// As [`Resume::is_brief`].
+    pub is_brief: bool,
     /// The rest.
     pub rest: R,
 }
 
-impl<R: FnOnce(&mut Writer) -> Outcome + Send> Resume for InLane<R> {
+impl<R: FnOnce(&mut Writer, Mode) -> Outcome + Send> Resume for InLane<R> {
     fn lane(&self) -> Option<Lane> {
         self.lane
     }
@@ -139,8 +151,12 @@ impl<R: FnOnce(&mut Writer) -> Outcome + Send> Resume for InLane<R> {
         self.turn
     }
 
-    fn resume(self: Box<Self>, reply: &mut Writer) -> Outcome {
-        (self.rest)(reply)
+    fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
+    fn resume(self: Box<Self>, reply: &mut Writer, mode: Mode) -> Outcome {
+        (self.rest)(reply, mode)
     }
 }
 
@@ -193,7 +209,7 @@ pub trait Program: Send + Sync + 'static {
     /// With which calls a call that asked for the pool ([`Outcome::Offload`]) takes turns: they are done one after the
     /// other, in the order in which they came, and replies that follow one another to one client leave together. Who
     /// takes long (`TURN_MS`), or says that it waits ([`holdfast_base::waiting`]), loses the turn to the next, so it is
-    /// no lock. `None` when it is in nobody's way.
+    /// no lock. Where they are soon done with, the connection's worker does them ([`Mode::Turn`]). `None` when it is in nobody's way.
     fn turn(&self, procedure: u32, args: Reader<'_>) -> Option<Turn> {
         let _ = (procedure, args);
         None

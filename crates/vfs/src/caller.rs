@@ -28,12 +28,25 @@ impl Caller {
 pub enum Wait {
     /// It may not: it answers [`crate::FsError::WouldBlock`] instead, having changed nothing.
     No,
+    /// It may be as slow as a file system is that has in memory what it is asked for: it may wait for that one's locks and
+    /// its journal. Not for other threads, for a client or for a daemon, and what must be read from a disk first is better left
+    /// to others: it answers [`crate::FsError::WouldBlock`] where it knows, having changed nothing. For who has something to do
+    /// besides.
+    Journal,
     /// It may wait for a disk and for other threads, not for a client to give back what was promised to it: that is asked
     /// for, and the answer is [`crate::FsError::WouldBlock`], nothing having been changed ([`crate::Backend::await_recall`]).
     /// For who holds what a client may need to give it back.
     Disk,
     /// It may.
     Yes,
+}
+
+impl Wait {
+    /// Whether it may wait for a disk and for other threads.
+    #[must_use]
+    pub const fn may_last(self) -> bool {
+        matches!(self, Self::Disk | Self::Yes)
+    }
 }
 
 /// What every method of a backend is told about the operation it serves.

@@ -77,6 +77,23 @@ pub const TURN_MS: u64 = 2;
 /// from a processor.
 pub const TURN_LATE_MS: u64 = 12;
 
+/// The same, microseconds, while workers of connections have turns themselves: nobody may be looking at the sockets, so that
+/// what hangs on a worker holds up everybody.
+pub const TURN_WORKER_US: u64 = 1000;
+
+/// A turn that somebody was done with in so many microseconds, and nobody else asked for meanwhile, is soon done with again: what it
+/// needs is in memory.
+pub const TURN_SWIFT_US: u64 = 250;
+
+/// That is said of it after so many in a row,
+pub const TURN_SWIFT_TIMES: u32 = 4;
+
+/// and for so many seconds.
+pub const TURN_SWIFT_SECONDS: u64 = 2;
+
+/// One in so many workers of connections has a turn himself at most: those that hang must leave some to the others.
+pub const TURN_WORKERS_PART: usize = 4;
+
 /// As many have one turn at once on such a machine.
 pub const TURN_WIDTH_MAX: usize = 8;
 

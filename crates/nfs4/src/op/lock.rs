@@ -97,7 +97,7 @@ fn lock(cx: &mut Cx<'_>, args: &Lock4Args<'_>, (of, claim): (StateId, Claim)) ->
     let mut change = Change::of(cx, ticket);
     match take_outside(cx, &at, change.ticket()?, (request.kind, carrier)) {
         Ok(()) => {}
-        Err(NotTaken::Failed(Failure::Wait)) if cx.mode == Mode::Inline => {
+        Err(NotTaken::Failed(Failure::Wait)) if cx.mode != Mode::Pool => {
             change.is_run_again();
             return Err(Failure::Wait);
         }

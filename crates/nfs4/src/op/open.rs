@@ -3,6 +3,7 @@
 //! open in `open/back.rs`.
 
 use holdfast_base::ClientId;
+use holdfast_rpc::Mode;
 use holdfast_state::{Access, Claim, Deed, OpenRequest, OwnerOf, OwnerOp, Recorded, Share, StateId};
 use holdfast_wire::nfs4::{
     CreateHow4, NfsStat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
@@ -22,7 +23,7 @@ use super::{Encoded, Op};
 use crate::cx::{At, Cx};
 use crate::delegation::{self, wish};
 use crate::desc::{BITMAP_BYTES, CHANGE_INFO_BYTES, Flags, Minor, OpDesc, STATEID_BYTES};
-use crate::error::OpResult;
+use crate::error::{Failure, OpResult};
 use crate::owner::{Turn, in_turn};
 
 mod back;
@@ -47,8 +48,8 @@ impl Op for Open4Args<'_> {
         check_minor(&self, cx.minor())?;
         // Making a file waits for the disk where the export is synchronous; to be known before the owner's turn.
         let creates = matches!(self.openhow, OpenFlag4::Create(_));
-        if creates && is_sync(cx)? {
-            cx.must_wait()?;
+        if creates && cx.mode == Mode::Inline && is_sync(cx)? {
+            return Err(Failure::Wait);
         }
         let client = if cx.minor().has_sessions() { cx.client()? } else { self.owner.clientid };
         cx.compound.tells_of_restart &= !matches!(self.claim, OpenClaim4::Previous(_));

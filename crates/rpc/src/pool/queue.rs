@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Job;
-use super::turns::{Claim, Turns};
+use super::turns::{Claim, Runner, Turns};
 use crate::connection::Connection;
 use crate::service::Lane;
 
@@ -99,7 +99,7 @@ impl State {
                 traffic.running += 1;
             }
             if let Some(claim) = task.claim {
-                self.turns.begin(claim, thread);
+                self.turns.begin(claim, Runner::Thread(thread));
             }
             return Some(task);
         }
@@ -132,10 +132,11 @@ impl State {
 
     /// Whether the next job is one of the same turn, for this connection, and is likely to be done soon.
     pub(super) fn goes_on(&self, claim: Claim, connection: &Arc<Connection>) -> bool {
-        self.turns.is_calm() && self.queue.front().is_some_and(|next| {
-            next.claim.is_some_and(|its| its.turn == claim.turn)
-                && matches!(&next.job, Job::Call { ticket, .. } if Arc::ptr_eq(ticket.connection(), connection))
-        })
+        self.turns.is_calm()
+            && self.queue.front().is_some_and(|next| {
+                next.claim.is_some_and(|its| its.turn == claim.turn)
+                    && next.job.connection().is_some_and(|of| Arc::ptr_eq(of, connection))
+            })
     }
 
     /// Takes a job's turn away, if it has it, for the next.
@@ -144,8 +145,8 @@ impl State {
         self.queue.extend(next.map(|(task, _)| task));
     }
 
-    /// Takes the turn from those who keep it too long; gives the threads that they run on.
-    pub(super) fn relieve(&mut self, is_late: bool) -> Vec<usize> {
+    /// Takes the turn from those who keep it too long; says who they are.
+    pub(super) fn relieve(&mut self, is_late: bool) -> Vec<Runner> {
         let (stuck, next) = self.turns.look(is_late);
         self.queue.extend(next);
         stuck

@@ -6,13 +6,13 @@ use super::*;
 use crate::detached::Detached;
 use crate::message;
 use crate::server::Limits;
-use crate::service::{InLane, Outcome};
+use crate::service::{InLane, Mode, Outcome};
 
 /// A pool whose jobs are run by the test.
 fn pool() -> Arc<Pool> {
     let (state, overseer) = (Mutex::default(), Condvar::new());
     let seats = vec![Seat::default(), Seat::default()];
-    Arc::new(Pool { state, seats, overseer, queue_max: 100, lane_threads: 2 })
+    Arc::new(Pool { state, seats, overseer, queue_max: 100, lane_threads: 2, workers: None })
 }
 
 fn client() -> Detached {
@@ -23,11 +23,11 @@ fn client() -> Detached {
 fn call(client: &Detached, xid: u32, run: impl FnOnce() + Send + 'static) -> Job {
     let mut reply = Writer::new();
     message::begin_reply(&mut reply, xid);
-    let rest = move |_: &mut Writer| {
+    let rest = move |_: &mut Writer, _: Mode| {
         run();
         Outcome::Reply
     };
-    let resume = Box::new(InLane { lane: Some(Lane(1)), turn: Some(Turn(7)), rest });
+    let resume = Box::new(InLane { lane: Some(Lane(1)), turn: Some(Turn(7)), is_brief: true, rest });
     Job::Call { work: Work::Resume { resume, reply, xid }, ticket: Ticket::in_flight(client.connection(), 0) }
 }
 
@@ -86,7 +86,7 @@ fn who_keeps_a_turn_from_one_look_to_the_next_loses_it() {
     assert!(pool.state.lock().relieve(false).is_empty(), "nobody has begun");
     let first = pop(&pool, 1).unwrap();
     assert!(pool.state.lock().relieve(false).is_empty());
-    assert_eq!(pool.state.lock().relieve(false), [1]);
+    assert_eq!(pool.state.lock().relieve(false), [Runner::Thread(1)]);
     let second = pop(&pool, 0).unwrap();
     assert_eq!(xid(&second), 2);
     // It has lost its turn: that it ends is nothing to those who have it since.

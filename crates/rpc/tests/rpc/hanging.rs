@@ -1,6 +1,7 @@
 //! A program that hangs on demand, in turns or in lanes.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use holdfast_rpc::server::{Limits, Server, listen};
@@ -17,12 +18,17 @@ pub(crate) const PASSES: u32 = 1;
 /// Hangs until told.
 pub(crate) const HANGS: u32 = 2;
 
+/// Is answered, and only from the pool.
+pub(crate) const WAITS: u32 = 3;
+
 /// Every call goes to the pool, in the lane that its first word names, if any.
 struct Hanging {
     /// What all calls take.
     turn: Option<Turn>,
     goes_on: Mutex<bool>,
     told: Condvar,
+    /// Calls that were run by who had the turn.
+    in_turn: AtomicUsize,
 }
 
 impl Program for Hanging {
@@ -39,8 +45,11 @@ impl Program for Hanging {
         args.u32().ok().map(|lane| Lane(u64::from(lane)))
     }
     fn call(&self, call: &mut Call<'_>, _: &mut Writer) -> Outcome {
-        if call.mode == Mode::Inline {
+        if call.mode == Mode::Inline || (call.procedure == WAITS && call.mode == Mode::Turn) {
             return Outcome::Offload;
+        }
+        if call.mode == Mode::Turn {
+            self.in_turn.fetch_add(1, Ordering::SeqCst);
         }
         if call.procedure == HANGS {
             let goes_on = self.goes_on.lock().unwrap();
@@ -59,8 +68,18 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(turn: Option<Turn>, limits: Limits) -> Self {
-        let program = Arc::new(Hanging { turn, goes_on: Mutex::default(), told: Condvar::new() });
-        let runtime = holdfast_rpc::runtime::runtime(std::num::NonZero::new(2)).unwrap();
+        // So few that none has a turn itself.
+        Self::with_workers(2, turn, limits)
+    }
+
+    pub(crate) fn with_workers(workers: usize, turn: Option<Turn>, limits: Limits) -> Self {
+        let program = Arc::new(Hanging {
+            turn,
+            goes_on: Mutex::default(),
+            told: Condvar::new(),
+            in_turn: AtomicUsize::new(0),
+        });
+        let runtime = holdfast_rpc::runtime::runtime(std::num::NonZero::new(workers)).unwrap();
         let inside = runtime.enter();
         let any = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let server = Server::start(vec![any], vec![program.clone()], limits).unwrap();
@@ -70,6 +89,11 @@ impl Host {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.addresses()[0]
+    }
+
+    /// How many calls were run by who had the turn.
+    pub(crate) fn in_turn(&self) -> usize {
+        self.program.in_turn.load(Ordering::SeqCst)
     }
 
     /// What hangs goes on, and nothing hangs any more.

@@ -4,7 +4,7 @@ use holdfast_rpc::Turn;
 use holdfast_rpc::server::Limits;
 
 use crate::client::{Client, call, marked, word};
-use crate::hanging::{HANGS, Host, PASSES};
+use crate::hanging::{HANGS, Host, PASSES, WAITS};
 
 #[test]
 fn what_hangs_holds_up_neither_those_behind_it_nor_the_replies_before_it() {
@@ -23,5 +23,54 @@ fn what_hangs_holds_up_neither_those_behind_it_nor_the_replies_before_it() {
     let mut xids: Vec<u32> = (0..3).map(|_| word(&client.try_receive().unwrap(), 0)).collect();
     xids.sort_unstable();
     assert_eq!(xids, [3, 5, 8]);
+    host.shutdown();
+}
+
+/// Calls until one was run by the worker that read it.
+fn until_on_worker(host: &Host, client: &mut Client) {
+    let before = host.in_turn();
+    for xid in 0..100 {
+        client.send(&call(xid, PASSES, &[]));
+        assert_eq!(word(&client.try_receive().unwrap(), 0), xid);
+        if host.in_turn() > before {
+            return;
+        }
+    }
+    panic!("no worker takes a turn");
+}
+
+#[test]
+fn a_worker_that_hangs_in_its_turn_holds_up_no_other_connection() {
+    let host = Host::with_workers(8, Some(Turn(1)), Limits { pool_threads: 8, ..Limits::default() });
+    let (mut hung, mut other) = (Client::connect(host.address()), Client::connect(host.address()));
+    until_on_worker(&host, &mut other);
+    until_on_worker(&host, &mut hung);
+    let before = host.in_turn();
+    hung.send(&call(1000, HANGS, &[]));
+    // Not before it does: two that come together have another worker woken anyhow.
+    while host.in_turn() == before {
+        std::thread::yield_now();
+    }
+    let answers: Vec<_> = (0..20)
+        .map_while(|xid| {
+            other.send(&call(xid, PASSES, &[]));
+            Some(word(&other.try_receive().ok()?, 0))
+        })
+        .collect();
+    host.go_on();
+    assert_eq!(answers, Vec::from_iter(0..20));
+    assert_eq!(word(&hung.try_receive().unwrap(), 0), 1000);
+    host.shutdown();
+}
+
+#[test]
+fn what_is_to_wait_after_all_is_done_by_the_pool_and_answered_once() {
+    let host = Host::with_workers(8, Some(Turn(1)), Limits { pool_threads: 8, ..Limits::default() });
+    let mut client = Client::connect(host.address());
+    until_on_worker(&host, &mut client);
+    for (xid, procedure) in [(1, WAITS), (2, PASSES), (3, WAITS), (4, PASSES)] {
+        client.send(&call(xid, procedure, &[]));
+        assert_eq!(word(&client.try_receive().unwrap(), 0), xid);
+    }
     host.shutdown();
 }

@@ -28,7 +28,7 @@ impl<E: Into<Failure>> From<E> for NotTaken {
 
 /// Another host, or a daemon, that is to lock or unlock as well may take its time, or be away.
 pub(in crate::op) fn ask_others_where_one_may_wait(cx: &Cx<'_>, at: &At) -> OpResult<()> {
-    if cx.mode == Mode::Inline && at.backend().may_be_on_other_hosts(&at.handle) {
+    if cx.mode != Mode::Pool && at.backend().may_be_on_other_hosts(&at.handle) {
         return cx.must_wait();
     }
     Ok(())
@@ -94,7 +94,7 @@ pub(super) type Carrier = (Arc<dyn FileObject>, Access);
 /// Opens what the owner's locks of the file are to lie on, where it has nothing yet and to open it may mean to wait: the request is
 /// run again then, and must not have been let in, and have stepped out of the line again, before.
 pub(super) fn opened_before(cx: &Cx<'_>, at: &At, request: &LockRequest<'_>) -> OpResult<Option<Carrier>> {
-    if cx.mode != Mode::Inline || !has_outsiders(at) {
+    if cx.mode == Mode::Pool || !has_outsiders(at) {
         return Ok(None);
     }
     let Some((token, access)) = cx.service().look(|engine| engine.locks_through(request)) else {
