@@ -6,6 +6,7 @@ mod arena;
 mod arguments;
 mod client;
 mod cpu;
+mod goals;
 mod growth;
 mod histogram;
 mod knfsd;

@@ -1,13 +1,14 @@
 //! Medians, spreads and ratios of what was measured, as a table for people and JSON for programs.
 
 use crate::arena;
+use crate::goals::{self, Judged};
 use crate::measure::{Failure, Harvest, Plan, Sample};
 use crate::plan::ClientKind;
 use crate::plot;
 use crate::volume::FsKind;
 use anyhow::Result;
 use serde::Serialize;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::fs;
 use std::path::Path;
 
@@ -31,6 +32,13 @@ impl Figure {
         let median =
             if values.len() % 2 == 1 { values[middle] } else { values[middle - 1].midpoint(values[middle]) };
         Some(Self { median, min, max })
+    }
+}
+
+/// As ratios are written.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} [{:.2} - {:.2}]", self.median, self.min, self.max)
     }
 }
 
@@ -138,6 +146,8 @@ pub(crate) struct Summary<'a> {
     scene: Scene,
     parties: Vec<Party>,
     rows: Vec<Row>,
+    /// What the comparison with Ganesha is held to, where it takes part.
+    goals: Vec<Judged>,
     samples: &'a [Sample],
     failures: &'a [Failure],
 }
@@ -158,7 +168,8 @@ impl<'a> Summary<'a> {
             rows.push(row(harvest, &[("echo", None)], "raw3", &shape.to_string(), "echo"));
         }
         rows.retain(|row| !row.cells.is_empty() || !row.refusals.is_empty());
-        Self { scene, parties, rows, samples: &harvest.samples, failures: &harvest.failures }
+        let goals = goals::judge(plan, &harvest.samples);
+        Self { scene, parties, rows, goals, samples: &harvest.samples, failures: &harvest.failures }
     }
 
     /// Writes it into a directory.
@@ -200,7 +211,7 @@ impl<'a> Summary<'a> {
                 let _ = writeln!(text, "{:<9}{contender:<15}FAILED in {rounds} rounds: {why}", row.op);
             }
         }
-        text
+        text + &goals::table(&self.goals)
     }
 }
 
@@ -213,9 +224,7 @@ fn heading(text: &mut String, row: &Row) {
 }
 
 fn line(text: &mut String, op: &str, cell: &Cell) {
-    let ratio = |figure: Option<Figure>| {
-        figure.map_or(String::new(), |f| format!("{:.2} [{:.2} - {:.2}]", f.median, f.min, f.max))
-    };
+    let ratio = |figure: Option<Figure>| figure.map_or(String::new(), |f| f.to_string());
     let echo = cell.echo_ratio.map_or(String::new(), |f| format!("{:.1}", f.median));
     let _ = writeln!(
         text,
@@ -292,7 +301,11 @@ fn cell(contender: &'static str, own: &[&Sample]) -> Option<Cell> {
 }
 
 /// A ratio for each round that both were measured in.
-fn by_round(own: &[&Sample], base: &[&Sample], ratio: impl Fn(&Sample, &Sample) -> f64) -> Vec<f64> {
+pub(crate) fn by_round(
+    own: &[&Sample],
+    base: &[&Sample],
+    ratio: impl Fn(&Sample, &Sample) -> f64,
+) -> Vec<f64> {
     let in_round = |round| base.iter().find(|b| b.round == round);
     own.iter().filter_map(|o| in_round(o.round).map(|b| ratio(o, b))).filter(|r| r.is_finite()).collect()
 }
