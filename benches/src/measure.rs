@@ -1,4 +1,4 @@
-//! One contender's turn: every client, shape and operation, each with the server's CPU time taken around it.
+//! One contender's turn: the operations of a client in a shape, each with the server's CPU time taken around it.
 
 use crate::client::echo::EchoLoad;
 use crate::client::libnfs::Program;
@@ -12,6 +12,7 @@ use crate::rival::{Contender, Ports, Server};
 use crate::volume::Volume;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use std::fmt;
 use std::fs;
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
@@ -33,9 +34,25 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Folders of changing names that a turn needs.
-    pub(crate) fn folders(&self) -> usize {
-        self.clients.len() * self.shapes.len()
+    /// Every client in every shape; shapes outermost, so that what the clients show of one lies together.
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
+        let of = |&shape| self.clients.iter().map(move |&client| Workload { client, shape });
+        self.shapes.iter().flat_map(of).collect()
+    }
+}
+
+/// A client in a shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    /// The client.
+    pub(crate) client: ClientKind,
+    /// Connections x depth.
+    pub(crate) shape: Shape,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.client.name(), self.shape)
     }
 }
 
@@ -153,40 +170,37 @@ struct Bout<'a> {
 }
 
 impl Stage<'_> {
-    /// A contender's turn; an operation that fails does not end it.
+    /// A contender's turn with one client in one shape, started for that; an operation that fails does not end it.
     ///
     /// Errors when the server cannot be started, or the volume not be made ready.
     pub(crate) fn turn(
         &self,
         contender: Contender,
         volume: &Volume,
+        workload: Workload,
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        volume.begin_turn(self.plan.folders())?;
-        let scratch = self.own_scratch(&format!("{}-{round}", contender.name()))?;
+        volume.begin_turn(1)?;
+        let scratch = self.own_scratch(&format!("{}-{workload}-{round}", contender.name()))?;
         let server = contender.start(&volume.export(), &scratch)?;
-        let speaks = |client| contender.speaks(client);
-        self.bouts((contender.name(), &server), &speaks, round, harvest)
+        self.bouts((contender.name(), &server), &[workload], round, harvest)
     }
 
-    /// Every operation in every shape by every client that a server can be asked by; one that fails is written down.
+    /// Every operation of some workloads, each in a folder of its own; one that fails is written down.
     ///
     /// Errors when the server does not even show what lies on the volume.
     pub(crate) fn bouts(
         &self,
         (name, server): (&'static str, &dyn Measured),
-        speaks: &dyn Fn(ClientKind) -> bool,
+        workloads: &[Workload],
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        let plan = self.plan;
-        let clients = plan.clients.iter().filter(|client| speaks(**client));
-        let all = clients.flat_map(|&client| plan.shapes.iter().map(move |&shape| (client, shape)));
-        for (folder, (client, shape)) in all.enumerate() {
+        for (folder, workload @ &Workload { client, shape }) in workloads.iter().enumerate() {
             let target = Target::find(server.ports(), folder)?;
-            for &op in &plan.ops {
-                let label = format!("{name}-{}-{shape}-{}", client.name(), op.name());
+            for &op in &self.plan.ops {
+                let label = format!("{name}-{workload}-{}", op.name());
                 let (stage, target) = (self, &target);
                 let bout = Bout { stage, server, target, client, op, shape: shape.for_op(op), label };
                 let (contender, client, shape, op) = (name, client.name(), shape.to_string(), op.name());
@@ -204,24 +218,25 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The echo server's turn, for reference.
+    /// The echo server's turn in one shape, for reference.
     ///
     /// Errors when it does not work.
-    pub(crate) fn echo_turn(&self, round: usize, harvest: &mut Harvest) -> Result<()> {
-        let server = Server::start_echo(&self.own_scratch(&format!("echo-{round}"))?)?;
-        self.echo_bouts(&server, round, harvest)
+    pub(crate) fn echo_turn(&self, shape: Shape, round: usize, harvest: &mut Harvest) -> Result<()> {
+        let server = Server::start_echo(&self.own_scratch(&format!("echo-{shape}-{round}"))?)?;
+        self.echo_bouts(&server, &[shape], round, harvest)
     }
 
-    /// Every shape with an echo server.
+    /// Some shapes with an echo server.
     ///
     /// Errors when it does not work.
     pub(crate) fn echo_bouts(
         &self,
         server: &dyn Measured,
+        shapes: &[Shape],
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        for &shape in &self.plan.shapes {
+        for &shape in shapes {
             let streams = connect_all(server.ports().nfs, shape)?;
             let mut load = EchoLoad::GETATTR;
             pump::run(&streams, shape.depth, Amount::For(self.plan.time / 5), &mut load)?;
