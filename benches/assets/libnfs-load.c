@@ -91,7 +91,8 @@ static void on_reply(struct rpc_context *rpc, int status, void *result, void *pr
 				die(op, "a READ came back short");
 		units++;
 	}
-	if (is_timed ? clock_ns(CLOCK_MONOTONIC) < deadline : issued < amount)
+	/* A listing that has begun is brought to its end. */
+	if (is_timed ? lane->cookie || clock_ns(CLOCK_MONOTONIC) < deadline : issued < amount)
 		if (issue(lane))
 			die(op, rpc_get_error(rpc));
 }

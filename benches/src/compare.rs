@@ -5,8 +5,8 @@
 //! no two servers run at a time, of which one would pay for what the other is told about.
 
 use crate::arguments::LoadArguments;
-use crate::measure::{Harvest, Stage, Workload};
-use crate::plan::ClientKind;
+use crate::measure::{Harvest, Plan, Stage, Workload};
+use crate::plan::{ClientKind, Shape};
 use crate::report::{Names, Party, Scene, Summary};
 use crate::rival::Contender;
 use crate::volume::{FsKind, Volume};
@@ -30,12 +30,43 @@ pub(crate) struct CompareArguments {
     servers: Vec<Contender>,
     #[command(flatten)]
     load: LoadArguments,
+    #[command(flatten)]
+    also: AlsoArguments,
     /// The file system below
     #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
     fs: FsKind,
     /// Profile every operation of every server with perf, into OUT/perf; the figures are then worth little
     #[arg(long)]
     perf: bool,
+}
+
+/// Further shapes: to have all servers in all of them in all rounds would take hours.
+#[derive(Debug, clap::Args)]
+struct AlsoArguments {
+    /// Further shapes, for --also-servers alone and in the first --also-rounds rounds
+    #[arg(long, value_delimiter = ',')]
+    also_shapes: Vec<Shape>,
+    /// Those of --servers that are measured in further shapes
+    #[arg(long, value_delimiter = ',', default_value = "ganesha,holdfast-async")]
+    also_servers: Vec<Contender>,
+    /// The rounds in which they are
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    also_rounds: u64,
+}
+
+impl CompareArguments {
+    fn plan(&self) -> Plan {
+        let mut plan = self.load.plan();
+        let further = self.also.also_shapes.iter().filter(|shape| !self.load.shapes.contains(shape));
+        plan.shapes.extend(further);
+        plan
+    }
+
+    /// Whether a server is measured in a shape in a round.
+    fn has(&self, contender: Contender, shape: Shape, round: usize) -> bool {
+        let is_among_all = self.load.shapes.contains(&shape);
+        is_among_all || self.also.also_servers.contains(&contender) && round as u64 <= self.also.also_rounds
+    }
 }
 
 /// Gives whether everything could be measured.
@@ -47,7 +78,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<bool> {
     ensure!(!arguments.servers.is_empty(), "no servers");
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
     let volume = Volume::new(arguments.fs, scratch.path(), arguments.load.entries)?;
-    let plan = arguments.load.plan();
+    let plan = arguments.plan();
     let libnfs = plan.clients.contains(&ClientKind::Libnfs);
     let libnfs = libnfs.then(|| client::libnfs::Program::compile(scratch.path())).transpose()?;
     fs::create_dir_all(&arguments.load.out).with_context(|| arguments.load.out.display().to_string())?;
@@ -82,6 +113,11 @@ fn play(stage: &Stage<'_>, volume: &Volume, arguments: &CompareArguments) -> Res
     let plan = stage.plan;
     for (round, contenders) in arguments.load.turns(&arguments.servers) {
         for &shape in &plan.shapes {
+            let mut contenders = contenders.clone();
+            contenders.retain(|contender| arguments.has(*contender, shape, round));
+            if contenders.is_empty() {
+                continue;
+            }
             for workload in plan.clients.iter().map(|&client| Workload { client, shape }) {
                 eprintln!("round {round} of {}: {workload}", arguments.load.rounds);
                 for contender in contenders.iter().filter(|contender| contender.speaks(workload.client)) {
@@ -94,4 +130,38 @@ fn play(stage: &Stage<'_>, volume: &Volume, arguments: &CompareArguments) -> Res
         }
     }
     Ok(harvest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        compare: CompareArguments,
+    }
+
+    fn read(line: &str) -> CompareArguments {
+        Line::parse_from(line.split(' ')).compare
+    }
+
+    #[test]
+    fn further_shapes_are_for_some_servers_in_some_rounds() {
+        let arguments = read("bench --shapes 4x8 --also-shapes 1x1,4x8 --also-rounds 2");
+        let (first, further) = (arguments.plan().shapes[0], arguments.plan().shapes[1]);
+        assert_eq!(arguments.plan().shapes.len(), 2, "none is there twice");
+        assert!(arguments.has(Contender::HoldfastSync, first, 5));
+        assert!(arguments.has(Contender::HoldfastAsync, further, 2));
+        assert!(!arguments.has(Contender::HoldfastAsync, further, 3));
+        assert!(!arguments.has(Contender::HoldfastSync, further, 1));
+    }
+
+    #[test]
+    fn what_is_said_last_counts() {
+        let arguments = read("bench --entries 100000 --rounds 7 --entries 7");
+        assert_eq!((arguments.load.entries, arguments.load.rounds), (7, 7));
+    }
 }

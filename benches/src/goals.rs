@@ -72,11 +72,11 @@ struct Reached {
 pub(crate) fn judge(plan: &Plan, samples: &[Sample]) -> Vec<Judged> {
     let mut judged = Vec::new();
     for &client in &plan.clients {
-        for shape in &plan.shapes {
-            let shape = shape.to_string();
+        for &shape in &plan.shapes {
+            let name = shape.to_string();
             let here: Vec<_> =
-                samples.iter().filter(|s| s.client == client.name() && s.shape == shape).collect();
-            judged.extend(plan.ops.iter().filter_map(|&op| judge_one(client, &shape, op, &here)));
+                samples.iter().filter(|s| s.client == client.name() && s.shape == name).collect();
+            judged.extend(plan.ops_in(shape).filter_map(|op| judge_one(client, &name, op, &here)));
         }
     }
     judged
@@ -167,6 +167,7 @@ mod tests {
             shapes: vec![crate::plan::Shape { connections: 4, depth: 8 }],
             ops: Op::ALL.to_vec(),
             time: std::time::Duration::ZERO,
+            listing_time: std::time::Duration::ZERO,
             count: 0,
         }
     }

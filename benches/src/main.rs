@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 /// Holdfast against other NFS servers, in interleaved rounds of one run (needs the superuser).
 #[derive(Debug, Parser)]
-#[command(name = "holdfast-bench", args_conflicts_with_subcommands = true)]
+#[command(name = "holdfast-bench", args_conflicts_with_subcommands = true, args_override_self = true)]
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,

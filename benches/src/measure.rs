@@ -27,13 +27,22 @@ pub(crate) struct Plan {
     pub(crate) shapes: Vec<Shape>,
     /// Operations, in the order of [`Op::ALL`].
     pub(crate) ops: Vec<Op>,
-    /// The time of each timed operation.
+    /// The time of each timed operation but listings.
     pub(crate) time: Duration,
+    /// The time of listings, at least: one that has begun is brought to its end.
+    pub(crate) listing_time: Duration,
     /// The number of each counted operation.
     pub(crate) count: u64,
 }
 
 impl Plan {
+    /// The operations of a shape, in their order, without those that come to the same as in an earlier shape.
+    pub(crate) fn ops_in(&self, shape: Shape) -> impl Iterator<Item = Op> {
+        let earlier = self.shapes.iter().take_while(move |earlier| **earlier != shape);
+        let is_known = move |op: &Op| earlier.clone().any(|earlier| earlier.for_op(*op) == shape.for_op(*op));
+        self.ops.iter().copied().filter(move |op| !is_known(op))
+    }
+
     /// Every client in every shape; shapes outermost, so that what the clients show of one lies together.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         let of = |&shape| self.clients.iter().map(move |&client| Workload { client, shape });
@@ -199,7 +208,7 @@ impl Stage<'_> {
     ) -> Result<()> {
         for (folder, workload @ &Workload { client, shape }) in workloads.iter().enumerate() {
             let target = Target::find(server.ports(), folder)?;
-            for &op in &self.plan.ops {
+            for op in self.plan.ops_in(shape) {
                 let label = format!("{name}-{workload}-{}", op.name());
                 let (stage, target) = (self, &target);
                 let bout = Bout { stage, server, target, client, op, shape: shape.for_op(op), label };
@@ -257,9 +266,9 @@ impl Stage<'_> {
 
 impl Bout<'_> {
     fn measure(&self) -> Result<Sample> {
-        let plan = self.stage.plan;
         let (address, op, shape) = (self.server.ports().nfs, self.op, self.shape);
-        let amount = if op.is_counted() { Amount::Calls(plan.count) } else { Amount::For(plan.time) };
+        let time = self.time();
+        let amount = if op.is_counted() { Amount::Calls(self.stage.plan.count) } else { Amount::For(time) };
         match self.client {
             ClientKind::Raw3 => {
                 let streams = connect_all(address, shape)?;
@@ -271,7 +280,8 @@ impl Bout<'_> {
                 let mut fleet = Fleet::new(address, shape, self.target)?;
                 let streams = fleet.take_streams();
                 if !op.is_counted() {
-                    pump::run(&streams, shape.depth, Amount::For(plan.time / 5), &mut fleet.load(op))?;
+                    let streams = self.warming(&streams);
+                    pump::run(streams, shape.depth, Amount::For(time / 5), &mut fleet.load(op))?;
                 }
                 let mut load = fleet.load(op);
                 self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
@@ -285,14 +295,24 @@ impl Bout<'_> {
         }
     }
 
+    fn time(&self) -> Duration {
+        let plan = self.stage.plan;
+        if self.op == Op::Readdir { plan.listing_time } else { plan.time }
+    }
+
     /// A little of the same first, so that caches are full. Not of what can be done once only.
     fn warm_up(&self, streams: &[TcpStream]) -> Result<()> {
         if !self.op.is_counted() {
             let mut load = Nfs3Load::new(self.op, self.target, self.shape);
-            let time = Amount::For(self.stage.plan.time / 5);
-            pump::run(streams, self.shape.depth, time, &mut load)?;
+            let time = Amount::For(self.time() / 5);
+            pump::run(self.warming(streams), self.shape.depth, time, &mut load)?;
         }
         Ok(())
+    }
+
+    /// Of a listing one connection is enough: it is brought to its end, and then the server knows the directory.
+    fn warming<'s>(&self, streams: &'s [TcpStream]) -> &'s [TcpStream] {
+        if self.op == Op::Readdir { &streams[..1] } else { streams }
     }
 
     fn watch(&self, work: impl FnOnce() -> Result<Burst>) -> Result<Sample> {
@@ -331,4 +351,27 @@ fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<
         p50_us: burst.p50_us,
         p99_us: burst.p99_us,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_to_the_same_in_two_shapes_is_measured_in_the_first() {
+        let shape = |connections, depth| Shape { connections, depth };
+        let plan = Plan {
+            clients: Vec::new(),
+            shapes: vec![shape(4, 8), shape(4, 32), shape(4, 1), shape(16, 32)],
+            ops: vec![Op::Getattr, Op::Readdir, Op::Read1m],
+            time: Duration::ZERO,
+            listing_time: Duration::ZERO,
+            count: 0,
+        };
+        let ops_in = |connections, depth| plan.ops_in(shape(connections, depth)).collect::<Vec<_>>();
+        assert_eq!(ops_in(4, 8), plan.ops);
+        assert_eq!(ops_in(4, 32), [Op::Getattr], "listings as 4x1, transfers as 4x4");
+        assert_eq!(ops_in(4, 1), [Op::Getattr, Op::Read1m]);
+        assert_eq!(ops_in(16, 32), plan.ops);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::arena;
 use crate::goals::{self, Judged};
 use crate::measure::{Failure, Harvest, Plan, Sample};
-use crate::plan::ClientKind;
+use crate::plan::{ClientKind, Op};
 use crate::plot;
 use crate::volume::FsKind;
 use anyhow::Result;
@@ -159,9 +159,9 @@ impl<'a> Summary<'a> {
         let mut rows = Vec::new();
         for client in &plan.clients {
             for shape in &plan.shapes {
-                let shape = shape.to_string();
-                let row = |op| row(harvest, &bases, client.name(), &shape, op);
-                rows.extend(plan.ops.iter().map(|op| row(op.name())));
+                let name = shape.to_string();
+                let row = |op: Op| row(harvest, &bases, client.name(), &name, op.name());
+                rows.extend(plan.ops_in(*shape).map(row));
             }
         }
         for shape in &plan.shapes {
@@ -189,7 +189,8 @@ impl<'a> Summary<'a> {
         let mut text = format!(
             "{}, {}; {}.\nCPU: µs of server CPU time an operation; client: the same of the client.\n\
              x rate: its rate over that of the other. x cpu: the other's CPU time over its own (above 1: it\n\
-             costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n",
+             costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n\
+             What comes to the same in two shapes (readdir, read1m, write1m) is in the first alone.\n",
             self.scene.machine,
             self.scene.fs.name(),
             versions.join(", "),
@@ -368,8 +369,9 @@ mod tests {
         let plan = Plan {
             clients: vec![ClientKind::Raw3],
             shapes: vec![crate::plan::Shape { connections: 4, depth: 8 }],
-            ops: vec![crate::plan::Op::Getattr],
+            ops: vec![Op::Getattr],
             time: std::time::Duration::ZERO,
+            listing_time: std::time::Duration::ZERO,
             count: 0,
         };
         let table = Summary::new(&plan, parties, Scene::here(FsKind::Tmpfs), &harvest).table();

@@ -149,6 +149,10 @@ impl Load for Nfs3Load<'_> {
         if self.op == Op::Read1m { 256 } else { usize::MAX }
     }
 
+    fn is_midway(&self, lane: Lane) -> bool {
+        self.listings[lane.connection][lane.slot].cookie != Cookie(0)
+    }
+
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {
         let mut results = succeeded(reply)?;
         match self.op {

@@ -149,6 +149,10 @@ impl Load for Nfs41Load<'_> {
         }
     }
 
+    fn is_midway(&self, lane: Lane) -> bool {
+        self.sessions[lane.connection].listings[lane.slot].0 != Cookie(0)
+    }
+
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {
         let rest = succeeded(reply)?.rest();
         match self.op {
