@@ -25,7 +25,7 @@ pub(crate) struct CompareArguments {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync,nfs3-server"
+        default_value = "ganesha,ganesha-tuned,holdfast-async,holdfast-alone,holdfast-sync,nfs3-server"
     )]
     servers: Vec<Contender>,
     #[command(flatten)]

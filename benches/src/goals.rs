@@ -14,7 +14,7 @@ const JUDGED: Contender = Contender::HoldfastAsync;
 /// Who is shown beside it: what is promised by default.
 const BESIDE: Contender = Contender::HoldfastSync;
 /// Against whom: of several, in each figure, the one that is the hardest to beat.
-const RIVALS: [Contender; 1] = [Contender::Ganesha];
+const RIVALS: [Contender; 2] = [Contender::Ganesha, Contender::GaneshaTuned];
 
 /// One line of the requirement.
 struct Goal {
@@ -202,6 +202,20 @@ mod tests {
         assert!(lines[0].contains("2.00 [2.00 - 2.00]      >= 1.5 met     1.50    ganesha"), "{told}");
         assert!(lines[1].contains(">= 8 NOT MET"), "{told}");
         assert!(told.ends_with("\n3 of 4 goals met.\n"), "{told}");
+    }
+
+    #[test]
+    fn in_each_figure_the_rival_counts_that_is_the_hardest_to_beat() {
+        let client = ClientKind::Raw3;
+        let samples = [
+            sample(Contender::Ganesha, client, Op::Getattr, 10.0, 20.0),
+            sample(Contender::GaneshaTuned, client, Op::Getattr, 20.0, 30.0),
+            sample(Contender::HoldfastAsync, client, Op::Getattr, 40.0, 2.0),
+        ];
+        let told = table(&judge(&plan(&[client]), &samples));
+        let line = told.lines().find(|line| line.starts_with("getattr")).unwrap();
+        assert!(line.contains("10.00 [10.00 - 10.00]   >= 8 met               ganesha  "), "{told}");
+        assert!(line.contains("2.00 [2.00 - 2.00]      >= 2 met               ganesha-tuned"), "{told}");
     }
 
     #[test]
