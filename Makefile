@@ -37,6 +37,7 @@ bench:
 	cargo run --release -p holdfast-bench -- knfsd
 	cargo run --release -p holdfast-bench -- mount
 	cargo run --release -p holdfast-bench -- same-host
+	cargo run --release -p holdfast-bench -- page
 
 # The newest guest kernel, into target/kernels.
 kernel:

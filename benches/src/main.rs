@@ -14,6 +14,7 @@ mod knfsd;
 mod limits;
 mod measure;
 mod mount;
+mod page;
 mod perf;
 mod plan;
 mod plot;
@@ -59,6 +60,8 @@ enum Role {
     SameHost(same_host::SameHostArguments),
     /// The kernel's own server and Holdfast, both in one guest.
     Knfsd(knfsd::KnfsdArguments),
+    /// One page of the plots that runs have left in a directory.
+    Page(page::PageArguments),
     /// What starts servers in that guest.
     #[command(hide = true)]
     KnfsdAgent(knfsd::AgentArguments),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
         Some(Role::Knfsd(arguments)) => knfsd::run(&arguments),
+        Some(Role::Page(arguments)) => page::run(&arguments).map(|()| true),
         Some(Role::KnfsdAgent(arguments)) => knfsd::run_agent(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
         None => compare::run(&arguments.compare),
