@@ -41,6 +41,10 @@ pub(crate) struct LoadArguments {
     /// Number of each operation that makes or removes names
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     count: u64,
+    /// Processes of the client that share the connections (threads, of raw3 and raw41); when not given, one, and two where
+    /// one is the limit
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
+    processes: Option<u8>,
     /// Entries of the directory that is listed
     #[arg(long, default_value_t = 10_000)]
     pub(crate) entries: usize,
@@ -61,6 +65,7 @@ impl LoadArguments {
             time,
             listing_time: time.mul_f64(times_longer),
             count: self.count,
+            processes: self.processes.map(usize::from),
         }
     }
 
@@ -107,6 +112,7 @@ mod tests {
             rounds: 3,
             ms: 10,
             count: 1,
+            processes: None,
             entries: 0,
             out: PathBuf::new(),
         };

@@ -152,6 +152,7 @@ mod tests {
             shape: "4x8".to_owned(),
             op: op.name(),
             round: 1,
+            processes: 1,
             units: 1,
             rate,
             server_cpu_us,
@@ -169,6 +170,7 @@ mod tests {
             time: std::time::Duration::ZERO,
             listing_time: std::time::Duration::ZERO,
             count: 0,
+            processes: None,
         }
     }
 

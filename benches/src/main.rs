@@ -4,9 +4,11 @@
 
 mod arena;
 mod arguments;
+mod bout;
 mod client;
 mod compare;
 mod cpu;
+mod figure;
 mod goals;
 mod growth;
 mod histogram;

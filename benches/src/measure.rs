@@ -1,9 +1,8 @@
 //! One contender's turn: the operations of a client in a shape, each with the server's CPU time taken around it.
 
+use crate::bout::Bout;
 use crate::client::echo::EchoLoad;
 use crate::client::libnfs::Program;
-use crate::client::nfs3::Nfs3Load;
-use crate::client::nfs41::Fleet;
 use crate::client::target::Target;
 use crate::client::{Amount, Burst, call, pump};
 use crate::perf::Perf;
@@ -33,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) listing_time: Duration,
     /// The number of each counted operation.
     pub(crate) count: u64,
+    /// Processes of a client; when not given, one, and two where one is the limit.
+    pub(crate) processes: Option<usize>,
 }
 
 impl Plan {
@@ -78,6 +79,8 @@ pub(crate) struct Sample {
     pub(crate) op: &'static str,
     /// The round, from 1.
     pub(crate) round: usize,
+    /// Processes of the client.
+    pub(crate) processes: usize,
     /// Operations done (entries, for listings).
     pub(crate) units: u64,
     /// Operations a second.
@@ -168,16 +171,6 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
-struct Bout<'a> {
-    stage: &'a Stage<'a>,
-    server: &'a dyn Measured,
-    target: &'a Target,
-    client: ClientKind,
-    op: Op,
-    shape: Shape,
-    label: String,
-}
-
 impl Stage<'_> {
     /// A contender's turn with one client in one shape, started for that; an operation that fails does not end it.
     ///
@@ -264,76 +257,15 @@ impl Stage<'_> {
     }
 }
 
-impl Bout<'_> {
-    fn measure(&self) -> Result<Sample> {
-        let (address, op, shape) = (self.server.ports().nfs, self.op, self.shape);
-        let time = self.time();
-        let amount = if op.is_counted() { Amount::Calls(self.stage.plan.count) } else { Amount::For(time) };
-        match self.client {
-            ClientKind::Raw3 => {
-                let streams = connect_all(address, shape)?;
-                self.warm_up(&streams)?;
-                let mut load = Nfs3Load::new(op, self.target, shape);
-                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
-            }
-            ClientKind::Raw41 => {
-                let mut fleet = Fleet::new(address, shape, self.target)?;
-                let streams = fleet.take_streams();
-                if !op.is_counted() {
-                    let streams = self.warming(&streams);
-                    pump::run(streams, shape.depth, Amount::For(time / 5), &mut fleet.load(op))?;
-                }
-                let mut load = fleet.load(op);
-                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
-            }
-            ClientKind::Libnfs => {
-                let program = self.stage.libnfs.context("the client over libnfs was not compiled")?;
-                self.warm_up(&connect_all(address, shape)?)?;
-                let ready = program.ready(address, op, shape, amount, self.target)?;
-                self.watch(|| ready.run())
-            }
-        }
-    }
-
-    fn time(&self) -> Duration {
-        let plan = self.stage.plan;
-        if self.op == Op::Readdir { plan.listing_time } else { plan.time }
-    }
-
-    /// A little of the same first, so that caches are full. Not of what can be done once only.
-    fn warm_up(&self, streams: &[TcpStream]) -> Result<()> {
-        if !self.op.is_counted() {
-            let mut load = Nfs3Load::new(self.op, self.target, self.shape);
-            let time = Amount::For(self.time() / 5);
-            pump::run(self.warming(streams), self.shape.depth, time, &mut load)?;
-        }
-        Ok(())
-    }
-
-    /// Of a listing one connection is enough: it is brought to its end, and then the server knows the directory.
-    fn warming<'s>(&self, streams: &'s [TcpStream]) -> &'s [TcpStream] {
-        if self.op == Op::Readdir { &streams[..1] } else { streams }
-    }
-
-    fn watch(&self, work: impl FnOnce() -> Result<Burst>) -> Result<Sample> {
-        let perf = self.stage.perf;
-        let watching = perf.map(|perf| perf.start(self.server.pid()?, &self.label)).transpose()?;
-        let before = self.server.cpu_time()?;
-        let burst = work()?;
-        let taken = sample(self.server, before, &burst);
-        if let Some(watching) = watching {
-            watching.finish()?;
-        }
-        taken
-    }
-}
-
-fn connect_all(server: SocketAddrV4, shape: Shape) -> Result<Vec<TcpStream>> {
+/// As many connections as a shape has.
+///
+/// Errors when one is refused.
+pub(crate) fn connect_all(server: SocketAddrV4, shape: Shape) -> Result<Vec<TcpStream>> {
     (0..shape.connections).map(|_| call::connect(server)).collect()
 }
 
 /// What a burst came to, as a sample of the echo server; whose it is else, the caller fills in.
-fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
+pub(crate) fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
     ensure!(burst.units > 0, "nothing was done");
     let spent = server.cpu_time()?.saturating_sub(cpu_before);
     let spent = spent.saturating_sub(server.idle_cost(burst.elapsed));
@@ -344,6 +276,7 @@ fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<
         shape: String::new(),
         op: "echo",
         round: 0,
+        processes: 1,
         units: burst.units,
         rate: burst.units as f64 / burst.elapsed.as_secs_f64(),
         server_cpu_us: each_us(spent),
@@ -367,6 +300,7 @@ mod tests {
             time: Duration::ZERO,
             listing_time: Duration::ZERO,
             count: 0,
+            processes: None,
         };
         let ops_in = |connections, depth| plan.ops_in(shape(connections, depth)).collect::<Vec<_>>();
         assert_eq!(ops_in(4, 8), plan.ops);

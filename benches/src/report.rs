@@ -1,6 +1,8 @@
 //! Medians, spreads and ratios of what was measured, as a table for people and JSON for programs.
 
 use crate::arena;
+use crate::bout::is_client_limit;
+pub(crate) use crate::figure::Figure;
 use crate::goals::{self, Judged};
 use crate::measure::{Failure, Harvest, Plan, Sample};
 use crate::plan::{ClientKind, Op};
@@ -8,39 +10,9 @@ use crate::plot;
 use crate::volume::FsKind;
 use anyhow::Result;
 use serde::Serialize;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-
-/// A figure over all rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Figure {
-    /// The median.
-    pub(crate) median: f64,
-    /// The least.
-    pub(crate) min: f64,
-    /// The greatest.
-    pub(crate) max: f64,
-}
-
-impl Figure {
-    /// Of some values; `None` of none.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { values[middle - 1].midpoint(values[middle]) };
-        Some(Self { median, min, max })
-    }
-}
-
-/// As ratios are written.
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2} [{:.2} - {:.2}]", self.median, self.min, self.max)
-    }
-}
 
 /// One contender in one operation.
 #[derive(Debug, Serialize)]
@@ -53,6 +25,10 @@ pub(crate) struct Cell {
     pub(crate) server_cpu_us: Figure,
     /// µs of client CPU time an operation.
     pub(crate) client_cpu_us: Figure,
+    /// Processes of the client, in the round that needed the most.
+    pub(crate) processes: usize,
+    /// Whether they worked nearly all the time, so that the rate is the client's more than the server's.
+    pub(crate) is_client_limit: bool,
     /// Latency of half the calls at most, µs.
     pub(crate) p50_us: Figure,
     /// Latency of 99 in 100 calls at most, µs.
@@ -190,6 +166,7 @@ impl<'a> Summary<'a> {
             "{}, {}; {}.\nCPU: µs of server CPU time an operation; client: the same of the client.\n\
              x rate: its rate over that of the other. x cpu: the other's CPU time over its own (above 1: it\n\
              costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n\
+             Behind client, its processes where they are several, and ! where they worked nearly all the time.\n\
              What comes to the same in two shapes (readdir, read1m, write1m) is in the first alone.\n",
             self.scene.machine,
             self.scene.fs.name(),
@@ -219,7 +196,7 @@ impl<'a> Summary<'a> {
 fn heading(text: &mut String, row: &Row) {
     let _ = writeln!(
         text,
-        "\n{} {}\n{:<9}{:<15}{:>10}{:>9}{:>8}{:>9}{:>9}  {:<24}{:<24}/ echo",
+        "\n{} {}\n{:<9}{:<15}{:>10}{:>9}{:>8}{:>11}{:>9}  {:<24}{:<24}/ echo",
         row.client, row.shape, "", "", "rate/s", "CPU", "client", "p50 us", "p99 us", "x rate", "x cpu",
     );
 }
@@ -229,16 +206,22 @@ fn line(text: &mut String, op: &str, cell: &Cell) {
     let echo = cell.echo_ratio.map_or(String::new(), |f| format!("{:.1}", f.median));
     let _ = writeln!(
         text,
-        "{op:<9}{:<15}{:>10.0}{:>9.2}{:>8.2}{:>9.0}{:>9.0}  {:<24}{:<24}{echo}",
+        "{op:<9}{:<15}{:>10.0}{:>9.2}{:>8.2} {:<3}{:>7.0}{:>9.0}  {:<24}{:<24}{echo}",
         cell.contender,
         cell.rate.median,
         cell.server_cpu_us.median,
         cell.client_cpu_us.median,
+        mark(cell),
         cell.p50_us.median,
         cell.p99_us.median,
         ratio(cell.rate_ratio),
         ratio(cell.cpu_ratio),
     );
+}
+
+fn mark(cell: &Cell) -> String {
+    let processes = if cell.processes > 1 { format!("x{}", cell.processes) } else { String::new() };
+    processes + if cell.is_client_limit { "!" } else { "" }
 }
 
 /// `bases` says of each contender whom it is compared with.
@@ -288,11 +271,15 @@ fn refusal(
 
 fn cell(contender: &'static str, own: &[&Sample]) -> Option<Cell> {
     let figure = |field: fn(&Sample) -> f64| Figure::of(own.iter().map(|s| field(s)).collect());
+    let (rate, client_cpu_us) = (figure(|s| s.rate)?, figure(|s| s.client_cpu_us)?);
+    let processes = own.iter().map(|s| s.processes).max()?;
     Some(Cell {
         contender,
-        rate: figure(|s| s.rate)?,
+        rate,
         server_cpu_us: figure(|s| s.server_cpu_us)?,
-        client_cpu_us: figure(|s| s.client_cpu_us)?,
+        client_cpu_us,
+        processes,
+        is_client_limit: is_client_limit(client_cpu_us.median, rate.median, processes),
         p50_us: figure(|s| s.p50_us)?,
         p99_us: figure(|s| s.p99_us)?,
         rate_ratio: None,
@@ -322,6 +309,7 @@ mod tests {
             shape: "4x8".to_owned(),
             op: "getattr",
             round,
+            processes: 1,
             units: 1,
             rate,
             server_cpu_us,
@@ -373,17 +361,12 @@ mod tests {
             time: std::time::Duration::ZERO,
             listing_time: std::time::Duration::ZERO,
             count: 0,
+            processes: None,
         };
         let table = Summary::new(&plan, parties, Scene::here(FsKind::Tmpfs), &harvest).table();
         let at = |text: &str| table.find(text).unwrap_or_else(|| panic!("no {text:?} in:\n{table}"));
         assert!(at("nfs3-server does not speak") < at("getattr  ganesha"));
         assert!(at("getattr  ganesha") < at("getattr  nfs3-server    FAILED in 2 rounds: status 10004"));
         assert!(at("nfs3-server against ganesha") > 0);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
-        assert_eq!(Figure::of(vec![4.0, 1.0, 3.0, 2.0]).map(|f| f.median), Some(2.5));
-        assert_eq!(Figure::of(Vec::new()), None);
     }
 }

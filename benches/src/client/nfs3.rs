@@ -61,6 +61,11 @@ impl<'a> Nfs3Load<'a> {
         }
     }
 
+    /// Names, and what is gone through in order, numbered from there; and other numbers at random than others have.
+    pub(crate) fn from(self, first: u64) -> Self {
+        Self { dice: Dice::of(first), next: first, ..self }
+    }
+
     fn step(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;

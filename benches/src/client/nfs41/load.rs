@@ -52,6 +52,11 @@ impl<'a> Nfs41Load<'a> {
         Self { op, header: header_after_xid(COMPOUND), sessions, target, dice: Dice::new(), next: 0, data }
     }
 
+    /// Names, and what is gone through in order, numbered from there; and other numbers at random than others have.
+    pub(super) fn from(self, first: u64) -> Self {
+        Self { dice: Dice::of(first), next: first, ..self }
+    }
+
     fn small_file(&mut self) -> usize {
         self.dice.below(SMALL_FILES as u64) as usize
     }
