@@ -45,6 +45,9 @@ pub(crate) struct LoadArguments {
     /// one is the limit
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     processes: Option<u8>,
+    /// Users (uid 1000 and so on) that call in turn on each connection of raw3 and raw41; none: root
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1000))]
+    users: u32,
     /// Entries of the directory that is listed
     #[arg(long, default_value_t = 10_000)]
     pub(crate) entries: usize,
@@ -66,6 +69,7 @@ impl LoadArguments {
             listing_time: time.mul_f64(times_longer),
             count: self.count,
             processes: self.processes.map(usize::from),
+            users: self.users,
         }
     }
 
@@ -113,6 +117,7 @@ mod tests {
             ms: 10,
             count: 1,
             processes: None,
+            users: 0,
             entries: 0,
             out: PathBuf::new(),
         };

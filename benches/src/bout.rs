@@ -42,6 +42,8 @@ pub(crate) struct Share {
     pub(crate) amount: Amount,
     /// The number of its first name.
     pub(crate) first: u64,
+    /// Users that call in turn; none: root. Not of libnfs, which would make its credential anew for every call.
+    pub(crate) users: u32,
 }
 
 impl Bout<'_> {
@@ -64,12 +66,12 @@ impl Bout<'_> {
 
     fn measure_by(&self, processes: usize) -> Result<Sample> {
         let (address, op, shape) = (self.server.ports().nfs, self.op, self.shape);
-        let shares = shares(shape, self.amount(), processes);
+        let shares = shares(shape, self.amount(), processes, self.stage.plan.users);
         let taken = match self.client {
             ClientKind::Raw3 => {
                 let streams = connect_all(address, shape)?;
                 self.warm_up(&streams)?;
-                let load = |share: &Share| Nfs3Load::new(op, self.target, share.shape).from(share.first);
+                let load = |share: &Share| Nfs3Load::new(op, self.target, share.shape).of_share(share);
                 let mut loads: Vec<_> = shares.iter().map(load).collect();
                 self.watch(|| pump::run_parts(parts(&shares, &streams, &mut loads)))
             }
@@ -140,7 +142,7 @@ pub(crate) fn is_client_limit(client_cpu_us: f64, rate: f64, processes: usize) -
 }
 
 /// Connections, and names, are divided evenly; no process is without a connection.
-fn shares(shape: Shape, amount: Amount, processes: usize) -> Vec<Share> {
+fn shares(shape: Shape, amount: Amount, processes: usize, users: u32) -> Vec<Share> {
     let processes = processes.clamp(1, shape.connections);
     let amount = match amount {
         Amount::For(time) => Amount::For(time),
@@ -153,7 +155,7 @@ fn shares(shape: Shape, amount: Amount, processes: usize) -> Vec<Share> {
             Amount::For(_) => number as u64 * 31,
             Amount::Calls(count) => number as u64 * count,
         };
-        Share { shape: Shape { connections, ..shape }, amount, first }
+        Share { shape: Shape { connections, ..shape }, amount, first, users }
     };
     (0..processes).map(share).collect()
 }
@@ -178,11 +180,11 @@ mod tests {
     #[test]
     fn processes_share_connections_and_names_and_none_has_no_connection() {
         let shape = Shape { connections: 3, depth: 8 };
-        let shared = shares(shape, Amount::Calls(100), 2);
+        let shared = shares(shape, Amount::Calls(100), 2, 0);
         assert_eq!(shared.iter().map(|share| share.shape.connections).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(shared.iter().map(|share| share.first).collect::<Vec<_>>(), [0, 50]);
         assert!(shared.iter().all(|share| share.amount == Amount::Calls(50)));
-        assert_eq!(shares(shape, Amount::Calls(100), 9).len(), 3);
+        assert_eq!(shares(shape, Amount::Calls(100), 9, 0).len(), 3);
     }
 
     #[test]

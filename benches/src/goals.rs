@@ -171,6 +171,7 @@ mod tests {
             listing_time: std::time::Duration::ZERO,
             count: 0,
             processes: None,
+            users: 0,
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) count: u64,
     /// Processes of a client; when not given, one, and two where one is the limit.
     pub(crate) processes: Option<usize>,
+    /// Users that call in turn; none: root.
+    pub(crate) users: u32,
 }
 
 impl Plan {
@@ -301,6 +303,7 @@ mod tests {
             listing_time: Duration::ZERO,
             count: 0,
             processes: None,
+            users: 0,
         };
         let ops_in = |connections, depth| plan.ops_in(shape(connections, depth)).collect::<Vec<_>>();
         assert_eq!(ops_in(4, 8), plan.ops);

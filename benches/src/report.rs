@@ -362,6 +362,7 @@ mod tests {
             listing_time: std::time::Duration::ZERO,
             count: 0,
             processes: None,
+            users: 0,
         };
         let table = Summary::new(&plan, parties, Scene::here(FsKind::Tmpfs), &harvest).table();
         let at = |text: &str| table.find(text).unwrap_or_else(|| panic!("no {text:?} in:\n{table}"));

@@ -49,7 +49,7 @@ impl Program {
         &self,
         server: SocketAddrV4,
         op: Op,
-        Share { shape, amount, first }: Share,
+        Share { shape, amount, first, .. }: Share,
         target: &Target,
     ) -> Result<Ready> {
         let (kind, number) = match amount {

@@ -81,7 +81,7 @@ impl Fleet {
         let load = |share: &Share| {
             let (own, others) = std::mem::take(&mut sessions).split_at_mut(share.shape.connections);
             sessions = others;
-            Nfs41Load::new(op, own, target).from(share.first)
+            Nfs41Load::new(op, own, target).of_share(share)
         };
         shares.iter().map(load).collect()
     }
