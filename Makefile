@@ -22,18 +22,22 @@ PART ?= server
 soak:
 	@scripts/soak $(PART)
 
+# The comparison's shapes besides 4x8: all of 1, 4, 16 connections x 1, 8, 32 in flight.
+ALSO_SHAPES ?= 1x1,1x8,1x32,4x1,4x32,16x1,16x8,16x32
+
 # The server against NFS-Ganesha, in turn, in one run (BENCH="OPTIONS" are its own), then what else is measured: some hours.
 bench:
 	@scripts/install-build
 	@scripts/install-bench
 	cargo build --release --bin holdfast
-	cargo run --release -p holdfast-bench -- $(BENCH)
+	cargo run --release -p holdfast-bench -- --entries 100000 --also-shapes $(ALSO_SHAPES) $(BENCH)
 	cargo run --release -p holdfast-bench -- state
 	cargo run --release -p holdfast-bench -- growth
 	cargo run --release -p holdfast-bench -- limits
 	cargo run --release -p holdfast-bench -- knfsd
 	cargo run --release -p holdfast-bench -- mount
 	cargo run --release -p holdfast-bench -- same-host
+	cargo run --release -p holdfast-bench -- page
 
 # The newest guest kernel, into target/kernels.
 kernel:

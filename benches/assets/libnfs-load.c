@@ -1,10 +1,11 @@
 /* The load through libnfs: libnfs-load HOST PORT CONNECTIONS DEPTH for|calls AMOUNT OP SMALL-FILES
- * DATA-BYTES
+ * DATA-BYTES FIRST
  *
  * One thread keeps DEPTH calls in flight on each connection, through libnfs's raw NFSv3 interface, with handles that
  * it is given on standard input (hexadecimal, one a line: the folder of small files, the folder of changing names,
  * the folder to be listed, the file to read, the file to write, then the small files). When connected it says
- * "ready" and waits for a line; at the end it says "done UNITS ELAPSED-NS CPU-NS P50-NS P99-NS".
+ * "ready" and waits for a line; at the end it says "done UNITS ELAPSED-NS CPU-NS" and, as BUCKET:COUNT, how many calls
+ * took how long, in buckets as src/histogram.rs has them. Names, and blocks in order, are numbered from FIRST.
  */
 #include <poll.h>
 #include <stdint.h>
@@ -20,7 +21,8 @@
 #include <nfsc/libnfs-raw-nfs.h>
 
 enum { SMALL, CHANGING, LISTED, READ_FILE, WRITE_FILE, FIXED_HANDLES };
-#define SAMPLES_MAX (4u << 20)
+#define SUBBUCKET_BITS 5
+#define BUCKETS ((40 - SUBBUCKET_BITS) << SUBBUCKET_BITS)
 
 struct lane {
 	struct rpc_context *rpc;
@@ -35,7 +37,7 @@ static uint64_t data_bytes;
 static const char *op;
 static int is_timed;
 static uint64_t amount, deadline, issued, units, in_flight, next_name, dice = 0x9e3779b97f4a7c15u;
-static uint32_t *samples, sample_count;
+static uint64_t latencies[BUCKETS];
 static char *data;
 static int connected;
 
@@ -57,6 +59,16 @@ static uint64_t roll(uint64_t bound) {
 	return dice % bound;
 }
 
+static unsigned bucket_of(uint64_t ns) {
+	unsigned exponent = 63 - __builtin_clzll(ns | 1);
+	if (exponent < SUBBUCKET_BITS)
+		return (unsigned)ns;
+	/* The leading bit of what is left counts one doubling. */
+	unsigned shift = exponent - SUBBUCKET_BITS;
+	unsigned bucket = (shift << SUBBUCKET_BITS) + (unsigned)(ns >> shift);
+	return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
 static int is(const char *name) {
 	return strcmp(op, name) == 0;
 }
@@ -71,8 +83,7 @@ static void on_reply(struct rpc_context *rpc, int status, void *result, void *pr
 	/* Every result begins with its status. */
 	if (*(nfsstat3 *)result != NFS3_OK)
 		die(op, nfsstat3_to_str(*(nfsstat3 *)result));
-	if (sample_count < SAMPLES_MAX)
-		samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+	latencies[bucket_of(took)]++;
 	in_flight--;
 	if (is("readdir")) {
 		READDIRPLUS3resok *ok = &((READDIRPLUS3res *)result)->READDIRPLUS3res_u.resok;
@@ -91,7 +102,8 @@ static void on_reply(struct rpc_context *rpc, int status, void *result, void *pr
 				die(op, "a READ came back short");
 		units++;
 	}
-	if (is_timed ? clock_ns(CLOCK_MONOTONIC) < deadline : issued < amount)
+	/* A listing that has begun is brought to its end. */
+	if (is_timed ? lane->cookie || clock_ns(CLOCK_MONOTONIC) < deadline : issued < amount)
 		if (issue(lane))
 			die(op, rpc_get_error(rpc));
 }
@@ -183,15 +195,6 @@ static void serve(struct rpc_context **rpcs, int count) {
 			die("connection", rpc_get_error(rpcs[i]));
 }
 
-static int by_value(const void *a, const void *b) {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	return (x > y) - (x < y);
-}
-
-static uint32_t quantile(double fraction) {
-	return sample_count ? samples[(uint32_t)((sample_count - 1) * fraction)] : 0;
-}
-
 static void read_handles(void) {
 	char line[512];
 	int count = FIXED_HANDLES + small_files;
@@ -212,7 +215,7 @@ static void read_handles(void) {
 }
 
 int main(int argc, char **argv) {
-	if (argc != 10)
+	if (argc != 11)
 		die("usage", "see the source's head");
 	const char *host = argv[1];
 	int port = atoi(argv[2]), connections = atoi(argv[3]), depth = atoi(argv[4]);
@@ -221,7 +224,9 @@ int main(int argc, char **argv) {
 	op = argv[7];
 	small_files = atoi(argv[8]);
 	data_bytes = strtoull(argv[9], NULL, 10);
-	samples = malloc(SAMPLES_MAX * sizeof *samples);
+	next_name = strtoull(argv[10], NULL, 10);
+	/* Other numbers at random than others have. */
+	dice *= 2 * next_name + 1;
 	data = malloc(1 << 20);
 	memset(data, 0x5a, 1 << 20);
 	read_handles();
@@ -254,8 +259,10 @@ int main(int argc, char **argv) {
 		serve(rpcs, connections);
 	uint64_t elapsed = clock_ns(CLOCK_MONOTONIC) - began;
 	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-	qsort(samples, sample_count, sizeof *samples, by_value);
-	printf("done %llu %llu %llu %u %u\n", (unsigned long long)units, (unsigned long long)elapsed,
-	       (unsigned long long)cpu, quantile(0.5), quantile(0.99));
+	printf("done %llu %llu %llu", (unsigned long long)units, (unsigned long long)elapsed, (unsigned long long)cpu);
+	for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
+		if (latencies[bucket])
+			printf(" %u:%llu", bucket, (unsigned long long)latencies[bucket]);
+	printf("\n");
 	return 0;
 }

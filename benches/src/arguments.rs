@@ -17,6 +17,9 @@ pub(crate) struct Ground {
     pub(crate) out: PathBuf,
 }
 
+/// Entries of a directory that is listed several times over in the usual time.
+const ENTRIES_IN_TIME: usize = 25_000;
+
 /// Clients, operations, and how much of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArguments {
@@ -28,16 +31,23 @@ pub(crate) struct LoadArguments {
     ops: Vec<Op>,
     /// Connections x calls in flight on each
     #[arg(long, value_delimiter = ',', default_value = "4x8")]
-    shapes: Vec<Shape>,
+    pub(crate) shapes: Vec<Shape>,
     /// Rounds: in each every server has its turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) rounds: u64,
-    /// Milliseconds of each timed operation
+    /// Milliseconds of each timed operation; listings of more than 25,000 entries take longer in proportion
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=600_000))]
     ms: u64,
     /// Number of each operation that makes or removes names
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     count: u64,
+    /// Processes of the client that share the connections (threads, of raw3 and raw41); when not given, one, and two where
+    /// one is the limit
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
+    processes: Option<u8>,
+    /// Users (uid 1000 and so on) that call in turn on each connection of raw3 and raw41; none: root
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1000))]
+    users: u32,
     /// Entries of the directory that is listed
     #[arg(long, default_value_t = 10_000)]
     pub(crate) entries: usize,
@@ -49,12 +59,17 @@ pub(crate) struct LoadArguments {
 impl LoadArguments {
     /// What is to be done in every turn.
     pub(crate) fn plan(&self) -> Plan {
+        let time = Duration::from_millis(self.ms);
+        let times_longer = self.entries.max(ENTRIES_IN_TIME) as f64 / ENTRIES_IN_TIME as f64;
         Plan {
             clients: self.clients.clone(),
             shapes: self.shapes.clone(),
             ops: with_what_they_need(&self.ops),
-            time: Duration::from_millis(self.ms),
+            time,
+            listing_time: time.mul_f64(times_longer),
             count: self.count,
+            processes: self.processes.map(usize::from),
+            users: self.users,
         }
     }
 
@@ -101,6 +116,8 @@ mod tests {
             rounds: 3,
             ms: 10,
             count: 1,
+            processes: None,
+            users: 0,
             entries: 0,
             out: PathBuf::new(),
         };

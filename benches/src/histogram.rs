@@ -28,6 +28,23 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// Counts what another has counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (own, others) in self.counts.iter_mut().zip(&other.counts) {
+            *own += others;
+        }
+        self.total += other.total;
+    }
+
+    /// Counts so many samples of a bucket, as another program has put them there.
+    ///
+    /// `None` when there is no such bucket.
+    pub(crate) fn add_to_bucket(&mut self, bucket: usize, count: u64) -> Option<()> {
+        *self.counts.get_mut(bucket)? += count;
+        self.total += count;
+        Some(())
+    }
+
     /// The latency that `fraction` (0 to 1) of the samples do not exceed, in µs; 0 without samples.
     pub(crate) fn quantile_us(&self, fraction: f64) -> f64 {
         let wanted = ((self.total as f64 * fraction).ceil() as u64).max(1);
@@ -83,6 +100,13 @@ mod tests {
         let steps = (0..64).map(|bit| index(1u64 << bit)).collect::<Vec<_>>();
         assert!(steps.is_sorted());
         assert_eq!(index(u64::MAX), BUCKETS - 1);
+        let mut two = Histogram::new();
+        two.record(Duration::from_nanos(40));
+        let mut other = Histogram::new();
+        other.add_to_bucket(index(4000), 3).unwrap();
+        two.add(&other);
+        assert!(two.total == 4 && (two.quantile_us(0.5) - 4.0).abs() < 0.1);
+        assert_eq!(two.add_to_bucket(BUCKETS, 1), None);
         assert_eq!((index(31), index(32), index(63), index(64)), (31, 32, 63, 64));
     }
 }

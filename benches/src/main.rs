@@ -4,14 +4,19 @@
 
 mod arena;
 mod arguments;
+mod bout;
 mod client;
+mod compare;
 mod cpu;
+mod figure;
+mod goals;
 mod growth;
 mod histogram;
 mod knfsd;
 mod limits;
 mod measure;
 mod mount;
+mod page;
 mod perf;
 mod plan;
 mod plot;
@@ -22,29 +27,19 @@ mod state;
 mod volume;
 mod wanted;
 
-use anyhow::{Context, Result, ensure};
-use arguments::LoadArguments;
+use anyhow::Result;
 use clap::{Parser, Subcommand};
-use measure::{Harvest, Stage};
-use plan::ClientKind;
-use report::{Names, Party, Scene, Summary};
-use rival::Contender;
-use std::fs;
 use std::net::SocketAddrV4;
 use std::process::ExitCode;
-use volume::{FsKind, Volume};
-
-/// What the run against other servers leaves.
-const NAMES: Names = Names { json: "results.json", table: "table.txt", plot: "plot.svg" };
 
 /// Holdfast against other NFS servers, in interleaved rounds of one run (needs the superuser).
 #[derive(Debug, Parser)]
-#[command(name = "holdfast-bench", args_conflicts_with_subcommands = true)]
+#[command(name = "holdfast-bench", args_conflicts_with_subcommands = true, args_override_self = true)]
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
     #[command(flatten)]
-    run: RunArguments,
+    compare: compare::CompareArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,31 +62,14 @@ enum Role {
     SameHost(same_host::SameHostArguments),
     /// The kernel's own server and Holdfast, both in one guest.
     Knfsd(knfsd::KnfsdArguments),
+    /// One page of the plots that runs have left in a directory.
+    Page(page::PageArguments),
     /// What starts servers in that guest.
     #[command(hide = true)]
     KnfsdAgent(knfsd::AgentArguments),
     /// The loads of `mount`, here; what it runs in a guest.
     #[command(hide = true)]
     MountLoads(mount::LoadsArguments),
-}
-
-#[derive(Debug, clap::Args)]
-struct RunArguments {
-    /// Servers; the first is what the others are compared with
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync,nfs3-server"
-    )]
-    servers: Vec<Contender>,
-    #[command(flatten)]
-    load: LoadArguments,
-    /// The file system below
-    #[arg(long, value_enum, default_value_t = FsKind::Xfs)]
-    fs: FsKind,
-    /// Profile every operation of every server with perf, into OUT/perf; the figures are then worth little
-    #[arg(long)]
-    perf: bool,
 }
 
 fn main() -> ExitCode {
@@ -104,9 +82,10 @@ fn main() -> ExitCode {
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
         Some(Role::Knfsd(arguments)) => knfsd::run(&arguments),
+        Some(Role::Page(arguments)) => page::run(&arguments).map(|()| true),
         Some(Role::KnfsdAgent(arguments)) => knfsd::run_agent(&arguments).map(|()| true),
         Some(Role::MountLoads(arguments)) => mount::run_loads(&arguments).map(|()| true),
-        None => run(&arguments.run),
+        None => compare::run(&arguments.compare),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -122,55 +101,6 @@ fn wait_for_state(arguments: &state::StateArguments) -> Result<()> {
     let _arena = arena::enter()?;
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
     state::run(arguments, scratch.path())
-}
-
-/// Gives whether everything could be measured.
-fn run(arguments: &RunArguments) -> Result<bool> {
-    let _arena = arena::enter()?;
-    ensure!(!arguments.servers.is_empty(), "no servers");
-    let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-    let volume = Volume::new(arguments.fs, scratch.path(), arguments.load.entries)?;
-    let plan = arguments.load.plan();
-    let libnfs = plan.clients.contains(&ClientKind::Libnfs);
-    let libnfs = libnfs.then(|| client::libnfs::Program::compile(scratch.path())).transpose()?;
-    fs::create_dir_all(&arguments.load.out).with_context(|| arguments.load.out.display().to_string())?;
-    let perf = arguments.perf.then(|| perf::Perf::new(&arguments.load.out.join("perf"))).transpose()?;
-    let stage = Stage { plan: &plan, scratch: scratch.path(), libnfs: libnfs.as_ref(), perf: perf.as_ref() };
-    let harvest = play(&stage, &volume, arguments)?;
-    drop(volume);
-    let scene = Scene::here(arguments.fs);
-    let summary = Summary::new(&plan, parties(&arguments.servers, &plan.clients), scene, &harvest);
-    summary.write(&arguments.load.out, NAMES)?;
-    print!("{}", summary.table());
-    let must_succeed = arguments.servers.iter().filter(|server| server.must_succeed());
-    let must_succeed: Vec<_> = must_succeed.map(|server| server.name()).collect();
-    Ok(!harvest.failures.iter().any(|failure| must_succeed.contains(&failure.contender)))
-}
-
-/// All are compared with the first.
-fn parties(servers: &[Contender], clients: &[ClientKind]) -> Vec<Party> {
-    let deaf_to = |server: Contender| clients.iter().copied().filter(move |client| !server.speaks(*client));
-    let party = |(place, server): (usize, &Contender)| Party {
-        name: server.name(),
-        against: servers.first().filter(|_| place > 0).map(|first| first.name()),
-        version: server.version(),
-        deaf_to: deaf_to(*server).collect(),
-    };
-    servers.iter().enumerate().map(party).collect()
-}
-
-fn play(stage: &Stage<'_>, volume: &Volume, arguments: &RunArguments) -> Result<Harvest> {
-    let mut harvest = Harvest::default();
-    for (round, contenders) in arguments.load.turns(&arguments.servers) {
-        for contender in contenders {
-            eprintln!("round {round} of {}: {}", arguments.load.rounds, contender.name());
-            stage
-                .turn(contender, volume, round, &mut harvest)
-                .with_context(|| format!("the turn of {} in round {round}", contender.name()))?;
-        }
-        stage.echo_turn(round, &mut harvest).context("the echo server's turn")?;
-    }
-    Ok(harvest)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! One contender's turn: every client, shape and operation, each with the server's CPU time taken around it.
+//! One contender's turn: the operations of a client in a shape, each with the server's CPU time taken around it.
 
+use crate::bout::Bout;
 use crate::client::echo::EchoLoad;
 use crate::client::libnfs::Program;
-use crate::client::nfs3::Nfs3Load;
-use crate::client::nfs41::Fleet;
 use crate::client::target::Target;
 use crate::client::{Amount, Burst, call, pump};
 use crate::perf::Perf;
@@ -12,6 +11,7 @@ use crate::rival::{Contender, Ports, Server};
 use crate::volume::Volume;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use std::fmt;
 use std::fs;
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
@@ -26,16 +26,45 @@ pub(crate) struct Plan {
     pub(crate) shapes: Vec<Shape>,
     /// Operations, in the order of [`Op::ALL`].
     pub(crate) ops: Vec<Op>,
-    /// The time of each timed operation.
+    /// The time of each timed operation but listings.
     pub(crate) time: Duration,
+    /// The time of listings, at least: one that has begun is brought to its end.
+    pub(crate) listing_time: Duration,
     /// The number of each counted operation.
     pub(crate) count: u64,
+    /// Processes of a client; when not given, one, and two where one is the limit.
+    pub(crate) processes: Option<usize>,
+    /// Users that call in turn; none: root.
+    pub(crate) users: u32,
 }
 
 impl Plan {
-    /// Folders of changing names that a turn needs.
-    pub(crate) fn folders(&self) -> usize {
-        self.clients.len() * self.shapes.len()
+    /// The operations of a shape, in their order, without those that come to the same as in an earlier shape.
+    pub(crate) fn ops_in(&self, shape: Shape) -> impl Iterator<Item = Op> {
+        let earlier = self.shapes.iter().take_while(move |earlier| **earlier != shape);
+        let is_known = move |op: &Op| earlier.clone().any(|earlier| earlier.for_op(*op) == shape.for_op(*op));
+        self.ops.iter().copied().filter(move |op| !is_known(op))
+    }
+
+    /// Every client in every shape; shapes outermost, so that what the clients show of one lies together.
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
+        let of = |&shape| self.clients.iter().map(move |&client| Workload { client, shape });
+        self.shapes.iter().flat_map(of).collect()
+    }
+}
+
+/// A client in a shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    /// The client.
+    pub(crate) client: ClientKind,
+    /// Connections x depth.
+    pub(crate) shape: Shape,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.client.name(), self.shape)
     }
 }
 
@@ -52,6 +81,8 @@ pub(crate) struct Sample {
     pub(crate) op: &'static str,
     /// The round, from 1.
     pub(crate) round: usize,
+    /// Processes of the client.
+    pub(crate) processes: usize,
     /// Operations done (entries, for listings).
     pub(crate) units: u64,
     /// Operations a second.
@@ -142,51 +173,38 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
-struct Bout<'a> {
-    stage: &'a Stage<'a>,
-    server: &'a dyn Measured,
-    target: &'a Target,
-    client: ClientKind,
-    op: Op,
-    shape: Shape,
-    label: String,
-}
-
 impl Stage<'_> {
-    /// A contender's turn; an operation that fails does not end it.
+    /// A contender's turn with one client in one shape, started for that; an operation that fails does not end it.
     ///
     /// Errors when the server cannot be started, or the volume not be made ready.
     pub(crate) fn turn(
         &self,
         contender: Contender,
         volume: &Volume,
+        workload: Workload,
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        volume.begin_turn(self.plan.folders())?;
-        let scratch = self.own_scratch(&format!("{}-{round}", contender.name()))?;
+        volume.begin_turn(1)?;
+        let scratch = self.own_scratch(&format!("{}-{workload}-{round}", contender.name()))?;
         let server = contender.start(&volume.export(), &scratch)?;
-        let speaks = |client| contender.speaks(client);
-        self.bouts((contender.name(), &server), &speaks, round, harvest)
+        self.bouts((contender.name(), &server), &[workload], round, harvest)
     }
 
-    /// Every operation in every shape by every client that a server can be asked by; one that fails is written down.
+    /// Every operation of some workloads, each in a folder of its own; one that fails is written down.
     ///
     /// Errors when the server does not even show what lies on the volume.
     pub(crate) fn bouts(
         &self,
         (name, server): (&'static str, &dyn Measured),
-        speaks: &dyn Fn(ClientKind) -> bool,
+        workloads: &[Workload],
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        let plan = self.plan;
-        let clients = plan.clients.iter().filter(|client| speaks(**client));
-        let all = clients.flat_map(|&client| plan.shapes.iter().map(move |&shape| (client, shape)));
-        for (folder, (client, shape)) in all.enumerate() {
+        for (folder, workload @ &Workload { client, shape }) in workloads.iter().enumerate() {
             let target = Target::find(server.ports(), folder)?;
-            for &op in &plan.ops {
-                let label = format!("{name}-{}-{shape}-{}", client.name(), op.name());
+            for op in self.plan.ops_in(shape) {
+                let label = format!("{name}-{workload}-{}", op.name());
                 let (stage, target) = (self, &target);
                 let bout = Bout { stage, server, target, client, op, shape: shape.for_op(op), label };
                 let (contender, client, shape, op) = (name, client.name(), shape.to_string(), op.name());
@@ -204,24 +222,25 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The echo server's turn, for reference.
+    /// The echo server's turn in one shape, for reference.
     ///
     /// Errors when it does not work.
-    pub(crate) fn echo_turn(&self, round: usize, harvest: &mut Harvest) -> Result<()> {
-        let server = Server::start_echo(&self.own_scratch(&format!("echo-{round}"))?)?;
-        self.echo_bouts(&server, round, harvest)
+    pub(crate) fn echo_turn(&self, shape: Shape, round: usize, harvest: &mut Harvest) -> Result<()> {
+        let server = Server::start_echo(&self.own_scratch(&format!("echo-{shape}-{round}"))?)?;
+        self.echo_bouts(&server, &[shape], round, harvest)
     }
 
-    /// Every shape with an echo server.
+    /// Some shapes with an echo server.
     ///
     /// Errors when it does not work.
     pub(crate) fn echo_bouts(
         &self,
         server: &dyn Measured,
+        shapes: &[Shape],
         round: usize,
         harvest: &mut Harvest,
     ) -> Result<()> {
-        for &shape in &self.plan.shapes {
+        for &shape in shapes {
             let streams = connect_all(server.ports().nfs, shape)?;
             let mut load = EchoLoad::GETATTR;
             pump::run(&streams, shape.depth, Amount::For(self.plan.time / 5), &mut load)?;
@@ -240,65 +259,15 @@ impl Stage<'_> {
     }
 }
 
-impl Bout<'_> {
-    fn measure(&self) -> Result<Sample> {
-        let plan = self.stage.plan;
-        let (address, op, shape) = (self.server.ports().nfs, self.op, self.shape);
-        let amount = if op.is_counted() { Amount::Calls(plan.count) } else { Amount::For(plan.time) };
-        match self.client {
-            ClientKind::Raw3 => {
-                let streams = connect_all(address, shape)?;
-                self.warm_up(&streams)?;
-                let mut load = Nfs3Load::new(op, self.target, shape);
-                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
-            }
-            ClientKind::Raw41 => {
-                let mut fleet = Fleet::new(address, shape, self.target)?;
-                let streams = fleet.take_streams();
-                if !op.is_counted() {
-                    pump::run(&streams, shape.depth, Amount::For(plan.time / 5), &mut fleet.load(op))?;
-                }
-                let mut load = fleet.load(op);
-                self.watch(|| pump::run(&streams, shape.depth, amount, &mut load))
-            }
-            ClientKind::Libnfs => {
-                let program = self.stage.libnfs.context("the client over libnfs was not compiled")?;
-                self.warm_up(&connect_all(address, shape)?)?;
-                let ready = program.ready(address, op, shape, amount, self.target)?;
-                self.watch(|| ready.run())
-            }
-        }
-    }
-
-    /// A little of the same first, so that caches are full. Not of what can be done once only.
-    fn warm_up(&self, streams: &[TcpStream]) -> Result<()> {
-        if !self.op.is_counted() {
-            let mut load = Nfs3Load::new(self.op, self.target, self.shape);
-            let time = Amount::For(self.stage.plan.time / 5);
-            pump::run(streams, self.shape.depth, time, &mut load)?;
-        }
-        Ok(())
-    }
-
-    fn watch(&self, work: impl FnOnce() -> Result<Burst>) -> Result<Sample> {
-        let perf = self.stage.perf;
-        let watching = perf.map(|perf| perf.start(self.server.pid()?, &self.label)).transpose()?;
-        let before = self.server.cpu_time()?;
-        let burst = work()?;
-        let taken = sample(self.server, before, &burst);
-        if let Some(watching) = watching {
-            watching.finish()?;
-        }
-        taken
-    }
-}
-
-fn connect_all(server: SocketAddrV4, shape: Shape) -> Result<Vec<TcpStream>> {
+/// As many connections as a shape has.
+///
+/// Errors when one is refused.
+pub(crate) fn connect_all(server: SocketAddrV4, shape: Shape) -> Result<Vec<TcpStream>> {
     (0..shape.connections).map(|_| call::connect(server)).collect()
 }
 
 /// What a burst came to, as a sample of the echo server; whose it is else, the caller fills in.
-fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
+pub(crate) fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<Sample> {
     ensure!(burst.units > 0, "nothing was done");
     let spent = server.cpu_time()?.saturating_sub(cpu_before);
     let spent = spent.saturating_sub(server.idle_cost(burst.elapsed));
@@ -309,6 +278,7 @@ fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<
         shape: String::new(),
         op: "echo",
         round: 0,
+        processes: 1,
         units: burst.units,
         rate: burst.units as f64 / burst.elapsed.as_secs_f64(),
         server_cpu_us: each_us(spent),
@@ -316,4 +286,29 @@ fn sample(server: &dyn Measured, cpu_before: Duration, burst: &Burst) -> Result<
         p50_us: burst.p50_us,
         p99_us: burst.p99_us,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_to_the_same_in_two_shapes_is_measured_in_the_first() {
+        let shape = |connections, depth| Shape { connections, depth };
+        let plan = Plan {
+            clients: Vec::new(),
+            shapes: vec![shape(4, 8), shape(4, 32), shape(4, 1), shape(16, 32)],
+            ops: vec![Op::Getattr, Op::Readdir, Op::Read1m],
+            time: Duration::ZERO,
+            listing_time: Duration::ZERO,
+            count: 0,
+            processes: None,
+            users: 0,
+        };
+        let ops_in = |connections, depth| plan.ops_in(shape(connections, depth)).collect::<Vec<_>>();
+        assert_eq!(ops_in(4, 8), plan.ops);
+        assert_eq!(ops_in(4, 32), [Op::Getattr], "listings as 4x1, transfers as 4x4");
+        assert_eq!(ops_in(4, 1), [Op::Getattr, Op::Read1m]);
+        assert_eq!(ops_in(16, 32), plan.ops);
+    }
 }

@@ -1,8 +1,11 @@
 //! Medians, spreads and ratios of what was measured, as a table for people and JSON for programs.
 
 use crate::arena;
+use crate::bout::is_client_limit;
+pub(crate) use crate::figure::Figure;
+use crate::goals::{self, Judged};
 use crate::measure::{Failure, Harvest, Plan, Sample};
-use crate::plan::ClientKind;
+use crate::plan::{ClientKind, Op};
 use crate::plot;
 use crate::volume::FsKind;
 use anyhow::Result;
@@ -10,29 +13,6 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-
-/// A figure over all rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Figure {
-    /// The median.
-    pub(crate) median: f64,
-    /// The least.
-    pub(crate) min: f64,
-    /// The greatest.
-    pub(crate) max: f64,
-}
-
-impl Figure {
-    /// Of some values; `None` of none.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { values[middle - 1].midpoint(values[middle]) };
-        Some(Self { median, min, max })
-    }
-}
 
 /// One contender in one operation.
 #[derive(Debug, Serialize)]
@@ -45,6 +25,10 @@ pub(crate) struct Cell {
     pub(crate) server_cpu_us: Figure,
     /// µs of client CPU time an operation.
     pub(crate) client_cpu_us: Figure,
+    /// Processes of the client, in the round that needed the most.
+    pub(crate) processes: usize,
+    /// Whether they worked nearly all the time, so that the rate is the client's more than the server's.
+    pub(crate) is_client_limit: bool,
     /// Latency of half the calls at most, µs.
     pub(crate) p50_us: Figure,
     /// Latency of 99 in 100 calls at most, µs.
@@ -138,6 +122,8 @@ pub(crate) struct Summary<'a> {
     scene: Scene,
     parties: Vec<Party>,
     rows: Vec<Row>,
+    /// What the comparison with Ganesha is held to, where it takes part.
+    goals: Vec<Judged>,
     samples: &'a [Sample],
     failures: &'a [Failure],
 }
@@ -149,16 +135,17 @@ impl<'a> Summary<'a> {
         let mut rows = Vec::new();
         for client in &plan.clients {
             for shape in &plan.shapes {
-                let shape = shape.to_string();
-                let row = |op| row(harvest, &bases, client.name(), &shape, op);
-                rows.extend(plan.ops.iter().map(|op| row(op.name())));
+                let name = shape.to_string();
+                let row = |op: Op| row(harvest, &bases, client.name(), &name, op.name());
+                rows.extend(plan.ops_in(*shape).map(row));
             }
         }
         for shape in &plan.shapes {
             rows.push(row(harvest, &[("echo", None)], "raw3", &shape.to_string(), "echo"));
         }
         rows.retain(|row| !row.cells.is_empty() || !row.refusals.is_empty());
-        Self { scene, parties, rows, samples: &harvest.samples, failures: &harvest.failures }
+        let goals = goals::judge(plan, &harvest.samples);
+        Self { scene, parties, rows, goals, samples: &harvest.samples, failures: &harvest.failures }
     }
 
     /// Writes it into a directory.
@@ -178,7 +165,9 @@ impl<'a> Summary<'a> {
         let mut text = format!(
             "{}, {}; {}.\nCPU: µs of server CPU time an operation; client: the same of the client.\n\
              x rate: its rate over that of the other. x cpu: the other's CPU time over its own (above 1: it\n\
-             costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n",
+             costs less); {}.\nMedians of rounds; [least - greatest]. readdir counts entries.\n\
+             Behind client, its processes where they are several, and ! where they worked nearly all the time.\n\
+             What comes to the same in two shapes (readdir, read1m, write1m) is in the first alone.\n",
             self.scene.machine,
             self.scene.fs.name(),
             versions.join(", "),
@@ -200,35 +189,39 @@ impl<'a> Summary<'a> {
                 let _ = writeln!(text, "{:<9}{contender:<15}FAILED in {rounds} rounds: {why}", row.op);
             }
         }
-        text
+        text + &goals::table(&self.goals)
     }
 }
 
 fn heading(text: &mut String, row: &Row) {
     let _ = writeln!(
         text,
-        "\n{} {}\n{:<9}{:<15}{:>10}{:>9}{:>8}{:>9}{:>9}  {:<24}{:<24}/ echo",
+        "\n{} {}\n{:<9}{:<15}{:>10}{:>9}{:>8}{:>11}{:>9}  {:<24}{:<24}/ echo",
         row.client, row.shape, "", "", "rate/s", "CPU", "client", "p50 us", "p99 us", "x rate", "x cpu",
     );
 }
 
 fn line(text: &mut String, op: &str, cell: &Cell) {
-    let ratio = |figure: Option<Figure>| {
-        figure.map_or(String::new(), |f| format!("{:.2} [{:.2} - {:.2}]", f.median, f.min, f.max))
-    };
+    let ratio = |figure: Option<Figure>| figure.map_or(String::new(), |f| f.to_string());
     let echo = cell.echo_ratio.map_or(String::new(), |f| format!("{:.1}", f.median));
     let _ = writeln!(
         text,
-        "{op:<9}{:<15}{:>10.0}{:>9.2}{:>8.2}{:>9.0}{:>9.0}  {:<24}{:<24}{echo}",
+        "{op:<9}{:<15}{:>10.0}{:>9.2}{:>8.2} {:<3}{:>7.0}{:>9.0}  {:<24}{:<24}{echo}",
         cell.contender,
         cell.rate.median,
         cell.server_cpu_us.median,
         cell.client_cpu_us.median,
+        mark(cell),
         cell.p50_us.median,
         cell.p99_us.median,
         ratio(cell.rate_ratio),
         ratio(cell.cpu_ratio),
     );
+}
+
+fn mark(cell: &Cell) -> String {
+    let processes = if cell.processes > 1 { format!("x{}", cell.processes) } else { String::new() };
+    processes + if cell.is_client_limit { "!" } else { "" }
 }
 
 /// `bases` says of each contender whom it is compared with.
@@ -278,11 +271,15 @@ fn refusal(
 
 fn cell(contender: &'static str, own: &[&Sample]) -> Option<Cell> {
     let figure = |field: fn(&Sample) -> f64| Figure::of(own.iter().map(|s| field(s)).collect());
+    let (rate, client_cpu_us) = (figure(|s| s.rate)?, figure(|s| s.client_cpu_us)?);
+    let processes = own.iter().map(|s| s.processes).max()?;
     Some(Cell {
         contender,
-        rate: figure(|s| s.rate)?,
+        rate,
         server_cpu_us: figure(|s| s.server_cpu_us)?,
-        client_cpu_us: figure(|s| s.client_cpu_us)?,
+        client_cpu_us,
+        processes,
+        is_client_limit: is_client_limit(client_cpu_us.median, rate.median, processes),
         p50_us: figure(|s| s.p50_us)?,
         p99_us: figure(|s| s.p99_us)?,
         rate_ratio: None,
@@ -292,7 +289,11 @@ fn cell(contender: &'static str, own: &[&Sample]) -> Option<Cell> {
 }
 
 /// A ratio for each round that both were measured in.
-fn by_round(own: &[&Sample], base: &[&Sample], ratio: impl Fn(&Sample, &Sample) -> f64) -> Vec<f64> {
+pub(crate) fn by_round(
+    own: &[&Sample],
+    base: &[&Sample],
+    ratio: impl Fn(&Sample, &Sample) -> f64,
+) -> Vec<f64> {
     let in_round = |round| base.iter().find(|b| b.round == round);
     own.iter().filter_map(|o| in_round(o.round).map(|b| ratio(o, b))).filter(|r| r.is_finite()).collect()
 }
@@ -308,6 +309,7 @@ mod tests {
             shape: "4x8".to_owned(),
             op: "getattr",
             round,
+            processes: 1,
             units: 1,
             rate,
             server_cpu_us,
@@ -355,20 +357,17 @@ mod tests {
         let plan = Plan {
             clients: vec![ClientKind::Raw3],
             shapes: vec![crate::plan::Shape { connections: 4, depth: 8 }],
-            ops: vec![crate::plan::Op::Getattr],
+            ops: vec![Op::Getattr],
             time: std::time::Duration::ZERO,
+            listing_time: std::time::Duration::ZERO,
             count: 0,
+            processes: None,
+            users: 0,
         };
         let table = Summary::new(&plan, parties, Scene::here(FsKind::Tmpfs), &harvest).table();
         let at = |text: &str| table.find(text).unwrap_or_else(|| panic!("no {text:?} in:\n{table}"));
         assert!(at("nfs3-server does not speak") < at("getattr  ganesha"));
         assert!(at("getattr  ganesha") < at("getattr  nfs3-server    FAILED in 2 rounds: status 10004"));
         assert!(at("nfs3-server against ganesha") > 0);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
-        assert_eq!(Figure::of(vec![4.0, 1.0, 3.0, 2.0]).map(|f| f.median), Some(2.5));
-        assert_eq!(Figure::of(Vec::new()), None);
     }
 }

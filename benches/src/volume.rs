@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Its size; the image is sparse.
@@ -120,7 +120,9 @@ impl Volume {
             fs::remove_dir_all(&changing)?;
         }
         for folder in 0..folders {
-            fs::create_dir_all(changing.join(folder.to_string()))?;
+            let folder = changing.join(folder.to_string());
+            fs::create_dir_all(&folder)?;
+            open_to_all(&folder)?;
         }
         rustix::fs::syncfs(File::open(&self.mount_point)?)?;
         Ok(())
@@ -132,7 +134,9 @@ impl Volume {
             fs::create_dir_all(export.join(folder))?;
         }
         for number in 0..SMALL_FILES {
-            fs::write(export.join(SMALL).join(small_name(number)), b"content")?;
+            let path = export.join(SMALL).join(small_name(number));
+            fs::write(&path, b"content")?;
+            open_to_all(&path)?;
         }
         for number in 0..listed_entries {
             File::create(export.join(LISTED).join(format!("entry-{number:06}")))?;
@@ -144,9 +148,15 @@ impl Volume {
             for _ in 0..DATA_BYTES >> 20 {
                 file.write_all(&block)?;
             }
+            open_to_all(&export.join(name))?;
         }
         Ok(())
     }
+}
+
+/// Lets everybody do with a file or folder what the loads do: not all of them come from root.
+fn open_to_all(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).with_context(|| path.display().to_string())
 }
 
 /// The name of a small file.

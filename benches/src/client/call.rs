@@ -34,9 +34,37 @@ pub(crate) struct Procedure {
     pub(crate) number: u32,
 }
 
+/// The first of the users that loads are done as, where it is not root.
+const FIRST_USER: u32 = 1000;
+
+/// Headers of the calls of several users, who call in turn.
+#[derive(Debug)]
+pub(crate) struct Headers {
+    of_users: Vec<Vec<u8>>,
+    turn: usize,
+}
+
+impl Headers {
+    /// Of so many users, each with a group of its own; of root, where there are none.
+    pub(crate) fn new(procedure: Procedure, users: u32) -> Self {
+        let ids = if users == 0 { 0..1 } else { FIRST_USER..FIRST_USER + users };
+        Self { of_users: ids.map(|id| header_of(procedure, id)).collect(), turn: 0 }
+    }
+
+    /// That of the user whose turn it is.
+    pub(crate) fn next(&mut self) -> &[u8] {
+        self.turn = if self.turn + 1 < self.of_users.len() { self.turn + 1 } else { 0 };
+        &self.of_users[self.turn]
+    }
+}
+
 /// A call's header after its number, as root by AUTH_SYS; made once, for many calls.
 pub(crate) fn header_after_xid(procedure: Procedure) -> Vec<u8> {
-    let auth = AuthSys { stamp: 0, machine_name: b"bench", uid: 0, gid: 0, gids: Groups::new(&[]) };
+    header_of(procedure, 0)
+}
+
+fn header_of(procedure: Procedure, id: u32) -> Vec<u8> {
+    let auth = AuthSys { stamp: 0, machine_name: b"bench", uid: id, gid: id, gids: Groups::new(&[]) };
     let credential = holdfast_xdr::to_bytes(&auth);
     let mut w = Writer::new();
     MsgType::Call.encode(&mut w);

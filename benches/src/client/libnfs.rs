@@ -3,7 +3,9 @@
 
 use super::target::Target;
 use super::{Amount, Burst};
-use crate::plan::{Op, Shape};
+use crate::bout::Share;
+use crate::histogram::Histogram;
+use crate::plan::Op;
 use crate::volume::DATA_BYTES;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -47,8 +49,7 @@ impl Program {
         &self,
         server: SocketAddrV4,
         op: Op,
-        shape: Shape,
-        amount: Amount,
+        Share { shape, amount, first, .. }: Share,
         target: &Target,
     ) -> Result<Ready> {
         let (kind, number) = match amount {
@@ -59,7 +60,7 @@ impl Program {
             .args([server.ip().to_string(), server.port().to_string()])
             .args([shape.connections.to_string(), shape.depth.to_string()])
             .args([kind.to_owned(), number.to_string(), op.name().to_owned()])
-            .args([target.small_files.len().to_string(), DATA_BYTES.to_string()])
+            .args([target.small_files.len().to_string(), DATA_BYTES.to_string(), first.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -82,15 +83,6 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Lets it work to its end.
-    ///
-    /// Errors when a call fails.
-    pub(crate) fn run(mut self) -> Result<Burst> {
-        self.stdin.write_all(b"go\n")?;
-        let said = self.line()?;
-        read_done(&said)
-    }
-
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stdout.read_line(&mut line)? == 0 {
@@ -107,20 +99,31 @@ impl Drop for Ready {
     }
 }
 
-/// Reads `done UNITS ELAPSED-NS CPU-NS P50-NS P99-NS`.
-fn read_done(said: &str) -> Result<Burst> {
-    let numbers: Option<Vec<u64>> =
-        said.strip_prefix("done ").map(|rest| rest.split(' ').flat_map(str::parse).collect());
-    let Some(&[units, elapsed, cpu, p50, p99]) = numbers.as_deref() else {
-        bail!("libnfs's load said {said:?}");
-    };
-    Ok(Burst {
-        units,
-        elapsed: Duration::from_nanos(elapsed),
-        client_cpu: Duration::from_nanos(cpu),
-        p50_us: p50 as f64 / 1e3,
-        p99_us: p99 as f64 / 1e3,
-    })
+/// Lets some work at a time, each to its end.
+///
+/// Errors when a call fails.
+pub(crate) fn run(mut programs: Vec<Ready>) -> Result<Burst> {
+    for program in &mut programs {
+        program.stdin.write_all(b"go\n")?;
+    }
+    let ends = programs.iter_mut().map(|program| {
+        let said = program.line()?;
+        read_done(&said).with_context(|| format!("libnfs's load said {said:?}"))
+    });
+    Ok(Burst::together(&ends.collect::<Result<Vec<_>>>()?))
+}
+
+/// Reads `done UNITS ELAPSED-NS CPU-NS`, and then, as `BUCKET:COUNT`, how many calls took how long.
+fn read_done(said: &str) -> Option<Burst> {
+    let mut words = said.strip_prefix("done ")?.split(' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (units, elapsed, cpu) = (number()?, number()?, number()?);
+    let mut latency = Histogram::new();
+    for word in words {
+        let (bucket, count) = word.split_once(':')?;
+        latency.add_to_bucket(bucket.parse().ok()?, count.parse().ok()?)?;
+    }
+    Some(Burst::new(units, Duration::from_nanos(elapsed), Duration::from_nanos(cpu), latency))
 }
 
 fn handles(target: &Target) -> String {
@@ -139,10 +142,11 @@ mod tests {
 
     #[test]
     fn the_last_line_is_read() {
-        let burst = read_done("done 10 2000000000 500000000 1500 9000").unwrap();
+        let burst = read_done("done 10 2000000000 500000000 40:9 200:1").unwrap();
         assert_eq!((burst.units, burst.elapsed), (10, Duration::from_secs(2)));
         assert_eq!(burst.client_cpu, Duration::from_millis(500));
-        assert!((burst.p50_us - 1.5).abs() < 1e-9 && (burst.p99_us - 9.0).abs() < 1e-9);
-        assert!(read_done("done 10 20").is_err() && read_done("ready").is_err());
+        assert!(burst.p50_us < 0.1 && burst.p99_us > 1.0);
+        assert!(read_done("done 10 20").is_none() && read_done("ready").is_none());
+        assert!(read_done("done 10 20 30 1:").is_none() && read_done("done 10 20 30 999999:1").is_none());
     }
 }

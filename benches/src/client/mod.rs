@@ -13,11 +13,11 @@ use crate::histogram::Histogram;
 use std::time::Duration;
 
 /// How much is to be done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
     /// As much as fits into the time.
     For(Duration),
-    /// So many calls, of names numbered from 0.
+    /// So many calls.
     Calls(u64),
 }
 
@@ -34,17 +34,29 @@ pub(crate) struct Burst {
     pub(crate) p50_us: f64,
     /// The same of 99 in 100 calls; µs.
     pub(crate) p99_us: f64,
+    latency: Histogram,
 }
 
 impl Burst {
-    fn new(units: u64, elapsed: Duration, client_cpu: Duration, latency: &Histogram) -> Self {
+    fn new(units: u64, elapsed: Duration, client_cpu: Duration, latency: Histogram) -> Self {
         Self {
             units,
             elapsed,
             client_cpu,
             p50_us: latency.quantile_us(0.5),
             p99_us: latency.quantile_us(0.99),
+            latency,
         }
+    }
+
+    /// What several that ran at a time came to together.
+    fn together(bursts: &[Self]) -> Self {
+        let mut latency = Histogram::new();
+        bursts.iter().for_each(|burst| latency.add(&burst.latency));
+        let units = bursts.iter().map(|burst| burst.units).sum();
+        let elapsed = bursts.iter().map(|burst| burst.elapsed).max().unwrap_or_default();
+        let client_cpu = bursts.iter().map(|burst| burst.client_cpu).sum();
+        Self::new(units, elapsed, client_cpu, latency)
     }
 }
 
@@ -55,7 +67,12 @@ pub(crate) struct Dice(u64);
 impl Dice {
     /// Always the same sequence.
     pub(crate) fn new() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
+        Self::of(0)
+    }
+
+    /// A sequence for each number, always the same one.
+    pub(crate) fn of(number: u64) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * number + 1))
     }
 
     /// A number below `bound`.

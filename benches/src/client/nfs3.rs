@@ -1,9 +1,10 @@
 //! The operations over NFSv3.
 
 use super::Dice;
-use super::call::header_after_xid;
+use super::call::Headers;
 use super::pump::{Lane, Load, succeeded};
 use super::target::{Handle, Target, nfs3};
+use crate::bout::Share;
 use crate::plan::{Op, Shape};
 use crate::volume::{SMALL_FILES, small_name};
 use anyhow::{Result, ensure};
@@ -23,7 +24,7 @@ const LISTING_BYTES: u32 = 64 << 10;
 pub(crate) struct Nfs3Load<'a> {
     op: Op,
     target: &'a Target,
-    header: Vec<u8>,
+    headers: Headers,
     dice: Dice,
     /// The next name, or the next block in order.
     next: u64,
@@ -53,12 +54,18 @@ impl<'a> Nfs3Load<'a> {
         Self {
             op,
             target,
-            header: header_after_xid(nfs3(procedure(op))),
+            headers: Headers::new(nfs3(procedure(op)), 0),
             dice: Dice::new(),
             next: 0,
             data: vec![0x5a; op.data_bytes() as usize],
             listings: vec![vec![Listing::default(); shape.depth]; shape.connections],
         }
+    }
+
+    /// One process's share of it: its own numbers, in order and at random, and its users.
+    pub(crate) fn of_share(self, share: &Share) -> Self {
+        let headers = Headers::new(nfs3(procedure(self.op)), share.users);
+        Self { dice: Dice::of(share.first), next: share.first, headers, ..self }
     }
 
     fn step(&mut self) -> u64 {
@@ -121,7 +128,7 @@ impl<'a> Nfs3Load<'a> {
 
 impl Load for Nfs3Load<'_> {
     fn encode(&mut self, lane: Lane, w: &mut Writer) {
-        w.put(&self.header);
+        w.put(self.headers.next());
         match self.op {
             Op::Getattr => Fh3(self.small_file()).encode(w),
             Op::Lookup => {
@@ -147,6 +154,10 @@ impl Load for Nfs3Load<'_> {
     fn looks_at(&self) -> usize {
         // More than everything before the data of a READ.
         if self.op == Op::Read1m { 256 } else { usize::MAX }
+    }
+
+    fn is_midway(&self, lane: Lane) -> bool {
+        self.listings[lane.connection][lane.slot].cookie != Cookie(0)
     }
 
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {

@@ -11,6 +11,8 @@ use holdfast_xdr::{Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Instant;
 
 /// Lanes a connection may have: the low bits of a call's number name the lane.
@@ -34,6 +36,11 @@ pub(crate) trait Load {
     /// How many bytes of a reply it looks at.
     fn looks_at(&self) -> usize {
         usize::MAX
+    }
+
+    /// Whether the lane stands within something that one goes through with even when the time is up.
+    fn is_midway(&self, _: Lane) -> bool {
+        false
     }
 
     /// Looks at the reply to the lane's call, from its start (as much as [`Load::looks_at`] of it); gives how many operations it stands for.
@@ -104,7 +111,38 @@ pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mu
     for connection in &connections {
         connection.stream.set_nonblocking(false)?;
     }
-    Ok(Burst::new(tally.units, elapsed, cpu::of_self()? - cpu_before, &tally.latency))
+    Ok(Burst::new(tally.units, elapsed, cpu::of_self()? - cpu_before, tally.latency))
+}
+
+/// What one of several clients does that are there at a time.
+pub(crate) struct Part<'a> {
+    /// Its connections.
+    pub(crate) streams: &'a [TcpStream],
+    /// Calls in flight on each.
+    pub(crate) depth: usize,
+    /// How much it does.
+    pub(crate) amount: Amount,
+    /// What it calls.
+    pub(crate) load: &'a mut (dyn Load + Send),
+}
+
+/// The same by several clients at a time: each a thread that shares with the others no more than the count of calls' numbers.
+///
+/// Errors as [`run`].
+pub(crate) fn run_parts(parts: Vec<Part<'_>>) -> Result<Burst> {
+    let (begin, cpu_before) = (Barrier::new(parts.len()), cpu::of_self()?);
+    let bursts = thread::scope(|scope| {
+        let work = |part: Part<'_>| {
+            begin.wait();
+            run(part.streams, part.depth, part.amount, part.load)
+        };
+        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        let ends = threads.into_iter().map(|thread| thread.join().ok().context("a thread panicked")?);
+        ends.collect::<Result<Vec<_>>>()
+    })?;
+    // Each has counted the whole process.
+    let client_cpu = cpu::of_self()? - cpu_before;
+    Ok(Burst { client_cpu, ..Burst::together(&bursts) })
 }
 
 /// Waits until something can be done, and does it.
@@ -178,8 +216,9 @@ impl Connection {
             free |= 1 << slot;
         }
         for slot in (0..LANES_MAX).filter(|slot| free & (1 << slot) != 0) {
-            if tally.may_issue(now) {
-                self.issue(Lane { connection: number, slot }, now, load, tally);
+            let lane = Lane { connection: number, slot };
+            if tally.may_issue(now) || load.is_midway(lane) {
+                self.issue(lane, now, load, tally);
             }
         }
         Ok(())

@@ -247,14 +247,14 @@ impl Inside<'_> {
     }
 
     fn turn(&self, side: Side, orders: &mut Orders, round: usize, harvest: &mut Harvest) -> Result<()> {
-        orders.start(side, self.stage.plan.folders())?;
+        let workloads = self.stage.plan.workloads();
+        orders.start(side, workloads.len())?;
         let served = Served::watch(side.ports(self.host), self.clock)?;
         match side.start() {
-            Start::Echo => self.stage.echo_bouts(&served, round, harvest)?,
-            Start::Knfsd { .. } => self.stage.bouts((side.name(), &served), &|_| true, round, harvest)?,
-            Start::Program(contender) => {
-                let speaks = |client| contender.speaks(client);
-                self.stage.bouts((side.name(), &served), &speaks, round, harvest)?;
+            Start::Echo => self.stage.echo_bouts(&served, &self.stage.plan.shapes, round, harvest)?,
+            // All that are started there speak to all clients.
+            Start::Knfsd { .. } | Start::Program(_) => {
+                self.stage.bouts((side.name(), &served), &workloads, round, harvest)?;
             }
         }
         orders.stop()

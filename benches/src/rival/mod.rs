@@ -32,6 +32,8 @@ const IDLE_WATCH: Duration = Duration::from_millis(500);
 pub(crate) enum Contender {
     /// NFS-Ganesha with its VFS back end, Debian's package, its defaults.
     Ganesha,
+    /// The same, set up for speed.
+    GaneshaTuned,
     /// Holdfast with `--async`: the fair comparison, as Ganesha forces no metadata to disk.
     HoldfastAsync,
     /// The same with `--local none`: it may remember what it listed, as Ganesha does without being told.
@@ -47,6 +49,7 @@ impl Contender {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ganesha => "ganesha",
+            Self::GaneshaTuned => "ganesha-tuned",
             Self::HoldfastAsync => "holdfast-async",
             Self::HoldfastAlone => "holdfast-alone",
             Self::HoldfastSync => "holdfast-sync",
@@ -67,7 +70,7 @@ impl Contender {
     /// What it says its version is; empty when it does not say.
     pub(crate) fn version(self) -> String {
         let asked = match self {
-            Self::Ganesha => Ok(ganesha::version_command()),
+            Self::Ganesha | Self::GaneshaTuned => Ok(ganesha::version_command()),
             Self::Nfs3Server => nfs3_server::version_command(),
             Self::HoldfastAsync | Self::HoldfastAlone | Self::HoldfastSync => holdfast::version_command(),
         };
@@ -100,8 +103,15 @@ impl Contender {
     pub(crate) fn start_on(self, host: Ipv4Addr, export: &Path, scratch: &Path) -> Result<Server> {
         let ports = Ports::on(host);
         match self {
-            Self::Ganesha => {
-                Server::start(self.name(), ganesha::command(export, scratch, ports)?, scratch, ports)
+            Self::Ganesha | Self::GaneshaTuned => {
+                let is_tuned = self == Self::GaneshaTuned;
+                let settings = if is_tuned { ganesha::Settings::Tuned } else { ganesha::Settings::Default };
+                Server::start(
+                    self.name(),
+                    ganesha::command(export, scratch, ports, settings)?,
+                    scratch,
+                    ports,
+                )
             }
             Self::Nfs3Server => {
                 let ports = Ports { mount: ports.nfs, ..ports };

@@ -2,8 +2,9 @@
 
 use super::session::Session;
 use super::{COMPOUND, open_args, put, skip_empty_results};
+use crate::bout::Share;
 use crate::client::Dice;
-use crate::client::call::{accepted, header_after_xid};
+use crate::client::call::{Headers, accepted};
 use crate::client::pump::{Lane, Load, succeeded};
 use crate::client::target::Target;
 use crate::plan::Op;
@@ -37,7 +38,7 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
 #[derive(Debug)]
 pub(crate) struct Nfs41Load<'a> {
     op: Op,
-    header: Vec<u8>,
+    headers: Headers,
     sessions: &'a mut [Session],
     target: &'a Target,
     dice: Dice,
@@ -49,7 +50,14 @@ impl<'a> Nfs41Load<'a> {
     /// The operation over these sessions; their connections are the pump's.
     pub(super) fn new(op: Op, sessions: &'a mut [Session], target: &'a Target) -> Self {
         let data = vec![0x5a; op.data_bytes() as usize];
-        Self { op, header: header_after_xid(COMPOUND), sessions, target, dice: Dice::new(), next: 0, data }
+        let headers = Headers::new(COMPOUND, 0);
+        Self { op, headers, sessions, target, dice: Dice::new(), next: 0, data }
+    }
+
+    /// One process's share of it: its own numbers, in order and at random, and its users.
+    pub(super) fn of_share(self, share: &Share) -> Self {
+        let headers = Headers::new(COMPOUND, share.users);
+        Self { dice: Dice::of(share.first), next: share.first, headers, ..self }
     }
 
     fn small_file(&mut self) -> usize {
@@ -109,7 +117,7 @@ impl<'a> Nfs41Load<'a> {
 
 impl Load for Nfs41Load<'_> {
     fn encode(&mut self, lane: Lane, w: &mut Writer) {
-        w.put(&self.header);
+        w.put(self.headers.next());
         let sequence = self.sessions[lane.connection].sequence(lane.slot);
         let want = ArgOp::GetAttr(GetAttr4Args { attr_request: ATTRIBUTES });
         match self.op {
@@ -147,6 +155,10 @@ impl Load for Nfs41Load<'_> {
                 self.encode_data(lane.connection, sequence, w);
             }
         }
+    }
+
+    fn is_midway(&self, lane: Lane) -> bool {
+        self.sessions[lane.connection].listings[lane.slot].0 != Cookie(0)
     }
 
     fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {

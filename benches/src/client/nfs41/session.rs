@@ -1,6 +1,7 @@
 //! Client ids, sessions and opens: what precedes a load.
 
 use super::{COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args, skip_empty_results};
+use crate::bout::Share;
 use crate::client::call::{Caller, reserve_xids};
 use crate::client::target::{Handle, Target};
 use crate::plan::{Op, Shape};
@@ -69,6 +70,20 @@ impl Fleet {
             session.listings.fill((Cookie(0), [0; 8]));
         }
         Nfs41Load::new(op, &mut self.sessions, &self.target)
+    }
+
+    /// One operation as a load for each share of the connections.
+    pub(crate) fn loads(&mut self, op: Op, shares: &[Share]) -> Vec<Nfs41Load<'_>> {
+        for session in &mut self.sessions {
+            session.listings.fill((Cookie(0), [0; 8]));
+        }
+        let (mut sessions, target) = (&mut self.sessions[..], &self.target);
+        let load = |share: &Share| {
+            let (own, others) = std::mem::take(&mut sessions).split_at_mut(share.shape.connections);
+            sessions = others;
+            Nfs41Load::new(op, own, target).of_share(share)
+        };
+        shares.iter().map(load).collect()
     }
 
     /// Opens or locks that stay, numbered from `first`.
