@@ -1,10 +1,14 @@
 //! How costs grow with connections, clients, opens, locks, directories and files: the server's CPU time an operation,
 //! as curves. Every server in turn, on a fresh volume.
 
-mod curves;
+mod clients;
+mod directory;
+mod file;
+mod held;
 mod plot;
+mod stand;
 
-pub(crate) use curves::{fill, list};
+pub(crate) use directory::{fill, list};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -108,7 +112,7 @@ pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     for &server in &arguments.servers {
         let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
         let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
-        let stand = curves::Stand {
+        let stand = stand::Stand {
             server,
             volume: &volume,
             scratch: scratch.path(),

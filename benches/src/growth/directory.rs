@@ -1,0 +1,86 @@
+//! Directories of many entries: listing them, and making one more.
+
+use anyhow::{Context, Result, ensure};
+use holdfast_base::Cookie;
+use holdfast_wire::nfs3::{Fh3, Proc3, ReadDirPlus3Args, ReadDirPlus3Ok, Verifier3};
+use holdfast_xdr::{Decode, Reader};
+use std::fs::{self, File};
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::stand::{Stand, Watched};
+use super::{Curve, Point, decades};
+use crate::client::call::Caller;
+use crate::client::target::{self, Handle, Target};
+use crate::plan::{Op, Shape};
+use crate::volume::CHANGING;
+
+/// Bytes of one listing reply, as Linux asks for them.
+const LISTING_BYTES: u32 = 64 << 10;
+
+impl Stand<'_> {
+    pub(super) fn directory(&self, most: u64) -> Result<Vec<Point>> {
+        let server = self.start("directory")?;
+        let mut points = Vec::new();
+        let target = Target::find(server.ports, 0)?;
+        for entries in decades(1000, most) {
+            let folder = entries.to_string();
+            let path = self.volume.export().join(CHANGING).join(&folder);
+            fill(&path, entries)?;
+            let dir = target::find(server.ports, &[CHANGING, &folder])?;
+            for op in ["first listing", "listing again"] {
+                let watched = Watched::begin(&server)?;
+                let (listed, elapsed) = list(server.ports.nfs, &dir)?;
+                ensure!(listed == entries + 2, "{listed} entries were listed of {entries}");
+                let rate = listed as f64 / elapsed.as_secs_f64();
+                points.push(self.point(
+                    Curve::Directory,
+                    op,
+                    entries,
+                    (watched.end((listed, elapsed))?, rate),
+                ));
+            }
+            let target = Target { changing: dir, ..target.clone() };
+            let shape = Shape { connections: 4, depth: 8 };
+            let taken = self.measure(&server, &target, (Op::Create, shape))?;
+            points.push(self.point(Curve::Directory, "create", entries, taken));
+        }
+        Ok(points)
+    }
+}
+
+/// A new directory of so many empty files.
+///
+/// Errors when they cannot be made.
+pub(crate) fn fill(dir: &Path, entries: u64) -> Result<()> {
+    fs::create_dir(dir).with_context(|| dir.display().to_string())?;
+    for number in 0..entries {
+        File::create(dir.join(format!("entry-{number:07}")))?;
+    }
+    Ok(())
+}
+
+/// Lists a directory once, from its beginning to its end: entries, and how long it took.
+///
+/// Errors when a call fails.
+pub(crate) fn list(server: SocketAddrV4, dir: &Handle) -> Result<(u64, Duration)> {
+    let mut caller = Caller::connect(server)?;
+    let (mut cookie, mut cookieverf): (Cookie, Verifier3) = (Cookie(0), [0; 8]);
+    let (started, mut entries) = (Instant::now(), 0);
+    loop {
+        let (dircount, maxcount) = (LISTING_BYTES, LISTING_BYTES);
+        let arguments = ReadDirPlus3Args { dir: Fh3(dir), cookie, cookieverf, dircount, maxcount };
+        let results = caller.call(target::nfs3(Proc3::ReadDirPlus), &arguments)?;
+        let mut r = Reader::new(&results);
+        let status = r.u32()?;
+        ensure!(status == 0, "READDIRPLUS answers with status {status}");
+        let listing = ReadDirPlus3Ok::decode(&mut r)?;
+        entries += listing.entries.len() as u64;
+        if listing.eof {
+            return Ok((entries, started.elapsed()));
+        }
+        cookie = listing.entries.last().context("a listing without end and entries")?.entry.cookie;
+        cookieverf = listing.header.cookieverf;
+    }
+}
