@@ -2,36 +2,37 @@
 
 use anyhow::Result;
 
+use super::Curve;
+use super::figures::Sample;
 use super::stand::Stand;
-use super::{Curve, Point};
 use crate::client::target::Target;
 use crate::plan::{Op, Shape};
 
 impl Stand<'_> {
-    pub(super) fn connections(&self, most: u64) -> Result<Vec<Point>> {
+    pub(super) fn connections(&self, most: u64) -> Result<Vec<Sample>> {
         let server = self.start("connections")?;
         let target = Target::find(server.ports, 0)?;
         let numbers = [1, 4, 16, 64, 250].into_iter().filter(|n| *n < most).chain([most]);
-        let mut points = Vec::new();
+        let mut samples = Vec::new();
         for number in numbers {
             let shape = Shape { connections: usize::try_from(number)?, depth: 8 };
             let taken = self.measure(&server, &target, (Op::Getattr, shape))?;
-            points.push(self.point(Curve::Connections, "getattr", number, taken));
+            samples.push(self.sample((Curve::Connections, "getattr"), number, taken));
         }
-        Ok(points)
+        Ok(samples)
     }
 
-    pub(super) fn clients(&self) -> Result<Vec<Point>> {
+    pub(super) fn clients(&self) -> Result<Vec<Sample>> {
         let server = self.start("clients")?;
-        let mut points = Vec::new();
+        let mut samples = Vec::new();
         for (folder, clients) in [1, 2, 4, 8, 16, 32].into_iter().enumerate() {
             let target = Target::find(server.ports, folder)?;
             let shape = Shape { connections: clients, depth: 1 };
             for op in [Op::Mkdir, Op::Create, Op::Getattr, Op::Rename, Op::Unlink] {
                 let taken = self.measure(&server, &target, (op, shape))?;
-                points.push(self.point(Curve::Clients, op.name(), clients as u64, taken));
+                samples.push(self.sample((Curve::Clients, op.name()), clients as u64, taken));
             }
         }
-        Ok(points)
+        Ok(samples)
     }
 }

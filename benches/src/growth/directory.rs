@@ -9,45 +9,71 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::stand::{Stand, Watched};
-use super::{Curve, Point, decades};
+use super::figures::Sample;
+use super::stand::{NAMES, Stand, Watched};
+use super::{Curve, decades};
 use crate::client::call::Caller;
 use crate::client::target::{self, Handle, Target};
 use crate::plan::{Op, Shape};
-use crate::volume::CHANGING;
+use crate::volume::Volume;
 
 /// Bytes of one listing reply, as Linux asks for them.
 const LISTING_BYTES: u32 = 64 << 10;
+/// Entries of the smallest directory.
+const LEAST: u64 = 1000;
+
+/// Makes the directories that are listed.
+pub(super) fn prepare(volume: &Volume, most: u64) -> Result<()> {
+    decades(LEAST, most)
+        .into_iter()
+        .try_for_each(|entries| fill(&volume.export().join(name(entries)), entries))
+}
+
+fn name(entries: u64) -> String {
+    format!("entries-{entries}")
+}
 
 impl Stand<'_> {
-    pub(super) fn directory(&self, most: u64) -> Result<Vec<Point>> {
+    pub(super) fn directory(&self, most: u64) -> Result<Vec<Sample>> {
+        let taken = self.list_and_create(most);
+        // The next server finds the directories as this one did, however it went.
+        for entries in decades(LEAST, most) {
+            empty_of_created(&self.volume.export().join(name(entries)))?;
+        }
+        taken
+    }
+
+    fn list_and_create(&self, most: u64) -> Result<Vec<Sample>> {
         let server = self.start("directory")?;
-        let mut points = Vec::new();
+        let mut samples = Vec::new();
         let target = Target::find(server.ports, 0)?;
-        for entries in decades(1000, most) {
-            let folder = entries.to_string();
-            let path = self.volume.export().join(CHANGING).join(&folder);
-            fill(&path, entries)?;
-            let dir = target::find(server.ports, &[CHANGING, &folder])?;
+        for entries in decades(LEAST, most) {
+            let dir = target::find(server.ports, &[&name(entries)])?;
             for op in ["first listing", "listing again"] {
                 let watched = Watched::begin(&server)?;
                 let (listed, elapsed) = list(server.ports.nfs, &dir)?;
                 ensure!(listed == entries + 2, "{listed} entries were listed of {entries}");
-                let rate = listed as f64 / elapsed.as_secs_f64();
-                points.push(self.point(
-                    Curve::Directory,
-                    op,
-                    entries,
-                    (watched.end((listed, elapsed))?, rate),
-                ));
+                let taken = watched.end((listed, elapsed))?;
+                samples.push(self.sample((Curve::Directory, op), entries, taken));
             }
             let target = Target { changing: dir, ..target.clone() };
             let shape = Shape { connections: 4, depth: 8 };
             let taken = self.measure(&server, &target, (Op::Create, shape))?;
-            points.push(self.point(Curve::Directory, "create", entries, taken));
+            samples.push(self.sample((Curve::Directory, "create"), entries, taken));
         }
-        Ok(points)
+        Ok(samples)
     }
+}
+
+/// Removes what CREATE left there.
+fn empty_of_created(dir: &Path) -> Result<()> {
+    for number in 0..NAMES {
+        let path = dir.join(format!("c{number}"));
+        if path.exists() {
+            fs::remove_file(&path).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// A new directory of so many empty files.
