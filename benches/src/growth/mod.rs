@@ -2,11 +2,12 @@
 //! and the rate, as curves. In each round every server in turn, on one volume, whose large directories and files are
 //! made once.
 
-mod clients;
+mod connections;
 mod directory;
 mod figures;
 mod file;
 mod held;
+mod names;
 mod plot;
 mod stand;
 
@@ -44,6 +45,12 @@ pub(crate) struct GrowthArguments {
     /// The most connections
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1000))]
     connections: u64,
+    /// The most clients that make, look at and remove names
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=256))]
+    clients: u64,
+    /// Directories, files, and directories of a tree, of each client
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    items: u64,
     /// The most opens, and locks; each open takes a descriptor of the server's
     #[arg(long, default_value_t = 10_000)]
     held: u64,
@@ -66,8 +73,10 @@ pub(crate) struct GrowthArguments {
 pub(crate) enum Curve {
     /// GETATTR, 8 calls in flight on each of so many connections
     Connections,
-    /// Names made, looked at and removed by so many clients, one call in flight each
+    /// Names made, looked at and removed as by mdtest: by so many clients, each in a directory of its own
     Clients,
+    /// The same, all in one directory
+    ClientsShared,
     /// An OPEN beside so many
     Opens,
     /// A LOCK beside so many on one file
@@ -79,14 +88,22 @@ pub(crate) enum Curve {
 }
 
 impl Curve {
-    const ALL: [Self; 6] =
-        [Self::Connections, Self::Clients, Self::Opens, Self::Locks, Self::Directory, Self::File];
+    const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Clients,
+        Self::ClientsShared,
+        Self::Opens,
+        Self::Locks,
+        Self::Directory,
+        Self::File,
+    ];
 
     /// What the axis along is of.
     const fn axis(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Clients => "clients",
+            Self::Clients => "clients, a directory each",
+            Self::ClientsShared => "clients in one directory",
             Self::Opens => "opens held",
             Self::Locks => "locks held on one file",
             Self::Directory => "entries of the directory",
@@ -164,7 +181,7 @@ impl GrowthArguments {
             eprintln!("round {round} of {}: {server}: {}", self.rounds, curve.axis());
             let taken = match curve {
                 Curve::Connections => stand.connections(self.connections),
-                Curve::Clients => stand.clients(),
+                Curve::Clients | Curve::ClientsShared => stand.names(curve, (self.clients, self.items)),
                 Curve::Opens | Curve::Locks => stand.held(curve, self.held),
                 Curve::Directory => stand.directory(self.entries),
                 Curve::File => stand.file(self.file_mib),
@@ -203,6 +220,12 @@ fn decades(least: u64, most: u64) -> Vec<u64> {
     all
 }
 
+/// 1, 2, 4 and so on, to `most` and with it.
+fn doublings(most: u64) -> Vec<u64> {
+    let all = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most);
+    all.chain([most]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,5 +235,12 @@ mod tests {
         assert_eq!(decades(1000, 1_000_000), [1000, 10_000, 100_000, 1_000_000]);
         assert_eq!(decades(10, 250), [10, 100, 250]);
         assert_eq!(decades(1000, 50), [50]);
+    }
+
+    #[test]
+    fn doublings_end_with_the_most() {
+        assert_eq!(doublings(8), [1, 2, 4, 8]);
+        assert_eq!(doublings(12), [1, 2, 4, 8, 12]);
+        assert_eq!(doublings(1), [1]);
     }
 }
