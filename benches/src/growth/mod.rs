@@ -52,7 +52,7 @@ pub(crate) struct GrowthArguments {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     items: u64,
     /// The most opens, and locks; each open takes a descriptor of the server's
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     held: u64,
     /// The most entries of a directory
     #[arg(long, default_value_t = 1_000_000)]
@@ -77,10 +77,12 @@ pub(crate) enum Curve {
     Clients,
     /// The same, all in one directory
     ClientsShared,
-    /// An OPEN beside so many
+    /// OPEN, and what else is asked, beside so many opens
     Opens,
-    /// A LOCK beside so many on one file
+    /// LOCK, and what else is asked, beside so many locks on one file
     Locks,
+    /// The same, beside so many locks on 256 files
+    LocksSpread,
     /// Entries of directories: a whole listing with attributes, first and again, and a CREATE
     Directory,
     /// READ and WRITE of 4 KiB at random in a file of so many MiB
@@ -88,12 +90,13 @@ pub(crate) enum Curve {
 }
 
 impl Curve {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Connections,
         Self::Clients,
         Self::ClientsShared,
         Self::Opens,
         Self::Locks,
+        Self::LocksSpread,
         Self::Directory,
         Self::File,
     ];
@@ -106,6 +109,7 @@ impl Curve {
             Self::ClientsShared => "clients in one directory",
             Self::Opens => "opens held",
             Self::Locks => "locks held on one file",
+            Self::LocksSpread => "locks held on 256 files",
             Self::Directory => "entries of the directory",
             Self::File => "MiB of the file",
         }
@@ -114,7 +118,7 @@ impl Curve {
     /// By which of our clients it is taken.
     const fn client(self) -> ClientKind {
         match self {
-            Self::Opens | Self::Locks => ClientKind::Raw41,
+            Self::Opens | Self::Locks | Self::LocksSpread => ClientKind::Raw41,
             _ => ClientKind::Raw3,
         }
     }
@@ -182,7 +186,7 @@ impl GrowthArguments {
             let taken = match curve {
                 Curve::Connections => stand.connections(self.connections),
                 Curve::Clients | Curve::ClientsShared => stand.names(curve, (self.clients, self.items)),
-                Curve::Opens | Curve::Locks => stand.held(curve, self.held),
+                Curve::Opens | Curve::Locks | Curve::LocksSpread => stand.held(curve, self.held),
                 Curve::Directory => stand.directory(self.entries),
                 Curve::File => stand.file(self.file_mib),
             };
