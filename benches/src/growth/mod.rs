@@ -57,8 +57,8 @@ pub(crate) struct GrowthArguments {
     /// The most entries of a directory
     #[arg(long, default_value_t = 1_000_000)]
     entries: u64,
-    /// The largest file, in MiB
-    #[arg(long, default_value_t = 1024)]
+    /// The largest file, in MiB; all files together are a little more than that again
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     file_mib: u64,
     /// Milliseconds of each timed burst
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
@@ -85,7 +85,7 @@ pub(crate) enum Curve {
     LocksSpread,
     /// Entries of directories: a whole listing with attributes, first and again, and a CREATE
     Directory,
-    /// READ and WRITE of 4 KiB at random in a file of so many MiB
+    /// READ and WRITE of 4 KiB at random, in 64 MiB of a file of so many
     File,
 }
 
@@ -138,7 +138,9 @@ pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     let _arena = arena::enter()?;
     ensure!(!arguments.servers.is_empty(), "no servers");
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-    let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
+    let has_files = arguments.wanted().contains(&Curve::File);
+    let bytes = if has_files { file::bytes(arguments.file_mib) } else { 0 };
+    let volume = Volume::with_more(arguments.ground.fs, scratch.path(), 1, bytes)?;
     arguments.prepare(&volume).context("filling the file system")?;
     let mut harvest = Harvest::default();
     for round in 1..=arguments.rounds {
