@@ -19,6 +19,8 @@ use crate::volume::Volume;
 
 /// Bytes of one listing reply, as Linux asks for them.
 const LISTING_BYTES: u32 = 64 << 10;
+/// What a server has not listed since it began.
+const FIRST: &str = "first listing";
 /// Entries of the smallest directory.
 const LEAST: u64 = 1000;
 
@@ -49,12 +51,16 @@ impl Stand<'_> {
         let target = Target::find(server.ports, 0)?;
         for entries in decades(LEAST, most) {
             let dir = target::find(server.ports, &[&name(entries)])?;
-            for op in ["first listing", "listing again"] {
-                let watched = Watched::begin(&server)?;
+            for op in [FIRST, "listing again"] {
+                let (memory, watched) = (server.memory_bytes()?, Watched::begin(&server)?);
                 let (listed, elapsed) = list(server.ports.nfs, &dir)?;
                 ensure!(listed == entries + 2, "{listed} entries were listed of {entries}");
                 let taken = watched.end((listed, elapsed))?;
-                samples.push(self.sample((Curve::Directory, op), entries, taken));
+                let more = (server.memory_bytes()? - memory) as f64 / listed as f64;
+                // The second listing is of what the first has left there.
+                let memory_bytes = (op == FIRST).then_some(more);
+                let sample = self.sample((Curve::Directory, op), entries, taken);
+                samples.push(Sample { memory_bytes, ..sample });
             }
             let target = Target { changing: dir, ..target.clone() };
             let shape = Shape { connections: 4, depth: 8 };

@@ -113,11 +113,12 @@ pub(super) fn table(points: &[Point], failures: &[Failure]) -> String {
     );
     for (curve, op, mut of_it) in by_operation(points) {
         let _ = writeln!(text, "\n{op}, {}", curve.axis());
-        let _ = writeln!(
-            text,
-            "{:>10}  {:<16}{:>9}{:>20}{:>9}{:>10}{:>20}  KiB each",
+        let memory = if of_it.iter().any(|point| point.memory_bytes.is_some()) { "KiB each" } else { "" };
+        let head = format!(
+            "{:>10}  {:<16}{:>9}{:>20}{:>9}{:>10}{:>20}  {memory}",
             "", "", "server", "", "client", "rate/s", ""
         );
+        let _ = writeln!(text, "{}", head.trim_end());
         of_it.sort_by_key(|point| point.at);
         for Point { server, at, cpu_us, client_us, rate, memory_bytes, .. } in of_it {
             let memory = memory_bytes.map_or(String::new(), |bytes| {
