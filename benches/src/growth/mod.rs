@@ -18,7 +18,7 @@ use figures::{Failure, Sample};
 use serde::Serialize;
 use stand::Stand;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arena;
 use crate::arguments::Ground;
@@ -57,7 +57,7 @@ pub(crate) struct GrowthArguments {
     /// The most entries of a directory
     #[arg(long, default_value_t = 1_000_000)]
     entries: u64,
-    /// The largest file, in MiB; all files together are a little more than that again
+    /// The largest file, in MiB; the smaller ones take up to as much again
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     file_mib: u64,
     /// Milliseconds of each timed burst
@@ -137,6 +137,7 @@ struct Harvest {
 pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     let _arena = arena::enter()?;
     ensure!(!arguments.servers.is_empty(), "no servers");
+    let began = Instant::now();
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
     let has_files = arguments.wanted().contains(&Curve::File);
     let bytes = if has_files { file::bytes(arguments.file_mib) } else { 0 };
@@ -155,6 +156,7 @@ pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     }
     drop(volume);
     arguments.write(&harvest)?;
+    eprintln!("taken in {} s", began.elapsed().as_secs());
     let must_succeed = arguments.servers.iter().filter(|server| server.must_succeed());
     let must_succeed: Vec<_> = must_succeed.map(|server| server.name()).collect();
     let failed = harvest.failures.iter().filter(|failure| must_succeed.contains(&failure.server)).count();
