@@ -62,6 +62,18 @@ impl Volume {
     ///
     /// Errors when the file system cannot be made or mounted.
     pub(crate) fn new(kind: FsKind, scratch: &Path, listed_entries: usize) -> Result<Self> {
+        Self::with_more(kind, scratch, listed_entries, 0)
+    }
+
+    /// The same, where so many bytes more find room.
+    ///
+    /// Errors likewise.
+    pub(crate) fn with_more(
+        kind: FsKind,
+        scratch: &Path,
+        listed_entries: usize,
+        more_bytes: u64,
+    ) -> Result<Self> {
         let mount_point = scratch.join("fs");
         fs::create_dir(&mount_point)?;
         let at = mount_point.to_string_lossy().into_owned();
@@ -69,7 +81,7 @@ impl Volume {
             run("mount", &["-t", "tmpfs", "tmpfs", &at])?;
         } else {
             let image = scratch.join("image");
-            File::create(&image)?.set_len(VOLUME_BYTES)?;
+            File::create(&image)?.set_len(VOLUME_BYTES + more_bytes)?;
             let image = image.to_string_lossy().into_owned();
             let (mkfs, force) = if kind == FsKind::Xfs { ("mkfs.xfs", "-f") } else { ("mkfs.ext4", "-F") };
             run(mkfs, &["-q", force, &image])?;

@@ -30,6 +30,11 @@ pub(crate) struct Lane {
 
 /// What is called, and what is made of the replies.
 pub(crate) trait Load {
+    /// Whether the lane has another call; asked before each, beside how much is to be done in all.
+    fn has_more(&self, _: Lane) -> bool {
+        true
+    }
+
     /// Writes a call after its number: header and arguments.
     fn encode(&mut self, lane: Lane, w: &mut Writer);
 
@@ -98,8 +103,9 @@ pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mu
     let mut tally = Tally { amount, began, issued: 0, units: 0, latency: Histogram::new() };
     for (number, connection) in connections.iter_mut().enumerate() {
         for slot in 0..depth {
-            if tally.may_issue(began) {
-                connection.issue(Lane { connection: number, slot }, began, load, &mut tally);
+            let lane = Lane { connection: number, slot };
+            if tally.may_issue(began) && load.has_more(lane) {
+                connection.issue(lane, began, load, &mut tally);
             }
         }
         connection.flush()?;
@@ -217,7 +223,7 @@ impl Connection {
         }
         for slot in (0..LANES_MAX).filter(|slot| free & (1 << slot) != 0) {
             let lane = Lane { connection: number, slot };
-            if tally.may_issue(now) || load.is_midway(lane) {
+            if (tally.may_issue(now) && load.has_more(lane)) || load.is_midway(lane) {
                 self.issue(lane, now, load, tally);
             }
         }

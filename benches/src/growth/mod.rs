@@ -1,18 +1,28 @@
-//! How costs grow with connections, clients, opens, locks, directories and files: the server's CPU time an operation,
-//! as curves. Every server in turn, on a fresh volume.
+//! How costs grow with connections, clients, opens, locks, directories and files: the server's CPU time an operation
+//! and the rate, as curves. In each round every server in turn, on one volume, whose large directories and files are
+//! made once.
 
-mod curves;
+mod connections;
+mod directory;
+mod figures;
+mod file;
+mod held;
+mod names;
 mod plot;
+mod stand;
 
-pub(crate) use curves::{fill, list};
+pub(crate) use directory::{fill, list};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use figures::{Failure, Sample};
 use serde::Serialize;
+use stand::Stand;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arena;
 use crate::arguments::Ground;
+use crate::plan::ClientKind;
 use crate::rival::Contender;
 use crate::volume::Volume;
 
@@ -20,24 +30,37 @@ use crate::volume::Volume;
 #[derive(Debug, clap::Args)]
 pub(crate) struct GrowthArguments {
     /// Servers
-    #[arg(long, value_delimiter = ',', default_value = "ganesha,holdfast-async,holdfast-alone")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ganesha,holdfast-async,holdfast-alone,holdfast-sync"
+    )]
     servers: Vec<Contender>,
     /// Curves (all, when not given)
     #[arg(long, value_delimiter = ',')]
     curves: Vec<Curve>,
+    /// Rounds: in each every server has its turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
     /// The most connections
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1000))]
     connections: u64,
+    /// The most clients that make, look at and remove names
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=256))]
+    clients: u64,
+    /// Directories, files, and directories of a tree, of each client
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    items: u64,
     /// The most opens, and locks; each open takes a descriptor of the server's
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     held: u64,
     /// The most entries of a directory
     #[arg(long, default_value_t = 1_000_000)]
     entries: u64,
-    /// The largest file, in MiB
-    #[arg(long, default_value_t = 1024)]
+    /// The largest file, in MiB; the smaller ones take up to as much again
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     file_mib: u64,
-    /// Milliseconds of each timed point
+    /// Milliseconds of each timed burst
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     ms: u64,
     #[command(flatten)]
@@ -50,111 +73,165 @@ pub(crate) struct GrowthArguments {
 pub(crate) enum Curve {
     /// GETATTR, 8 calls in flight on each of so many connections
     Connections,
-    /// Names made, looked at and removed by so many clients, one call in flight each
+    /// Names made, looked at and removed as by mdtest: by so many clients, each in a directory of its own
     Clients,
-    /// An OPEN beside so many
+    /// The same, all in one directory
+    ClientsShared,
+    /// OPEN, and what else is asked, beside so many opens
     Opens,
-    /// A LOCK beside so many on one file
+    /// LOCK, and what else is asked, beside so many locks on one file
     Locks,
+    /// The same, beside so many locks on 256 files
+    LocksSpread,
     /// Entries of directories: a whole listing with attributes, first and again, and a CREATE
     Directory,
-    /// READ and WRITE of 4 KiB at random in a file of so many MiB
+    /// READ and WRITE of 4 KiB at random, in 64 MiB of a file of so many
     File,
 }
 
 impl Curve {
-    const ALL: [Self; 6] =
-        [Self::Connections, Self::Clients, Self::Opens, Self::Locks, Self::Directory, Self::File];
+    const ALL: [Self; 8] = [
+        Self::Connections,
+        Self::Clients,
+        Self::ClientsShared,
+        Self::Opens,
+        Self::Locks,
+        Self::LocksSpread,
+        Self::Directory,
+        Self::File,
+    ];
 
     /// What the axis along is of.
-    pub(crate) const fn axis(self) -> &'static str {
+    const fn axis(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Clients => "clients",
+            Self::Clients => "clients, a directory each",
+            Self::ClientsShared => "clients in one directory",
             Self::Opens => "opens held",
             Self::Locks => "locks held on one file",
+            Self::LocksSpread => "locks held on 256 files",
             Self::Directory => "entries of the directory",
             Self::File => "MiB of the file",
         }
     }
+
+    /// By which of our clients it is taken.
+    const fn client(self) -> ClientKind {
+        match self {
+            Self::Opens | Self::Locks | Self::LocksSpread => ClientKind::Raw41,
+            _ => ClientKind::Raw3,
+        }
+    }
 }
 
-/// One point of a curve.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Point {
-    /// The curve.
-    pub(crate) curve: Curve,
-    /// Of several in one plot, which operation.
-    pub(crate) op: &'static str,
-    /// The contender's name.
-    pub(crate) server: &'static str,
-    /// Along the axis.
-    pub(crate) at: u64,
-    /// µs of the server's CPU time an operation (listings: an entry).
-    pub(crate) cpu_us: f64,
-    /// Operations a second.
-    pub(crate) rate: f64,
-    /// Bytes of the server's memory that came along, for what is held.
-    pub(crate) memory_bytes: Option<i64>,
+/// What all rounds brought.
+#[derive(Debug, Default, Serialize)]
+struct Harvest {
+    samples: Vec<Sample>,
+    failures: Vec<Failure>,
 }
 
 /// Takes all points, and writes them.
 ///
-/// Errors when a server or the volume cannot be had, or a call fails.
+/// Errors when the volume cannot be had, and, once all is written, when a server could not be started or a call failed.
 pub(crate) fn run(arguments: &GrowthArguments) -> Result<()> {
     let _arena = arena::enter()?;
-    let wanted = if arguments.curves.is_empty() { &Curve::ALL[..] } else { &arguments.curves[..] };
-    let mut points = Vec::new();
-    for &server in &arguments.servers {
-        let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
-        let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
-        let stand = curves::Stand {
-            server,
-            volume: &volume,
-            scratch: scratch.path(),
-            time: Duration::from_millis(arguments.ms),
-        };
-        for &curve in wanted {
-            eprintln!("{}: {}", server.name(), curve.axis());
-            let taken = match curve {
-                Curve::Connections => stand.connections(arguments.connections),
-                Curve::Clients => stand.clients(),
-                Curve::Opens | Curve::Locks => stand.held(curve, arguments.held),
-                Curve::Directory => stand.directory(arguments.entries),
-                Curve::File => stand.file(arguments.file_mib),
-            };
-            points.extend(taken.with_context(|| format!("{}: {}", server.name(), curve.axis()))?);
+    ensure!(!arguments.servers.is_empty(), "no servers");
+    let began = Instant::now();
+    let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
+    let has_files = arguments.wanted().contains(&Curve::File);
+    let bytes = if has_files { file::bytes(arguments.file_mib) } else { 0 };
+    let volume = Volume::with_more(arguments.ground.fs, scratch.path(), 1, bytes)?;
+    arguments.prepare(&volume).context("filling the file system")?;
+    let mut harvest = Harvest::default();
+    for round in 1..=arguments.rounds {
+        // The order turns by one each round, so that nobody always comes first.
+        let mut servers = arguments.servers.clone();
+        servers.rotate_left((round as usize - 1) % arguments.servers.len());
+        for server in servers {
+            let time = Duration::from_millis(arguments.ms);
+            let stand = Stand { server, round, volume: &volume, scratch: scratch.path(), time };
+            arguments.turn(&stand, &mut harvest);
         }
     }
-    fs::create_dir_all(&arguments.ground.out)?;
-    let text = table(&points);
-    fs::write(arguments.ground.out.join("growth.json"), serde_json::to_string_pretty(&points)?)?;
-    fs::write(arguments.ground.out.join("growth.txt"), &text)?;
-    fs::write(arguments.ground.out.join("growth.svg"), plot::svg(&points))?;
-    print!("{text}");
+    drop(volume);
+    arguments.write(&harvest)?;
+    eprintln!("taken in {} s", began.elapsed().as_secs());
+    let must_succeed = arguments.servers.iter().filter(|server| server.must_succeed());
+    let must_succeed: Vec<_> = must_succeed.map(|server| server.name()).collect();
+    let failed = harvest.failures.iter().filter(|failure| must_succeed.contains(&failure.server)).count();
+    ensure!(failed == 0, "{failed} curves could not be taken (above)");
     Ok(())
 }
 
-fn table(points: &[Point]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::from("CPU: µs of server CPU time an operation (listings: an entry).\n\n");
-    for point in points {
-        let Point { curve, op, server, at, cpu_us, rate, memory_bytes } = point;
-        let memory = memory_bytes.map_or(String::new(), |bytes| format!("  {bytes} bytes of memory each"));
-        let axis = curve.axis();
-        let _ =
-            writeln!(text, "{at:>8} {axis:<24} {op:<14} {server:<16} {cpu_us:>9.2} {rate:>9.0}/s{memory}");
+impl GrowthArguments {
+    fn wanted(&self) -> &[Curve] {
+        if self.curves.is_empty() { &Curve::ALL } else { &self.curves }
     }
-    text
+
+    /// Makes what all servers find there.
+    fn prepare(&self, volume: &Volume) -> Result<()> {
+        if self.wanted().contains(&Curve::Directory) {
+            eprintln!("making directories");
+            directory::prepare(volume, self.entries)?;
+        }
+        if self.wanted().contains(&Curve::File) {
+            eprintln!("making files");
+            file::prepare(volume, self.file_mib)?;
+        }
+        Ok(())
+    }
+
+    /// Every curve of one server in one round; one that fails is written down.
+    fn turn(&self, stand: &Stand<'_>, harvest: &mut Harvest) {
+        let (server, round) = (stand.server.name(), stand.round);
+        for &curve in self.wanted().iter().filter(|curve| stand.server.speaks(curve.client())) {
+            eprintln!("round {round} of {}: {server}: {}", self.rounds, curve.axis());
+            let taken = match curve {
+                Curve::Connections => stand.connections(self.connections),
+                Curve::Clients | Curve::ClientsShared => stand.names(curve, (self.clients, self.items)),
+                Curve::Opens | Curve::Locks | Curve::LocksSpread => stand.held(curve, self.held),
+                Curve::Directory => stand.directory(self.entries),
+                Curve::File => stand.file(self.file_mib),
+            };
+            match taken {
+                Ok(samples) => harvest.samples.extend(samples),
+                Err(e) => {
+                    let why = format!("{e:#}");
+                    eprintln!("{why}");
+                    harvest.failures.push(Failure { curve, server, round, why });
+                }
+            }
+        }
+    }
+
+    fn write(&self, harvest: &Harvest) -> Result<()> {
+        let out = &self.ground.out;
+        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+        let points = figures::points(&harvest.samples);
+        let text = figures::table(&points, &harvest.failures);
+        let json = serde_json::json!({ "points": points, "harvest": harvest });
+        fs::write(out.join("growth.json"), serde_json::to_string_pretty(&json)?)?;
+        fs::write(out.join("growth.txt"), &text)?;
+        fs::write(out.join("growth.svg"), plot::svg(&points))?;
+        print!("{text}");
+        Ok(())
+    }
 }
 
 /// 1, 10, 100 and so on, to `most` and with it.
-pub(crate) fn decades(least: u64, most: u64) -> Vec<u64> {
+fn decades(least: u64, most: u64) -> Vec<u64> {
     let mut all: Vec<_> = std::iter::successors(Some(least.min(most)), |n| n.checked_mul(10))
         .take_while(|n| *n < most)
         .collect();
     all.push(most);
     all
+}
+
+/// 1, 2, 4 and so on, to `most` and with it.
+fn doublings(most: u64) -> Vec<u64> {
+    let all = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most);
+    all.chain([most]).collect()
 }
 
 #[cfg(test)]
@@ -166,5 +243,12 @@ mod tests {
         assert_eq!(decades(1000, 1_000_000), [1000, 10_000, 100_000, 1_000_000]);
         assert_eq!(decades(10, 250), [10, 100, 250]);
         assert_eq!(decades(1000, 50), [50]);
+    }
+
+    #[test]
+    fn doublings_end_with_the_most() {
+        assert_eq!(doublings(8), [1, 2, 4, 8]);
+        assert_eq!(doublings(12), [1, 2, 4, 8, 12]);
+        assert_eq!(doublings(1), [1]);
     }
 }

@@ -1,7 +1,7 @@
 //! One operation of NFSv4.1 as a load: compounds such as Linux sends.
 
 use super::session::Session;
-use super::{COMPOUND, open_args, put, skip_empty_results};
+use super::{ATTRIBUTES, COMPOUND, open_args, put, skip_empty_results};
 use crate::bout::Share;
 use crate::client::Dice;
 use crate::client::call::{Headers, accepted};
@@ -16,24 +16,6 @@ use holdfast_xdr::{Decode, Writer};
 
 /// Bytes of one listing reply.
 const LISTING_BYTES: u32 = 64 << 10;
-/// What a Linux client asks of a file.
-const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
-    Attr::Type,
-    Attr::Change,
-    Attr::Size,
-    Attr::Fsid,
-    Attr::FileId,
-    Attr::Mode,
-    Attr::NumLinks,
-    Attr::Owner,
-    Attr::OwnerGroup,
-    Attr::SpaceUsed,
-    Attr::TimeAccess,
-    Attr::TimeMetadata,
-    Attr::TimeModify,
-    Attr::MountedOnFileId,
-]);
-
 /// One operation as a load.
 #[derive(Debug)]
 pub(crate) struct Nfs41Load<'a> {

@@ -1,10 +1,12 @@
 //! The operations over NFSv4.1: each connection its own client and session, each place in flight its own slot.
 
+mod beside;
 mod crowd;
 mod hold;
 mod load;
 mod session;
 
+pub(crate) use beside::{Beside, BesideLoad};
 pub(crate) use crowd::Crowd;
 pub(crate) use hold::{Held, HoldLoad};
 pub(crate) use load::Nfs41Load;
@@ -18,6 +20,24 @@ use holdfast_wire::nfs4::*;
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
 const COMPOUND: Procedure = Procedure { program: NFS4_PROGRAM, version: NFS_V4, number: NFSPROC4_COMPOUND };
+
+/// What a Linux client asks of a file.
+const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
+    Attr::Type,
+    Attr::Change,
+    Attr::Size,
+    Attr::Fsid,
+    Attr::FileId,
+    Attr::Mode,
+    Attr::NumLinks,
+    Attr::Owner,
+    Attr::OwnerGroup,
+    Attr::SpaceUsed,
+    Attr::TimeAccess,
+    Attr::TimeMetadata,
+    Attr::TimeModify,
+    Attr::MountedOnFileId,
+]);
 
 /// A compound of 4.1 as arguments.
 struct Compound<'a>(&'a [ArgOp<'a>]);

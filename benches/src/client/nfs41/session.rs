@@ -1,6 +1,9 @@
 //! Client ids, sessions and opens: what precedes a load.
 
-use super::{COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args, skip_empty_results};
+use super::{
+    Beside, BesideLoad, COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args,
+    skip_empty_results,
+};
 use crate::bout::Share;
 use crate::client::call::{Caller, reserve_xids};
 use crate::client::target::{Handle, Target};
@@ -26,6 +29,10 @@ pub(super) struct Session {
     pub(super) read_state: Stateid4,
     /// The open of the file that is written.
     pub(super) write_state: Stateid4,
+    /// The opens of the small files, by number, where they were wanted.
+    pub(super) small_states: Vec<Stateid4>,
+    /// Opens and locks that stay, each with its file.
+    pub(super) held: Vec<(Handle, Stateid4)>,
     /// Where each slot's listing stands.
     pub(super) listings: Vec<(Cookie, Verifier4)>,
 }
@@ -44,6 +51,18 @@ impl Fleet {
     ///
     /// Errors when the server refuses.
     pub(crate) fn new(server: SocketAddrV4, shape: Shape, like: &Target) -> Result<Self> {
+        Self::with_small_files_open(server, shape, like, 0)
+    }
+
+    /// The same, where each client also opens so many of the small files.
+    ///
+    /// Errors likewise.
+    pub(crate) fn with_small_files_open(
+        server: SocketAddrV4,
+        shape: Shape,
+        like: &Target,
+        small_files: usize,
+    ) -> Result<Self> {
         let mut fleet = Self { streams: Vec::new(), sessions: Vec::new(), target: like.clone() };
         for number in 0..shape.connections {
             let mut setup = Setup::begin(server, number, shape.depth).context("making a session")?;
@@ -53,6 +72,11 @@ impl Fleet {
             let root = setup.handle(&[EXPORT_NAME])?;
             setup.session.read_state = setup.open(&root, READ_FILE, OPEN4_SHARE_ACCESS_READ)?;
             setup.session.write_state = setup.open(&root, WRITE_FILE, OPEN4_SHARE_ACCESS_BOTH)?;
+            for number in 0..small_files {
+                let name = small_name(number);
+                let state = setup.open(&fleet.target.small, &name, OPEN4_SHARE_ACCESS_BOTH)?;
+                setup.session.small_states.push(state);
+            }
             fleet.streams.push(setup.caller.into_stream());
             fleet.sessions.push(setup.session);
         }
@@ -89,6 +113,13 @@ impl Fleet {
     /// Opens or locks that stay, numbered from `first`.
     pub(crate) fn hold(&mut self, what: Held, first: u64) -> HoldLoad<'_> {
         HoldLoad::new(what, &mut self.sessions, &self.target, first)
+    }
+
+    /// What is asked beside them.
+    ///
+    /// Errors when a client holds nothing yet.
+    pub(crate) fn beside(&mut self, what: Beside) -> Result<BesideLoad<'_>> {
+        BesideLoad::new(what, &mut self.sessions)
     }
 }
 
@@ -163,8 +194,15 @@ impl Session {
             sequences: vec![Seqid(0); depth],
             read_state: Stateid4::ANONYMOUS,
             write_state: Stateid4::ANONYMOUS,
+            small_states: Vec::new(),
+            held: Vec::new(),
             listings: vec![(Cookie(0), [0; 8]); depth],
         }
+    }
+
+    /// How many slots it has.
+    pub(super) fn slots(&self) -> usize {
+        self.sequences.len()
     }
 
     /// The next call on a slot.
