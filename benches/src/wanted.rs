@@ -15,14 +15,23 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// What is wanted, and whether `value` is that: a value that is none is not.
+    /// Whether `value` is that: a value that is none is not.
+    pub(crate) fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => value <= bound,
+            Self::AtLeast(bound) => value >= bound,
+            Self::Shown => true,
+        }
+    }
+
+    /// What is wanted, and whether `value` is that.
     pub(crate) fn verdict(self, value: f64) -> String {
-        let (wanted, is_met) = match self {
-            Self::AtMost(bound) => (format!("<= {bound}"), value <= bound),
-            Self::AtLeast(bound) => (format!(">= {bound}"), value >= bound),
+        let wanted = match self {
+            Self::AtMost(bound) => format!("<= {bound}"),
+            Self::AtLeast(bound) => format!(">= {bound}"),
             Self::Shown => return String::new(),
         };
-        format!("{wanted} {}", if is_met { "met" } else { "NOT MET" })
+        format!("{wanted} {}", if self.is_met(value) { "met" } else { "NOT MET" })
     }
 }
 

@@ -60,6 +60,7 @@ impl Stand<'_> {
             Limit::Connections => self.connections(),
             Limit::SlowDisk => self.slow_disk(),
             Limit::SlowJournal => self.slow_journal(),
+            Limit::OneByte => self.one_byte(),
             Limit::Directory => self.directory(),
         };
         let figures = figures?.into_iter();
@@ -229,7 +230,7 @@ impl Stand<'_> {
 
 pub(super) type Figures = Vec<(String, Wanted, f64)>;
 
-fn connect(server: &Server, shape: Shape) -> Result<Vec<std::net::TcpStream>> {
+pub(super) fn connect(server: &Server, shape: Shape) -> Result<Vec<std::net::TcpStream>> {
     (0..shape.connections).map(|_| call::connect(server.ports.nfs)).collect()
 }
 

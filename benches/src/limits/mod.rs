@@ -2,6 +2,8 @@
 //! beside what it is compared with, and printed beside what is wanted.
 
 mod bouts;
+mod one_byte;
+mod plot;
 mod probe;
 mod slow;
 mod slow_disk;
@@ -34,6 +36,9 @@ pub(crate) struct LimitsArguments {
     /// Entries of the large directory; the small one has a tenth
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     entries: u64,
+    /// End with a failure when something that is wanted is not met
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     ground: Ground,
 }
@@ -54,18 +59,21 @@ pub(crate) enum Limit {
     SlowDisk,
     /// The same while two clients make names over a journal that a slow disk takes
     SlowJournal,
+    /// What writes of one byte cost the journal, over a local program's
+    OneByte,
     /// The cost of an entry in a listing of a large directory over that in one of a tenth of it
     Directory,
 }
 
 impl Limit {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Echo,
         Self::Iperf,
         Self::Creates,
         Self::Connections,
         Self::SlowDisk,
         Self::SlowJournal,
+        Self::OneByte,
         Self::Directory,
     ];
 }
@@ -79,10 +87,10 @@ pub(crate) struct Taken {
     pub(crate) value: f64,
 }
 
-/// Takes all figures, and writes them.
+/// Takes all figures, and writes them. Gives whether all is as wanted, if that was asked for.
 ///
 /// Errors when a server or the volume cannot be had, or a call fails.
-pub(crate) fn run(arguments: &LimitsArguments) -> Result<()> {
+pub(crate) fn run(arguments: &LimitsArguments) -> Result<bool> {
     let _arena = arena::enter()?;
     let scratch = tempfile::Builder::new().prefix("holdfast-bench-").tempdir()?;
     let volume = Volume::new(arguments.ground.fs, scratch.path(), 1)?;
@@ -106,17 +114,32 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<()> {
     }
     drop(volume);
     fs::create_dir_all(&arguments.ground.out)?;
-    let text = table(&taken);
+    let lines = lines(&taken);
+    let text = table(&lines);
     fs::write(arguments.ground.out.join("limits.json"), serde_json::to_string_pretty(&taken)?)?;
     fs::write(arguments.ground.out.join("limits.txt"), &text)?;
+    fs::write(arguments.ground.out.join("limits.svg"), plot::svg(&lines))?;
     print!("{text}");
-    Ok(())
+    Ok(!arguments.strict || lines.iter().all(Line::is_met))
 }
 
-/// For people: each figure's median over the rounds, its extremes, and whether the median is as wanted.
-fn table(taken: &[Taken]) -> String {
-    let mut text = format!("{:<68}{:>9}{:>9}{:>9}  wanted\n", "", "median", "least", "greatest");
+/// A figure over all rounds.
+struct Line<'a> {
+    what: &'a str,
+    wanted: Wanted,
+    figure: Figure,
+}
+
+impl Line<'_> {
+    fn is_met(&self) -> bool {
+        self.wanted.is_met(self.figure.median)
+    }
+}
+
+/// In the order in which they were first taken.
+fn lines(taken: &[Taken]) -> Vec<Line<'_>> {
     let mut shown: Vec<(Limit, &str)> = Vec::new();
+    let mut lines = Vec::new();
     for one in taken {
         let key = (one.limit, one.what.as_str());
         if shown.contains(&key) {
@@ -124,9 +147,18 @@ fn table(taken: &[Taken]) -> String {
         }
         shown.push(key);
         let values = taken.iter().filter(|t| (t.limit, t.what.as_str()) == key).map(|t| t.value).collect();
-        let Some(Figure { median, min, max }) = Figure::of(values) else { continue };
-        let verdict = one.wanted.verdict(median);
-        let _ = writeln!(text, "{:<68}{median:>9.2}{min:>9.2}{max:>9.2}  {verdict}", one.what);
+        let Some(figure) = Figure::of(values) else { continue };
+        lines.push(Line { what: &one.what, wanted: one.wanted, figure });
+    }
+    lines
+}
+
+/// For people: each figure's median over the rounds, its extremes, and whether the median is as wanted.
+fn table(lines: &[Line<'_>]) -> String {
+    let mut text = format!("{:<80}{:>9}{:>9}{:>9}  wanted\n", "", "median", "least", "greatest");
+    for Line { what, wanted, figure: Figure { median, min, max } } in lines {
+        let verdict = wanted.verdict(*median);
+        let _ = writeln!(text, "{what:<80}{median:>9.2}{min:>9.2}{max:>9.2}  {verdict}");
     }
     text
 }
@@ -145,7 +177,9 @@ mod tests {
             one("a", Wanted::AtMost(3.0), 2.0),
             one("c", Wanted::Shown, 7.0),
         ];
-        let text = table(&taken);
+        let judged = lines(&taken);
+        assert_eq!(judged.iter().map(Line::is_met).collect::<Vec<_>>(), [true, false, true]);
+        let text = table(&judged);
         let lines: Vec<_> = text.lines().skip(1).collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with('a') && lines[0].ends_with("<= 3 met"), "{}", lines[0]);

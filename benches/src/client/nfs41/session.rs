@@ -1,6 +1,8 @@
 //! Client ids, sessions and opens: what precedes a load.
 
-use super::{COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args, skip_empty_results};
+use super::{
+    ByteLoad, COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args, skip_empty_results,
+};
 use crate::client::call::{Caller, reserve_xids};
 use crate::client::target::{Handle, Target};
 use crate::plan::{Op, Shape};
@@ -77,6 +79,11 @@ impl Fleet {
             session.listings.fill((Cookie(0), [0; 8]));
         }
         Nfs41Load::new(op, &mut self.sessions, &self.target)
+    }
+
+    /// WRITEs of one byte, with a GETATTR of `change` behind each or without.
+    pub(crate) fn bytes(&mut self, asks_for_change: bool) -> ByteLoad<'_> {
+        ByteLoad::new(asks_for_change, &mut self.sessions, &self.target)
     }
 
     /// A fleet for each connection, so that each may have a thread to itself.
