@@ -28,6 +28,8 @@ const BYTES_MORE_MAX: f64 = 0.5;
 /// And transactions.
 const TRANSACTIONS_MORE_MAX: f64 = 0.01;
 const BLOCK_BYTES: u64 = 512;
+/// What `dd` writes: nobody else has it open.
+const DD_FILE: &str = "bytes";
 
 /// What XFS has counted since it was mounted.
 #[derive(Clone, Copy)]
@@ -94,20 +96,29 @@ impl Stand<'_> {
 
     /// `dd` on this host, over a mount as it is, and over one that puts nothing off.
     fn one_byte_over_mounts(&self, journal: &Journal, server: &Server) -> Result<Figures> {
-        let local = journal.cost_of(|| dd(&self.volume.export()))?;
+        let export = self.volume.export();
+        fs::write(export.join(DD_FILE), vec![0x5a; WRITES as usize])?;
+        let local = journal.cost_of(|| dd(&export))?;
         let mut figures = local.cost.shown("dd bs=1, local");
-        for (options, name) in
-            [("nolocal", "dd bs=1, mounted"), ("nolocal,cache=none", "dd bs=1, cache=none")]
-        {
+        let none_more = Wanted::AtMost(TRANSACTIONS_MORE_MAX);
+        for (options, name, wanted) in [
+            ("nolocal", "dd bs=1, mounted", none_more),
+            ("nolocal,cache=none", "dd bs=1, cache=none", Wanted::Shown),
+        ] {
             let mount = Mount::new(server.ports.nfs.port(), &format!("/{EXPORT_NAME}"), options)?;
+            let before = mount.round_trips()?;
             let mounted = journal.cost_of(|| {
                 let took = dd(&mount.path())?;
                 mount.sync()?;
                 Ok(took)
             })?;
+            let asked = (mount.round_trips()? - before) as f64 / WRITES as f64;
             mount.unmount(&[])?;
             figures.push(mounted.cost.bytes_over(local.cost, name));
+            let more = mounted.cost.transactions - local.cost.transactions;
+            figures.push((format!("{name}: transactions a write over a local program's"), wanted, more));
             figures.extend(mounted.cost.shown(name));
+            figures.push((format!("  {name}: round trips a write"), Wanted::Shown, asked));
         }
         Ok(figures)
     }
@@ -203,7 +214,7 @@ fn run(streams: &[std::net::TcpStream], shape: Shape, load: &mut dyn Load) -> Re
 
 fn dd(at: &Path) -> Result<Duration> {
     let began = Instant::now();
-    let to = format!("of={}", at.join(WRITE_FILE).display());
+    let to = format!("of={}", at.join(DD_FILE).display());
     let count = format!("count={WRITES}");
     let arguments = ["if=/dev/zero", &to, "bs=1", &count, "conv=notrunc", "status=none"];
     let done = Command::new("dd").args(arguments).status().context("dd")?;
