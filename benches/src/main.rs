@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         Some(Role::EchoServer { address }) => rival::serve_echo(address).map(|()| true),
         Some(Role::State(arguments)) => wait_for_state(&arguments).map(|()| true),
         Some(Role::Growth(arguments)) => growth::run(&arguments).map(|()| true),
-        Some(Role::Limits(arguments)) => limits::run(&arguments).map(|()| true),
+        Some(Role::Limits(arguments)) => limits::run(&arguments),
         Some(Role::Mount(arguments)) => mount::run(&arguments).map(|()| true),
         Some(Role::SameHost(arguments)) => same_host::run(&arguments).map(|()| true),
         Some(Role::Knfsd(arguments)) => knfsd::run(&arguments),

@@ -1,7 +1,7 @@
 //! The file system that all contenders serve, and what lies on it.
 
 use crate::arena::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Its size; the image is sparse.
-const VOLUME_BYTES: u64 = 4 << 30;
+pub(crate) const VOLUME_BYTES: u64 = 4 << 30;
 /// Files that GETATTR, LOOKUP and ACCESS go round.
 pub(crate) const SMALL_FILES: usize = 256;
 /// Bytes of each of the two files that READ and WRITE use.
@@ -75,25 +75,46 @@ impl Volume {
         more_bytes: u64,
     ) -> Result<Self> {
         let mount_point = scratch.join("fs");
-        fs::create_dir(&mount_point)?;
-        let at = mount_point.to_string_lossy().into_owned();
         if kind == FsKind::Tmpfs {
-            run("mount", &["-t", "tmpfs", "tmpfs", &at])?;
-        } else {
-            let image = scratch.join("image");
-            File::create(&image)?.set_len(VOLUME_BYTES + more_bytes)?;
-            let image = image.to_string_lossy().into_owned();
-            let (mkfs, force) = if kind == FsKind::Xfs { ("mkfs.xfs", "-f") } else { ("mkfs.ext4", "-F") };
-            run(mkfs, &["-q", force, &image])?;
-            // What ext4 puts off when it is made, it would do while others are measured.
-            let options = if kind == FsKind::Ext4 { "loop,noinit_itable" } else { "loop" };
-            run("mount", &["-o", options, &image, &at])?;
-            // The loop device keeps it: so its space is free again however the run ends.
-            fs::remove_file(&image)?;
+            fs::create_dir(&mount_point)?;
+            run("mount", &["-t", "tmpfs", "tmpfs", &mount_point.to_string_lossy()])?;
+            return Self { mount_point }.filled(listed_entries);
         }
-        let volume = Self { mount_point };
-        volume.fill(listed_entries).context("filling the file system")?;
+        let image = scratch.join("image");
+        File::create(&image)?.set_len(VOLUME_BYTES + more_bytes)?;
+        let volume = Self::on_image(kind, &image, scratch, listed_entries)?;
+        // The loop device keeps it: so its space is free again however the run ends.
+        fs::remove_file(&image)?;
         Ok(volume)
+    }
+
+    /// The same on an image that is there.
+    ///
+    /// Errors likewise, and for what has no image.
+    pub(crate) fn on_image(
+        kind: FsKind,
+        image: &Path,
+        scratch: &Path,
+        listed_entries: usize,
+    ) -> Result<Self> {
+        let (mkfs, force) = match kind {
+            FsKind::Xfs => ("mkfs.xfs", "-f"),
+            FsKind::Ext4 => ("mkfs.ext4", "-F"),
+            FsKind::Tmpfs => bail!("memory has no disk: take another --fs"),
+        };
+        let mount_point = scratch.join("fs");
+        fs::create_dir(&mount_point)?;
+        let (image, at) = (image.to_string_lossy(), mount_point.to_string_lossy().into_owned());
+        run(mkfs, &["-q", force, &image])?;
+        // What ext4 puts off when it is made, it would do while others are measured.
+        let options = if kind == FsKind::Ext4 { "loop,noinit_itable" } else { "loop" };
+        run("mount", &["-o", options, &image, &at])?;
+        Self { mount_point }.filled(listed_entries)
+    }
+
+    fn filled(self, listed_entries: usize) -> Result<Self> {
+        self.fill(listed_entries).context("filling the file system")?;
+        Ok(self)
     }
 
     /// Its root.

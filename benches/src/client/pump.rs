@@ -8,9 +8,11 @@ use crate::cpu;
 use crate::histogram::Histogram;
 use anyhow::{Context, Result, ensure};
 use holdfast_xdr::{Reader, Writer};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -18,6 +20,9 @@ use std::time::Instant;
 /// Lanes a connection may have: the low bits of a call's number name the lane.
 const LANES_MAX: usize = 64;
 const LANE_BITS: u32 = LANES_MAX.trailing_zeros();
+
+/// Connections that are told of at once.
+const EVENTS: usize = 1024;
 
 /// One place for a call in flight.
 #[derive(Clone, Copy, Debug)]
@@ -72,12 +77,15 @@ struct Connection {
     sent: usize,
     started: Vec<Instant>,
     in_flight: usize,
+    /// Whether it is to be told when more can be sent.
+    waits_to_send: bool,
 }
 
 struct Tally {
     amount: Amount,
     began: Instant,
     issued: u64,
+    answered: u64,
     units: u64,
     latency: Histogram,
 }
@@ -98,9 +106,15 @@ pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mu
     ensure!((1..=LANES_MAX).contains(&depth), "a depth of 1 to {LANES_MAX}");
     let mut connections =
         streams.iter().map(|s| Connection::new(s, depth, load.looks_at())).collect::<Result<Vec<_>>>()?;
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (number, connection) in connections.iter().enumerate() {
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(&ready, &connection.stream, data, epoll::EventFlags::IN)?;
+    }
+    let mut events = Vec::with_capacity(EVENTS);
     let cpu_before = cpu::of_self()?;
     let began = Instant::now();
-    let mut tally = Tally { amount, began, issued: 0, units: 0, latency: Histogram::new() };
+    let mut tally = Tally { amount, began, issued: 0, answered: 0, units: 0, latency: Histogram::new() };
     for (number, connection) in connections.iter_mut().enumerate() {
         for slot in 0..depth {
             let lane = Lane { connection: number, slot };
@@ -108,10 +122,10 @@ pub(crate) fn run(streams: &[TcpStream], depth: usize, amount: Amount, load: &mu
                 connection.issue(lane, began, load, &mut tally);
             }
         }
-        connection.flush()?;
+        connection.flush(number, &ready)?;
     }
-    while connections.iter().any(|c| c.in_flight > 0) {
-        turn(&mut connections, load, &mut tally)?;
+    while tally.answered < tally.issued {
+        turn(&mut connections, (&ready, &mut events), load, &mut tally)?;
     }
     let elapsed = began.elapsed();
     for connection in &connections {
@@ -152,24 +166,24 @@ pub(crate) fn run_parts(parts: Vec<Part<'_>>) -> Result<Burst> {
 }
 
 /// Waits until something can be done, and does it.
-fn turn(connections: &mut [Connection], load: &mut dyn Load, tally: &mut Tally) -> Result<()> {
-    let mut ready = Vec::with_capacity(connections.len());
-    let mut polled: Vec<PollFd<'_>> = connections
-        .iter()
-        .map(|c| {
-            let wanted = if c.sent < c.out.len() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            PollFd::new(&c.stream, wanted)
-        })
-        .collect();
+fn turn(
+    connections: &mut [Connection],
+    (ready, events): (&OwnedFd, &mut Vec<epoll::Event>),
+    load: &mut dyn Load,
+    tally: &mut Tally,
+) -> Result<()> {
     let patience = Timespec { tv_sec: REPLY_PATIENCE.as_secs().try_into()?, tv_nsec: 0 };
-    ensure!(poll(&mut polled, Some(&patience))? > 0, "no reply for {REPLY_PATIENCE:?}");
-    ready.extend(polled.iter().map(PollFd::revents));
-    for (number, events) in ready.into_iter().enumerate().filter(|(_, events)| !events.is_empty()) {
+    events.clear();
+    epoll::wait(ready, spare_capacity(events), Some(&patience))?;
+    ensure!(!events.is_empty(), "no reply for {REPLY_PATIENCE:?}");
+    for event in events.iter() {
+        let number = event.data.u64() as usize;
         let connection = &mut connections[number];
-        if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+        let flags = event.flags;
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
             connection.receive(number, load, tally)?;
         }
-        connection.flush()?;
+        connection.flush(number, ready)?;
     }
     Ok(())
 }
@@ -185,6 +199,7 @@ impl Connection {
             sent: 0,
             started: vec![Instant::now(); depth],
             in_flight: 0,
+            waits_to_send: false,
         })
     }
 
@@ -219,6 +234,7 @@ impl Connection {
             tally.latency.record(now.duration_since(*started));
             tally.units += load.check(Lane { connection: number, slot }, reply)?;
             self.in_flight = self.in_flight.checked_sub(1).context("a reply to no call")?;
+            tally.answered += 1;
             free |= 1 << slot;
         }
         for slot in (0..LANES_MAX).filter(|slot| free & (1 << slot) != 0) {
@@ -230,7 +246,7 @@ impl Connection {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self, number: usize, ready: &OwnedFd) -> Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(n) => self.sent += n,
@@ -238,9 +254,16 @@ impl Connection {
                 Err(e) => return Err(e).context("sending calls"),
             }
         }
-        if self.sent == self.out.len() {
+        let is_left = self.sent < self.out.len();
+        if !is_left {
             self.out.clear();
             self.sent = 0;
+        }
+        if is_left != self.waits_to_send {
+            self.waits_to_send = is_left;
+            let out = if is_left { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::modify(ready, &self.stream, data, epoll::EventFlags::IN | out)?;
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::slow_disk::{Missing, SlowDisk};
 use super::{Limit, Taken};
 use crate::client::call;
 use crate::client::echo::EchoLoad;
@@ -17,7 +16,7 @@ use crate::client::{Amount, Burst, pump};
 use crate::growth::{fill, list};
 use crate::plan::{Op, Shape};
 use crate::rival::{Contender, Server};
-use crate::volume::{CHANGING, Volume};
+use crate::volume::{CHANGING, FsKind, Volume};
 use crate::wanted::Wanted;
 
 /// Creates of [`Limit::Creates`], and how many share a force.
@@ -33,6 +32,9 @@ pub(super) struct Stand<'a> {
     pub(super) scratch: &'a Path,
     pub(super) time: Duration,
     pub(super) entries: u64,
+    pub(super) fs: FsKind,
+    /// From 1.
+    pub(super) round: u64,
 }
 
 /// A burst, and what it took of the server's CPU time; µs an operation.
@@ -57,13 +59,15 @@ impl Stand<'_> {
             Limit::Creates => self.creates(),
             Limit::Connections => self.connections(),
             Limit::SlowDisk => self.slow_disk(),
+            Limit::SlowJournal => self.slow_journal(),
+            Limit::OneByte => self.one_byte(),
             Limit::Directory => self.directory(),
         };
         let figures = figures?.into_iter();
         Ok(figures.map(|(what, wanted, value)| Taken { limit, what, wanted, value }).collect())
     }
 
-    fn start(&self, server: Contender) -> Result<Server> {
+    pub(super) fn start(&self, server: Contender) -> Result<Server> {
         let scratch = self.scratch.join(server.name());
         fs::create_dir(&scratch)?;
         server.start(&self.volume.export(), &scratch)
@@ -90,64 +94,87 @@ impl Stand<'_> {
         self.run(server, shape, &mut Nfs3Load::new(Op::Getattr, target, shape))
     }
 
-    fn echo(&self) -> Result<Figures> {
-        let shapes = [
-            ("GETATTR, 4 connections of 8: CPU over an echo's", Shape { connections: 4, depth: 8 }),
-            ("GETATTR, one call at a time: CPU over an echo's", Shape { connections: 1, depth: 1 }),
-        ];
-        let server = self.start(Contender::HoldfastAsync)?;
-        let target = Target::find(server.ports, 0)?;
-        let own = shapes.map(|(_, shape)| self.getattr(&server, &target, shape));
-        drop(server);
-        let echo = self.start_echo()?;
-        let (mut figures, mut load) = (Vec::new(), EchoLoad::GETATTR);
-        for ((what, shape), own) in shapes.into_iter().zip(own) {
-            let echoed = self.run(&echo, shape, &mut load)?;
-            figures.push((what, Wanted::AtMost(3.0), own?.cpu_us / echoed.cpu_us));
+    /// Ours and what it is compared with: who comes first changes from round to round.
+    fn both<A, B>(
+        &self,
+        ours: impl FnOnce() -> Result<A>,
+        reference: impl FnOnce() -> Result<B>,
+    ) -> Result<(A, B)> {
+        if self.round % 2 == 1 {
+            let ours = ours()?;
+            return Ok((ours, reference()?));
         }
-        Ok(figures)
+        let reference = reference()?;
+        Ok((ours()?, reference))
+    }
+
+    /// GETATTR, and echoes as long, in these shapes.
+    fn getattr_and_echo<const N: usize>(&self, shapes: [Shape; N]) -> Result<([Spent; N], [Spent; N])> {
+        let all = |spent: Vec<Spent>| <[Spent; N]>::try_from(spent).ok().context("a figure is missing");
+        let ours = || {
+            let server = self.start(Contender::HoldfastAsync)?;
+            let target = Target::find(server.ports, 0)?;
+            all(shapes.iter().map(|shape| self.getattr(&server, &target, *shape)).collect::<Result<_>>()?)
+        };
+        let echo = || {
+            let (server, mut load) = (self.start_echo()?, EchoLoad::GETATTR);
+            all(shapes.iter().map(|shape| self.run(&server, *shape, &mut load)).collect::<Result<_>>()?)
+        };
+        self.both(ours, echo)
+    }
+
+    fn echo(&self) -> Result<Figures> {
+        let shapes = [Shape { connections: 4, depth: 8 }, Shape { connections: 1, depth: 1 }];
+        let (ours, echoed) = self.getattr_and_echo(shapes)?;
+        let words = ["4 connections of 8", "one call at a time"];
+        let over = words.into_iter().zip(ours.iter().zip(&echoed)).map(|(words, (own, echoed))| {
+            let what = format!("GETATTR, {words}: CPU over an echo's");
+            (what, Wanted::AtMost(3.0), own.cpu_us / echoed.cpu_us)
+        });
+        Ok(over.collect())
     }
 
     fn iperf(&self) -> Result<Figures> {
-        let server = self.start(Contender::HoldfastAsync)?;
-        let target = Target::find(server.ports, 0)?;
-        let shape = Shape { connections: 4, depth: 4 };
-        let read = self.run(&server, shape, &mut Nfs3Load::new(Op::Read1m, &target, shape))?;
-        drop(server);
-        let bytes = read.rate() * f64::from(Op::Read1m.data_bytes());
-        let iperf = iperf_bytes(self.time.max(Duration::from_secs(1)))?;
+        let ours = || {
+            let server = self.start(Contender::HoldfastAsync)?;
+            let target = Target::find(server.ports, 0)?;
+            let shape = Shape { connections: 4, depth: 4 };
+            let read = self.run(&server, shape, &mut Nfs3Load::new(Op::Read1m, &target, shape))?;
+            Ok(read.rate() * f64::from(Op::Read1m.data_bytes()))
+        };
+        let (bytes, iperf) = self.both(ours, || iperf_bytes(self.time.max(Duration::from_secs(1))))?;
         Ok(vec![
-            ("READ of 1 MiB: bytes a second over iperf3's", Wanted::AtLeast(0.7), bytes / iperf),
-            ("  iperf3, GB/s", Wanted::Shown, iperf / 1e9),
+            ("READ of 1 MiB: bytes a second over iperf3's".into(), Wanted::AtLeast(0.7), bytes / iperf),
+            ("  iperf3, GB/s".into(), Wanted::Shown, iperf / 1e9),
         ])
     }
 
     fn creates(&self) -> Result<Figures> {
-        let flushes = self.volume.flushes()?;
-        let local = local_creates(&self.volume.export().join(CHANGING).join("local"))?;
-        let local_flushes = self.volume.flushes()? - flushes;
-        // The program's files and the server's, records and all, on the same disk.
-        let round = self.scratch.file_name().unwrap_or_default().to_string_lossy();
-        let on_volume = self.volume.beside(&round);
-        fs::create_dir(&on_volume)?;
-        let (same, cpu, same_flushes) = self.durable_creates(&on_volume, 0)?;
-        fs::remove_dir_all(&on_volume)?;
-        let (other, ..) = self.durable_creates(self.scratch, 1)?;
+        let ours = || {
+            // The program's files and the server's, records and all, on the same disk.
+            let on_volume = self.volume.beside(&self.round.to_string());
+            fs::create_dir(&on_volume)?;
+            let same = self.durable_creates(&on_volume, 0)?;
+            fs::remove_dir_all(&on_volume)?;
+            let (other, ..) = self.durable_creates(self.scratch, 1)?;
+            Ok((same, other))
+        };
+        let local = || {
+            let flushes = self.volume.flushes()?;
+            let took = local_creates(&self.volume.export().join(CHANGING).join("local"))?;
+            Ok((took, self.volume.flushes()? - flushes))
+        };
+        let (((same, cpu, same_flushes), other), (local, local_flushes)) = self.both(ours, local)?;
         let over = |took: Duration| took.as_secs_f64() / local.as_secs_f64();
+        let flushes = same_flushes as f64 / local_flushes.max(1) as f64;
+        let what = "1,000 durable creates, 32 in flight: time over a local program's";
+        let cpu = cpu.as_secs_f64() * 1e6 / CREATES as f64;
         Ok(vec![
-            (
-                "1,000 durable creates, 32 in flight: time over a local program's",
-                Wanted::AtMost(1.3),
-                over(same),
-            ),
-            ("  its records on another file system", Wanted::Shown, over(other)),
-            ("  the local program's, ms", Wanted::Shown, local.as_secs_f64() * 1e3),
-            (
-                "  flushes of the disk over its",
-                Wanted::Shown,
-                same_flushes as f64 / local_flushes.max(1) as f64,
-            ),
-            ("  CPU of the server, us a create", Wanted::Shown, cpu.as_secs_f64() * 1e6 / CREATES as f64),
+            (what.into(), Wanted::AtMost(1.3), over(same)),
+            ("  its records on another file system".into(), Wanted::Shown, over(other)),
+            ("  the local program's, ms".into(), Wanted::Shown, local.as_secs_f64() * 1e3),
+            ("  flushes of the disk over its".into(), Wanted::Shown, flushes),
+            ("  CPU of the server, us a create".into(), Wanted::Shown, cpu),
         ])
     }
 
@@ -165,56 +192,17 @@ impl Stand<'_> {
     }
 
     fn connections(&self) -> Result<Figures> {
-        let [few, many] = [16, 1000].map(|connections| Shape { connections, depth: 8 });
-        let server = self.start(Contender::HoldfastAsync)?;
-        let target = Target::find(server.ports, 0)?;
-        let own = [self.getattr(&server, &target, few)?, self.getattr(&server, &target, many)?];
-        drop(server);
-        let echo = self.start_echo()?;
-        let mut load = EchoLoad::GETATTR;
-        let echoed = [self.run(&echo, few, &mut load)?, self.run(&echo, many, &mut load)?];
+        let shapes = [16, 1000].map(|connections| Shape { connections, depth: 8 });
+        let (own, echoed) = self.getattr_and_echo(shapes)?;
         let kept = |[few, many]: &[Spent; 2]| (many.rate() / few.rate(), few.cpu_us / many.cpu_us);
         let ((rate, cpu), (echo_rate, echo_cpu)) = (kept(&own), kept(&echoed));
+        let what = "GETATTR: rate over 1,000 connections over that of 16";
         Ok(vec![
-            ("GETATTR: rate over 1,000 connections over that of 16", Wanted::AtLeast(0.8), rate),
-            ("  the same of the echo server", Wanted::Shown, echo_rate),
-            ("  the one over the other", Wanted::AtLeast(0.8), rate / echo_rate),
-            ("  CPU an operation at 16 over that at 1,000", Wanted::Shown, cpu),
-            ("  that of the echo server", Wanted::Shown, echo_cpu),
-        ])
-    }
-
-    fn slow_disk(&self) -> Result<Figures> {
-        let server = self.start(Contender::HoldfastAsync)?;
-        let target = Target::find(server.ports, 0)?;
-        // One call at a time on each: what is measured is no queue of the client's own.
-        let shape = Shape { connections: 2, depth: 1 };
-        let quiet = self.getattr(&server, &target, shape)?;
-        let warm = Target { read_file: target.write_file.clone(), ..target.clone() };
-        let mut load = Nfs3Load::new(Op::Read4k, &warm, shape);
-        self.run(&server, shape, &mut load)?;
-        let disk = SlowDisk::under(self.volume, &server)?;
-        let reading = disk.read_meanwhile(&server, &target, self.time * 3, Missing::All)?;
-        let others = self.getattr(&server, &target, shape)?;
-        let reads = self.run(&server, shape, &mut load)?;
-        let slow = reading.end()?;
-        let reading = disk.read_meanwhile(&server, &target, self.time * 3 / 2, Missing::Middle)?;
-        let beside_large = self.getattr(&server, &target, shape)?;
-        let slow_large = reading.end()?;
-        let ms = |spent: &Spent| spent.burst.p99_us / 1e3;
-        Ok(vec![
-            ("GETATTR beside a READ that waits for a disk: p99, ms", Wanted::AtMost(1.0), ms(&others)),
-            ("cached READ beside it: p99, ms", Wanted::AtMost(1.0), ms(&reads)),
-            ("GETATTR over the same connection: p99, ms", Wanted::AtMost(1.0), slow.own_p99_ms),
-            (
-                "GETATTR beside a READ of 1 MiB whose middle waits: p99, ms",
-                Wanted::AtMost(1.0),
-                ms(&beside_large),
-            ),
-            ("  GETATTR with nothing beside it: p99, ms", Wanted::Shown, ms(&quiet)),
-            ("  READs that waited", Wanted::Shown, slow.reads as f64),
-            ("  half of them at most, ms", Wanted::Shown, slow.median_ms),
-            ("  READs of 1 MiB that waited", Wanted::Shown, slow_large.reads as f64),
+            (what.into(), Wanted::AtLeast(0.8), rate),
+            ("  the same of the echo server".into(), Wanted::Shown, echo_rate),
+            ("  the one over the other".into(), Wanted::AtLeast(0.8), rate / echo_rate),
+            ("  CPU an operation at 16 over that at 1,000".into(), Wanted::Shown, cpu),
+            ("  that of the echo server".into(), Wanted::Shown, echo_cpu),
         ])
     }
 
@@ -232,20 +220,17 @@ impl Stand<'_> {
             *cost = elapsed.as_secs_f64() * 1e6 / entries as f64;
         }
         let [small, large] = cost;
+        let what = "a listing's entry, of all over of a tenth of the entries: time";
         Ok(vec![
-            (
-                "a listing's entry, of all over of a tenth of the entries: time",
-                Wanted::AtMost(1.5),
-                large / small,
-            ),
-            ("  of all, µs an entry", Wanted::Shown, large),
+            (what.into(), Wanted::AtMost(1.5), large / small),
+            ("  of all, µs an entry".into(), Wanted::Shown, large),
         ])
     }
 }
 
-type Figures = Vec<(&'static str, Wanted, f64)>;
+pub(super) type Figures = Vec<(String, Wanted, f64)>;
 
-fn connect(server: &Server, shape: Shape) -> Result<Vec<std::net::TcpStream>> {
+pub(super) fn connect(server: &Server, shape: Shape) -> Result<Vec<std::net::TcpStream>> {
     (0..shape.connections).map(|_| call::connect(server.ports.nfs)).collect()
 }
 

@@ -1,28 +1,20 @@
 //! A disk that is slow for the server alone: its control group may read from the volume's device a few times a second.
 
 use anyhow::{Context, Result, ensure};
-use holdfast_xdr::Writer;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::client::Amount;
-use crate::client::call::connect;
-use crate::client::nfs3::Nfs3Load;
-use crate::client::pump::{self, Lane, Load};
-use crate::client::target::Target;
-use crate::plan::{Op, Shape};
+use crate::plan::Op;
 use crate::rival::Server;
-use crate::volume::{DATA_BYTES, READ_FILE, Volume};
+use crate::volume::{DATA_BYTES, Volume, WRITE_FILE};
 
 /// Reads a second that the device gives.
 const READS_A_SECOND: u32 = 4;
 /// The group; gone when dropped.
 pub(super) struct SlowDisk {
     group: PathBuf,
-    file: PathBuf,
 }
 
 /// What memory does not have of what is read.
@@ -34,17 +26,12 @@ pub(super) enum Missing {
     Middle,
 }
 
-/// Somebody reads what is not in memory, again and again.
-pub(super) struct Reading(JoinHandle<Result<Slow>>);
-
-/// How it went for the client that reads.
-pub(super) struct Slow {
-    /// READs that it had answered.
-    pub(super) reads: usize,
-    /// Half of them took at most this long.
-    pub(super) median_ms: f64,
-    /// 99 in 100 of its GETATTRs, on the same connection, took at most this long.
-    pub(super) own_p99_ms: f64,
+/// Reads of what memory does not have, of the file that is otherwise written.
+pub(super) struct Cold {
+    file: File,
+    missing: Missing,
+    /// How long each waited.
+    pub(super) waits: Vec<Duration>,
 }
 
 /// Where control groups rule devices.
@@ -77,8 +64,7 @@ impl SlowDisk {
     ///
     /// Errors where the kernel has no such control, or the volume no device.
     pub(super) fn under(volume: &Volume, server: &Server) -> Result<Self> {
-        let file = volume.export().join(READ_FILE);
-        let device = fs::metadata(&file)?.dev();
+        let device = fs::metadata(volume.root())?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         ensure!(major != 0, "the volume lies on no device: take another --fs");
         let name = format!("holdfast-bench-{}", std::process::id());
@@ -95,7 +81,7 @@ impl SlowDisk {
             }
         };
         fs::create_dir(&group).with_context(|| group.display().to_string())?;
-        let disk = Self { group, file };
+        let disk = Self { group };
         disk.set(knob, &line)?;
         disk.set("cgroup.procs", &server.pid().to_string())?;
         Ok(disk)
@@ -105,55 +91,40 @@ impl SlowDisk {
         let path = self.group.join(knob);
         fs::write(&path, line).with_context(|| format!("{line:?} into {}", path.display()))
     }
-
-    /// For so long, one READ of what memory does not have is under way over a connection of its own, and one GETATTR
-    /// beside it over the same.
-    ///
-    /// Errors when the server cannot be reached.
-    pub(super) fn read_meanwhile(
-        &self,
-        server: &Server,
-        target: &Target,
-        time: Duration,
-        missing: Missing,
-    ) -> Result<Reading> {
-        let (stream, file, target) = (connect(server.ports.nfs)?, File::open(&self.file)?, target.clone());
-        let reading = move || {
-            let shape = Shape { connections: 1, depth: 2 };
-            let mut load = Cold {
-                getattr: Nfs3Load::new(Op::Getattr, &target, shape),
-                read: Nfs3Load::new(missing.op(), &target, shape),
-                file,
-                missing,
-                began: Instant::now(),
-                waits: Vec::new(),
-            };
-            let burst = pump::run(&[stream], shape.depth, Amount::For(time), &mut load)?;
-            load.waits.sort_unstable();
-            let median = load.waits.get(load.waits.len() / 2).context("no READ was answered")?;
-            Ok(Slow {
-                reads: load.waits.len(),
-                median_ms: median.as_secs_f64() * 1e3,
-                // READs are so few beside the GETATTRs that they are not among the 99.
-                own_p99_ms: burst.p99_us / 1e3,
-            })
-        };
-        Ok(Reading(std::thread::spawn(reading)))
-    }
 }
 
 impl Missing {
-    fn op(self) -> Op {
+    /// How figures call what is seen meanwhile.
+    pub(super) const fn beside(self) -> &'static str {
         match self {
-            Self::All => Op::Read4k,
-            Self::Middle => Op::Read1m,
+            Self::All => "a READ waits for a disk",
+            Self::Middle => "a READ of 1 MiB waits for its middle",
+        }
+    }
+}
+
+impl Cold {
+    /// Of the volume's file.
+    ///
+    /// Errors when it cannot be opened.
+    pub(super) fn on(volume: &Volume, missing: Missing) -> Result<Self> {
+        let file = File::open(volume.export().join(WRITE_FILE))?;
+        Ok(Self { file, missing, waits: Vec::new() })
+    }
+
+    /// What reads it.
+    pub(super) fn op(&self) -> Op {
+        match self.missing {
+            Missing::All => Op::Read4k,
+            Missing::Middle => Op::Read1m,
         }
     }
 
     /// Drops it from memory. Were that not possible, the READs would be fast, and the figures say so.
-    fn forget(self, file: &File) {
+    pub(super) fn forget(&self) {
+        let file = &self.file;
         let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
-        if self == Self::Middle {
+        if self.missing == Missing::Middle {
             // The ends of each, and nothing around them. The kernel drops pieces of its own choice, which may be as large
             // as what is read.
             let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
@@ -166,15 +137,6 @@ impl Missing {
     }
 }
 
-impl Reading {
-    /// Waits until it is over.
-    ///
-    /// Errors when a call failed.
-    pub(super) fn end(self) -> Result<Slow> {
-        self.0.join().map_err(|_| anyhow::anyhow!("the client that reads panicked"))?
-    }
-}
-
 impl Drop for SlowDisk {
     fn drop(&mut self) {
         // A group goes only without members; the server, which would be one, may be gone already.
@@ -184,38 +146,5 @@ impl Drop for SlowDisk {
             let _ = fs::write(parent.join("cgroup.procs"), member);
         }
         let _ = fs::remove_dir(&self.group);
-    }
-}
-
-/// In the first place of a connection READs of what memory does not have, in the second GETATTRs.
-struct Cold<'a> {
-    getattr: Nfs3Load<'a>,
-    read: Nfs3Load<'a>,
-    file: File,
-    missing: Missing,
-    began: Instant,
-    waits: Vec<Duration>,
-}
-
-impl Load for Cold<'_> {
-    fn encode(&mut self, lane: Lane, w: &mut Writer) {
-        if lane.slot > 0 {
-            return self.getattr.encode(lane, w);
-        }
-        self.missing.forget(&self.file);
-        self.began = Instant::now();
-        self.read.encode(lane, w);
-    }
-
-    fn looks_at(&self) -> usize {
-        self.read.looks_at()
-    }
-
-    fn check(&mut self, lane: Lane, reply: &[u8]) -> Result<u64> {
-        if lane.slot > 0 {
-            return self.getattr.check(lane, reply);
-        }
-        self.waits.push(self.began.elapsed());
-        self.read.check(lane, reply)
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::errors::fs_error;
 use crate::local::LocalBackend;
-use crate::looks::Begun;
+use crate::looks::{self, Begun};
 use crate::object::For;
 
 impl LocalBackend {
@@ -27,7 +27,7 @@ impl LocalBackend {
             File::Stateless(_) => self.stateless(cx, &object, For::Writing, &before.st)?,
             File::Open(..) => self.writable(cx, &object, file)?,
         };
-        about_to(end_of(&fd)?)?;
+        about_to(looks::size_of(&fd)?)?;
         let appended = {
             let _acting = self.identity.act_as(cx.caller)?;
             append(&fd, data)
@@ -39,11 +39,6 @@ impl LocalBackend {
         writes.go_on(Begun::from(before));
         Ok(appended)
     }
-}
-
-fn end_of(fd: &OwnedFd) -> FsResult<u64> {
-    let st = rustix::fs::fstat(fd).map_err(fs_error)?;
-    Ok(u64::try_from(st.st_size).unwrap_or(0))
 }
 
 /// Where no position is given the descriptor's own is moved, which nothing else here uses.

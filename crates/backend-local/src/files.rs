@@ -306,7 +306,7 @@ impl LocalBackend {
         let (object, fd, st) = self.readable(cx, file)?;
         // It may be read later than this: its time of last access is then shown late (`LISTING_PAGE_SECONDS_MAX`).
         looks::was_read(&object);
-        let size = st.map_or_else(|| size_of(&fd), |st| Ok(st.stx_size))?;
+        let size = st.map_or_else(|| looks::size_of(&fd), |st| Ok(st.stx_size))?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.min(left);
         match cx.wait {
@@ -348,7 +348,7 @@ impl LocalBackend {
         if i64::try_from(at.offset.saturating_add(data.len() as u64)).is_err() {
             return Err(FsError::TooBig);
         }
-        let size = || before.as_ref().map_or_else(|| size_of(&fd), |before| Ok(before.st.stx_size));
+        let size = || before.as_ref().map_or_else(|| looks::size_of(&fd), |before| Ok(before.st.stx_size));
         if !cx.wait.may_last() && residency::reads_first(&fd, (at.offset, data.len() as u64), size)? {
             return Err(FsError::WouldBlock);
         }
@@ -386,7 +386,7 @@ fn read_file(
     let within = within.min(into.len());
     let into = &mut into[..within];
     if into.is_empty() {
-        return Ok(Read { bytes: 0, is_eof: offset >= size_of(fd)? });
+        return Ok(Read { bytes: 0, is_eof: offset >= looks::size_of(fd)? });
     }
     let mut bytes = read_some(fd, offset, into, wait)?;
     let asked = into.len();
@@ -394,7 +394,7 @@ fn read_file(
         // Short: the end, or the rest is not in memory.
         let at = offset + bytes as u64;
         let more = match read_some(fd, at, &mut into[bytes..], wait) {
-            Err(FsError::WouldBlock) if at >= size_of(fd)? => 0,
+            Err(FsError::WouldBlock) if at >= looks::size_of(fd)? => 0,
             other => other?,
         };
         if more == 0 {
@@ -406,14 +406,9 @@ fn read_file(
     let size = match st {
         // What the look showed is as good as a later one, unless the read went beyond it: the file grew.
         Some(st) if end <= st.stx_size => st.stx_size,
-        _ => size_of(fd)?,
+        _ => looks::size_of(fd)?,
     };
     Ok(Read { bytes, is_eof: end >= size })
-}
-
-fn size_of(fd: &OwnedFd) -> FsResult<u64> {
-    let st = rustix::fs::fstat(fd).map_err(fs_error)?;
-    Ok(u64::try_from(st.st_size).unwrap_or(0))
 }
 
 fn read_some(fd: &OwnedFd, offset: u64, into: &mut [u8], wait: Wait) -> FsResult<usize> {

@@ -5,11 +5,13 @@
 //! Nothing is shared on threads that take calls one by one.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 
 use holdfast_base::batch::{self, Batch};
 use holdfast_vfs::{FileKind, FsResult, Handle, Mark, PreAttrs};
-use rustix::fs::Statx;
+use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 
+use crate::errors::fs_error;
 use crate::marks;
 use crate::object::Object;
 
@@ -37,6 +39,12 @@ impl Basis {
         self.mark.count += 1;
         self
     }
+}
+
+/// Bytes of an open file. Nothing is asked of its times: were they seen, the kernel would give the file a new one at its next
+/// change, and with it its journal a transaction, for each small write.
+pub(crate) fn size_of(fd: &OwnedFd) -> FsResult<u64> {
+    Ok(statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE).map_err(fs_error)?.stx_size)
 }
 
 /// What the first of several writes found.

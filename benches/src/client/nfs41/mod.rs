@@ -1,12 +1,14 @@
 //! The operations over NFSv4.1: each connection its own client and session, each place in flight its own slot.
 
 mod beside;
+mod bytes;
 mod crowd;
 mod hold;
 mod load;
 mod session;
 
 pub(crate) use beside::{Beside, BesideLoad};
+pub(crate) use bytes::ByteLoad;
 pub(crate) use crowd::Crowd;
 pub(crate) use hold::{Held, HoldLoad};
 pub(crate) use load::Nfs41Load;

@@ -1,7 +1,7 @@
 //! Client ids, sessions and opens: what precedes a load.
 
 use super::{
-    Beside, BesideLoad, COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args,
+    Beside, BesideLoad, ByteLoad, COMPOUND, Compound, Held, HoldLoad, Nfs41Load, first_result, open_args,
     skip_empty_results,
 };
 use crate::bout::Share;
@@ -51,7 +51,7 @@ impl Fleet {
     ///
     /// Errors when the server refuses.
     pub(crate) fn new(server: SocketAddrV4, shape: Shape, like: &Target) -> Result<Self> {
-        Self::with_small_files_open(server, shape, like, 0)
+        Self::begun("load", server, (shape, like), 0)
     }
 
     /// The same, where each client also opens so many of the small files.
@@ -63,9 +63,26 @@ impl Fleet {
         like: &Target,
         small_files: usize,
     ) -> Result<Self> {
+        Self::begun("load", server, (shape, like), small_files)
+    }
+
+    /// The same of clients of this name, that they may be there beside others.
+    ///
+    /// Errors likewise.
+    pub(crate) fn of(name: &str, server: SocketAddrV4, shape: Shape, like: &Target) -> Result<Self> {
+        Self::begun(name, server, (shape, like), 0)
+    }
+
+    fn begun(
+        name: &str,
+        server: SocketAddrV4,
+        (shape, like): (Shape, &Target),
+        small_files: usize,
+    ) -> Result<Self> {
         let mut fleet = Self { streams: Vec::new(), sessions: Vec::new(), target: like.clone() };
         for number in 0..shape.connections {
-            let mut setup = Setup::begin(server, number, shape.depth).context("making a session")?;
+            let mut setup =
+                Setup::begin(server, &format!("{name}-{number}"), shape.depth).context("making a session")?;
             if number == 0 {
                 fleet.target = setup.find_all(like.folder.clone())?;
             }
@@ -110,6 +127,30 @@ impl Fleet {
         shares.iter().map(load).collect()
     }
 
+    /// WRITEs of one byte, with a GETATTR of `change` behind each or without.
+    pub(crate) fn bytes(&mut self, asks_for_change: bool) -> ByteLoad<'_> {
+        ByteLoad::new(asks_for_change, &mut self.sessions, &self.target)
+    }
+
+    /// A fleet for each connection, so that each may have a thread to itself.
+    pub(crate) fn apart(self) -> Vec<Self> {
+        let Self { streams, sessions, target } = self;
+        let alone = |(stream, session)| Self {
+            streams: vec![stream],
+            sessions: vec![session],
+            target: target.clone(),
+        };
+        streams.into_iter().zip(sessions).map(alone).collect()
+    }
+
+    /// From now on the file that was written is the one that is read, and the other way round: both can be read.
+    pub(crate) fn swap_files(&mut self) {
+        std::mem::swap(&mut self.target.read_file, &mut self.target.write_file);
+        for session in &mut self.sessions {
+            std::mem::swap(&mut session.read_state, &mut session.write_state);
+        }
+    }
+
     /// Opens or locks that stay, numbered from `first`.
     pub(crate) fn hold(&mut self, what: Held, first: u64) -> HoldLoad<'_> {
         HoldLoad::new(what, &mut self.sessions, &self.target, first)
@@ -131,9 +172,9 @@ struct Setup {
 }
 
 impl Setup {
-    fn begin(server: SocketAddrV4, number: usize, depth: usize) -> Result<Self> {
+    fn begin(server: SocketAddrV4, name: &str, depth: usize) -> Result<Self> {
         let mut caller = Caller::connect(server)?;
-        let owner = format!("holdfast-bench-{}-{number}", std::process::id()).into_bytes();
+        let owner = format!("holdfast-bench-{}-{name}", std::process::id()).into_bytes();
         let (client, sequence) = exchange_id(&mut caller, &owner)?;
         let id = create_session(&mut caller, client, sequence, depth)?;
         let session = Session::new(id, client, depth);
