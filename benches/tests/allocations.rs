@@ -1,5 +1,6 @@
-//! A cached GETATTR, LOOKUP or READ allocates nothing, from the record that came to the reply that goes, over NFSv3 and
-//! 4.1, on a real file system as on the one in memory. A program of its own, as it counts for the whole process.
+//! A cached GETATTR, LOOKUP, ACCESS or READ allocates nothing, over NFSv3 and 4.1: from the record that came to the reply that
+//! goes, on a real file system as on the one in memory; and from socket to socket, of a server that listens. All as the
+//! server has it, with ledger and statistics. A program of its own, as it counts for the whole process.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,18 +9,24 @@
 )]
 #![allow(dead_code, reason = "the scene is set for other things as well")]
 
-#[path = "../src/counts/scene.rs"]
+#[path = "../src/counts/scene/mod.rs"]
 mod scene;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use holdfast_backend_local::{LocalBackend, LocalOptions};
-use holdfast_base::Offset;
+use holdfast_base::limits::FILE_REPLY_BYTES_MIN;
+use holdfast_rpc::{Limits, Server};
 use holdfast_vfs::{Backend, MemBackend, MemOptions};
-use holdfast_wire::nfs3::{Access3Args, Fh3, Proc3, Read3Args};
-use scene::{Request, Scene, call3};
+use scene::{Request, Scene};
 
 /// The system's, which counts what a thread asks of it.
 struct Counting;
@@ -27,12 +34,24 @@ struct Counting;
 thread_local! {
     static ASKED: Cell<usize> = const { Cell::new(0) };
     static IS_SHOWN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this is a test's own thread, and none of a server that listens.
+    static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
+
+/// What all threads asked that are no test's.
+static ASKED_ELSEWHERE: AtomicUsize = AtomicUsize::new(0);
+static IS_SHOWN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 fn note(bytes: usize) {
     ASKED.with(|asked| asked.set(asked.get() + 1));
     // Where from, once, for whoever has to mend it.
-    if IS_SHOWN.replace(false) {
+    let is_shown = if IS_TEST.get() {
+        IS_SHOWN.replace(false)
+    } else {
+        ASKED_ELSEWHERE.fetch_add(1, Ordering::Relaxed);
+        IS_SHOWN_ELSEWHERE.swap(false, Ordering::Relaxed)
+    };
+    if is_shown {
         eprintln!("{bytes} bytes:\n{}", std::backtrace::Backtrace::force_capture());
     }
 }
@@ -60,9 +79,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Calls in a row.
+const TIMES: usize = 64;
+
 /// Allocations of a call that has been made often before.
 fn allocations(scene: &mut Scene, request: &mut Request) -> usize {
-    const TIMES: usize = 64;
     for _ in 0..TIMES {
         scene.answer_inline(request);
     }
@@ -81,16 +102,21 @@ fn allocations(scene: &mut Scene, request: &mut Request) -> usize {
 
 type Making = fn(&Scene) -> Request;
 
-const CACHED: [(&str, Making); 7] = [
+const CACHED: [(&str, Making); 8] = [
     ("v3 GETATTR", Scene::getattr3),
     ("v3 LOOKUP", Scene::lookup3),
-    ("v3 ACCESS", |s| call3(Proc3::Access, &Access3Args { object: Fh3(&s.files[0]), access: 0x3f })),
-    ("v3 READ", |s| {
-        call3(Proc3::Read, &Read3Args { file: Fh3(&s.files[0]), offset: Offset(0), count: 4096 })
-    }),
+    ("v3 ACCESS", Scene::access3),
+    ("v3 READ", |s| s.read3(4096)),
     ("v4.1 GETATTR", Scene::getattr4),
     ("v4.1 LOOKUP", Scene::lookup4),
-    ("v4.1 READ", Scene::read4),
+    ("v4.1 ACCESS", Scene::access4),
+    ("v4.1 READ", |s| s.read4(4096)),
+];
+
+/// Answered from the file itself, where there is one.
+const LARGE: [(&str, Making); 2] = [
+    ("v3 READ by sendfile", |s| s.read3(FILE_REPLY_BYTES_MIN as u32)),
+    ("v4.1 READ by sendfile", |s| s.read4(FILE_REPLY_BYTES_MIN as u32)),
 ];
 
 fn nothing_is_allocated_over(backend: Arc<dyn Backend>) {
@@ -106,8 +132,54 @@ fn nothing_is_allocated_over(backend: Arc<dyn Backend>) {
     assert!(dear.is_empty(), "allocations a call: {dear:?}");
 }
 
+/// A connection to a server that listens, with one worker.
+struct Client {
+    scene: Scene,
+    stream: TcpStream,
+    reply: Vec<u8>,
+}
+
+impl Client {
+    fn call(&mut self, request: &mut Request) {
+        let record = self.scene.next(request);
+        let header = (1 << 31 | record.len() as u32).to_be_bytes();
+        self.stream.write_all(&[&header[..], record].concat()).unwrap();
+        let mut header = [0; 4];
+        self.stream.read_exact(&mut header).unwrap();
+        self.reply.resize((u32::from_be_bytes(header) & 0x7fff_ffff) as usize, 0);
+        self.stream.read_exact(&mut self.reply).unwrap();
+        scene::must_be_success(&self.reply);
+    }
+
+    /// What the server allocated in that of several rows of calls in which it was least: what looks at connections now and then
+    /// allocates as well, and that is no call's.
+    fn allocations(&mut self, request: &mut Request) -> usize {
+        let asked = || ASKED_ELSEWHERE.load(Ordering::Relaxed);
+        let mut row = || {
+            let before = asked();
+            (0..TIMES).for_each(|_| self.call(request));
+            asked() - before
+        };
+        let fewest = (0..16).map(|_| row()).min().unwrap_or(0);
+        if fewest > 0 {
+            IS_SHOWN_ELSEWHERE.store(true, Ordering::Relaxed);
+            row();
+            IS_SHOWN_ELSEWHERE.store(false, Ordering::Relaxed);
+        }
+        fewest
+    }
+}
+
+/// A directory, kept as the server keeps an export.
+fn local((files, state): (&Path, &Path)) -> Arc<dyn Backend> {
+    let mut options = LocalOptions::new(state.to_owned());
+    options.keep_credentials = true;
+    Arc::new(LocalBackend::open(files, options).unwrap())
+}
+
 #[test]
 fn the_counter_counts() {
+    IS_TEST.set(true);
     let before = ASKED.get();
     drop(std::hint::black_box(Vec::<u8>::with_capacity(100)));
     assert_eq!(ASKED.get() - before, 1);
@@ -115,15 +187,42 @@ fn the_counter_counts() {
 
 #[test]
 fn cached_calls_allocate_nothing_over_the_file_system_in_memory() {
+    IS_TEST.set(true);
     let options = MemOptions { root_mode: 0o777, ..MemOptions::deterministic() };
     nothing_is_allocated_over(Arc::new(MemBackend::new(&options)));
 }
 
 #[test]
 fn cached_calls_allocate_nothing_over_a_directory() {
+    IS_TEST.set(true);
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut options = LocalOptions::new(state.path().to_owned());
-    options.keep_credentials = true;
-    nothing_is_allocated_over(Arc::new(LocalBackend::open(dir.path(), options).unwrap()));
+    nothing_is_allocated_over(local((dir.path(), state.path())));
     holdfast_backend_local::release_thread();
+}
+
+#[test]
+fn cached_calls_allocate_nothing_from_socket_to_socket() {
+    IS_TEST.set(true);
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let scene = Scene::new(local((dir.path(), state.path())));
+    let runtime = holdfast_rpc::runtime::runtime(NonZero::new(1)).unwrap();
+    let listener = holdfast_rpc::server::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let server = {
+        let _inside = runtime.enter();
+        Server::start(vec![listener], scene.server.programs.clone(), Limits::default()).unwrap()
+    };
+    let stream = TcpStream::connect(server.addresses()[0]).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut client = Client { scene, stream, reply: Vec::new() };
+    let mut dear = Vec::new();
+    for (name, make) in CACHED.iter().chain(&LARGE) {
+        let mut request = make(&client.scene);
+        dear.push((*name, client.allocations(&mut request)));
+    }
+    assert!(ASKED_ELSEWHERE.load(Ordering::Relaxed) > 0, "what the server's threads ask is counted");
+    dear.retain(|(_, fewest)| *fewest > 0);
+    drop(client);
+    runtime.block_on(server.shutdown(Duration::from_secs(5)));
+    holdfast_backend_local::release_thread();
+    assert!(dear.is_empty(), "allocations in {TIMES} calls: {dear:?}");
 }

@@ -1,6 +1,7 @@
 //! Chores of the house, run as `cargo xtask CHORE`.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod house;
 mod layers;
 mod tests;
@@ -33,29 +34,7 @@ fn run(chore: Option<&str>) -> Result<()> {
         Some("layers") => layers::check(&root),
         Some("house") => house::report(&root),
         Some("tests") => tests::run(&std::env::args().skip(2).collect::<Vec<_>>()),
-        Some("counts") => count(std::env::args().nth(2)),
+        Some("counts") => counts::run(&root, std::env::args().nth(2).as_deref()),
         _ => bail!("{USAGE}"),
     }
-}
-
-/// The bench crate's own program counts: it needs what the engines need, and this crate nothing of it.
-fn count(argument: Option<String>) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = std::process::Command::new(cargo)
-        .args([
-            "run",
-            "--release",
-            "--quiet",
-            "--package",
-            "holdfast-bench",
-            "--bin",
-            "holdfast-counts",
-            "--",
-        ])
-        .args(argument)
-        .status()?;
-    if !status.success() {
-        bail!("instructions are not as recorded");
-    }
-    Ok(())
 }

@@ -3,6 +3,9 @@
 //! (`--record`). `docs/bench.md` says how it is counted.
 
 #[expect(clippy::expect_used, reason = "what is counted must go well, or nothing is worth counting")]
+mod changes;
+#[expect(clippy::expect_used, reason = "likewise")]
+mod codec;
 mod scenarios;
 #[expect(clippy::expect_used, reason = "likewise")]
 mod scene;
@@ -22,9 +25,6 @@ use scenarios::{ALL, FLAT, Scenario};
 
 /// How much more, or less, of what is recorded passes.
 const TOLERANCE: f64 = 0.03;
-/// A few instructions more are no cost, whatever they are of so little. One small function inlined or not makes 40, and the
-/// compiler decides so by the folder that it builds in.
-const INSTRUCTIONS_ANYHOW: f64 = 48.0;
 /// How much more something may cost among many clients: what hash tables and trees add where they are full.
 const FLAT_MOST: f64 = 1.25;
 /// Before anything is counted: caches are filled, buffers have their size.
@@ -86,10 +86,13 @@ fn compare(is_to_be_recorded: bool) -> Result<bool> {
     }
     let recorded = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let recorded = read_record(&recorded)?;
-    if recorded.compiler != compiler()? {
+    let compiler = compiler()?;
+    if recorded.compiler != compiler {
         // Another compiler makes other code, which says nothing about a change of ours.
-        println!("NOT COMPARED: recorded with {}, built with {}", recorded.compiler, compiler()?);
-        println!("To compare from now on: cargo xtask counts --record, with no other change.");
+        println!("NOT COMPARED: recorded with {}, built with {compiler}", recorded.compiler);
+        let version = recorded.compiler.split(' ').nth(1).unwrap_or_default();
+        println!("To compare: rustup toolchain install {version} --profile minimal");
+        println!("From now on with the compiler at hand: cargo xtask counts --record, with no other change.");
         // Where changes are judged they are to be compared.
         return Ok(is_flat && std::env::var_os("CI").is_none());
     }
@@ -133,7 +136,7 @@ enum Verdict {
 fn verdict(recorded: Option<f64>, now: f64) -> Verdict {
     let Some(recorded) = recorded else { return Verdict::New };
     let change = now - recorded;
-    if change.abs() <= (recorded * TOLERANCE).max(INSTRUCTIONS_ANYHOW) {
+    if change.abs() <= recorded * TOLERANCE {
         Verdict::Same
     } else if change > 0.0 {
         Verdict::Dearer(change / recorded)
@@ -232,7 +235,7 @@ mod tests {
         assert!(matches!(verdict(Some(10000.0), 9700.0), Verdict::Same));
         assert!(matches!(verdict(Some(10000.0), 10310.0), Verdict::Dearer(_)));
         assert!(matches!(verdict(Some(10000.0), 9690.0), Verdict::Cheaper(_)));
-        assert!(matches!(verdict(Some(20.0), 28.0), Verdict::Same));
+        assert!(matches!(verdict(Some(100.0), 104.0), Verdict::Dearer(_)));
         assert!(matches!(verdict(None, 1.0), Verdict::New));
     }
 

@@ -105,9 +105,14 @@ fn locked() -> ByteRange {
     ByteRange::from_bounds(10, 19).expect("ten bytes")
 }
 
+/// What is so short that a few instructions more would be a large part of it.
+fn many_times(mut once: impl FnMut() + 'static) -> Once {
+    Box::new(move || (0..32).for_each(|_| once()))
+}
+
 pub(crate) fn sequence(clients: usize) -> Once {
     let mut s = Stateful::among(clients);
-    Box::new(move || {
+    many_times(move || {
         s.seqid = s.seqid.next();
         let slot = SlotId(0);
         let request = SlotRequest { slot, seqid: s.seqid, highest_slot: slot, digest: None };
@@ -142,7 +147,7 @@ pub(crate) fn check_stateid(clients: usize) -> Once {
     let mut s = Stateful::among(clients);
     let open = s.open(s.client, FILE, b"owner");
     let caller = Caller::V41(s.client);
-    Box::new(move || {
+    many_times(move || {
         let _ = black_box(s.engine.check_stateid(caller, open, FILE, Access::READ, s.now));
     })
 }

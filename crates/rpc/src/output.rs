@@ -154,7 +154,7 @@ impl Output {
         self.chunks() > 0 && self.state.lock().is_blocked
     }
 
-    /// Sends `head`, then the file's stretch and its trailer. Only what the socket does not take is copied.
+    /// Sends `head`, then the file's stretch and its trailer. Only what the socket does not take is copied, or queued.
     pub(crate) fn send(&self, head: &[u8], file: Option<FileBody>) -> Sent {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -166,7 +166,8 @@ impl Output {
             return Sent::Done;
         };
         drop(state);
-        let sent = match send_bytes(half.as_ref(), head, file.is_some()) {
+        let mut file = file;
+        let sent = match send_at_once(half.as_ref(), head, &mut file) {
             Ok(sent) => sent,
             Err(_) => return Sent::Broken,
         };
@@ -270,13 +271,9 @@ impl Output {
             match front {
                 Chunk::File { left: 0, .. } => self.pop(queue),
                 Chunk::File { fd, offset, left } => {
-                    let Some(n) = full_is_none(send_file(stream, fd, offset, *left))? else {
+                    let Some(n) = full_is_none(send_stretch(stream, fd, offset, *left))? else {
                         return Ok(false);
                     };
-                    // The length is already on the wire, and no data is left to keep the promise with.
-                    if n == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
                     *left -= n;
                 }
                 Chunk::Bytes { .. } => {
@@ -379,6 +376,25 @@ fn send_bytes(stream: &TcpStream, bytes: &[u8], is_more_to_come: bool) -> io::Re
     Ok(sent)
 }
 
+/// Sends as much as the socket takes, without a queue. Gives how much of `head` that was; what is left of the file stays in
+/// its place.
+fn send_at_once(stream: &TcpStream, head: &[u8], file: &mut Option<FileBody>) -> io::Result<usize> {
+    let sent = send_bytes(stream, head, file.is_some())?;
+    let Some(body) = file.as_mut().filter(|_| sent == head.len()) else { return Ok(sent) };
+    while body.bytes > 0 {
+        let Some(n) = full_is_none(send_stretch(stream, &body.fd, &mut body.offset, body.bytes))? else {
+            return Ok(sent);
+        };
+        body.bytes -= n;
+    }
+    let ended = send_bytes(stream, &body.trailer, false)?;
+    body.trailer.drain(..ended);
+    if body.trailer.is_empty() {
+        *file = None;
+    }
+    Ok(sent)
+}
+
 fn send_gathered(stream: &TcpStream, queue: &VecDeque<Chunk>) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); GATHER_MAX];
     let mut n = 0;
@@ -403,10 +419,13 @@ fn send_gathered(stream: &TcpStream, queue: &VecDeque<Chunk>) -> io::Result<usiz
     })
 }
 
-fn send_file(stream: &TcpStream, fd: &OwnedFd, offset: &mut u64, bytes: usize) -> io::Result<usize> {
-    stream.try_io(Interest::WRITABLE, || {
+/// Sends of a stretch of a file as much as the socket takes: something, or an error.
+fn send_stretch(stream: &TcpStream, fd: &OwnedFd, offset: &mut u64, bytes: usize) -> io::Result<usize> {
+    let sent = stream.try_io(Interest::WRITABLE, || {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::sendfile(stream, fd, Some(offset), bytes))?)
-    })
+    })?;
+    // The length is already on the wire, and no data is left to keep the promise with.
+    if sent == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(sent) }
 }
 
 #[cfg(test)]

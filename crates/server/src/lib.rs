@@ -25,6 +25,8 @@ pub mod supervisor;
 
 use std::path::PathBuf;
 
+#[doc(hidden)]
+pub use admin::Tally;
 pub use admin::{LogControl, control_log_by};
 pub use config::{Config, ConfigError, ExportConfig, LEASE_SECONDS, MetricsConfig, parse_listen};
 pub use exports::check;

@@ -30,7 +30,7 @@ use crate::reload::Reloader;
 use events::Events;
 use holdings::{Grip, Spot};
 pub use log::{LogControl, control_log_by};
-pub(crate) use tally::Tally;
+pub use tally::Tally;
 use who::Chosen;
 pub(crate) use words::unix_ms;
 

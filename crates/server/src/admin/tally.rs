@@ -14,12 +14,14 @@ const PROCEDURES: u32 = 22;
 const OPERATIONS: u32 = 80;
 
 /// The observer of both protocols.
-pub(crate) struct Tally {
+pub struct Tally {
     pub(crate) stats: Arc<Stats>,
 }
 
 impl Tally {
-    pub(crate) fn new() -> Arc<Self> {
+    /// With all counters zero.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
         let nfs3 = (0..PROCEDURES).map(|n| Operation {
             protocol: "nfs3",
             name: Proc3::from_u32(n).map_or("?", Proc3::name),
