@@ -339,6 +339,12 @@ impl Node {
         self.sure.contains(CapSet::LINK_S) && self.attrs.nlink > 0
     }
 
+    /// Whether no name leads to it, and that is no guess: of what was removed by asking, and may have got another name meanwhile, the
+    /// number of names is one.
+    pub(crate) fn has_surely_no_name(&self) -> bool {
+        self.sure.contains(CapSet::LINK_S) && self.attrs.nlink == 0
+    }
+
     /// What a server that begins anew has to know of, for others to wait as they did: with what is held what is asked back, as
     /// long as not all that was done under it is there.
     pub(crate) fn to_claim(&self) -> CapSet {

@@ -68,8 +68,7 @@ impl Machine {
 
     /// Forgets an object that has no name any more and that nobody refers to.
     pub(crate) fn drop_if_gone(&mut self, id: NodeId) {
-        let nameless = |n: &crate::node::Node| n.sure.contains(CapSet::LINK_S) && n.attrs.nlink == 0;
-        let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || nameless(n));
+        let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || n.has_surely_no_name());
         if self.nodes.get(&id).is_some_and(|n| gone(n)) {
             self.forget_node(id);
         }

@@ -214,7 +214,7 @@ impl Machine {
                     self.removals.push((handle, name, caller));
                 }
                 self.with_data(id, |d| d.extents.turn(|_, _| None));
-            } else if self.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+            } else if self.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 self.drop_data_of_nameless(id);
             }
         }
