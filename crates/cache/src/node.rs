@@ -183,6 +183,9 @@ pub(crate) struct FileData {
     /// It may be locked through this mount: what is written goes by WRITE, which names a state that ends with the locks, and
     /// not in a batch, which comes out again whatever has become of them. Never where there is a journal.
     pub(crate) is_locked: bool,
+    /// Who has it open to be written may write by that alone: what is written goes by WRITE, which names the open, and not in a
+    /// batch, which the server judges by what the file is then.
+    pub(crate) needs_open: bool,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
     /// The mutation not sent yet that carries its data.

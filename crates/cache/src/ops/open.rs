@@ -206,7 +206,9 @@ impl Machine {
         if rest.is_empty() {
             // Locks have ended with the opens, but not for what was written under them and has still to go out.
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.data.is_locked &= node.data.extents.any(|p, _| p.is_by_write());
+                let is_left = node.data.extents.any(|p, _| p.is_by_write());
+                node.data.is_locked &= is_left;
+                node.data.needs_open &= is_left;
             }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
             if let Some((dir, name, caller)) = hidden {

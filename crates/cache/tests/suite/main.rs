@@ -14,6 +14,7 @@ mod kept_blocks;
 mod late;
 mod leased;
 mod lent;
+mod let_in;
 mod listed;
 mod listed_rights;
 mod locked;
