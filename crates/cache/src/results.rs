@@ -213,6 +213,7 @@ impl Machine {
     /// Another's object had taken the name: both are there, ours under another name.
     fn kept_both(&mut self, dir: NodeId, name: &Name, node: NodeId, other: &Name) {
         self.unknow(dir, name);
+        self.name_unsent((dir, name), node, other);
         self.conflict_kept(dir, name, other);
         self.note_error(node, Errno::EEXIST);
         self.note_error(dir, Errno::EEXIST);
