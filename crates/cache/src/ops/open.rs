@@ -282,6 +282,12 @@ impl Machine {
         wanted
     }
 
+    /// The server was not heard of: the open comes out again, and what waits for it goes on waiting.
+    pub fn open_lost(&mut self, fh: Fh) {
+        self.progress += 1;
+        self.wanted_opens.push(fh);
+    }
+
     /// The server was told of an open; or it would not hear of it (`None`), and the open may cease to work.
     pub fn opened(&mut self, fh: Fh, token: Option<OpenToken>) {
         self.progress += 1;
