@@ -116,15 +116,31 @@ impl Volume {
         &self,
         mut turn: Turn,
         waiting: &dyn Waiting,
-        mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
         turn.umask = waiting.umask();
+        let done = self.go_on(&mut turn, waiting, operation);
+        if turn.has_opened() {
+            // It was given up, and nobody else would close that.
+            let mut machine = self.0.machine.lock();
+            machine.abandoned(&mut turn, self.0.now());
+            self.0.look_for_work(machine);
+        }
+        done
+    }
+
+    fn go_on<T>(
+        &self,
+        turn: &mut Turn,
+        waiting: &dyn Waiting,
+        mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
         let shared = &*self.0;
         let mut waits_since = None;
         let mut machine = shared.machine.lock();
         loop {
             let seen = machine.progress();
-            match operation(&mut machine, &mut turn, shared.now()) {
+            match operation(&mut machine, turn, shared.now()) {
                 Step::Done(value) => {
                     shared.look_for_work(machine);
                     return Ok(value);
@@ -135,12 +151,12 @@ impl Volume {
                 }
                 Step::Ask(ask) if ask.question.is_of_disk() => {
                     drop(machine);
-                    machine = shared.asked_disk(*ask, &mut turn);
+                    machine = shared.asked_disk(*ask, turn);
                 }
                 Step::Ask(ask) if shared.is_away() => return shared.unanswered(machine, *ask),
                 Step::Ask(ask) => {
                     drop(machine);
-                    machine = self.asked(*ask, &mut turn, waiting)?;
+                    machine = self.asked(*ask, turn, waiting)?;
                 }
                 Step::Wait(wait) => {
                     // What is waited for was made urgent.

@@ -6,7 +6,7 @@ use crate::ask::{Access, Question};
 use crate::attrs::{Attrs, Changes, Kind, SetTime};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
-use crate::ids::{Caller, Fh, NodeId, Now};
+use crate::ids::{Caller, Fh, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::queue::Op;
@@ -110,14 +110,25 @@ impl Machine {
             let attrs = self.node(id)?.attrs;
             return Ok(self.attributes(id, attrs));
         }
+        self.set_there(turn, id, changes, self.token(id, true), now)
+    }
+
+    /// Has the server change attributes, behind all that was done before.
+    pub(super) fn set_there<T>(
+        &mut self,
+        turn: &mut Turn,
+        id: NodeId,
+        changes: &Changes,
+        open: Option<OpenToken>,
+        now: Now,
+    ) -> Outcome<T> {
         self.overtake_none(turn)?;
         self.data_sent(turn, id, now)?;
         if changes.size.is_some() {
             self.fill_is_stable(turn, id)?;
         }
         let object = self.handle(turn, id)?;
-        let (open, want) = (self.token(id, true), self.want(Some(id), CapSet::ALL_X, now));
-        let changes = *changes;
+        let (changes, want) = (*changes, self.want(Some(id), CapSet::ALL_X, now));
         self.ask(turn, Question::SetAttr { object, open, changes, want })
     }
 
