@@ -374,27 +374,19 @@ impl Machine {
         at: Generation,
         now: Instant,
     ) -> Fresh {
-        let (dir_handle, truncated) = match question {
-            Question::Create { dir, truncate, .. } => (dir, *truncate && !made),
+        let (dir_handle, was_there) = match question {
+            Question::Create { dir, .. } => (dir, !made),
             Question::Make { dir, .. } | Question::Link { dir, .. } => (dir, false),
             _ => return Fresh::Done,
         };
-        // What was held before this reply does not tell whether the object is still as it was before it.
-        if let (true, Some(id)) = (truncated, self.handles.get(&object.handle).copied()) {
-            self.disturb(id, CapSet::FILE_S);
-        }
         let known = self.handles.contains_key(&object.handle);
         let (id, mut shown) = self.absorb_object(object, at, now);
         self.end_change(question, at, Some(Some(id)));
         if known {
             shown = self.learn_after(id, &object.attrs, at);
         }
-        if truncated {
-            self.cut_kept(id, 0);
-            shown.size = object.attrs.size;
-        }
         self.absorb_dir(&dir_handle.clone(), dir, dir_attrs, at);
-        Fresh::Created(id, shown, open)
+        if was_there { Fresh::Found(id, shown, open) } else { Fresh::Created(id, shown, open) }
     }
 
     fn absorb_listed(

@@ -3,7 +3,7 @@
 //! mode. Where these say no, the server is asked: it may know better, and says so in time. So it is of what has an access list:
 //! by that only the kernel judges here, for the one who calls.
 
-use crate::ask::Generation;
+use crate::ask::{Access, Generation};
 use crate::attrs::{Attrs, Changes, SetTime};
 use crate::errno::Errno;
 use crate::ids::{Caller, NodeId};
@@ -59,6 +59,7 @@ impl Acts {
 }
 
 /// Permission bits, as one class of a mode has them.
+const READ: u32 = 0o4;
 const WRITE: u32 = 0o2;
 const ENTER_AND_WRITE: u32 = 0o3;
 const SET_IDS: u32 = 0o6000;
@@ -227,6 +228,23 @@ impl Machine {
         self.surely(turn, id, |other, node| may_set(other, node, changes))
     }
 
+    /// Whether who has a file open so, or has written it, may go on when it has these attributes, judged anew with each call as who
+    /// names no open is: RFC 1813 section 4.4 has an owner write his file whatever its mode.
+    pub(crate) fn stays_admitted(
+        &self,
+        caller: &Caller,
+        node: &Node,
+        coming: &Attrs,
+        access: Access,
+    ) -> bool {
+        let acts = match self.known_acting(caller) {
+            Some(Acting::As(other)) => other,
+            _ => caller,
+        };
+        let bits = if access.read { READ } else { 0 } | if access.write { WRITE } else { 0 };
+        is_owner(acts, coming) || !node.listed && permits_by_mode(acts, coming, bits)
+    }
+
     /// Whether the caller surely may open a file so. For reading nobody is asked as whom it acts: the kernel has judged, and there
     /// may be nobody to ask.
     pub(crate) fn may_open_as(
@@ -238,7 +256,7 @@ impl Machine {
         let is_known =
             self.known_acting(&turn.caller).is_some() || self.acts.former.contains_key(&turn.caller);
         let acting = if is_known || writes { self.acting(turn)? } else { Acting::AsItself };
-        let bits = if reads { 0o4 } else { 0 } | if writes { WRITE } else { 0 };
+        let bits = if reads { READ } else { 0 } | if writes { WRITE } else { 0 };
         let node = self.node(id)?;
         Ok(match acting {
             // What it cannot have changed it is told by the server when it opens it.

@@ -123,15 +123,13 @@ pub enum Question {
     Open { object: Handle, access: Access, truncate: bool, want: CapSet },
     /// Its end. Answer: `Done`.
     Close { open: OpenToken },
-    /// A file made and opened. When it exists: EEXIST if `exclusive`, else it is opened (truncated if `truncate`).
-    /// Answer: `Created`.
+    /// A file made and opened. When it exists: EEXIST if `exclusive`, else it is opened as it is. Answer: `Created`.
     Create {
         dir: Handle,
         name: Name,
         attrs: NewAttrs,
         access: Access,
         exclusive: bool,
-        truncate: bool,
         want: CapSet,
         want_dir: CapSet,
     },

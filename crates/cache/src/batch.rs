@@ -145,6 +145,7 @@ impl Machine {
                 || self.holds_back(front, urgent, now)
                 || self.may_lack_data(front, &ops)
                 || self.may_be_all_that_is_left(front, &ops)
+                || self.may_be_named_otherwise(front, &ops)
             {
                 break;
             }
@@ -222,6 +223,26 @@ impl Machine {
             let is_in_one = matches!(sent.op, Op::Make { .. }) && sent.op.parts() == 1;
             sent.op.nodes()[0] == Some(*node) && !is_in_one && moved.data.extents.any(carries)
         })
+    }
+
+    /// Whether it names by its name what is being made, and may have got another, as that is another's: until the server has said
+    /// which. Not while the directory is promised all the time: nobody can have made anything there.
+    fn may_be_named_otherwise(&self, queued: &Queued, ops: &[Queued]) -> bool {
+        let (dir, node) = match &queued.op {
+            Op::Rename { from, node, .. } => (from.0, *node),
+            Op::Unlink { dir, node, .. } | Op::Rmdir { dir, node, .. } => (*dir, *node),
+            _ => return false,
+        };
+        let is_ours = |n: &crate::node::Node| {
+            let is_held = n.held.contains(CapSet::FILE_X) && n.sure.contains(CapSet::FILE_S);
+            is_held || self.journal.is_none() && n.giving_back.contains(CapSet::FILE_X)
+        };
+        if self.nodes.get(&dir).is_some_and(|n| is_ours(n)) {
+            return false;
+        }
+        let unheard = self.stream.kept.iter().filter(|kept| kept.stage != Stage::Executed);
+        let mut unheard = unheard.flat_map(|kept| &kept.ops).chain(ops);
+        unheard.any(|sent| matches!(sent.op, Op::Make { node: made, .. } if made == node))
     }
 
     /// Decides what is wished for on what is made. Of a file that is whole, and not open to be written, others may know

@@ -17,6 +17,8 @@ pub(crate) enum Fresh {
     Text(Bytes),
     Opened(Option<OpenToken>),
     Created(NodeId, Attrs, Option<OpenToken>),
+    /// What was to be made was there, and is open.
+    Found(NodeId, Attrs, Option<OpenToken>),
     Gone,
     Written(u32),
     Appended(u64, u32),

@@ -183,6 +183,9 @@ pub(crate) struct FileData {
     /// It may be locked through this mount: what is written goes by WRITE, which names a state that ends with the locks, and
     /// not in a batch, which comes out again whatever has become of them. Never where there is a journal.
     pub(crate) is_locked: bool,
+    /// Who has it open to be written may write by that alone: what is written goes by WRITE, which names the open, and not in a
+    /// batch, which the server judges by what the file is then.
+    pub(crate) needs_open: bool,
     /// It is in the queue of files that grow old.
     pub(crate) is_aging: bool,
     /// The mutation not sent yet that carries its data.
@@ -337,6 +340,12 @@ impl Node {
     /// Whether it has a name that nobody takes unseen: until that is asked back it is there, whoever has it open.
     pub(crate) fn has_sure_name(&self) -> bool {
         self.sure.contains(CapSet::LINK_S) && self.attrs.nlink > 0
+    }
+
+    /// Whether no name leads to it, and that is no guess: of what was removed by asking, and may have got another name meanwhile, the
+    /// number of names is one.
+    pub(crate) fn has_surely_no_name(&self) -> bool {
+        self.sure.contains(CapSet::LINK_S) && self.attrs.nlink == 0
     }
 
     /// What a server that begins anew has to know of, for others to wait as they did: with what is held what is asked back, as

@@ -213,6 +213,7 @@ impl Machine {
     /// Another's object had taken the name: both are there, ours under another name.
     fn kept_both(&mut self, dir: NodeId, name: &Name, node: NodeId, other: &Name) {
         self.unknow(dir, name);
+        self.name_unsent((dir, name), node, other);
         self.conflict_kept(dir, name, other);
         self.note_error(node, Errno::EEXIST);
         self.note_error(dir, Errno::EEXIST);
@@ -321,6 +322,8 @@ impl Machine {
                 over.has_lost_name = false;
             }
             self.distrust(over);
+            // What was written to it meanwhile was dropped with its name.
+            self.note_error(over, errno);
         }
     }
 
@@ -331,8 +334,6 @@ impl Machine {
             let Some(Op::Rename { from, to, node, over: Some(over), .. }) = op else { continue };
             self.elide(serial);
             self.not_renamed((&from, &to), (node, Some(over)), errno);
-            // What was written to it meanwhile was dropped with its name.
-            self.note_error(over, errno);
             let what = format!("rename to {:?}", String::from_utf8_lossy(to.1.as_bytes()));
             self.report_at(Some(from), Report::new(what, id, errno));
         }
@@ -365,7 +366,6 @@ impl Machine {
                 Some(Op::Link { dir, name, .. }) => self.unknow(dir, &name),
                 Some(Op::Rename { from, to, node, over, .. }) => {
                     self.not_renamed((&from, &to), (node, over), errno);
-                    over.into_iter().for_each(|over| self.note_error(over, errno));
                 }
                 _ => {}
             }

@@ -59,8 +59,17 @@ pub enum Wait {
     Ahead,
 }
 
+/// A file that was opened as it was, to be emptied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) node: crate::ids::NodeId,
+    pub(crate) opened: crate::ops::Opened,
+    pub(crate) is_empty: bool,
+}
+
 /// One application operation on its way: keep it from the first call to the last, and give it to
-/// [`absorb`](crate::Machine::absorb) with each answer. An abandoned one needs no word to the machine.
+/// [`absorb`](crate::Machine::absorb) with each answer. Of one that is given up the machine is told
+/// ([`abandoned`](crate::Machine::abandoned)) where it [`has_opened`](Self::has_opened) something.
 #[derive(Debug)]
 pub struct Turn {
     /// Who asks.
@@ -91,6 +100,8 @@ pub struct Turn {
     pub(crate) removes_last: bool,
     /// The file being opened was emptied, or is being.
     pub(crate) emptied: bool,
+    /// What was to be made was there: it is open, and has still to be emptied.
+    pub(crate) found: Option<Found>,
     /// The name under which a file is being hidden.
     pub(crate) hiding: Option<crate::ids::Name>,
     /// What the kernel gets of this operation it drops before a recall under way is answered.
@@ -154,6 +165,7 @@ impl Turn {
             target: None,
             removes_last: false,
             emptied: false,
+            found: None,
             hiding: None,
             is_dropped: false,
             parked_at: None,
@@ -232,6 +244,12 @@ impl Turn {
     #[must_use]
     pub const fn is_uncovered(&self) -> bool {
         self.is_uncovered
+    }
+
+    /// Whether it has something open that nobody else knows of.
+    #[must_use]
+    pub const fn has_opened(&self) -> bool {
+        self.found.is_some()
     }
 
     /// The answer to the last question, if it was not used yet.

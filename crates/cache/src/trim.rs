@@ -2,6 +2,7 @@
 
 use holdfast_base::Instant;
 use holdfast_base::limits::{CACHED_NODES_MAX, STILL_DUE_MS, UNSYNCED_AGE_MS, YOUNG_FILE_MS};
+use rustc_hash::FxHashSet;
 
 use crate::ids::{NodeId, Now};
 use crate::machine::Machine;
@@ -22,25 +23,47 @@ impl Machine {
     /// Forgets idle objects until so many are left, as far as there are idle ones.
     pub(crate) fn trim_to(&mut self, count: usize) {
         let stable = self.stream.stable();
+        let needed = self.above_what_waits();
         // Those of which something was lost that nobody has heard of last.
         let mut idle: Vec<(bool, Instant, NodeId)> = self
             .nodes
             .values()
-            .filter(|n| n.is_idle() && n.data.filled_by <= stable)
+            .filter(|n| n.is_idle() && n.data.filled_by <= stable && !needed.contains(&n.id))
             .map(|n| (n.losses.unheard().is_some(), n.touched, n.id))
             .collect();
         idle.sort_unstable();
         let excess = self.nodes.len().saturating_sub(count);
         idle.truncate(excess);
-        let going: rustc_hash::FxHashSet<NodeId> = idle.iter().map(|(.., id)| *id).collect();
+        let going: FxHashSet<NodeId> = idle.iter().map(|(.., id)| *id).collect();
         self.unname(&going);
         for (.., id) in idle {
             self.forget_node(id);
         }
     }
 
+    /// Directories on the way to what has still to be sent, where there is a journal: what the server turns out to have lost or
+    /// changed meanwhile is put beside, or made anew, where it was.
+    fn above_what_waits(&self) -> FxHashSet<NodeId> {
+        let mut above = FxHashSet::default();
+        if self.journal.is_none() {
+            return above;
+        }
+        let places = self.places();
+        let dir_of = |id: NodeId| {
+            let remembered = || self.nodes.get(&id)?.place.as_ref().map(|(dir, _)| *dir);
+            places.get(&id).map(|(dir, _)| *dir).or_else(remembered)
+        };
+        for node in self.nodes.values().filter(|n| n.pending > 0 || !n.data.extents.is_empty()) {
+            let mut at = node.id;
+            while let Some(dir) = dir_of(at).filter(|dir| above.insert(*dir)) {
+                at = dir;
+            }
+        }
+        above
+    }
+
     /// Directories that know names of what is forgotten cease to know those, and are not complete any more.
-    fn unname(&mut self, going: &rustc_hash::FxHashSet<NodeId>) {
+    fn unname(&mut self, going: &FxHashSet<NodeId>) {
         let at = self.tick();
         let (mut told, mut shorter) = (Vec::new(), Vec::new());
         for node in self.nodes.values_mut() {
@@ -68,8 +91,7 @@ impl Machine {
 
     /// Forgets an object that has no name any more and that nobody refers to.
     pub(crate) fn drop_if_gone(&mut self, id: NodeId) {
-        let nameless = |n: &crate::node::Node| n.sure.contains(CapSet::LINK_S) && n.attrs.nlink == 0;
-        let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || nameless(n));
+        let gone = |n: &crate::node::Node| n.is_idle() && (n.dead.is_some() || n.has_surely_no_name());
         if self.nodes.get(&id).is_some_and(|n| gone(n)) {
             self.forget_node(id);
         }
@@ -140,6 +162,77 @@ impl Machine {
             mutations: (kept + self.stream.unsent.len()) as u64,
             bytes: self.flush.unsent + self.flush.unstable,
             bytes_sent: self.flush.unstable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::Object;
+    use crate::attrs::{Attrs, Device, Kind};
+    use crate::caps::Grant;
+    use crate::ids::{Caller, Handle, Name};
+    use crate::machine::Settings;
+    use holdfast_base::Timestamp;
+
+    fn object(kind: Kind, number: u8) -> Object {
+        let at = Timestamp::default();
+        let attrs = Attrs {
+            kind,
+            mode: 0o755,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            allocated: 0,
+            device: Device::default(),
+            atime: at,
+            mtime: at,
+            ctime: at,
+            btime: None,
+            change: 1,
+            fileid: number.into(),
+        };
+        let (caps, seq) = (CapSet::ALL_X, number.into());
+        let grant =
+            Grant { caps, seq, plain: true, group_of_directory: false, listed: false, hands_on_none: true };
+        Object { handle: Handle::new(&[number]), attrs, grant: Some(grant) }
+    }
+
+    /// A machine with a journal that knows `a/b/f`, a file that was written to, and `c`.
+    fn knowing() -> (Machine, [NodeId; 4]) {
+        let mut machine = Machine::new(&object(Kind::Dir, 1), Settings::full());
+        machine.follow();
+        let now = Now { mono: Instant(1), wall: Timestamp::default() };
+        let at = machine.tick();
+        let mut add = |dir: NodeId, name: &[u8], kind: Kind, number: u8| {
+            let (id, _) = machine.absorb_object(&object(kind, number), at, now.mono);
+            machine.put_name(dir, &Name::new(name), Some(id), now);
+            id
+        };
+        let a = add(NodeId::ROOT, b"a", Kind::Dir, 2);
+        let b = add(a, b"b", Kind::Dir, 3);
+        let file = add(b, b"f", Kind::File, 4);
+        let other = add(NodeId::ROOT, b"c", Kind::Dir, 5);
+        machine.keep_dirty(file, 0, b"data", &Caller::new(0, 0), now);
+        (machine, [a, b, file, other])
+    }
+
+    #[test]
+    fn where_something_is_that_was_not_sent_stays_known() {
+        for is_lost in [false, true] {
+            let (mut machine, [a, b, file, other]) = knowing();
+            if is_lost {
+                machine.lose(b, CapSet::ALL_X);
+                machine.lose(a, CapSet::ALL_X);
+            }
+            machine.trim_to(1);
+            let is_known = |id: NodeId| machine.nodes.get(&id).is_some();
+            assert!(is_known(file) && is_known(b) && is_known(a) && !is_known(other));
+            let remembered = machine.nodes.get(&file).and_then(|n| n.place.clone());
+            let place = machine.places().get(&file).cloned().or(remembered);
+            assert_eq!(place, Some((b, Name::new(b"f"))));
         }
     }
 }

@@ -496,6 +496,7 @@ impl Machine {
 /// Whether all of a file's data that is not on disk may go with the stream: nothing of it goes by WRITE.
 pub(crate) fn is_small(data: &FileData) -> bool {
     !data.is_locked
+        && !data.needs_open
         && data.in_flight.is_empty()
         && data.extents.weights().unsent <= SMALL_FILE_BYTES
         && data.extents.len() <= SMALL_FILE_PIECES_MAX

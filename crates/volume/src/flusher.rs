@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{
-    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, Name, Now, OpenToken, PoolOut, Question,
-    Release, WriteOut, Written,
+    Access, Answer, Batch, Caller, CommitOut, Errno, Fh, Handle, Machine, Name, Now, OpenToken, PoolOut,
+    Question, Release, WriteOut, Written,
 };
 
 use crate::alarm::Woken;
@@ -83,27 +83,18 @@ fn perform(shared: &Shared, job: Job) {
     }
     match job {
         Job::Releases(releases) => release(shared, releases),
-        Job::Opens(opens) => opens.into_iter().for_each(|(fh, object, access, caller)| {
-            let want = holdfast_cache::CapSet::NONE;
-            let opened = quietly(shared, &caller, Question::Open { object, access, truncate: false, want });
-            let token = match opened {
-                Some(Answer::Opened { open, .. }) => open,
-                _ => None,
-            };
-            let mut machine = shared.machine.lock();
-            machine.opened(fh, token);
-            shared.look_for_work(machine);
-        }),
+        Job::Opens(opens) => opens.into_iter().for_each(|wanted| open(shared, wanted)),
         Job::Batch(batch) => send_batch(shared, &batch),
         Job::Write(write) => send_write(shared, &write),
         Job::Commit(commit) => send_commit(shared, &commit),
         Job::Stable(through) => settle(shared, through),
         Job::Closes(closes) => closes.iter().for_each(|(open, caller)| {
-            quietly(shared, caller, Question::Close { open: *open });
+            let _ = quietly(shared, caller, Question::Close { open: *open });
         }),
         Job::Removals(removals) => removals.into_iter().for_each(|(dir, name, caller)| {
             let want_dir = holdfast_cache::CapSet::NONE;
-            quietly(shared, &caller, Question::Remove { dir, name, is_dir: false, victim: None, want_dir });
+            let remove = Question::Remove { dir, name, is_dir: false, victim: None, want_dir };
+            let _ = quietly(shared, &caller, remove);
         }),
         Job::Pool(out) => {
             let done = shared.server.pool(&out, &shared.given_up);
@@ -119,12 +110,30 @@ fn perform(shared: &Shared, job: Job) {
     }
 }
 
+/// Tells the server of an open. As long as it is not heard of its promises are not given back: the file might be gone before it
+/// knows that somebody has it open.
+fn open(shared: &Shared, (fh, object, access, caller): (Fh, Handle, Access, Caller)) {
+    let want = holdfast_cache::CapSet::NONE;
+    let opened = quietly(shared, &caller, Question::Open { object, access, truncate: false, want });
+    let is_lost = matches!(opened, Err(Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::EINTR));
+    if is_lost {
+        pause(shared);
+    }
+    let mut machine = shared.machine.lock();
+    match opened {
+        Ok(Answer::Opened { open, .. }) => machine.opened(fh, open),
+        _ if is_lost => machine.open_lost(fh),
+        _ => machine.opened(fh, None),
+    }
+    shared.look_for_work(machine);
+}
+
 /// Asks something that no application waits for.
-fn quietly(shared: &Shared, caller: &Caller, question: Question) -> Option<Answer> {
+fn quietly(shared: &Shared, caller: &Caller, question: Question) -> Result<Answer, Errno> {
     let at = holdfast_cache::Generation::default();
     let ask = holdfast_cache::Ask { at, caller: caller.clone(), question };
     let answer = shared.server.perform(&ask, &shared.given_up);
-    answer.inspect_err(|errno| tracing::debug!(%errno, question = ?ask.question, "in the background")).ok()
+    answer.inspect_err(|errno| tracing::debug!(%errno, question = ?ask.question, "in the background"))
 }
 
 /// Waits a moment, so that what was lost is not lost again at once, a thousand times a second.

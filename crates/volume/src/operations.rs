@@ -62,7 +62,10 @@ impl Volume {
         (node, fh): (NodeId, Fh),
         changes: &Changes,
     ) -> Result<Attributes> {
-        self.setattr(&self.as_opener(who, fh), node, changes)
+        if changes.size.is_some() {
+            self.unless_lost(fh)?;
+        }
+        self.change_by(who, fh, |machine, turn, now| machine.setattr(turn, node, changes, now))
     }
 
     /// Takes set-id bits from a file that somebody without privilege changes, as its owner would: who changes it may be another. Where
@@ -172,7 +175,7 @@ impl Volume {
             return Err(Errno::ETIMEDOUT);
         }
         let mut is_uncovered = false;
-        let pieces = self.run_for(&self.as_opener(who, fh), |machine, turn, now| {
+        let pieces = self.run_by(who, fh, |machine, turn, now| {
             turn.reads_into(into);
             let step = machine.read(turn, fh, offset, length, now);
             is_uncovered = turn.is_uncovered();
@@ -189,7 +192,7 @@ impl Volume {
     /// Reads what the server has, whatever is known here (`O_DIRECT`).
     pub fn read_there(&self, who: &dyn Waiting, fh: Fh, offset: u64, length: u32) -> Result<Data> {
         self.unless_lost(fh)?;
-        let pieces = self.run_for(&self.as_opener(who, fh), |machine, turn, now| {
+        let pieces = self.run_by(who, fh, |machine, turn, now| {
             turn.pass_cache();
             machine.read(turn, fh, offset, length, now)
         })?;
@@ -206,7 +209,7 @@ impl Volume {
     /// Writes; to the end where that is said, however it was opened.
     pub fn write(&self, who: &dyn Waiting, fh: Fh, (offset, to): Place, data: &Bytes) -> Result<u32> {
         self.unless_lost(fh)?;
-        self.change_for(&self.as_opener(who, fh), |machine, turn, now| {
+        self.change_by(who, fh, |machine, turn, now| {
             turn.writes_to(to);
             machine.write(turn, fh, offset, data, now)
         })
@@ -215,32 +218,28 @@ impl Volume {
     /// Writes, and waits until the server has it (`O_DIRECT`).
     pub fn write_there(&self, who: &dyn Waiting, fh: Fh, place: Place, data: &Bytes) -> Result<u32> {
         let written = self.write(who, fh, place, data)?;
-        self.run_for(&self.as_opener(who, fh), |machine, turn, now| machine.written_by(turn, fh, now))?;
+        self.run_by(who, fh, |machine, turn, now| machine.written_by(turn, fh, now))?;
         Ok(written)
     }
 
     /// Reserves, frees or zeroes.
     pub fn allocate(&self, who: &dyn Waiting, fh: Fh, mode: AllocateMode, place: (u64, u64)) -> Result<()> {
-        let who = self.as_opener(who, fh);
-        self.change_for(&who, |machine, turn, now| machine.allocate(turn, fh, mode, place, now))
+        self.change_by(who, fh, |machine, turn, now| machine.allocate(turn, fh, mode, place, now))
     }
 
     /// The next data or hole.
     pub fn seek(&self, who: &dyn Waiting, fh: Fh, offset: u64, kind: SeekKind) -> Result<u64> {
-        let who = self.as_opener(who, fh);
-        self.run_for(&who, |machine, turn, now| machine.seek(turn, fh, offset, kind, now))
+        self.run_by(who, fh, |machine, turn, now| machine.seek(turn, fh, offset, kind, now))
     }
 
     /// Copies on the server.
     pub fn copy(&self, who: &dyn Waiting, from: (Fh, u64), to: (Fh, u64), length: u64) -> Result<u64> {
-        let who = self.as_opener(who, to.0);
-        self.change_for(&who, |machine, turn, now| machine.copy(turn, from, to, length, now))
+        self.change_by(who, to.0, |machine, turn, now| machine.copy(turn, from, to, length, now))
     }
 
     /// A `close`: tells who may write what was lost since the open.
     pub fn flush(&self, who: &dyn Waiting, fh: Fh) -> Result<()> {
-        let who = self.as_opener(who, fh);
-        self.or_kept(self.run_for(&who, |machine, turn, now| machine.flush(turn, fh, now)))
+        self.or_kept(self.run_by(who, fh, |machine, turn, now| machine.flush(turn, fh, now)))
     }
 
     /// The last close.
@@ -253,8 +252,7 @@ impl Volume {
     /// Waits until an object (of a directory its names) is on the server's disk, and tells what was lost of it that this
     /// open has not heard of.
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
-        let who = self.as_opener(who, fh);
-        let done = self.run_for(&who, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
+        let done = self.run_by(who, fh, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
         self.settled_or_kept(done)
     }
 

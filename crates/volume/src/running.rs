@@ -43,7 +43,8 @@ impl Waiting for Plain<'_> {
 }
 
 /// What is done through an open file is done in the name of who opened it: POSIX judges when a file is opened, and whoever has the
-/// descriptor by then may be another.
+/// descriptor by then may be another. For what is done by more than one operation of the machine's; others find out who it was while
+/// they have it anyway (`run_by`).
 pub(crate) struct AsOpener<'a> {
     opener: Caller,
     who: &'a dyn Waiting,
@@ -90,7 +91,28 @@ impl Volume {
         waiting: &dyn Waiting,
         operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
-        self.turn(Turn::new(waiting.caller()), waiting, operation)
+        self.turn(Turn::new(waiting.caller()), (waiting, None), operation)
+    }
+
+    /// Runs an operation that looks through an open file, in the name of who opened it. EBADF where nobody did.
+    pub(crate) fn run_by<T>(
+        &self,
+        waiting: &dyn Waiting,
+        fh: Fh,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.turn(Turn::new(Caller::new(0, 0)), (waiting, Some(fh)), operation)
+    }
+
+    /// The same of one that changes something.
+    pub(crate) fn change_by<T>(
+        &self,
+        waiting: &dyn Waiting,
+        fh: Fh,
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.0.room.changed();
+        self.run_by(waiting, fh, operation)
     }
 
     /// Runs an operation that may be of consequence long after, though it changes nothing.
@@ -99,7 +121,7 @@ impl Volume {
         waiting: &dyn Waiting,
         operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
-        self.turn(Turn::new(waiting.whole_caller()), waiting, operation)
+        self.turn(Turn::new(waiting.whole_caller()), (waiting, None), operation)
     }
 
     /// Runs an operation that changes something: it may be sent long after, so that the whole caller is kept with it.
@@ -115,16 +137,36 @@ impl Volume {
     fn turn<T>(
         &self,
         mut turn: Turn,
-        waiting: &dyn Waiting,
-        mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+        (waiting, by): (&dyn Waiting, Option<Fh>),
+        operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
         turn.umask = waiting.umask();
+        let done = self.go_on(&mut turn, (waiting, by), operation);
+        if turn.has_opened() {
+            // It was given up, and nobody else would close that.
+            let mut machine = self.0.machine.lock();
+            machine.abandoned(&mut turn, self.0.now());
+            self.0.look_for_work(machine);
+        }
+        done
+    }
+
+    fn go_on<T>(
+        &self,
+        turn: &mut Turn,
+        (waiting, by): (&dyn Waiting, Option<Fh>),
+        mut operation: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
         let shared = &*self.0;
         let mut waits_since = None;
         let mut machine = shared.machine.lock();
+        if let Some(fh) = by {
+            // Once: while it is being done the file may be closed.
+            turn.caller = machine.opener(fh).cloned().ok_or(Errno::EBADF)?;
+        }
         loop {
             let seen = machine.progress();
-            match operation(&mut machine, &mut turn, shared.now()) {
+            match operation(&mut machine, turn, shared.now()) {
                 Step::Done(value) => {
                     shared.look_for_work(machine);
                     return Ok(value);
@@ -135,12 +177,16 @@ impl Volume {
                 }
                 Step::Ask(ask) if ask.question.is_of_disk() => {
                     drop(machine);
-                    machine = shared.asked_disk(*ask, &mut turn);
+                    machine = shared.asked_disk(*ask, turn);
                 }
                 Step::Ask(ask) if shared.is_away() => return shared.unanswered(machine, *ask),
                 Step::Ask(ask) => {
                     drop(machine);
-                    machine = self.asked(*ask, &mut turn, waiting)?;
+                    let mut ask = *ask;
+                    if by.is_none() {
+                        ask.caller = waiting.whole_caller();
+                    }
+                    machine = self.asked(ask, turn, &waiting.cancel())?;
                 }
                 Step::Wait(wait) => {
                     // What is waited for was made urgent.
@@ -158,16 +204,10 @@ impl Volume {
         }
     }
 
-    fn asked(
-        &self,
-        mut ask: Ask,
-        turn: &mut Turn,
-        waiting: &dyn Waiting,
-    ) -> Result<MutexGuard<'_, Machine>, Errno> {
+    fn asked(&self, ask: Ask, turn: &mut Turn, cancel: &Cancel) -> Result<MutexGuard<'_, Machine>, Errno> {
         let shared = &*self.0;
-        ask.caller = waiting.whole_caller();
         let started = Instant::now();
-        let answer = shared.while_living(&waiting.cancel(), |cancel| shared.server.perform(&ask, cancel));
+        let answer = shared.while_living(cancel, |cancel| shared.server.perform(&ask, cancel));
         shared.counters.answered(started.elapsed());
         if !matches!(answer, Err(Errno::EINTR | Errno::ETIMEDOUT)) {
             shared.patience.heard();
@@ -274,3 +314,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

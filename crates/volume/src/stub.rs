@@ -55,6 +55,8 @@ pub(crate) trait Stub: Send + Sync + 'static {
         Err(Undone::Failed(Errno::EOPNOTSUPP))
     }
 
+    fn release(&self, _: &[Release]) {}
+
     fn lock(&self, _: &LockRequest<'_>) -> Result<(), Errno> {
         Err(Errno::EOPNOTSUPP)
     }
@@ -101,7 +103,8 @@ impl<S: Stub> Server for S {
         Err(Undone::Failed(Errno::EOPNOTSUPP))
     }
 
-    fn release(&self, _: &[Release], _: &Cancel) -> Result<(), Undone> {
+    fn release(&self, releases: &[Release], _: &Cancel) -> Result<(), Undone> {
+        Stub::release(self, releases);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use holdfast_cache::{
     AheadOut, Ask, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings,
 };
 use holdfast_client::Cancel;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ahead;
 use crate::alarm::Alarm;
@@ -41,8 +41,31 @@ pub struct VolumeOptions {
 #[derive(Clone)]
 pub struct Volume(pub(crate) Arc<Shared>);
 
+/// The machine behind its lock, which every operation takes: once, where nobody has to be asked or waited for.
+pub(crate) struct Guarded {
+    machine: Mutex<Machine>,
+    #[cfg(test)]
+    pub(crate) taken: AtomicU64,
+}
+
+impl Guarded {
+    fn new(machine: Machine) -> Self {
+        Self {
+            machine: Mutex::new(machine),
+            #[cfg(test)]
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Machine> {
+        #[cfg(test)]
+        self.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.machine.lock()
+    }
+}
+
 pub(crate) struct Shared {
-    pub(crate) machine: Mutex<Machine>,
+    pub(crate) machine: Guarded,
     pub(crate) server: Arc<dyn Server>,
     pub(crate) clock: SystemClock,
     /// Woken whenever the machine's progress has changed.
@@ -125,7 +148,7 @@ impl Volume {
         options: &VolumeOptions,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            machine: Mutex::new(machine),
+            machine: Guarded::new(machine),
             offline,
             server,
             clock: SystemClock::default(),

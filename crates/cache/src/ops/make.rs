@@ -5,14 +5,14 @@ use bytes::Bytes;
 use super::lookup::check_name;
 use super::{Entry, OpenFlags, Opened};
 use crate::ask::{Making, Question};
-use crate::attrs::{Attrs, Device, Kind, NewAttrs};
+use crate::attrs::{Attrs, Changes, Device, Kind, NewAttrs, SetTime};
 use crate::dir::Known;
 use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::queue::{Load, Op, Thing};
-use crate::step::{Outcome, Step, Turn};
+use crate::step::{Found, Outcome, Step, Stop, Turn};
 use holdfast_base::CapSet;
 use holdfast_base::limits::PUT_OFF_LINK_BYTES_MAX;
 
@@ -29,7 +29,17 @@ impl Machine {
         now: Now,
     ) -> Step<(Entry, Opened)> {
         let done = self.try_create(turn, parent, name, (mode, flags), now);
+        if matches!(done, Err(Stop::Failed(_))) {
+            self.abandoned(turn, now);
+        }
         self.counted(turn, done)
+    }
+
+    /// An operation was given up: what it has opened is closed.
+    pub fn abandoned(&mut self, turn: &mut Turn, now: Now) {
+        if let Some(found) = turn.found.take() {
+            self.release(found.opened.fh, now);
+        }
     }
 
     fn try_create(
@@ -42,9 +52,26 @@ impl Machine {
     ) -> Outcome<(Entry, Opened)> {
         self.directory(parent, now)?;
         check_name(name)?;
-        if let Some(Fresh::Created(id, attrs, token)) = turn.take()? {
-            let entry = self.entry(parent, name, id, attrs);
-            return Ok((entry, self.add_open(id, flags, Some(token), &turn.caller)));
+        match turn.take()? {
+            Some(Fresh::Found(id, attrs, token)) if flags.truncate => {
+                let opened = self.add_open(id, flags, Some(token), &turn.caller);
+                turn.found = Some(Found { node: id, opened, is_empty: attrs.size == 0 });
+                // What was done since this was asked for comes before the emptying.
+                (turn.through, turn.begun) = (None, None);
+            }
+            Some(Fresh::Created(id, attrs, token) | Fresh::Found(id, attrs, token)) => {
+                let entry = self.entry(parent, name, id, attrs);
+                return Ok((entry, self.add_open(id, flags, Some(token), &turn.caller)));
+            }
+            Some(Fresh::Attrs(attrs)) => {
+                if let Some(Found { node, opened, .. }) = turn.found.take() {
+                    return Ok((self.entry(parent, name, node, attrs), opened));
+                }
+            }
+            _ => {}
+        }
+        if let Some(found) = turn.found {
+            return self.empty_found(turn, found, now);
         }
         if self.known(parent, name) == Known::Absent
             && self.may_make(turn, parent, (&Thing::File, mode), now)?
@@ -57,13 +84,8 @@ impl Machine {
         }
         self.dir_for_itself(turn, parent, name, now)?;
         self.overtake_none(turn)?;
-        if let Known::Present(id) = self.known(parent, name) {
-            if flags.exclusive {
-                return Err(Errno::EEXIST.into());
-            }
-            if flags.truncate {
-                self.data_sent(turn, id, now)?;
-            }
+        if flags.exclusive && matches!(self.known(parent, name), Known::Present(_)) {
+            return Err(Errno::EEXIST.into());
         }
         let dir = self.handle(turn, parent)?;
         let question = Question::Create {
@@ -72,11 +94,22 @@ impl Machine {
             attrs: NewAttrs { mode, umask: turn.umask, ..NewAttrs::default() },
             access: flags.access,
             exclusive: flags.exclusive,
-            truncate: flags.truncate,
             want: self.want(None, CapSet::ALL_X, now),
             want_dir: self.want(Some(parent), CapSet::ALL_X, now),
         };
         self.ask(turn, question)
+    }
+
+    /// Empties what was found where a file was to be made. The server has opened it as it was: only now it is known which file it
+    /// is, and whether something is on its way to it, or may come again, that would undo the emptying.
+    fn empty_found<T>(&mut self, turn: &mut Turn, found: Found, now: Now) -> Outcome<T> {
+        // POSIX: `O_TRUNC` marks the times even where the file was empty; a size that stays marks none in SETATTR.
+        let mtime = found.is_empty.then_some(SetTime::Now);
+        let changes = Changes { size: Some(0), mtime, ..Changes::default() };
+        let open = self.opens.get(&found.opened.fh).filter(|open| open.access.write);
+        // By no open but its own: whether who opens it to be read may empty it the server has to say.
+        let open = open.and_then(|open| open.token);
+        self.set_there(turn, found.node, &changes, open, now)
     }
 
     /// Asks for a directory of which only the reading is promised, before a file is made in it: a file that the server makes

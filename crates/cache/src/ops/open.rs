@@ -206,7 +206,9 @@ impl Machine {
         if rest.is_empty() {
             // Locks have ended with the opens, but not for what was written under them and has still to go out.
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.data.is_locked &= node.data.extents.any(|p, _| p.is_by_write());
+                let is_left = node.data.extents.any(|p, _| p.is_by_write());
+                node.data.is_locked &= is_left;
+                node.data.needs_open &= is_left;
             }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
             if let Some((dir, name, caller)) = hidden {
@@ -214,7 +216,7 @@ impl Machine {
                     self.removals.push((handle, name, caller));
                 }
                 self.with_data(id, |d| d.extents.turn(|_, _| None));
-            } else if self.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+            } else if self.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 self.drop_data_of_nameless(id);
             }
         }
@@ -278,6 +280,12 @@ impl Machine {
             }
         }
         wanted
+    }
+
+    /// The server was not heard of: the open comes out again, and what waits for it goes on waiting.
+    pub fn open_lost(&mut self, fh: Fh) {
+        self.progress += 1;
+        self.wanted_opens.push(fh);
     }
 
     /// The server was told of an open; or it would not hear of it (`None`), and the open may cease to work.

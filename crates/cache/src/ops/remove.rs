@@ -141,7 +141,9 @@ impl Machine {
     }
 
     pub(crate) fn drop_data_after_removal(&mut self, turn: &Turn, id: NodeId) {
-        if turn.removes_last {
+        // What was asked for beside it may have given it another name.
+        let was_alone = |n: &crate::node::Node| n.clean_for == Some(turn.asked_at);
+        if turn.removes_last && self.nodes.get(&id).is_some_and(|n| was_alone(n)) {
             self.drop_data_of_nameless(id);
         }
     }

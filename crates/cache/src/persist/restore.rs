@@ -92,7 +92,7 @@ impl Machine {
         machine.restore_blocks(records);
         for id in machine.ids() {
             // Nobody has them open any more.
-            if machine.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+            if machine.nodes.get(&id).is_some_and(|n| n.has_surely_no_name()) {
                 machine.drop_data(id);
                 for (serial, op) in machine.ops_about(id) {
                     if matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
@@ -272,6 +272,7 @@ fn get_node(records: &Records, id: NodeId, value: &Bytes, now: Now) -> Option<Fo
     let made = get.option(|get| Some((get.u64()?, get.u32()?)))?;
     let mut node = Node::new(id, handle, get.attrs()?, now.mono);
     node.made = made;
+    node.has_lost_name = node.attrs.nlink == 0;
     node.is_theirs = get.flag()?;
     node.told_mtime = get.option(Get::time)?;
     node.base = get.option(Get::base)?.map(Box::new);

@@ -195,3 +195,103 @@ fn what_may_come_again_is_put_on_disk_before_what_was_written_over_it_is_committ
     machine.stable_done(through, &[], now);
     assert!(machine.take_commit(now).is_some());
 }
+
+/// A file that is found where one is to be made is known by another name here: what its batch brought is on no disk, and would come
+/// again over the emptying.
+#[test]
+fn what_may_come_again_is_put_on_disk_before_what_was_found_is_emptied() {
+    let (mut world, dir) = settled();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    change(&mut world, (made.0.node, made.1.fh), &Change::Write(0, b"old"));
+    send(&mut world, made.0.node);
+    // Nobody knows here what somebody else has called it.
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.server.restart();
+    let there = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    world.server.fs.rename((there, b"f"), (there, b"n"), RenameMode::Replace).unwrap();
+    world.clients[0].machine.settings_mut().caps = false;
+    world.clients[0].machine.settings_mut().batches = false;
+    let flags = OpenFlags { truncate: true, ..flags };
+    let (mut turn, mut is_stable, mut asked) = (Turn::new(Caller::new(7, 0)), false, Vec::new());
+    let opened = loop {
+        let now = world.now();
+        match world.clients[0].machine.create(&mut turn, dir, b"n", 0o644, flags, now) {
+            Step::Done(done) => break done,
+            Step::Failed(errno) => panic!("{errno:?}"),
+            Step::Wait(_) => {
+                let machine = &mut world.clients[0].machine;
+                if let Some(through) = machine.take_stable(now) {
+                    machine.stable_done(through, &[], now);
+                    is_stable = true;
+                }
+            }
+            Step::Ask(ask) => {
+                let sets = |changes: &Changes| (changes.size == Some(0)).then_some(changes.mtime);
+                let empties = match &ask.question {
+                    Question::SetAttr { changes, open, .. } => {
+                        assert!(open.is_some(), "by its own open");
+                        sets(changes)
+                    }
+                    _ => None,
+                };
+                asked.extend(empties);
+                assert!(empties.is_none() || is_stable, "{ask:?}");
+                let answer = world.perform(0, &ask);
+                world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+            }
+        }
+        world.check(0);
+    };
+    assert_eq!((opened.0.node, opened.0.attrs.size), (made.0.node, 0));
+    assert_eq!(asked, [None], "emptied once, and the time moves by that");
+    assert!(world.server.fs.inodes[&world.server.fs.look(there, b"n").unwrap().unwrap()].data.is_empty());
+}
+
+/// Of what was empty already the size says nothing; and who gives up leaves nothing open.
+#[test]
+fn what_was_found_empty_has_its_time_set_and_is_closed_by_who_gives_up() {
+    let (mut world, dir) = settled();
+    world.drain();
+    let there = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    let now = world.now();
+    world.clients[0].machine.caps_lost(now);
+    world.server.restart();
+    world.server.fs.make(there, b"n", Kind::File, 0o644, 7).unwrap();
+    world.clients[0].machine.settings_mut().caps = false;
+    world.clients[0].machine.settings_mut().batches = false;
+    let access = Access { read: true, write: true };
+    let flags = OpenFlags { access, truncate: true, ..OpenFlags::default() };
+    let refused = |world: &mut World, is_given_up: bool| {
+        let mut turn = Turn::new(Caller::new(7, 0));
+        loop {
+            let now = world.now();
+            let step = world.clients[0].machine.create(&mut turn, dir, b"n", 0o644, flags, now);
+            let Step::Ask(ask) = step else { panic!("{step:?}") };
+            if let Question::SetAttr { changes, .. } = &ask.question {
+                assert_eq!((changes.size, changes.mtime), (Some(0), Some(SetTime::Now)));
+                assert!(turn.has_opened());
+                if is_given_up {
+                    let mut nobodys = Turn::new(Caller::new(7, 0));
+                    let machine = &mut world.clients[0].machine;
+                    machine.given_up(&ask);
+                    machine.absorb(&mut nobodys, *ask, Err(Errno::EIO), now);
+                    machine.abandoned(&mut turn, now);
+                } else {
+                    world.clients[0].machine.absorb(&mut turn, *ask, Err(Errno::EACCES), now);
+                    let step = world.clients[0].machine.create(&mut turn, dir, b"n", 0o644, flags, now);
+                    assert!(matches!(step, Step::Failed(Errno::EACCES)), "{step:?}");
+                }
+                assert!(!turn.has_opened());
+                break;
+            }
+            let answer = world.perform(0, &ask);
+            world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+        }
+        world.drain();
+        assert!(world.server.opens.is_empty(), "given up: {is_given_up}");
+    };
+    refused(&mut world, true);
+    refused(&mut world, false);
+}

@@ -1,6 +1,7 @@
 //! Data of files that are removed while it is on its way: nobody misses it, and nothing fails.
 
 use crate::world::World;
+use crate::world::fs;
 use bytes::Bytes;
 use holdfast_base::CapSet;
 use holdfast_cache::*;
@@ -173,4 +174,81 @@ fn what_was_written_before_somebody_opens_it_is_sent_though_its_name_goes() {
 fn what_nobody_will_see_is_not_sent() {
     let sent = sent_when_removed(CapSet::NONE);
     assert!(!has_data(&sent) && matches!(sent.last(), Some(Mutation::Unlink { .. })), "{sent:?}");
+}
+
+const BOTH: OpenFlags = OpenFlags {
+    access: Access { read: true, write: true },
+    append: false,
+    truncate: false,
+    exclusive: false,
+    execute: false,
+};
+
+fn write(world: &mut World, fh: Fh, at: u64, data: &'static [u8]) {
+    let data = Bytes::from_static(data);
+    world.run(0, |m, t, now| m.write(t, fh, at, &data, now)).unwrap();
+}
+
+/// What the server has under this name of the directory that was made.
+fn there(world: &World, name: &[u8]) -> Option<Vec<u8>> {
+    let fs = &world.server.fs;
+    let dir = fs.look(fs::ROOT, b"d").unwrap().unwrap();
+    fs.look(dir, name).unwrap().map(|file| fs.inodes[&file].data.clone())
+}
+
+/// That it has one more name the server has said while data of it was waiting, and nothing of the answer was kept.
+#[test]
+fn what_may_have_another_name_is_sent_when_its_last_known_one_goes() {
+    for is_replaced in [false, true] {
+        let (mut world, dir) = settled();
+        let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, BOTH, now)).unwrap();
+        let (file, fh) = (made.0.node, made.1.fh);
+        let new = world.run(0, |m, t, now| m.create(t, dir, b"new", 0o644, BOTH, now)).unwrap();
+        world.drain();
+        write(&mut world, fh, 0, b"x");
+        // The directory is not held alone any more.
+        world.clients[0].machine.settings_mut().batches = false;
+        world.run(0, |m, t, now| m.link(t, file, dir, b"g", now)).unwrap();
+        if is_replaced {
+            let (from, to) = ((dir, b"new".as_slice()), (dir, b"f".as_slice()));
+            world.run(0, |m, t, now| m.rename(t, from, to, RenameMode::Replace, now)).unwrap();
+        } else {
+            world.run(0, |m, t, now| m.unlink(t, dir, b"f", now)).unwrap();
+        }
+        write(&mut world, fh, 1, b"y");
+        world.run(0, |m, t, now| m.flush(t, fh, now)).unwrap();
+        let now = world.now();
+        world.clients[0].machine.release(fh, now);
+        world.clients[0].machine.release(new.1.fh, now);
+        world.drain();
+        assert_eq!(there(&world, b"g").as_deref(), Some(b"xy".as_slice()), "replaced: {is_replaced}");
+        nothing_failed(&mut world);
+    }
+}
+
+/// A name that is asked for while the only other one is being removed: both answers are about the same moment.
+#[test]
+fn what_got_a_name_while_another_was_removed_keeps_its_data() {
+    let (mut world, dir) = settled();
+    let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, BOTH, now)).unwrap();
+    let (file, fh) = (made.0.node, made.1.fh);
+    world.drain();
+    write(&mut world, fh, 0, b"x");
+    world.clients[0].machine.settings_mut().batches = false;
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+    let (mut removing, mut linking) = (caller(), caller());
+    let machine = &mut world.clients[0].machine;
+    let Step::Ask(remove) = machine.unlink(&mut removing, dir, b"f", now) else { panic!("it is asked for") };
+    let Step::Ask(link) = machine.link(&mut linking, file, dir, b"g", now) else { panic!("it is asked for") };
+    let linked = world.perform(0, &link);
+    let removed = world.perform(0, &remove);
+    let machine = &mut world.clients[0].machine;
+    machine.absorb(&mut linking, *link, linked, now);
+    assert!(matches!(machine.link(&mut linking, file, dir, b"g", now), Step::Done(_)));
+    machine.absorb(&mut removing, *remove, removed, now);
+    assert!(matches!(machine.unlink(&mut removing, dir, b"f", now), Step::Done(())));
+    world.drain();
+    assert_eq!(there(&world, b"g").as_deref(), Some(b"x".as_slice()));
+    nothing_failed(&mut world);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::world::choice::{config, op};
+use crate::world::fs::ROOT;
 use crate::world::{Model, Op, Out, World};
 use holdfast_cache::*;
 use proptest::prelude::*;
@@ -102,6 +103,55 @@ fn has_a_prefix(ops: &[Op], seed: u64) {
     world.drain();
     let left = world.server.fs.names();
     assert!(states.contains(&left), "what is left never was:\n{left}");
+}
+
+/// A mount that keeps what it does, and has written to a file whose last name that it knows of it has removed, by asking: another, `g`,
+/// the server has told of while data of the file was waiting.
+fn removed_by_a_guess() -> World {
+    let mut world = keeping(1);
+    world.have_root_alone();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    world.drain();
+    let data = bytes::Bytes::from_static(b"xy");
+    world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+    world.clients[0].machine.settings_mut().batches = false;
+    world.run(0, |m, t, now| m.link(t, made.0.node, NodeId::ROOT, b"g", now)).unwrap();
+    world.clients[0].machine.settings_mut().batches = true;
+    world.run(0, |m, t, now| m.unlink(t, NodeId::ROOT, b"f", now)).unwrap();
+    let data = bytes::Bytes::from_static(b"more");
+    world.run(0, |m, t, now| m.write(t, made.1.fh, 0, &data, now)).unwrap();
+    world
+}
+
+fn contents(world: &World) -> Vec<Vec<u8>> {
+    let files = world.server.fs.inodes.values().filter(|inode| inode.kind == Kind::File);
+    files.map(|inode| inode.data.clone()).collect()
+}
+
+#[test]
+fn what_may_have_another_name_is_sent_by_the_next_life() {
+    let mut world = removed_by_a_guess();
+    world.keep(0);
+    dies(&mut world, 0);
+    world.drain();
+    assert_eq!(contents(&world), [b"more"]);
+}
+
+#[test]
+fn what_may_have_another_name_is_set_apart_from_what_others_have_written_there() {
+    for dies in [false, true] {
+        let mut world = removed_by_a_guess();
+        world.clients[0].machine.hold(true);
+        world.alone = true;
+        let there = world.server.fs.look(ROOT, b"g").unwrap().expect("it has got that name");
+        world.server.fs.write(there, 0, b"theirs").unwrap();
+        world.server.fs.get_mut(there).unwrap().mtime = 1_000_000;
+        world.come_back(dies, false);
+        let mut both = contents(&world);
+        both.sort();
+        assert_eq!(both, [b"more".to_vec(), b"theirs".to_vec()], "in the next life: {dies}");
+    }
 }
 
 proptest! {

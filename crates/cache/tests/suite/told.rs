@@ -148,3 +148,33 @@ fn a_close_tells_who_may_write_of_its_own_time_and_leaves_it_to_fsync() {
     }
     assert_eq!(fsync(&mut world, node, writer), Err(Errno::ENOSPC));
 }
+
+/// Data that was dropped, as the file's name was to be another's, is missed by a file that keeps its name.
+#[test]
+fn what_was_not_replaced_after_all_tells_that_its_data_was_dropped() {
+    let (mut world, dir) = crate::trouble::settled();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let [old, _new] = [b"cfg".as_slice(), b"tmp"].map(|name| {
+        let made = world.run(0, |m, t, now| m.create(t, dir, name, 0o644, flags, now)).unwrap();
+        close(&mut world, made.1.fh).unwrap();
+        made.0.node
+    });
+    world.drain();
+    let writer = opened(&mut world, old, true);
+    let data = Bytes::from_static(b"data");
+    world.run(0, |m, t, now| m.write(t, writer, 0, &data, now)).unwrap();
+    close(&mut world, writer).unwrap();
+    world.run(0, |m, t, now| m.rename(t, (dir, b"tmp"), (dir, b"cfg"), RenameMode::Replace, now)).unwrap();
+    let batch = world.one_batch();
+    let now = world.now();
+    let refused = batch.ops.iter().map(|op| match op {
+        Mutation::Write { data, .. } if data.is_empty() => {
+            MutationResult::Done { made: None, other_name: None, attrs: None }
+        }
+        Mutation::Rename { .. } => MutationResult::Failed(Errno::EIO),
+        other => panic!("{other:?}"),
+    });
+    let refused = refused.collect();
+    world.clients[0].machine.batch_done(batch.txn, refused, 0, now);
+    assert_eq!(world.run(0, |m, t, now| m.fsync(t, old, None, now)), Err(Errno::EIO));
+}

@@ -1,5 +1,6 @@
 //! What goes by descriptors of a server on this host, in place of READ, WRITE and COMMIT.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,21 +17,42 @@ use super::{Failure, Inner};
 use crate::same_host::{Lender, Neighbour, Refusal};
 use crate::server::{Server as _, Undone, WriteDone};
 
-/// The write verifier as the machine is shown it. What goes by descriptors has none of its own: it has the one that is
-/// in force, so that a server's loss of memory voids all, and nothing else does.
-#[derive(Debug, Default)]
+/// The write verifier as the machine is shown it: the server's, which a journal keeps, so that the next life knows by it whether the
+/// server has lost its memory meanwhile. What goes by descriptors has none of its own: it has the one that is in force, so that a
+/// server's loss of memory voids all, and nothing else does. Before the server has shown one that is a number of this life, and no
+/// other: whatever a former life was shown, what it had written counts as lost until the server says otherwise.
+#[derive(Debug)]
 pub(super) struct Verifier {
     servers: Option<u64>,
-    changes: u64,
+    shown: u64,
+    /// The number of this life stands with data that went by descriptors: the server's first one voids none of that.
+    is_used: bool,
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        let chance = RandomState::new().hash_one(std::process::id());
+        Self { servers: None, shown: chance, is_used: false }
+    }
 }
 
 impl Verifier {
     /// The server has shown this one.
     fn seen(&mut self, servers: u64) -> u64 {
-        if self.servers.replace(servers).is_some_and(|before| before != servers) {
-            self.changes += 1;
+        let is_another = match self.servers.replace(servers) {
+            Some(before) => before != servers,
+            None => !self.is_used,
+        };
+        if is_another {
+            self.shown = servers;
         }
-        self.changes
+        self.shown
+    }
+
+    /// What goes by a descriptor has this one.
+    const fn in_force(&mut self) -> u64 {
+        self.is_used |= self.servers.is_none();
+        self.shown
     }
 }
 
@@ -119,7 +141,7 @@ impl Inner {
             let place = (&write.object, &write.caller);
             if neighbour.write(&asker, place, (write.offset, &write.data)) {
                 let count = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
-                return Ok(WriteDone { count, stable: false, verifier: self.verifier.lock().changes });
+                return Ok(WriteDone { count, stable: false, verifier: self.verifier.lock().in_force() });
             }
         }
         let done = self.nfs.write(write, cancel);
@@ -139,7 +161,7 @@ impl Inner {
         // Also when nothing more is lent: what was written is put on disk by what it was written by.
         let by_server = neighbour.commit(&commit.object).map_err(Undone::Failed)?;
         if !by_server {
-            return Ok(self.verifier.lock().changes);
+            return Ok(self.verifier.lock().in_force());
         }
         match self.nfs.commit(commit, cancel) {
             Ok(verifier) => Ok(self.verifier.lock().seen(verifier)),
@@ -182,7 +204,20 @@ mod tests {
     #[test]
     fn the_verifier_changes_when_the_servers_does_and_not_when_it_is_first_seen() {
         let mut verifier = Verifier::default();
-        assert_eq!((verifier.changes, verifier.seen(77), verifier.seen(77)), (0, 0, 0));
-        assert_eq!((verifier.seen(5), verifier.changes), (1, 1));
+        let before = verifier.in_force();
+        assert_eq!([verifier.seen(77), verifier.seen(77), verifier.in_force()], [before; 3]);
+        assert_eq!([verifier.seen(5), verifier.in_force()], [5; 2]);
+    }
+
+    /// A journal keeps what was shown with data that is not on the server's disk.
+    #[test]
+    fn another_life_is_shown_the_same_if_the_server_has_lost_nothing_and_never_by_chance() {
+        let [mut one, mut next] = [Verifier::default(), Verifier::default()];
+        assert_eq!(one.seen(77), next.seen(77), "the server has lost nothing");
+        assert_ne!(one.seen(77), next.seen(5), "it has");
+        let [mut one, mut next] = [Verifier::default(), Verifier::default()];
+        let lent = one.in_force();
+        assert_ne!(lent, next.in_force(), "nobody knows what became of the first life's");
+        assert_ne!(lent, next.seen(77));
     }
 }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{
-    Acting, Answer, Ask, Batch, Caller, CapSet, Changes, Errno, Grant, MutationResult, NodeId, Object,
-    Question, Settings,
+    Access, Acting, Answer, Ask, Attrs, Batch, Caller, CapSet, Changes, Errno, Forget, Grant, Handle, Kind,
+    Lookup, MutationResult, NodeId, Object, OpenFlags, OpenToken, Question, Release, Settings,
 };
 use holdfast_client::Cancel;
 use parking_lot::{Condvar, Mutex};
@@ -12,7 +12,7 @@ use crate::caps::Promises as _;
 use crate::running::Plain;
 use crate::server::{BatchDone, Settled, Undone};
 use crate::stub::{self, Stub};
-use crate::{Volume, VolumeOptions};
+use crate::{Invalidate, Volume, VolumeOptions};
 
 /// Longer than it takes to take in what became of a call.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -112,5 +112,87 @@ fn what_becomes_of_a_batch_is_told_by_who_has_sent_it_last() {
         assert_eq!(synced.join().unwrap(), Ok(()));
     });
     assert_eq!(volume.take_reports(), []);
+    volume.close();
+}
+
+/// A server with one file, which it says nothing about an open of, the first few times.
+#[derive(Default)]
+struct Deaf {
+    /// Times an open was asked for.
+    asked: Mutex<usize>,
+    /// By how many opens each release was preceded.
+    released_after: Mutex<Vec<usize>>,
+}
+
+/// Times that an open is not answered.
+const UNANSWERED: usize = 3;
+
+impl Deaf {
+    fn file() -> Object {
+        let Object { attrs, grant, .. } = stub::root(0o644, Grant { caps: CapSet::ALL_S, ..granted() });
+        let attrs = Attrs { kind: Kind::File, nlink: 1, fileid: 2, ..attrs };
+        Object { handle: Handle::new(b"file"), attrs, grant }
+    }
+}
+
+fn granted() -> Grant {
+    root().grant.unwrap()
+}
+
+impl Stub for Deaf {
+    fn perform(&self, ask: &Ask, _: &Cancel) -> Result<Answer, Errno> {
+        match &ask.question {
+            Question::Lookup { .. } => {
+                Ok(Answer::Looked { found: Some(Self::file()), dir: Some(granted()), promise: None })
+            }
+            Question::Open { .. } => {
+                let mut asked = self.asked.lock();
+                *asked += 1;
+                if *asked <= UNANSWERED {
+                    return Err(Errno::ETIMEDOUT);
+                }
+                Ok(Answer::Opened { open: Some(OpenToken(1)), attrs: Self::file().attrs, grant: None })
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn release(&self, releases: &[Release]) {
+        assert_eq!(releases.len(), 1, "{releases:?}");
+        self.released_after.lock().push(*self.asked.lock());
+    }
+}
+
+struct Kernel;
+
+impl Invalidate for Kernel {
+    fn forget(&self, _: &Forget) {}
+
+    fn forget_names(&self, _: &[NodeId]) {}
+}
+
+/// It goes with its last name if the server does not know that it is open here.
+#[test]
+fn what_covers_an_open_is_given_back_when_the_server_has_heard_of_that() {
+    let server = Arc::new(Deaf::default());
+    let options = VolumeOptions { settings: Settings::full(), flushers: 1, patience: None };
+    let volume = Volume::start(&root(), Arc::clone(&server) as _, &options).unwrap();
+    let kernel: Arc<dyn Invalidate> = Arc::new(Kernel);
+    volume.invalidate_by(&kernel).unwrap();
+    let never = Cancel::new();
+    let who = Plain(Caller::new(0, 0), &never);
+    let Lookup::Found(file) = volume.lookup(&who, (NodeId::ROOT, b"f")).unwrap() else {
+        panic!("it is there")
+    };
+    let flags = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+    volume.open(&who, file.node, flags).unwrap();
+    assert_eq!(*server.asked.lock(), 0, "it is opened here");
+    volume.0.recalled(&Handle::new(b"file"), CapSet::NONE, 9);
+    let since = Instant::now();
+    while server.released_after.lock().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(20), "it is given back");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(*server.released_after.lock(), [UNANSWERED + 1]);
     volume.close();
 }

@@ -212,13 +212,9 @@ impl NfsServer {
             Q::ReadLink { object } => self.read_link(object, cx),
             Q::Open { object, access, truncate, .. } => self.open(object, *access, *truncate, cx),
             Q::Close { open } => self.close(*open, cx),
-            Q::Create { dir, name, attrs, access, exclusive, truncate, .. } => self.create(
-                (dir, name),
-                attrs,
-                *access,
-                opens::Existing { exclusive: *exclusive, truncate: *truncate },
-                cx,
-            ),
+            Q::Create { dir, name, attrs, access, exclusive, .. } => {
+                self.create((dir, name), attrs, *access, *exclusive, cx)
+            }
             // NFS has no words for it.
             Q::Nameless { .. } => Err(Error::Nfs(NfsStat4::NotSupp)),
             Q::Make { dir, name, making, attrs, .. } => self.make((dir, name), making, attrs, cx),

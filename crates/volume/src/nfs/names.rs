@@ -114,8 +114,7 @@ impl NfsServer {
     /// A regular file by `mknod(2)`: NFSv4 makes files by opening them alone.
     fn make_file(&self, at: (&Handle, &Name), attrs: &NewAttrs, cx: Cx<'_>) -> Result<Answer, Error> {
         let access = holdfast_cache::Access { read: false, write: true };
-        let existing = super::opens::Existing { exclusive: true, truncate: false };
-        match self.create(at, attrs, access, existing, cx)? {
+        match self.create(at, attrs, access, true, cx)? {
             Answer::Created { object, open, made, dir, dir_attrs } => {
                 if let Some(open) = open {
                     self.close(open, cx)?;

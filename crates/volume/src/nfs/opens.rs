@@ -35,15 +35,6 @@ impl Opens {
     }
 }
 
-/// What becomes of a file that is there when one is to be made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Existing {
-    /// It is an error.
-    pub(super) exclusive: bool,
-    /// It is emptied.
-    pub(super) truncate: bool,
-}
-
 /// How often a name may be gone when it is to be opened and there when it is to be made, before somebody is playing.
 const TURNS_MAX: usize = 16;
 
@@ -130,7 +121,7 @@ impl NfsServer {
         (dir, name): (&Handle, &Name),
         attrs: &NewAttrs,
         access: Access,
-        existing: Existing,
+        is_exclusive: bool,
         cx: Cx<'_>,
     ) -> Result<Answer, Error> {
         let dir = wire(dir);
@@ -140,12 +131,12 @@ impl NfsServer {
             // Whether it was made here has to be known, and only a guarded create tells.
             let create = Create { mode: CreateMode::Guarded, set: &set };
             match self.open_target(target, access, Some(create), cx) {
-                Ok(opened) => return self.created(opened, true, false, cx),
-                Err(Error::Nfs(NfsStat4::Exist)) if !existing.exclusive => {}
+                Ok(opened) => return self.created(opened, true),
+                Err(Error::Nfs(NfsStat4::Exist)) if !is_exclusive => {}
                 Err(error) => return Err(error),
             }
             match self.open_target(target, access, None, cx) {
-                Ok(opened) => return self.created(opened, false, existing.truncate, cx),
+                Ok(opened) => return self.created(opened, false),
                 Err(Error::Nfs(NfsStat4::NoEnt)) => {}
                 Err(error) => return Err(error),
             }
@@ -153,10 +144,10 @@ impl NfsServer {
         Err(Error::Nfs(NfsStat4::NoEnt))
     }
 
-    fn created(&self, opened: Opened, made: bool, truncate: bool, cx: Cx<'_>) -> Result<Answer, Error> {
+    fn created(&self, opened: Opened, made: bool) -> Result<Answer, Error> {
         let handle = Handle::new(opened.file.handle().as_bytes());
         let grant = self.granted(&handle, opened.delegation.is_some());
-        let attrs = self.emptied(&opened, truncate, cx)?;
+        let attrs = attrs_of(&opened.attributes)?;
         let object = Object { handle, attrs, grant };
         let open = Some(self.opens.add(opened.file));
         Ok(Answer::Created { object, open, made, dir: None, dir_attrs: None })

@@ -9,6 +9,7 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Caller, Name, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::queue::{Load, Op, Thing};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
@@ -74,7 +75,8 @@ impl Machine {
             self.merge_removal(id);
             self.merge_replaced(id, now);
         }
-        if self.nodes.get(&id).is_some_and(|n| n.attrs.nlink == 0) {
+        let is_gone = |n: &Node| n.has_surely_no_name() || n.attrs.nlink == 0 && there == There::Removed;
+        if self.nodes.get(&id).is_some_and(|n| is_gone(n)) {
             return self.drop_changes(id);
         }
         if !self.has_data_of_its_own(id) {

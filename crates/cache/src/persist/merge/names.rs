@@ -182,7 +182,7 @@ impl Machine {
     }
 
     /// Something of ours has another name than it was to have: so have the mutations that name it so.
-    pub(super) fn name_unsent(&mut self, (at, name): (NodeId, &Name), of: NodeId, other: &Name) {
+    pub(crate) fn name_unsent(&mut self, (at, name): (NodeId, &Name), of: NodeId, other: &Name) {
         let mut touched = Vec::new();
         for queued in &mut self.stream.unsent {
             let named = match &mut queued.op {

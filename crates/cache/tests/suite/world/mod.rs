@@ -139,9 +139,19 @@ impl World {
     pub fn run<T>(
         &mut self,
         c: usize,
+        op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.run_as(c, &Caller::new(7, 0), op)
+    }
+
+    /// The same for somebody.
+    pub fn run_as<T>(
+        &mut self,
+        c: usize,
+        caller: &Caller,
         mut op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
-        let mut turn = Turn::new(Caller::new(7, 0));
+        let mut turn = Turn::new(caller.clone());
         for _ in 0..2000 {
             let now = self.now();
             let step = op(&mut self.clients[c].machine, &mut turn, now);

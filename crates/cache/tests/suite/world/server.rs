@@ -471,7 +471,7 @@ impl Server {
 
     fn answer_change(&mut self, c: usize, question: &Question, uid: u32) -> Exec<Answer> {
         Ok(Ok(match question {
-            Question::Create { dir, name, attrs, exclusive, truncate, want, want_dir, .. } => {
+            Question::Create { dir, name, attrs, exclusive, want, want_dir, .. } => {
                 let d = ino(dir);
                 self.clear(c, d, FILE | (X & AUTH))?;
                 let found = pass!(self.fs.look(d, name.as_bytes()));
@@ -486,10 +486,7 @@ impl Server {
                             Kind::Dir => return Ok(Err(Errno::EISDIR)),
                             _ => return Ok(Err(Errno::ELOOP)),
                         }
-                        self.clear(c, i, X | if *truncate { FILE } else { 0 })?;
-                        if *truncate {
-                            pass!(self.fs.get_mut(i)).data.clear();
-                        }
+                        self.clear(c, i, X)?;
                         (i, false)
                     }
                     None => (
