@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
     Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Lookup, Name, NodeId, Object,
-    Question, Settings,
+    Question, Settings, Turn,
 };
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
@@ -140,6 +140,9 @@ impl Lonely {
             lonely.nodes.push(entry.node);
         }
         assert_eq!(lonely.sizes(), [0].into());
+        // As whom this caller acts is known from here on.
+        let never = Cancel::new();
+        lonely.volume.opendir(&Plain(Caller::new(0, 0), &never), NodeId::ROOT).unwrap();
         lonely.volume.0.went_away();
         assert_eq!(lonely.volume.standing(), Some(Standing::Away));
         lonely
@@ -271,4 +274,28 @@ fn a_comparing_that_was_overtaken_by_another_takes_nothing_in() {
     std::thread::sleep(MOMENT);
     assert_eq!((lonely.sizes(), lonely.calls()), ([9].into(), 4));
     assert_eq!(lonely.server.state.lock().looks, 0, "it is known still");
+}
+
+/// It may be executed by who sent it while it is looked for what was executed: twice, then.
+#[test]
+fn what_is_on_its_way_to_a_server_that_has_forgotten_is_not_sent_to_it() {
+    let lonely = Lonely::new();
+    let never = Cancel::new();
+    let who = Plain(Caller::new(0, 0), &never);
+    lonely.volume.unlink(&who, (NodeId::ROOT, b"0")).unwrap();
+    let shared = &lonely.volume.0;
+    let batch = {
+        let mut machine = shared.machine.lock();
+        machine.hold(false);
+        let _ = machine.sync(&mut Turn::new(Caller::new(0, 0)), shared.now());
+        machine.take_batch(shared.now()).expect("it was sent")
+    };
+    assert!(shared.awaits(&batch));
+    // Nothing can be looked for yet.
+    lonely.server.state.lock().is_away = true;
+    shared.renewed(Vec::new());
+    shared.resume(Some(0), 0, false);
+    assert!(!shared.awaits(&batch));
+    let held = shared.machine.lock().take_batch(shared.now());
+    assert!(held.is_none(), "nothing goes out before it was looked for: {held:?}");
 }
