@@ -10,6 +10,7 @@ mod both_sides;
 mod counted;
 mod delegated;
 mod direct;
+mod forgotten;
 mod kept_blocks;
 mod late;
 mod leased;

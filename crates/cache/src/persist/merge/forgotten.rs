@@ -81,9 +81,10 @@ impl Machine {
         looked().map(|((dir, name), _)| Doubt { dir: within(dir), name }).collect()
     }
 
-    /// What was sent, and whether its results were heard.
+    /// What was sent, and whether its results were heard. What is on the server's disk is in no doubt: it is kept for its names,
+    /// and what others have done to it since stays.
     fn in_doubt(&self) -> impl Iterator<Item = (&Queued, bool)> {
-        let kept = self.stream.kept.iter();
+        let kept = self.stream.kept.iter().filter(|k| k.txn > self.stream.stable_txn);
         kept.flat_map(|k| k.ops.iter().map(|q| (q, k.stage == Stage::Executed)))
     }
 
