@@ -162,6 +162,8 @@ pub(crate) struct Kept {
     pub(crate) was: FxHashMap<NodeId, Target>,
     /// The handles of what it has made, by the places of its operations.
     pub(crate) born: Vec<(u32, Handle)>,
+    /// What was known of its objects before its results were taken in; only where there is a journal.
+    pub(crate) before: Vec<(NodeId, crate::persist::Before)>,
 }
 
 /// Serials from one on, up to but without another, and what each has got more.

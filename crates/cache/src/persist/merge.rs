@@ -23,7 +23,7 @@ use crate::queue::{Op, Stage, Thing, placed};
 use crate::tell::{Reclaim, Reclaimed};
 use holdfast_base::CapSet;
 
-pub(crate) use base::Base;
+pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
 pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};

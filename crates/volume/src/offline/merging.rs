@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Answer, Ask, Attrs, CapSet, Errno, FoundBlock, Generation, Handle, Name, Question, Reclaimed, resolved,
+    Answer, Ask, Attrs, CapSet, Doubt, Errno, FoundBlock, Generation, Handle, Question, Reclaimed, resolved,
 };
 
 use super::keeping::own_caller;
@@ -97,13 +97,13 @@ impl Shared {
     /// What was sent and not answered, before the server forgot it, is done where it is there.
     fn sift(&self, offline: &Offline, round: Round) -> Result<Verdict, Errno> {
         let doubts = self.machine.lock().doubts();
-        let found = resolved(&doubts, |dir, name| self.look(dir, name))?;
+        let found = resolved(&doubts, |dir, doubt| self.look(dir, doubt))?;
         let mut machine = self.machine.lock();
         let verdict = offline.verdict(round, &machine);
         if verdict != Verdict::Holds {
             return Ok(verdict);
         }
-        machine.settle_doubts(&found, self.now());
+        machine.settle_doubts(&doubts, &found, self.now());
         self.look_for_work(machine);
         // Another life must not look for it again: what is sent from now on would be found by it.
         self.keep()?;
@@ -116,11 +116,11 @@ impl Shared {
         Ok(verdict)
     }
 
-    fn look(&self, dir: &Handle, name: &Name) -> Result<Option<(Handle, Attrs)>, Errno> {
+    fn look(&self, dir: &Handle, doubt: &Doubt) -> Result<Option<(Handle, Attrs)>, Errno> {
         let (want, want_dir) = (CapSet::NONE, CapSet::NONE);
-        let question = match name.as_bytes() {
+        let question = match doubt.name.as_bytes() {
             b"" => Question::GetAttr { object: dir.clone(), open: None, want },
-            _ => Question::Lookup { dir: dir.clone(), name: name.clone(), want, want_dir },
+            _ => Question::Lookup { dir: dir.clone(), name: doubt.name.clone(), want, want_dir },
         };
         let ask = Ask { at: Generation::default(), caller: own_caller(), question };
         match self.server.perform(&ask, &self.given_up) {

@@ -22,7 +22,8 @@ impl World {
         let executed = self.server.lanes.get(&0).map_or(0, |lane| lane.executed);
         self.server.restart();
         // What was on its way has not arrived, or nobody can say.
-        self.clients[0].machine.resume(Some(executed), 0, now);
+        let known = (!forgets).then_some(executed);
+        self.clients[0].machine.resume(known, 0, now);
         if forgets {
             self.server.lanes.clear();
             self.sift(now);
@@ -45,7 +46,8 @@ impl World {
     /// The server does not know what it has executed.
     fn sift(&mut self, now: Now) {
         let doubts = self.clients[0].machine.doubts();
-        let found = resolved(&doubts, |dir, name| {
+        let found = resolved(&doubts, |dir, doubt| {
+            let name = &doubt.name;
             let dir = u64::from_be_bytes(dir.as_bytes().try_into().unwrap());
             let itself = || Some(dir).filter(|dir| self.server.fs.get(*dir).is_ok());
             let found = || self.server.fs.look(dir, name.as_bytes()).ok().flatten();
@@ -53,7 +55,7 @@ impl World {
             Ok::<_, Errno>(ino.map(|ino| (server::handle(ino), self.server.attrs(ino).unwrap())))
         });
         let found = found.unwrap();
-        self.clients[0].machine.settle_doubts(&found, now);
+        self.clients[0].machine.settle_doubts(&doubts, &found, now);
         self.check(0);
     }
 }
