@@ -122,7 +122,8 @@ impl Shared {
             b"" => Question::GetAttr { object: dir.clone(), open: None, want },
             _ => Question::Lookup { dir: dir.clone(), name: doubt.name.clone(), want, want_dir },
         };
-        let ask = Ask { at: Generation::default(), caller: own_caller(), question };
+        // The mount's own user may not see what those who have changed it do.
+        let ask = Ask { at: Generation::default(), caller: doubt.caller.clone(), question };
         match self.server.perform(&ask, &self.given_up) {
             Ok(Answer::Attrs { attrs, .. }) => Ok(Some((dir.clone(), attrs))),
             Ok(Answer::Looked { found, .. }) => Ok(found.map(|object| (object.handle, object.attrs))),
