@@ -519,6 +519,7 @@ fn executed_record(kept: &BatchKept) -> Bytes {
         put.node(*id);
         put.option(before.base.as_ref(), Put::base);
         put.option(before.told_mtime, Put::time);
+        put.flag(before.is_clocked);
     }
     put.0.into()
 }

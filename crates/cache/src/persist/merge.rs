@@ -8,6 +8,7 @@ mod dirs;
 mod forgotten;
 mod late;
 mod names;
+mod uncommitted;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -390,7 +390,7 @@ fn get_executed(value: &Bytes) -> Option<CameOf> {
     let before = get.list(|get| {
         let id = get.node()?;
         let (base, told_mtime) = (get.option(Get::base)?, get.option(Get::time)?);
-        Some((id, Before { base, told_mtime }))
+        Some((id, Before { base, told_mtime, is_clocked: get.flag()? }))
     })?;
     Some((born, before))
 }

@@ -46,9 +46,10 @@ fn open_there<T>(world: &mut World, mut what: impl FnMut(&mut World) -> Result<T
     if !matches!(done, Err(Errno::ETIMEDOUT)) {
         return done.unwrap();
     }
-    let machine = &mut world.clients[0].machine;
-    machine.take_opens().into_iter().for_each(|(fh, ..)| machine.opened(fh, None));
-    what(world).unwrap()
+    world.alone = false;
+    let done = what(world).unwrap();
+    world.alone = true;
+    done
 }
 
 fn rename(world: &mut World, from: &[u8], to: &[u8]) {
@@ -86,6 +87,8 @@ fn goes(world: &mut World, loses_power: bool) {
         power_cut(world);
     }
     world.disk = None;
+    // What was open there has ended with its session.
+    world.server.opens.clear();
 }
 
 /// What is in the root there, by name, in this order.

@@ -38,6 +38,7 @@ mod told;
 mod trees;
 mod trouble;
 mod two_mounts;
+mod uncommitted;
 mod unnamed_there;
 mod vanished;
 mod world;

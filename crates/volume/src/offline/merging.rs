@@ -9,7 +9,8 @@ use holdfast_cache::{
 };
 
 use super::keeping::own_caller;
-use super::{Offline, Round, Standing, Verdict};
+use super::{AWAY, Offline, Round, Standing, Verdict};
+use crate::server::Undone;
 use crate::volume::Shared;
 
 impl Shared {
@@ -51,6 +52,10 @@ impl Shared {
             if verdict != Verdict::Holds {
                 return Ok(verdict);
             }
+        }
+        let verdict = self.commit_all(offline, round)?;
+        if verdict != Verdict::Holds {
+            return Ok(verdict);
         }
         let claims = self.machine.lock().claims();
         let known = given_back.iter().filter(|r| r.result.is_ok());
@@ -113,6 +118,26 @@ impl Shared {
             // Before it may be said once more that the server has forgotten.
             offline.sifted();
         }
+        Ok(verdict)
+    }
+
+    /// What the server took is on its disk, or is lost, and ours to be kept.
+    fn commit_all(&self, offline: &Offline, round: Round) -> Result<Verdict, Errno> {
+        let (at, commits) = self.machine.lock().uncommitted();
+        let mut told = Vec::with_capacity(commits.len());
+        for commit in commits {
+            match self.server.commit(&commit, &self.given_up) {
+                Ok(verifier) => told.push((commit.object, Ok(verifier))),
+                Err(Undone::Failed(errno)) => told.push((commit.object, Err(errno))),
+                Err(Undone::Lost) => return Err(AWAY),
+            }
+        }
+        let mut machine = self.machine.lock();
+        let verdict = offline.verdict(round, &machine);
+        if verdict == Verdict::Holds {
+            machine.committed_there(&told, at, self.now());
+        }
+        self.look_for_work(machine);
         Ok(verdict)
     }
 

@@ -51,6 +51,8 @@ impl Base {
 pub(crate) struct Before {
     pub(crate) base: Option<Base>,
     pub(crate) told_mtime: Option<Timestamp>,
+    /// Its time there was of the server's clock, by a WRITE of ours: nobody can tell it from others'.
+    pub(crate) is_clocked: bool,
 }
 
 /// What may be seen of an object that a server has lost some of our changes of: what it was before, and what each of them gave.
@@ -59,6 +61,7 @@ pub(crate) struct Before {
 pub(super) struct Past {
     given: Vec<Timestamp>,
     before: Vec<Timestamp>,
+    is_clocked: bool,
     mode: Values,
     uid: Values,
     gid: Values,
@@ -86,7 +89,8 @@ impl Values {
 
 impl Past {
     /// It was so once.
-    pub(super) fn had(&mut self, Before { base, told_mtime }: &Before) {
+    pub(super) fn had(&mut self, Before { base, told_mtime, is_clocked }: &Before) {
+        self.is_clocked |= is_clocked;
         let base = base.unwrap_or_default();
         self.before.extend(base.mtime.into_iter().chain(*told_mtime));
         self.mode.had(base.mode);
@@ -140,11 +144,16 @@ pub(super) fn is_about_object(op: &Op) -> bool {
 impl Node {
     /// What is known of what the server has.
     pub(super) fn seen(&self) -> Before {
-        Before { base: self.base.as_deref().copied(), told_mtime: self.told_mtime }
+        let is_clocked = self.data.clocked_since.is_some();
+        Before { base: self.base.as_deref().copied(), told_mtime: self.told_mtime, is_clocked }
     }
 
     /// A server that may have lost changes of ours has this now: what need not be others' doing is compared with from now on.
-    pub(super) fn was_left(&mut self, theirs: &Attrs, past: &Past) {
+    /// `sent`: the last mutation that was, or is not to be.
+    pub(super) fn was_left(&mut self, theirs: &Attrs, past: &Past, sent: u64) {
+        if past.is_clocked {
+            self.data.clocked_since = Some(sent);
+        }
         let mut base = self.base.as_deref().copied().unwrap_or_default();
         if past.admits_time(theirs.mtime) {
             self.attrs.change = theirs.change;

@@ -187,10 +187,11 @@ impl Machine {
         let signs = Signs::new(&sent, seen, handles, there);
         let gone = self.ended(&signs);
         let lost = signs.lost(&gone);
-        let again = self.to_do_again(&signs, &lost, &gone, now);
+        let again = self.done_again(&signs, &lost, &gone, now);
+        let executed = self.stream.sent();
         for (id, attrs) in signs.there() {
             if let (Some(node), Some(past)) = (self.nodes.get_mut(id), pasts.remove(id)) {
-                node.was_left(attrs, &past);
+                node.was_left(attrs, &past, executed);
             }
         }
         if let Some((from, to)) = self.put_before(again, true, now) {

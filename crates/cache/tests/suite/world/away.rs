@@ -28,6 +28,9 @@ impl World {
             self.server.lanes.clear();
             self.sift(now);
         }
+        let (at, commits) = self.clients[0].machine.uncommitted();
+        let told: Vec<_> = commits.iter().map(|out| (out.object.clone(), self.server.commit(out))).collect();
+        self.clients[0].machine.committed_there(&told, at, now);
         let claims = self.clients[0].machine.claims();
         let told: Vec<_> = claims.iter().map(|claim| self.server.reclaim(0, claim)).collect();
         let found = self.blocks_below(&told);
