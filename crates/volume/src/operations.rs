@@ -255,7 +255,9 @@ impl Volume {
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
         let who = self.as_opener(who, fh);
         let done = self.run_for(&who, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
-        self.settled_or_kept(done)
+        self.settled_or_kept(done)?;
+        // What was put on this host's disk alone may have losses behind it that are known.
+        self.0.machine.lock().losses(node, fh)
     }
 
     /// Opens a directory.
