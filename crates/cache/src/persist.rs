@@ -144,10 +144,27 @@ impl Machine {
         }
     }
 
+    /// Nothing is kept any more: [`take_changes`](Self::take_changes) tells nothing, and nothing is noted for it. What depends on
+    /// others' changes being compared goes on.
+    pub fn unfollow(&mut self) {
+        self.nodes.unfollow();
+        self.stream.is_followed = false;
+        self.stream.touched = Vec::new();
+        for id in self.ids() {
+            if let Some(dir) = self.nodes.quietly(id).and_then(|n| n.dir.as_mut()) {
+                dir.changed = None;
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            (journal.nodes, journal.kept, journal.data) = Default::default();
+            journal.rewritten = Vec::new();
+        }
+    }
+
     /// What has changed in the records since this was called last: one moment of the machine. Nothing where
     /// [`follow`](Self::follow) was not called.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        let Some(mut journal) = self.journal.take() else { return Vec::new() };
+        let Some(mut journal) = self.journal.take_if(|_| self.stream.is_followed) else { return Vec::new() };
         let mut out = Vec::new();
         for id in self.nodes.take_marked() {
             self.put_node(&mut journal, id, &mut out);

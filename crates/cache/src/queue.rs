@@ -262,11 +262,16 @@ impl Stream {
         self.last = last;
     }
 
+    /// These may be other than they were, while they are not sent.
+    pub(crate) fn touch(&mut self, serials: impl IntoIterator<Item = u64>) {
+        if self.is_followed {
+            self.touched.extend(serials);
+        }
+    }
+
     /// A mutation that is not sent yet.
     pub(crate) fn unsent_mut(&mut self, serial: u64) -> Option<&mut Queued> {
-        if self.is_followed {
-            self.touched.push(serial);
-        }
+        self.touch([serial]);
         let index = self.place_of(serial)?;
         self.unsent.get_mut(index)
     }
