@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
@@ -9,7 +10,7 @@ use holdfast_cache::{
 };
 
 use super::keeping::own_caller;
-use super::{AWAY, Offline, Round, Standing, Verdict};
+use super::{AWAY, KEEP_EVERY, Offline, Round, Standing, Verdict};
 use crate::server::Undone;
 use crate::volume::Shared;
 
@@ -23,6 +24,9 @@ impl Shared {
         // In the middle of a greeting it is waited for: that says what has become of what was sent.
         let next = || self.progressed.wait(&self.given_up, None, || offline.promised.lock().round(comparing));
         while let Some((round, given_back)) = next() {
+            if !self.all_is_kept(offline, round) {
+                return;
+            }
             match self.merge_by(offline, round, given_back) {
                 Ok(Verdict::Void) => {
                     tracing::info!("what the server has promised meanwhile is void: comparing again");
@@ -37,6 +41,25 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits until this host's disk has all that was done without the server. Whether the comparing is to go on.
+    fn all_is_kept(&self, offline: &Offline, round: Round) -> bool {
+        let mut is_told = false;
+        while self.keep().is_err() && !offline.is_broken.load(Ordering::SeqCst) {
+            if offline.verdict(round, &self.machine.lock()) == Verdict::Over {
+                return false;
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!(
+                    "the server is back: nothing is sent before what was done without it is kept here"
+                );
+            }
+            if self.given_up.sleep_until(Instant::now() + KEEP_EVERY).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Compares by what is promised now, and takes that in if it still is in the end.
@@ -69,6 +92,11 @@ impl Shared {
         }
         let found = self.blocks_below(&told);
         let now = self.now();
+        // Once something is sent, a journal that cannot be written is removed: not while it is all that has what was fsynced.
+        let owed = offline.turn.lock();
+        if !owed.is_empty() {
+            return Ok(Verdict::Void);
+        }
         let mut machine = self.machine.lock();
         let verdict = offline.verdict(round, &machine);
         if verdict == Verdict::Holds {
