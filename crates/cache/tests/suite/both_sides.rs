@@ -445,6 +445,21 @@ fn a_file_of_which_each_side_removes_another_name_has_one_left() {
     }
 }
 
+/// Found at random once: nothing of it was done, or it was and nobody heard.
+#[test]
+fn what_was_replaced_by_what_has_ended_since_ends_with_it() {
+    let stories = [
+        vec![Step::Rename(4, 2), Step::Mkdir(4)],
+        vec![Step::Rename(5, 2), Step::Replace(2), Step::Unlink(2)],
+        vec![Step::Rename(5, 2), Step::Replace(2), Step::Replace(0), Step::Replace(2)],
+    ];
+    for (here, executed) in stories.iter().flat_map(|here| (0..4).map(move |executed| (here, executed))) {
+        for dies in [false, true] {
+            nothing_is_lost(here, &[], (here.len(), Goes::Unheard(executed)), (0, dies, true));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(config(300))]
 

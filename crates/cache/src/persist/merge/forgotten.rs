@@ -135,6 +135,9 @@ impl Machine {
         // What is forgotten here may have to be known again.
         let forgotten = |id: &NodeId| !self.nodes.contains_key(id);
         all.extend(op.nodes().into_iter().flatten().filter(forgotten).map(Looked::Itself));
+        // What has no name here any more may have ended there, too.
+        let nameless = |id: &NodeId| self.nodes.get(id).is_some_and(|node| node.attrs.nlink == 0);
+        all.extend(op.nodes()[0].filter(nameless).map(Looked::Itself));
         all
     }
 
@@ -248,7 +251,9 @@ impl Machine {
             };
             let found = names.iter().find_map(|place| {
                 let (handle, attrs) = seen.get(&Looked::Name(place.0, place.1.clone()))?;
-                is_ours(place, attrs).then(|| (handle.clone(), *attrs))
+                // Not what is known here as something else, which was to be moved away before.
+                let is_another = self.handles.get(handle).is_some_and(|of| *of != id);
+                (!is_another && is_ours(place, attrs)).then(|| (handle.clone(), *attrs))
             });
             let Some((handle, attrs)) = found else { continue };
             if let Some(node) = self.nodes.get_mut(&id) {
@@ -260,7 +265,7 @@ impl Machine {
         made
     }
 
-    /// What was made, is not there, and has no name here any more: it is not made again.
+    /// What is not there, and has no name here any more: it is not made again, nor is anything else done to it.
     fn ended(&self, signs: &Signs<'_>) -> FxHashSet<NodeId> {
         // What is still to be taken from it is done as it was meant, to what is made again.
         let over = self.stream.unsent.iter().filter_map(|q| match &q.op {
@@ -275,6 +280,6 @@ impl Machine {
                 has_ended && !over.contains(id) && !self.ops_about(*id).iter().any(is_named)
             })
         };
-        signs.made().filter(|id| !signs.is_there(*id) && is_done_with(id)).collect()
+        signs.concerned().filter(|id| !signs.is_there(*id) && is_done_with(id)).collect()
     }
 }

@@ -13,7 +13,7 @@ use crate::queue::{Load, Op, Queued, Thing};
 
 impl Machine {
     /// What has to go out once more, in order. `lost`: which of the names that were given and taken are not so there.
-    pub(super) fn to_do_again(
+    pub(super) fn done_again(
         &mut self,
         signs: &Signs<'_>,
         lost: &[bool],
@@ -36,7 +36,7 @@ impl Machine {
             self.not_sent(id, queued.serial);
             let ops = if gone.contains(&id) {
                 self.drop_changes(id);
-                self.replaced_again(signs, (at, &queued.op), now).into_iter().collect()
+                self.replaced_again(signs, (at, &queued.op), lost, now).into_iter().collect()
             } else {
                 match &queued.op {
                     Op::Make { .. } if *is_lost => {
@@ -150,10 +150,18 @@ impl Machine {
         Some(op)
     }
 
-    /// What was replaced by something that has ended since is back there: its name goes.
-    fn replaced_again(&mut self, signs: &Signs<'_>, (at, op): (usize, &Op), now: Now) -> Option<Op> {
+    /// What was replaced by something that has ended since is back there, or will be: its name goes.
+    fn replaced_again(
+        &mut self,
+        signs: &Signs<'_>,
+        (at, op): (usize, &Op),
+        lost: &[bool],
+        now: Now,
+    ) -> Option<Op> {
         let Op::Rename { to, over: Some(over), .. } = op else { return None };
-        if !signs.is_at(*over, to) || signs.is_placed_later(at, &(*over, to.clone())) {
+        let what = (*over, to.clone());
+        let is_back = signs.is_at(*over, to) || signs.is_placed_again(at, &what, lost);
+        if !is_back || signs.is_placed_later(at, &what) {
             return None;
         }
         let (node, dir) = (self.node_again(*over, signs, now)?, self.node_again(to.0, signs, now)?);

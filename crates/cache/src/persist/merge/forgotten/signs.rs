@@ -60,10 +60,9 @@ impl<'s> Signs<'s> {
         self.sent
     }
 
-    /// What was made by what was sent.
-    pub(super) fn made(&self) -> impl Iterator<Item = NodeId> {
-        let makes = |op: &Op| if let Op::Make { node, .. } = op { Some(*node) } else { None };
-        self.sent.iter().filter_map(move |(queued, _)| makes(&queued.op))
+    /// What all that was sent is about.
+    pub(super) fn concerned(&self) -> impl Iterator<Item = NodeId> {
+        self.sent.iter().filter_map(|(queued, _)| queued.op.nodes()[0])
     }
 
     /// What was seen itself, and how it looks.
@@ -100,6 +99,13 @@ impl<'s> Signs<'s> {
     /// Whether something that came later puts this object under the name.
     pub(super) fn is_placed_later(&self, at: usize, (id, slot): &(NodeId, Slot)) -> bool {
         self.later(at, slot).any(|op| places(op).is_some_and(|(other, to)| other == *id && to == *slot))
+    }
+
+    /// Whether something that came before, and is done again, puts this object under the name.
+    pub(super) fn is_placed_again(&self, at: usize, what: &(NodeId, Slot), lost: &[bool]) -> bool {
+        let all = self.touching.get(&what.1).map_or(&[][..], |all| all);
+        let before = all.iter().take_while(|one| **one < at).filter(|one| lost[**one]);
+        before.into_iter().any(|one| places(&self.sent[*one].0.op).as_ref() == Some(what))
     }
 
     /// Whether the object has got the name, or would not have it any more, by what was done later.
