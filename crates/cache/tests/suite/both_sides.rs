@@ -450,6 +450,7 @@ fn a_file_of_which_each_side_removes_another_name_has_one_left() {
 fn what_was_replaced_by_what_has_ended_since_ends_with_it() {
     let stories = [
         vec![Step::Rename(4, 2), Step::Mkdir(4)],
+        vec![Step::Rename(0, 5), Step::Rename(5, 0)],
         vec![Step::Rename(5, 2), Step::Replace(2), Step::Unlink(2)],
         vec![Step::Rename(5, 2), Step::Replace(2), Step::Replace(0), Step::Replace(2)],
     ];

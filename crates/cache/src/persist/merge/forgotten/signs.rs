@@ -125,7 +125,13 @@ impl<'s> Signs<'s> {
         match op {
             Op::Make { node, .. } => self.is_there(*node),
             op => {
-                places(op).is_none_or(|placed| self.is_placed(at, &placed))
+                let replaced = match op {
+                    Op::Rename { to, over: Some(over), .. } => Some((*over, to.clone())),
+                    _ => None,
+                };
+                // What was replaced on the way is not to be back.
+                replaced.is_none_or(|replaced| self.is_vacated(at, &replaced))
+                    && places(op).is_none_or(|placed| self.is_placed(at, &placed))
                     && vacates(op).is_none_or(|vacated| self.is_vacated(at, &vacated))
             }
         }
