@@ -183,6 +183,7 @@ impl Machine {
             names_since: None,
             was: FxHashMap::default(),
             born: Vec::new(),
+            before: Vec::new(),
         };
         self.stream.kept.push_back(kept);
         self.encode(self.stream.kept.len() - 1)

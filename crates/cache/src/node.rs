@@ -197,8 +197,6 @@ pub(crate) struct FileData {
     /// The server's modification time may be of its own clock, by a WRITE or a truncation of ours, which nobody told here:
     /// until one is set by a mutation behind this serial.
     pub(crate) clocked_since: Option<u64>,
-    /// It may also be this one, given by what was sent and not answered.
-    pub(crate) maybe: Option<Timestamp>,
 }
 
 /// One open.

@@ -19,10 +19,10 @@ use crate::extent::stored::Kept;
 use crate::ids::{Name, NodeId};
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::queue::{Load, Op, Queued, Stage, Thing};
+use crate::queue::{Kept as BatchKept, Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
-pub(crate) use merge::{Base, path_of};
+pub(crate) use merge::{Base, Before, path_of};
 pub use merge::{Doubt, FoundBlock, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;
@@ -144,10 +144,27 @@ impl Machine {
         }
     }
 
+    /// Nothing is kept any more: [`take_changes`](Self::take_changes) tells nothing, and nothing is noted for it. What depends on
+    /// others' changes being compared goes on.
+    pub fn unfollow(&mut self) {
+        self.nodes.unfollow();
+        self.stream.is_followed = false;
+        self.stream.touched = Vec::new();
+        for id in self.ids() {
+            if let Some(dir) = self.nodes.quietly(id).and_then(|n| n.dir.as_mut()) {
+                dir.changed = None;
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            (journal.nodes, journal.kept, journal.data) = Default::default();
+            journal.rewritten = Vec::new();
+        }
+    }
+
     /// What has changed in the records since this was called last: one moment of the machine. Nothing where
     /// [`follow`](Self::follow) was not called.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        let Some(mut journal) = self.journal.take() else { return Vec::new() };
+        let Some(mut journal) = self.journal.take_if(|_| self.stream.is_followed) else { return Vec::new() };
         let mut out = Vec::new();
         for id in self.nodes.take_marked() {
             self.put_node(&mut journal, id, &mut out);
@@ -263,7 +280,7 @@ impl Machine {
             if let Some((known, _)) = journal.kept.get_mut(&kept.txn) {
                 if std::mem::replace(known, is_executed) != is_executed {
                     out.push(match is_executed {
-                        true => Change::Put(key(family::EXECUTED, kept.txn), Bytes::new()),
+                        true => Change::Put(key(family::EXECUTED, kept.txn), executed_record(kept)),
                         false => Change::Remove(key(family::EXECUTED, kept.txn)),
                     });
                 }
@@ -288,7 +305,7 @@ impl Machine {
             }
             out.push(Change::Put(key(family::KEPT, kept.txn), put.0.into()));
             if is_executed {
-                out.push(Change::Put(key(family::EXECUTED, kept.txn), Bytes::new()));
+                out.push(Change::Put(key(family::EXECUTED, kept.txn), executed_record(kept)));
             }
             journal.kept.insert(kept.txn, (is_executed, places));
             if let Some((_, places)) = former {
@@ -504,6 +521,24 @@ fn put_queued(put: &mut Put, queued: &Queued, parts: &[Part]) {
         Op::Unlink { dir, name, node } => put_named(put, 6, (*dir, name.as_bytes()), *node),
         Op::Rmdir { dir, name, node } => put_named(put, 7, (*dir, name.as_bytes()), *node),
     }
+}
+
+/// What came of a batch: what it has made, and what its objects were before. (Of former versions it is empty.)
+fn executed_record(kept: &BatchKept) -> Bytes {
+    let mut put = Put::default();
+    put.count(kept.born.len());
+    for (op, handle) in &kept.born {
+        put.u32(*op);
+        put.bytes(handle.as_bytes());
+    }
+    put.count(kept.before.len());
+    for (id, before) in &kept.before {
+        put.node(*id);
+        put.option(before.base.as_ref(), Put::base);
+        put.option(before.told_mtime, Put::time);
+        put.flag(before.is_clocked);
+    }
+    put.0.into()
 }
 
 fn put_named(put: &mut Put, tag: u8, (dir, name): (NodeId, &[u8]), node: NodeId) {

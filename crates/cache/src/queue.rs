@@ -162,6 +162,8 @@ pub(crate) struct Kept {
     pub(crate) was: FxHashMap<NodeId, Target>,
     /// The handles of what it has made, by the places of its operations.
     pub(crate) born: Vec<(u32, Handle)>,
+    /// What was known of its objects before its results were taken in; only where there is a journal.
+    pub(crate) before: Vec<(NodeId, crate::persist::Before)>,
 }
 
 /// Serials from one on, up to but without another, and what each has got more.
@@ -260,11 +262,16 @@ impl Stream {
         self.last = last;
     }
 
+    /// These may be other than they were, while they are not sent.
+    pub(crate) fn touch(&mut self, serials: impl IntoIterator<Item = u64>) {
+        if self.is_followed {
+            self.touched.extend(serials);
+        }
+    }
+
     /// A mutation that is not sent yet.
     pub(crate) fn unsent_mut(&mut self, serial: u64) -> Option<&mut Queued> {
-        if self.is_followed {
-            self.touched.push(serial);
-        }
+        self.touch([serial]);
         let index = self.place_of(serial)?;
         self.unsent.get_mut(index)
     }

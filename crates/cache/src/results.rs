@@ -32,6 +32,7 @@ impl Machine {
         let ops = std::mem::take(&mut self.stream.kept[place].ops);
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
+        let before = self.seen_before(&ops);
         let mut born = Vec::new();
         let mut op = 0;
         for (queued, result) in ops.iter().zip(results) {
@@ -45,6 +46,9 @@ impl Machine {
         self.told_later(place, &ops);
         if let Some(kept) = self.stream.kept.get_mut(place) {
             (kept.ops, kept.born) = (ops, born);
+            if kept.before.is_empty() {
+                kept.before = before;
+            }
         }
         self.do_otherwise(now);
         self.end_late();
@@ -489,7 +493,7 @@ impl Machine {
 
     /// The server had made it, and lost it: until it is made again nothing is asked of it. What its data was sent to, or who has
     /// it open, is gone with it.
-    fn unmake(&mut self, id: NodeId, now: Now) {
+    pub(crate) fn unmake(&mut self, id: NodeId, now: Now) {
         let through = WriteId(self.flush.last_id);
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.data.lost_through = through;

@@ -253,7 +253,9 @@ impl Volume {
     /// open has not heard of.
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
         let done = self.run_by(who, fh, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
-        self.settled_or_kept(done)
+        self.settled_or_kept(done)?;
+        // What was put on this host's disk alone may have losses behind it that are known.
+        self.0.machine.lock().losses(node, fh)
     }
 
     /// Opens a directory.

@@ -76,6 +76,9 @@ impl Promises for Shared {
             Some(offline) if (!is_known || offline.must_sift()) && machine.has_sent() => {
                 offline.forgotten();
                 machine.hold(true);
+                // What is on its way is looked for with the rest: sent to this server as well, it would be done beside that. What
+                // was executed before stays so, as far as it is found.
+                machine.resume(None, 0, self.now());
             }
             _ => {
                 if !is_known {

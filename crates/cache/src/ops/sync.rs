@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
-use crate::step::{Outcome, Step, Turn, Wait};
+use crate::step::{Outcome, Step, Stop, Turn, Wait};
 
 impl Machine {
     /// Puts a file, its name included, on the server's disk, or a directory's names. The first failure that this open was
@@ -34,6 +34,17 @@ impl Machine {
         self.on_disk(&[id], begun)?;
         self.stable(through)?;
         self.tell_losses(id, fh)
+    }
+
+    /// The same of what is known by now, whatever is still to be put on disk.
+    ///
+    /// # Errors
+    /// That.
+    pub fn losses(&mut self, id: NodeId, fh: Fh) -> Result<(), Errno> {
+        match self.tell_losses(id, Some(fh)) {
+            Err(Stop::Failed(errno)) => Err(errno),
+            _ => Ok(()),
+        }
     }
 
     /// Fails with what was lost of an object and this open has not heard of.

@@ -8,6 +8,7 @@ mod dirs;
 mod forgotten;
 mod late;
 mod names;
+mod uncommitted;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,7 +24,7 @@ use crate::queue::{Op, Stage, Thing, placed};
 use crate::tell::{Reclaim, Reclaimed};
 use holdfast_base::CapSet;
 
-pub(crate) use base::Base;
+pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
 pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};
@@ -164,14 +165,16 @@ impl Machine {
 
     /// A name that was free when ours got it may not be any more; and a directory made there is as good as ours.
     fn provide_for_names_taken(&mut self) {
+        let mut touched = Vec::new();
         for queued in &mut self.stream.unsent {
             match &mut queued.op {
                 Op::Rename { mode, over: None, .. } => *mode = RenameMode::NoReplace,
                 Op::Make { thing: Thing::Dir, joins, .. } => *joins = true,
                 _ => continue,
             }
-            self.stream.touched.push(queued.serial);
+            touched.push(queued.serial);
         }
+        self.stream.touch(touched);
     }
 
     pub(crate) fn places(&self) -> Places {

@@ -57,6 +57,11 @@ impl Nodes {
         self.marked = Some(self.map.keys().copied().collect());
     }
 
+    /// Nothing is noted any more.
+    pub(super) fn unfollow(&mut self) {
+        self.marked = None;
+    }
+
     /// Those noted, each once.
     pub(super) fn take_marked(&mut self) -> Vec<NodeId> {
         self.marked.as_mut().map(|m| m.drain().collect()).unwrap_or_default()

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use super::code::{Get, VERSION, VERSION_BY_OPERATION, VERSION_OLDEST};
-use super::{Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, family, key};
+use super::{Before, Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
 use crate::disk::Validity;
 use crate::errno::Errno;
 use crate::extent::stored::Kept as Stored;
-use crate::ids::{Caller, NodeId, Now};
+use crate::ids::{Caller, Handle, NodeId, Now};
 use crate::machine::{FIRST_SHOWN, Machine, Settings};
 use crate::mutation::Target;
 use crate::node::Node;
@@ -119,8 +119,10 @@ impl Machine {
             let (caller, names_since) = (get.caller()?, get.option(Get::u64)?);
             let was = get.list(|get| Some((get.node()?, get.target()?)))?.into_iter().collect();
             let ops = get.list(|get| get_queued(records, get, now))?;
-            let is_executed = records.contains_key(&key(family::EXECUTED, txn));
-            let stage = if is_executed { Stage::Executed } else { Stage::Waiting };
+            let executed = records.get(&key(family::EXECUTED, txn));
+            let stage = if executed.is_some() { Stage::Executed } else { Stage::Waiting };
+            let told = executed.filter(|value| !value.is_empty());
+            let (born, before) = told.map_or(Some(Default::default()), get_executed)?;
             let (sent_at, asked, is_repeated) = (now.mono, Generation(0), false);
             let parts = ops.iter().map(|queued| queued.op.parts()).sum();
             self.stream.kept.push_back(Kept {
@@ -135,8 +137,8 @@ impl Machine {
                 is_loss_told: false,
                 names_since,
                 was,
-                // A server that does not know us is compared with.
-                born: Vec::new(),
+                born,
+                before,
             });
         }
         self.stream.check().is_ok().then_some(())
@@ -378,6 +380,20 @@ fn get_queued(records: &Records, get: &mut Get<'_>, now: Now) -> Option<Queued> 
         }
     };
     Some(Queued { serial, at: now.mono, caller, op })
+}
+
+/// What came of a batch.
+type CameOf = (Vec<(u32, Handle)>, Vec<(NodeId, Before)>);
+
+fn get_executed(value: &Bytes) -> Option<CameOf> {
+    let mut get = Get(value);
+    let born = get.list(|get| Some((get.u32()?, get.handle()?)))?;
+    let before = get.list(|get| {
+        let id = get.node()?;
+        let (base, told_mtime) = (get.option(Get::base)?, get.option(Get::time)?);
+        Some((id, Before { base, told_mtime, is_clocked: get.flag()? }))
+    })?;
+    Some((born, before))
 }
 
 fn get_conflict(value: &Bytes) -> Option<Conflict> {

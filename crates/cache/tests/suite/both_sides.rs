@@ -123,7 +123,8 @@ impl Side<'_> {
         let done = match step {
             Step::RemoveTree(at) => self.at(path(at)).and_then(|(dir, name)| self.remove_tree(dir, name)),
             Step::Save(at) => self.save(path(at), data),
-            Step::Replace(at) => self.save("tmp", data).and_then(|()| self.rename("tmp", path(at))),
+            // By a name that is not ours: what they write in place has another time by that.
+            Step::Replace(at) => self.save("temp", data).and_then(|()| self.rename("temp", path(at))),
             Step::Unlink(at) => {
                 self.at(path(at)).and_then(|(dir, name)| self.0.remove(dir, name, false).map(drop))
             }
@@ -154,6 +155,17 @@ impl Side<'_> {
 fn contents(fs: &Fs) -> BTreeSet<String> {
     let files = fs.inodes.values().filter(|node| node.kind == Kind::File && node.nlink > 0);
     files.map(|node| String::from_utf8_lossy(&node.data).into_owned()).collect()
+}
+
+/// Names, with what they stand for and its mode.
+fn named(fs: &Fs) -> Vec<String> {
+    let mut out = Vec::new();
+    tree(fs, ROOT, "", &mut out);
+    let modes = fs.inodes.values().filter(|node| node.nlink > 0);
+    let mut modes: Vec<_> = modes.map(|node| format!("{:o} {:?}", node.mode, node.data)).collect();
+    modes.sort();
+    out.extend(modes);
+    out
 }
 
 /// The same tree by a mount and by the server, as lines.
@@ -284,23 +296,40 @@ pub(crate) fn knowing(seed: u64) -> World {
     world
 }
 
+/// What of that which was sent a server executes, before it goes.
+#[derive(Clone, Copy, Debug)]
+enum Goes {
+    /// So many batches, and nobody heard of it.
+    Unheard(usize),
+    /// So many were heard of, and so many of those are on its disk, with their data or without it.
+    Heard(usize, usize, bool),
+}
+
 /// The server goes, with what is sent at that moment: done or not, heard of and lost.
-fn go_away(world: &mut World, (executed, loses_power): (usize, bool)) {
+fn go_away(world: &mut World, goes: Goes) {
     let now = world.now();
     let machine = &mut world.clients[0].machine;
     // Somebody waits for it.
     let _ = machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
     let batches: Vec<_> = std::iter::from_fn(|| machine.take_batch(now)).collect();
     let before = world.server.fs.clone();
-    for batch in batches.iter().take(executed) {
+    let mut disk = before.clone();
+    let (Goes::Unheard(executed) | Goes::Heard(executed, ..)) = goes;
+    for (at, batch) in batches.iter().take(executed).enumerate() {
         let results = world.server.batch(0, batch);
-        if loses_power {
+        if let Goes::Heard(_, kept, _) = goes {
             world.clients[0].machine.batch_done(batch.txn, results, 0, now);
+            if at < kept {
+                disk = world.server.fs.clone();
+            }
         }
     }
-    if loses_power {
-        // All that was heard of is lost, and no number is given twice.
-        world.server.fs = Fs { next: world.server.fs.next, ..before };
+    if let Goes::Heard(.., has_data) = goes {
+        for (ino, node) in disk.inodes.iter_mut().filter(|(_, node)| node.kind == Kind::File && !has_data) {
+            node.data = before.inodes.get(ino).map(|node| node.data.clone()).unwrap_or_default();
+        }
+        // No number is given twice.
+        world.server.fs = Fs { next: world.server.fs.next, ..disk };
     }
     let machine = &mut world.clients[0].machine;
     machine.hold(true);
@@ -308,19 +337,19 @@ fn go_away(world: &mut World, (executed, loses_power): (usize, bool)) {
 }
 
 /// `sent`: of so many steps here what they made was on its way when the server went.
-/// `executed`: so many batches of that were done there, and nobody heard of it; or, `loses_power`, it was heard and lost.
 fn nothing_is_lost(
     here: &[Step],
     over_there: &[Step],
-    (sent, executed): (usize, usize),
-    (seed, dies, forgets, loses_power): (u64, bool, bool, bool),
+    (sent, goes): (usize, Goes),
+    (seed, dies, forgets): (u64, bool, bool),
 ) {
     let mut world = knowing(seed);
     (world.alone, world.server.unwatched) = (true, true);
     let mut ours = world.server.fs.clone();
+    let mut is_whole = true;
     for (i, step) in here.iter().enumerate() {
         if i == sent {
-            go_away(&mut world, (executed, loses_power));
+            go_away(&mut world, goes);
         }
         world.ms += 7;
         let data = format!("ours {i}, {}", "x".repeat(i % 3));
@@ -328,6 +357,7 @@ fn nothing_is_lost(
             // Of what cannot be done as a whole the first half may be there.
             let begun = save(&mut world, "tmp", &data);
             if begun == Err(Errno::ETIMEDOUT) {
+                is_whole = false;
                 continue;
             }
             assert_eq!(begun, Side(&mut ours).save("tmp", &data));
@@ -335,17 +365,19 @@ fn nothing_is_lost(
         let done = apply(&mut world, step, &data);
         if done != Err(Errno::ETIMEDOUT) {
             assert_eq!(done, Side(&mut ours).half(step, &data), "{step:?}");
+        } else {
+            is_whole = false;
         }
     }
     if sent >= here.len() {
-        go_away(&mut world, (executed, loses_power));
+        go_away(&mut world, goes);
     }
     // What of ours they have seen they may remove.
     let seen = contents(&world.server.fs);
     for (i, step) in over_there.iter().enumerate() {
         let _ = Side(&mut world.server.fs).apply(step, &format!("theirs {i} of {}", over_there.len()));
     }
-    let (ours, theirs) = (contents(&ours), contents(&world.server.fs));
+    let (as_here, ours, theirs) = (named(&ours), contents(&ours), contents(&world.server.fs));
     world.come_back(dies, forgets);
     let left = contents(&world.server.fs);
     let told = world.clients[0].machine.conflicts().to_vec();
@@ -365,6 +397,10 @@ fn nothing_is_lost(
         let files = world.server.fs.inodes.values().filter(|n| n.nlink > 0 && n.data == text.as_bytes());
         assert!(files.count() <= 1, "{text:?} is there more than once; told: {told:?}");
     }
+    if forgets && is_whole && over_there.is_empty() {
+        assert_eq!(named(&world.server.fs), as_here, "nobody else was there; told: {told:?}");
+        assert!(told.is_empty(), "{told:?}");
+    }
     let (mut there, mut here) = (Vec::new(), Vec::new());
     tree(&world.server.fs, ROOT, "", &mut there);
     shown(&mut world, NodeId::ROOT, "", &mut here);
@@ -378,7 +414,7 @@ fn nothing_is_lost(
 fn a_file_renamed_over_one_that_was_replaced_there_meanwhile_and_replaced_itself() {
     let here = [Step::Save(6), Step::Rename(6, 0), Step::Replace(6)];
     for dies in [false, true] {
-        nothing_is_lost(&here, &[Step::Replace(0)], (3, 0), (0, dies, false, false));
+        nothing_is_lost(&here, &[Step::Replace(0)], (3, Goes::Unheard(0)), (0, dies, false));
     }
 }
 
@@ -387,9 +423,14 @@ fn a_file_renamed_over_one_that_was_replaced_there_meanwhile_and_replaced_itself
 fn a_file_made_and_renamed_between_directories_that_were_removed_there() {
     for dies in [false, true] {
         let here = [Step::Save(6), Step::Save(9), Step::Rename(9, 5)];
-        nothing_is_lost(&here, &[Step::RemoveTree(4), Step::RemoveTree(3)], (3, 0), (0, dies, false, false));
+        nothing_is_lost(
+            &here,
+            &[Step::RemoveTree(4), Step::RemoveTree(3)],
+            (3, Goes::Unheard(0)),
+            (0, dies, false),
+        );
         let here = [Step::Rename(11, 5), Step::Save(11), Step::Save(0), Step::Save(11), Step::Save(11)];
-        nothing_is_lost(&here, &[Step::RemoveTree(3)], (3, 0), (0, dies, false, false));
+        nothing_is_lost(&here, &[Step::RemoveTree(3)], (3, Goes::Unheard(0)), (0, dies, false));
     }
 }
 
@@ -398,9 +439,25 @@ fn a_file_made_and_renamed_between_directories_that_were_removed_there() {
 fn a_file_of_which_each_side_removes_another_name_has_one_left() {
     for dies in [false, true] {
         let here = [Step::Link(0, 6), Step::Save(0), Step::Unlink(0)];
-        nothing_is_lost(&here, &[Step::RemoveTree(3)], (1, 1), (0, dies, false, false));
+        nothing_is_lost(&here, &[Step::RemoveTree(3)], (1, Goes::Unheard(1)), (0, dies, false));
         let here = [Step::Save(6), Step::Link(6, 9), Step::Unlink(6)];
-        nothing_is_lost(&here, &[Step::RemoveTree(4)], (2, 1), (0, dies, false, false));
+        nothing_is_lost(&here, &[Step::RemoveTree(4)], (2, Goes::Unheard(1)), (0, dies, false));
+    }
+}
+
+/// Found at random once: nothing of it was done, or it was and nobody heard.
+#[test]
+fn what_was_replaced_by_what_has_ended_since_ends_with_it() {
+    let stories = [
+        vec![Step::Rename(4, 2), Step::Mkdir(4)],
+        vec![Step::Rename(0, 5), Step::Rename(5, 0)],
+        vec![Step::Rename(5, 2), Step::Replace(2), Step::Unlink(2)],
+        vec![Step::Rename(5, 2), Step::Replace(2), Step::Replace(0), Step::Replace(2)],
+    ];
+    for (here, executed) in stories.iter().flat_map(|here| (0..4).map(move |executed| (here, executed))) {
+        for dies in [false, true] {
+            nothing_is_lost(here, &[], (here.len(), Goes::Unheard(executed)), (0, dies, true));
+        }
     }
 }
 
@@ -412,7 +469,7 @@ proptest! {
         here in prop::collection::vec(step(), 1..14), there in prop::collection::vec(their_step(), 1..10),
         seed in any::<u64>(), dies in any::<bool>()
     ) {
-        nothing_is_lost(&here, &there, (0, 0), (seed, dies, false, false));
+        nothing_is_lost(&here, &there, (0, Goes::Unheard(0)), (seed, dies, false));
     }
 
     #[test]
@@ -420,15 +477,27 @@ proptest! {
         here in prop::collection::vec(step(), 1..14), there in prop::collection::vec(their_plain_step(), 1..10),
         sent in 1..8_usize, executed in 0..3_usize, seed in any::<u64>(), dies in any::<bool>()
     ) {
-        nothing_is_lost(&here, &there, (sent, executed), (seed, dies, false, false));
+        nothing_is_lost(&here, &there, (sent, Goes::Unheard(executed)), (seed, dies, false));
+    }
+
+    #[test]
+    fn all_is_as_it_was_here_when_the_server_has_forgotten_what_it_did_and_nobody_else_did_anything(
+        here in prop::collection::vec(step(), 1..14), sent in 1..14_usize, executed in 0..6_usize,
+        seed in any::<u64>(), dies in any::<bool>(), on_disk in prop::option::of((0..6_usize, any::<bool>()))
+    ) {
+        let heard = |(kept, has_data)| Goes::Heard(executed, kept, has_data);
+        let goes = on_disk.map_or(Goes::Unheard(executed), heard);
+        nothing_is_lost(&here, &[], (sent, goes), (seed, dies, true));
     }
 
     #[test]
     fn nor_is_anything_there_twice_when_the_server_has_forgotten_what_it_did(
         here in prop::collection::vec(step(), 1..14), there in prop::collection::vec(their_plain_step(), 0..6),
         sent in 1..12_usize, executed in 0..6_usize, seed in any::<u64>(), dies in any::<bool>(),
-        power in any::<bool>()
+        on_disk in prop::option::of((0..6_usize, any::<bool>()))
     ) {
-        nothing_is_lost(&here, &there, (sent, executed), (seed, dies, true, power));
+        let heard = |(kept, has_data)| Goes::Heard(executed, kept, has_data);
+        let goes = on_disk.map_or(Goes::Unheard(executed), heard);
+        nothing_is_lost(&here, &there, (sent, goes), (seed, dies, true));
     }
 }

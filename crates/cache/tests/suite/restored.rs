@@ -154,6 +154,19 @@ fn what_may_have_another_name_is_set_apart_from_what_others_have_written_there()
     }
 }
 
+#[test]
+fn what_is_not_followed_any_more_tells_nothing_and_goes_on() {
+    let mut world = keeping(1);
+    world.clients[0].machine.unfollow();
+    for name in [b"a", b"b"] {
+        world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, name, 0o755, now)).unwrap();
+        assert_eq!(world.clients[0].machine.take_changes(), []);
+    }
+    world.drain();
+    assert_eq!(world.server.fs.inodes.len(), 3);
+    assert_eq!(world.clients[0].machine.take_changes(), []);
+}
+
 proptest! {
     #![proptest_config(config(300))]
 

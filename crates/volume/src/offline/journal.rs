@@ -119,6 +119,25 @@ impl Journal {
         self.with(read)
     }
 
+    /// Whether there is a record that this removes; when that cannot be read, there may be.
+    pub fn has(&self, change: &Change) -> bool {
+        let (Change::Put(from, _) | Change::Remove(from) | Change::RemoveAll(from)) = change;
+        let read = |db: &Database| -> Result<bool, redb::Error> {
+            let table = match db.begin_read()?.open_table(RECORDS) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            Ok(match change {
+                Change::RemoveAll(prefix) => {
+                    table.range(from.as_slice()..successor(prefix).as_slice())?.next().is_some()
+                }
+                _ => table.get(from.as_slice())?.is_some(),
+            })
+        };
+        self.with(read).unwrap_or(true)
+    }
+
     /// All records.
     ///
     /// # Errors
@@ -210,7 +229,7 @@ fn successor(prefix: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn put(key: &str, value: &'static str) -> Change {
@@ -233,22 +252,38 @@ mod tests {
         let journal = Journal::open(&path).unwrap();
         let all: Vec<_> = journal.records().unwrap().into_keys().collect();
         assert_eq!(all, [b"Nb".to_vec()]);
+        let [has, has_not] = [b"Nb", b"Na"].map(|key| journal.has(&Change::Remove(key.to_vec())));
+        assert!(has && !has_not && journal.has(&Change::RemoveAll(b"N".to_vec())));
+        assert!(!journal.has(&Change::RemoveAll(b"Na".to_vec())));
         assert_eq!(journal.fact("who").unwrap(), Some(b"me".to_vec()));
         journal.begin(&[("who", b"you")], &[]).unwrap();
         assert!(journal.records().unwrap().is_empty());
     }
 
-    /// A disk of 4 MiB, for root alone.
-    struct SmallDisk(tempfile::TempDir);
+    /// A disk of 32 MiB, for root alone.
+    pub(in crate::offline) struct SmallDisk(tempfile::TempDir);
 
     impl SmallDisk {
-        fn new() -> Option<Self> {
+        pub(in crate::offline) fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        /// Takes all the room that there is.
+        pub(in crate::offline) fn fill(&self) -> PathBuf {
+            let filler = self.0.path().join("filler");
+            let free = rustix::fs::statvfs(self.0.path()).unwrap();
+            let room = usize::try_from(free.f_bavail * free.f_frsize).unwrap();
+            std::fs::write(&filler, vec![0; room]).unwrap();
+            filler
+        }
+
+        pub(in crate::offline) fn new() -> Option<Self> {
             if !rustix::process::geteuid().is_root() {
                 return None;
             }
             let dir = tempfile::tempdir().unwrap();
             let flags = rustix::mount::MountFlags::empty();
-            rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=4m").unwrap();
+            rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=32m").unwrap();
             Some(Self(dir))
         }
     }
@@ -265,9 +300,7 @@ mod tests {
         let path = disk.0.path().join("journal");
         let journal = Journal::open(&path).unwrap();
         journal.begin(&[("who", b"me")], &[put("Na", "1")]).unwrap();
-        let filler = disk.0.path().join("filler");
-        let free = rustix::fs::statvfs(disk.0.path()).unwrap();
-        std::fs::write(&filler, vec![0; usize::try_from(free.f_bavail * free.f_frsize).unwrap()]).unwrap();
+        let filler = disk.fill();
         let much = Change::Put(b"Nb".to_vec(), Bytes::from(vec![7; 3 << 20]));
         for _ in 0..3 {
             assert!(journal.apply(std::slice::from_ref(&much)).is_err());

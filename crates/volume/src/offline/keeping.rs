@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_cache::{Ask, Caller, CapSet, Errno, Generation, NodeId, Question};
 
@@ -10,11 +10,16 @@ use super::owed::Owed;
 use super::{KEEP_EVERY, PROBE_EVERY, Standing};
 use crate::volume::Shared;
 
+/// Between two tries to keep what could not be kept, at most.
+const KEEP_AGAIN_MAX: Duration = Duration::from_secs(5);
+
 /// Keeps what changes until the volume is closed or given up.
 pub(crate) fn run(shared: &Arc<Shared>) {
     // The error was told when it came up.
-    while shared.given_up.sleep_until(Instant::now() + KEEP_EVERY).is_ok() {
-        let _ = shared.keep();
+    let mut pause = KEEP_EVERY;
+    while shared.given_up.sleep_until(Instant::now() + pause).is_ok() {
+        // All that is owed is tried again each time.
+        pause = if shared.keep().is_ok() { KEEP_EVERY } else { (pause * 2).min(KEEP_AGAIN_MAX) };
     }
     let _ = shared.keep();
     shared.stop_sending();
@@ -62,13 +67,15 @@ impl Shared {
             return Ok(());
         }
         let was_owed = !owed.is_empty();
+        let has = |change: &_| offline.journal.has(change);
         let applied = if was_owed {
-            owed.add(changes);
-            offline.journal.apply(&owed.all())
+            owed.add(changes, has);
+            let all = owed.all();
+            if all.is_empty() { Ok(()) } else { offline.journal.apply(&all) }
         } else {
             let applied = offline.journal.apply(&changes);
             if applied.is_err() {
-                owed.add(changes);
+                owed.add(changes, has);
             }
             applied
         };
@@ -90,6 +97,7 @@ impl Shared {
             Err(error) => {
                 offline.is_broken.store(true, Ordering::SeqCst);
                 *owed = Owed::default();
+                self.machine.lock().unfollow();
                 // What is there now will be old, and must not be gone on with.
                 let removed = std::fs::remove_file(offline.journal.path());
                 tracing::error!(%error, removed = removed.is_ok(), "nothing is kept for working without the server");

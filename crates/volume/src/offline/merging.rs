@@ -2,14 +2,16 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Answer, Ask, Attrs, CapSet, Errno, FoundBlock, Generation, Handle, Name, Question, Reclaimed, resolved,
+    Answer, Ask, Attrs, CapSet, Doubt, Errno, FoundBlock, Generation, Handle, Question, Reclaimed, resolved,
 };
 
 use super::keeping::own_caller;
-use super::{Offline, Round, Standing, Verdict};
+use super::{AWAY, KEEP_EVERY, Offline, Round, Standing, Verdict};
+use crate::server::Undone;
 use crate::volume::Shared;
 
 impl Shared {
@@ -22,6 +24,9 @@ impl Shared {
         // In the middle of a greeting it is waited for: that says what has become of what was sent.
         let next = || self.progressed.wait(&self.given_up, None, || offline.promised.lock().round(comparing));
         while let Some((round, given_back)) = next() {
+            if !self.all_is_kept(offline, round) {
+                return;
+            }
             match self.merge_by(offline, round, given_back) {
                 Ok(Verdict::Void) => {
                     tracing::info!("what the server has promised meanwhile is void: comparing again");
@@ -38,6 +43,25 @@ impl Shared {
         }
     }
 
+    /// Waits until this host's disk has all that was done without the server. Whether the comparing is to go on.
+    fn all_is_kept(&self, offline: &Offline, round: Round) -> bool {
+        let mut is_told = false;
+        while self.keep().is_err() && !offline.is_broken.load(Ordering::SeqCst) {
+            if offline.verdict(round, &self.machine.lock()) == Verdict::Over {
+                return false;
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!(
+                    "the server is back: nothing is sent before what was done without it is kept here"
+                );
+            }
+            if self.given_up.sleep_until(Instant::now() + KEEP_EVERY).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Compares by what is promised now, and takes that in if it still is in the end.
     fn merge_by(
         &self,
@@ -52,6 +76,10 @@ impl Shared {
                 return Ok(verdict);
             }
         }
+        let verdict = self.commit_all(offline, round)?;
+        if verdict != Verdict::Holds {
+            return Ok(verdict);
+        }
         let claims = self.machine.lock().claims();
         let known = given_back.iter().filter(|r| r.result.is_ok());
         let known: HashSet<Handle> = known.map(|r| r.handle.clone()).collect();
@@ -64,6 +92,11 @@ impl Shared {
         }
         let found = self.blocks_below(&told);
         let now = self.now();
+        // Once something is sent, a journal that cannot be written is removed: not while it is all that has what was fsynced.
+        let owed = offline.turn.lock();
+        if !owed.is_empty() {
+            return Ok(Verdict::Void);
+        }
         let mut machine = self.machine.lock();
         let verdict = offline.verdict(round, &machine);
         if verdict == Verdict::Holds {
@@ -97,13 +130,13 @@ impl Shared {
     /// What was sent and not answered, before the server forgot it, is done where it is there.
     fn sift(&self, offline: &Offline, round: Round) -> Result<Verdict, Errno> {
         let doubts = self.machine.lock().doubts();
-        let found = resolved(&doubts, |dir, name| self.look(dir, name))?;
+        let found = resolved(&doubts, |dir, doubt| self.look(dir, doubt))?;
         let mut machine = self.machine.lock();
         let verdict = offline.verdict(round, &machine);
         if verdict != Verdict::Holds {
             return Ok(verdict);
         }
-        machine.settle_doubts(&found, self.now());
+        machine.settle_doubts(&doubts, &found, self.now());
         self.look_for_work(machine);
         // Another life must not look for it again: what is sent from now on would be found by it.
         self.keep()?;
@@ -116,13 +149,34 @@ impl Shared {
         Ok(verdict)
     }
 
-    fn look(&self, dir: &Handle, name: &Name) -> Result<Option<(Handle, Attrs)>, Errno> {
+    /// What the server took is on its disk, or is lost, and ours to be kept.
+    fn commit_all(&self, offline: &Offline, round: Round) -> Result<Verdict, Errno> {
+        let (at, commits) = self.machine.lock().uncommitted();
+        let mut told = Vec::with_capacity(commits.len());
+        for commit in commits {
+            match self.server.commit(&commit, &self.given_up) {
+                Ok(verifier) => told.push((commit.object, Ok(verifier))),
+                Err(Undone::Failed(errno)) => told.push((commit.object, Err(errno))),
+                Err(Undone::Lost) => return Err(AWAY),
+            }
+        }
+        let mut machine = self.machine.lock();
+        let verdict = offline.verdict(round, &machine);
+        if verdict == Verdict::Holds {
+            machine.committed_there(&told, at, self.now());
+        }
+        self.look_for_work(machine);
+        Ok(verdict)
+    }
+
+    fn look(&self, dir: &Handle, doubt: &Doubt) -> Result<Option<(Handle, Attrs)>, Errno> {
         let (want, want_dir) = (CapSet::NONE, CapSet::NONE);
-        let question = match name.as_bytes() {
+        let question = match doubt.name.as_bytes() {
             b"" => Question::GetAttr { object: dir.clone(), open: None, want },
-            _ => Question::Lookup { dir: dir.clone(), name: name.clone(), want, want_dir },
+            _ => Question::Lookup { dir: dir.clone(), name: doubt.name.clone(), want, want_dir },
         };
-        let ask = Ask { at: Generation::default(), caller: own_caller(), question };
+        // The mount's own user may not see what those who have changed it do.
+        let ask = Ask { at: Generation::default(), caller: doubt.caller.clone(), question };
         match self.server.perform(&ask, &self.given_up) {
             Ok(Answer::Attrs { attrs, .. }) => Ok(Some((dir.clone(), attrs))),
             Ok(Answer::Looked { found, .. }) => Ok(found.map(|object| (object.handle, object.attrs))),

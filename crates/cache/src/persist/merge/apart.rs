@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// What was changed of a file that has no name here any more.
-    fn drop_changes(&mut self, id: NodeId) {
+    pub(super) fn drop_changes(&mut self, id: NodeId) {
         for (serial, op) in self.ops_about(id) {
             if matches!(op, Op::Write { .. } | Op::SetAttr { .. }) {
                 self.elide(serial);

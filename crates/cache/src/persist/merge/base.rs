@@ -46,19 +46,132 @@ impl Base {
     }
 }
 
+/// What was known of an object before an operation of ours on it was heard of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    pub(crate) base: Option<Base>,
+    pub(crate) told_mtime: Option<Timestamp>,
+    /// Its time there was of the server's clock, by a WRITE of ours: nobody can tell it from others'.
+    pub(crate) is_clocked: bool,
+}
+
+/// What may be seen of an object that a server has lost some of our changes of: what it was before, and what each of them gave.
+/// All else is others' doing.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    given: Vec<Timestamp>,
+    before: Vec<Timestamp>,
+    is_clocked: bool,
+    mode: Values,
+    uid: Values,
+    gid: Values,
+}
+
+/// Of one attribute.
+#[derive(Debug, Default)]
+struct Values {
+    all: Vec<u32>,
+    /// It was not known at some time.
+    is_any: bool,
+}
+
+impl Values {
+    fn had(&mut self, value: Option<u32>) {
+        self.all.extend(value);
+        self.is_any |= value.is_none();
+    }
+
+    /// What the server has now, if that need not be others' doing.
+    fn admits(&self, now: u32) -> Option<u32> {
+        (self.is_any || self.all.contains(&now)).then_some(now)
+    }
+}
+
+impl Past {
+    /// It was so once.
+    pub(super) fn had(&mut self, Before { base, told_mtime, is_clocked }: &Before) {
+        self.is_clocked |= is_clocked;
+        let base = base.unwrap_or_default();
+        self.before.extend(base.mtime.into_iter().chain(*told_mtime));
+        self.mode.had(base.mode);
+        self.uid.had(base.uid);
+        self.gid.had(base.gid);
+    }
+
+    /// This was sent about it.
+    pub(super) fn got(&mut self, op: &Op) {
+        self.given.extend(told_time(op));
+        match op {
+            Op::Make { attrs, .. } => {
+                self.mode.had(Some(attrs.mode));
+                // Who owns it the server decides.
+                (self.uid.is_any, self.gid.is_any) = (true, true);
+            }
+            Op::SetAttr { changes, .. } => {
+                self.mode.all.extend(changes.mode);
+                self.uid.all.extend(changes.uid);
+                self.gid.all.extend(changes.gid);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a modification time is one that was given here.
+    pub(super) fn is_time_given(&self, mtime: Timestamp) -> bool {
+        self.given.contains(&mtime)
+    }
+
+    fn admits_time(&self, mtime: Timestamp) -> bool {
+        self.is_time_given(mtime) || self.before.contains(&mtime)
+    }
+}
+
+/// The modification time that an operation gives.
+fn told_time(op: &Op) -> Option<Timestamp> {
+    match op {
+        Op::Make { attrs, .. } => attrs.mtime,
+        Op::Write { mtime, .. } => Some(*mtime),
+        Op::SetAttr { changes: Changes { mtime: Some(SetTime::At(at)), .. }, .. } => Some(*at),
+        _ => None,
+    }
+}
+
+/// Whether it changes an object, not names alone.
+pub(super) fn is_about_object(op: &Op) -> bool {
+    matches!(op, Op::Make { .. } | Op::Write { .. } | Op::SetAttr { .. })
+}
+
 impl Node {
+    /// What is known of what the server has.
+    pub(super) fn seen(&self) -> Before {
+        let is_clocked = self.data.clocked_since.is_some();
+        Before { base: self.base.as_deref().copied(), told_mtime: self.told_mtime, is_clocked }
+    }
+
+    /// A server that may have lost changes of ours has this now: what need not be others' doing is compared with from now on.
+    /// `sent`: the last mutation that was, or is not to be.
+    pub(super) fn was_left(&mut self, theirs: &Attrs, past: &Past, sent: u64) {
+        if past.is_clocked {
+            self.data.clocked_since = Some(sent);
+        }
+        let mut base = self.base.as_deref().copied().unwrap_or_default();
+        if past.admits_time(theirs.mtime) {
+            self.attrs.change = theirs.change;
+            (base.size, base.mtime, self.told_mtime) =
+                (Some(theirs.size), Some(theirs.mtime), Some(theirs.mtime));
+        }
+        base.mode = past.mode.admits(theirs.mode).or(base.mode);
+        base.uid = past.uid.admits(theirs.uid).or(base.uid);
+        base.gid = past.gid.admits(theirs.gid).or(base.gid);
+        self.base = Some(Box::new(base));
+    }
+
     /// An operation of ours about it was done: what the server says of it from now on is ours, as far as it has this
     /// modification time. `follows`: there is a journal.
     pub(crate) fn told_by(&mut self, Queued { serial, op, .. }: &Queued, follows: bool) {
         let had = self.base.as_ref().filter(|_| self.attrs.change != 0).and_then(|base| base.mtime);
         self.attrs.change = 0;
-        let set = match op {
-            Op::Make { attrs, .. } => attrs.mtime,
-            Op::Write { mtime, .. } => Some(*mtime),
-            Op::SetAttr { changes: Changes { mtime: Some(SetTime::At(at)), .. }, .. } => Some(*at),
-            _ => None,
-        };
-        self.data.maybe = None;
+        let set = told_time(op);
         let is_behind = self.data.clocked_since.is_some_and(|since| since < *serial);
         if set.is_some() && is_behind && self.data.in_flight.is_empty() {
             self.data.clocked_since = None;
@@ -79,7 +192,6 @@ impl Node {
         match (self.attrs.change, self.told_mtime) {
             // It is in the middle of being written by us: how that looks there nobody can tell from others' doing.
             _ if self.data.clocked_since.is_some() => false,
-            _ if self.data.maybe == Some(theirs.mtime) => false,
             (0, told) => told.is_some_and(|told| told != theirs.mtime),
             (change, _) if change == theirs.change => false,
             _ => match self.base.as_deref() {
@@ -93,6 +205,15 @@ impl Node {
 }
 
 impl Machine {
+    /// What is known of what these are about, before their results are taken in: a server that loses them may have that again.
+    pub(crate) fn seen_before(&self, ops: &[Queued]) -> Vec<(NodeId, Before)> {
+        let follows = self.journal.is_some();
+        let changes = |op: &Op| follows && matches!(op, Op::Write { .. } | Op::SetAttr { .. });
+        let about = ops.iter().filter(|q| changes(&q.op)).filter_map(|q| q.op.nodes()[0]);
+        let ids: FxHashSet<NodeId> = about.collect();
+        ids.into_iter().filter_map(|id| Some((id, self.nodes.get(&id)?.seen()))).collect()
+    }
+
     /// The results of a batch have come behind those of later ones: what those have told of its objects is what the server
     /// has of them.
     pub(crate) fn told_later(&mut self, place: usize, ops: &[Queued]) {

@@ -126,7 +126,7 @@ impl Machine {
                 rewritten.push(kept.txn);
             }
         }
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.stream.is_followed) {
             journal.rewritten.extend(rewritten);
         }
     }

@@ -202,7 +202,7 @@ impl Machine {
             *named = other.clone();
             touched.push(queued.serial);
         }
-        self.stream.touched.extend(touched);
+        self.stream.touch(touched);
     }
 
     /// What was replaced by a rename here was changed there: both are kept.

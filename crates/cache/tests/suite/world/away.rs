@@ -22,11 +22,15 @@ impl World {
         let executed = self.server.lanes.get(&0).map_or(0, |lane| lane.executed);
         self.server.restart();
         // What was on its way has not arrived, or nobody can say.
-        self.clients[0].machine.resume(Some(executed), 0, now);
+        let known = (!forgets).then_some(executed);
+        self.clients[0].machine.resume(known, 0, now);
         if forgets {
             self.server.lanes.clear();
             self.sift(now);
         }
+        let (at, commits) = self.clients[0].machine.uncommitted();
+        let told: Vec<_> = commits.iter().map(|out| (out.object.clone(), self.server.commit(out))).collect();
+        self.clients[0].machine.committed_there(&told, at, now);
         let claims = self.clients[0].machine.claims();
         let told: Vec<_> = claims.iter().map(|claim| self.server.reclaim(0, claim)).collect();
         let found = self.blocks_below(&told);
@@ -45,7 +49,8 @@ impl World {
     /// The server does not know what it has executed.
     fn sift(&mut self, now: Now) {
         let doubts = self.clients[0].machine.doubts();
-        let found = resolved(&doubts, |dir, name| {
+        let found = resolved(&doubts, |dir, doubt| {
+            let name = &doubt.name;
             let dir = u64::from_be_bytes(dir.as_bytes().try_into().unwrap());
             let itself = || Some(dir).filter(|dir| self.server.fs.get(*dir).is_ok());
             let found = || self.server.fs.look(dir, name.as_bytes()).ok().flatten();
@@ -53,7 +58,7 @@ impl World {
             Ok::<_, Errno>(ino.map(|ino| (server::handle(ino), self.server.attrs(ino).unwrap())))
         });
         let found = found.unwrap();
-        self.clients[0].machine.settle_doubts(&found, now);
+        self.clients[0].machine.settle_doubts(&doubts, &found, now);
         self.check(0);
     }
 }

@@ -1,16 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Lookup, Name, NodeId, Object,
-    Question, Settings,
+    Access, Answer, Ask, Attrs, Batch, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Lookup,
+    MutationResult, Name, NodeId, Object, OpenFlags, Question, Settings, Turn, WriteTo,
 };
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
 
 use crate::caps::Promises as _;
+use crate::offline::journal::tests::SmallDisk;
 use crate::running::Plain;
 use crate::stub::{self, Stub};
 use crate::{Kept, Standing, Volume, VolumeOptions};
@@ -37,6 +39,8 @@ struct State {
     calls: usize,
     /// Attributes asked for, one object at a time.
     looks: usize,
+    /// As whom a name was looked up last.
+    looked_as: Option<Caller>,
     /// What happens once this call of a comparing was answered at the server, and the answer is on its way.
     events: BTreeMap<usize, Event>,
 }
@@ -97,6 +101,7 @@ impl Stub for Fickle {
         }
         match &ask.question {
             Question::Lookup { name, .. } => {
+                self.state.lock().looked_as = Some(ask.caller.clone());
                 let found = Some(self.object(name));
                 Ok(Answer::Looked { found, dir: None, promise: None })
             }
@@ -117,13 +122,19 @@ struct Lonely {
     volume: Volume,
     server: Arc<Fickle>,
     nodes: Vec<NodeId>,
-    _dir: tempfile::TempDir,
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Lonely {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::open(&dir.path().join("journal"), "server:/export", [7; 16]).unwrap();
+        let mut lonely = Self::keeping(&dir.path().join("journal"));
+        lonely._dir = Some(dir);
+        lonely
+    }
+
+    fn keeping(journal: &Path) -> Self {
+        let kept = Kept::open(journal, "server:/export", [7; 16]).unwrap();
         let server = Arc::new(Fickle::default());
         let options = VolumeOptions { settings: Settings::full(), flushers: 1, patience: None };
         let root = stub::root(0o755, grant(CapSet::ALL_S));
@@ -131,7 +142,7 @@ impl Lonely {
             Volume::start_kept(Some(&root), kept, "server:/export", Arc::clone(&server) as _, &options);
         let volume = volume.unwrap();
         assert!(server.volume.set(volume.clone()).is_ok());
-        let mut lonely = Self { volume, server, nodes: Vec::new(), _dir: dir };
+        let mut lonely = Self { volume, server, nodes: Vec::new(), _dir: None };
         for number in 0..FILES {
             let never = Cancel::new();
             let who = Plain(Caller::new(0, 0), &never);
@@ -140,6 +151,9 @@ impl Lonely {
             lonely.nodes.push(entry.node);
         }
         assert_eq!(lonely.sizes(), [0].into());
+        // As whom this caller acts is known from here on.
+        let never = Cancel::new();
+        lonely.volume.opendir(&Plain(another(), &never), NodeId::ROOT).unwrap();
         lonely.volume.0.went_away();
         assert_eq!(lonely.volume.standing(), Some(Standing::Away));
         lonely
@@ -271,4 +285,84 @@ fn a_comparing_that_was_overtaken_by_another_takes_nothing_in() {
     std::thread::sleep(MOMENT);
     assert_eq!((lonely.sizes(), lonely.calls()), ([9].into(), 4));
     assert_eq!(lonely.server.state.lock().looks, 0, "it is known still");
+}
+
+/// Not the mount's own user.
+fn another() -> Caller {
+    Caller::new(0, 5)
+}
+
+/// A file was removed without the server, and that is sent when it is back.
+fn sent(lonely: &Lonely) -> Batch {
+    let never = Cancel::new();
+    lonely.volume.unlink(&Plain(another(), &never), (NodeId::ROOT, b"0")).unwrap();
+    let shared = &lonely.volume.0;
+    let mut machine = shared.machine.lock();
+    machine.hold(false);
+    let _ = machine.sync(&mut Turn::new(another()), shared.now());
+    machine.take_batch(shared.now()).expect("it was sent")
+}
+
+/// It may be executed by who sent it while it is looked for what was executed: twice, then.
+#[test]
+fn what_is_on_its_way_to_a_server_that_has_forgotten_is_not_sent_to_it() {
+    let lonely = Lonely::new();
+    let (batch, shared) = (sent(&lonely), &lonely.volume.0);
+    assert!(shared.awaits(&batch));
+    // Nothing can be looked for yet.
+    lonely.server.state.lock().is_away = true;
+    shared.renewed(Vec::new());
+    shared.resume(Some(0), 0, false);
+    assert!(!shared.awaits(&batch));
+    let held = shared.machine.lock().take_batch(shared.now());
+    assert!(held.is_none(), "nothing goes out before it was looked for: {held:?}");
+}
+
+/// The mount's own user may be nobody there, and see nothing in a directory that is for its owner alone.
+#[test]
+fn what_a_server_has_forgotten_is_looked_for_as_who_has_done_it() {
+    let lonely = Lonely::new();
+    let (_, shared) = (sent(&lonely), &lonely.volume.0);
+    shared.renewed(Vec::new());
+    shared.resume(Some(0), 0, false);
+    lonely.wait_for("it goes on", Lonely::is_online);
+    assert_eq!(lonely.server.state.lock().looked_as, Some(another()));
+}
+
+/// What was fsynced without the server is in the journal, and what came behind that in memory alone.
+#[test]
+fn nothing_is_sent_before_all_that_was_done_without_the_server_is_kept() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let journal = disk.path().join("journal");
+    let lonely = Lonely::keeping(&journal);
+    let never = Cancel::new();
+    let who = Plain(another(), &never);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let fh = lonely.volume.open(&who, lonely.nodes[0], flags).unwrap().fh;
+    let filler = disk.fill();
+    let much = bytes::Bytes::from(vec![7; 3 << 20]);
+    lonely.volume.write(&who, fh, (0, WriteTo::Place), &much).unwrap();
+    assert_eq!(lonely.volume.fsync(&who, lonely.nodes[0], fh), Err(Errno::EIO), "there is no room");
+    lonely.volume.0.came_back();
+    std::thread::sleep(MOMENT);
+    assert_eq!((lonely.volume.standing(), lonely.calls()), (Some(Standing::Merging), 0));
+    assert!(journal.exists(), "it has all that was fsynced");
+    std::fs::remove_file(filler).unwrap();
+    lonely.wait_for("there is room", Lonely::is_online);
+    assert!(journal.exists());
+}
+
+#[test]
+fn what_is_known_to_be_lost_is_told_though_the_server_is_away() {
+    let lonely = Lonely::new();
+    let never = Cancel::new();
+    let who = Plain(another(), &never);
+    let fh = lonely.volume.opendir(&who, NodeId::ROOT).unwrap().fh;
+    let (batch, shared) = (sent(&lonely), &lonely.volume.0);
+    shared.machine.lock().hold(true);
+    lonely.volume.unlink(&who, (NodeId::ROOT, b"1")).unwrap();
+    let failed = vec![MutationResult::Failed(Errno::EDQUOT)];
+    shared.machine.lock().batch_done(batch.txn, failed, 0, shared.now());
+    assert_eq!(lonely.volume.fsync(&who, NodeId::ROOT, fh), Err(Errno::EDQUOT));
+    assert_eq!(lonely.volume.fsync(&who, NodeId::ROOT, fh), Ok(()), "it was heard");
 }
