@@ -1,5 +1,5 @@
-//! Calls that came together: read from one connection at once, and handled one after the other on one thread that does not
-//! wait in between. Whatever is seen of a file system while one of them runs was seen after all of them had come, and before
+//! Calls that came together: read from one connection at once, and handled one after the other on one thread that waits
+//! in between for a file system's journal at most. Whatever is seen of a file system while one of them runs was seen after all of them had come, and before
 //! any of the later ones is answered; so it may be told to all. Who reads calls and who looks at files are crates that do
 //! not know of each other.
 

@@ -89,7 +89,11 @@ impl Nfs3 {
             reply.truncate(start);
             ending.status = match self.fail(P::DESC, failure, on, &op, reply) {
                 Ok(status) => status,
-                Err(WouldBlock) => return Outcome::Offload,
+                Err(WouldBlock) => {
+                    // It may never be run again: its connection may end.
+                    ending.undertaking.iter().for_each(|undertaking| undertaking.forget());
+                    return Outcome::Offload;
+                }
             };
             op.touched.clear();
         }

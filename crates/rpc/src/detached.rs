@@ -115,7 +115,13 @@ impl Detached {
     /// was written to: as a connection's worker does, with nothing between. `None` when it is not answered at once, or
     /// with a stretch of a file.
     pub fn answer(&mut self, record: &[u8]) -> Option<&[u8]> {
-        match dispatch::handle(&self.connection, Record::borrowed(record), &mut self.auths, &mut self.reply) {
+        match dispatch::handle(
+            &self.connection,
+            Record::borrowed(record),
+            &mut self.auths,
+            &mut self.reply,
+            &mut false,
+        ) {
             Step::Reply => self.reply.as_slice().get(4..),
             Step::ReplyFile(_) | Step::Nothing | Step::Stalled(_) | Step::Close => None,
         }
@@ -126,7 +132,7 @@ impl Detached {
     }
 
     fn take(&mut self, record: Record<'_>) {
-        match dispatch::handle(&self.connection, record, &mut self.auths, &mut self.reply) {
+        match dispatch::handle(&self.connection, record, &mut self.auths, &mut self.reply, &mut false) {
             Step::Reply => self.connection.send(self.reply.as_slice(), None),
             Step::ReplyFile(file) => self.connection.send(self.reply.as_slice(), Some(file)),
             // A queue without room would be a hang on a network; here the call is lost.

@@ -172,12 +172,14 @@ impl Work {
     }
 }
 
-/// Handles one record on its connection's worker.
+/// Handles one record on its connection's worker. Before a call that may hang, replies that lie before its own are sent, unless
+/// all of them are of such calls: `has_others` says so, and is told of this one.
 pub(crate) fn handle(
     connection: &Arc<Connection>,
     record: Record<'_>,
     auths: &mut AuthCache,
     reply: &mut Writer,
+    has_others: &mut bool,
 ) -> Step {
     let header = match message::read(record.bytes()) {
         Ok(Message::Call(header)) => header,
@@ -205,7 +207,15 @@ pub(crate) fn handle(
         Outcome::Resume(resume) => resume.turn().filter(|_| resume.is_brief()),
         _ => None,
     };
-    if let Some(mine) = turn.and_then(|turn| connection.core.pool.take_turn(turn, connection.id())) {
+    let mine = turn.and_then(|turn| connection.core.pool.take_turn(turn, connection.id()));
+    *has_others |= mine.is_none();
+    if let Some(mine) = mine {
+        if std::mem::take(has_others) && !reply.before().is_empty() {
+            connection.send(reply.before(), None);
+            reply.forget_before();
+        }
+        // It counts as under way for who waits until nothing is.
+        let _running = Ticket::in_flight(connection, record.bytes().len());
         outcome = match outcome {
             Outcome::Resume(resume) => {
                 guarded(&connection.core, xid, reply, |reply| resume.resume(reply, Mode::Turn))

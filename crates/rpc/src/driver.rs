@@ -245,13 +245,14 @@ impl Driver {
         let connection = Arc::clone(&self.connection);
         let tick = connection.core.tick();
         connection.active_at.store(tick, Ordering::Relaxed);
-        let mut handled = 0usize;
+        let (mut handled, mut has_others) = (0usize, false);
         let _handling = batch::handling();
         while self.stalled.is_none() && connection.may_read() {
             let Some(assembled) = self.assembler.next(&mut input)? else { break };
             handled += 1;
             let record = assembled.record().followed_by(input);
-            let step = dispatch::handle(&connection, record, &mut self.auths, &mut scratch.replies);
+            let replies = &mut scratch.replies;
+            let step = dispatch::handle(&connection, record, &mut self.auths, replies, &mut has_others);
             record::recycle(assembled);
             match step {
                 Step::Reply => gather(&connection, &mut scratch.replies),

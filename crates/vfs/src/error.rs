@@ -90,7 +90,7 @@ pub enum FsError {
     /// A guard given by the caller did not match (`sattrguard3`, removal of a changed directory).
     #[error("the object changed meanwhile")]
     NotSync,
-    /// It would wait, and the caller said [`crate::Wait::No`]. Nothing was changed; ask again with
+    /// It would wait, and the caller said that it may not, or not for this ([`crate::Wait`]). Nothing was changed; ask again with
     /// [`crate::Wait::Yes`].
     #[error("would wait")]
     WouldBlock,

@@ -47,6 +47,18 @@ impl Writer {
         self.base = self.buf.len();
     }
 
+    /// What was written before the one that is being written out.
+    #[must_use]
+    pub fn before(&self) -> &[u8] {
+        &self.buf[..self.base]
+    }
+
+    /// Forgets what was written before it; places in it stay good.
+    pub fn forget_before(&mut self) {
+        self.buf.drain(..self.base);
+        self.base = 0;
+    }
+
     /// All that was written, one behind the other.
     #[must_use]
     pub fn all(&self) -> &[u8] {
@@ -309,6 +321,11 @@ mod tests {
         assert_eq!(w.all(), b"first\0\0\0\x07FOUR");
         w.put(b"last");
         assert_eq!((w.take().as_slice(), w.all().len()), (&b"last"[..], 13));
+        let mark = w.mark();
+        assert_eq!(w.before(), b"first\0\0\0\x07FOUR");
+        w.forget_before();
+        w.fill(mark, 8);
+        assert_eq!((w.before(), w.as_slice()), (&b""[..], &b"\0\0\0\x08"[..]));
         w.clear();
         assert!(w.all().is_empty() && w.is_empty());
     }

@@ -199,7 +199,11 @@ impl Turns {
 
     /// Whether anybody would be held up by who hangs.
     pub(super) fn may_hold_up(&self) -> bool {
-        self.held > 0 || self.has_worked || self.of.values().any(|waiting| waiting.in_row > 0)
+        // Where more have one at once than should, it goes on until they do not.
+        self.held > 0
+            || self.has_worked
+            || !self.is_calm()
+            || self.of.values().any(|waiting| waiting.in_row > 0)
     }
 
     /// Takes the turn from those who had it at the last look as well. Where this look `is_late`, nobody is there in time,
