@@ -255,6 +255,14 @@ impl Undertaking {
             self.ledger.journal().forget(entry);
         }
     }
+
+    /// Nothing was done, and whoever runs the request again records it anew: no record of this attempt is kept. One of a former
+    /// life, which tells what that did, stays.
+    pub fn withdraw(&self) {
+        if self.past.as_ref().is_none_or(|past| self.entry != Some(past.entry)) {
+            self.forget();
+        }
+    }
 }
 
 impl std::fmt::Debug for Undertaking {

@@ -91,7 +91,7 @@ impl Nfs3 {
                 Ok(status) => status,
                 Err(WouldBlock) => {
                     // It may never be run again: its connection may end.
-                    ending.undertaking.iter().for_each(|undertaking| undertaking.forget());
+                    ending.undertaking.iter().for_each(|undertaking| undertaking.withdraw());
                     return Outcome::Offload;
                 }
             };

@@ -44,7 +44,11 @@ enum Legal {
 impl Compound {
     /// Runs operations until the compound is done or has to wait.
     pub(crate) fn run(&mut self, args: &mut Reader<'_>, reply: &mut Writer, mode: Mode) -> Stopped {
+        let first = self.index;
         while self.index < self.ops {
+            // The turn is that of the operation which stood here when it was taken, and of no other's directory.
+            let has_lost_turn = mode == Mode::Turn && self.index > first;
+            let mode = if has_lost_turn { Mode::Inline } else { mode };
             match self.step(args, reply, mode) {
                 Step::Next => self.index += 1,
                 Step::Stop(stopped) => return stopped,
