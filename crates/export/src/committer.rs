@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use holdfast_vfs::{Backend, FsError, FsResult, Touched};
 use parking_lot::{Condvar, Mutex};
@@ -41,10 +41,6 @@ pub trait Force: Send + Sync {
 
 /// Runs what answers all calls of a group: a transport's way to send their replies together.
 pub type Answering = fn(&mut dyn FnMut());
-
-/// How long a file system's thread waits for work before it ends. Long enough that steady work never pays for
-/// starting one, short enough that a thousand exports used once do not keep a thousand threads.
-const IDLE: Duration = Duration::from_secs(10);
 
 /// Gathers and forces changes.
 pub struct Committer {
@@ -222,7 +218,7 @@ impl Committer {
     }
 
     fn run(&self, key: DomainKey, domain: &Arc<Domain>) {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(Instant::now());
         loop {
             let batch = domain.gather(&mut pace);
             if !batch.is_empty() {
@@ -247,16 +243,9 @@ impl Domain {
     /// Waits for something to commit, and as long as that is worth while for more; nothing, when nothing came.
     fn gather(&self, pace: &mut Pace) -> Vec<(Vec<Touched>, Committed)> {
         let mut waiting = self.waiting.lock();
-        if waiting.batch.is_empty() {
-            waiting.wakes_at = 1;
-            self.arrived.wait_for(&mut waiting, IDLE);
-        }
-        if let Some((expected, until)) = pace.worth_waiting(waiting.batch.len(), Instant::now()) {
-            waiting.wakes_at = expected;
-            while waiting.batch.len() < expected && !self.arrived.wait_until(&mut waiting, until).timed_out()
-            {
-            }
-            pace.waited(waiting.batch.len() >= expected);
+        while let Some((enough, until)) = pace.worth_waiting(waiting.batch.len(), Instant::now()) {
+            waiting.wakes_at = enough;
+            self.arrived.wait_until(&mut waiting, until);
         }
         std::mem::take(&mut waiting.batch)
     }
@@ -270,11 +259,12 @@ fn force(
 ) -> Vec<FsResult<()>> {
     let mut index: HashMap<Touched, usize> = HashMap::new();
     let mut touched = Vec::new();
+    let mut places = Vec::with_capacity(batch.len());
     for &t in batch.iter().flat_map(|(touched, _)| touched) {
-        index.entry(t).or_insert_with(|| {
+        places.push(*index.entry(t).or_insert_with(|| {
             touched.push(t);
             touched.len() - 1
-        });
+        }));
     }
     let mut results = vec![Ok(()); touched.len()];
     // With one force, where one will do.
@@ -293,8 +283,10 @@ fn force(
         None if has_panicked => Err(FsError::Io),
         None => force_in_order(backend, with, &touched, &mut results),
     };
-    let of = |touched: &[Touched]| touched.iter().fold(forced, |all, t| all.and(results[index[t]]));
-    batch.iter().map(|(touched, _)| of(touched)).collect()
+    let mut places = places.into_iter();
+    let mut of =
+        |touched: usize| places.by_ref().take(touched).fold(forced, |all, place| all.and(results[place]));
+    batch.iter().map(|(touched, _)| of(touched.len())).collect()
 }
 
 fn force_in_order(

@@ -145,10 +145,10 @@ pub const LISTED_DIRECTORIES_MAX: usize = 256;
 /// Seconds after which a directory that nobody lists is watched no more.
 pub const LISTED_IDLE_SECONDS: u64 = 5;
 
-/// Microseconds that a group commit waits at least, where it waits at all for calls that its predecessors' callers are about
-/// to make: what 32 creates take, and about what even a force that the disk does at once costs the processor.
+/// Microseconds that a group commit waits at least, where it waits at all, for the next of the calls that its predecessors' callers
+/// are about to make: about what even a force that the disk does at once costs the processor.
 pub const COMMIT_GATHER_MICROS_MIN: u64 = 400;
 
-/// Microseconds that a group commit waits at most for calls that its predecessors' callers are about to make: half of what
-/// a slow disk's force takes.
+/// Microseconds that a group commit waits at most for the next of the calls that its predecessors' callers are about to make: half
+/// of what a slow disk's force takes. And for all of them, where a force takes no longer.
 pub const COMMIT_GATHER_MICROS_MAX: u64 = 5_000;
