@@ -264,11 +264,12 @@ impl Journal {
         let target = self.ring.lock().last_seq();
         let _turn = self.forcing.lock();
         let covered = {
-            let ring = self.ring.lock();
+            let mut ring = self.ring.lock();
             ring.check_failed().map_err(io::Error::other)?;
             if ring.forced_seq() >= target {
                 return Ok(());
             }
+            ring.let_go_of_written();
             ring.last_seq()
         };
         let result = self.file.sync_data();
@@ -284,8 +285,9 @@ impl Journal {
         by: &mut dyn FnMut(BorrowedFd<'_>) -> Option<io::Result<()>>,
     ) -> Option<io::Result<()>> {
         let covered = {
-            let ring = self.ring.lock();
+            let mut ring = self.ring.lock();
             ring.check_failed().ok()?;
+            ring.let_go_of_written();
             ring.last_seq()
         };
         let result = by(self.file.as_fd())?;

@@ -49,6 +49,23 @@ impl Map {
         }
     }
 
+    /// Takes a stretch out of this process's page tables, all at once; the file's pages keep what was stored. Else the kernel, when it
+    /// writes them back, takes each page by itself, and interrupts every processor that runs this process for it.
+    pub(crate) fn let_go(&mut self, at: usize, len: usize) {
+        let page = rustix::param::page_size();
+        let from = at / page * page;
+        let end = at.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "letting go outside of the map");
+        // SAFETY: `from..at + len` lies inside the mapping (asserted), which begins at a page. It is shared and of a file, so whoever
+        // looks there again finds the same bytes.
+        let done = unsafe {
+            let start = self.start.as_ptr().add(from);
+            madvise(start.cast(), at + len - from, Advice::LinuxDontNeed)
+        };
+        // Refused (locked memory), it costs what it did.
+        let _ = done;
+    }
+
     /// Writes a record so that it is there as a whole or not at all for whoever reads the file after this process
     /// was killed: the first 4 bytes of `head` are stored last, by one store, and are 0 until then.
     ///

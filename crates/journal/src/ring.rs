@@ -57,6 +57,8 @@ pub(crate) struct Ring {
     used: usize,
     /// Segments whose blocks were written once, the first so many ([`Ring::write_ahead`]).
     written: usize,
+    /// Where the head stood, and how many segments were written once, when pages were let go last.
+    let_go: (usize, usize, usize),
     cleaned: usize,
     /// The last record written before each segment counted as cleaned.
     cleaned_at: Vec<u64>,
@@ -86,6 +88,7 @@ impl Ring {
             head: 0,
             used: 0,
             written: 0,
+            let_go: (0, 0, 0),
             cleaned: layout.segments - 1,
             cleaned_at: vec![0; layout.segments],
             // A new file holds nothing.
@@ -113,6 +116,23 @@ impl Ring {
             self.map.clear(self.layout.segment_at(self.written), self.layout.segment_bytes);
             self.written += 1;
         }
+    }
+
+    /// Has the pages that were written since the last time leave the page tables before somebody forces them.
+    pub(crate) fn let_go_of_written(&mut self) {
+        let (segment, used, written) =
+            std::mem::replace(&mut self.let_go, (self.head, self.used, self.written));
+        let whole = self.layout.segment_bytes;
+        for ahead in written..self.written {
+            self.map.let_go(self.layout.segment_at(ahead), whole);
+        }
+        let (mut segment, mut used) = (segment, used);
+        // The head may have come round to where it was.
+        while segment != self.head || used > self.used {
+            self.map.let_go(self.layout.segment_at(segment) + used, whole - used);
+            (segment, used) = ((segment + 1) % self.layout.segments, 0);
+        }
+        self.map.let_go(self.layout.segment_at(segment) + used, self.used - used);
     }
 
     pub(crate) fn file(&self) -> Arc<File> {

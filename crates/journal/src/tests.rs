@@ -458,6 +458,25 @@ fn a_force_finds_the_blocks_it_writes_written_before_but_for_one_a_segment() {
 }
 
 #[test]
+fn what_was_written_between_two_forces_may_have_come_round_to_any_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let (journal, _) = Journal::open_on_boot(&path, &SMALL, BOOT).unwrap();
+    let value = [7; 4000];
+    // From nothing to a little more than all of it; and a little less, which ends before the place where it began.
+    for records in (0..300).step_by(7).chain([262, 262, 250, 250]) {
+        for _ in 0..records {
+            journal.note(b"key", Keep::Latest, &value).unwrap();
+        }
+        journal.force().unwrap();
+        journal.force_by(&mut |_| Some(Ok(()))).unwrap().unwrap();
+    }
+    drop(journal);
+    let (_, found) = Journal::open_on_boot(&path, &SMALL, LATER_BOOT).unwrap();
+    assert_eq!(of_key(&found, b"key").unwrap().reply.unwrap(), value);
+}
+
+#[test]
 fn a_foreign_or_damaged_file_is_an_error_that_names_the_way_out() {
     let World { _dir, path, journal, .. } = World::new(1);
     drop(journal);
