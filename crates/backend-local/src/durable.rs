@@ -18,9 +18,12 @@ use crate::object::Object;
 /// One object on its way to the disk.
 struct Committing {
     index: usize,
-    object: Arc<Object>,
+    /// `None` where it makes no difference which object it is.
+    object: Option<Arc<Object>>,
     force: Force,
 }
+
+type ByFileSystem = BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)>;
 
 impl LocalBackend {
     pub(crate) fn do_commit(&self, touched: &[Touched], results: &mut [FsResult<()>]) {
@@ -48,31 +51,30 @@ impl LocalBackend {
         self.commit_group(&fs, group, results, Some(own))
     }
 
-    fn prepare_all(
-        &self,
-        touched: &[Touched],
-        results: &mut [FsResult<()>],
-    ) -> BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)> {
-        let mut by_fs: BTreeMap<u64, (Arc<FileSystem>, Vec<Committing>)> = BTreeMap::new();
+    fn prepare_all(&self, touched: &[Touched], results: &mut [FsResult<()>]) -> ByFileSystem {
+        let mut by_fs = ByFileSystem::new();
         for (index, (one, result)) in touched.iter().zip(results.iter_mut()).enumerate() {
-            *result = self.prepare(index, one).map(|committing| {
-                if let Some(committing) = committing {
-                    let fs = Arc::clone(&committing.object.fs);
-                    by_fs.entry(fs.key).or_insert_with(|| (fs, Vec::new())).1.push(committing);
-                }
-            });
+            *result = self.prepare(index, one, &mut by_fs);
         }
         by_fs
     }
 
-    /// Finds what is to be forced for one object; `None` when it is gone, and nothing of it can be durable.
-    fn prepare(&self, index: usize, one: &Touched) -> FsResult<Option<Committing>> {
+    /// Finds what is to be forced for one object; nothing when it is gone, and nothing of it can be durable.
+    fn prepare(&self, index: usize, one: &Touched, by_fs: &mut ByFileSystem) -> FsResult<()> {
+        let mut add = |fs: &Arc<FileSystem>, object, force| {
+            let (_, group) = by_fs.entry(fs.key).or_insert_with(|| (Arc::clone(fs), Vec::new()));
+            group.push(Committing { index, object, force });
+        };
+        if let Some(fs) = self.forced_whole(one) {
+            add(&fs, None, Force { fd: None, data: false });
+            return Ok(());
+        }
         let dirty = if one.data { self.dirty.take(&one.handle) } else { None };
         let (object, fd) = match dirty {
             Some((object, fd)) => (object, Some(fd)),
             None => match self.resolve(Wait::Yes, &one.handle) {
                 Ok(object) => (object, None),
-                Err(FsError::Stale) => return Ok(None),
+                Err(FsError::Stale) => return Ok(()),
                 Err(e) => return Err(e),
             },
         };
@@ -87,7 +89,15 @@ impl LocalBackend {
             },
             None => None,
         };
-        Ok(Some(Committing { index, object, force: Force { fd, data } }))
+        let fs = Arc::clone(&object.fs);
+        add(&fs, Some(object), Force { fd, data });
+        Ok(())
+    }
+
+    /// The file system, where forcing it is all that there is to do for one object.
+    fn forced_whole(&self, one: &Touched) -> Option<Arc<FileSystem>> {
+        let (key, _) = handles::decode(&one.handle).ok().filter(|_| !one.data)?;
+        self.mounts.by_key(key, self.root_fd()).ok().filter(|fs| fs.committer.forces_names_at_once())
     }
 
     /// A descriptor that can be forced; `None` for what cannot be opened without side effects, and what we may
@@ -131,10 +141,11 @@ impl LocalBackend {
         };
         for (((index, object), force), outcome) in places.iter().zip(&forces).zip(outcomes) {
             results[*index] = outcome.map_err(fs_error).and(table);
-            if let (true, Err(error)) = (force.data, results[*index]) {
+            let Some(object) = object.as_ref().filter(|_| force.data) else { continue };
+            if let Err(error) = results[*index] {
                 self.note_lost_data(&object.handle, error);
             }
-            if force.data && !object.is_dirty.load(Ordering::SeqCst) {
+            if !object.is_dirty.load(Ordering::SeqCst) {
                 object.close_writer();
             }
         }

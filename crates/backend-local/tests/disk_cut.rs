@@ -373,7 +373,8 @@ fn a_commit_does_not_say_that_it_took_along_what_it_does_not_reach() {
         let gone = w.create(&top, "gone", b"");
         w.backend.remove(&w.cx(), &top, name("gone"), RemoveKind::Any).unwrap();
         let on_it = own_file(&disk.mount);
-        let nothing = [Touched { handle: gone, data: false }];
+        // Its data is meant, so it is looked for; for names alone the whole would be forced without a look.
+        let nothing = [Touched { handle: gone, data: true }];
         let done = w.backend.commit_with(on_it.as_fd(), &nothing, &mut results[..1]);
         assert_eq!(done, None, "{kind}: nothing is left to commit, or no force reaches both");
         w.commit();
