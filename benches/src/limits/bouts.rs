@@ -1,8 +1,7 @@
 //! What is done in a round for each limit.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::{self, File};
-use std::os::fd::AsFd as _;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,9 +18,6 @@ use crate::rival::{Contender, Server};
 use crate::volume::{CHANGING, FsKind, Volume};
 use crate::wanted::Wanted;
 
-/// Creates of [`Limit::Creates`], and how many share a force.
-const CREATES: u64 = 1000;
-const CREATES_IN_FLIGHT: usize = 32;
 /// Where iperf3 listens.
 const IPERF_PORT: u16 = 5201;
 const IPERF_PATIENCE: Duration = Duration::from_secs(5);
@@ -95,7 +91,7 @@ impl Stand<'_> {
     }
 
     /// Ours and what it is compared with: who comes first changes from round to round.
-    fn both<A, B>(
+    pub(super) fn both<A, B>(
         &self,
         ours: impl FnOnce() -> Result<A>,
         reference: impl FnOnce() -> Result<B>,
@@ -149,48 +145,6 @@ impl Stand<'_> {
         ])
     }
 
-    fn creates(&self) -> Result<Figures> {
-        let ours = || {
-            // The program's files and the server's, records and all, on the same disk.
-            let on_volume = self.volume.beside(&self.round.to_string());
-            fs::create_dir(&on_volume)?;
-            let same = self.durable_creates(&on_volume, 0)?;
-            fs::remove_dir_all(&on_volume)?;
-            let (other, ..) = self.durable_creates(self.scratch, 1)?;
-            Ok((same, other))
-        };
-        let local = || {
-            let flushes = self.volume.flushes()?;
-            let took = local_creates(&self.volume.export().join(CHANGING).join("local"))?;
-            Ok((took, self.volume.flushes()? - flushes))
-        };
-        let (((same, cpu, same_flushes), other), (local, local_flushes)) = self.both(ours, local)?;
-        let over = |took: Duration| took.as_secs_f64() / local.as_secs_f64();
-        let flushes = same_flushes as f64 / local_flushes.max(1) as f64;
-        let what = "1,000 durable creates, 32 in flight: time over a local program's";
-        let cpu = cpu.as_secs_f64() * 1e6 / CREATES as f64;
-        Ok(vec![
-            (what.into(), Wanted::AtMost(1.3), over(same)),
-            ("  its records on another file system".into(), Wanted::Shown, over(other)),
-            ("  the local program's, ms".into(), Wanted::Shown, local.as_secs_f64() * 1e3),
-            ("  flushes of the disk over its".into(), Wanted::Shown, flushes),
-            ("  CPU of the server, us a create".into(), Wanted::Shown, cpu),
-        ])
-    }
-
-    /// Time, CPU time of the server and flushes of the volume that as many creates take in a folder, of a server with its
-    /// records below `at`.
-    fn durable_creates(&self, at: &Path, folder: usize) -> Result<(Duration, Duration, u64)> {
-        let server = Contender::HoldfastSync.start(&self.volume.export(), at)?;
-        let target = Target::find(server.ports, folder)?;
-        let shape = Shape { connections: 1, depth: CREATES_IN_FLIGHT };
-        let streams = connect(&server, shape)?;
-        let mut load = Nfs3Load::new(Op::Create, &target, shape);
-        let (before, flushes) = (server.cpu_time()?, self.volume.flushes()?);
-        let burst = pump::run(&streams, shape.depth, Amount::Calls(CREATES), &mut load)?;
-        Ok((burst.elapsed, server.cpu_time()?.saturating_sub(before), self.volume.flushes()? - flushes))
-    }
-
     fn connections(&self) -> Result<Figures> {
         let shapes = [16, 1000].map(|connections| Shape { connections, depth: 8 });
         let (own, echoed) = self.getattr_and_echo(shapes)?;
@@ -232,21 +186,6 @@ pub(super) type Figures = Vec<(String, Wanted, f64)>;
 
 pub(super) fn connect(server: &Server, shape: Shape) -> Result<Vec<std::net::TcpStream>> {
     (0..shape.connections).map(|_| call::connect(server.ports.nfs)).collect()
-}
-
-/// What a program on this host does: as many creates, one after the other, and one force of the journal for each 32.
-fn local_creates(dir: &Path) -> Result<Duration> {
-    fs::create_dir(dir)?;
-    let opened = File::open(dir)?;
-    opened.sync_all()?;
-    let began = Instant::now();
-    for number in 1..=CREATES {
-        File::create_new(dir.join(format!("c{number}")))?;
-        if number % CREATES_IN_FLIGHT as u64 == 0 || number == CREATES {
-            rustix::fs::fsync(opened.as_fd())?;
-        }
-    }
-    Ok(began.elapsed())
 }
 
 /// Bytes a second that iperf3 moves over loopback.

@@ -2,6 +2,7 @@
 //! beside what it is compared with, and printed beside what is wanted.
 
 mod bouts;
+mod creates;
 mod one_byte;
 mod plot;
 mod probe;
