@@ -5,10 +5,13 @@ use anyhow::{Result, ensure};
 use holdfast_lab::server::Target;
 use holdfast_lab::{FsType, Trial};
 
-/// The cases: each over Holdfast, over Holdfast with NFSv4 delegations alone, with nothing cached, and over somebody else's server.
+/// The cases: each over Holdfast, over its network alone, with one connection and with four of one session, over Holdfast with NFSv4
+/// delegations alone, with nothing cached, and over somebody else's server.
 pub(crate) fn trials() -> Vec<Trial> {
     let ways = [
         ("holdfast", Target::Holdfast, ""),
+        ("holdfast-network", Target::Holdfast, "nolocal"),
+        ("holdfast-trunked", Target::Holdfast, "nolocal,nconnect=4"),
         ("holdfast-delegated", Target::Holdfast, "cache=delegations"),
         ("holdfast-uncached", Target::Holdfast, "cache=none"),
         ("ganesha", Target::Ganesha, ""),

@@ -18,7 +18,12 @@ const CONFIG: &str = "flen = 1048576\n[opsize]\nmax = 131072\n[weights]\nclose_o
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    let ways = [("cached", ""), ("delegated", "cache=delegations"), ("uncached", "cache=none")];
+    let ways = [
+        ("cached", ""),
+        ("network", "nolocal"),
+        ("delegated", "cache=delegations"),
+        ("uncached", "cache=none"),
+    ];
     let trial = |(way, options): (&'static str, &'static str)| {
         Trial::new(format!("mount_fsx::{way}"), move || exercised(options))
     };

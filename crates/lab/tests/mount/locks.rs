@@ -33,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         Trial::new("locks::lost_to_another_mount_are_eio_until_given_back::none", || lost("cache=none")),
         Trial::new("locks::sqlite_from_two_mounts_loses_nothing::all", || two_mounts("", SQLITE)),
+        Trial::new("locks::sqlite_from_two_mounts_loses_nothing::network", || two_mounts("nolocal", SQLITE)),
         Trial::new("locks::sqlite_from_two_mounts_loses_nothing::delegations", || {
             two_mounts("cache=delegations", SQLITE)
         }),

@@ -18,7 +18,12 @@ const LIMIT: Duration = Duration::from_secs(480);
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    let ways = [("cached", ""), ("delegated", "cache=delegations"), ("uncached", "cache=none")];
+    let ways = [
+        ("cached", ""),
+        ("network", "nolocal"),
+        ("delegated", "cache=delegations"),
+        ("uncached", "cache=none"),
+    ];
     let trial = |(way, options): (&'static str, &'static str)| {
         Trial::new(format!("mount_pjdfstest::{way}"), move || no_worse_than_below(way, options)).limit(LIMIT)
     };

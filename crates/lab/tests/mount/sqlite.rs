@@ -11,18 +11,22 @@ use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |name: &str, mode: &'static str, run: fn(&str) -> Result<()>| {
-        Trial::new(format!("sqlite::{name}::{mode}"), move || run(mode)).limit(LIMIT)
-    };
-    ["delete", "wal"]
-        .into_iter()
-        .flat_map(|mode| {
-            [
-                trial("with_the_server_killed_nobody_hears_of_it", mode, server_killed),
-                trial("with_the_daemon_killed_what_was_committed_is_there", mode, daemon_killed),
-            ]
-        })
-        .collect()
+    type Case = fn(&str, &str) -> Result<()>;
+    let cases: [(&str, Case); 2] = [
+        ("with_the_server_killed_nobody_hears_of_it", server_killed),
+        ("with_the_daemon_killed_what_was_committed_is_there", daemon_killed),
+    ];
+    let ways = [("", ""), ("_network", "nolocal")];
+    let mut trials = Vec::new();
+    for (way, options) in ways {
+        for mode in ["delete", "wal"] {
+            for (name, run) in cases {
+                let name = format!("sqlite::{name}::{mode}{way}");
+                trials.push(Trial::new(name, move || run(mode, options)).limit(LIMIT));
+            }
+        }
+    }
+    trials
 }
 
 /// Rows one after the other, each its own transaction. What was committed is written down elsewhere.
@@ -102,9 +106,9 @@ fn check(place: &Path, least: u32, most: u32) -> Result<()> {
     Ok(())
 }
 
-fn server_killed(mode: &str) -> Result<()> {
+fn server_killed(mode: &str, options: &str) -> Result<()> {
     let mut served = Served::new()?;
-    let (mount, work) = (served.mount("")?, tempfile::tempdir()?);
+    let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
     let mut writing = Writing::begin(&mount, mode, work.path())?;
     let mut kills = 0;
     while writing.goes_on(30).with_context(|| mount.log())? {
@@ -123,9 +127,9 @@ fn server_killed(mode: &str) -> Result<()> {
     check(&served.share(), rows, rows)
 }
 
-fn daemon_killed(mode: &str) -> Result<()> {
+fn daemon_killed(mode: &str, options: &str) -> Result<()> {
     let served = Served::new()?;
-    let (mount, work) = (served.mount("")?, tempfile::tempdir()?);
+    let (mount, work) = (served.mount(options)?, tempfile::tempdir()?);
     let mut writing = Writing::begin(&mount, mode, work.path())?;
     ensure!(writing.goes_on(40)?, "it ended by itself: {}", writing.end()?.1);
     run_in(&served.share(), "kill -KILL $1", &[&mount.daemon().to_string()])?;
@@ -133,7 +137,7 @@ fn daemon_killed(mode: &str) -> Result<()> {
     // With an error, or of a signal: it has mapped a file.
     let (is_good, _, committed) = writing.end()?;
     ensure!(!is_good, "the daemon was gone, and nobody said so");
-    let again = served.mount("")?;
+    let again = served.mount(options)?;
     // One more may be on the disk, of which nobody was told.
     check(&again.path(), committed, committed + 1)?;
     again.check_alive()?;

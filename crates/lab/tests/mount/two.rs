@@ -9,23 +9,30 @@ use std::time::{Duration, Instant};
 
 /// The cases.
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        Trial::new("two::what_one_did_the_other_sees_at_once", || both(SEEN)),
-        Trial::new("two::every_other_byte_of_a_page_from_two_mounts", || both(BYTES)),
-        Trial::new("two::a_file_ends_where_the_other_has_cut_it", || both(CUT)),
-        Trial::new("two::a_mapping_shows_what_the_other_has_written", || both(MAPPED)),
-        Trial::new("two::what_both_append_at_once_is_there_once", || both(APPENDED)),
+    let scripts = [
+        ("what_one_did_the_other_sees_at_once", SEEN),
+        ("every_other_byte_of_a_page_from_two_mounts", BYTES),
+        ("a_file_ends_where_the_other_has_cut_it", CUT),
+        ("a_mapping_shows_what_the_other_has_written", MAPPED),
+        ("what_both_append_at_once_is_there_once", APPENDED),
+        ("a_listing_shows_what_the_other_has_changed", LISTED),
+    ];
+    let over = |(way, options): (&'static str, &'static str)| {
+        scripts.map(|(name, script)| Trial::new(format!("two::{name}::{way}"), move || both(script, options)))
+    };
+    let mut trials: Vec<_> = [("here", ""), ("network", "nolocal")].into_iter().flat_map(over).collect();
+    trials.extend([
         Trial::new("two::a_local_change_on_the_server_is_seen", local),
         Trial::new("two::who_has_lost_the_lease_is_answered_all_the_same", lease_lost),
         Trial::new("two::what_has_not_changed_costs_no_round_trip_the_second_time", no_round_trips),
-        Trial::new("two::a_listing_shows_what_the_other_has_changed", || both(LISTED)),
         Trial::new("two::what_is_looked_at_again_is_opened_and_no_more", opened_and_no_more),
-    ]
+    ]);
+    trials
 }
 
-fn both(script: &str) -> Result<()> {
+fn both(script: &str, options: &str) -> Result<()> {
     let served = Served::new()?;
-    let (one, other) = (served.mount("")?, served.mount("")?);
+    let (one, other) = (served.mount(options)?, served.mount(options)?);
     let (first, second) = (one.path(), other.path());
     let (first, second) = (first.to_string_lossy(), second.to_string_lossy());
     run_in(&served.share(), &format!("python3 - \"$@\" <<'E'\n{script}\nE\n"), &[&first, &second])
