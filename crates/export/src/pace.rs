@@ -65,8 +65,10 @@ impl Pace {
     /// a quick one costs the processor something all the same. From the last group's answer on, for what comes long after it is
     /// nobody's who was answered then; and again as long whenever somebody has come meanwhile.
     pub(crate) fn answered(&mut self, calls: usize, waiting: usize, began: Instant, now: Instant) {
-        if self.passes > 0 {
-            self.passes -= 1;
+        let expected = calls + waiting;
+        if expected == 1 || self.passes > 0 {
+            // Who is alone is not looked for, either.
+            self.passes = self.passes.saturating_sub(1);
             self.next = Next::Any(now + IDLE);
             return;
         }
@@ -75,7 +77,6 @@ impl Pace {
         let last = now + took.max(GATHER_MAX);
         // Looked at once, where they take as long as the last time.
         let look = (now + gap.max(self.took_to_gather * 3 / 2)).min(last);
-        let expected = calls + waiting;
         self.next = Next::Answered(Gathering { answered: now, expected, seen: waiting, look, gap, last });
     }
 
@@ -138,6 +139,7 @@ mod tests {
     #[test]
     fn who_is_alone_waits_for_nobody() {
         let (mut pace, now) = answered(1, 0, FORCE);
+        assert_eq!(pace.worth_waiting(0, now), Some((1, now + IDLE)));
         assert_eq!(pace.worth_waiting(1, now), None);
     }
 
