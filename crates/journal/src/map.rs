@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+/// A multiple of the size of a page wherever it is one.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// A shared, writable mapping of a whole file.
 pub(crate) struct Map {
     start: NonNull<u8>,
@@ -52,17 +55,16 @@ impl Map {
     /// Takes a stretch out of this process's page tables, all at once; the file's pages keep what was stored. Else the kernel, when it
     /// writes them back, takes each page by itself, and interrupts every processor that runs this process for it.
     pub(crate) fn let_go(&mut self, at: usize, len: usize) {
-        let page = rustix::param::page_size();
-        let from = at / page * page;
+        let from = at / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
         let end = at.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len), "letting go outside of the map");
-        // SAFETY: `from..at + len` lies inside the mapping (asserted), which begins at a page. It is shared and of a file, so whoever
-        // looks there again finds the same bytes.
+        // SAFETY: `from..at + len` lies inside the mapping (asserted). It is shared and of a file, so whoever looks there again finds
+        // the same bytes.
         let done = unsafe {
             let start = self.start.as_ptr().add(from);
             madvise(start.cast(), at + len - from, Advice::LinuxDontNeed)
         };
-        // Refused (locked memory), it costs what it did.
+        // Refused (locked memory, larger pages), it costs what it did.
         let _ = done;
     }
 
