@@ -257,9 +257,10 @@ fn force(
     with: Option<&dyn Force>,
     batch: &[(Vec<Touched>, Committed)],
 ) -> Vec<FsResult<()>> {
-    let mut index: HashMap<Touched, usize> = HashMap::new();
-    let mut touched = Vec::new();
-    let mut places = Vec::with_capacity(batch.len());
+    let all = batch.iter().map(|(touched, _)| touched.len()).sum();
+    let mut index: HashMap<Touched, usize> = HashMap::with_capacity(all);
+    let mut touched = Vec::with_capacity(all);
+    let mut places = Vec::with_capacity(all);
     for &t in batch.iter().flat_map(|(touched, _)| touched) {
         places.push(*index.entry(t).or_insert_with(|| {
             touched.push(t);

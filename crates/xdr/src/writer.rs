@@ -22,6 +22,9 @@ pub struct Writer {
     base: usize,
 }
 
+/// What is longer leaves with its buffer: shorter, it is dearer to let another one grow than to copy.
+const COPIED_BYTES_MAX: usize = 4 << 10;
+
 impl Writer {
     /// An empty buffer.
     #[must_use]
@@ -71,14 +74,15 @@ impl Writer {
         self.base = 0;
     }
 
-    /// Takes the one that is being written out; those before it stay.
+    /// Takes the one that is being written out; those before it stay, and so does the room, unless it is most of it.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        Self::from_vec(if self.base == 0 {
-            std::mem::take(&mut self.buf)
-        } else {
-            self.buf.split_off(self.base)
-        })
+        if self.base == 0 && self.len() > COPIED_BYTES_MAX {
+            return Self::from_vec(std::mem::take(&mut self.buf));
+        }
+        let taken = self.as_slice().to_vec();
+        self.truncate(0);
+        Self::from_vec(taken)
     }
 
     /// What was written.
