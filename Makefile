@@ -1,5 +1,5 @@
 # The two that a newcomer needs: `make run` serves ./demo; `make test` runs every test. Both install what is missing.
-.PHONY: run test check soak bench kernel pynfs
+.PHONY: run test build install uninstall check soak bench kernel pynfs
 
 # Where rustup puts cargo, for the run that has just installed it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -11,6 +11,15 @@ run:
 
 test:
 	@scripts/test all
+
+# `make build`, then as root `make install`: the program, its manual pages, the helpers of mount(8), systemd's unit. PREFIX, DESTDIR
+# and more are told in scripts/install.
+build:
+	@scripts/install-build
+	cargo build --release --bin holdfast
+
+install uninstall:
+	@scripts/install $@
 
 # The fast part: formatting, lints, layers, tests of the crates.
 check:

@@ -31,13 +31,18 @@ pub(crate) struct Arena {
 pub(crate) fn enter() -> Result<Arena> {
     if std::env::var_os(INSIDE).is_none() {
         let own = std::env::current_exe().context("finding this program")?;
-        let failed = Command::new("unshare")
-            .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
+        // What ends this process (Ctrl-C) ends all that is inside with it, and nothing inside before: a mount whose servers went first
+        // would never let go of who waits for it. For the same reason it is a shell whose end is that of the namespace.
+        let inside = Command::new("setpriv")
+            .args(["--pdeathsig=KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"])
+            .args(["--mount-proc", "--", "sh", "-c", "\"$@\"; exit $?", "sh"])
             .arg(own)
             .args(std::env::args_os().skip(1))
             .env(INSIDE, "1")
-            .exec();
-        return Err(failed).context("starting unshare (package util-linux)");
+            .process_group(0)
+            .status()
+            .context("starting setpriv and unshare (package util-linux)")?;
+        std::process::exit(inside.code().unwrap_or(1));
     }
     // rpcbind and the servers keep sockets and pid files there; the machine's own must not be seen or touched.
     run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;

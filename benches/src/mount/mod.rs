@@ -2,6 +2,7 @@
 //! file system, by the mount as it is, by synchronous clients, and by other network file systems. Every load ends with
 //! what makes it durable, where the contender has such a thing.
 
+mod ceph;
 mod goals;
 mod guest;
 mod link;
@@ -10,9 +11,11 @@ mod project;
 mod rivals;
 mod stand;
 
+use crate::arena;
 use crate::report::Figure;
 use anyhow::{Context, Result};
 use holdfast_lab::Way;
+use link::Road;
 use load::{Load, Scale, Told};
 use serde::Serialize;
 use stand::Stand;
@@ -81,22 +84,28 @@ pub(crate) enum Side {
     Sshfs,
     /// GlusterFS, one brick: files are forced to disk, names are not.
     Gluster,
+    /// CephFS by `ceph-fuse`, over a cluster without replicas, at the far end of a link that carries packets.
+    Ceph,
     /// The file system itself, without a network.
     Local,
     /// The way between mount and server, with a stream on it and no file system at its ends.
     Link,
+    /// The same of Ceph's way.
+    PacketLink,
 }
 
 impl Side {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Holdfast,
         Self::Synchronous,
         Self::Kernel,
         Self::Ganesha,
         Self::Sshfs,
         Self::Gluster,
+        Self::Ceph,
         Self::Local,
         Self::Link,
+        Self::PacketLink,
     ];
 
     fn name(self) -> &'static str {
@@ -107,8 +116,10 @@ impl Side {
             Self::Ganesha => "ganesha",
             Self::Sshfs => "sshfs",
             Self::Gluster => "glusterfs",
+            Self::Ceph => "ceph-fuse",
             Self::Local => "local",
             Self::Link => "link",
+            Self::PacketLink => "packet link",
         }
     }
 }
@@ -128,10 +139,13 @@ type Results = BTreeMap<Load, BTreeMap<Side, Vec<Outcome>>>;
 ///
 /// Errors when a server or a mount fails.
 pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
+    let _arena = arena::enter()?;
     let mut results = Results::new();
     let sides =
         if arguments.contenders.is_empty() { Side::ALL.to_vec() } else { arguments.contenders.clone() };
     let way = arguments.way();
+    let echoes = echoes(&sides, way)?;
+    eprintln!("{echoes}");
     for round in 1..=arguments.rounds {
         for &side in &sides {
             eprintln!("round {round} of {}: {}", arguments.rounds, side.name());
@@ -145,7 +159,7 @@ pub(crate) fn run(arguments: &MountArguments) -> Result<()> {
                 .with_context(|| format!("the turn of {}", side.name()))?;
         }
     }
-    print!("{}\n{}", table(&results, &sides, arguments), goals::judged(&results, &arguments.scale));
+    print!("{}{echoes}\n\n{}", table(&results, &sides, arguments), goals::judged(&results, &arguments.scale));
     if let Some(folder) = arguments.out.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -166,12 +180,25 @@ pub(crate) fn run_loads(arguments: &LoadsArguments) -> Result<()> {
 fn turn(side: Side, way: Way, scale: &Scale, told: &mut Told<'_>) -> Result<()> {
     match side {
         Side::Kernel => return guest::turn(way, scale, told),
-        Side::Link => return link::turn(way, scale, told),
+        Side::Link => return link::turn(&Road::relayed(way)?, scale, told),
+        Side::PacketLink => return link::turn(&Road::linked(way)?, scale, told),
         _ => {}
     }
     let stand = Stand::raise(side, way)?;
     load::play(&stand.path(), &|| stand.sync(), scale, &|| stand.round_trips(), told)?;
     stand.take_down()
+}
+
+/// How long an echo takes by the ways that these contenders have, and without one: what is added to a round trip in truth.
+fn echoes(sides: &[Side], way: Way) -> Result<String> {
+    let has_packets = sides.iter().any(|side| matches!(side, Side::Ceph | Side::PacketLink));
+    let mut echoes = vec![("loopback", Road::plain()?.echo()?), ("the relay", Road::relayed(way)?.echo()?)];
+    if has_packets {
+        echoes.push(("the packet link", Road::linked(way)?.echo()?));
+    }
+    let shown: Vec<_> =
+        echoes.iter().map(|(by, took)| format!("{:.0} us by {by}", took.as_secs_f64() * 1e6)).collect();
+    Ok(format!("a byte there and back: {}", shown.join(", ")))
 }
 
 fn median(outcomes: &[Outcome]) -> f64 {

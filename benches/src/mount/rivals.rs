@@ -1,13 +1,12 @@
 //! Other network file systems that mount through FUSE, as Debian packages them: each with a server of its own over the
 //! same directory, reached by the same relay.
 
-use anyhow::{Result, bail, ensure};
-use holdfast_lab::{Relay, missing};
+use anyhow::{Context, Result, bail, ensure};
+use holdfast_lab::{Relay, missing, scratch};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 const READY_PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
@@ -121,12 +120,13 @@ struct Pair {
 }
 
 /// Files of a rival, and its mount point; unmounted when dropped.
-struct Scratch(TempDir);
+pub(super) struct Scratch(scratch::Scratch);
 
 /// A process that is ended when dropped.
-struct Server(Child);
+pub(super) struct Server(Child);
 
-trait Quiet {
+pub(super) trait Quiet {
+    /// Says nothing, and hears nothing.
     fn quiet(&mut self) -> &mut Self;
 }
 
@@ -137,17 +137,17 @@ impl Quiet for Command {
 }
 
 impl Scratch {
-    fn new() -> Result<Self> {
-        let scratch = Self(tempfile::Builder::new().prefix("holdfast-bench-rival-").tempdir()?);
+    pub(super) fn new() -> Result<Self> {
+        let scratch = Self(scratch::Scratch::new("rival")?);
         std::fs::create_dir(scratch.mount_point())?;
         Ok(scratch)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn mount_point(&self) -> PathBuf {
+    pub(super) fn mount_point(&self) -> PathBuf {
         self.file("mnt")
     }
 
@@ -156,7 +156,7 @@ impl Scratch {
         table.contains(&*self.mount_point().to_string_lossy())
     }
 
-    fn wait_until_mounted(&self) -> Result<()> {
+    pub(super) fn wait_until_mounted(&self) -> Result<()> {
         let deadline = Instant::now() + READY_PATIENCE;
         while !self.is_mounted() {
             ensure!(Instant::now() < deadline, "{} was not mounted", self.mount_point().display());
@@ -164,14 +164,29 @@ impl Scratch {
         }
         Ok(())
     }
+
+    pub(super) fn unmount(&self) {
+        if self.is_mounted() {
+            let _ = rustix::mount::unmount(self.mount_point(), rustix::mount::UnmountFlags::DETACH);
+        }
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.is_mounted() {
-            // Its files are removed next, and must not be those of the server.
-            let _ = rustix::mount::unmount(self.mount_point(), rustix::mount::UnmountFlags::DETACH);
-        }
+        // Its files are removed next, and must not be those of the server.
+        self.unmount();
+    }
+}
+
+impl Server {
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().display().to_string();
+        Ok(Self(command.spawn().with_context(|| format!("starting {program}"))?))
+    }
+
+    pub(super) fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
     }
 }
 

@@ -2,6 +2,7 @@
 //! left.
 
 use super::Side;
+use super::ceph::Ceph;
 use super::rivals::{Gluster, Sshfs};
 use anyhow::Result;
 use holdfast_lab::server::Target;
@@ -25,6 +26,7 @@ enum Mounted {
     Holdfast(Mount),
     Sshfs(Sshfs),
     Gluster(Gluster),
+    Ceph(Ceph),
     Local(PathBuf),
 }
 
@@ -36,8 +38,8 @@ impl Stand {
         let (file_system, share) = fresh_share()?;
         let relay = |port| Relay::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), way);
         let (mounted, way, server) = match side {
-            // The way alone has nothing mounted, and is never raised.
-            Side::Local | Side::Link => (Mounted::Local(share), None, None),
+            // A way alone has nothing mounted, and is never raised.
+            Side::Local | Side::Link | Side::PacketLink => (Mounted::Local(share), None, None),
             Side::Sshfs => {
                 let (rival, way) = Sshfs::mount(&share, &relay)?;
                 (Mounted::Sshfs(rival), Some(way), None)
@@ -46,6 +48,7 @@ impl Stand {
                 let (rival, way) = Gluster::mount(&share, &relay)?;
                 (Mounted::Gluster(rival), Some(way), None)
             }
+            Side::Ceph => (Mounted::Ceph(Ceph::mount(&share, way)?), None, None),
             Side::Holdfast | Side::Synchronous | Side::Ganesha | Side::Kernel => {
                 let target = if side == Side::Ganesha { Target::Ganesha } else { Target::Holdfast };
                 let server = serve(&share, target)?;
@@ -65,6 +68,7 @@ impl Stand {
             Mounted::Holdfast(mount) => mount.path(),
             Mounted::Sshfs(rival) => rival.path(),
             Mounted::Gluster(rival) => rival.path(),
+            Mounted::Ceph(rival) => rival.path(),
             Mounted::Local(share) => share.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! A relay between a client and a server that makes the way longer, and narrower: what comes in at one end goes out at the other a
 //! chosen time later, and no faster than chosen; and that can stall, and cut what is connected through it.
 
+use crate::way::{Lane, NARROW_PIECE_BYTES, NARROW_PIECES_MAX, Way, sleep_exactly};
 use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read as _, Write as _};
@@ -8,35 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Pieces under way in one direction of a connection: 64 MiB at most, more than a link of 10 Gbit/s holds in 50 ms.
 const PIECES_MAX: usize = 256;
-
-/// The same where the way has a rate: a piece is what passes at once, and a queue is no longer than a switch's.
-const NARROW_PIECE_BYTES: usize = 32 << 10;
-const NARROW_PIECES_MAX: usize = 32;
-
-/// A sleep ends late by about this much with a timer slack of a microsecond; the rest is waited for awake.
-const SLEEP_ERROR: Duration = Duration::from_micros(60);
-
-/// What a way is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// What it adds to the time of a call and its answer.
-    pub round_trip: Duration,
-    /// Bytes a second, each way, of all connections together; `None`: what the machine can do.
-    pub rate: Option<u64>,
-}
-
-impl From<Duration> for Way {
-    fn from(round_trip: Duration) -> Self {
-        Self { round_trip, rate: None }
-    }
-}
 
 /// A running relay. Dropped, it cuts everything and stops listening.
 #[derive(Debug)]
@@ -48,10 +27,7 @@ pub struct Relay {
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
-    one_way: Duration,
-    rate: Option<u64>,
-    /// From when on each direction is free, where it has a rate.
-    free: [Mutex<Instant>; 2],
+    lanes: [Lane; 2],
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -75,14 +51,12 @@ impl Relay {
     ///
     /// Errors likewise.
     pub fn start_on(address: IpAddr, server: SocketAddr, way: impl Into<Way>) -> Result<Self> {
-        let Way { round_trip, rate } = way.into();
+        let way = way.into();
         let listener = TcpListener::bind((address, 0)).context("a port for the relay")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
-            one_way: round_trip / 2,
-            rate,
-            free: [Mutex::new(Instant::now()), Mutex::new(Instant::now())],
+            lanes: [Lane::of(way), Lane::of(way)],
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -127,16 +101,6 @@ impl Drop for Relay {
     }
 }
 
-impl Shared {
-    /// When the last byte has passed of a piece that is there at `due`.
-    fn passed_at(&self, due: Instant, bytes: usize, direction: usize) -> Instant {
-        let Some(rate) = self.rate else { return due };
-        let mut free = self.free[direction].lock();
-        *free = due.max(*free) + Duration::from_secs_f64(bytes as f64 / rate as f64);
-        *free
-    }
-}
-
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for client in listener.incoming() {
         if shared.state.lock().is_over {
@@ -157,12 +121,14 @@ fn join(client: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     shared.state.lock().connections.push((client.try_clone()?, server.try_clone()?));
-    let pieces = if shared.rate.is_some() { NARROW_PIECES_MAX } else { PIECES_MAX };
     for (direction, (from, to)) in [(client, &server), (&server, client)].into_iter().enumerate() {
-        let (sender, receiver) = sync_channel(pieces);
+        let is_narrow = shared.lanes[direction].is_narrow();
+        let (sender, receiver) = sync_channel(if is_narrow { NARROW_PIECES_MAX } else { PIECES_MAX });
         let (from, to) = (from.try_clone()?, to.try_clone()?);
         let (reading, writing) = (Arc::clone(shared), Arc::clone(shared));
-        thread::Builder::new().name("relay-in".into()).spawn(move || take(from, &sender, &reading))?;
+        thread::Builder::new()
+            .name("relay-in".into())
+            .spawn(move || take(from, &sender, &reading.lanes[direction]))?;
         thread::Builder::new()
             .name("relay-out".into())
             .spawn(move || give(to, &receiver, &writing, direction))?;
@@ -172,13 +138,13 @@ fn join(client: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
 
 type Piece = (Instant, Vec<u8>);
 
-fn take(mut from: TcpStream, sender: &SyncSender<Piece>, shared: &Shared) {
-    let mut buffer = vec![0; if shared.rate.is_some() { NARROW_PIECE_BYTES } else { PIECE_BYTES }];
+fn take(mut from: TcpStream, sender: &SyncSender<Piece>, lane: &Lane) {
+    let mut buffer = vec![0; if lane.is_narrow() { NARROW_PIECE_BYTES } else { PIECE_BYTES }];
     loop {
         match from.read(&mut buffer) {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                if sender.send((Instant::now() + shared.one_way, buffer[..count].to_vec())).is_err() {
+                if sender.send((lane.due(), buffer[..count].to_vec())).is_err() {
                     return;
                 }
             }
@@ -187,10 +153,9 @@ fn take(mut from: TcpStream, sender: &SyncSender<Piece>, shared: &Shared) {
 }
 
 fn give(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared, direction: usize) {
-    // The least: what is smaller is taken for "as usual".
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    sleep_exactly();
     while let Ok((due, piece)) = receiver.recv() {
-        wait_until(shared.passed_at(due, piece.len(), direction));
+        shared.lanes[direction].pass(due, piece.len());
         let mut state = shared.state.lock();
         while state.is_stalled && !state.is_over {
             shared.changed.wait(&mut state);
@@ -203,19 +168,10 @@ fn give(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared, directio
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn wait_until(due: Instant) {
-    let left = due.saturating_duration_since(Instant::now());
-    if left > SLEEP_ERROR {
-        thread::sleep(left - SLEEP_ERROR);
-    }
-    while Instant::now() < due {
-        thread::yield_now();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -17,6 +17,7 @@ mod foreign;
 mod fsx;
 mod full;
 mod history;
+mod installed;
 mod life;
 mod linux;
 mod listed;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         fsx::trials(),
         full::trials(),
         history::trials(),
+        installed::trials(),
         life::trials(),
         linux::trials(),
         listed::trials(),

@@ -1,8 +1,8 @@
 //! Mounts as `/etc/fstab`, `mount(8)` and ordinary users make them.
 
 use crate::fixture::{LET_GO, Served, run_in};
+use crate::installed;
 use anyhow::{Context, Result, ensure};
-use holdfast_lab::server::holdfast_binary;
 use holdfast_lab::{Trial, Turn, missing};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ impl Place {
     fn new() -> Result<Self> {
         let root = tempfile::tempdir_in("/tmp")?;
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))?;
-        for name in ["mnt", "run", "bin"] {
+        for name in ["mnt", "run"] {
             std::fs::create_dir(root.path().join(name))?;
         }
-        let binary = root.path().join("bin/holdfast");
-        std::fs::copy(holdfast_binary()?, &binary)?;
-        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755))?;
+        let here = root.path().display();
+        let variables = [format!("PREFIX={here}"), format!("SBINDIR={here}/sbin"), "UNITDIR=".into()];
+        installed::make("install", &variables)?;
         Ok(Self { root })
     }
 
@@ -44,13 +44,12 @@ impl Place {
         self.root.path().join(name)
     }
 
-    /// Runs a script in a mount namespace of its own, in which the helpers have their names in `/sbin`.
+    /// Runs a script in a mount namespace of its own, in which the installed helpers are in `/sbin`.
     fn in_namespace(&self, script: &str, arguments: &[&str]) -> Result<Output> {
         let prepared = format!(
-            "set -eu\nmount --make-rprivate /\n{LET_GO}\nmkdir $HERE/sbin $HERE/work\n\
+            "set -eu\nmount --make-rprivate /\n{LET_GO}\nmkdir $HERE/work\n\
              mount -t overlay overlay -o lowerdir=$(readlink -f /sbin),upperdir=$HERE/sbin,workdir=$HERE/work $(readlink -f /sbin)\n\
-             ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/mount.fuse.holdfast\n\
-             ln -sf $HERE/bin/holdfast $(readlink -f /sbin)/umount.fuse.holdfast\n{script}"
+             {script}"
         );
         let mut command = Command::new("unshare");
         command.args(["--mount", "bash", "-c", &prepared, "script"]).args(arguments);
@@ -88,6 +87,9 @@ if findmnt $HERE/mnt; then exit 3; fi
 if mount -t fuse.holdfast -o cash=none $1 $HERE/mnt; then exit 4; fi
 mount -t fuse.holdfast -s -o cash=none $1 $HERE/mnt
 umount -f $HERE/mnt
+mount -t holdfast $1 $HERE/mnt
+[ \"$(cat $HERE/mnt/file)\" = content ]
+umount $HERE/mnt
 ";
     let output = place.in_namespace(script, &[&source])?;
     let told = said(&output);

@@ -3,8 +3,7 @@
 
 use crate::fixture::{Served, run_in};
 use anyhow::{Result, ensure};
-use holdfast_lab::relay::Way;
-use holdfast_lab::{Mount, Relay, Trial};
+use holdfast_lab::{Mount, Relay, Trial, Way};
 use std::fs::File;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
