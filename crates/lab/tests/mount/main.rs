@@ -31,6 +31,7 @@ mod pjdfstest;
 mod pooled;
 mod remote_below;
 mod renames;
+mod rights;
 mod same_host;
 mod sides;
 mod sqlite;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         pooled::trials(),
         remote_below::trials(),
         renames::trials(),
+        rights::trials(),
         same_host::trials(),
         sqlite::trials(),
         squashed::trials(),
