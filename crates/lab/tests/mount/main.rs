@@ -32,6 +32,7 @@ mod pooled;
 mod remote_below;
 mod renames;
 mod rights;
+mod room;
 mod same_host;
 mod sides;
 mod sqlite;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         remote_below::trials(),
         renames::trials(),
         rights::trials(),
+        room::trials(),
         same_host::trials(),
         sqlite::trials(),
         squashed::trials(),
