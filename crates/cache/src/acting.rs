@@ -228,13 +228,12 @@ impl Machine {
         self.surely(turn, id, |other, node| may_set(other, node, changes))
     }
 
-    /// Whether who has a file open so, or has written it, may go on when it has these attributes, judged anew with each call as who
+    /// Whether who has a file open so, or has written it, may go on when it has these attributes, and perhaps a list beside them, judged anew with each call as who
     /// names no open is: RFC 1813 section 4.4 has an owner write his file whatever its mode.
     pub(crate) fn stays_admitted(
         &self,
         caller: &Caller,
-        node: &Node,
-        coming: &Attrs,
+        (coming, is_listed): (&Attrs, bool),
         access: Access,
     ) -> bool {
         let acts = match self.known_acting(caller) {
@@ -242,7 +241,7 @@ impl Machine {
             _ => caller,
         };
         let bits = if access.read { READ } else { 0 } | if access.write { WRITE } else { 0 };
-        is_owner(acts, coming) || !node.listed && permits_by_mode(acts, coming, bits)
+        is_owner(acts, coming) || !is_listed && permits_by_mode(acts, coming, bits)
     }
 
     /// Whether the caller surely may open a file so. For reading nobody is asked as whom it acts: the kernel has judged, and there

@@ -437,6 +437,15 @@ impl Machine {
         opens.iter().filter_map(open).find_map(|o| o.token)
     }
 
+    /// An open to write that the server knows, for what this user does: his own, if he has one, for what another names a user's open
+    /// for is judged by the mode as it is by then.
+    pub(crate) fn token_by(&self, id: NodeId, caller: &Caller) -> Option<OpenToken> {
+        let opens = &self.nodes.get(&id)?.opens;
+        let is_his = |open: &&Open| open.access.write && open.caller.uid == caller.uid;
+        let his = opens.iter().filter_map(|fh| self.opens.get(fh)).filter(is_his).find_map(|open| open.token);
+        his.or_else(|| self.token(id, true))
+    }
+
     /// The open that the server knows to do something through `fh` by: its own, for another's may be closed at any
     /// moment, and what is under way with it then fails.
     pub(crate) fn token_of(&self, fh: Fh, id: NodeId, write: bool) -> Option<OpenToken> {

@@ -210,6 +210,8 @@ pub(crate) struct Open {
     pub(crate) covers: Access,
     /// The server was told of it, whether or not it keeps state of it.
     pub(crate) at_server: bool,
+    /// It is being told, or is about to be.
+    pub(crate) is_being_told: bool,
     pub(crate) caller: Caller,
     pub(crate) stream: Option<Box<crate::dir::Stream>>,
     /// Its data goes past the kernel's pages.

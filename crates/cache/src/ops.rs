@@ -4,6 +4,7 @@
 mod attr;
 mod data;
 pub(crate) mod dirs;
+mod let_in;
 mod lock;
 mod lookup;
 mod make;

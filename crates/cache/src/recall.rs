@@ -87,10 +87,7 @@ impl Machine {
         if lost.contains(CapSet::FILE_X_ALONE) && self.nodes.get(&id).is_some_and(|n| n.dir.is_none()) {
             self.settle(id, true, now);
         }
-        if lost.contains(CapSet::LINK_S) {
-            let unknown = self.opens_unknown(id);
-            self.wanted_opens.extend(unknown);
-        }
+        self.tell_of_opens_unguarded(id, lost);
         let invalidation = self.last_invalidation;
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let through = node.last_serial;
@@ -178,7 +175,7 @@ impl Machine {
         if self.invalidated < recall.invalidation {
             return false;
         }
-        if !node.held.contains(CapSet::LINK_S) && !self.opens_unknown(id).is_empty() {
+        if !node.held.contains(CapSet::LINK_S | CapSet::AUTH_S) && !self.opens_unknown(id).is_empty() {
             return false;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return true };

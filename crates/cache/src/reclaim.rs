@@ -108,11 +108,8 @@ impl Machine {
             self.stream.hurry(node.last_serial);
         }
         self.give_back_claimed(id, now);
-        if !after.contains(CapSet::LINK_S) {
-            // Nobody asks any more before the name goes: the server has to know of what is open.
-            let unknown = self.opens_unknown(id);
-            self.wanted_opens.extend(unknown);
-        }
+        // Nobody asks any more before that goes.
+        self.tell_of_opens_unguarded(id, !after);
     }
 
     /// What was claimed only to be given back, as a reply had told of a recall that went with the former server, is asked back

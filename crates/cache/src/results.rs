@@ -165,9 +165,8 @@ impl Machine {
             Some(grant) => self.bind_grant(id, grant, now),
             None => self.drop_assumed(id, CapSet::ALL_X, now),
         }
-        if self.nodes.get(&id).is_some_and(|n| !n.held.contains(CapSet::LINK_S)) {
-            let unknown = self.opens_unknown(id);
-            self.wanted_opens.extend(unknown);
+        if let Some(node) = self.nodes.get(&id) {
+            self.tell_of_opens_unguarded(id, !node.held);
         }
     }
 
@@ -254,7 +253,7 @@ impl Machine {
 
     /// A mutation that had returned has failed: what it made believe is forgotten, and what built upon it.
     fn op_failed(&mut self, queued: &Queued, errno: Errno, repeated: bool) {
-        if self.is_done_there(queued, errno) {
+        if self.is_done_there(queued, errno) || self.keeps_servers_time(queued, errno) {
             return;
         }
         self.stats.mutations_failed += 1;
@@ -507,7 +506,7 @@ impl Machine {
         }
         for fh in &node.opens {
             if let Some(open) = self.opens.get_mut(fh) {
-                (open.token, open.at_server) = (None, false);
+                (open.token, open.at_server, open.is_being_told) = (None, false, false);
             }
         }
         self.write_again(id, now);

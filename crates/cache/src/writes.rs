@@ -234,7 +234,7 @@ impl Machine {
         }
         self.clocked(id);
         self.flush.on_the_way.insert(write, id);
-        let open = self.token(id, true);
+        let open = self.token_by(id, &caller);
         // What was written while the server was away is compared before it goes out.
         let is_bound = self.journal.is_none();
         let (offset, data) = (piece.offset, piece.data);

@@ -23,6 +23,7 @@ mod pool;
 mod program;
 mod recall;
 mod removals;
+mod reserve;
 mod same_host;
 mod site;
 mod stable;

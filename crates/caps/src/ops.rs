@@ -122,7 +122,9 @@ impl Run<'_> {
         }
         if former.is_none()
             && self.lane.has_survived(self.txn, place)
-            && let BatchOp::Data { object, .. } | BatchOp::SetXattr { object, .. } = op
+            && let BatchOp::Data { object, .. }
+            | BatchOp::SetXattr { object, .. }
+            | BatchOp::Reserve { object, .. } = op
         {
             return self.written(object, place, done);
         }
@@ -234,7 +236,7 @@ impl Run<'_> {
 
 /// What leaves no record when it succeeds, for it gives the same when done again.
 const fn is_repeatable(op: &BatchOp<'_>) -> bool {
-    matches!(op, BatchOp::Data { .. } | BatchOp::SetXattr { .. })
+    matches!(op, BatchOp::Data { .. } | BatchOp::SetXattr { .. } | BatchOp::Reserve { .. })
 }
 
 impl Doing<'_> {
@@ -271,6 +273,7 @@ impl Doing<'_> {
             BatchOp::SetXattr { object, how, name, value } => self.set_xattr(object, *how, (name, value)),
             BatchOp::RemoveXattr { object, name } => self.remove_xattr(object, name),
             BatchOp::Append { object, data } => self.append(object, data),
+            BatchOp::Reserve { object, offset, bytes } => self.reserve(object, *offset, *bytes),
         }
     }
 

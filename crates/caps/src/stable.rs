@@ -68,7 +68,7 @@ impl Caps {
     /// What is asked back from this client is given back when all that it did is durable: so long it is busy with that.
     fn note_flush(&self, lane: &Lane) {
         let client = lane.state.lock().client;
-        self.parts.manager.quiet(|engine, now| engine.caps_flushed(client, now));
+        self.parts.manager.quiet(|engine, now| engine.caps_flushed(client, 0, now));
     }
 
     /// Commits what was executed, unless that is under way.

@@ -31,6 +31,18 @@ impl IoFile {
 /// # Errors
 /// Those of a state id; NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_GRACE.
 pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> OpResult<IoFile> {
+    file_for(cx, at, stateid, (access, 0))
+}
+
+/// Leave to write so many bytes: as [`file`].
+///
+/// # Errors
+/// As [`file`].
+pub(crate) fn file_to_write(cx: &Cx<'_>, at: &At, stateid: StateId, bytes: u64) -> OpResult<IoFile> {
+    file_for(cx, at, stateid, (Access::WRITE, bytes))
+}
+
+fn file_for(cx: &Cx<'_>, at: &At, stateid: StateId, (access, flushed): (Access, u64)) -> OpResult<IoFile> {
     let caller = cx.state_caller()?;
     let key = at.handle.key();
     let mut own = [None; DELEGATED_DESCRIPTORS_MAX];
@@ -42,7 +54,7 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
         if access.contains(Access::WRITE)
             && let Some(client) = at.cx().client
         {
-            engine.holder_flushed(key, client, now);
+            engine.holder_flushed(key, client, flushed, now);
         }
         Ok(granted)
     })?;
@@ -66,7 +78,7 @@ pub(crate) fn file(cx: &Cx<'_>, at: &At, stateid: StateId, access: Access) -> Op
 pub(crate) fn flushes(cx: &Cx<'_>, at: &At) -> OpResult<()> {
     let Some(client) = at.cx().client else { return Ok(()) };
     cx.state(|engine, now| {
-        engine.holder_flushed(at.handle.key(), client, now);
+        engine.holder_flushed(at.handle.key(), client, 0, now);
         Ok(())
     })
 }

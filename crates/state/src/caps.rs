@@ -14,6 +14,7 @@ use crate::effect::Effect;
 use crate::engine::{Engine, Kind};
 use crate::error::StateError;
 use crate::file::{File, Holder};
+use crate::flushing::Flushing;
 use crate::grace::{Claim, Recorded};
 use crate::names::Dialect;
 use crate::waiters::Manner;
@@ -30,6 +31,7 @@ pub(crate) struct CapRecall {
     pub(crate) retry_at: Option<Instant>,
     /// The holder has answered that it knows.
     pub(crate) is_heard: bool,
+    pub(crate) flushing: Flushing,
 }
 
 /// What one client holds of one object.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::caps::{CapClient, CapHold, CapRecall, Caps};
 use crate::caps_names::NameKey;
 use crate::engine::Engine;
+use crate::flushing::Flushing;
 
 /// All of them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -63,6 +64,8 @@ struct FrozenRecall {
     until: Instant,
     #[serde(with = "crate::plain")]
     retry_at: Option<Instant>,
+    #[serde(default)]
+    flushing: Flushing,
 }
 
 impl Caps {
@@ -83,11 +86,8 @@ impl Caps {
             held: hold.held,
             seq: hold.seq,
             granted_seq: hold.granted_seq,
-            recall: hold.recall.map(|CapRecall { keep, since, until, retry_at, .. }| FrozenRecall {
-                keep,
-                since,
-                until,
-                retry_at,
+            recall: hold.recall.map(|CapRecall { keep, since, until, retry_at, flushing, .. }| {
+                FrozenRecall { keep, since, until, retry_at, flushing }
             }),
             is_beside_writers: hold.is_beside_writers,
         };
@@ -116,12 +116,13 @@ impl Caps {
             caps.clients.insert(client, of);
         }
         for FrozenHold { client, file, held, seq, granted_seq, recall, is_beside_writers } in frozen.holds {
-            let recall = recall.map(|FrozenRecall { keep, since, until, retry_at }| CapRecall {
+            let recall = recall.map(|FrozenRecall { keep, since, until, retry_at, flushing }| CapRecall {
                 keep,
                 since,
                 until,
                 retry_at,
                 is_heard: false,
+                flushing,
             });
             if recall.is_some() {
                 caps.recalls.insert((client, file));

@@ -1,6 +1,6 @@
 //! Conflicts with capabilities: who must give back what, how long is waited, and what happens to those who do not.
 
-use holdfast_base::limits::{RECALL_RETRY_MS, RECALL_STRETCH_MAX};
+use holdfast_base::limits::RECALL_RETRY_MS;
 use holdfast_base::{CapSet, ClientId, FileKey, Instant, in_doubt_ms};
 
 use crate::caps::CapRecall;
@@ -9,6 +9,7 @@ use crate::contention::{Contention, RecallAnswer};
 use crate::deed::{Deed, EntryKinds};
 use crate::effect::Effect;
 use crate::engine::Engine;
+use crate::flushing::Flushing;
 
 impl Engine {
     /// Has recalled what of others' stands in the way of what a client wants of an object: capabilities and
@@ -45,6 +46,11 @@ impl Engine {
         self.contend_with_delegations(file, deed, None, now);
         self.contend_with_caps(file, Forbidden::ALL, None, now);
         self.contend_with_names(file, None, now);
+        // What had been recalled before it came is waited for as well.
+        self.delegations_wait_outside(file, now);
+        for hold in self.caps.by_file.get_mut(&file).into_iter().flatten() {
+            hold.recall.iter_mut().for_each(|recall| recall.flushing.waits_outside(now));
+        }
     }
 
     /// Whether others hold what stands in the way of a deed; begins nothing.
@@ -159,7 +165,8 @@ impl Engine {
     pub(crate) fn begin_cap_recall(&mut self, client: ClientId, file: FileKey, keep: CapSet, now: Instant) {
         let until = now.after_ms(self.recall_ms());
         let Some(hold) = self.caps.hold_mut(client, file) else { return };
-        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None, is_heard: false });
+        let flushing = Flushing::default();
+        hold.recall = Some(CapRecall { keep, since: now, until, retry_at: None, is_heard: false, flushing });
         self.caps.recalls.insert((client, file));
         self.send_cap_recall(client, file);
     }
@@ -213,9 +220,9 @@ impl Engine {
         }
     }
 
-    /// A client has changed something: while it flushes what it did under capabilities that are being recalled, its time
-    /// to release them goes on, within bounds.
-    pub fn caps_flushed(&mut self, client: ClientId, now: Instant) {
+    /// A client has changed something, by so many bytes: while it flushes what it did under capabilities that are being recalled, its
+    /// time to release them goes on, within bounds.
+    pub fn caps_flushed(&mut self, client: ClientId, bytes: u64, now: Instant) {
         if self.caps.recalls.is_empty() {
             return;
         }
@@ -226,8 +233,8 @@ impl Engine {
             let Some(recall) = self.caps.hold_mut(client, file).and_then(|hold| hold.recall.as_mut()) else {
                 continue;
             };
-            let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_STRETCH_MAX));
-            recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+            let times = (recall.since, recall.until);
+            recall.until = recall.flushing.come(bytes, times, (now, recall_ms));
         }
     }
 

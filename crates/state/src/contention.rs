@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use holdfast_base::limits::{
-    RECALL_RETRY_MS, RECALL_STRETCH_MAX, RECALL_UNKNOWN_MAX, RECALL_UNSENT_MAX, RECENT_RECALL_MS,
-    RECENT_RECALLS_MAX,
+    RECALL_RETRY_MS, RECALL_UNKNOWN_MAX, RECALL_UNSENT_MAX, RECENT_RECALL_MS, RECENT_RECALLS_MAX,
 };
 use holdfast_base::{ClientId, FileKey, Instant};
 use rustc_hash::FxHashMap;
@@ -14,6 +13,7 @@ use crate::deed::Deed;
 use crate::delegation::{DelegationToken, Recall};
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, Standing, StateKey};
+use crate::flushing::Flushing;
 use crate::names::Dialect;
 
 /// Whether a deed may be done now.
@@ -234,6 +234,7 @@ impl Engine {
             is_accepted: false,
             is_sent: false,
             truncates,
+            flushing: Flushing::default(),
         };
         // What is being given up is not made better.
         delegation.offered = None;
@@ -327,16 +328,28 @@ impl Engine {
         }
     }
 
-    /// Data of a file came from a client, or is put on disk for it: while it flushes what it kept under a delegation of
+    /// So many bytes of a file came from a client, or it is put on disk for it: while it flushes what it kept under a delegation of
     /// this file that is being recalled, or under capabilities of any, its time to return them goes on, within bounds.
-    pub fn holder_flushed(&mut self, file: FileKey, client: ClientId, now: Instant) {
-        self.caps_flushed(client, now);
+    pub fn holder_flushed(&mut self, file: FileKey, client: ClientId, bytes: u64, now: Instant) {
+        self.caps_flushed(client, bytes, now);
         let recall_ms = self.recall_ms();
         let Some(key) = self.delegation_on(client, file) else { return };
         let Ok(delegation) = self.delegation_mut(key) else { return };
         if let Some(recall) = &mut delegation.recall {
-            let bound = recall.since.after_ms(recall_ms.saturating_mul(RECALL_STRETCH_MAX));
-            recall.until = recall.until.max(now.after_ms(recall_ms).min(bound));
+            let times = (recall.since, recall.until);
+            recall.until = recall.flushing.come(bytes, times, (now, recall_ms));
+        }
+    }
+
+    /// A local process may wait in the kernel from now on for what is being recalled of a file.
+    pub(crate) fn delegations_wait_outside(&mut self, file: FileKey, now: Instant) {
+        let of_file = self.files.get(&file).map(|file| file.delegations.to_vec());
+        for key in of_file.unwrap_or_default() {
+            if let Ok(delegation) = self.delegation_mut(key)
+                && let Some(recall) = &mut delegation.recall
+            {
+                recall.flushing.waits_outside(now);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::deed::DelegationKind;
 use crate::effect::Effect;
 use crate::engine::{Engine, Kind, OwnerKey, Standing, State, StateKey};
 use crate::error::StateError;
+use crate::flushing::Flushing;
 use crate::grace::Recorded;
 use crate::names::{Dialect, Mount};
 use crate::stateid::StateId;
@@ -137,6 +138,8 @@ pub(crate) struct Recall {
     #[serde(default = "yes")]
     pub(crate) is_sent: bool,
     pub(crate) truncates: bool,
+    #[serde(default)]
+    pub(crate) flushing: Flushing,
 }
 
 /// What the holder of a write delegation makes of the attributes (RFC 8881 section 10.4.3).

@@ -9,6 +9,7 @@ use crate::delegation::{
 };
 use crate::engine::{Engine, Kind, Standing, State, StateKey};
 use crate::error::StateError;
+use crate::flushing::Flushing;
 use crate::grace::Claim;
 use crate::looked::Kept;
 use crate::names::Mount;
@@ -206,6 +207,7 @@ impl Engine {
                 is_accepted: true,
                 is_sent: true,
                 truncates: false,
+                flushing: Flushing::default(),
             };
             delegation.recall = Some(recall);
             self.recalls.insert(key);

@@ -27,6 +27,7 @@ mod effect;
 mod engine;
 mod error;
 mod file;
+mod flushing;
 mod foreign;
 mod freeze;
 mod grace;

@@ -152,8 +152,16 @@ pub const RECENT_RECALL_MS: u64 = 15_000;
 /// Files of which a recall is remembered for that; the oldest are forgotten first. 48 bytes each.
 pub const RECENT_RECALLS_MAX: usize = 16_384;
 
-/// How many times the time to return a delegation lasts while its holder visibly flushes.
+/// How many times the time to give back what is recalled lasts while its holder visibly flushes, whatever it sends.
 pub const RECALL_STRETCH_MAX: u64 = 3;
+
+/// The least of bytes a second, 1 Mbit/s: for each that a holder sends while something is recalled from it, it has so much longer to
+/// give that back. Of less, one WRITE of [`IO_BYTES_MAX`](super::IO_BYTES_MAX) alone would take longer than it may be silent.
+pub const RECALL_FLUSH_BYTES_PER_S: u64 = 128 << 10;
+
+/// Bytes that count so, of one recall: twice what a mount keeps unsent ([`DIRTY_BYTES_MAX`](super::DIRTY_BYTES_MAX)), for it sends
+/// what is written to other files meanwhile by turns with what is waited for. 68 minutes, to who sends so slowly.
+pub const RECALL_FLUSH_BYTES_MAX: u64 = 512 << 20;
 
 /// How many times the time to return a delegation lasts, from when it was first to be recalled, where the recall could not be sent
 /// yet: all slots of its holder's back channel are taken, say.

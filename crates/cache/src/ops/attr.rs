@@ -2,11 +2,12 @@
 
 use super::Attributes;
 use super::data::BLOCK;
-use crate::ask::{Access, Question};
+use super::let_in::Judged;
+use crate::ask::Question;
 use crate::attrs::{Attrs, Changes, Kind, SetTime};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
-use crate::ids::{Caller, Fh, NodeId, Now, OpenToken};
+use crate::ids::{Fh, NodeId, Now, OpenToken};
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::queue::Op;
@@ -103,14 +104,14 @@ impl Machine {
         if let Some(Fresh::Attrs(attrs)) = turn.take()? {
             return Ok(self.attributes(id, attrs));
         }
-        self.let_in_before(turn, id, changes, now)?;
+        self.let_in_before(turn, id, &Judged::by_attributes(changes), now)?;
         if self.may_set(turn, id, changes)? {
             self.room_in_stream()?;
             self.set_here(turn, id, changes, now);
             let attrs = self.node(id)?.attrs;
             return Ok(self.attributes(id, attrs));
         }
-        self.set_there(turn, id, changes, self.token(id, true), now)
+        self.set_there(turn, id, changes, self.token_by(id, &turn.caller), now)
     }
 
     /// Has the server change attributes, behind all that was done before.
@@ -143,42 +144,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Who was let in when he opened the file, and would not be by what it is to become, may go on as on a local file system: what he
-    /// has written is with the server first, and that knows of his open.
-    fn let_in_before(&mut self, turn: &mut Turn, id: NodeId, changes: &Changes, now: Now) -> Outcome<()> {
-        let node = self.node(id)?;
-        let judged = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
-        if !judged || node.dir.is_some() || self.is_alone() {
-            return Ok(());
-        }
-        let mut coming = node.attrs;
-        coming.mode = changes.mode.unwrap_or(coming.mode);
-        coming.uid = changes.uid.unwrap_or(coming.uid);
-        coming.gid = changes.gid.unwrap_or(coming.gid);
-        let is_put_out =
-            |caller: &Caller, access: Access| !self.stays_admitted(caller, node, &coming, access);
-        let writes = Access { write: true, ..Access::default() };
-        let is_writer_out = node.data.writer.as_ref().is_some_and(|writer| is_put_out(writer, writes));
-        let opens = node.opens.iter().filter_map(|fh| Some((*fh, self.opens.get(fh)?)));
-        let out: Vec<_> = opens.filter(|(_, open)| is_put_out(&open.caller, open.access)).collect();
-        let is_to_write = out.iter().any(|(_, open)| open.access.write);
-        let unknown: Vec<Fh> = out.iter().filter(|(_, open)| !open.at_server).map(|(fh, _)| *fh).collect();
-        if is_writer_out {
-            self.data_sent(turn, id, now)?;
-        }
-        if is_to_write {
-            self.node_mut(id)?.data.needs_open = true;
-        }
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        self.handle(turn, id)?;
-        if turn.opened.replace(id) != Some(id) {
-            self.wanted_opens.extend(unknown);
-        }
-        self.wait(Wait::Executed)
-    }
-
     /// Whether attributes may be changed here and told later.
     fn may_set(&mut self, turn: &Turn, id: NodeId, changes: &Changes) -> Outcome<bool> {
         if !self.settings.batches {
@@ -188,9 +153,11 @@ impl Machine {
         let file = changes.size.is_some() || changes.mtime.is_some() || changes.atime.is_some();
         let node = self.node(id)?;
         let held = (!auth || node.may_change(CapSet::AUTH_X)) && (!file || node.may_change(CapSet::FILE_X));
-        // Cutting off what is being written beside the stream could overtake it.
-        // And what is cut off under a lock is cut off while that is held.
-        let clear = changes.size.is_none() || (node.data.in_flight.is_empty() && !node.data.is_locked);
+        // Cutting off what is being written beside the stream could overtake it. What is cut off under a lock is cut off while
+        // that is held; and who may do so by his open alone names that.
+        let data = &node.data;
+        let clear =
+            changes.size.is_none() || (data.in_flight.is_empty() && !data.is_locked && !data.needs_open);
         // Of what has an access list the mode is a part of that, which the server knows.
         let is_of_list = changes.mode.is_some() && node.listed;
         if !held || !clear || is_of_list || node.hidden.is_some() || !self.will_be_there(node) {

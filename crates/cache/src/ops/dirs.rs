@@ -37,6 +37,7 @@ impl Machine {
                 token: None,
                 covers: Access::default(),
                 at_server: true,
+                is_being_told: false,
                 caller,
                 stream,
                 is_direct: false,

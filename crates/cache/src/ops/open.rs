@@ -64,7 +64,9 @@ impl Machine {
         if writes && !self.settings.write_back {
             return Ok(false);
         }
-        if node.held.contains(needs) && node.has_sure_name() && (!writes || node.may_change(CapSet::FILE_X)) {
+        // Nobody changes who is let in while it is opened; nor do we.
+        let is_sure = node.has_sure_name() && node.sure.contains(CapSet::AUTH_S);
+        if node.held.contains(needs) && is_sure && (!writes || node.may_change(CapSet::FILE_X)) {
             if !self.settings.caps {
                 return Ok(node.admits(&turn.caller, flags.access));
             }
@@ -148,6 +150,7 @@ impl Machine {
             token,
             covers,
             at_server,
+            is_being_told: false,
             caller,
             stream: None,
             is_direct,
@@ -194,10 +197,12 @@ impl Machine {
         let rest = node.opens.clone();
         if let Some(token) = open.token {
             // An open that the server does not know may depend on this one: it takes it over, if it is good for all
-            // that it may do.
-            let covers = open.covers;
+            // that it may do. By another user's it does nothing but be there, so it is left where that is needed.
+            let (covers, user, is_named) = (open.covers, open.caller.uid, node.has_sure_name());
             let is_heir = |o: &Open| o.token.is_none() && covers.has(o.access);
-            let heir = rest.iter().find(|o| self.opens.get(o).is_some_and(is_heir));
+            let is_his = |fh: &&Fh| self.opens.get(fh).is_some_and(|o| is_heir(o) && o.caller.uid == user);
+            let is_any = |fh: &&Fh| !is_named && self.opens.get(fh).is_some_and(is_heir);
+            let heir = rest.iter().find(is_his).or_else(|| rest.iter().find(is_any));
             match heir.copied().and_then(|o| self.opens.get_mut(&o)) {
                 Some(heir) => (heir.token, heir.covers, heir.at_server) = (Some(token), covers, true),
                 None => self.closes.push((token, open.caller, id)),
@@ -208,7 +213,8 @@ impl Machine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 let is_left = node.data.extents.any(|p, _| p.is_by_write());
                 node.data.is_locked &= is_left;
-                node.data.needs_open &= is_left;
+                // The time of what was written may be on its way, or have still to be sent.
+                node.data.needs_open &= is_left || node.data.mtime_owed || node.pending > 0;
             }
             let hidden = self.nodes.get_mut(&id).and_then(|n| n.hidden.take());
             if let Some((dir, name, caller)) = hidden {
@@ -269,14 +275,15 @@ impl Machine {
         self.ask(turn, Question::Open { object, access, truncate: false, want: CapSet::NONE })
     }
 
-    /// Files that are open without the server's knowing and whose names somebody is about to change: the server has to
-    /// be told of the opens, so that they outlive the names. Each is given out once; then [`opened`](Self::opened).
+    /// Files that are open without the server's knowing, and whose names, or who may do what with them, somebody is about to change:
+    /// the server has to be told of the opens, so that they outlive that. Each is given out once; then [`opened`](Self::opened).
     pub fn take_opens(&mut self) -> Vec<(Fh, Handle, Access, Caller)> {
         let mut wanted = Vec::new();
         for fh in std::mem::take(&mut self.wanted_opens) {
-            let Some(open) = self.opens.get(&fh).filter(|o| !o.at_server) else { continue };
-            if let Some(handle) = self.nodes.get(&open.node).and_then(|n| n.handle.clone()) {
-                wanted.push((fh, handle, open.access, open.caller.clone()));
+            let Some(open) = self.opens.get_mut(&fh).filter(|o| !o.at_server) else { continue };
+            match self.nodes.get(&open.node).and_then(|n| n.handle.clone()) {
+                Some(handle) => wanted.push((fh, handle, open.access, open.caller.clone())),
+                None => open.is_being_told = false,
             }
         }
         wanted

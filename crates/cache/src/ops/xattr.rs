@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::let_in::Judged;
 use crate::ask::{Generation, Question, Room, XattrMode};
 use crate::errno::Errno;
 use crate::fresh::Fresh;
@@ -161,6 +162,9 @@ impl Machine {
         self.living(id, now)?;
         if let Some(Fresh::Done) = turn.take()? {
             return Ok(());
+        }
+        if name.as_bytes() == ACCESS_LIST {
+            self.let_in_before(turn, id, &Judged::ByList, now)?;
         }
         self.overtake_none(turn)?;
         let object = self.handle(turn, id)?;

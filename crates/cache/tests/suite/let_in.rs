@@ -1,4 +1,5 @@
-//! Who was let in when he opened a file goes on when its mode or owner is changed here, as on a local file system.
+//! Who was let in when he opened a file goes on when its mode, owner or access list is changed, here or by another mount, as on a
+//! local file system.
 
 use crate::world::World;
 use crate::world::fs::ROOT;
@@ -14,7 +15,12 @@ fn member() -> Caller {
 
 /// A file that its group may write, which a member has open here, and the server knows of no open.
 fn opened_by_a_member(access: Access) -> (World, NodeId, Fh) {
-    let mut world = World::new(1, true, 1);
+    opened_by_a_member_of(1, access)
+}
+
+/// The same at the first of so many mounts.
+fn opened_by_a_member_of(mounts: usize, access: Access) -> (World, NodeId, Fh) {
+    let mut world = World::new(mounts, true, 1);
     world.clients[0].machine.settings_mut().io_bytes = 1 << 20;
     world.have_root_alone();
     let owners = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
@@ -40,6 +46,33 @@ fn take(world: &mut World, file: NodeId) {
     world.run_as(0, &Caller::new(0, 0), |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
 }
 
+/// He has the file shut by a list.
+fn list(world: &mut World, file: NodeId) {
+    let value = Bytes::from_static(b"a list");
+    let set =
+        |m: &mut Machine, t: &mut Turn, now| m.setxattr(t, file, LIST, (&value, XattrMode::Either), now);
+    world.run_as(0, &Caller::new(0, 0), set).unwrap();
+}
+
+/// Another mount does what [`take`] does.
+fn take_elsewhere(world: &mut World) {
+    let found = world.run_as(1, &Caller::new(0, 0), |m, t, now| m.lookup(t, NodeId::ROOT, b"f", now));
+    let Ok(Lookup::Found(entry)) = found else { panic!("it is there: {found:?}") };
+    let changes = Changes { mode: Some(0o600), uid: Some(0), ..Changes::default() };
+    world.run_as(1, &Caller::new(0, 0), |m, t, now| m.setattr(t, entry.node, &changes, now)).unwrap();
+    world.run_as(1, &Caller::new(0, 0), |m, t, now| m.fsync(t, entry.node, None, now)).unwrap();
+}
+
+/// What is sent of a file that is flushed.
+fn writes_of(world: &mut World, fh: Fh) -> Vec<WriteOut> {
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    // Waits where there is something to send.
+    let _ = machine.flush(&mut Turn::new(member()), fh, now);
+    std::iter::from_fn(|| machine.take_write(now)).collect()
+}
+
+const LIST: &[u8] = b"system.posix_acl_access";
 const WRITE: Access = Access { read: false, write: true };
 const READ: Access = Access { read: true, write: false };
 
@@ -119,4 +152,129 @@ fn who_may_go_on_anyway_costs_nothing() {
         assert!(world.server.opens.is_empty());
         assert_eq!(world.clients[0].machine.stats().dirty_bytes, LARGE as u64);
     }
+}
+
+#[test]
+fn a_list_is_waited_with_as_a_mode_is() {
+    for len in [LARGE, 10] {
+        let (mut world, file, fh) = opened_by_a_member(WRITE);
+        write(&mut world, fh, len);
+        list(&mut world, file);
+        assert_eq!(world.clients[0].machine.stats().dirty_bytes, 0, "{len} bytes");
+        assert_eq!(world.server.opens.len(), 1, "the server knows of it");
+        write(&mut world, fh, len);
+        let sent = writes_of(&mut world, fh);
+        let is_by_open = |write: &WriteOut| write.open.is_some() && write.caller == member();
+        assert!(!sent.is_empty() && sent.iter().all(is_by_open), "{len} bytes: {sent:?}");
+    }
+    let (mut world, file, _) = opened_by_a_member(READ);
+    list(&mut world, file);
+    assert_eq!(world.server.opens.len(), 1);
+}
+
+#[test]
+fn who_owns_a_file_goes_on_whatever_lists_it_gets() {
+    let (mut world, file, fh) = opened_by_a_member(READ);
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+    let flags = OpenFlags { access: WRITE, ..OpenFlags::default() };
+    world.run(0, |m, t, now| m.open(t, file, flags, now)).unwrap();
+    list(&mut world, file);
+    assert!(world.server.opens.is_empty());
+}
+
+#[test]
+fn the_server_knows_who_has_it_open_before_another_mount_changes_who_may() {
+    for (access, len) in [(READ, 0), (WRITE, 10), (WRITE, LARGE)] {
+        let (mut world, _, fh) = opened_by_a_member_of(2, access);
+        if len > 0 {
+            write(&mut world, fh, len);
+        }
+        take_elsewhere(&mut world);
+        let there = world.server.fs.look(ROOT, b"f").unwrap().unwrap();
+        assert_eq!(world.server.attrs(there).unwrap().mode, 0o600);
+        assert_eq!(world.server.opens.len(), 1, "{access:?}");
+        assert_eq!(world.clients[0].machine.stats().dirty_bytes, 0, "{len} bytes");
+    }
+}
+
+#[test]
+fn what_is_written_after_another_mount_changed_who_may_names_the_open() {
+    for len in [10, LARGE] {
+        let (mut world, file, fh) = opened_by_a_member_of(2, WRITE);
+        take_elsewhere(&mut world);
+        // It is had alone again, so that what is written is kept here.
+        world.ms += 10_000;
+        write(&mut world, fh, 10);
+        world.drain();
+        write(&mut world, fh, len);
+        assert!(world.clients[0].machine.stats().dirty_bytes > 0, "{len} bytes are kept here");
+        let sent = writes_of(&mut world, fh);
+        assert!(!sent.is_empty() && sent.iter().all(|write| write.open.is_some()), "{len} bytes: {sent:?}");
+        let now = world.now();
+        let changes = Changes { size: Some(3), ..Changes::default() };
+        for write in &sent {
+            let done = world.server.write(0, write);
+            world.clients[0].machine.write_done(write.id, done.unwrap(), now);
+        }
+        // What is cut off by such an open is asked for, as that names it.
+        let cut = world.clients[0].machine.setattr(&mut Turn::new(member()), file, &changes, now);
+        let is_named = |ask: &Ask| matches!(&ask.question, Question::SetAttr { open: Some(_), changes: its, .. } if *its == changes);
+        assert!(matches!(&cut, Step::Ask(ask) if is_named(ask)) || matches!(cut, Step::Wait(_)), "{cut:?}");
+    }
+}
+
+#[test]
+fn the_time_of_what_was_written_by_an_open_alone_is_nobodys_loss() {
+    let (mut world, file, fh) = opened_by_a_member(WRITE);
+    take(&mut world, file);
+    world.drain();
+    write(&mut world, fh, 10);
+    let sent = writes_of(&mut world, fh);
+    let now = world.now();
+    for write in &sent {
+        let done = world.server.write(0, write);
+        world.clients[0].machine.write_done(write.id, done.unwrap(), now);
+    }
+    let batch = world.one_batch();
+    assert!(matches!(batch.ops[..], [Mutation::SetAttr { .. }]), "the time shown: {batch:?}");
+    world.server.lanes.entry(0).or_default().executed = batch.txn;
+    let refused = vec![MutationResult::Failed(Errno::EPERM)];
+    world.clients[0].machine.batch_done(batch.txn, refused, batch.txn, now);
+    assert_eq!(world.run_as(0, &member(), |m, t, now| m.fsync(t, file, Some(fh), now)), Ok(()));
+    assert!(world.clients[0].machine.take_reports().is_empty());
+}
+
+/// Who has it open at the server already, before a member opens it here: another user, by what the first open of his is known as.
+fn opened_beside_another() -> (World, NodeId, (Fh, OpenToken), Fh) {
+    let (mut world, file, first) = opened_by_a_member(READ);
+    let flags = OpenFlags { access: WRITE, ..OpenFlags::default() };
+    let others = world.run(0, |m, t, now| m.open(t, file, flags, now)).unwrap().fh;
+    let (_, token) = world.run(0, |m, t, now| m.server_open(t, others, now)).unwrap();
+    let his = world.run_as(0, &member(), |m, t, now| m.open(t, file, flags, now)).unwrap().fh;
+    let now = world.now();
+    world.clients[0].machine.release(first, now);
+    (world, file, (others, token.unwrap()), his)
+}
+
+#[test]
+fn what_he_writes_names_his_own_open_and_not_anothers() {
+    let (mut world, file, (_, others), his) = opened_beside_another();
+    take(&mut world, file);
+    world.drain();
+    write(&mut world, his, LARGE);
+    let sent = writes_of(&mut world, his);
+    let is_his = |write: &WriteOut| write.open.is_some_and(|open| open != others);
+    assert!(!sent.is_empty() && sent.iter().all(is_his), "{others:?}: {sent:?}");
+}
+
+#[test]
+fn an_open_that_ends_is_left_to_nobody_elses() {
+    let (mut world, file, (fh, others), _) = opened_beside_another();
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+    world.drain();
+    assert!(world.server.opens.is_empty(), "the server has heard of its end");
+    take(&mut world, file);
+    assert!(world.server.opens.len() == 1 && !world.server.opens.contains_key(&others.0), "and of his");
 }

@@ -12,6 +12,7 @@ mod nameless;
 mod pool;
 mod power;
 mod promised;
+mod reserve;
 mod restart;
 mod times;
 mod world;

@@ -160,6 +160,13 @@ const ALL: &[(&str, Batches)] = &[
         let append = |data| BatchOp::Append { object: at(&t.old), data };
         vec![vec![append(&b"one"[..]), append(b"two")], vec![append(b"three")]]
     }),
+    ("reserved", |t| {
+        let reserve = |object| BatchOp::Reserve { object, offset: 0, bytes: 8192 };
+        vec![
+            vec![create(at(&t.root), "f", b"ours"), reserve(own(1, 0)), reserve(at(&t.old))],
+            vec![BatchOp::Data { object: own(1, 0), offset: 4, data: b"more" }],
+        ]
+    }),
     ("exchanged", |t| {
         let exchange = BatchOp::Rename {
             from: at(&t.root),

@@ -32,6 +32,8 @@ mod pjdfstest;
 mod pooled;
 mod remote_below;
 mod renames;
+mod rights;
+mod room;
 mod same_host;
 mod sides;
 mod sqlite;
@@ -79,6 +81,8 @@ fn main() -> ExitCode {
         pooled::trials(),
         remote_below::trials(),
         renames::trials(),
+        rights::trials(),
+        room::trials(),
         same_host::trials(),
         sqlite::trials(),
         squashed::trials(),

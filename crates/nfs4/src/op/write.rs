@@ -27,7 +27,7 @@ impl Op for Write4Args<'_> {
         let at = cx.at(NfsStat4::IsDir)?;
         let stateid = cx.stateid(self.stateid)?;
         let at = at.by_stateid(cx, stateid);
-        let file = io::file(cx, &at, stateid, Access::WRITE)?;
+        let file = io::file_to_write(cx, &at, stateid, self.data.len() as u64)?;
         let stability = match self.stable {
             StableHow4::Unstable => Stability::Unstable,
             StableHow4::DataSync => Stability::DataSync,

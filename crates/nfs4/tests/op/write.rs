@@ -1,4 +1,4 @@
-use holdfast_base::limits::{IO_BYTES_MAX, RECALL_STRETCH_MAX};
+use holdfast_base::limits::{CAPS_RECALLED_MS, IO_BYTES_MAX, RECALL_FLUSH_BYTES_PER_S, RECALL_STRETCH_MAX};
 use holdfast_base::{CapSet, FileKey, Offset};
 use holdfast_rpc::detached::Detached;
 use holdfast_state::{CapOffer, CapRequest, Contention, Deed, Policy};
@@ -118,21 +118,24 @@ fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
     let mut client = Session::open(&world, 1, 1);
     let stateid = file(&mut client, b"f", 0, b"");
     let (promised, holder) = (FileKey(7), client.client);
-    world.manager.quiet(|engine, now| {
-        let policy = *engine.policy();
-        engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
-        engine.caps_hello(holder).unwrap();
-        engine.caps_path(holder, true);
-        let request = CapRequest {
-            client: holder,
-            file: promised,
-            want: CapSet::FILE_X,
-            reclaim: None,
-            is_beside_writers: false,
-        };
-        let CapOffer::Offered(ticket) = engine.caps_prepare(&request, now).unwrap() else { panic!() };
-        engine.caps_commit(ticket).unwrap();
-    });
+    let promise = || {
+        world.manager.quiet(|engine, now| {
+            let policy = *engine.policy();
+            engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
+            engine.caps_hello(holder).unwrap();
+            engine.caps_path(holder, true);
+            let request = CapRequest {
+                client: holder,
+                file: promised,
+                want: CapSet::FILE_X,
+                reclaim: None,
+                is_beside_writers: false,
+            };
+            let CapOffer::Offered(ticket) = engine.caps_prepare(&request, now).unwrap() else { panic!() };
+            engine.caps_commit(ticket).unwrap();
+        });
+    };
+    promise();
     let is_held = || {
         world.manager.quiet(|engine, now| {
             let contention = engine.contend(promised, Deed::ReadData, None, now);
@@ -150,6 +153,19 @@ fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
     }
     world.pass(RECALL_MS / 2);
     assert!(!is_held(), "it has had its time");
+    // Over a slow line, with as much in each second as counts.
+    world.pass(CAPS_RECALLED_MS);
+    promise();
+    assert!(is_held());
+    let seconds = RECALL_MS / 2000;
+    let much = vec![7; usize::try_from(seconds * RECALL_FLUSH_BYTES_PER_S).unwrap()];
+    for round in 1..RECALL_STRETCH_MAX * 8 {
+        world.pass(RECALL_MS / 2);
+        on(&mut client, &[b"f"], &[write(stateid, 0, StableHow4::Unstable, &much)]);
+        assert!(is_held(), "after {round} halves of sending");
+    }
+    world.pass(RECALL_MS);
+    assert!(!is_held(), "it has stopped sending");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Run {
             13 => {
                 self.is_asked = true;
                 self.model.flush(client, file, self.world.now);
-                self.world.engine.holder_flushed(FileKey(file as u128), self.ids[client], self.world.now);
+                self.world.engine.holder_flushed(FileKey(file as u128), self.ids[client], 0, self.world.now);
             }
             14 | 15 => self.delegated_io(client, file),
             16 => self.free_revoked(client),

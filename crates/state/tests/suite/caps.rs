@@ -6,7 +6,9 @@ mod names;
 mod pressure;
 
 use crate::world::*;
-use holdfast_base::limits::{CAPS_RECALLED_MS, RECALL_RETRY_MS, RECALL_STRETCH_MAX};
+use holdfast_base::limits::{
+    CAPS_RECALLED_MS, RECALL_FLUSH_BYTES_PER_S, RECALL_RETRY_MS, RECALL_STRETCH_MAX,
+};
 use holdfast_base::{CapSet, ClientId, FileKey, in_doubt_ms, relied_on_ms};
 use holdfast_state::*;
 
@@ -269,7 +271,7 @@ fn who_does_not_follow_a_recall_is_in_doubt_for_longer_than_it_relies_on_what_it
     world.engine.tick(world.now);
     assert_eq!(world.engine.caps_epoch(a), epoch, "nothing is taken from who may still rely on it");
     // While it flushes it is in no doubt.
-    world.engine.caps_flushed(a, world.now);
+    world.engine.caps_flushed(a, 0, world.now);
     assert!(!is_in_doubt(&world, a));
     world.pass(certain);
     assert!(is_in_doubt(&world, a));
@@ -302,16 +304,43 @@ fn a_holder_that_flushes_has_more_time_within_bounds() {
     for round in 1..RECALL_STRETCH_MAX * 2 {
         world.pass(RECALL_MS / 2);
         // By data of another file: what it has still to send before it gets to this one goes the same way.
-        world.engine.holder_flushed(OTHER, a, world.now);
+        world.engine.holder_flushed(OTHER, a, 0, world.now);
         world.engine.tick(world.now);
         assert_eq!(world.engine.caps_epoch(a), Some(epoch), "after {round} halves");
         assert!(!world.is_clear(FILE, Deed::ReadData, Some(b)), "after {round} halves");
     }
     world.pass(RECALL_MS / 2);
-    world.engine.holder_flushed(OTHER, a, world.now);
+    world.engine.holder_flushed(OTHER, a, 0, world.now);
     world.engine.tick(world.now);
     assert!(world.is_clear(FILE, Deed::ReadData, Some(b)), "it has had its time");
     assert_eq!(world.engine.caps_epoch(a), Some(epoch + 1));
+}
+
+#[test]
+fn a_holder_that_flushes_over_a_slow_line_has_the_time_that_it_takes() {
+    let (mut world, a, b) = world_of_short_recalls();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    world.acquire(a, OTHER, CapSet::FILE_X);
+    let epoch = world.engine.caps_epoch(a).unwrap();
+    world.recalled_by(FILE, Deed::ReadData, Some(b));
+    let much = RECALL_MS / 2 * RECALL_FLUSH_BYTES_PER_S / 1000;
+    for round in 1..RECALL_STRETCH_MAX * 8 {
+        world.pass(RECALL_MS / 2);
+        world.engine.caps_alive(a, world.now);
+        world.engine.holder_flushed(FILE, a, much, world.now);
+        world.engine.tick(world.now);
+        assert_eq!(world.engine.caps_epoch(a), Some(epoch), "after {round} halves");
+    }
+    // A local process comes to wait for another file of it: the kernel lets that go, whatever is sent.
+    world.engine.contend_outside(OTHER, Deed::OpenRead, world.now);
+    for _ in 0..RECALL_STRETCH_MAX * 2 {
+        assert_eq!(world.engine.caps_epoch(a), Some(epoch));
+        world.pass(RECALL_MS / 2);
+        world.engine.caps_alive(a, world.now);
+        world.engine.holder_flushed(FILE, a, much, world.now);
+        world.engine.tick(world.now);
+    }
+    assert_eq!(world.engine.caps_epoch(a), Some(epoch + 1), "not for longer than that waits");
 }
 
 #[test]
@@ -322,8 +351,8 @@ fn a_holder_that_flushes_nothing_has_no_more_time_whatever_others_flush() {
     for _ in 0..2 {
         assert!(!world.is_clear(FILE, Deed::ReadData, Some(b)));
         world.pass(RECALL_MS / 2);
-        world.engine.caps_flushed(b, world.now);
-        world.engine.holder_flushed(FILE, b, world.now);
+        world.engine.caps_flushed(b, 0, world.now);
+        world.engine.holder_flushed(FILE, b, 0, world.now);
         world.engine.tick(world.now);
     }
     assert!(world.is_clear(FILE, Deed::ReadData, Some(b)));

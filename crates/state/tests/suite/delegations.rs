@@ -464,13 +464,13 @@ fn time_to_return_goes_on_while_the_holder_flushes_but_not_for_ever() {
     assert!(pair.world.contend(1, Deed::OpenRead, Some(pair.b)));
     for _ in 0..5 {
         pair.pass(LEASE_MS / 2);
-        pair.world.engine.holder_flushed(FILE, pair.a, pair.world.now);
-        pair.world.engine.holder_flushed(FILE, pair.b, pair.world.now);
+        pair.world.engine.holder_flushed(FILE, pair.a, 0, pair.world.now);
+        pair.world.engine.holder_flushed(FILE, pair.b, 0, pair.world.now);
         pair.world.engine.tick(pair.world.now);
         assert!(pair.world.engine.delegation_of(of.token).is_some());
     }
     pair.pass(LEASE_MS / 2);
-    pair.world.engine.holder_flushed(FILE, pair.a, pair.world.now);
+    pair.world.engine.holder_flushed(FILE, pair.a, 0, pair.world.now);
     pair.world.engine.tick(pair.world.now);
     assert_eq!(ended(&pair.world.settle()), [of.token], "three times the time, and no more");
 }

@@ -28,8 +28,14 @@ pub(super) struct Greeting {
 }
 
 /// What a mount knows.
-const FEATURES: [Features; 5] =
-    [Features::SAME_HOST, Features::APPEND, Features::NAMES, Features::POOL, Features::LISTS];
+const FEATURES: [Features; 6] = [
+    Features::SAME_HOST,
+    Features::APPEND,
+    Features::NAMES,
+    Features::POOL,
+    Features::LISTS,
+    Features::RESERVE,
+];
 
 /// Sends one call and gives its reply: over the client, or in the middle of its recovery.
 type Sender<'a> = &'a dyn Fn(CapsProc, Vec<u8>) -> Result<Bytes, Failure>;

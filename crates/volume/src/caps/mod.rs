@@ -12,6 +12,7 @@ mod nameless;
 mod pool;
 mod questions;
 mod recalls;
+mod reserving;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

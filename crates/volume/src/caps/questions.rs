@@ -3,8 +3,8 @@
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Acting, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Listed, Name, Promise, Question,
-    Release, RenameMode, is_access_list,
+    Acting, AllocateMode, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Listed, Name, Promise,
+    Question, Release, RenameMode, is_access_list,
 };
 use holdfast_client::{Cancel, Cred};
 use holdfast_wire::caps::{
@@ -67,6 +67,9 @@ impl Inner {
             Question::Rename { from_dir, from, to_dir, to, mode, .. } if *mode != RenameMode::Replace => {
                 let answer = self.rename_aside((from_dir, from), (to_dir, to), *mode, (ask, cred, cancel))?;
                 Ok(self.with_grants(&ask.question, answer, cred, cancel))
+            }
+            Question::Allocate { object, open, mode: AllocateMode::KeepSize, offset, length } => {
+                self.reserve(object, (*offset, *length), open.is_some(), (ask, cred, cancel))
             }
             Question::Append { object, open, data } => {
                 let mut answer = self.append((object, data), open.is_some(), (ask, cred, cancel))?;

@@ -70,6 +70,7 @@ numbered! {
         RemoveXattr = 12, "REMOVEXATTR", "Its removal.";
         Append = 13, "APPEND", "Data at the end of a file.";
         Place = 14, "PLACE", "As CREATE, of a file that POOL gave.";
+        Reserve = 15, "RESERVE", "Room for a file, whose size stays.";
     }
 }
 
@@ -273,6 +274,16 @@ pub enum BatchOp<'a> {
         /// The file.
         pooled: Handle<'a>,
     },
+    /// Reserves room for a part of a file, also beyond its end; size and contents stay. To servers that have the feature only.
+    #[xdr(case = BatchOpKind::Reserve as u32)]
+    Reserve {
+        /// For what.
+        object: Ref<'a>,
+        /// From where on.
+        offset: u64,
+        /// How much.
+        bytes: u64,
+    },
 }
 
 impl BatchOp<'_> {
@@ -294,6 +305,7 @@ impl BatchOp<'_> {
             Self::RemoveXattr { .. } => BatchOpKind::RemoveXattr,
             Self::Append { .. } => BatchOpKind::Append,
             Self::Place { .. } => BatchOpKind::Place,
+            Self::Reserve { .. } => BatchOpKind::Reserve,
         }
     }
 }
@@ -350,7 +362,7 @@ pub enum OpResult<'a> {
     /// CREATE, MKDIR, SYMLINK, MKNOD, PLACE.
     #[xdr(case = 1)]
     Made(Made<'a>),
-    /// LINK, SETATTR, DATA, SETXATTR, REMOVEXATTR: the object's attributes as they are now, when it still is.
+    /// LINK, SETATTR, DATA, SETXATTR, REMOVEXATTR, RESERVE: the object's attributes as they are now, when it still is.
     #[xdr(case = 2)]
     Changed(Option<Attrs>),
     /// APPEND.

@@ -206,6 +206,8 @@ impl Features {
     pub const NAMES: Self = Self(16);
     /// Grants tell of access lists (`GrantFlags::LISTED`), which can be asked for (ACCESS_LIST).
     pub const LISTS: Self = Self(32);
+    /// Room is reserved, also beyond a file's end (the operation RESERVE of a batch).
+    pub const RESERVE: Self = Self(64);
 
     /// Whether all of `other` is in it.
     #[must_use]
