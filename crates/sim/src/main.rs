@@ -88,7 +88,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (mut seed, mut bad) = (arguments.from, Vec::new());
     let (mut events, mut lives, mut handovers, mut steps, mut reclaimed, mut kept) = (0, 0, 0, 0, 0, 0);
-    let mut faults = 0;
+    let (mut faults, mut of_mounts) = (0, (0, 0, 0));
     loop {
         let is_over = until.map_or(seed - arguments.from >= arguments.seeds, |until| Instant::now() >= until);
         if is_over {
@@ -103,6 +103,8 @@ fn many(arguments: &Arguments) -> ExitCode {
         reclaimed += outcome.delegations_reclaimed;
         kept += outcome.reads_kept;
         faults += outcome.disk_faults;
+        let (deeds, losses, had_back) = outcome.of_mounts;
+        of_mounts = (of_mounts.0 + deeds, of_mounts.1 + losses, of_mounts.2 + had_back);
         if !outcome.violations.is_empty() {
             show(&outcome, arguments);
             bad.push(seed);
@@ -121,6 +123,12 @@ fn many(arguments: &Arguments) -> ExitCode {
         arguments.from,
         count as f64 / seconds
     );
+    if arguments.mounts {
+        let (deeds, losses, had_back) = of_mounts;
+        println!(
+            "of mounts {deeds} operations, {losses} losses of promises, {had_back} had back after a restart"
+        );
+    }
     if bad.is_empty() {
         return ExitCode::SUCCESS;
     }
