@@ -128,6 +128,8 @@ pub struct World {
     /// Power has failed, and mounts have still to do again what was lost with it.
     is_disturbed: Cell<bool>,
     looks_at_mounts: Cell<u64>,
+    /// How often power has failed.
+    pub(crate) power_cuts: Cell<u64>,
 }
 
 impl World {
@@ -172,6 +174,7 @@ impl World {
             mounts: RefCell::default(),
             is_disturbed: Cell::new(false),
             looks_at_mounts: Cell::new(0),
+            power_cuts: Cell::new(0),
         }))
     }
 
@@ -327,6 +330,7 @@ impl World {
         self.tell(|| format!("disk: {lost} mutations lost"));
         self.oracles.power_cut(self.now());
         self.is_disturbed.set(true);
+        self.power_cuts.set(self.power_cuts.get() + 1);
         if self.machine.disk.has_lost_failed() {
             self.oracles.forget_looks(self.now());
         }

@@ -10,6 +10,7 @@ use holdfast_cache::{
 };
 
 use super::Mount;
+use crate::oracle::mounts::Sureness;
 use crate::oracle::mounts::model::{BLOCK, Deed, Look, Outcome};
 use crate::rng::Rng;
 
@@ -208,13 +209,17 @@ impl Application {
         let (world, who) = (&self.mount.world, self.who());
         world.tell(|| format!("{who}: {deed:?}"));
         self.doing(format!("{deed:?}"));
-        let (now, host, doubts) = (world.now(), self.mount.host, self.mount.doubts.get());
+        let (now, host) = (world.now(), self.mount.host);
+        let (doubts, cuts) = (self.mount.doubts.get(), world.power_cuts.get());
         let id = world.oracles.mounts(|mounts| mounts.does(now, host, deed.clone()));
         let outcome = does.await;
         world.tell(|| format!("{who}: {deed:?}: {outcome:?}"));
         let now = world.now();
-        let is_sure = self.mount.doubts.get() == doubts;
-        world.oracles.mounts(|mounts| mounts.ends(now, id, (outcome.clone(), is_sure)));
+        let sureness = Sureness {
+            may_be_done: self.mount.doubts.get() != doubts,
+            is_disturbed: world.power_cuts.get() != cuts,
+        };
+        world.oracles.mounts(|mounts| mounts.ends(now, id, (outcome.clone(), sureness)));
         self.doing("waits");
         if let Outcome::Found(node, look) = &outcome {
             let mut all = if look.is_dir { self.dirs.borrow_mut() } else { self.files.borrow_mut() };

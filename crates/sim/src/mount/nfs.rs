@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use holdfast_base::{Offset, Timestamp};
 use holdfast_cache::{
-    AheadOut, Answer, CapSet, Changes, Errno, Handle, Kind, Making, Name, Object, OpenToken, Question,
-    RenameMode, SetTime, WriteOut, Written,
+    AheadOut, Answer, Attrs, CapSet, Changes, Errno, Grant, Handle, Kind, Making, Name, Object, OpenToken,
+    Question, RenameMode, SetTime, WriteOut, Written,
 };
 use holdfast_volume::convert;
 use holdfast_wire::nfs4::*;
@@ -74,6 +74,13 @@ impl Mount {
         Ok(acted.reply)
     }
 
+    /// Attributes after something was done: where they cannot be had it was done all the same.
+    pub(super) async fn look_after(self: &Rc<Self>, object: &Handle) -> Result<(Attrs, Grant), Errno> {
+        let looked = self.acquire_one(object, CapSet::NONE).await;
+        self.doubts.set(self.doubts.get() + u64::from(looked.is_err()));
+        looked
+    }
+
     /// One compound, until there is an answer that means something.
     async fn compound(&self, make: impl Fn() -> Option<Ops>) -> Result<Reply, Errno> {
         let reply = self.acted(make).await?;
@@ -121,7 +128,7 @@ impl Mount {
             }
             Question::SetAttr { object, open, changes, .. } => {
                 self.set_attr(object, *open, changes).await?;
-                let (attrs, grant) = self.acquire_one(object, CapSet::NONE).await?;
+                let (attrs, grant) = self.look_after(object).await?;
                 Ok(Answer::Attrs { attrs, grant: Some(grant) })
             }
             Question::Write { object, open, offset, data, stable } => {

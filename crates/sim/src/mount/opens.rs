@@ -117,7 +117,7 @@ impl Mount {
         if is_emptied {
             self.empty(object, token).await?;
         }
-        let (attrs, grant) = self.acquire_one(object, holdfast_cache::CapSet::NONE).await?;
+        let (attrs, grant) = self.look_after(object).await?;
         Ok(Answer::Opened { open: Some(token), attrs, grant: Some(grant) })
     }
 
@@ -139,7 +139,7 @@ impl Mount {
                 Err(Errno::ENOENT) if !made => continue,
                 opened => opened?,
             };
-            let (attrs, grant) = self.acquire_one(&handle, holdfast_cache::CapSet::NONE).await?;
+            let (attrs, grant) = self.look_after(&handle).await?;
             let object = Object { handle, attrs, grant: Some(grant) };
             return Ok(Answer::Created { object, open: Some(token), made, dir: None, dir_attrs: None });
         }

@@ -15,6 +15,15 @@ use super::Verdict;
 /// Names an operation.
 pub type DeedId = usize;
 
+/// What stands between an operation's end and what is to be made of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sureness {
+    /// It may have been done and asked for once more, so that the error is that of the second time.
+    pub may_be_done: bool,
+    /// Power failed while it was under way: what it saw may lack what mounts had still to do again.
+    pub is_disturbed: bool,
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub struct Told {
@@ -25,8 +34,7 @@ pub struct Told {
     /// When it began, in milliseconds; and when it ended, with what.
     pub begun: u64,
     pub(crate) ended: Option<(u64, Outcome)>,
-    /// It may have been done and asked for once more, so that the error is that of the second time.
-    pub(crate) may_be_done: bool,
+    pub(crate) sureness: Sureness,
 }
 
 /// The beginning or the end of an operation.
@@ -68,14 +76,14 @@ impl Mounts {
     }
 
     fn begin(&mut self, now: u64, host: usize, deed: Deed) -> DeedId {
-        self.told.push(Told { host, deed, begun: now, ended: None, may_be_done: false });
+        self.told.push(Told { host, deed, begun: now, ended: None, sureness: Sureness::default() });
         self.moments.push(Moment::Begins(self.told.len() - 1));
         self.told.len() - 1
     }
 
-    /// It has ended so; for sure, or perhaps by being done twice.
-    pub fn ends(&mut self, now: u64, id: DeedId, (outcome, is_sure): (Outcome, bool)) {
-        self.told[id].may_be_done = !is_sure && matches!(outcome, Outcome::Failed(_));
+    /// It has ended so, more or less surely.
+    pub fn ends(&mut self, now: u64, id: DeedId, (outcome, sureness): (Outcome, Sureness)) {
+        self.told[id].sureness = sureness;
         let look = match &outcome {
             Outcome::Found(node, look) => Some((*node, *look)),
             _ => None,
@@ -83,11 +91,11 @@ impl Mounts {
         self.end(now, id, outcome);
         if self.told[id].deed.finds() {
             let seen = match look {
-                Some((node, look)) => {
+                Some((node, look)) if !sureness.is_disturbed => {
                     self.told[id + 1].deed = Deed::Stat { node };
                     Outcome::Looks(look)
                 }
-                None => Outcome::Done,
+                _ => Outcome::Done,
             };
             self.end(now, id + 1, seen);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::model::Tree;
+use super::model::{Outcome, Tree};
 use super::{DeedId, Moment, Told};
 
 /// How far an order has got: the file system, and which of the operations under way have taken effect.
@@ -66,11 +66,19 @@ fn with(
             continue;
         }
         for next in under_way.difference(&place.done) {
-            let Told { host, deed, ended, may_be_done, .. } = &told[*next];
+            let Told { host, deed, ended, sureness, .. } = &told[*next];
             let told = ended.as_ref().map(|(_, outcome)| outcome);
-            for outcome in std::iter::once(told).chain(may_be_done.then_some(None)) {
+            let may_be_otherwise = sureness.is_disturbed || (sureness.may_be_done && has_failed(told));
+            let has_seen_no_object = !matches!(told, Some(Outcome::Found(..) | Outcome::Done));
+            // As it says; done, whatever it says; not done at all.
+            let ends = [
+                (true, Some(told)),
+                (may_be_otherwise, Some(None)),
+                (sureness.is_disturbed && has_seen_no_object, None),
+            ];
+            for (_, outcome) in ends.into_iter().filter(|(is_possible, _)| *is_possible) {
                 let mut tree = place.tree.clone();
-                if tree.takes((*next, *host), deed, outcome) {
+                if outcome.is_none_or(|outcome| tree.takes((*next, *host), deed, outcome)) {
                     let mut done = place.done.clone();
                     done.insert(*next);
                     let place = Place { tree, done };
@@ -88,6 +96,10 @@ fn with(
     // A set of the standard library's has no order that another run would have.
     reached.sort_by_cached_key(|place| format!("{:?}", place.done));
     Ok(reached)
+}
+
+fn has_failed(outcome: Option<&Outcome>) -> bool {
+    matches!(outcome, Some(Outcome::Failed(_)))
 }
 
 fn unexplained(places: &[Place], id: DeedId, (told, under_way): (&[Told], &BTreeSet<DeedId>)) -> String {
