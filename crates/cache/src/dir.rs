@@ -282,9 +282,14 @@ impl Dir {
         self.order.len()
     }
 
+    /// Whether each name is known to be there or not.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.complete && self.busy.is_empty()
+    }
+
     /// Whether it is known to be empty.
     pub(crate) fn is_empty(&self) -> bool {
-        self.complete && self.order.is_empty() && self.busy.is_empty()
+        self.is_settled() && self.order.is_empty()
     }
 
     /// Whether something is known to be in it.

@@ -1,5 +1,6 @@
 //! What holds after every step. Slow: for tests.
 
+use crate::ids::Handle;
 use crate::machine::Machine;
 use crate::queue::Op;
 use holdfast_base::CapSet;
@@ -87,4 +88,13 @@ fn check_pending(machine: &Machine, node: &crate::node::Node) -> Result<(), Stri
 #[must_use]
 pub fn drops_pages(machine: &Machine) -> bool {
     !machine.drops.is_empty()
+}
+
+/// What is relied on of each object that the server has named, in the order of the handles: for who watches that nobody else does.
+#[must_use]
+pub fn held(machine: &Machine) -> Vec<(Handle, CapSet)> {
+    let held = machine.nodes.values().filter(|node| !node.held.is_empty() && !node.is_over);
+    let mut all: Vec<_> = held.filter_map(|node| Some((node.handle.clone()?, node.held))).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all
 }

@@ -146,6 +146,7 @@ fn serve((files, state): (&Path, &Path), is_sync: bool, local: LocalUse) -> (Arc
         groups: Arc::new(NoGroups),
         holders: Arc::new(Anybody),
         entropy: Box::new(SeededEntropy(2)),
+        wall: Arc::new(holdfast_ledger::system_now),
     });
     (caps, session, root)
 }

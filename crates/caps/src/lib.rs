@@ -74,16 +74,17 @@ pub(crate) struct Shared {
     pub(crate) ledger: Option<Arc<holdfast_ledger::Ledger>>,
     pub(crate) groups: Arc<dyn holdfast_export::GroupSource>,
     pub(crate) holders: Arc<dyn Holders>,
+    pub(crate) wall: holdfast_ledger::Now,
 }
 
 impl Caps {
     /// Starts the service: it hears of the engine's effects from now on.
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { namespace, manager, committer, ledger, groups, holders, mut entropy } = parts;
+        let Parts { namespace, manager, committer, ledger, groups, holders, mut entropy, wall } = parts;
         let run = entropy.u64() >> 32;
         let this = Arc::new_cyclic(|this: &Weak<Self>| Self {
-            parts: Shared { namespace, manager, committer, ledger, groups, holders },
+            parts: Shared { namespace, manager, committer, ledger, groups, holders, wall },
             members: Members::new(entropy),
             lanes: Lanes::default(),
             recalls: Recalls::default(),

@@ -1,10 +1,10 @@
 //! Making: files with their first data, directories, links, devices; and what happens when the name is taken.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_base::limits::{CAPS_OTHER_NAMES_MAX, NAME_BYTES_MAX};
 use holdfast_base::{CapSet, Civil};
+use holdfast_ledger::Now;
 use holdfast_ledger::failpoint::{self, Point};
 use holdfast_state::EntryKinds;
 use holdfast_vfs::{
@@ -37,6 +37,7 @@ pub(crate) struct Names {
     base: Vec<u8>,
     /// Made when it is needed, which is rarely.
     stamp: Option<String>,
+    wall: Now,
     /// Begun in a former life, or a moment ago.
     begun: Option<Vec<u8>>,
 }
@@ -63,7 +64,8 @@ impl Names {
     }
 
     fn stamp(&mut self) -> &str {
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        // Before 1970 there were no such names.
+        let now = || u64::try_from((self.wall)().seconds).unwrap_or_default();
         self.stamp.get_or_insert_with(|| stamp(now()))
     }
 }
@@ -88,7 +90,13 @@ impl Doing<'_> {
         let in_former_life = self.record.as_deref().and_then(|record| record.intended_name());
         let begun = self.this.partial.as_ref().filter(|partial| partial.op == self.op);
         let begun = begun.map(|partial| partial.name.clone()).or(in_former_life);
-        Names { tried: 0, base: making.name.to_vec(), stamp: None, begun }
+        Names {
+            tried: 0,
+            base: making.name.to_vec(),
+            stamp: None,
+            wall: Arc::clone(&self.caps.parts.wall),
+            begun,
+        }
     }
 
     /// Makes a file and writes its first data; of one that was made to be this, if it is still there. What was made stays
@@ -275,6 +283,8 @@ impl Doing<'_> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_base::Timestamp;
+
     use super::*;
 
     #[test]
@@ -297,7 +307,14 @@ mod tests {
 
     #[test]
     fn other_names_are_tried_only_where_both_are_to_be_kept_and_end() {
-        let names = || Names { tried: 0, base: b"n".to_vec(), stamp: Some("S".into()), begun: None };
+        let wall: Now = Arc::new(Timestamp::default);
+        let names = || Names {
+            tried: 0,
+            base: b"n".to_vec(),
+            stamp: Some("S".into()),
+            wall: Arc::clone(&wall),
+            begun: None,
+        };
         let all = |if_taken| {
             let mut names = names();
             std::iter::from_fn(|| names.next(if_taken)).collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_base::{ClientId, Entropy};
 use holdfast_export::{Committer, GroupSource, Namespace};
-use holdfast_ledger::Ledger;
+use holdfast_ledger::{Ledger, Now};
 use holdfast_manager::Manager;
 use holdfast_state::{ClientImage, Recorded};
 
@@ -40,4 +40,6 @@ pub struct Parts {
     pub holders: Arc<dyn Holders>,
     /// Makes tickets.
     pub entropy: Box<dyn Entropy>,
+    /// The calendar: what is kept beside another is named by it, and times that holders tell are not after it.
+    pub wall: Now,
 }

@@ -1,7 +1,5 @@
 //! The time at which a holder says that it has changed a file: how much of that is believed.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use holdfast_base::{CapSet, Timestamp};
 use holdfast_vfs::{AccessMask, AttrMask, Caller, SetAttrs, SetTime};
 
@@ -28,7 +26,7 @@ impl Doing<'_> {
         }
         let is = backend.getattr(&cx, &site.handle, AttrMask::STAT)?.mtime;
         let since = self.caps.members.written_since(client, site.key()).unwrap_or(is);
-        let mtime = believed(told, (since, is), now());
+        let mtime = believed(told, (since, is), (self.caps.parts.wall)());
         Ok(Some(SetAttrs { mtime: Some(mtime), ..SetAttrs::default() }))
     }
 }
@@ -44,13 +42,6 @@ fn believed(told: SetTime, (since, is): (Timestamp, Timestamp), now: Timestamp) 
         SetTime::At(at) => SetTime::At(at.min(now)),
         SetTime::Now => SetTime::Now,
     }
-}
-
-/// By this machine's clock.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { seconds, nanos: since.subsec_nanos() }
 }
 
 #[cfg(test)]

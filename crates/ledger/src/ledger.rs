@@ -142,8 +142,9 @@ impl BatchRecord {
 /// The clock that stamps files.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The machine's.
-fn system_now() -> Timestamp {
+/// The machine's calendar; 1970 where it says less.
+#[must_use]
+pub fn system_now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }

@@ -17,6 +17,6 @@ pub mod outcome;
 mod settling;
 mod undertaking;
 
-pub use ledger::{BatchRecord, Ledger, Now, Remembered};
+pub use ledger::{BatchRecord, Ledger, Now, Remembered, system_now};
 pub use mutation::Mutation;
 pub use undertaking::{Standing, Undertaking};

@@ -38,6 +38,7 @@ pub(crate) fn start(config: &Config, state_dir: &Path, on: &Foundation<'_>) -> R
         groups: Arc::clone(on.groups),
         holders: Arc::clone(on.durable) as Arc<dyn Holders>,
         entropy: Box::new(SystemEntropy::new().context("/dev/urandom")?),
+        wall: Arc::new(crate::life::wall_clock),
     });
     if config.same_host != Some(false) {
         match Neighbourhood::open(state_dir) {

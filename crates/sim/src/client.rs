@@ -6,6 +6,7 @@ pub(crate) mod conn;
 pub(crate) mod delegations;
 pub(crate) mod kept;
 pub(crate) mod liar;
+mod mounted;
 pub(crate) mod recover;
 pub(crate) mod sessions;
 pub(crate) mod slots;

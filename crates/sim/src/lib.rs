@@ -8,6 +8,7 @@ pub mod disk;
 pub mod exec;
 pub mod life;
 pub mod machine;
+pub mod mount;
 pub mod oracle;
 mod peers;
 pub mod rng;

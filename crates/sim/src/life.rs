@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use holdfast_base::{ClientId, Clock, ExportId, Instant, SeededEntropy, Seqid};
+use holdfast_caps::{Caps, CapsProgram, Parts as CapsParts};
 use holdfast_export::{
     ClientRule, Committer, Export, ExportOptions, Force, LocalUse, Namespace, NoGroups, Sealer, Squash,
 };
@@ -27,6 +28,7 @@ use holdfast_store::{MemoryStore, Store};
 use holdfast_vfs::Backend;
 
 use self::handover::Inherited;
+use crate::disk::Wall;
 use crate::machine::Machine;
 use crate::peers::{Outbox, ToCarry};
 use crate::store::SimStore;
@@ -118,6 +120,13 @@ pub struct Start {
     pub notifies: bool,
 }
 
+impl Start {
+    /// What the caps program makes its tickets of: not what the engine has, so that neither disturbs the other.
+    const fn entropy_of_caps(&self, process: u64) -> SeededEntropy {
+        SeededEntropy(self.seed ^ self.number.rotate_left(24) ^ process.rotate_left(40) ^ 0x6361_7073)
+    }
+}
+
 /// A running server.
 pub struct Life {
     start: Start,
@@ -131,6 +140,7 @@ pub struct Life {
     replies: Arc<ReplyCache>,
     durable: Arc<Durable>,
     lockd: Arc<Lockd>,
+    caps: Arc<Caps>,
     outbox: Arc<Outbox>,
     committer: Arc<Committer>,
     /// Where connections come from.
@@ -141,6 +151,7 @@ pub struct Life {
     former: RefCell<Option<holdfast_state::Frozen>>,
     /// What has to wait for connections, after a planned restart.
     thawed: RefCell<Thawed>,
+    thawed_caps: RefCell<holdfast_caps::Thawed>,
 }
 
 /// Counts forces of the journal, so that what was forced can be kept.
@@ -326,12 +337,27 @@ struct Ground {
 }
 
 impl Ground {
-    fn programs(&self, nfs4: &Arc<Nfs4>, lockd: &Arc<Lockd>) -> Vec<Arc<dyn Program>> {
+    fn programs(&self, nfs4: &Arc<Nfs4>, lockd: &Arc<Lockd>, caps: &Arc<Caps>) -> Vec<Arc<dyn Program>> {
         let mount = Mount3::new(Arc::clone(&self.namespace));
         let mut programs: Vec<Arc<dyn Program>> = vec![Arc::new(self.nfs3()), Arc::new(mount), nfs4.clone()];
         programs.push(Arc::new(Nlm4(Arc::clone(lockd))));
         programs.push(Arc::new(Nsm(Arc::clone(lockd))));
+        programs.push(Arc::new(CapsProgram(Arc::clone(caps))));
         programs
+    }
+
+    fn caps(&self, wall: &Wall, entropy: SeededEntropy) -> Arc<Caps> {
+        let wall = wall.clone();
+        Caps::new(CapsParts {
+            namespace: Arc::clone(&self.namespace),
+            manager: Arc::clone(&self.manager),
+            committer: Arc::clone(&self.committer),
+            ledger: Some(self.durable.ledger().clone()),
+            groups: Arc::new(NoGroups),
+            holders: self.durable.clone(),
+            entropy: Box::new(entropy),
+            wall: Arc::new(move || wall.now()),
+        })
     }
 
     fn nfs3(&self) -> Nfs3 {
@@ -434,6 +460,8 @@ impl Life {
             _ => Arc::new(own_store.clone()),
         };
         let lockd = ground.lockd(hosts, &outbox, (boot.epoch, inherited.is_some()))?;
+        let caps = ground.caps(&machine.wall, start.entropy_of_caps(process));
+        caps.restore(former.batches);
         let nfs4 = ground.nfs4(&identity, (plant, notifies));
         nfs4.call_by(outbox.clone());
         if inherited.is_none() {
@@ -441,7 +469,7 @@ impl Life {
             ground.replies.restore(former.replies);
         }
         ground.durable.serves(&nfs4);
-        let base = Detached::new(ground.programs(&nfs4, &lockd), Limits::default())?;
+        let base = Detached::new(ground.programs(&nfs4, &lockd, &caps), Limits::default())?;
         if is_power_cut_to_come {
             machine.journal_forced();
         }
@@ -456,6 +484,7 @@ impl Life {
             replies,
             durable,
             lockd,
+            caps,
             outbox,
             committer,
             base,
@@ -463,6 +492,7 @@ impl Life {
             store: own_store,
             former: RefCell::default(),
             thawed: RefCell::default(),
+            thawed_caps: RefCell::default(),
         };
         if let Some((inherited, engine)) = inherited.zip(engine) {
             life.thaw(inherited, engine)?;
@@ -519,6 +549,7 @@ impl Life {
     /// What is due about once a second.
     pub fn tick(&self, machine: &Machine, now: Instant) {
         self.nfs4.tick();
+        self.caps.tick();
         self.durable.tick(now);
         if !self.durable.awaits_reclaims() {
             self.manager.await_reclaims(false);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use holdfast_sim::life::Plant;
-use holdfast_sim::run::{Options, Outcome, run};
+use holdfast_sim::run::{Options, Outcome, run, run_mounts};
 
 /// Runs worlds of servers, clients, networks and disks that fail; each seed is one.
 #[derive(Parser)]
@@ -29,9 +29,25 @@ struct Arguments {
     /// Plants a defect in the server, to see that it is noticed.
     #[arg(long, value_parser = plant)]
     plant: Option<Plant>,
+    /// Runs worlds of Holdfast mounts.
+    #[arg(long)]
+    mounts: bool,
     /// Lines of the trace to print of a seed that shows a defect.
     #[arg(long, default_value_t = 80)]
     lines: usize,
+}
+
+impl Arguments {
+    fn run(&self, seed: u64, is_told: bool) -> std::io::Result<Outcome> {
+        let options = Options { plant: self.plant, is_told };
+        if self.mounts { run_mounts(seed, options) } else { run(seed, options) }
+    }
+
+    /// The same seed again, as it is asked for.
+    fn again(&self, seed: u64) -> String {
+        let mounts = if self.mounts { " --mounts" } else { "" };
+        format!("cargo run -p holdfast-sim --{mounts} --seed {seed}")
+    }
 }
 
 fn plant(name: &str) -> Result<Plant, String> {
@@ -48,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
-    match run(seed, Options { plant: arguments.plant, is_told: true }) {
+    match arguments.run(seed, true) {
         Err(error) => failed(&error),
         Ok(outcome) => {
             outcome.lines.iter().for_each(|line| println!("{line}"));
@@ -72,13 +88,13 @@ fn many(arguments: &Arguments) -> ExitCode {
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (mut seed, mut bad) = (arguments.from, Vec::new());
     let (mut events, mut lives, mut handovers, mut steps, mut reclaimed, mut kept) = (0, 0, 0, 0, 0, 0);
-    let mut faults = 0;
+    let (mut faults, mut of_mounts) = (0, (0, 0, 0));
     loop {
         let is_over = until.map_or(seed - arguments.from >= arguments.seeds, |until| Instant::now() >= until);
         if is_over {
             break;
         }
-        let outcome = match run(seed, Options { plant: arguments.plant, is_told: false }) {
+        let outcome = match arguments.run(seed, false) {
             Ok(outcome) => outcome,
             Err(error) => return failed(&error),
         };
@@ -87,6 +103,8 @@ fn many(arguments: &Arguments) -> ExitCode {
         reclaimed += outcome.delegations_reclaimed;
         kept += outcome.reads_kept;
         faults += outcome.disk_faults;
+        let (deeds, losses, had_back) = outcome.of_mounts;
+        of_mounts = (of_mounts.0 + deeds, of_mounts.1 + losses, of_mounts.2 + had_back);
         if !outcome.violations.is_empty() {
             show(&outcome, arguments);
             bad.push(seed);
@@ -105,6 +123,12 @@ fn many(arguments: &Arguments) -> ExitCode {
         arguments.from,
         count as f64 / seconds
     );
+    if arguments.mounts {
+        let (deeds, losses, had_back) = of_mounts;
+        println!(
+            "of mounts {deeds} operations, {losses} losses of promises, {had_back} had back after a restart"
+        );
+    }
     if bad.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -118,7 +142,7 @@ fn show(outcome: &Outcome, arguments: &Arguments) {
     println!("seed {seed} shows a defect:");
     outcome.violations.iter().for_each(|violation| println!("  {violation}"));
     if arguments.lines > 0
-        && let Ok(told) = run(seed, Options { plant: arguments.plant, is_told: true })
+        && let Ok(told) = arguments.run(seed, true)
     {
         let skipped = told.lines.len().saturating_sub(arguments.lines);
         told.lines.iter().skip(skipped).for_each(|line| println!("  {line}"));
@@ -126,5 +150,5 @@ fn show(outcome: &Outcome, arguments: &Arguments) {
             println!("  (the second run of this seed went another way: the world is not deterministic)");
         }
     }
-    println!("to run it again: cargo run -p holdfast-sim -- --seed {seed}");
+    println!("to run it again: {}", arguments.again(seed));
 }

@@ -5,16 +5,20 @@ pub mod data;
 pub mod grants;
 pub mod listings;
 pub mod looks;
+pub mod mounts;
 pub mod once;
 pub mod progress;
 pub mod reclaims;
 
 use std::cell::{Cell, RefCell};
 
+use holdfast_cache::{CapSet, Handle};
+
 use data::{Data, Mark};
 use grants::Grants;
 use listings::Listings;
 use looks::{Look, Looks};
+use mounts::Mounts;
 use once::Once;
 use progress::Progress;
 use reclaims::Reclaims;
@@ -31,6 +35,7 @@ pub struct Oracles {
     looks: RefCell<Looks>,
     /// What was asked before this counts for nothing in them.
     looks_since: Cell<u64>,
+    mounts: RefCell<Mounts>,
     once: RefCell<Once>,
     progress: RefCell<Progress>,
     reclaims: RefCell<Reclaims>,
@@ -106,6 +111,17 @@ impl Oracles {
     /// A block that was read between two looks that are the same, by who has its file open and asked for it at `sent`.
     pub fn read_within(&self, file: usize, look: Look, block: (u64, Mark), sent: u64) {
         self.looks(sent, |looks| looks.read(file, look, block));
+    }
+
+    /// What mounts do, and hold.
+    pub fn mounts<R>(&self, tell: impl FnOnce(&mut Mounts) -> R) -> R {
+        tell(&mut self.mounts.borrow_mut())
+    }
+
+    /// Nobody relies exclusively on what another relies on.
+    pub fn relied_on(&self, held: &[(usize, Vec<(Handle, CapSet)>)]) {
+        let verdict = self.mounts.borrow_mut().compare(held);
+        self.take("capabilities", verdict);
     }
 
     /// One effect of every mutation.

@@ -1,5 +1,7 @@
 //! One seed: who takes part, what goes wrong, and what is looked at in the end.
 
+mod mounts;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -14,6 +16,8 @@ use crate::life::Plant;
 use crate::oracle::data::Mark;
 use crate::rng::Rng;
 use crate::world::World;
+
+pub use mounts::run_mounts;
 
 /// How long things may fail, at most, in milliseconds.
 const UNREST_MS: u64 = 60_000;
@@ -61,6 +65,8 @@ pub struct Outcome {
     pub reads_kept: u64,
     /// Servers that were dead and not wholly gone: a leak of this simulation, or of the server's end.
     pub left_over: u64,
+    /// Operations of mounts' applications, how often one lost its promises, and how many were had back after a restart.
+    pub of_mounts: (usize, u64, usize),
     /// How long it took in the world, in milliseconds.
     pub ms: u64,
 }
@@ -75,14 +81,9 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
     // One more for a client that lies.
     let world = World::new(seed, hosts + 1, options.plant, options.is_told)?;
     furnish(&world, hosts);
-    match options.plant {
-        Some(Plant::AnswerBeforeCommit) => world.machine.disk.lie_about_commits(),
-        Some(Plant::StaleReads) => world.machine.disk.read_stale(),
-        Some(Plant::KeepChange) => world.machine.disk.keep_change(),
-        _ => {}
-    }
+    plant_in_disk(&world, options.plant);
     world.start_server(world.next_death(), world.next_down_ms());
-    people(&world, hosts, &mut rng);
+    people(&world, 0..hosts, &mut rng);
     gremlin(&world, hosts, rng.fork());
     if world.is_scarce {
         scarcity(&world, Rng::new(seed ^ 0x6c65_7373));
@@ -104,6 +105,16 @@ pub fn run(seed: u64, options: Options) -> std::io::Result<Outcome> {
         finish(&world, hosts);
     }
     Ok(outcome(seed, &world))
+}
+
+/// Defects that are the disk's.
+fn plant_in_disk(world: &World, plant: Option<Plant>) {
+    match plant {
+        Some(Plant::AnswerBeforeCommit) => world.machine.disk.lie_about_commits(),
+        Some(Plant::StaleReads) => world.machine.disk.read_stale(),
+        Some(Plant::KeepChange) => world.machine.disk.keep_change(),
+        _ => {}
+    }
 }
 
 /// Gives those time who are told of changes in directories, when nothing changes any more; then they must know.
@@ -163,6 +174,7 @@ fn outcome(seed: u64, world: &Rc<World>) -> Outcome {
         steps: world.oracles.progress(|progress| progress.steps()),
         left_over: world.left_over(),
         disk_faults: world.machine.disk.faults_met(),
+        of_mounts: world.oracles.mounts(|mounts| mounts.counts()),
         ms: world.now(),
     };
     // Tasks hold the world, and the world holds them.
@@ -210,8 +222,8 @@ fn furnish(world: &Rc<World>, hosts: usize) {
     }
 }
 
-fn people(world: &Rc<World>, hosts: usize, rng: &mut Rng) {
-    for host in 0..hosts {
+fn people(world: &Rc<World>, hosts: std::ops::Range<usize>, rng: &mut Rng) {
+    for host in hosts {
         let steps = rng.between(3, 9);
         match rng.below(10) {
             0..5 => client4(world, host, 1 + rng.below(2) as u32, steps, rng),

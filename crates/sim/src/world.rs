@@ -13,6 +13,7 @@ use crate::disk::Loss;
 use crate::exec::Exec;
 use crate::life::{Life, Plant, Start};
 use crate::machine::{Image, Machine};
+use crate::mount::Mount;
 use crate::oracle::Oracles;
 use crate::peers::Waiting;
 use crate::rng::Rng;
@@ -22,6 +23,7 @@ mod budgets;
 pub(crate) mod calls;
 mod faults;
 mod handover;
+mod mounts;
 mod network;
 
 /// Names a connection.
@@ -121,6 +123,13 @@ pub struct World {
     calls_out: RefCell<BTreeMap<u64, Waiting>>,
     last_call: Cell<u64>,
     is_worker_due: Cell<bool>,
+    /// Those there are.
+    pub(crate) mounts: RefCell<Vec<Weak<Mount>>>,
+    /// Power has failed, and mounts have still to do again what was lost with it.
+    is_disturbed: Cell<bool>,
+    looks_at_mounts: Cell<u64>,
+    /// How often power has failed.
+    pub(crate) power_cuts: Cell<u64>,
 }
 
 impl World {
@@ -162,6 +171,10 @@ impl World {
             calls_out: RefCell::default(),
             last_call: Cell::new(0),
             is_worker_due: Cell::new(false),
+            mounts: RefCell::default(),
+            is_disturbed: Cell::new(false),
+            looks_at_mounts: Cell::new(0),
+            power_cuts: Cell::new(0),
         }))
     }
 
@@ -316,6 +329,8 @@ impl World {
         let lost = self.machine.power_cut(image, loss, &mut rng)?;
         self.tell(|| format!("disk: {lost} mutations lost"));
         self.oracles.power_cut(self.now());
+        self.is_disturbed.set(true);
+        self.power_cuts.set(self.power_cuts.get() + 1);
         if self.machine.disk.has_lost_failed() {
             self.oracles.forget_looks(self.now());
         }

@@ -28,7 +28,7 @@ mod stats;
 mod stub;
 mod volume;
 
-pub use caps::CapsServer;
+pub use caps::{CapsServer, convert, sheets};
 pub use invalidator::Invalidate;
 pub use locks::{LockClass, LockConflict, LockOwner, LockRequest, LockWanted, LossSignal};
 pub use nfs::{Delegations, NfsServer};

@@ -183,10 +183,11 @@ impl Machine {
         }
     }
 
-    /// Whether it can be read from here: all names are known, and with `plus` the attributes of most.
+    /// Whether it can be read from here: all names are known, none is in doubt as a change of it is being asked for, and with `plus`
+    /// the attributes of most are known.
     fn is_listed_here(&self, id: NodeId, plus: bool) -> bool {
         let Some(node) = self.nodes.get(&id) else { return false };
-        let dir = node.dir.as_ref().filter(|d| d.complete && node.held.contains(CapSet::FILE_S));
+        let dir = node.dir.as_ref().filter(|d| d.is_settled() && node.held.contains(CapSet::FILE_S));
         let Some(dir) = dir else { return false };
         let is_sure = |id: NodeId| self.nodes.get(&id).is_some_and(|n| n.is_sure());
         let (mut looked, mut sure) = (0, 0);

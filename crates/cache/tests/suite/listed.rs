@@ -70,6 +70,48 @@ fn a_listing_ends_though_all_that_it_shows_is_renamed() {
 }
 
 #[test]
+fn what_the_server_has_made_and_not_said_yet_is_in_each_listing_and_what_it_has_removed_in_none() {
+    let mut world = World::new(1, true, 1);
+    // Each change is asked for.
+    world.clients[0].machine.settings_mut().batches = false;
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let create = |m: &mut Machine, t: &mut Turn, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now);
+    let (ask, answer) = done_unheard(&mut world, &mut turn, create);
+    let listed = |world: &mut World| world.list(0, NodeId::ROOT, false).unwrap().contains(&b"f"[..]);
+    assert_eq!([(); 3].map(|()| listed(&mut world)), [true; 3]);
+    let now = world.now();
+    world.clients[0].machine.absorb(&mut turn, ask, answer, now);
+    let Step::Done((_, opened)) = create(&mut world.clients[0].machine, &mut turn, now) else { panic!() };
+    world.clients[0].machine.release(opened.fh, now);
+    assert!(listed(&mut world));
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let unlink = |m: &mut Machine, t: &mut Turn, now| m.unlink(t, NodeId::ROOT, b"f", now);
+    let (ask, answer) = done_unheard(&mut world, &mut turn, unlink);
+    assert_eq!([(); 3].map(|()| listed(&mut world)), [false; 3]);
+    world.clients[0].machine.absorb(&mut turn, ask, answer, now);
+    assert!(!listed(&mut world));
+}
+
+/// Has the server do what an operation changes, of which nobody hears yet.
+fn done_unheard<T: std::fmt::Debug>(
+    world: &mut World,
+    turn: &mut Turn,
+    operation: impl Fn(&mut Machine, &mut Turn, Now) -> Step<T>,
+) -> (Ask, Result<Answer, Errno>) {
+    loop {
+        let now = world.now();
+        let step = operation(&mut world.clients[0].machine, turn, now);
+        let Step::Ask(ask) = step else { panic!("{step:?}") };
+        let answer = world.perform(0, &ask);
+        if ask.question.is_mutation() {
+            return (*ask, answer);
+        }
+        world.clients[0].machine.absorb(turn, *ask, answer, now);
+    }
+}
+
+#[test]
 fn a_listing_shows_a_name_that_another_file_has_taken_over() {
     let (mut world, dir) = known();
     let fh = open(&mut world, dir);

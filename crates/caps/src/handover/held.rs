@@ -2,7 +2,7 @@
 //! where that fails, or a local process changed the object meanwhile, it is recalled.
 
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use holdfast_base::{ClientId, FileKey, Timestamp};
 use holdfast_export::{Object, WireHandle};
@@ -43,11 +43,9 @@ impl Look {
     }
 
     /// Whether a change from now on will show.
-    fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ctime = Timestamp { seconds: self.ctime.0, nanos: self.ctime.1 };
-        let ctime_ms = i128::from(ctime.seconds) * 1000 + i128::from(ctime.nanos / 1_000_000);
-        i128::try_from(now.as_millis()).unwrap_or(i128::MAX) - ctime_ms > TICK_MS
+    fn is_settled(&self, now: Timestamp) -> bool {
+        let ms = |at: Timestamp| i128::from(at.seconds) * 1000 + i128::from(at.nanos / 1_000_000);
+        ms(now) - ms(Timestamp { seconds: self.ctime.0, nanos: self.ctime.1 }) > TICK_MS
     }
 }
 
@@ -78,7 +76,8 @@ impl Caps {
         let this = self.this.upgrade()?;
         let look = move || {
             for held in &mut all {
-                held.seen = this.look_at_held(held).map(|(_, look)| look).filter(Look::is_settled);
+                let look = this.look_at_held(held).map(|(_, look)| look);
+                held.seen = look.filter(|look| look.is_settled((this.parts.wall)()));
             }
             // Nobody hears it who has given up.
             let _ = told.send(all);

@@ -288,6 +288,7 @@ fn start(
         groups: Arc::new(NoGroups),
         holders: Arc::new(Anybody),
         entropy: Box::new(SeededEntropy(life + 100)),
+        wall: Arc::new(holdfast_ledger::system_now),
     });
     caps.restore(remembered);
     let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));

@@ -27,7 +27,7 @@ impl Callee for Client4 {
 
 impl Client4 {
     /// Has the back channel use the connection of now (RFC 8881 section 18.34).
-    pub(super) async fn bind(&self) {
+    pub(crate) async fn bind(&self) {
         let is_bound = self.bound.get() == self.conn.connects() && !self.is_path_down.get();
         let Some(sessionid) = self.session.borrow().as_ref().map(|session| session.id).filter(|_| !is_bound)
         else {

@@ -27,8 +27,8 @@ pub(crate) struct Lost;
 /// An answer, or [`Lost`].
 type Answer = Result<Vec<u8>, Lost>;
 
-/// Takes calls of the server's: procedure and arguments in, results out; nothing for no answer at all.
-pub(crate) type OnCall = Rc<dyn Fn(u32, &[u8]) -> Option<Vec<u8>>>;
+/// Takes calls of the server's: program, procedure and arguments in, results out; nothing for no answer at all.
+pub(crate) type OnCall = Rc<dyn Fn((u32, u32), &[u8]) -> Option<Vec<u8>>>;
 
 /// A call that was answered, to be sent once more.
 pub(crate) struct Copy {
@@ -122,7 +122,8 @@ impl Conn {
         }
     }
 
-    async fn connected(&self) -> LinkId {
+    /// Waits until there is a connection.
+    pub(crate) async fn connected(&self) -> LinkId {
         self.turn.take().await;
         let mut pause = 20;
         let link = loop {
@@ -223,7 +224,9 @@ impl Conn {
             return self.world.oracles.violated("the server's call cannot be decoded".into());
         };
         let on_call = self.on_call.borrow().clone();
-        let Some(results) = on_call.and_then(|on_call| on_call(body.proc, r.rest())) else { return };
+        let Some(results) = on_call.and_then(|on_call| on_call((body.prog, body.proc), r.rest())) else {
+            return;
+        };
         let mut w = Writer::new();
         // An accepted reply of success, with an empty verifier (RFC 5531 section 9).
         for word in [prefix.xid, 1, 0, 0, 0, 0] {

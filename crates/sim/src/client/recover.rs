@@ -46,7 +46,8 @@ impl Client4 {
             }
             self.bind().await;
             self.epoch.set(self.epoch.get() + 1);
-            self.must_reclaim.set(false);
+            let is_known = !self.must_reclaim.replace(false);
+            self.mount_greets(!is_known).await;
             let (deaths, life) = (self.deaths(), self.world.lives());
             if self.reclaim_all().await.is_none() {
                 self.world.tell(|| format!("{}: recovery begins again", self.name()));
@@ -123,7 +124,7 @@ impl Client4 {
     }
 
     /// Sends a compound of the recovery; `None` when recovery must begin again.
-    pub(super) async fn step(
+    pub(crate) async fn step(
         &self,
         make: impl Fn() -> Option<Ops>,
         (after, owners): (&[OpNum4], impl Fn() -> Vec<Vec<u8>>),
@@ -163,6 +164,7 @@ impl Client4 {
             self.reclaim(open, self.deaths()).await?;
         }
         self.reclaim_delegations().await?;
+        self.mount_reclaims().await?;
         if self.kind.minor > 0 {
             let done = ArgOp::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
             let (reply, _) =

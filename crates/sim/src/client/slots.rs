@@ -86,7 +86,7 @@ impl Client4 {
     pub(crate) async fn on_slot(&self, ops: &Ops, is_recovering: bool) -> Result<(Reply, bool), Missed> {
         let Some((id, slot, sequence)) = self.take_slot(is_recovering).await else { return Err(Missed) };
         let args = ops.compound(self.kind.minor, Some(sequence));
-        let (epoch, mut times) = (self.epoch.get(), 0);
+        let (epoch, mut times, first_sent) = (self.epoch.get(), 0, self.world.now());
         loop {
             if self.session.borrow().as_ref().is_none_or(|session| session.id != id) {
                 return Err(Missed);
@@ -102,6 +102,7 @@ impl Client4 {
                 self.retry_late((id, life), &args, &results).await;
                 self.want_slots(id, ok.target_highest_slotid);
                 self.free_slot(id, slot, true);
+                self.mount_hears(ok.status_flags, first_sent);
                 self.world.tell(|| {
                     let Sequence4Args { slotid, sequenceid, .. } = sequence;
                     let (flags, status) = (ok.status_flags, reply.status);

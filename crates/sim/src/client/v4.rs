@@ -19,6 +19,7 @@ use super::sessions::Counted;
 use super::slots::Session;
 use crate::exec::Turn;
 use crate::life::LEASE_MS;
+use crate::mount::Mount;
 use crate::oracle::grants::GrantId;
 use crate::rng::Rng;
 use crate::wire::{Ops, Reply};
@@ -118,6 +119,8 @@ pub struct Client4 {
     pub(super) returning: RefCell<BTreeSet<[u8; 12]>>,
     /// Those that the server may not have back yet, likewise.
     pub(super) given_up: RefCell<BTreeMap<[u8; 12], GivenUp>>,
+    /// The Holdfast mount whose client it is, if it is one's.
+    pub(super) mount: RefCell<Weak<Mount>>,
 }
 
 /// The session went while a compound was under way: the same must be asked anew. Whether it was carried out nobody
@@ -176,16 +179,18 @@ impl Client4 {
             amnesias: Cell::new(0),
             returning: RefCell::default(),
             given_up: RefCell::default(),
+            mount: RefCell::default(),
             delegations: RefCell::default(),
             kept: RefCell::default(),
         });
         let weak = Rc::downgrade(&client);
         let on_lost = Weak::clone(&weak);
-        client.conn.on_call(Rc::new(move |procedure, args| weak.upgrade()?.call_answered(procedure, args)));
+        client.conn.on_call(Rc::new(move |call, args| weak.upgrade()?.program_called(call, args)));
         client.conn.on_lost(Rc::new(move || {
             // Of 4.0 it is called on another way.
             if let Some(client) = on_lost.upgrade().filter(|client| client.sessions()) {
                 client.doubt_delegations();
+                client.mount_is_cut_off();
             }
         }));
         if kind.minor == 0 {
@@ -291,7 +296,8 @@ impl Client4 {
                 NfsStat4::Delay | NfsStat4::Grace | NfsStat4::Resource | NfsStat4::ServerFault => {
                     // A fault of the server's may have come after the change.
                     is_excused |= reply.status == NfsStat4::ServerFault;
-                    let ms = self.rng.borrow_mut().between(50, 800);
+                    let longest = if self.is_mounts() { 100 } else { 800 };
+                    let ms = self.rng.borrow_mut().between(longest / 16, longest);
                     self.world.exec.sleep(ms).await;
                 }
                 // Another task has recovered meanwhile: what was sent named what is no more.
@@ -330,7 +336,7 @@ impl Client4 {
     }
 
     /// Waits until the client may send: not while it recovers, nor once it is dead.
-    pub(super) async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         if self.is_dead.get() {
             std::future::pending::<()>().await;
         }

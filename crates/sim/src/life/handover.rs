@@ -35,6 +35,7 @@ struct Image {
     engine: Option<holdfast_state::Frozen>,
     nfs4: holdfast_nfs4::Image,
     nlm: holdfast_nlm::handover::Image,
+    caps: holdfast_caps::Image,
     records: holdfast_server::durable::Image,
 }
 
@@ -119,6 +120,7 @@ impl Life {
         let mut looks = (0..LOOKS).filter_map(|_| self.nfs4.freeze(&mut outgoing).ok());
         let nfs4 = looks.next().context("what is delegated cannot be looked at")?;
         let nlm = self.lockd.freeze(&mut outgoing)?;
+        let caps = self.caps.freeze()?;
         let reply = |(key, results): (Key, bytes::Bytes)| (to_bytes(&key), results.to_vec());
         let image = Image {
             epoch: self.epoch,
@@ -129,6 +131,7 @@ impl Life {
             engine: Some(engine),
             nfs4,
             nlm,
+            caps,
             records: self.durable.freeze(),
         };
         // Duplicates, as those of another process are.
@@ -170,6 +173,7 @@ impl Life {
         let lost = thawed.files_lost + self.lockd.thaw(image.nlm, &incoming);
         ensure!(lost == 0, "{lost} open files were not found again");
         *self.thawed.borrow_mut() = thawed;
+        *self.thawed_caps.borrow_mut() = self.caps.thaw(image.caps);
         let known = |(key, results): (Vec<u8>, Vec<u8>)| {
             Some((Key::decode(&mut Reader::new(&key)).ok()?, results.into()))
         };
@@ -181,6 +185,7 @@ impl Life {
     pub(crate) fn adopt(&self, handed: impl Iterator<Item = HandedDetached>) -> Vec<Detached> {
         let sides = handed.map(|handed| self.base.adopt(handed)).collect();
         self.nfs4.go_on(std::mem::take(&mut *self.thawed.borrow_mut()));
+        self.caps.go_on(std::mem::take(&mut *self.thawed_caps.borrow_mut()));
         sides
     }
 

@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(super) fn to_client(&self, id: LinkId, record: Vec<u8>) {
-        if callback_in(&record).is_some()
+        if is_call(&record)
             && let Some((xid, _)) = record.split_first_chunk()
             && let Some(link) = self.links.borrow_mut().get_mut(&id)
         {
@@ -249,6 +249,11 @@ impl World {
         self.tell(|| format!("server: suspended for {ms} ms"));
         self.frozen_until.set(self.now() + ms);
     }
+}
+
+/// Whether a record of the server's is a call that it waits for the answer of.
+fn is_call(record: &[u8]) -> bool {
+    Prefix::decode(&mut Reader::new(record)).is_ok_and(|prefix| prefix.mtype == MsgType::Call)
 }
 
 /// The arguments of a record's CB_COMPOUND, if it is one.

@@ -19,9 +19,9 @@ use holdfast_wire::caps::{
 use holdfast_xdr::Encode;
 use parking_lot::Mutex;
 
-use super::batches::rename_how;
 use super::calling::{DELAY_MAX, DELAY_MIN, failure_of, pause_for, put};
 use super::hello::{checked, encoded};
+use super::sheets::rename_how;
 use super::{Failure, Inner, convert};
 use crate::crowd::Crowd;
 

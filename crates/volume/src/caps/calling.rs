@@ -9,7 +9,7 @@ use holdfast_client::{Cancel, Cred, Cx, Error, Target};
 use holdfast_wire::caps::{CAPS_PROGRAM, CAPS_V1, CapsProc, CapsStat, Ticket};
 use holdfast_xdr::{Decode, Encode, Reader, Writer};
 
-use super::batches::Ledger;
+use super::sheets::Ledger;
 use super::{Inner, convert};
 use crate::server::Undone;
 

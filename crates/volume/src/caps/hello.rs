@@ -14,8 +14,8 @@ use holdfast_wire::caps::{
 };
 use holdfast_xdr::{Encode, Writer};
 
-use super::batches::Ledger;
 use super::calling::{DELAY_MAX, DELAY_MIN, decode, failure_of, pause_for, target};
+use super::sheets::Ledger;
 use super::{Failure, Inner, convert};
 
 /// What the server said to HELLO.

@@ -4,7 +4,7 @@ mod appends;
 mod aside;
 mod batches;
 mod calling;
-mod convert;
+pub mod convert;
 mod hello;
 mod lending;
 mod lists;
@@ -13,6 +13,7 @@ mod pool;
 mod questions;
 mod recalls;
 mod reserving;
+pub mod sheets;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -35,10 +36,10 @@ use crate::same_host::{Neighbour, SameHost, SameHostStats};
 use crate::server::{BatchDone, Server, Settled, Undone, WriteDone};
 
 use aside::Aside;
-use batches::Ledger;
 use calling::Failure;
 use hello::Greeting;
 use lending::Verifier;
+use sheets::Ledger;
 
 /// Who is told what the server asks for by itself: the volume.
 pub(crate) trait Promises: Send + Sync {

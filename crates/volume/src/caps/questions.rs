@@ -3,13 +3,13 @@
 use holdfast_base::Cookie;
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
-    Acting, AllocateMode, Answer, Ask, Attrs, Caller, CapSet, Errno, Grant, Handle, Listed, Name, Promise,
-    Question, Release, RenameMode, is_access_list,
+    AllocateMode, Answer, Ask, Attrs, CapSet, Errno, Grant, Handle, Name, Question, Release, RenameMode,
+    is_access_list,
 };
 use holdfast_client::{Cancel, Cred};
 use holdfast_wire::caps::{
-    AcquireArgs, AcquireItem, AcquireOk, CapsProc, CapsStat, Features, FindOk, ListArgs, ListOk, Looked,
-    LookupArgs, LookupOk, ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
+    AcquireArgs, AcquireItem, AcquireOk, CapsProc, CapsStat, Features, FindOk, ListArgs, ListOk, LookupArgs,
+    LookupOk, ReleaseArgs, ReleaseItem, ReleaseOk, WhoAmIArgs, WhoAmIOk,
 };
 
 use super::calling::{DELAY_MAX, DELAY_MIN, decode, pause_for, put};
@@ -98,18 +98,12 @@ impl Inner {
         let knows_names = self.greeting.read().is_some_and(|told| told.features.contains(Features::NAMES));
         let procedure = if knows_names { CapsProc::Find } else { CapsProc::Lookup };
         let reply = self.call(procedure, cred, cancel, |ticket, w| put(&args(ticket), w))?;
-        let (told, promise) = if knows_names {
-            let told: FindOk<'_> = decode(&reply)?;
-            (told.looked, told.promise)
+        let told = if knows_names {
+            decode::<FindOk<'_>>(&reply)?
         } else {
-            (decode::<LookupOk<'_>>(&reply)?, None)
+            FindOk { looked: decode::<LookupOk<'_>>(&reply)?, promise: None }
         };
-        let found = match &told.found {
-            Looked::Absent => None,
-            Looked::Present(node) => Some(convert::object(node)),
-        };
-        let promise = promise.map(|told| Promise { token: Handle::new(told.token.0), seq: told.seq });
-        Ok(Answer::Looked { found, dir: Some(convert::grant(told.dir.grant)), promise })
+        Ok(convert::looked(&told))
     }
 
     fn list(
@@ -130,19 +124,7 @@ impl Inner {
         };
         let reply = self.call(CapsProc::List, cred, cancel, |ticket, w| put(&args(ticket), w))?;
         let told: ListOk<'_> = decode(&reply)?;
-        let entries = told.entries.iter().map(|entry| {
-            let object = entry.node.into_result().ok().map(|node| convert::object(&node));
-            // Without its attributes its kind is not told; whoever wants it looks it up.
-            let brief = (object.as_ref().map(|object| object.attrs.kind), entry.fileid);
-            Listed { name: Name::new(entry.name), cookie: entry.cookie.0, object, brief }
-        });
-        Ok(Answer::Listed {
-            entries: entries.collect(),
-            eof: told.eof,
-            verifier: 0,
-            dir: Some(convert::grant(told.dir.grant)),
-            dir_attrs: Some(convert::attrs(&told.dir.attrs)),
-        })
+        Ok(convert::listed(&told))
     }
 
     fn acquire(
@@ -204,20 +186,13 @@ impl Inner {
             put(&WhoAmIArgs { ticket, handle: of_wire(&self.root) }, w);
         })?;
         let told: WhoAmIOk = decode(&reply)?;
-        let acting = if told.is_read_only {
-            Acting::Unknown
-        } else if told.is_mapped {
-            Acting::As(Caller { uid: told.uid, gid: told.gid, groups: told.groups.into() })
-        } else {
-            Acting::AsItself
-        };
-        Ok(Answer::Acts(acting))
+        Ok(Answer::Acts(convert::acting(told)))
     }
 
     /// What was done by NFS brings no capabilities; what the question wished for is asked for behind it. Without them the
     /// answer is as good.
     fn with_grants(&self, question: &Question, mut answer: Answer, cred: &Cred, cancel: &Cancel) -> Answer {
-        let (object_want, dir_want) = wishes(question, &answer);
+        let (object_want, dir_want) = convert::wishes(question, &answer);
         let items: Vec<_> = [&object_want, &dir_want].into_iter().flatten().cloned().collect();
         if items.is_empty() {
             return answer;
@@ -226,23 +201,7 @@ impl Inner {
         let mut told = told.into_iter();
         let of_object = object_want.and_then(|_| told.next()?.ok());
         let of_dir = dir_want.and_then(|_| told.next()?.ok());
-        match &mut answer {
-            Answer::Created { object, dir, dir_attrs, .. } => {
-                if let Some((attrs, grant)) = of_object {
-                    (object.attrs, object.grant) = (attrs, Some(grant));
-                }
-                (*dir, *dir_attrs) = (of_dir.map(|(_, grant)| grant), of_dir.map(|(attrs, _)| attrs));
-            }
-            Answer::Gone { dir, dir_attrs } => {
-                (*dir, *dir_attrs) = (of_dir.map(|(_, grant)| grant), of_dir.map(|(attrs, _)| attrs));
-            }
-            Answer::Opened { attrs, grant, .. } | Answer::Attrs { attrs, grant } => {
-                if let Some((now, given)) = of_object {
-                    (*attrs, *grant) = (now, Some(given));
-                }
-            }
-            _ => {}
-        }
+        convert::grant_wishes(&mut answer, of_object, of_dir);
         answer
     }
 
@@ -272,32 +231,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-type Wish = Option<(Handle, CapSet)>;
-
-/// What a question that goes by NFS wishes for, of the object and of the directory.
-fn wishes(question: &Question, answer: &Answer) -> (Wish, Wish) {
-    let wish = |handle: &Handle, want: CapSet| (!want.is_empty()).then(|| (handle.clone(), want));
-    let made = |want: CapSet| match answer {
-        Answer::Created { object, .. } => wish(&object.handle, want),
-        _ => None,
-    };
-    match question {
-        // What was made is gone again, and nobody would hear of what is granted.
-        _ if matches!(answer, Answer::Done) => (None, None),
-        Question::Open { object, want, .. } | Question::SetAttr { object, want, .. } => {
-            (wish(object, *want), None)
-        }
-        Question::Create { dir, want, want_dir, .. } | Question::Make { dir, want, want_dir, .. } => {
-            (made(*want), wish(dir, *want_dir))
-        }
-        Question::Nameless { want, .. } => (made(*want), None),
-        Question::Link { dir, want_dir, .. } | Question::Remove { dir, want_dir, .. } => {
-            (None, wish(dir, *want_dir))
-        }
-        Question::Rename { to_dir, want_dir, .. } => (None, wish(to_dir, *want_dir)),
-        _ => (None, None),
     }
 }

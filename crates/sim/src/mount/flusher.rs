@@ -1,0 +1,217 @@
+//! Sending what the machine has to send: each job is a task of its own, as if there were as many threads.
+
+use std::rc::Rc;
+
+use holdfast_cache::{
+    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, MutationResult, Name, Now, OpenToken,
+    PoolOut, Question, Release, Spare, WriteOut,
+};
+use holdfast_volume::convert;
+use holdfast_volume::sheets::{Sheet, results};
+use holdfast_wire::caps::{
+    self as wire, BatchArgs, BatchOk, CapsProc, PoolArgs, PoolOk, StableArgs, StableOk, TxnId,
+};
+
+use super::Mount;
+use super::calling::{Failure, checked, encoded};
+
+/// One thing to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    Releases(Vec<Release>),
+    Opens(Vec<(Fh, Handle, Access, Caller)>),
+    Batch(Batch),
+    Write(WriteOut),
+    Commit(CommitOut),
+    Stable(u64),
+    Closes(Vec<(OpenToken, Caller)>),
+    Removals(Vec<(Handle, Name, Caller)>),
+    Pool(PoolOut),
+}
+
+/// All there is to do now, in the order of `volume`.
+pub(super) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    let releases = machine.take_releases(now);
+    if !releases.is_empty() {
+        jobs.push(Job::Releases(releases));
+    }
+    let opens = machine.take_opens();
+    if !opens.is_empty() {
+        jobs.push(Job::Opens(opens));
+    }
+    jobs.extend(std::iter::from_fn(|| machine.take_batch(now)).map(Job::Batch));
+    jobs.extend(std::iter::from_fn(|| machine.take_write(now)).map(Job::Write));
+    jobs.extend(std::iter::from_fn(|| machine.take_commit(now)).map(Job::Commit));
+    jobs.extend(machine.take_stable(now).map(Job::Stable));
+    let closes = machine.take_closes();
+    if !closes.is_empty() {
+        jobs.push(Job::Closes(closes));
+    }
+    let removals = machine.take_removals();
+    if !removals.is_empty() {
+        jobs.push(Job::Removals(removals));
+    }
+    jobs.extend(std::iter::from_fn(|| machine.take_pool(now)).map(Job::Pool));
+    jobs
+}
+
+/// How long is waited after what was lost, in milliseconds.
+const LOST_PAUSE: u64 = 50;
+
+impl Mount {
+    pub(super) async fn perform(self: Rc<Self>, job: Job) {
+        match job {
+            Job::Releases(releases) => match self.give_back(&releases).await {
+                Ok(()) => self.touched(|machine, _| machine.released(&releases)),
+                Err(failure) => {
+                    self.tell(|| format!("RELEASE: {failure:?}"));
+                    self.world.exec.sleep(LOST_PAUSE).await;
+                    self.touched(|machine, _| machine.releases_lost(releases));
+                }
+            },
+            Job::Opens(opens) => {
+                for (fh, object, access, _) in opens {
+                    let open = self.open_file(&object, access, false).await;
+                    let token = match open {
+                        Ok(Answer::Opened { open, .. }) => open,
+                        _ => None,
+                    };
+                    self.touched(|machine, _| machine.opened(fh, token));
+                }
+            }
+            Job::Batch(batch) => self.send_batch(&batch).await,
+            Job::Write(out) => {
+                let written = self.write_out(&out).await;
+                self.tell(|| format!("WRITE of {} bytes at {}: {written:?}", out.data.len(), out.offset));
+                self.touched(|machine, now| machine.write_done(out.id, written, now));
+            }
+            Job::Commit(out) => {
+                let committed = self.commit(&out.object).await;
+                self.tell(|| format!("COMMIT: {committed:?}"));
+                self.touched(|machine, now| machine.commit_done(out.id, committed, now));
+            }
+            Job::Stable(through) => self.settle(through).await,
+            Job::Closes(closes) => {
+                for (open, _) in closes {
+                    let _ = self.close_file(open).await;
+                }
+            }
+            Job::Removals(removals) => {
+                for (dir, name, _) in removals {
+                    let want_dir = holdfast_cache::CapSet::NONE;
+                    let remove = Question::Remove { dir, name, is_dir: false, victim: None, want_dir };
+                    let _ = self.answer_to(&remove).await;
+                }
+            }
+            Job::Pool(out) => {
+                let told = match self.pool(&out).await {
+                    Ok(spare) => Some(Ok(spare)),
+                    Err(Failure::Refused(stat)) => Some(Err(convert::errno_of(stat.as_u32()))),
+                    Err(Failure::Unawaited) => None,
+                };
+                self.touched(|machine, now| machine.pool_done(&out, told, now));
+            }
+        }
+    }
+
+    async fn send_batch(self: &Rc<Self>, batch: &Batch) {
+        let sheet = Sheet::of(batch);
+        let is_resent = self.ledger.borrow_mut().sends(batch, &sheet.starts);
+        self.tell(|| {
+            let again = if is_resent { " again" } else { "" };
+            format!("batch {}{again}: {}", batch.txn, words(batch))
+        });
+        // As a thread waits for the end of a greeting before it looks whether it is waited for.
+        let is_awaited = || self.touch(|machine, _| machine.awaits(batch)).unwrap_or(false);
+        let args = |ticket| {
+            let done_through = self.ledger.borrow().done_through();
+            let ops = sheet.ops.clone();
+            encoded(&BatchArgs { ticket, txn: TxnId(batch.txn), is_resent, done_through, ops })
+        };
+        let reply = self.call_while(is_awaited, CapsProc::Batch, args).await;
+        let done = reply.and_then(|reply| {
+            let told: BatchOk<'_> = checked(&reply).map_err(Failure::Refused)?;
+            Ok((results(&sheet.starts, &told), told.stable_through.0))
+        });
+        if done == Err(Failure::Unawaited) {
+            self.world.exec.sleep(LOST_PAUSE).await;
+        }
+        self.tell(|| format!("batch {} is answered: {}", batch.txn, outcome(&done)));
+        self.touched(|machine, now| {
+            if !machine.awaits(batch) {
+                return;
+            }
+            match done {
+                Ok((results, stable)) => machine.batch_done(batch.txn, results, stable, now),
+                Err(Failure::Unawaited) => machine.batch_lost(batch.txn),
+                Err(Failure::Refused(stat)) => {
+                    let errno = Failure::Refused(stat).errno();
+                    let failed = batch.ops.iter().map(|_| MutationResult::Failed(errno)).collect();
+                    machine.batch_done(batch.txn, failed, 0, now);
+                }
+            }
+        });
+    }
+
+    async fn settle(self: &Rc<Self>, through: u64) {
+        let args = |ticket| {
+            let done_through = self.ledger.borrow().done_through();
+            encoded(&StableArgs { ticket, through: TxnId(through), done_through })
+        };
+        let reply = self.call(CapsProc::Stable, args).await;
+        let told = reply.and_then(|reply| checked::<StableOk>(&reply).map_err(Failure::Refused));
+        self.tell(|| format!("STABLE {through}: {told:?}"));
+        let is_short = !matches!(&told, Ok(told) if told.stable_through.0 >= through);
+        if is_short {
+            self.world.exec.sleep(LOST_PAUSE).await;
+        }
+        match told {
+            Ok(told) => {
+                let failed = self.ledger.borrow().failed(&told.failed);
+                let failed: Vec<_> = failed.iter().map(|of| (of.txn, of.place, of.errno)).collect();
+                self.touched(|machine, now| machine.stable_done(told.stable_through.0, &failed, now));
+            }
+            Err(_) => self.touched(|machine, _| machine.stable_lost()),
+        }
+    }
+
+    async fn pool(self: &Rc<Self>, out: &PoolOut) -> Result<Vec<Spare>, Failure> {
+        let args = |ticket| {
+            let back: Vec<_> = out.back.iter().map(|handle| wire::Handle(handle.as_bytes())).collect();
+            encoded(&PoolArgs { ticket, dir: wire::Handle(out.dir.as_bytes()), count: out.count, back })
+        };
+        let reply = self.call(CapsProc::Pool, args).await?;
+        let told: PoolOk<'_> = checked(&reply).map_err(Failure::Refused)?;
+        let spare =
+            |file: &wire::Pooled<'_>| Spare { handle: Handle::new(file.handle.0), fileid: file.fileid };
+        Ok(told.files.iter().map(spare).collect())
+    }
+}
+
+/// What was told of a batch, for people.
+fn outcome(done: &Result<(Vec<MutationResult>, u64), Failure>) -> String {
+    match done {
+        Ok((results, stable)) => {
+            let word = |result: &MutationResult| match result {
+                MutationResult::Done { other_name: Some(name), .. } => {
+                    format!("kept as {}", String::from_utf8_lossy(name.as_bytes()))
+                }
+                MutationResult::Done { .. } => "done".into(),
+                other => format!("{other:?}"),
+            };
+            let words: Vec<_> = results.iter().map(word).collect();
+            format!("{} (stable through {stable})", words.join(", "))
+        }
+        Err(failure) => format!("{failure:?}"),
+    }
+}
+
+fn words(batch: &Batch) -> String {
+    let word = |op: &holdfast_cache::Mutation| {
+        let mut words = format!("{op:?}");
+        words.truncate(120);
+        words
+    };
+    batch.ops.iter().map(word).collect::<Vec<_>>().join("; ")
+}
