@@ -17,6 +17,8 @@ use crate::running::Plain;
 use crate::stub::{self, Stub};
 use crate::{Kept, Standing, Volume, VolumeOptions};
 
+mod told;
+
 /// More than one call asks for.
 const FILES: usize = CAPS_ITEMS_MAX + 100;
 
