@@ -5,6 +5,7 @@
 pub(crate) mod code;
 mod merge;
 mod nodes;
+mod pledge;
 mod restore;
 
 use std::collections::BTreeMap;
@@ -126,6 +127,7 @@ pub(crate) struct Journal {
     below: FxHashMap<NodeId, merge::Below>,
     /// Transactions the records of which are not as they are.
     rewritten: Vec<u64>,
+    pledge: Option<pledge::Pledge>,
 }
 
 impl Machine {

@@ -9,7 +9,7 @@ mod owed;
 mod promised;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub(crate) struct Offline {
     promised: Mutex<Promised>,
     /// The journal cannot be written any more.
     is_broken: AtomicBool,
+    /// What the machine was done with when the journal was last brought up to date.
+    kept_done: AtomicU64,
     own: OnceLock<Weak<Shared>>,
 }
 
@@ -193,6 +195,7 @@ impl Offline {
             sending: Mutex::new(Cancel::new()),
             promised: Mutex::default(),
             is_broken: AtomicBool::new(false),
+            kept_done: AtomicU64::new(machine.done_through()),
             own: OnceLock::new(),
         })
     }
