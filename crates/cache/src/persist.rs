@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::queue::{Kept as BatchKept, Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
-pub(crate) use merge::{Base, Before, path_of};
+pub(crate) use merge::{Base, Before, Found, path_of};
 pub use merge::{Doubt, FoundBlock, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;

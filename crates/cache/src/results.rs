@@ -491,6 +491,10 @@ impl Machine {
                 self.unmake(node, now);
             }
         }
+        let found = std::mem::take(&mut self.found);
+        if !found.is_empty() {
+            self.spare_others(&found, now);
+        }
     }
 
     /// The server had made it, and lost it: until it is made again nothing is asked of it. What its data was sent to, or who has

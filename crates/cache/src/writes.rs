@@ -246,7 +246,7 @@ impl Machine {
     fn clocked(&mut self, id: NodeId) {
         let sent = self.stream.sent();
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.data.clocked_since = Some(sent);
+            (node.data.clocked_since, node.data.was_clocked) = (Some(sent), true);
         }
     }
 
