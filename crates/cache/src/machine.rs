@@ -170,6 +170,8 @@ pub struct Machine {
     /// What is kept on disk; only of mounts that work without the server.
     pub(crate) journal: Option<Box<Journal>>,
     pub(crate) conflicts: Vec<Conflict>,
+    /// What the server said of objects when it had begun anew: what it has lost comes again, and spares what others did since.
+    pub(crate) found: crate::persist::Found,
     /// Where directories were when the server was last compared with: for telling of conflicts.
     pub(crate) paths: FxHashMap<NodeId, Vec<u8>>,
     pub(crate) stats: Stats,
@@ -225,6 +227,7 @@ impl Machine {
             forgot_holder: Generation(0),
             journal: None,
             conflicts: Vec::new(),
+            found: crate::persist::Found::default(),
             paths: FxHashMap::default(),
             stats: Stats::default(),
         };

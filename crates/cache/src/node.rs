@@ -197,6 +197,8 @@ pub(crate) struct FileData {
     /// The server's modification time may be of its own clock, by a WRITE or a truncation of ours, which nobody told here:
     /// until one is set by a mutation behind this serial.
     pub(crate) clocked_since: Option<u64>,
+    /// It was so at some time since the mount began: of what the server may lose nobody can tell when it was changed last.
+    pub(crate) was_clocked: bool,
 }
 
 /// One open.

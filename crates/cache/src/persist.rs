@@ -5,6 +5,7 @@
 pub(crate) mod code;
 mod merge;
 mod nodes;
+mod pledge;
 mod restore;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use crate::node::Node;
 use crate::queue::{Kept as BatchKept, Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
-pub(crate) use merge::{Base, Before, path_of};
+pub(crate) use merge::{Base, Before, Found, path_of};
 pub use merge::{Doubt, FoundBlock, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;
@@ -126,6 +127,7 @@ pub(crate) struct Journal {
     below: FxHashMap<NodeId, merge::Below>,
     /// Transactions the records of which are not as they are.
     rewritten: Vec<u64>,
+    pledge: Option<pledge::Pledge>,
 }
 
 impl Machine {

@@ -33,6 +33,7 @@ impl Machine {
         // A reply that is too short tells nothing of the rest.
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
         let before = self.seen_before(&ops);
+        let last_serial = self.stream.last_serial();
         let mut born = Vec::new();
         let mut op = 0;
         for (queued, result) in ops.iter().zip(results) {
@@ -51,6 +52,7 @@ impl Machine {
             }
         }
         self.do_otherwise(now);
+        self.pledge_again(last_serial);
         self.end_late();
         self.recall_deferred(now);
         self.stable_through(stable_through);
@@ -487,6 +489,10 @@ impl Machine {
             if let Op::Make { node, .. } = op {
                 self.unmake(node, now);
             }
+        }
+        let found = std::mem::take(&mut self.found);
+        if !found.is_empty() {
+            self.spare_others(&found, now);
         }
     }
 

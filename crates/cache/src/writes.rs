@@ -246,7 +246,7 @@ impl Machine {
     fn clocked(&mut self, id: NodeId) {
         let sent = self.stream.sent();
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.data.clocked_since = Some(sent);
+            (node.data.clocked_since, node.data.was_clocked) = (Some(sent), true);
         }
     }
 
@@ -316,9 +316,16 @@ impl Machine {
 
     /// A WRITE may or may not have reached the server: its data comes out again.
     pub fn write_lost(&mut self, write: WriteId, now: Now) {
+        if let Some(id) = self.flush.on_the_way.get(&write).copied() {
+            self.clocked(id);
+        }
+        self.write_withheld(write, now);
+    }
+
+    /// A WRITE has surely not reached the server, which has the file as it was: its data comes out again.
+    pub fn write_withheld(&mut self, write: WriteId, now: Now) {
         self.progress += 1;
         let Some(id) = self.flush.on_the_way.remove(&write) else { return };
-        self.clocked(id);
         self.with_data(id, |data| {
             data.in_flight.retain(|(w, ..)| *w != write);
             let sent = Progress::Sent(write);

@@ -77,9 +77,10 @@ pub(crate) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
 }
 
 fn perform(shared: &Shared, job: Job) {
-    if matches!(job, Job::Batch(_) | Job::Write(_) | Job::Releases(_)) {
-        // What goes out must come out again as it was, if this process dies; and what was given back must not.
-        let _ = shared.keep();
+    // What goes out must come out again as it was, if this process dies; and what was given back must not.
+    if matches!(job, Job::Batch(_) | Job::Write(_) | Job::Releases(_)) && !shared.may_send() {
+        pause(shared);
+        return withhold(shared, job);
     }
     match job {
         Job::Releases(releases) => release(shared, releases),
@@ -108,6 +109,18 @@ fn perform(shared: &Shared, job: Job) {
             shared.look_for_work(machine);
         }
     }
+}
+
+/// What must not go out now comes out again.
+fn withhold(shared: &Shared, job: Job) {
+    let mut machine = shared.machine.lock();
+    match job {
+        Job::Releases(releases) => machine.releases_lost(releases),
+        Job::Batch(batch) if machine.awaits(&batch) => machine.batch_lost(batch.txn),
+        Job::Write(write) => machine.write_withheld(write.id, shared.now()),
+        _ => {}
+    }
+    shared.look_for_work(machine);
 }
 
 /// Tells the server of an open. As long as it is not heard of its promises are not given back: the file might be gone before it
@@ -189,8 +202,14 @@ fn send_batch(shared: &Shared, batch: &Batch) {
 }
 
 fn send_write(shared: &Shared, write: &WriteOut) {
+    let Some(sending) = shared.sending() else {
+        pause(shared);
+        let mut machine = shared.machine.lock();
+        machine.write_withheld(write.id, shared.now());
+        return shared.look_for_work(machine);
+    };
     let started = Instant::now();
-    let done = shared.sending().map_or(Err(Undone::Lost), |sending| shared.server.write(write, &sending));
+    let done = shared.server.write(write, &sending);
     shared.counters.write(started.elapsed(), write.data.len());
     heard(shared, &done);
     let done = match done {

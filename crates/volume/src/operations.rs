@@ -239,7 +239,8 @@ impl Volume {
 
     /// A `close`: tells who may write what was lost since the open.
     pub fn flush(&self, who: &dyn Waiting, fh: Fh) -> Result<()> {
-        self.or_kept(self.run_by(who, fh, |machine, turn, now| machine.flush(turn, fh, now)))
+        let done = self.run_by(who, fh, |machine, turn, now| machine.flush(turn, fh, now));
+        self.or_kept(done, |machine| machine.losses_at_close(fh))
     }
 
     /// The last close.
@@ -253,9 +254,7 @@ impl Volume {
     /// open has not heard of.
     pub fn fsync(&self, who: &dyn Waiting, node: NodeId, fh: Fh) -> Result<()> {
         let done = self.run_by(who, fh, |machine, turn, now| machine.fsync(turn, node, Some(fh), now));
-        self.settled_or_kept(done)?;
-        // What was put on this host's disk alone may have losses behind it that are known.
-        self.0.machine.lock().losses(node, fh)
+        self.settled_or_kept(done, |machine| machine.losses(node, fh))
     }
 
     /// Opens a directory.

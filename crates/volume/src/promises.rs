@@ -29,6 +29,11 @@ impl Promises for Shared {
         if self.offline.is_some() { machine.claims() } else { machine.reclaim_list() }
     }
 
+    fn in_question(&self) -> Vec<Reclaim> {
+        // Who works without the server compares when the greeting is over.
+        if self.offline.is_some() { Vec::new() } else { self.machine.lock().in_question() }
+    }
+
     fn renewed(&self, reclaimed: Vec<Reclaimed>) {
         if self.offline.is_some() {
             return self.promises_renewed(reclaimed);
@@ -55,10 +60,7 @@ impl Promises for Shared {
     }
 
     fn done_through(&self) -> u64 {
-        let done = self.machine.lock().done_through();
-        // What the server is told to forget must not be sent again by a later life.
-        let _ = self.keep();
-        done
+        self.done_with()
     }
 
     fn awaits(&self, batch: &Batch) -> bool {

@@ -246,7 +246,8 @@ impl Volume {
     /// The first error since the last time, of anything that had returned before it was done; `EINTR`.
     pub fn sync(&self, cancel: &Cancel) -> Result<(), holdfast_cache::Errno> {
         let caller = Caller::new(0, 0);
-        self.settled_or_kept(self.run(caller, cancel, |machine, turn, now| machine.sync(turn, now)))
+        let done = self.run(caller, cancel, |machine, turn, now| machine.sync(turn, now));
+        self.settled_or_kept(done, Machine::losses_at_sync)
     }
 
     /// Fails everything that waits, now and later, and gives up what was not sent; says how much that was.

@@ -133,10 +133,15 @@ impl Machine {
         let through = *turn.through.get_or_insert(last);
         self.on_disk(&with_data, begun)?;
         self.stable(through)?;
-        match self.error.take() {
-            Some(errno) => Err(errno.into()),
-            None => Ok(()),
-        }
+        Ok(self.losses_at_sync()?)
+    }
+
+    /// What a `sync` tells, whatever is still to be put on disk.
+    ///
+    /// # Errors
+    /// The first failure since the last time.
+    pub fn losses_at_sync(&mut self) -> Result<(), Errno> {
+        self.error.take().map_or(Ok(()), Err)
     }
 
     /// `close` by one descriptor. Who may write is told what was lost since the open, as long as no `fsync` has told it.
@@ -148,7 +153,7 @@ impl Machine {
 
     fn try_flush(&mut self, turn: &mut Turn, fh: Fh, now: Now) -> Outcome<()> {
         let open = self.opens.get(&fh).ok_or(Errno::EBADF)?;
-        let (id, heard) = (open.node, open.heard);
+        let id = open.node;
         if !open.access.write {
             return Ok(());
         }
@@ -157,6 +162,16 @@ impl Machine {
         } else {
             self.data_sent(turn, id, now)?;
         }
-        self.node(id)?.losses.at_close(heard).map_or(Ok(()), |errno| Err(errno.into()))
+        Ok(self.losses_at_close(fh)?)
+    }
+
+    /// What a `close` tells, whatever has still to be sent.
+    ///
+    /// # Errors
+    /// The first failure since the open, for who may write.
+    pub fn losses_at_close(&self, fh: Fh) -> Result<(), Errno> {
+        let Some(open) = self.opens.get(&fh).filter(|open| open.access.write) else { return Ok(()) };
+        let lost = self.nodes.get(&open.node).and_then(|node| node.losses.at_close(open.heard));
+        lost.map_or(Ok(()), Err)
     }
 }

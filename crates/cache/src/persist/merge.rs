@@ -8,6 +8,7 @@ mod dirs;
 mod forgotten;
 mod late;
 mod names;
+mod repeated;
 mod uncommitted;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -28,6 +29,7 @@ pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
 pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};
+pub(crate) use repeated::Found;
 
 /// Where objects are, as far as names are known.
 pub(crate) type Places = FxHashMap<NodeId, (NodeId, Name)>;
@@ -92,7 +94,8 @@ impl Machine {
         let is_changed = |n: &Node| n.pending > 0 || n.has_unsent(Generation(u64::MAX));
         let caps = |n: &Node| if is_changed(n) { n.to_claim() } else { n.held.shared() };
         let claim = |n: &Node| Some(Reclaim { handle: n.handle.clone()?, caps: caps(n) });
-        self.nodes.values().filter(|n| !n.held.is_empty() || is_changed(n)).filter_map(|n| claim(n)).collect()
+        let claimed = self.nodes.values().filter(|n| !n.held.is_empty() || is_changed(n));
+        claimed.filter_map(|n| claim(n)).chain(self.lost_there()).collect()
     }
 
     /// What was changed on both sides, since this mount was first made.
@@ -113,6 +116,7 @@ impl Machine {
         let places = self.last_places();
         self.note_paths(&places);
         let links = self.names_there(told);
+        self.spare_others(&self.found_by(told), now);
         let (order, told) = self.compared(told);
         let made_anew = self.make_dirs_anew(&told, &places, None, now);
         for id in order {

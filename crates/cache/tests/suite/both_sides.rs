@@ -461,6 +461,20 @@ fn what_was_replaced_by_what_has_ended_since_ends_with_it() {
     }
 }
 
+/// Found at random once. That a name is absent is no sign that it was given and taken, where the taking is lost.
+#[test]
+fn a_link_whose_name_was_moved_on_is_made_again_with_the_move() {
+    let stories = [
+        vec![Step::Link(0, 2), Step::Rename(2, 5)],
+        vec![Step::Link(1, 6), Step::Rename(6, 2), Step::Replace(3), Step::Save(3)],
+    ];
+    for (here, executed) in stories.iter().flat_map(|here| (0..4).map(move |executed| (here, executed))) {
+        for dies in [false, true] {
+            nothing_is_lost(here, &[], (2, Goes::Unheard(executed)), (0, dies, true));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(config(300))]
 

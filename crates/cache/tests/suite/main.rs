@@ -30,6 +30,7 @@ mod overtaken;
 mod pooled;
 mod remembered;
 mod removed;
+mod repeated;
 mod restored;
 mod rewritten;
 mod speed;

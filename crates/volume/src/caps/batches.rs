@@ -74,6 +74,9 @@ mod tests {
         fn to_reclaim(&self) -> Vec<holdfast_cache::Reclaim> {
             Vec::new()
         }
+        fn in_question(&self) -> Vec<holdfast_cache::Reclaim> {
+            Vec::new()
+        }
         fn renewed(&self, _: Vec<holdfast_cache::Reclaimed>) {}
         fn lapsed(&self) {}
         fn regained(&self) {}

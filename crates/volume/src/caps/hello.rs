@@ -168,7 +168,10 @@ impl Inner {
         if before.is_some_and(is_anew) || promises.must_renew() {
             tracing::info!(epoch = told.epoch, in_grace = told.in_grace, "promises were lost");
             let held = promises.to_reclaim();
-            let reclaimed = if told.in_grace { reclaim(told.ticket, &held, send) } else { Vec::new() };
+            let mut reclaimed = reclaim(told.ticket, &promises.in_question(), send);
+            if told.in_grace {
+                reclaimed.extend(reclaim(told.ticket, &held, send));
+            }
             promises.renewed(reclaimed);
         }
         if !told.is_known && before.is_some() {

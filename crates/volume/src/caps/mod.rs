@@ -51,6 +51,8 @@ pub(crate) trait Promises: Send + Sync {
     fn crossed(&self, object: &Handle);
     /// What is held, to be claimed again.
     fn to_reclaim(&self) -> Vec<Reclaim>;
+    /// What is to be asked for, and not claimed: what was done to it last may be lost, and comes again.
+    fn in_question(&self) -> Vec<Reclaim>;
     /// Everything held is lost, but for what was claimed again.
     fn renewed(&self, reclaimed: Vec<Reclaimed>);
     /// Nothing held is to be relied on, nor what is promised until further notice: the lease may be over.

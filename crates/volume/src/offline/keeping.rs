@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use holdfast_cache::{Ask, Caller, CapSet, Errno, Generation, NodeId, Question};
 
 use super::owed::Owed;
-use super::{KEEP_EVERY, PROBE_EVERY, Standing};
+use super::{KEEP_EVERY, Offline, PROBE_EVERY, Standing};
 use crate::volume::Shared;
 
 /// Between two tries to keep what could not be kept, at most.
@@ -52,8 +52,9 @@ impl Shared {
     ///
     /// # Errors
     /// `EIO` when the journal cannot be written. While nothing is sent (the server is away, or being compared with) it stays
-    /// as it was, a moment of the past with all that was fsynced until then, and is told everything at the next try. Else nothing is kept any more: what is
-    /// sent from then on would be sent again by a later life.
+    /// as it was, a moment of the past with all that was fsynced until then, and is told everything at the next try. So it does when the
+    /// server is back and has not yet on its disk what was done without it: nothing is sent then, as if it were away. Else nothing is kept
+    /// any more: what is sent from then on would be sent again by a later life.
     pub(crate) fn keep(&self) -> Result<(), Errno> {
         let Some(offline) = &self.offline else { return Ok(()) };
         let mut owed = offline.turn.lock();
@@ -62,8 +63,12 @@ impl Shared {
         }
         // Looked at before and after: nothing may have been sent in between.
         let was_sending = offline.standing() == Standing::Online;
-        let changes = self.machine.lock().take_changes();
+        let (changes, done_through) = {
+            let mut machine = self.machine.lock();
+            (machine.take_changes(), machine.done_through())
+        };
         if changes.is_empty() && owed.is_empty() {
+            offline.kept_done.store(done_through, Ordering::SeqCst);
             return Ok(());
         }
         let was_owed = !owed.is_empty();
@@ -79,30 +84,46 @@ impl Shared {
             }
             applied
         };
-        match applied {
-            Ok(()) => {
-                if was_owed {
-                    tracing::info!("what is done without the server is kept on this host's disk again");
-                }
-                *owed = Owed::default();
-                self.machine.lock().changes_count();
-                Ok(())
+        let Err(error) = applied else {
+            if was_owed {
+                tracing::info!("what is done without the server is kept on this host's disk again");
             }
-            Err(error) if !was_sending && offline.standing() != Standing::Online => {
-                if !was_owed {
-                    tracing::error!(%error, "what is done without the server is not kept on this host's disk for now");
-                }
-                Err(Errno::EIO)
+            *owed = Owed::default();
+            offline.kept_done.store(done_through, Ordering::SeqCst);
+            self.machine.lock().changes_count();
+            return Ok(());
+        };
+        let is_sending = was_sending || offline.standing() == Standing::Online;
+        if !is_sending || self.machine.lock().is_pledged() {
+            if !was_owed {
+                tracing::error!(%error, "what is done without the server is not kept on this host's disk for now");
             }
-            Err(error) => {
-                offline.is_broken.store(true, Ordering::SeqCst);
-                *owed = Owed::default();
-                self.machine.lock().unfollow();
-                // What is there now will be old, and must not be gone on with.
-                let removed = std::fs::remove_file(offline.journal.path());
-                tracing::error!(%error, removed = removed.is_ok(), "nothing is kept for working without the server");
-                Err(Errno::EIO)
+            if is_sending {
+                // All that was sent is in the journal, and nothing more is before the rest is.
+                self.went_away();
+                self.came_back();
             }
+        } else {
+            offline.is_broken.store(true, Ordering::SeqCst);
+            *owed = Owed::default();
+            self.machine.lock().unfollow();
+            // What is there now will be old, and must not be gone on with.
+            let removed = std::fs::remove_file(offline.journal.path());
+            tracing::error!(%error, removed = removed.is_ok(), "nothing is kept for working without the server");
         }
+        Err(Errno::EIO)
+    }
+
+    /// Whether something may go out: a later life would know of it, or there is nothing that one could go on with.
+    pub(crate) fn may_send(&self) -> bool {
+        let is_broken = |offline: &Offline| offline.is_broken.load(Ordering::SeqCst);
+        self.keep().is_ok() || self.offline.as_ref().is_some_and(is_broken)
+    }
+
+    /// The transaction up to which the server may forget what it did: no later life sends it again.
+    pub(crate) fn done_with(&self) -> u64 {
+        let done_through = self.machine.lock().done_through();
+        let kept = || self.offline.as_ref().map(|offline| offline.kept_done.load(Ordering::SeqCst));
+        if self.may_send() { done_through } else { kept().unwrap_or(done_through).min(done_through) }
     }
 }

@@ -102,6 +102,7 @@ impl Shared {
         if verdict == Verdict::Holds {
             let conflicts = machine.merge(&told, found, now);
             machine.reclaimed(told, now);
+            machine.pledge();
             machine.hold(false);
             offline.must_merge.store(false, Ordering::SeqCst);
             offline.stand(Standing::Online);

@@ -9,7 +9,7 @@ mod owed;
 mod promised;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub(crate) struct Offline {
     promised: Mutex<Promised>,
     /// The journal cannot be written any more.
     is_broken: AtomicBool,
+    /// What the machine was done with when the journal was last brought up to date.
+    kept_done: AtomicU64,
     own: OnceLock<Weak<Shared>>,
 }
 
@@ -193,6 +195,7 @@ impl Offline {
             sending: Mutex::new(Cancel::new()),
             promised: Mutex::default(),
             is_broken: AtomicBool::new(false),
+            kept_done: AtomicU64::new(machine.done_through()),
             own: OnceLock::new(),
         })
     }
@@ -347,22 +350,34 @@ impl Shared {
 }
 
 impl Volume {
-    /// What could not be had from the server's disk, as that is away, is had from this host's.
-    pub(crate) fn or_kept(&self, done: Result<(), Errno>) -> Result<(), Errno> {
+    /// What could not be had from the server's disk, as that is away, is had from this host's. `losses`: what is known to be lost
+    /// all the same is told.
+    pub(crate) fn or_kept(
+        &self,
+        done: Result<(), Errno>,
+        losses: impl FnOnce(&mut Machine) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         match done {
-            Err(AWAY) if self.0.is_away() => self.0.keep(),
+            Err(AWAY) if self.0.is_away() => {
+                self.0.keep()?;
+                losses(&mut self.0.machine.lock())
+            }
             done => done,
         }
     }
 
     /// The same of what must not come to be undone by a later life: what was made and removed before any of it was sent is in
     /// the journal until that is brought up to date, and would be made again.
-    pub(crate) fn settled_or_kept(&self, done: Result<(), Errno>) -> Result<(), Errno> {
+    pub(crate) fn settled_or_kept(
+        &self,
+        done: Result<(), Errno>,
+        losses: impl FnOnce(&mut Machine) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         if done.is_ok() {
             // A journal that cannot be written is not there for a later life, either.
             let _ = self.0.keep();
         }
-        self.or_kept(done)
+        self.or_kept(done, losses)
     }
 
     /// Whether there is a server to ask: one that a volume can do without may be away.

@@ -75,6 +75,17 @@ impl Machine {
             self.merge_removal(id);
             self.merge_replaced(id, now);
         }
+        self.part_contents(id, there, (places, made_anew), now);
+    }
+
+    /// The same, whatever is to become of its names.
+    pub(super) fn part_contents(
+        &mut self,
+        id: NodeId,
+        there: There,
+        (places, made_anew): (&Places, &FxHashSet<NodeId>),
+        now: Now,
+    ) {
         let is_gone = |n: &Node| n.has_surely_no_name() || n.attrs.nlink == 0 && there == There::Removed;
         if self.nodes.get(&id).is_some_and(|n| is_gone(n)) {
             return self.drop_changes(id);

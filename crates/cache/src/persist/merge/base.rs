@@ -9,7 +9,7 @@ use crate::attrs::{Attrs, Changes, SetTime};
 use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::node::Node;
-use crate::queue::{Op, Queued, Stage};
+use crate::queue::{Op, Queued, Stage, Thing};
 
 /// Attributes that the server told last, or was told and took; `None`: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub(super) struct Past {
     given: Vec<Timestamp>,
     before: Vec<Timestamp>,
     is_clocked: bool,
+    /// Something gave it the time of the server's clock, or it is not known what it had.
+    is_untimed: bool,
     mode: Values,
     uid: Values,
     gid: Values,
@@ -92,6 +94,7 @@ impl Past {
     pub(super) fn had(&mut self, Before { base, told_mtime, is_clocked }: &Before) {
         self.is_clocked |= is_clocked;
         let base = base.unwrap_or_default();
+        self.is_untimed |= base.mtime.is_none() && told_mtime.is_none();
         self.before.extend(base.mtime.into_iter().chain(*told_mtime));
         self.mode.had(base.mode);
         self.uid.had(base.uid);
@@ -101,6 +104,9 @@ impl Past {
     /// This was sent about it.
     pub(super) fn got(&mut self, op: &Op) {
         self.given.extend(told_time(op));
+        let is_now = matches!(op, Op::SetAttr { changes: Changes { mtime: Some(SetTime::Now), .. }, .. });
+        let is_file = matches!(op, Op::Make { thing: Thing::File, .. });
+        self.is_untimed |= is_now || told_time(op).is_none() && (is_file || is_about_data(op));
         match op {
             Op::Make { attrs, .. } => {
                 self.mode.had(Some(attrs.mode));
@@ -123,6 +129,28 @@ impl Past {
 
     fn admits_time(&self, mtime: Timestamp) -> bool {
         self.is_time_given(mtime) || self.before.contains(&mtime)
+    }
+
+    /// Whether its contents are surely of others. `shown`: as it is shown here.
+    pub(super) fn is_changed(&self, theirs: &Attrs, shown: &Attrs) -> bool {
+        let can_tell = !self.is_clocked && !self.is_untimed;
+        can_tell && !self.admits_time(theirs.mtime) && shown.mtime != theirs.mtime
+    }
+
+    /// Takes from what is to be set what others have set to something else. Whether there was anything.
+    pub(super) fn spare(&self, ours: &mut Changes, theirs: &Attrs) -> bool {
+        let fields = [
+            (&mut ours.mode, &self.mode, theirs.mode),
+            (&mut ours.uid, &self.uid, theirs.uid),
+            (&mut ours.gid, &self.gid, theirs.gid),
+        ];
+        let mut is_any = false;
+        for (ours, had, now) in fields {
+            if had.admits(now).is_none() && ours.is_some_and(|ours| ours != now) {
+                (*ours, is_any) = (None, true);
+            }
+        }
+        is_any
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use holdfast_base::limits::CAPS_ITEMS_MAX;
 use holdfast_cache::{
     Access, Answer, Ask, Attrs, Batch, Caller, CapSet, Errno, Grant, Handle, Kind, Listed, Lookup,
-    MutationResult, Name, NodeId, Object, OpenFlags, Question, Settings, Turn, WriteTo,
+    MutationResult, Name, NodeId, Object, OpenFlags, Pending, Question, Settings, Turn, WriteOut, WriteTo,
 };
 use holdfast_client::Cancel;
 use parking_lot::Mutex;
@@ -14,8 +14,12 @@ use parking_lot::Mutex;
 use crate::caps::Promises as _;
 use crate::offline::journal::tests::SmallDisk;
 use crate::running::Plain;
+use crate::server::{BatchDone, Undone, WriteDone};
 use crate::stub::{self, Stub};
 use crate::{Kept, Standing, Volume, VolumeOptions};
+
+mod full;
+mod told;
 
 /// More than one call asks for.
 const FILES: usize = CAPS_ITEMS_MAX + 100;
@@ -41,6 +45,10 @@ struct State {
     looks: usize,
     /// As whom a name was looked up last.
     looked_as: Option<Caller>,
+    /// What is sent is taken and never answered.
+    is_deaf: bool,
+    /// Batches and WRITEs that it was sent.
+    sent: usize,
     /// What happens once this call of a comparing was answered at the server, and the answer is on its way.
     events: BTreeMap<usize, Event>,
 }
@@ -58,6 +66,12 @@ impl Fickle {
         let size = self.state.lock().sizes.get(handle).copied().unwrap_or(0);
         let number = handle.as_bytes().iter().fold(7, |sum: u64, byte| sum * 31 + u64::from(*byte));
         Attrs { kind: Kind::File, mode: 0o644, nlink: 1, size, change: 1 + size, fileid: number, ..attrs }
+    }
+
+    fn take_sent(&self) -> Result<(), Undone> {
+        let mut state = self.state.lock();
+        state.sent += 1;
+        if state.is_deaf { Err(Undone::Lost) } else { Ok(()) }
     }
 
     fn object(&self, name: &Name) -> Object {
@@ -115,6 +129,18 @@ impl Stub for Fickle {
             _ => panic!("{ask:?}"),
         }
     }
+
+    fn batch(&self, batch: &Batch, _: &Cancel) -> Result<BatchDone, Undone> {
+        self.take_sent()?;
+        let done = MutationResult::Done { made: None, other_name: None, attrs: None };
+        let (results, through) = (vec![done; batch.ops.len()], batch.txn);
+        Ok(BatchDone { results, executed_through: through, stable_through: through })
+    }
+
+    fn write(&self, write: &WriteOut) -> Result<WriteDone, Undone> {
+        self.take_sent()?;
+        Ok(WriteDone { count: u32::try_from(write.data.len()).unwrap(), stable: true, verifier: 1 })
+    }
 }
 
 /// A volume that knows all files of its server, which is away.
@@ -136,7 +162,11 @@ impl Lonely {
     fn keeping(journal: &Path) -> Self {
         let kept = Kept::open(journal, "server:/export", [7; 16]).unwrap();
         let server = Arc::new(Fickle::default());
-        let options = VolumeOptions { settings: Settings::full(), flushers: 1, patience: None };
+        let options = VolumeOptions {
+            settings: Settings::full(),
+            flushers: 1,
+            patience: Some(Duration::from_secs(10)),
+        };
         let root = stub::root(0o755, grant(CapSet::ALL_S));
         let volume =
             Volume::start_kept(Some(&root), kept, "server:/export", Arc::clone(&server) as _, &options);

@@ -30,6 +30,10 @@ pub(super) fn vacates(op: &Op) -> Option<(NodeId, Slot)> {
     }
 }
 
+fn is_placing(op: &Op, id: NodeId, slot: &Slot) -> bool {
+    places(op).is_some_and(|(other, to)| other == id && to == *slot)
+}
+
 /// What was looked at, beside what was sent. Later operations change what is seen of earlier ones.
 pub(super) struct Signs<'s> {
     sent: &'s [Sent],
@@ -89,16 +93,16 @@ impl<'s> Signs<'s> {
         found.is_some_and(|(handle, _)| self.handles.get(&id) == Some(handle))
     }
 
-    /// What was done later to a name.
-    fn later(&self, at: usize, slot: &Slot) -> impl Iterator<Item = &Op> {
+    /// What was done later to a name, each with its place.
+    fn later(&self, at: usize, slot: &Slot) -> impl Iterator<Item = (usize, &Op)> {
         let all = self.touching.get(slot).map_or(&[][..], |all| all);
         let from = all.partition_point(|one| *one <= at);
-        all[from..].iter().map(|one| &self.sent[*one].0.op)
+        all[from..].iter().map(|one| (*one, &self.sent[*one].0.op))
     }
 
     /// Whether something that came later puts this object under the name.
     pub(super) fn is_placed_later(&self, at: usize, (id, slot): &(NodeId, Slot)) -> bool {
-        self.later(at, slot).any(|op| places(op).is_some_and(|(other, to)| other == *id && to == *slot))
+        self.later(at, slot).any(|(_, op)| is_placing(op, *id, slot))
     }
 
     /// Whether something that came before, and is done again, puts this object under the name.
@@ -108,20 +112,22 @@ impl<'s> Signs<'s> {
         before.into_iter().any(|one| places(&self.sent[*one].0.op).as_ref() == Some(what))
     }
 
-    /// Whether the object has got the name, or would not have it any more, by what was done later.
-    fn is_placed(&self, at: usize, (id, slot): &(NodeId, Slot)) -> bool {
+    /// Whether the object has got the name, or would not have it any more by what was done later: nothing that is lost.
+    fn is_placed(&self, at: usize, (id, slot): &(NodeId, Slot), lost: &[bool]) -> bool {
         self.is_at(*id, slot)
-            || self.later(at, slot).any(|op| {
+            || self.later(at, slot).any(|(later, op)| {
                 let is_other = places(op).is_some_and(|(other, to)| to == *slot && self.is_at(other, slot));
-                is_other || vacates(op).is_some_and(|(other, from)| from == *slot && other == *id)
+                let is_taken = vacates(op).is_some_and(|(other, from)| from == *slot && other == *id);
+                is_other || is_taken && !lost[later]
             })
     }
 
-    fn is_vacated(&self, at: usize, what: &(NodeId, Slot)) -> bool {
-        !self.is_at(what.0, &what.1) || self.is_placed_later(at, what)
+    fn is_vacated(&self, at: usize, (id, slot): &(NodeId, Slot), lost: &[bool]) -> bool {
+        !self.is_at(*id, slot)
+            || self.later(at, slot).any(|(later, op)| is_placing(op, *id, slot) && !lost[later])
     }
 
-    fn is_done(&self, at: usize, op: &Op) -> bool {
+    fn is_done(&self, at: usize, op: &Op, lost: &[bool]) -> bool {
         match op {
             Op::Make { node, .. } => self.is_there(*node),
             op => {
@@ -130,9 +136,9 @@ impl<'s> Signs<'s> {
                     _ => None,
                 };
                 // What was replaced on the way is not to be back.
-                replaced.is_none_or(|replaced| self.is_vacated(at, &replaced))
-                    && places(op).is_none_or(|placed| self.is_placed(at, &placed))
-                    && vacates(op).is_none_or(|vacated| self.is_vacated(at, &vacated))
+                replaced.is_none_or(|replaced| self.is_vacated(at, &replaced, lost))
+                    && places(op).is_none_or(|placed| self.is_placed(at, &placed, lost))
+                    && vacates(op).is_none_or(|vacated| self.is_vacated(at, &vacated, lost))
             }
         }
     }
@@ -140,6 +146,19 @@ impl<'s> Signs<'s> {
     /// Which of what was sent has changed names that are not so there: with what is done again, all that was done later to its names
     /// is. A name that is absent proves nothing, where what was done before to what had it is lost. `gone`: not to be made again.
     pub(super) fn lost(&self, gone: &FxHashSet<NodeId>) -> Vec<bool> {
+        let mut lost = vec![false; self.sent.len()];
+        loop {
+            // What is lost explains nothing of what came before it.
+            let more = self.lost_with(&lost, gone);
+            if more == lost {
+                return lost;
+            }
+            lost = more;
+        }
+    }
+
+    /// The same, with what is known to be lost.
+    fn lost_with(&self, lost: &[bool], gone: &FxHashSet<NodeId>) -> Vec<bool> {
         let (mut touched, mut concerned) = (FxHashSet::default(), FxHashSet::default());
         let mut unmade = FxHashSet::default();
         let judge = |(at, (queued, _)): (usize, &Sent)| {
@@ -150,7 +169,8 @@ impl<'s> Signs<'s> {
                 return false;
             };
             let makes = matches!(op, Op::Make { .. });
-            let is_lost = !self.is_done(at, op)
+            let is_lost = lost[at]
+                || !self.is_done(at, op, lost)
                 || unmade.contains(&id)
                 || (!makes && slots.iter().any(|slot| touched.contains(slot)))
                 || (placed.is_none() && concerned.contains(&id));

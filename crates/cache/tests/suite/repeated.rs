@@ -1,0 +1,205 @@
+//! What a server has lost with its power is done again, but not over what others have done since.
+
+use crate::both_sides::knowing;
+use crate::trouble;
+use crate::world::World;
+use crate::world::fs::ROOT;
+use bytes::Bytes;
+use holdfast_cache::*;
+
+const THEIRS: i64 = 99;
+
+fn flags() -> OpenFlags {
+    OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() }
+}
+
+fn write(world: &mut World, fh: Fh, data: &'static [u8]) {
+    let data = Bytes::from_static(data);
+    world.ms += 7;
+    world.run(0, |m, t, now| m.write(t, fh, 0, &data, now)).unwrap();
+}
+
+fn close(world: &mut World, fh: Fh) {
+    world.run(0, |m, t, now| m.flush(t, fh, now)).unwrap();
+    let now = world.now();
+    world.clients[0].machine.release(fh, now);
+}
+
+/// What is sent, and was executed: heard of, and on no disk.
+fn send(world: &mut World) -> Vec<(Batch, Vec<MutationResult>)> {
+    let now = world.now();
+    let _ = world.clients[0].machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
+    let mut sent = Vec::new();
+    while let Some(batch) = world.clients[0].machine.take_batch(now) {
+        let results = world.server.batch(0, &batch);
+        world.clients[0].machine.batch_done(batch.txn, results.clone(), 0, now);
+        world.check(0);
+        sent.push((batch, results));
+    }
+    sent
+}
+
+/// A mount that has made a file `f` in a directory: the server may lose it. What was sent, and the file's number there.
+fn made() -> (World, NodeId, Vec<(Batch, Vec<MutationResult>)>, u64) {
+    let (mut world, dir) = trouble::settled();
+    let (entry, opened) = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags(), now)).unwrap();
+    write(&mut world, opened.fh, b"ours");
+    close(&mut world, opened.fh);
+    let sent = send(&mut world);
+    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    let f = world.server.fs.look(d, b"f").unwrap().unwrap();
+    (world, entry.node, sent, f)
+}
+
+fn written_by_others(world: &mut World, ino: u64) {
+    world.server.fs.write(ino, 0, b"theirs").unwrap();
+    world.server.fs.get_mut(ino).unwrap().mtime = THEIRS;
+}
+
+/// The server begins anew, and says that it has executed nothing of what was sent.
+fn begin_anew(world: &mut World, executed: u64) {
+    let machine = &world.clients[0].machine;
+    let all: Vec<_> = machine.in_question().into_iter().chain(machine.reclaim_list()).collect();
+    world.server.restart();
+    let told: Vec<_> = all.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+    let now = world.now();
+    let machine = &mut world.clients[0].machine;
+    machine.reclaimed(told, now);
+    machine.resume(Some(executed), 0, now);
+    world.check(0);
+}
+
+/// What comes out again, in the form that it had; it is answered as it was.
+fn again(world: &mut World, sent: Vec<(Batch, Vec<MutationResult>)>) -> Vec<Batch> {
+    let now = world.now();
+    let mut all = Vec::new();
+    for (before, results) in sent {
+        let batch = world.clients[0].machine.take_batch(now).expect("it comes out again");
+        assert_eq!(batch.txn, before.txn);
+        let form = |batch: &Batch| batch.ops.iter().map(Mutation::operations).collect::<Vec<_>>();
+        assert_eq!(form(&batch), form(&before), "by which it is named");
+        world.clients[0].machine.batch_done(batch.txn, results, 0, now);
+        world.check(0);
+        all.push(batch);
+    }
+    all
+}
+
+fn carries(batches: &[Batch], what: &[u8]) -> bool {
+    let pieces = |op: &Mutation| match op {
+        Mutation::Make { object: NewObject::File { data, .. }, .. } | Mutation::Write { data, .. } => {
+            data.clone()
+        }
+        _ => Vec::new(),
+    };
+    batches.iter().flat_map(|b| &b.ops).any(|op| pieces(op).iter().any(|(_, data)| data == what))
+}
+
+/// Theirs has the name, ours is beside it.
+fn both(world: &World, (dir, name): (u64, &[u8]), what: &str) {
+    let data = |ino: &u64| world.server.fs.inodes[ino].data.clone();
+    let entries = &world.server.fs.inodes[&dir].entries;
+    assert_eq!(data(&entries[name]), b"theirs", "{what}");
+    let beside = [name, b"-"].concat();
+    let beside: Vec<_> = entries.iter().filter(|(of, _)| of.starts_with(&beside)).collect();
+    assert_eq!(beside.len(), 1, "{what}: {entries:?}");
+    assert!(data(beside[0].1).starts_with(b"ours"), "{what}");
+}
+
+#[test]
+fn what_others_have_written_since_is_not_written_over_and_ours_is_beside_it() {
+    let (mut world, _, sent, f) = made();
+    written_by_others(&mut world, f);
+    begin_anew(&mut world, sent[0].0.txn - 1);
+    let batches = again(&mut world, sent);
+    assert!(!carries(&batches, b"ours"));
+    send(&mut world);
+    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    both(&world, (d, b"f"), "made");
+    assert!(!world.clients[0].machine.conflicts().is_empty());
+}
+
+/// The disk may have what came of any of our changes.
+#[test]
+fn what_nobody_else_has_changed_comes_out_again_as_it_was() {
+    for mtime in [None, Some(0)] {
+        let (mut world, node, mut sent, f) = made();
+        let first = world.server.fs.get(f).unwrap().mtime;
+        let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+        world.ms += 5000;
+        write(&mut world, opened.fh, b"more");
+        close(&mut world, opened.fh);
+        sent.extend(send(&mut world));
+        if mtime.is_some() {
+            world.server.fs.get_mut(f).unwrap().mtime = first;
+        }
+        begin_anew(&mut world, sent[0].0.txn - 1);
+        let before: Vec<_> = sent.iter().map(|(batch, _)| batch.ops.clone()).collect();
+        let batches = again(&mut world, sent);
+        assert_eq!(batches.into_iter().map(|batch| batch.ops).collect::<Vec<_>>(), before);
+    }
+}
+
+#[test]
+fn a_mode_that_others_have_set_since_stays() {
+    let (mut world, node, mut sent, f) = made();
+    let changes = Changes { mode: Some(0o666), ..Changes::default() };
+    world.run(0, |m, t, now| m.setattr(t, node, &changes, now)).unwrap();
+    sent.extend(send(&mut world));
+    world.server.fs.get_mut(f).unwrap().mode = 0o600;
+    begin_anew(&mut world, sent[0].0.txn - 1);
+    let batches = again(&mut world, sent);
+    let sets = |op: &Mutation| matches!(op, Mutation::SetAttr { changes: Changes { mode: Some(_), .. }, .. });
+    assert!(!batches.iter().flat_map(|b| &b.ops).any(sets), "{batches:?}");
+    assert!(carries(&batches, b"ours"), "its contents are ours");
+}
+
+#[test]
+fn so_it_is_where_the_mount_works_without_the_server_of_what_was_there_before_too() {
+    for (is_new, dies) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = knowing(1);
+        (world.alone, world.server.unwatched) = (true, true);
+        world.clients[0].machine.hold(true);
+        world.clients[0].machine.assume();
+        let name: &[u8] = if is_new { b"n" } else { b"f" };
+        let opened = if is_new {
+            world.run(0, |m, t, now| m.create(t, NodeId::ROOT, name, 0o644, flags(), now)).unwrap().1
+        } else {
+            let found = world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+            let Lookup::Found(entry) = found else { panic!("it is there") };
+            world.run(0, |m, t, now| m.open(t, entry.node, flags(), now)).unwrap()
+        };
+        write(&mut world, opened.fh, b"ours");
+        let now = world.now();
+        world.clients[0].machine.release(opened.fh, now);
+        world.clients[0].machine.hold(false);
+        let sent = send(&mut world);
+        world.clients[0].machine.hold(true);
+        world.clients[0].machine.assume();
+        let f = world.server.fs.look(ROOT, name).unwrap().unwrap();
+        written_by_others(&mut world, f);
+        world.server.fs.get_mut(f).unwrap().data.truncate(6);
+        if dies {
+            world.keep(0);
+            let (settings, now) = (*world.clients[0].machine.settings_mut(), world.now());
+            let kept = world.kept.clone().unwrap();
+            world.clients[0].machine = Machine::restore(&kept, settings, now).unwrap();
+            world.clients[0].machine.follow();
+        }
+        world.alone = false;
+        world.server.restart();
+        let now = world.now();
+        world.clients[0].machine.resume(Some(sent[0].0.txn - 1), 0, now);
+        let claims = world.clients[0].machine.claims();
+        let told: Vec<_> = claims.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+        let machine = &mut world.clients[0].machine;
+        machine.merge(&told, Vec::new(), now);
+        machine.reclaimed(told, now);
+        machine.hold(false);
+        world.check(0);
+        let batches = again(&mut world, sent);
+        assert!(!carries(&batches, b"ours"), "new: {is_new}, dies: {dies}");
+        send(&mut world);
+        both(&world, (ROOT, name), &format!("new: {is_new}, dies: {dies}"));
+    }
+}
