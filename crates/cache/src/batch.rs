@@ -84,7 +84,7 @@ impl Machine {
             return None;
         }
         self.settle_old(now);
-        if let Some(place) = self.stream.kept.iter().position(|k| k.stage == Stage::Waiting) {
+        if let Some(place) = self.stream.waiting() {
             let kept = &mut self.stream.kept[place];
             kept.stage = Stage::Sent;
             kept.sent_at = now.mono;
@@ -92,14 +92,17 @@ impl Machine {
             self.stats.batches_resent += 1;
             return self.encode(place);
         }
-        let window = self.stream.window.size(self.settings.batches_in_flight_max);
-        if self.stream.in_flight() >= window || self.stream.kept.len() >= UNSETTLED_BATCHES_MAX {
+        self.stream.trim();
+        if !self.is_due(now) {
             return None;
         }
-        self.stream.trim();
         // The server remembers no more, and would have what is sent now wait until we are done with what was sent before. This
         // may name what that made, so that we never would be.
-        if !self.is_due(now) || self.stream.parts_kept() >= CAPS_OPS_KEPT_MAX {
+        if self.stream.kept.len() >= UNSETTLED_BATCHES_MAX || self.stream.parts_kept() >= CAPS_OPS_KEPT_MAX {
+            return None;
+        }
+        // Counted last, for it is asked with each operation of an application's.
+        if self.stream.in_flight() >= self.stream.window.size(self.settings.batches_in_flight_max) {
             return None;
         }
         self.cut_batch(now)
@@ -185,7 +188,7 @@ impl Machine {
             born: Vec::new(),
             before: Vec::new(),
         };
-        self.stream.kept.push_back(kept);
+        self.stream.keep(kept);
         self.encode(self.stream.kept.len() - 1)
     }
 

@@ -180,6 +180,10 @@ pub(crate) struct Stream {
     last: u64,
     pub(crate) unsent: VecDeque<Queued>,
     pub(crate) kept: VecDeque<Kept>,
+    /// Of all that is kept: it is asked for with each operation of an application's.
+    parts_kept: usize,
+    /// Some of it may have to come out again.
+    pub(crate) may_wait: bool,
     pub(crate) last_txn: u64,
     /// Everything up to here is to be sent at once.
     pub(crate) hurried: u64,
@@ -214,6 +218,29 @@ impl Stream {
         self.last += 1;
         self.unsent.push_back(Queued { serial: self.last, at, caller, op });
         self.last
+    }
+
+    /// Keeps a batch until it is on disk.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        self.parts_kept += kept.parts;
+        self.may_wait |= kept.stage == Stage::Waiting;
+        self.kept.push_back(kept);
+    }
+
+    /// Keeps none any more.
+    pub(crate) fn keep_none(&mut self) {
+        self.kept.clear();
+        (self.parts_kept, self.may_wait) = (0, false);
+    }
+
+    /// A batch that is to come out again.
+    pub(crate) fn waiting(&mut self) -> Option<usize> {
+        if !self.may_wait {
+            return None;
+        }
+        let place = self.kept.iter().position(|k| k.stage == Stage::Waiting);
+        self.may_wait = place.is_some();
+        place
     }
 
     /// What was put before others that are not sent.
@@ -346,7 +373,7 @@ impl Stream {
         let named = unstable.filter_map(|k| k.names_since).min().unwrap_or(u64::MAX);
         let last = self.stable_txn.min(named - 1);
         while self.kept.front().is_some_and(|k| k.txn <= last && k.stage == Stage::Executed) {
-            self.kept.pop_front();
+            self.parts_kept -= self.kept.pop_front().map_or(0, |k| k.parts);
         }
         self.forget_moves();
     }
@@ -415,7 +442,12 @@ impl Stream {
 
     /// How many operations the server has to remember, or will have to.
     pub(crate) fn parts_kept(&self) -> usize {
-        self.kept.iter().map(|k| k.parts).sum()
+        self.parts_kept
+    }
+
+    /// Whether any batch is on its way; mostly it is among the last.
+    pub(crate) fn is_any_sent(&self) -> bool {
+        self.kept.iter().rev().any(|k| k.stage == Stage::Sent)
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -445,6 +477,12 @@ impl Stream {
         }
         if !self.kept.iter().zip(self.kept.iter().skip(1)).all(|(a, b)| a.txn + 1 == b.txn) {
             return Err("transactions have gaps".into());
+        }
+        if self.parts_kept != self.kept.iter().map(|k| k.parts).sum::<usize>() {
+            return Err("operations that are kept were miscounted".into());
+        }
+        if !self.may_wait && self.kept.iter().any(|k| k.stage == Stage::Waiting) {
+            return Err("a batch waits, and would not come out".into());
         }
         Ok(())
     }

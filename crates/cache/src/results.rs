@@ -71,6 +71,7 @@ impl Machine {
         self.progress += 1;
         if let Some(kept) = self.stream.kept.iter_mut().find(|k| k.txn == txn && k.stage == Stage::Sent) {
             kept.stage = Stage::Waiting;
+            self.stream.may_wait = true;
         }
     }
 
@@ -405,9 +406,11 @@ impl Machine {
             k.stage == Stage::Executed
                 && now.mono.ms_since(k.sent_at) >= holdfast_base::limits::UNSYNCED_AGE_MS
         });
+        if !(wanted || old || many()) {
+            return None;
+        }
         let through = stream.executed_txn();
-        let something = first.is_some_and(|k| k.txn <= through);
-        if !something || !(wanted || old || many()) {
+        if first.is_none_or(|k| k.txn > through) {
             return None;
         }
         self.stream.is_asking_stable = true;
@@ -475,6 +478,7 @@ impl Machine {
             }
             if lost || kept.stage == Stage::Sent {
                 kept.stage = Stage::Waiting;
+                self.stream.may_wait = true;
             }
         }
         self.unload(again.iter().map(|(serial, op)| (*serial, op)));

@@ -123,7 +123,7 @@ impl Machine {
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Option<Instant> {
         let stream =
-            self.stream_due().filter(|_| self.stream.in_flight() == 0 || self.stream.unsent.is_empty());
+            self.stream_due().filter(|_| !self.stream.is_any_sent() || self.stream.unsent.is_empty());
         let aging = self.flush.aging.front().map(|(due, _)| *due);
         let commits = self.flush.commits.front().map(|(due, _)| *due);
         let settle = self.stream.first_unstable().filter(|k| k.stage == crate::queue::Stage::Executed);

@@ -306,13 +306,14 @@ impl Machine {
             node.held = CapSet::ALL_X;
             node.sure = CapSet::ALL_S;
             (node.plain, node.group_of_directory, node.no_xattrs) = (plain, group, true);
-            node.hands_on_none = plain;
             node.pages_covered = true;
             if let Thing::Symlink(text) = &thing {
                 node.text = Some(text.clone());
             }
             if let Some(dir) = node.dir.as_mut() {
                 dir.set_complete();
+                // Nobody says it of a file: the grant that comes would be taken for news, and told to the kernel.
+                node.hands_on_none = plain;
             }
         }
         let name = Name::new(name);

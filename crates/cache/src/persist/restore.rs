@@ -125,7 +125,7 @@ impl Machine {
             let (born, before) = told.map_or(Some(Default::default()), get_executed)?;
             let (sent_at, asked, is_repeated) = (now.mono, Generation(0), false);
             let parts = ops.iter().map(|queued| queued.op.parts()).sum();
-            self.stream.kept.push_back(Kept {
+            self.stream.keep(Kept {
                 txn,
                 caller,
                 ops,

@@ -114,6 +114,29 @@ fn set_id_bits_that_a_new_owner_is_given_outlive_the_change_of_owner() {
     assert_eq!(world.server.attrs(at_server).unwrap().mode, 0o4755);
 }
 
+/// Told of it, it would ask for what it knows, and each file made would wake the thread that tells it.
+#[test]
+fn the_kernel_is_told_nothing_of_what_the_server_has_made_as_it_was_shown() {
+    let mut world = World::new(1, true, 1);
+    // The first is asked for; after a few questions all names are known, and what is made is told later.
+    world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"first", 0o755, now)).unwrap();
+    for name in [b"x", b"y", b"z", b"v"] {
+        world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    }
+    let dir = world.run(0, |m, t, now| m.mkdir(t, NodeId::ROOT, b"d", 0o755, now)).unwrap().node;
+    world.drain();
+    let told = |world: &World| world.clients[0].machine.stats().invalidations;
+    let (before, queued) = (told(&world), world.clients[0].machine.stats().mutations_queued);
+    let flags = OpenFlags { access: Access { read: false, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags, now)).unwrap();
+    let now = world.now();
+    world.clients[0].machine.release(made.1.fh, now);
+    world.drain();
+    assert!(made.0.attr_valid, "the kernel goes by what it was told");
+    assert_eq!(world.clients[0].machine.stats().mutations_queued, queued + 1, "it was told later");
+    assert_eq!(told(&world), before);
+}
+
 proptest! {
     #![proptest_config(config(400))]
 

@@ -167,7 +167,7 @@ impl Machine {
         let sent: Vec<Sent> = self.in_doubt().map(|(q, heard)| (q.clone(), heard)).collect();
         let mut handles = self.handles_sent();
         let mut pasts = self.pasts(&sent);
-        self.stream.kept.clear();
+        self.stream.keep_none();
         self.stream.stable_txn = self.stream.last_txn;
         self.stream.is_asking_stable = false;
         let seen = doubts.iter().zip(found).filter_map(|(doubt, found)| Some((&doubt.of, found.as_ref()?)));

@@ -260,7 +260,8 @@ impl Server {
         let listed = self.listed.contains(&ino);
         let covers = CapSet::AUTH_S | CapSet::XATTR_S;
         let hands_on = self.handing_on.as_ref().is_none_or(|all| all.contains(&ino));
-        let hands_on_none = caps.contains(covers) && !hands_on;
+        let is_dir = self.attrs(ino).is_ok_and(|attrs| attrs.kind == Kind::Dir);
+        let hands_on_none = is_dir && caps.contains(covers) && !hands_on;
         let plain =
             caps.contains(CapSet::FILE_X) && !self.handing_on.as_ref().is_some_and(|all| all.contains(&ino));
         Some(Grant { caps, seq, plain, group_of_directory: false, listed, hands_on_none })
