@@ -61,7 +61,9 @@ pub use ids::{Caller, Fh, Handle, Name, NodeId, Now, OpenToken};
 pub use leases::Promise;
 pub use machine::{Machine, Settings};
 pub use mutation::{Batch, Born, CommitOut, Mutation, MutationResult, NewObject, Target, WriteId, WriteOut};
-pub use ops::{Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir, Taker, is_access_list};
+pub use ops::{
+    ACCESS_LISTS, Attributes, DirEntry, Entry, Lookup, OpenFlags, Opened, OpenedDir, Taker, is_access_list,
+};
 pub use persist::{Change, Conflict, Doubt, FoundBlock, RestoreError, Within, resolved};
 pub use pool::{PoolOut, Spare};
 pub use step::{ReadInto, Step, Turn, Wait, WriteTo};

@@ -17,7 +17,7 @@ mod sync;
 mod xattr;
 
 pub use dirs::Taker;
-pub use xattr::is_access_list;
+pub use xattr::{ACCESS_LISTS, is_access_list};
 
 use crate::ask::Access;
 use crate::attrs::{Attrs, Kind};

@@ -21,10 +21,13 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The one that a directory hands on to what is made in it.
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
-/// Whether an extended attribute is an access list: the server has another way for those.
+/// The names of both, as extended attributes: the server has another way for those, and does not tell them with the others'.
+pub const ACCESS_LISTS: [&[u8]; 2] = [ACCESS_LIST, DEFAULT_LIST];
+
+/// Whether an extended attribute is an access list.
 #[must_use]
 pub fn is_access_list(name: &[u8]) -> bool {
-    matches!(name, ACCESS_LIST | DEFAULT_LIST)
+    ACCESS_LISTS.contains(&name)
 }
 
 impl Node {

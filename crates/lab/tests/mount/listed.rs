@@ -56,7 +56,8 @@ def look(path):
     s = os.lstat(path)
     try: listed = os.getxattr(path, ACCESS).hex()
     except OSError as e: listed = errno.errorcode[e.errno]
-    return oct(s.st_mode) + " " + str(s.st_uid) + " " + listed
+    names = sorted(os.listxattr(path)) if s.st_mode & 0o170000 != 0o120000 else []
+    return oct(s.st_mode) + " " + str(s.st_uid) + " " + listed + " " + str(names)
 def acting(uid, gid, what):
     pid = os.fork()
     if pid == 0:

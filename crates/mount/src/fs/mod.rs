@@ -371,11 +371,20 @@ impl Filesystem for Translation {
     }
 
     fn listxattr(&self, request: &Request<'_>, at: NodeId) -> Result<Vec<u8>> {
-        let names = self.volume.listxattr(&Call::new(request), node(at)).map_err(errno)?;
+        let who = Call::new(request);
         let mut list = Vec::new();
-        for name in names {
-            list.extend_from_slice(name.as_bytes());
+        let mut add = |name: &[u8]| {
+            list.extend_from_slice(name);
             list.push(0);
+        };
+        let names = self.volume.listxattr(&who, node(at)).map_err(errno)?;
+        names.iter().for_each(|name| add(name.as_bytes()));
+        for name in cache::ACCESS_LISTS.into_iter().filter(|_| self.has_lists) {
+            match self.volume.getxattr(&who, node(at), name).map_err(errno) {
+                Ok(_) => add(name),
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(list)
     }
