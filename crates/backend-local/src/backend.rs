@@ -248,7 +248,7 @@ impl Backend for LocalBackend {
         self.do_listxattr(cx, object)
     }
 
-    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
+    fn access_lists(&self, cx: &Cx<'_>, object: File<'_>) -> FsResult<AccessLists> {
         self.do_access_lists(cx, object)
     }
 

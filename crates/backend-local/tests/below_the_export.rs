@@ -13,8 +13,9 @@ use disk::{Disk, must_be_root, run, unmount};
 use holdfast_backend_local::{LocalBackend, LocalOptions, OpenError};
 use holdfast_base::Cookie;
 use holdfast_vfs::{
-    AttrMask, Attrs, Backend, Caller, CreateHow, CreateMode, Cx, DirListing, File, Flow, FsError, FsResult,
-    Handle, Name, NewNode, Node, RemoveKind, RenameFlags, SetAttrs, Stability, Touched, Wait, WriteAt,
+    AttrMask, Attrs, Backend, Caller, CreateHow, CreateMode, Cx, DirListing, File, FileKind, Flow, FsError,
+    FsResult, Handle, Name, NewNode, Node, OpenMode, RemoveKind, RenameFlags, SetAttrs, Stability, Touched,
+    Wait, WriteAt,
 };
 use tempfile::TempDir;
 
@@ -213,7 +214,14 @@ fn which_lists_there_are_is_known_however_many_other_attributes_there_are() {
         let lists = |name: &str| {
             let found =
                 w.backend.lookup(&w.cx(), &w.root, Name::new(name.as_bytes()).unwrap(), AttrMask::NONE);
-            let lists = w.backend.access_lists(&w.cx(), &found.unwrap().handle).unwrap();
+            let Node { handle, attrs } = found.unwrap();
+            let lists = w.backend.access_lists(&w.cx(), File::Stateless(&handle)).unwrap();
+            if attrs.kind == FileKind::Regular {
+                let mode = OpenMode { read: true, write: false, nfs_exceptions: false };
+                let open = w.backend.open(&w.cx(), &handle, mode).unwrap();
+                let through = w.backend.access_lists(&w.cx(), File::Open(&handle, &open)).unwrap();
+                assert_eq!(through, lists, "{name}, open");
+            }
             (lists.access, lists.default)
         };
         let all = || ["file", "many", "dir", "link"].map(lists);

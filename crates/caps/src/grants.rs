@@ -183,7 +183,7 @@ impl Caps {
         }
         let had = manager.look(|engine| engine.caps_of(client, file));
         if want.is_empty() || (reclaim.is_none() && had.held.contains(want)) {
-            return Ok(self.told((client, site), kind, had));
+            return Ok(told((client, site), (kind, had), open));
         }
         self.will_hold(client)?;
         // Before it is granted: it may be recalled at once.
@@ -193,17 +193,12 @@ impl Caps {
         let request = CapRequest { client, file, want, is_beside_writers, reclaim };
         let granted = manager.acquire_caps(&request, &on, until);
         drop(granting);
-        Ok(self.told((client, site), kind, granted.map_err(status::of_state)?))
+        Ok(told((client, site), (kind, granted.map_err(status::of_state)?), open))
     }
 
     /// Whether a client holds something of an object, or is offered it.
     pub(crate) fn is_held(&self, client: ClientId, file: FileKey) -> bool {
         !self.parts.manager.look(|engine| engine.caps_in_force(client, file)).is_empty()
-    }
-
-    fn told(&self, (client, site): (ClientId, &Site), kind: FileKind, grant: CapGrant) -> Grant {
-        let CapGrant { held, seq } = grant;
-        Grant { held, seq, flags: flags_of(client, site, (kind, held)) }
     }
 
     /// Sees to it that a client's record says that it may hold state, before it holds any.
@@ -263,6 +258,15 @@ impl Caps {
         self.forget_lane(&member.incarnation);
         self.pools.forget(member.client);
     }
+}
+
+/// What is held of an object, as its client is told; `open` is the file, where it is open already.
+fn told(
+    of: (ClientId, &Site),
+    (kind, CapGrant { held, seq }): (FileKind, CapGrant),
+    open: Option<&Arc<dyn FileObject>>,
+) -> Grant {
+    Grant { held, seq, flags: flags_of(of, (kind, held), open) }
 }
 
 /// The low half tells clients and their losses apart, but for one chance in four thousand million.

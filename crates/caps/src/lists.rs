@@ -1,8 +1,10 @@
 //! Access lists, which say more than the mode: whether there are any, and what they say. Who judges by them is not decided here:
 //! that is the server's file system, and the client's kernel.
 
+use std::sync::Arc;
+
 use holdfast_base::{CapSet, ClientId};
-use holdfast_vfs::{AccessLists, Caller, Cx, FileKind, FsError, FsResult, Wait};
+use holdfast_vfs::{AccessLists, Caller, Cx, File, FileKind, FileObject, FsError, FsResult, Wait};
 use holdfast_wire::caps::{AccessListArgs, AccessListOk, CapsStat, GrantFlags, Res, WhichList};
 use holdfast_xdr::{Encode as _, Writer};
 
@@ -17,8 +19,12 @@ fn list_of(site: &Site, cx: &Cx<'_>, which: WhichList) -> FsResult<Vec<u8>> {
     }
 }
 
-/// What a grant says of an object's lists to a client that holds this.
-pub(crate) fn flags_of(client: ClientId, site: &Site, (kind, held): (FileKind, CapSet)) -> GrantFlags {
+/// What a grant says of an object's lists to a client that holds this; `open` is the file, where it is open already.
+pub(crate) fn flags_of(
+    (client, site): (ClientId, &Site),
+    (kind, held): (FileKind, CapSet),
+    open: Option<&Arc<dyn FileObject>>,
+) -> GrantFlags {
     // Without AUTH_S nobody goes by the lists. Others may have the extended attributes exclusively: nobody waits for them, nor asks
     // for them back. Then the object counts as listed, and is asked for.
     let is_judged = kind != FileKind::Symlink && held.contains(CapSet::AUTH_S);
@@ -26,7 +32,7 @@ pub(crate) fn flags_of(client: ClientId, site: &Site, (kind, held): (FileKind, C
     let is_dir = kind == FileKind::Directory;
     let is_held = is_dir && held.contains(CapSet::FILE_X);
     // What is held exclusively is waited for; there is nobody else.
-    let lists = (is_covered || is_held).then(|| lists_of(client, site)).flatten();
+    let lists = (is_covered || is_held).then(|| lists_of(client, site, open)).flatten();
     let hands_on_none = is_dir && lists.is_some_and(|lists| !lists.default);
     let has_none = is_covered && lists.is_some_and(|lists| !lists.access);
     let all = [
@@ -39,11 +45,12 @@ pub(crate) fn flags_of(client: ClientId, site: &Site, (kind, held): (FileKind, C
 }
 
 /// Which lists there are, with one call for both; `None` where that is not sure.
-fn lists_of(client: ClientId, site: &Site) -> Option<AccessLists> {
+fn lists_of(client: ClientId, site: &Site, open: Option<&Arc<dyn FileObject>>) -> Option<AccessLists> {
     let root = Caller::root();
     // In the client's name: its own capabilities must not be recalled for being described.
     let cx = Cx::new(&root, Wait::Yes).by(Some(client));
-    site.export.backend.access_lists(&cx, &site.handle).ok()
+    let file = open.map_or(File::Stateless(&site.handle), |open| File::Open(&site.handle, open));
+    site.export.backend.access_lists(&cx, file).ok()
 }
 
 impl Caps {

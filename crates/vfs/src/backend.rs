@@ -429,12 +429,12 @@ pub trait Backend: Send + Sync {
     /// [`FsError::NotSupported`], [`FsError::Access`].
     fn listxattr(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<Vec<Vec<u8>>>;
 
-    /// Which access lists an object has. A link has none.
+    /// Which access lists an object has. A link has none. Through an open file it costs less.
     ///
     /// # Errors
     /// Those of [`Backend::getxattr`] that do not say that there is none.
-    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
-        let has = |list: &[u8]| match self.getxattr(cx, object, list) {
+    fn access_lists(&self, cx: &Cx<'_>, object: File<'_>) -> FsResult<AccessLists> {
+        let has = |list: &[u8]| match self.getxattr(cx, object.handle(), list) {
             Err(FsError::NoXattr | FsError::NotSupported) => Ok(false),
             list => list.map(|list| !list.is_empty()),
         };

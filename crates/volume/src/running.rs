@@ -165,14 +165,14 @@ impl Volume {
             turn.caller = machine.opener(fh).cloned().ok_or(Errno::EBADF)?;
         }
         loop {
-            let seen = machine.progress();
-            match operation(&mut machine, turn, shared.now()) {
+            let (seen, now) = (machine.progress(), shared.now());
+            match operation(&mut machine, turn, now) {
                 Step::Done(value) => {
-                    shared.look_for_work(machine);
+                    shared.look_for_work_at(machine, now);
                     return Ok(value);
                 }
                 Step::Failed(errno) => {
-                    shared.look_for_work(machine);
+                    shared.look_for_work_at(machine, now);
                     return Err(errno);
                 }
                 Step::Ask(ask) if ask.question.is_of_disk() => {
@@ -296,8 +296,12 @@ impl Shared {
 
     /// After the machine was touched: hands on what others are to forget, and has those who wait for it and those who
     /// work for it look again, where there is something to see.
-    pub(crate) fn look_for_work(&self, mut machine: MutexGuard<'_, Machine>) {
-        let now = self.now();
+    pub(crate) fn look_for_work(&self, machine: MutexGuard<'_, Machine>) {
+        self.look_for_work_at(machine, self.now());
+    }
+
+    /// The same a moment after `now`, which was asked for under this lock.
+    fn look_for_work_at(&self, mut machine: MutexGuard<'_, Machine>, now: Now) {
         let jobs = flusher::jobs(&mut machine, now);
         // Under the machine's lock, so that they stay in order; behind the jobs, for looking for those may bring some.
         self.forgets.add(machine.take_invalidations());

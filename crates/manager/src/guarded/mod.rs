@@ -493,8 +493,8 @@ impl Backend for Guarded {
         self.inner.listxattr(cx, object)
     }
 
-    fn access_lists(&self, cx: &Cx<'_>, object: &Handle) -> FsResult<AccessLists> {
-        self.look(cx, object, Deed::LookXattrs)?;
+    fn access_lists(&self, cx: &Cx<'_>, object: File<'_>) -> FsResult<AccessLists> {
+        self.look(cx, object.handle(), Deed::LookXattrs)?;
         self.inner.access_lists(cx, object)
     }
 
