@@ -449,5 +449,5 @@ fn a_file_system_of_unknown_kind_is_not_even_looked_at_where_waiting_is_forbidde
         })
     };
     run("umount", &["-l", path]);
-    assert_eq!(looked, [Err(FsError::WouldBlock), Ok(holdfast_vfs::FileKind::Directory)]);
+    assert_eq!(looked, [Err(FsError::WouldBlock), Ok(FileKind::Directory)]);
 }
