@@ -102,8 +102,7 @@ impl Caps {
         if self.members.of(batch.ticket).is_none_or(|member| member.incarnation != lane.incarnation) {
             return refuse(pending, CapsStat::BadTicket);
         }
-        let bytes = args.len() as u64;
-        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, bytes, now));
+        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, 0, now));
         if self.parts.manager.quiet(|engine, now| engine.grace().is_on(now)) {
             return refuse(pending, CapsStat::Grace);
         }
@@ -133,7 +132,9 @@ impl Caps {
             }
             (state.executed_through, state.surely_stable_through())
         };
-        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, 0, now));
+        // One that is sent again, or put off, brings nothing.
+        let bytes = if is_whole && is_new { args.len() as u64 } else { 0 };
+        self.parts.manager.quiet(|engine, now| engine.caps_flushed(actor.client, bytes, now));
         if !is_whole {
             let is_elsewhere = lane.is_elsewhere.load(Ordering::Relaxed);
             return refuse(pending, if is_elsewhere { CapsStat::Moved } else { CapsStat::Delay });

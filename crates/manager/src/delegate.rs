@@ -229,11 +229,14 @@ impl LocalListener for Manager {
     fn local_deed(&self, file: FileKey, deed: LocalDeed) {
         // The local process waits in the kernel, or has been there already: nobody waits here. Recalls touch no
         // client's record.
-        let _ = self.step(|engine, now| match deed {
-            // It breaks what guards a file that may be changed unseen; the guard against writers that follows is
-            // whole.
-            LocalDeed::OpenToRead => drop(engine.contend(file, Deed::OpenRead, None, now)),
-            _ => engine.contend_outside(file, deed_of(deed), now),
+        let _ = self.step(|engine, now| {
+            match deed {
+                // It breaks what guards a file that may be changed unseen; the guard against writers that follows is
+                // whole.
+                LocalDeed::OpenToRead => drop(engine.contend(file, Deed::OpenRead, None, now)),
+                _ => engine.contend_outside(file, deed_of(deed), now),
+            }
+            engine.waits_outside(file, now);
         });
     }
 

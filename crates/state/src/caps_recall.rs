@@ -46,7 +46,10 @@ impl Engine {
         self.contend_with_delegations(file, deed, None, now);
         self.contend_with_caps(file, Forbidden::ALL, None, now);
         self.contend_with_names(file, None, now);
-        // What had been recalled before it came is waited for as well.
+    }
+
+    /// A local process may wait in the kernel for whatever is being recalled of a file, also what had been before it came.
+    pub fn waits_outside(&mut self, file: FileKey, now: Instant) {
         self.delegations_wait_outside(file, now);
         for hold in self.caps.by_file.get_mut(&file).into_iter().flatten() {
             hold.recall.iter_mut().for_each(|recall| recall.flushing.waits_outside(now));
@@ -221,7 +224,7 @@ impl Engine {
     }
 
     /// A client has changed something, by so many bytes: while it flushes what it did under capabilities that are being recalled, its
-    /// time to release them goes on, within bounds.
+    /// time to release them goes on, within bounds. What comes from a client that has not heard of a recall is no flush for it.
     pub fn caps_flushed(&mut self, client: ClientId, bytes: u64, now: Instant) {
         if self.caps.recalls.is_empty() {
             return;
@@ -233,8 +236,8 @@ impl Engine {
             let Some(recall) = self.caps.hold_mut(client, file).and_then(|hold| hold.recall.as_mut()) else {
                 continue;
             };
-            let times = (recall.since, recall.until);
-            recall.until = recall.flushing.come(bytes, times, (now, recall_ms));
+            let (times, counted) = ((recall.since, recall.until), if recall.is_heard { bytes } else { 0 });
+            recall.until = recall.flushing.come(counted, times, (now, recall_ms));
         }
     }
 

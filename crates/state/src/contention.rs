@@ -336,8 +336,8 @@ impl Engine {
         let Some(key) = self.delegation_on(client, file) else { return };
         let Ok(delegation) = self.delegation_mut(key) else { return };
         if let Some(recall) = &mut delegation.recall {
-            let times = (recall.since, recall.until);
-            recall.until = recall.flushing.come(bytes, times, (now, recall_ms));
+            let (times, counted) = ((recall.since, recall.until), if recall.is_accepted { bytes } else { 0 });
+            recall.until = recall.flushing.come(counted, times, (now, recall_ms));
         }
     }
 

@@ -25,7 +25,8 @@ impl Flushing {
     ///
     /// Whoever sends nothing for a recall's time is at its end. Whoever does send has [`RECALL_STRETCH_MAX`] times that, and longer by
     /// the time that what he sent takes at the least rate: so a flush goes on over a slow line, and by bytes that trickle nobody is held
-    /// up for ever. But where a local process may be waiting, all is over before the kernel lets it go.
+    /// up for ever. Who has sent [`RECALL_FLUSH_BYTES_MAX`] has sent all that he can have kept, and something else by now: his time is
+    /// not made longer any more. And where a local process may be waiting, all is over before the kernel lets it go.
     pub(crate) fn come(
         &mut self,
         bytes: u64,
@@ -34,6 +35,9 @@ impl Flushing {
     ) -> Instant {
         self.bytes = self.bytes.saturating_add(bytes).min(RECALL_FLUSH_BYTES_MAX);
         let stretched_ms = recall_ms.saturating_mul(RECALL_STRETCH_MAX);
+        if self.bytes == RECALL_FLUSH_BYTES_MAX {
+            return until;
+        }
         let sending_ms = self.bytes * 1000 / RECALL_FLUSH_BYTES_PER_S;
         let bound = since.after_ms(stretched_ms.saturating_add(sending_ms));
         let bound = self.waits_outside.map_or(bound, |at| bound.min(at.after_ms(stretched_ms)));
@@ -87,14 +91,16 @@ mod tests {
 
     #[test]
     fn who_sends_without_end_comes_to_one() {
-        let most_ms = RECALL_FLUSH_BYTES_MAX * 1000 / RECALL_FLUSH_BYTES_PER_S;
-        assert_eq!(ends_at(100 << 20, 1_000_000, None), RECALL_STRETCH_MAX * RECALL_MS + most_ms);
+        for each in [RECALL_FLUSH_BYTES_PER_S, 1 << 20, 100 << 20] {
+            let seconds = (RECALL_FLUSH_BYTES_MAX - 1) / each;
+            assert_eq!(ends_at(each, 1_000_000, None), seconds * 1000 + RECALL_MS, "{each} bytes a second");
+        }
     }
 
     #[test]
     fn the_kernel_lets_no_local_process_go_before() {
         for second in [1, 25, 100] {
-            let end = ends_at(10 << 20, 1_000_000, Some(second));
+            let end = ends_at(1 << 20, 1_000_000, Some(second));
             assert_eq!(end, second * 1000 + RECALL_STRETCH_MAX * RECALL_MS);
         }
     }

@@ -22,7 +22,7 @@ pub struct Writer {
     base: usize,
 }
 
-/// What is longer leaves with its buffer: shorter, it is dearer to let another one grow than to copy.
+/// What is longer leaves with its buffer, where nothing stands before it: shorter, it is dearer to let another one grow than to copy.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 impl Writer {

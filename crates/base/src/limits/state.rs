@@ -160,7 +160,8 @@ pub const RECALL_STRETCH_MAX: u64 = 3;
 pub const RECALL_FLUSH_BYTES_PER_S: u64 = 128 << 10;
 
 /// Bytes that count so, of one recall: twice what a mount keeps unsent ([`DIRTY_BYTES_MAX`](super::DIRTY_BYTES_MAX)), for it sends
-/// what is written to other files meanwhile by turns with what is waited for. 68 minutes, to who sends so slowly.
+/// what is written to other files meanwhile by turns with what is waited for. Who has sent so much has no longer: 68 minutes, if he
+/// sends so slowly, and seconds over a fast line.
 pub const RECALL_FLUSH_BYTES_MAX: u64 = 512 << 20;
 
 /// How many times the time to return a delegation lasts, from when it was first to be recalled, where the recall could not be sent

@@ -1,7 +1,7 @@
 use holdfast_base::limits::{CAPS_RECALLED_MS, IO_BYTES_MAX, RECALL_FLUSH_BYTES_PER_S, RECALL_STRETCH_MAX};
 use holdfast_base::{CapSet, FileKey, Offset};
 use holdfast_rpc::detached::Detached;
-use holdfast_state::{CapOffer, CapRequest, Contention, Deed, Policy};
+use holdfast_state::{CapOffer, CapRequest, Contention, Deed, Policy, RecallAnswer};
 use holdfast_vfs::{Backend, FsError};
 use holdfast_wire::nfs4::*;
 
@@ -157,6 +157,10 @@ fn who_writes_or_commits_has_more_time_to_give_back_what_is_asked_for() {
     world.pass(CAPS_RECALLED_MS);
     promise();
     assert!(is_held());
+    world.manager.quiet(|engine, now| {
+        let seq = engine.caps_of(holder, promised).seq;
+        engine.caps_recall_answered(holder, (promised, seq), RecallAnswer::Accepted, now);
+    });
     let seconds = RECALL_MS / 2000;
     let much = vec![7; usize::try_from(seconds * RECALL_FLUSH_BYTES_PER_S).unwrap()];
     for round in 1..RECALL_STRETCH_MAX * 8 {

@@ -322,7 +322,8 @@ fn a_holder_that_flushes_over_a_slow_line_has_the_time_that_it_takes() {
     world.acquire(a, FILE, CapSet::FILE_X);
     world.acquire(a, OTHER, CapSet::FILE_X);
     let epoch = world.engine.caps_epoch(a).unwrap();
-    world.recalled_by(FILE, Deed::ReadData, Some(b));
+    let recalled = world.recalled_by(FILE, Deed::ReadData, Some(b));
+    world.engine.caps_recall_answered(a, (FILE, recalled[0].2), RecallAnswer::Accepted, world.now);
     let much = RECALL_MS / 2 * RECALL_FLUSH_BYTES_PER_S / 1000;
     for round in 1..RECALL_STRETCH_MAX * 8 {
         world.pass(RECALL_MS / 2);
@@ -332,7 +333,9 @@ fn a_holder_that_flushes_over_a_slow_line_has_the_time_that_it_takes() {
         assert_eq!(world.engine.caps_epoch(a), Some(epoch), "after {round} halves");
     }
     // A local process comes to wait for another file of it: the kernel lets that go, whatever is sent.
-    world.engine.contend_outside(OTHER, Deed::OpenRead, world.now);
+    let recalled = world.recalled_by(OTHER, Deed::OpenRead, None);
+    world.engine.caps_recall_answered(a, (OTHER, recalled[0].2), RecallAnswer::Accepted, world.now);
+    world.engine.waits_outside(OTHER, world.now);
     for _ in 0..RECALL_STRETCH_MAX * 2 {
         assert_eq!(world.engine.caps_epoch(a), Some(epoch));
         world.pass(RECALL_MS / 2);
@@ -341,6 +344,23 @@ fn a_holder_that_flushes_over_a_slow_line_has_the_time_that_it_takes() {
         world.engine.tick(world.now);
     }
     assert_eq!(world.engine.caps_epoch(a), Some(epoch + 1), "not for longer than that waits");
+}
+
+#[test]
+fn what_comes_from_a_holder_that_has_not_heard_is_no_flush() {
+    let (mut world, a, b) = world_of_short_recalls();
+    world.acquire(a, FILE, CapSet::FILE_X);
+    let epoch = world.engine.caps_epoch(a).unwrap();
+    world.recalled_by(FILE, Deed::ReadData, Some(b));
+    let much = RECALL_MS * RECALL_FLUSH_BYTES_PER_S / 1000;
+    for _ in 0..RECALL_STRETCH_MAX * 2 {
+        assert_eq!(world.engine.caps_epoch(a), Some(epoch));
+        world.pass(RECALL_MS / 2);
+        world.engine.caps_alive(a, world.now);
+        world.engine.holder_flushed(OTHER, a, much, world.now);
+        world.engine.tick(world.now);
+    }
+    assert_eq!(world.engine.caps_epoch(a), Some(epoch + 1));
 }
 
 #[test]
