@@ -264,7 +264,8 @@ impl Machine {
         } else {
             self.learn(id, attrs, at)
         };
-        if matches!(question, Question::Open { truncate: true, .. } | Question::SetAttr { .. }) {
+        // What leaves the size as it is cuts nothing off: the answer need not know of what was written since it was asked for.
+        if question.cuts() {
             self.cut_kept(id, shown.size);
         }
         shown

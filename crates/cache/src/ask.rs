@@ -306,6 +306,14 @@ impl Question {
         matches!(self, Self::Blocks { .. })
     }
 
+    /// Whether it sets a file's size.
+    pub(crate) const fn cuts(&self) -> bool {
+        matches!(
+            self,
+            Self::Open { truncate: true, .. } | Self::SetAttr { changes: Changes { size: Some(_), .. }, .. }
+        )
+    }
+
     pub(crate) fn touched(&self) -> Touched {
         let entry = |dir: &Handle, name: &Name| Touched {
             objects: vec![(dir.clone(), CapSet::FILE_S)],

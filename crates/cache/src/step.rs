@@ -59,12 +59,15 @@ pub enum Wait {
     Ahead,
 }
 
-/// A file that was opened as it was, to be emptied.
+/// A file that the server has opened, made or as it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) node: crate::ids::NodeId,
     pub(crate) opened: crate::ops::Opened,
-    pub(crate) is_empty: bool,
+    /// Attributes as they came.
+    pub(crate) attrs: crate::attrs::Attrs,
+    /// It has still to be emptied.
+    pub(crate) is_to_empty: bool,
 }
 
 /// One application operation on its way: keep it from the first call to the last, and give it to
@@ -86,7 +89,7 @@ pub struct Turn {
     pub(crate) pieces: Vec<crate::extent::Piece>,
     /// The file ends here, as far as answers told.
     pub(crate) end_seen: Option<u64>,
-    /// What a name was found to be, whose attributes had to be asked for again.
+    /// What a name was found to be, or got by a change that is done, whose attributes had to be asked for again.
     pub(crate) looked: Option<(crate::ids::NodeId, crate::attrs::Attrs)>,
     /// It reads a directory as a whole.
     pub(crate) is_filling: bool,
@@ -100,7 +103,7 @@ pub struct Turn {
     pub(crate) removes_last: bool,
     /// The file being opened was emptied, or is being.
     pub(crate) emptied: bool,
-    /// What was to be made was there: it is open, and has still to be emptied.
+    /// What was to be made is open, and has still to be emptied, or its attributes to be asked for.
     pub(crate) found: Option<Found>,
     /// The name under which a file is being hidden.
     pub(crate) hiding: Option<crate::ids::Name>,

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::fresh::Fresh;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::step::{Outcome, Step, Turn};
+use crate::step::{Outcome, Step, Stop, Turn};
 use holdfast_base::CapSet;
 
 /// Questions about names of a directory after which it is read as a whole, so that there are no more.
@@ -37,8 +37,9 @@ impl Machine {
                 Some(Fresh::Looked(Some((id, attrs)))) => Some((id, self.shown_attrs(turn, id, attrs, now)?)),
                 Some(Fresh::Looked(None)) => None,
                 fresh => {
-                    if let (Some(Fresh::Attrs(attrs)), Some((id, _))) = (&fresh, turn.looked) {
-                        return Ok(Lookup::Found(self.entry(parent, name, id, *attrs)));
+                    if let (Some(Fresh::Attrs(_)), Some((id, _))) = (&fresh, turn.looked) {
+                        let attrs = self.fresh_attrs(turn, id, fresh.as_ref(), now)?;
+                        return Ok(Lookup::Found(self.entry(parent, name, id, attrs)));
                     }
                     return self.ask_name(turn, parent, name, now);
                 }
@@ -82,6 +83,32 @@ impl Machine {
         }
         turn.looked = Some((id, attrs));
         self.fresh_attrs(turn, id, None, now)
+    }
+
+    /// Attributes of what was made, found or named by a change that is done, and is not to be asked for again: those that came with
+    /// it. Where they may not know of data that was here when it was asked for, they are asked for by themselves; and where
+    /// that fails, the change is done all the same.
+    pub(crate) fn attrs_of_done(
+        &mut self,
+        turn: &mut Turn,
+        fresh: Result<Option<Fresh>, Errno>,
+        (id, came): (NodeId, Attrs),
+        now: Now,
+    ) -> Outcome<Attrs> {
+        let Ok(fresh) = fresh else { return Ok(came) };
+        let is_first = turn.looked.is_none();
+        if is_first && self.node(id).is_ok_and(|node| node.sure.contains(CapSet::FILE_S)) {
+            return Ok(self.node(id)?.merged(&came));
+        }
+        let shown = if is_first {
+            self.shown_attrs(turn, id, came, now)
+        } else {
+            self.fresh_attrs(turn, id, fresh.as_ref(), now)
+        };
+        match shown {
+            Err(Stop::Failed(_)) => Ok(came),
+            shown => shown,
+        }
     }
 
     /// Asks for a name; or for the whole directory, when that saves the questions to come.

@@ -50,29 +50,20 @@ impl Machine {
         (mode, flags): (u32, OpenFlags),
         now: Now,
     ) -> Outcome<(Entry, Opened)> {
+        let fresh = self.note_found(turn, flags);
+        if let Some(found) = turn.found {
+            let attrs = match fresh {
+                Ok(Some(Fresh::Attrs(attrs))) if found.is_to_empty => attrs,
+                Ok(_) if found.is_to_empty => return self.empty_found(turn, found, now),
+                Err(errno) if found.is_to_empty => return Err(errno.into()),
+                fresh => self.attrs_of_done(turn, fresh, (found.node, found.attrs), now)?,
+            };
+            turn.found = None;
+            return Ok((self.entry(parent, name, found.node, attrs), found.opened));
+        }
+        fresh?;
         self.directory(parent, now)?;
         check_name(name)?;
-        match turn.take()? {
-            Some(Fresh::Found(id, attrs, token)) if flags.truncate => {
-                let opened = self.add_open(id, flags, Some(token), &turn.caller);
-                turn.found = Some(Found { node: id, opened, is_empty: attrs.size == 0 });
-                // What was done since this was asked for comes before the emptying.
-                (turn.through, turn.begun) = (None, None);
-            }
-            Some(Fresh::Created(id, attrs, token) | Fresh::Found(id, attrs, token)) => {
-                let entry = self.entry(parent, name, id, attrs);
-                return Ok((entry, self.add_open(id, flags, Some(token), &turn.caller)));
-            }
-            Some(Fresh::Attrs(attrs)) => {
-                if let Some(Found { node, opened, .. }) = turn.found.take() {
-                    return Ok((self.entry(parent, name, node, attrs), opened));
-                }
-            }
-            _ => {}
-        }
-        if let Some(found) = turn.found {
-            return self.empty_found(turn, found, now);
-        }
         if self.known(parent, name) == Known::Absent
             && self.may_make(turn, parent, (&Thing::File, mode), now)?
         {
@@ -100,11 +91,27 @@ impl Machine {
         self.ask(turn, question)
     }
 
+    /// Takes note of what the server has made, or found, and opened. The answer, if it was another.
+    fn note_found(&mut self, turn: &mut Turn, flags: OpenFlags) -> Result<Option<Fresh>, Errno> {
+        let (id, attrs, token, is_to_empty) = match turn.fresh.take().transpose()? {
+            Some(Fresh::Created(id, attrs, token)) => (id, attrs, token, false),
+            Some(Fresh::Found(id, attrs, token)) => (id, attrs, token, flags.truncate),
+            fresh => return Ok(fresh),
+        };
+        let opened = self.add_open(id, flags, Some(token), &turn.caller);
+        turn.found = Some(Found { node: id, opened, attrs, is_to_empty });
+        if is_to_empty {
+            // What was done since this was asked for comes before the emptying.
+            (turn.through, turn.begun) = (None, None);
+        }
+        Ok(None)
+    }
+
     /// Empties what was found where a file was to be made. The server has opened it as it was: only now it is known which file it
     /// is, and whether something is on its way to it, or may come again, that would undo the emptying.
     fn empty_found<T>(&mut self, turn: &mut Turn, found: Found, now: Now) -> Outcome<T> {
         // POSIX: `O_TRUNC` marks the times even where the file was empty; a size that stays marks none in SETATTR.
-        let mtime = found.is_empty.then_some(SetTime::Now);
+        let mtime = (found.attrs.size == 0).then_some(SetTime::Now);
         let changes = Changes { size: Some(0), mtime, ..Changes::default() };
         let open = self.opens.get(&found.opened.fh).filter(|open| open.access.write);
         // By no open but its own: whether who opens it to be read may empty it the server has to say.
@@ -399,13 +406,20 @@ impl Machine {
         (parent, name): (NodeId, &[u8]),
         now: Now,
     ) -> Outcome<Entry> {
+        let fresh = turn.fresh.take().transpose();
+        let linked = match &fresh {
+            Ok(Some(Fresh::Created(id, attrs, _))) => Some((*id, *attrs)),
+            _ => turn.looked,
+        };
+        if let Some(linked) = linked {
+            let attrs = self.attrs_of_done(turn, fresh, linked, now)?;
+            return Ok(self.entry(parent, name, linked.0, attrs));
+        }
+        fresh?;
         self.directory(parent, now)?;
         check_name(name)?;
         if self.living(id, now)?.dir.is_some() {
             return Err(Errno::EPERM.into());
-        }
-        if let Some(Fresh::Created(id, attrs, _)) = turn.take()? {
-            return Ok(self.entry(parent, name, id, attrs));
         }
         match self.known(parent, name) {
             Known::Present(_) => return Err(Errno::EEXIST.into()),

@@ -117,3 +117,71 @@ fn attributes_from_before_are_not_shown_to_its_writer() {
     let answer = world.perform(0, &asked_again.expect("all of it is there"));
     assert!(matches!(answer, Ok(Answer::Attrs { attrs: Attrs { size: 4, .. }, .. })), "{answer:?}");
 }
+
+/// The second mount is about to write the file: the first gives up all it was promised of it, and sends its data before.
+fn given_up(world: &mut World, handle: Handle) {
+    let access = Access { read: true, write: true };
+    let open = Question::Open { object: handle, access, truncate: false, want: CapSet::NONE };
+    assert!(world.server.answer(1, &ask(open)).is_err(), "it is asked back first");
+    world.deliver();
+    (0..20).for_each(|_| world.pump(0));
+    assert_eq!(world.clients[0].machine.stats().dirty_bytes, 0);
+}
+
+#[test]
+fn a_link_made_before_the_data_came_shows_the_data_to_its_writer() {
+    let (mut world, node, handle) = written();
+    let link = |m: &mut Machine, t: &mut Turn, now| m.link(t, node, NodeId::ROOT, b"g", now);
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let Step::Ask(linking) = link(&mut world.clients[0].machine, &mut turn, now) else {
+        panic!("by question")
+    };
+    let answer = world.perform(0, &linking);
+    given_up(&mut world, handle);
+    let now = world.now();
+    world.clients[0].machine.absorb(&mut turn, *linking, answer, now);
+    let entry = world.go_on(0, turn, link).unwrap();
+    assert_eq!((entry.node, entry.attrs.size, entry.attrs.nlink), (node, 4, 2));
+}
+
+#[test]
+fn a_file_found_where_one_was_to_be_made_shows_the_data_to_its_writer() {
+    let (mut world, node, handle) = written();
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let create = |m: &mut Machine, t: &mut Turn, now: Now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now);
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let Step::Ask(asked) = create(&mut world.clients[0].machine, &mut turn, now) else {
+        panic!("by question")
+    };
+    let answer = world.perform(0, &asked);
+    assert!(matches!(answer, Ok(Answer::Created { made: false, .. })), "{answer:?}");
+    given_up(&mut world, handle);
+    let now = world.now();
+    world.clients[0].machine.absorb(&mut turn, *asked, answer, now);
+    let (entry, _) = world.go_on(0, turn, create).unwrap();
+    assert_eq!((entry.node, entry.attrs.size), (node, 4));
+}
+
+#[test]
+fn a_change_of_the_mode_leaves_what_was_written_since_it_began() {
+    let mut world = World::new(1, true, 1);
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o644, flags, now)).unwrap();
+    let (node, fh) = (made.0.node, made.1.fh);
+    // Data goes beside the stream, and modes by question.
+    world.clients[0].machine.settings_mut().batches = false;
+    world.run(0, |m, t, now| m.write(t, fh, 0, &Bytes::from_static(b"data"), now)).unwrap();
+    let mode = Changes { mode: Some(0o600), ..Changes::default() };
+    let change = |m: &mut Machine, t: &mut Turn, now: Now| m.setattr(t, node, &mode, now);
+    let (mut turn, now) = (Turn::new(Caller::new(7, 0)), world.now());
+    let step = change(&mut world.clients[0].machine, &mut turn, now);
+    assert!(matches!(step, Step::Wait(Wait::Written)), "{step:?}");
+    let out = world.clients[0].machine.take_write(now).expect("what was written before");
+    world.run(0, |m, t, now| m.write(t, fh, 4, &Bytes::from_static(b"more"), now)).unwrap();
+    let Ok(written) = world.server.write(0, &out) else { panic!("nobody else has it") };
+    world.clients[0].machine.write_done(out.id, written, now);
+    world.go_on(0, turn, change).unwrap();
+    world.drain();
+    let shown = world.run(0, |m, t, now| m.getattr(t, node, now)).unwrap().attrs;
+    assert_eq!((shown.mode, shown.size), (0o600, 8));
+}

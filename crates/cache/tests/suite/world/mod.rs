@@ -149,9 +149,18 @@ impl World {
         &mut self,
         c: usize,
         caller: &Caller,
+        op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
+    ) -> Result<T, Errno> {
+        self.go_on(c, Turn::new(caller.clone()), op)
+    }
+
+    /// Runs one that was begun to its end.
+    pub fn go_on<T>(
+        &mut self,
+        c: usize,
+        mut turn: Turn,
         mut op: impl FnMut(&mut Machine, &mut Turn, Now) -> Step<T>,
     ) -> Result<T, Errno> {
-        let mut turn = Turn::new(caller.clone());
         for _ in 0..2000 {
             let now = self.now();
             let step = op(&mut self.clients[c].machine, &mut turn, now);
