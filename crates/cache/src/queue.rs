@@ -99,6 +99,18 @@ impl Op {
         }
     }
 
+    /// The names that it gives or takes.
+    fn names(&self) -> [Option<(NodeId, &Name)>; 2] {
+        match self {
+            Self::Void | Self::SetAttr { .. } | Self::Write { .. } => [None; 2],
+            Self::Make { dir, name, .. }
+            | Self::Link { dir, name, .. }
+            | Self::Unlink { dir, name, .. }
+            | Self::Rmdir { dir, name, .. } => [Some((*dir, name)), None],
+            Self::Rename { from, to, .. } => [Some((from.0, &from.1)), Some((to.0, &to.1))],
+        }
+    }
+
     /// How many operations of the program it becomes.
     pub(crate) fn parts(&self) -> usize {
         match self {
@@ -363,6 +375,18 @@ impl Stream {
     /// The first batch that is not known to be on disk.
     pub(crate) fn first_unstable(&self) -> Option<&Kept> {
         self.kept.iter().find(|k| k.txn > self.stable_txn)
+    }
+
+    /// The last mutation up to this serial that gave or took one of these names and was sent, but is not known to be on disk; 0:
+    /// none did.
+    pub(crate) fn last_change_of(&self, names: &[(NodeId, &[u8])], through: u64) -> u64 {
+        let changes = |op: &Op| {
+            let mut of = op.names().into_iter().flatten();
+            of.any(|(dir, name)| names.contains(&(dir, name.as_bytes())))
+        };
+        let unstable = self.kept.iter().filter(|k| k.txn > self.stable_txn).flat_map(|k| &k.ops);
+        let changed = unstable.filter(|q| q.serial <= through && changes(&q.op));
+        changed.map(|q| q.serial).max().unwrap_or(0)
     }
 
     /// Everything executed up to this transaction is on disk. What no batch names that is not is kept no longer.

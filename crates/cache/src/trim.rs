@@ -29,6 +29,7 @@ impl Machine {
             .nodes
             .values()
             .filter(|n| n.is_idle() && n.data.filled_by <= stable && !needed.contains(&n.id))
+            .filter(|n| n.dir.is_none() || n.last_serial <= stable)
             .map(|n| (n.losses.unheard().is_some(), n.touched, n.id))
             .collect();
         idle.sort_unstable();

@@ -78,6 +78,7 @@ impl Machine {
         if flags.exclusive && matches!(self.known(parent, name), Known::Present(_)) {
             return Err(Errno::EEXIST.into());
         }
+        self.names_are_stable(turn, &[(parent, name)])?;
         let dir = self.handle(turn, parent)?;
         let question = Question::Create {
             dir,
@@ -228,6 +229,7 @@ impl Machine {
             _ => {}
         }
         self.overtake_none(turn)?;
+        self.names_are_stable(turn, &[(parent, name)])?;
         let dir = self.handle(turn, parent)?;
         let question = Question::Make {
             dir,
@@ -443,6 +445,7 @@ impl Machine {
             _ => {}
         }
         self.overtake_none(turn)?;
+        self.names_are_stable(turn, &[(parent, name)])?;
         let (object, dir) = (self.handle(turn, id)?, self.handle(turn, parent)?);
         self.may_get_name(id);
         let want_dir = self.want(Some(parent), CapSet::ALL_X, now);

@@ -68,6 +68,7 @@ impl Machine {
             _ => {}
         }
         self.overtake_none(turn)?;
+        self.names_are_stable(turn, &[from, to])?;
         self.rename_at_server(turn, from, to, mode, now)
     }
 

@@ -67,6 +67,7 @@ impl Machine {
             }
         }
         self.overtake_none(turn)?;
+        self.names_are_stable(turn, &[(parent, name)])?;
         if child.is_none() && self.must_know_names() {
             return self.ask_name(turn, parent, name, now);
         }

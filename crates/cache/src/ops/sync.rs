@@ -91,6 +91,18 @@ impl Machine {
         self.stable(filled.min(begun))
     }
 
+    /// The same of names, before the server changes them by itself: a batch that came again would find free what it had made and
+    /// has been moved on, and make it twice, or miss what it had moved.
+    pub(super) fn names_are_stable(&mut self, turn: &Turn, names: &[(NodeId, &[u8])]) -> Outcome<()> {
+        let stable = self.stream.stable();
+        let is_due = |(dir, _): &(NodeId, &[u8])| self.nodes.get(dir).is_some_and(|n| n.last_serial > stable);
+        if !names.iter().any(is_due) {
+            return Ok(());
+        }
+        let begun = turn.through.map_or(u64::MAX, |through| self.stream.placed(through));
+        self.stable(self.stream.last_change_of(names, begun))
+    }
+
     fn stable(&mut self, through: u64) -> Outcome<()> {
         let through = self.stream.placed(through);
         if self.stream.stable() >= through {
