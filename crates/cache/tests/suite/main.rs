@@ -22,6 +22,7 @@ mod listed_rights;
 mod locked;
 mod lost_data;
 mod lost_make;
+mod made_once;
 mod merged;
 mod named_again;
 mod nameless;
