@@ -138,6 +138,7 @@ impl OneWay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::way::echoed_on_both;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::time::Duration;
@@ -180,18 +181,7 @@ mod tests {
     fn no_more_passes_than_it_lets_through_on_all_connections_together() {
         let way = Way { round_trip: Duration::ZERO, rate: Some(4 << 20) };
         let (near, _far, _link, address) = linked(way);
-        let started = Instant::now();
-        let sending = [(), ()].map(|()| {
-            let mut stream = connect(&near, address);
-            thread::spawn(move || {
-                let mut back = stream.try_clone().unwrap();
-                let reading = thread::spawn(move || back.read_exact(&mut vec![0; 1 << 20]).unwrap());
-                stream.write_all(&vec![7; 1 << 20]).unwrap();
-                reading.join().unwrap();
-            })
-        });
-        sending.into_iter().for_each(|one| one.join().unwrap());
-        let took = started.elapsed();
+        let took = echoed_on_both([(), ()].map(|()| connect(&near, address)));
         assert!((500..1500).contains(&took.as_millis()), "{took:?} for 2 MiB at 4 MiB/s");
     }
 

@@ -171,6 +171,7 @@ fn give(mut to: TcpStream, receiver: &Receiver<Piece>, shared: &Shared, directio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::way::echoed_on_both;
     use std::time::Duration;
 
     fn echo() -> SocketAddr {
@@ -204,18 +205,8 @@ mod tests {
     fn no_more_passes_than_the_way_lets_through_on_all_connections_together() {
         let way = Way { round_trip: Duration::ZERO, rate: Some(4 << 20) };
         let relay = Relay::start(echo(), way).unwrap();
-        let started = Instant::now();
-        let sending = [(), ()].map(|()| {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
-            thread::spawn(move || {
-                let mut back = stream.try_clone().unwrap();
-                let reading = thread::spawn(move || back.read_exact(&mut vec![0; 1 << 20]).unwrap());
-                stream.write_all(&vec![7; 1 << 20]).unwrap();
-                reading.join().unwrap();
-            })
-        });
-        sending.into_iter().for_each(|one| one.join().unwrap());
-        let took = started.elapsed();
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
+        let took = echoed_on_both([connect(), connect()]);
         assert!((500..1500).contains(&took.as_millis()), "{took:?} for 2 MiB at 4 MiB/s");
     }
 

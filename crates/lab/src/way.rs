@@ -79,3 +79,20 @@ fn wait_until(due: Instant) {
         thread::yield_now();
     }
 }
+
+/// How long it takes to have 1 MiB echoed by each of two connections side by side.
+#[cfg(test)]
+pub(crate) fn echoed_on_both(connections: [std::net::TcpStream; 2]) -> Duration {
+    use std::io::{Read as _, Write as _};
+    let started = Instant::now();
+    let sending = connections.map(|mut stream| {
+        thread::spawn(move || {
+            let mut back = stream.try_clone().unwrap();
+            let reading = thread::spawn(move || back.read_exact(&mut vec![0; 1 << 20]).unwrap());
+            stream.write_all(&vec![7; 1 << 20]).unwrap();
+            reading.join().unwrap();
+        })
+    });
+    sending.into_iter().for_each(|one| one.join().unwrap());
+    started.elapsed()
+}

@@ -204,7 +204,7 @@ impl Mount {
     fn look(&self) {
         let Some(this) = self.this.upgrade() else { return };
         let Some((jobs, forgets, ahead, due, progress)) = self.touch(|machine, now| {
-            let jobs = flusher::jobs(machine, now);
+            let jobs = machine.take_jobs(now);
             let forgets = machine.take_invalidations();
             let ahead: Vec<_> = std::iter::from_fn(|| machine.take_ahead(now)).collect();
             (jobs, forgets, ahead, machine.next_wake(now), machine.progress())

@@ -4,27 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_cache::{
-    Access, Answer, Batch, Caller, CommitOut, Errno, Fh, Handle, Machine, Name, Now, OpenToken, PoolOut,
-    Question, Release, WriteOut, Written,
+    Access, Answer, Batch, Caller, CommitOut, Errno, Fh, Handle, Job, Question, Release, WriteOut, Written,
 };
 
 use crate::alarm::Woken;
 use crate::server::Undone;
 use crate::volume::Shared;
-
-/// One thing to do.
-#[derive(Debug)]
-pub(crate) enum Job {
-    Releases(Vec<Release>),
-    Opens(Vec<(Fh, Handle, Access, Caller)>),
-    Batch(Batch),
-    Write(WriteOut),
-    Commit(CommitOut),
-    Stable(u64),
-    Closes(Vec<(OpenToken, Caller)>),
-    Removals(Vec<(Handle, Name, Caller)>),
-    Pool(PoolOut),
-}
 
 /// How long a flusher waits after a call that was lost, before the same is sent again: the connection is made anew in the
 /// meantime.
@@ -45,35 +30,6 @@ pub(crate) fn run(shared: &Shared) {
             return;
         }
     }
-}
-
-/// All there is to do now, the most urgent first: others wait for releases, and releases for opens; batches come before
-/// data, as data may need what a batch makes.
-pub(crate) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
-    let mut jobs = Vec::new();
-    let releases = machine.take_releases(now);
-    if !releases.is_empty() {
-        jobs.push(Job::Releases(releases));
-    }
-    let opens = machine.take_opens();
-    if !opens.is_empty() {
-        jobs.push(Job::Opens(opens));
-    }
-    jobs.extend(std::iter::from_fn(|| machine.take_batch(now)).map(Job::Batch));
-    jobs.extend(std::iter::from_fn(|| machine.take_write(now)).map(Job::Write));
-    jobs.extend(std::iter::from_fn(|| machine.take_commit(now)).map(Job::Commit));
-    jobs.extend(machine.take_stable(now).map(Job::Stable));
-    let closes = machine.take_closes();
-    if !closes.is_empty() {
-        jobs.push(Job::Closes(closes));
-    }
-    let removals = machine.take_removals();
-    if !removals.is_empty() {
-        jobs.push(Job::Removals(removals));
-    }
-    // Nobody waits for these.
-    jobs.extend(std::iter::from_fn(|| machine.take_pool(now)).map(Job::Pool));
-    jobs
 }
 
 fn perform(shared: &Shared, job: Job) {

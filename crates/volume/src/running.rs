@@ -7,7 +7,6 @@ use holdfast_cache::{Ask, Caller, Errno, Fh, Machine, Now, Question, Step, Turn,
 use holdfast_client::Cancel;
 use parking_lot::MutexGuard;
 
-use crate::flusher;
 use crate::volume::{Shared, Volume};
 
 /// Under whom an operation waits: who asks is known at once, what else has to be asked for only when a server has to be
@@ -302,7 +301,7 @@ impl Shared {
 
     /// The same a moment after `now`, which was asked for under this lock.
     fn look_for_work_at(&self, mut machine: MutexGuard<'_, Machine>, now: Now) {
-        let jobs = flusher::jobs(&mut machine, now);
+        let jobs = machine.take_jobs(now);
         // Under the machine's lock, so that they stay in order; behind the jobs, for looking for those may bring some.
         self.forgets.add(machine.take_invalidations());
         if let Some(blocks) = self.offline.as_ref().and_then(|offline| offline.blocks.as_ref()) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdfast_base::limits::AHEAD_CALLS_MAX;
 use holdfast_base::{Clock as _, SystemClock, Timestamp};
 use holdfast_cache::{
-    AheadOut, Ask, Caller, Handle, Machine, NodeId, Now, Object, Pending, Report, Settings,
+    AheadOut, Ask, Caller, Handle, Job, Machine, NodeId, Now, Object, Pending, Report, Settings,
 };
 use holdfast_client::Cancel;
 use parking_lot::{Mutex, MutexGuard};
@@ -17,7 +17,7 @@ use crate::ahead;
 use crate::alarm::Alarm;
 use crate::crowd::Crowd;
 use crate::doubts;
-use crate::flusher::{self, Job};
+use crate::flusher;
 use crate::invalidator::{self, Forgets, Invalidate};
 use crate::offline::{Kept, Offline};
 use crate::patience::Patience;

@@ -2,10 +2,7 @@
 
 use std::rc::Rc;
 
-use holdfast_cache::{
-    Access, Answer, Batch, Caller, CommitOut, Fh, Handle, Machine, MutationResult, Name, Now, OpenToken,
-    PoolOut, Question, Release, Spare, WriteOut,
-};
+use holdfast_cache::{Answer, Batch, Handle, Job, MutationResult, PoolOut, Question, Spare};
 use holdfast_volume::convert;
 use holdfast_volume::sheets::{Sheet, results};
 use holdfast_wire::caps::{
@@ -14,47 +11,6 @@ use holdfast_wire::caps::{
 
 use super::Mount;
 use super::calling::{Failure, checked, encoded};
-
-/// One thing to do.
-#[derive(Debug)]
-pub(super) enum Job {
-    Releases(Vec<Release>),
-    Opens(Vec<(Fh, Handle, Access, Caller)>),
-    Batch(Batch),
-    Write(WriteOut),
-    Commit(CommitOut),
-    Stable(u64),
-    Closes(Vec<(OpenToken, Caller)>),
-    Removals(Vec<(Handle, Name, Caller)>),
-    Pool(PoolOut),
-}
-
-/// All there is to do now, in the order of `volume`.
-pub(super) fn jobs(machine: &mut Machine, now: Now) -> Vec<Job> {
-    let mut jobs = Vec::new();
-    let releases = machine.take_releases(now);
-    if !releases.is_empty() {
-        jobs.push(Job::Releases(releases));
-    }
-    let opens = machine.take_opens();
-    if !opens.is_empty() {
-        jobs.push(Job::Opens(opens));
-    }
-    jobs.extend(std::iter::from_fn(|| machine.take_batch(now)).map(Job::Batch));
-    jobs.extend(std::iter::from_fn(|| machine.take_write(now)).map(Job::Write));
-    jobs.extend(std::iter::from_fn(|| machine.take_commit(now)).map(Job::Commit));
-    jobs.extend(machine.take_stable(now).map(Job::Stable));
-    let closes = machine.take_closes();
-    if !closes.is_empty() {
-        jobs.push(Job::Closes(closes));
-    }
-    let removals = machine.take_removals();
-    if !removals.is_empty() {
-        jobs.push(Job::Removals(removals));
-    }
-    jobs.extend(std::iter::from_fn(|| machine.take_pool(now)).map(Job::Pool));
-    jobs
-}
 
 /// How long is waited after what was lost, in milliseconds.
 const LOST_PAUSE: u64 = 50;
