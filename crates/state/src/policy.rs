@@ -30,7 +30,7 @@ pub struct Policy {
     /// Of which directories there are delegations.
     pub directories: Directories,
     /// Milliseconds in which a delegation is to be returned once recalled; a lease when `None`. While its holder
-    /// flushes, up to [`holdfast_base::limits::RECALL_STRETCH_MAX`] times this.
+    /// flushes, up to [`holdfast_base::limits::RECALL_STRETCH_MAX`] times this, and longer as long as that gets on.
     pub recall_ms: Option<u64>,
     /// Milliseconds for which a client whose lease ran out keeps its state while nobody wants it.
     pub courtesy_ms: u64,

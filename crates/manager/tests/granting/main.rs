@@ -9,9 +9,12 @@ mod world;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use holdfast_base::limits::{RECALL_FLUSH_BYTES_PER_S, RECALL_STRETCH_MAX};
 use holdfast_base::{ClientId, FileKey};
 use holdfast_manager::{Agent, AttributeHolder, Granted, HeldAnswer, HeldAttributes, NotKept};
-use holdfast_state::{Access, Deed, DelegationKind, Effect, StateError, WhyNone, WriteHolder};
+use holdfast_state::{
+    Access, Deed, DelegationKind, Effect, Policy, RecallAnswer, StateError, WhyNone, WriteHolder,
+};
 use holdfast_vfs::{
     AttrMask, Backend, CopySpan, Cx, DirListing, File, Flow, FsError, LocalDeed, Name, Pledge, RemoveKind,
     Wait,
@@ -223,6 +226,39 @@ fn a_local_process_has_delegations_recalled() {
     assert_eq!(w.recalls(), 0);
     w.fs.deed_outside(&w.file, LocalDeed::OpenToWrite);
     assert_eq!(w.recalls(), 2);
+}
+
+#[test]
+fn a_local_reader_in_the_kernel_is_not_kept_by_a_flush_that_goes_on() {
+    const RECALL_MS: u64 = 10_000;
+    let ends_at = |is_reader_local: bool| {
+        let w = World::new(0);
+        let a = w.client("a");
+        w.manager.quiet(|engine, _| {
+            let policy = *engine.policy();
+            engine.set_policy(Policy { recall_ms: Some(RECALL_MS), ..policy });
+        });
+        w.granted(a, DelegationKind::Write);
+        if is_reader_local {
+            w.fs.deed_outside(&w.file, LocalDeed::OpenToRead);
+        } else {
+            w.manager.step(|engine, now| engine.contend(w.key(), Deed::OpenRead, None, now)).unwrap();
+        }
+        let token = w.recall_token();
+        w.manager.quiet(|engine, now| {
+            engine.recall_answered(token, RecallAnswer::Accepted, now);
+            let is_held = |second: &u64| {
+                let later = now.after_ms(second * 1000);
+                engine.holder_flushed(w.key(), a, RECALL_FLUSH_BYTES_PER_S, later);
+                engine.tick(later);
+                engine.holds_delegation(a, w.key()).is_some()
+            };
+            (1..80).take_while(is_held).count() as u64
+        })
+    };
+    let stretched = RECALL_STRETCH_MAX * RECALL_MS / 1000;
+    assert!(ends_at(true) <= stretched, "the kernel lets it go");
+    assert_eq!(ends_at(false), 79, "others wait as long as it gets on");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use holdfast_base::{ChangeId, ClientId, Clock, FileKey, SeededEntropy, SystemClo
 use holdfast_manager::{Agent, Granted, Guarded, Manager, NotKept, Parts, PledgeOn};
 use holdfast_state::{
     Access, Backing, BootInstance, Caller as StateCaller, ChannelAttrs, Claim, Config, ConnId, CreateSession,
-    Delegated, DelegationKind, DelegationRequest, Direction, Effect, ExchangeId, ExchangeIntent, Grace,
-    Grounds, OpenId, OpenRequest, Principal, Recorded, Seen, Share, StateError, StateId, Verifier,
+    Delegated, DelegationKind, DelegationRequest, DelegationToken, Direction, Effect, ExchangeId,
+    ExchangeIntent, Grace, Grounds, OpenId, OpenRequest, Principal, Recorded, Seen, Share, StateError,
+    StateId, Verifier,
 };
 use holdfast_vfs::mem::{MemBackend, MemOptions};
 use holdfast_vfs::{
@@ -228,6 +229,16 @@ impl World {
             _ => None,
         };
         heard.into_iter().filter_map(recall).collect()
+    }
+
+    /// By what the one recall that was heard of is answered.
+    pub(crate) fn recall_token(&self) -> DelegationToken {
+        let heard = std::mem::take(&mut *self.ears.heard.lock());
+        let token = heard.into_iter().find_map(|effect| match effect {
+            Effect::Recall { token, .. } => Some(token),
+            _ => None,
+        });
+        token.unwrap()
     }
 
     /// Another file.
