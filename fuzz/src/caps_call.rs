@@ -132,6 +132,7 @@ impl World {
             groups: Arc::new(NoGroups),
             holders: Arc::new(Nobody),
             entropy: Box::new(SeededEntropy(2)),
+            wall: Arc::new(|| Timestamp { seconds: 1 << 30, nanos: 0 }),
         });
         let program: Arc<dyn Program> = Arc::new(CapsProgram(Arc::clone(&caps)));
         let wire = Detached::new(vec![program], Limits::default()).expect("it makes no thread");

@@ -155,12 +155,15 @@ impl Run {
             input.below(2) * crate::nlm_world::FILES
         };
         let (a, b) = (input.below(BYTES), input.below(BYTES));
-        (host, Wish { process, file, first: a.min(b), last: a.max(b), exclusive: input.u8() % 2 == 0 })
+        (
+            host,
+            Wish { process, file, first: a.min(b), last: a.max(b), exclusive: input.u8().is_multiple_of(2) },
+        )
     }
 
     fn lock(&mut self, input: &mut Input<'_>) {
         let (host, wish) = self.wish(input);
-        let block = input.u8() % 4 != 0;
+        let block = !input.u8().is_multiple_of(4);
         self.deliver_crossing(host, wish, false);
         let stat = self.hosts[host].lock(&self.fhs, wish, block, input.one_in(4));
         let is_usual =
@@ -228,10 +231,10 @@ impl Run {
         if !file.has_outsiders {
             return;
         }
-        let (a, b, exclusive) = (input.below(BYTES), input.below(BYTES), input.u8() % 2 == 0);
+        let (a, b, exclusive) = (input.below(BYTES), input.below(BYTES), input.u8().is_multiple_of(2));
         let (first, last) = (a.min(b), a.max(b));
         // One lock at a time of each file: those outside do not stand in each other's way here.
-        if input.u8() % 2 == 0 || self.outside[n].iter().any(Option::is_some) {
+        if input.u8().is_multiple_of(2) || self.outside[n].iter().any(Option::is_some) {
             file.backend.unlock_outside(&file.handle);
             return self.outside[n].fill(None);
         }
@@ -270,7 +273,7 @@ impl Run {
             false => field::write_all(&fields, input, &known, &mut args),
         }
         self.xid += 1;
-        let from = if input.u8() % 4 == 0 { &mut self.neighbour } else { &mut self.rogue };
+        let from = if input.u8().is_multiple_of(4) { &mut self.neighbour } else { &mut self.rogue };
         call(from, self.xid, proc, &args);
     }
 }
