@@ -85,6 +85,8 @@ pub struct Turn {
     pub(crate) acquired: bool,
     /// The last mutation that has to be executed, or stable, before this operation goes on.
     pub(crate) through: Option<u64>,
+    /// Of the files that are synced, the one looked at alone before all of them are again.
+    pub(crate) awaited: Option<crate::ids::NodeId>,
     /// Data read so far.
     pub(crate) pieces: Vec<crate::extent::Piece>,
     /// The file ends here, as far as answers told.
@@ -158,6 +160,7 @@ impl Turn {
             fresh: None,
             acquired: false,
             through: None,
+            awaited: None,
             pieces: Vec::new(),
             end_seen: None,
             looked: None,

@@ -7,7 +7,13 @@ use crate::errno::Errno;
 use crate::extent::Progress;
 use crate::ids::{Fh, NodeId, Now};
 use crate::machine::Machine;
+use crate::node::FileData;
 use crate::step::{Outcome, Step, Stop, Turn, Wait};
+
+/// Whether data that was written up to `born` is with the server and not committed.
+fn is_unstable(data: &FileData, born: Generation) -> bool {
+    data.extents.any(|p, b| b <= born && matches!(p, Progress::Unstable { .. }))
+}
 
 impl Machine {
     /// Puts a file, its name included, on the server's disk, or a directory's names. The first failure that this open was
@@ -63,11 +69,10 @@ impl Machine {
 
     /// Waits until WRITEs that were done before are committed; of all these files together.
     fn on_disk(&mut self, ids: &[NodeId], begun: Generation) -> Outcome<()> {
-        let unstable = |p, born: Generation| born <= begun && matches!(p, Progress::Unstable { .. });
         let (mut waits, mut due) = (false, FxHashSet::default());
         for id in ids {
             let data = &self.node(*id)?.data;
-            if !data.extents.any(unstable) {
+            if !is_unstable(data, begun) {
                 continue;
             }
             waits = true;
@@ -122,27 +127,48 @@ impl Machine {
     fn try_sync(&mut self, turn: &mut Turn, now: Now) -> Outcome<()> {
         let generation = self.generation;
         let begun = *turn.begun.get_or_insert(generation);
+        // Who waits is called at each answer, and there may be a hundred thousand files: until one of them is done, the others are
+        // not looked at again.
+        if let Some(id) = turn.awaited.filter(|id| self.nodes.contains_key(id)) {
+            if self.node(id)?.has_unsent(begun) {
+                self.settle(id, true, now);
+                return self.wait(Wait::Written);
+            }
+            if turn.through.is_some() {
+                self.on_disk(&[id], begun)?;
+            }
+        }
+        turn.awaited = None;
+        if let Some(through) = turn.through {
+            self.stable(through)?;
+        }
         let with_data: Vec<NodeId> = self
             .nodes
             .values()
             .filter(|n| !n.data.extents.is_empty() || n.data.mtime_owed)
             .map(|n| n.id)
             .collect();
-        let mut waits = false;
+        let mut waits_for = None;
         for id in &with_data {
-            if self.node(*id)?.has_unsent(begun) {
+            let node = self.node(*id)?;
+            if node.has_unsent(begun) {
+                waits_for = waits_for.max(Some((node.last_serial, *id)));
                 self.settle(*id, true, now);
-                waits = true;
-            } else if self.node(*id)?.data.mtime_owed {
+            } else if node.data.mtime_owed {
                 self.pay_mtime(*id, now);
             }
         }
         let last = self.stream.last_serial();
         self.stream.hurry(last);
-        if waits {
+        if let Some((_, id)) = waits_for {
+            turn.awaited = Some(id);
             return self.wait(Wait::Written);
         }
         let through = *turn.through.get_or_insert(last);
+        turn.awaited = with_data
+            .iter()
+            .copied()
+            .find(|id| self.nodes.get(id).is_some_and(|n| is_unstable(&n.data, begun)));
         self.on_disk(&with_data, begun)?;
         self.stable(through)?;
         Ok(self.losses_at_sync()?)
