@@ -124,7 +124,9 @@ fn greet(server: &Arc<NfsServer>, root: &Object) -> Result<Option<Arc<CapsServer
         Some(_) => {
             tracing::info!("the server makes promises: what is known is used, and changes are put off");
         }
-        None => tracing::info!("the server has no capabilities: what it delegates is used"),
+        None => tracing::info!(
+            "the server promises nothing of it (no Holdfast server, or a directory above exports): what it delegates is used"
+        ),
     }
     Ok(caps.map(Arc::new))
 }

@@ -108,7 +108,10 @@ impl Beginning<'_> {
         let root = root_of(&server, self.source, &own, &cancel)?;
         let caps = CapsServer::greet(&server, &root.handle, self.kept.incarnation, &cancel);
         let Some(caps) = caps.with_context(|| self.source.to_string())? else {
-            bail!("{}: offline: the server has no capabilities; mount without this option", self.source)
+            bail!(
+                "{}: offline: the server promises nothing of it; mount an export of a Holdfast server, or without this option",
+                self.source
+            )
         };
         let settings = settings(self.options, &server, Some(&caps));
         let connected = self.start(server, caps, Some(&root), settings)?;

@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p holdfast-lab --test mount -- NAME` runs the cases whose names contain NAME; see `docs/testing.md`.
 
+mod above;
 mod adrift;
 mod ahead;
 mod apart;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let cases = [
+        above::trials(),
         adrift::trials(),
         ahead::trials(),
         crossed::trials(),

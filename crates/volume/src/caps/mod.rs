@@ -25,8 +25,8 @@ use holdfast_cache::{
     AheadOut, Answer, Ask, Batch, Caller, CapSet, CommitOut, Errno, Handle, PoolOut, Reclaim, Reclaimed,
     Release, Spare, WriteOut,
 };
-use holdfast_client::Cancel;
-use holdfast_wire::caps::{self as wire, Limits};
+use holdfast_client::{Cancel, Cred};
+use holdfast_wire::caps::{self as wire, CapsStat, Limits};
 use parking_lot::{Mutex, RwLock};
 
 use crate::lease::Trust;
@@ -90,7 +90,8 @@ pub(crate) struct Inner {
 }
 
 impl CapsServer {
-    /// Says HELLO; `None` where the server does not have the program.
+    /// Says HELLO; `None` where the server does not have the program, or promises nothing of the mount's root: that is a directory
+    /// above the exports.
     ///
     /// # Errors
     /// What kept it from answering.
@@ -102,10 +103,16 @@ impl CapsServer {
     ) -> Result<Option<Self>, Errno> {
         let Self(inner) = Self::unmet(nfs, root, incarnation);
         match inner.renewed(None, cancel) {
-            Ok(_) => Ok(Some(Self(inner))),
-            Err(Failure::Absent) => Ok(None),
-            Err(failure) => Err(failure.errno()),
+            Ok(_) => {}
+            Err(Failure::Absent) => return Ok(None),
+            Err(failure) => return Err(failure.errno()),
         }
+        let caps = Self(inner);
+        if let Err(Failure::Refused(CapsStat::NotSupp)) = caps.0.who_am_i(&Cred::own(), cancel) {
+            caps.bye(cancel);
+            return Ok(None);
+        }
+        Ok(Some(caps))
     }
 
     /// A server that is not there yet: HELLO is said over the first session.
@@ -214,7 +221,7 @@ impl Server for CapsServer {
             through: wire::TxnId(through),
             done_through: self.0.ledger.lock().done_through(),
         };
-        let cred = holdfast_client::Cred::own();
+        let cred = Cred::own();
         let reply =
             self.0.call(wire::CapsProc::Stable, &cred, cancel, |ticket, w| calling::put(&args(ticket), w));
         let reply = reply.map_err(|failure| failure.undone())?;

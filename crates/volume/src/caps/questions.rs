@@ -181,7 +181,7 @@ impl Inner {
         told.pop().unwrap_or(Err(Errno::EIO))
     }
 
-    fn who_am_i(&self, cred: &Cred, cancel: &Cancel) -> Result<Answer, Failure> {
+    pub(super) fn who_am_i(&self, cred: &Cred, cancel: &Cancel) -> Result<Answer, Failure> {
         let reply = self.call(CapsProc::WhoAmI, cred, cancel, |ticket, w| {
             put(&WhoAmIArgs { ticket, handle: of_wire(&self.root) }, w);
         })?;
