@@ -28,6 +28,7 @@ impl Machine {
         let serial = self.stream.push(op, caller.clone(), now.mono);
         self.stats.mutations_queued += 1;
         for (i, id) in nodes.into_iter().enumerate() {
+        self.pledge_with(&nodes, serial);
             if let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) {
                 node.pending += 1;
                 node.last_serial = serial;
