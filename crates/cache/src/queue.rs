@@ -208,6 +208,8 @@ pub(crate) struct Stream {
     pub(crate) is_held: bool,
     /// Serials of what was, or may have been, changed while it was not sent; only where there is a journal.
     pub(crate) touched: Vec<u64>,
+    /// The last transaction of which the server knew, when it began anew, that it was executed.
+    pub(crate) executed_there: Option<u64>,
     pub(crate) is_followed: bool,
     /// Serials that were given anew, as others came before.
     moved: Vec<Moved>,
