@@ -49,6 +49,13 @@ impl Machine {
                 Some(Ok(Fresh::Acts))
             }
             (_, Err(errno)) => Some(Err(errno)),
+            // It was lost since: what is made again in its place is opened by another question.
+            (Question::Open { object, .. }, Ok(Answer::Opened { open, .. }))
+                if !self.handles.contains_key(&object) =>
+            {
+                self.closes.extend(open.map(|token| (token, turn.caller.clone(), NodeId::ROOT)));
+                None
+            }
             (question, Ok(answer)) => Some(self.absorb_answer(turn, &question, answer, at, now)),
         };
         self.rewrite_due(now);

@@ -12,6 +12,7 @@ use crate::extent::Progress;
 use crate::ids::{Caller, NodeId, Now};
 use crate::machine::Machine;
 use crate::mutation::{Batch, Mutation, NewObject, Target};
+use crate::queue::names::Numbers;
 use crate::queue::{Kept, Op, Queued, Stage, Thing};
 use crate::step::{Outcome, Wait};
 use crate::writes::is_small;
@@ -27,6 +28,7 @@ impl Machine {
         let nodes = op.nodes();
         let serial = self.stream.push(op, caller.clone(), now.mono);
         self.stats.mutations_queued += 1;
+        self.pledge_with(&nodes, serial);
         for (i, id) in nodes.into_iter().enumerate() {
             if let Some(node) = id.and_then(|id| self.nodes.get_mut(&id)) {
                 node.pending += 1;
@@ -187,6 +189,7 @@ impl Machine {
             was: FxHashMap::default(),
             born: Vec::new(),
             before: Vec::new(),
+            names: Numbers::default(),
         };
         self.stream.keep(kept);
         self.encode(self.stream.kept.len() - 1)

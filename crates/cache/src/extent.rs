@@ -348,6 +348,13 @@ impl Extents {
         self.map.values().any(|e| is(e.progress, e.born))
     }
 
+    /// Whether any of the range is as old as that.
+    pub(crate) fn has_older(&self, start: u64, end: u64, born: Generation) -> bool {
+        let first = self.map.range(..start).next_back().map_or(start, |(at, _)| *at);
+        let mut all = self.map.range(first..end.max(first));
+        all.any(|(at, e)| at + e.body.len() as u64 > start && e.born <= born)
+    }
+
     /// Where the last extent that the server does not have ends.
     pub(crate) fn end(&self) -> Option<u64> {
         self.map.iter().next_back().map(|(at, e)| at + e.body.len() as u64)

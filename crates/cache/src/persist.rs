@@ -166,6 +166,7 @@ impl Machine {
     /// What has changed in the records since this was called last: one moment of the machine. Nothing where
     /// [`follow`](Self::follow) was not called.
     pub fn take_changes(&mut self) -> Vec<Change> {
+        self.pledge_what_takes_its_place();
         let Some(mut journal) = self.journal.take_if(|_| self.stream.is_followed) else { return Vec::new() };
         let mut out = Vec::new();
         for id in self.nodes.take_marked() {

@@ -1,6 +1,8 @@
 //! The one ordered stream of mutations: those not sent, which may still be merged and dropped, and the batches that are
 //! kept until the server has them on disk.
 
+pub(crate) mod names;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -100,7 +102,7 @@ impl Op {
     }
 
     /// The names that it gives or takes.
-    fn names(&self) -> [Option<(NodeId, &Name)>; 2] {
+    pub(crate) fn names(&self) -> [Option<(NodeId, &Name)>; 2] {
         match self {
             Self::Void | Self::SetAttr { .. } | Self::Write { .. } => [None; 2],
             Self::Make { dir, name, .. }
@@ -176,6 +178,8 @@ pub(crate) struct Kept {
     pub(crate) born: Vec<(u32, Handle)>,
     /// What was known of its objects before its results were taken in; only where there is a journal.
     pub(crate) before: Vec<(NodeId, crate::persist::Before)>,
+    /// Of the names that it gives and takes.
+    pub(crate) names: names::Numbers,
 }
 
 /// Serials from one on, up to but without another, and what each has got more.
@@ -204,6 +208,8 @@ pub(crate) struct Stream {
     /// Everything up to here is to be put on disk.
     pub(crate) wanted_stable: u64,
     pub(crate) is_asking_stable: bool,
+    /// The last transaction of which the server knew, when it began anew, that it was executed.
+    pub(crate) executed_there: Option<u64>,
     /// Nothing goes out: the server is away, or is being compared with.
     pub(crate) is_held: bool,
     /// Serials of what was, or may have been, changed while it was not sent; only where there is a journal.
@@ -233,7 +239,8 @@ impl Stream {
     }
 
     /// Keeps a batch until it is on disk.
-    pub(crate) fn keep(&mut self, kept: Kept) {
+    pub(crate) fn keep(&mut self, mut kept: Kept) {
+        kept.names = names::Numbers::of(&kept.ops);
         self.parts_kept += kept.parts;
         self.may_wait |= kept.stage == Stage::Waiting;
         self.kept.push_back(kept);
@@ -375,18 +382,6 @@ impl Stream {
     /// The first batch that is not known to be on disk.
     pub(crate) fn first_unstable(&self) -> Option<&Kept> {
         self.kept.iter().find(|k| k.txn > self.stable_txn)
-    }
-
-    /// The last mutation up to this serial that gave or took one of these names and was sent, but is not known to be on disk; 0:
-    /// none did.
-    pub(crate) fn last_change_of(&self, names: &[(NodeId, &[u8])], through: u64) -> u64 {
-        let changes = |op: &Op| {
-            let mut of = op.names().into_iter().flatten();
-            of.any(|(dir, name)| names.contains(&(dir, name.as_bytes())))
-        };
-        let unstable = self.kept.iter().filter(|k| k.txn > self.stable_txn).flat_map(|k| &k.ops);
-        let changed = unstable.filter(|q| q.serial <= through && changes(&q.op));
-        changed.map(|q| q.serial).max().unwrap_or(0)
     }
 
     /// Everything executed up to this transaction is on disk. What no batch names that is not is kept no longer.

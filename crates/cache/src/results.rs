@@ -468,6 +468,7 @@ impl Machine {
         self.tick();
         self.stable_through(stable_through);
         self.stream.is_asking_stable = false;
+        self.stream.executed_there = executed_through;
         let mut again: Vec<(u64, Op)> = Vec::new();
         for kept in &mut self.stream.kept {
             let is_beyond = executed_through.is_some_and(|through| kept.txn > through);

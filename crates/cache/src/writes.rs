@@ -58,7 +58,9 @@ impl Machine {
 
     /// Takes over what an application wrote under `FILE_X`.
     pub(crate) fn keep_dirty(&mut self, id: NodeId, offset: u64, bytes: &[u8], caller: &Caller, now: Now) {
+        self.need_open_no_more(id);
         let born = self.tick();
+        self.pledged_gives_way(id, (offset, offset + bytes.len() as u64));
         if let Some(node) = self.nodes.get_mut(&id) {
             node.is_theirs = false;
             node.data.differs(born);

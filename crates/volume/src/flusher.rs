@@ -83,16 +83,17 @@ fn withhold(shared: &Shared, job: Job) {
 /// knows that somebody has it open.
 fn open(shared: &Shared, (fh, object, access, caller): (Fh, Handle, Access, Caller)) {
     let want = holdfast_cache::CapSet::NONE;
-    let opened = quietly(shared, &caller, Question::Open { object, access, truncate: false, want });
+    let question = Question::Open { object: object.clone(), access, truncate: false, want };
+    let opened = quietly(shared, &caller, question);
     let is_lost = matches!(opened, Err(Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::EINTR));
     if is_lost {
         pause(shared);
     }
     let mut machine = shared.machine.lock();
     match opened {
-        Ok(Answer::Opened { open, .. }) => machine.opened(fh, open),
+        Ok(Answer::Opened { open, .. }) => machine.opened(fh, &object, open),
         _ if is_lost => machine.open_lost(fh),
-        _ => machine.opened(fh, None),
+        _ => machine.opened(fh, &object, None),
     }
     shared.look_for_work(machine);
 }

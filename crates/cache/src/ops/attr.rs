@@ -213,6 +213,7 @@ impl Machine {
         let Some(size) = changes.size else { return };
         let at = self.tick();
         self.cut_blocks(id, size);
+        self.pledged_gives_way(id, (size, u64::MAX));
         self.with_data(id, |data| {
             data.differs(at);
             data.extents.cut(size, u64::MAX);

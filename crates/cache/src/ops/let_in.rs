@@ -7,7 +7,7 @@ use crate::attrs::{Attrs, Changes, SetTime};
 use crate::errno::Errno;
 use crate::ids::{Caller, Fh, NodeId, Now};
 use crate::machine::Machine;
-use crate::node::Node;
+use crate::node::{Node, Open};
 use crate::queue::{Op, Queued};
 use crate::step::{Outcome, Turn, Wait};
 use holdfast_base::CapSet;
@@ -109,6 +109,21 @@ impl Machine {
             && let Some(node) = self.nodes.get_mut(&id)
         {
             node.data.needs_open = true;
+        }
+    }
+
+    /// Whoever has it open to be written may do so by what the file is now, and nobody changes that unseen: once what was written by
+    /// opens alone is on the disk, what comes behind it goes as ever.
+    pub(crate) fn need_open_no_more(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(&id).filter(|node| node.data.needs_open) else { return };
+        let is_at_rest = node.pending == 0 && node.changing == 0 && !node.data.mtime_owed;
+        let is_sure = node.held.contains(CapSet::AUTH_S) && node.sure.contains(CapSet::AUTH_S);
+        let is_left = node.data.extents.any(|p, _| p.is_by_write());
+        let opens = || node.opens.iter().filter_map(|fh| self.opens.get(fh)).filter(|open| open.access.write);
+        let stays = |open: &Open| self.stays_admitted(&open.caller, (&node.attrs, node.listed), open.access);
+        let is_needed = !is_at_rest || !is_sure || is_left || !opens().all(stays);
+        if !is_needed && let Some(node) = self.nodes.get_mut(&id) {
+            node.data.needs_open = false;
         }
     }
 

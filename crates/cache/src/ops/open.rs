@@ -295,17 +295,18 @@ impl Machine {
         self.wanted_opens.push(fh);
     }
 
-    /// The server was told of an open; or it would not hear of it (`None`), and the open may cease to work.
-    pub fn opened(&mut self, fh: Fh, token: Option<OpenToken>) {
+    /// The server was told of an open, of what had this handle then; or it would not hear of it (`None`), and the open may cease to
+    /// work. Of a file that was lost since it says nothing: that is told again when it has been made again.
+    pub fn opened(&mut self, fh: Fh, object: &Handle, token: Option<OpenToken>) {
         self.progress += 1;
-        match self.opens.get_mut(&fh) {
-            Some(open) if !open.at_server => (open.token, open.at_server) = (token, true),
-            Some(open) => {
-                // Another question brought one meanwhile.
-                let (id, caller) = (open.node, open.caller.clone());
-                self.closes.extend(token.map(|t| (t, caller, id)));
-            }
-            None => self.closes.extend(token.map(|t| (t, Caller::new(0, 0), NodeId::ROOT))),
+        let open = self.opens.get_mut(&fh);
+        let (id, caller) =
+            open.as_ref().map_or((NodeId::ROOT, Caller::new(0, 0)), |o| (o.node, o.caller.clone()));
+        let is_it = self.nodes.get(&id).is_some_and(|node| node.handle.as_ref() == Some(object));
+        match open {
+            Some(open) if is_it && !open.at_server => (open.token, open.at_server) = (token, true),
+            // Another question brought one meanwhile, or nobody has it open any more.
+            _ => self.closes.extend(token.map(|t| (t, caller, id))),
         }
     }
 

@@ -156,7 +156,9 @@ impl Machine {
         if !node.opens.is_empty() || node.attrs.nlink > 1 || node.dir.is_some() {
             return;
         }
-        if node.held.contains(CapSet::FILE_X) || node.handle.is_none() {
+        let drops_all = node.held.contains(CapSet::FILE_X) || node.handle.is_none();
+        self.pledged_gives_way(id, (0, u64::MAX));
+        if drops_all {
             self.drop_data(id);
         } else {
             // A server that loses its power loses the file with it.

@@ -16,6 +16,7 @@ use crate::ids::{Caller, Handle, NodeId, Now};
 use crate::machine::{FIRST_SHOWN, Machine, Settings};
 use crate::mutation::Target;
 use crate::node::Node;
+use crate::queue::names::Numbers;
 use crate::queue::{Kept, Load, Op, Queued, Stage, Thing};
 use holdfast_base::CapSet;
 
@@ -139,6 +140,7 @@ impl Machine {
                 was,
                 born,
                 before,
+                names: Numbers::default(),
             });
         }
         self.stream.check().is_ok().then_some(())

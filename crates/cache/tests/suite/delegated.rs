@@ -162,7 +162,7 @@ fn what_is_open_without_the_server_is_opened_there_before_it_is_given_back() {
     assert!(given_back(&mut machine, now(3)).is_empty(), "an open would be lost");
     let opens = machine.take_opens();
     assert_eq!(opens.iter().map(|(fh, ..)| *fh).collect::<Vec<_>>(), [second.fh]);
-    machine.opened(second.fh, Some(OpenToken(2)));
+    machine.opened(second.fh, &handle(), Some(OpenToken(2)));
     assert_eq!(given_back(&mut machine, now(3)).len(), 1);
     machine.release(first, now(4));
     machine.release(second.fh, now(4));

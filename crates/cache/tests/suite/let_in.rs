@@ -1,6 +1,7 @@
 //! Who was let in when he opened a file goes on when its mode, owner or access list is changed, here or by another mount, as on a
 //! local file system.
 
+use crate::trouble;
 use crate::world::World;
 use crate::world::fs::ROOT;
 use bytes::Bytes;
@@ -114,6 +115,71 @@ fn what_he_writes_afterwards_names_his_open() {
     }
 }
 
+/// A file that the server has made, on no disk yet, and that a member has open here.
+fn opened_on_no_disk() -> (World, NodeId, Fh) {
+    let mut world = World::new(1, true, 1);
+    world.have_root_alone();
+    world.disk = Some(world.server.clone());
+    let owners = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let made = world.run(0, |m, t, now| m.create(t, NodeId::ROOT, b"f", 0o664, owners, now)).unwrap();
+    let (file, fh, now) = (made.0.node, made.1.fh, world.now());
+    world.clients[0].machine.release(fh, now);
+    let batch = world.one_batch();
+    let results = world.server.batch(0, &batch);
+    world.clients[0].machine.batch_done(batch.txn, results, 0, now);
+    let flags = OpenFlags { access: READ, ..OpenFlags::default() };
+    let fh = world.run_as(0, &member(), |m, t, now| m.open(t, file, flags, now)).unwrap().fh;
+    (world, file, fh)
+}
+
+/// It loses that; what it says of it afterwards is of the one that is gone.
+fn lose(world: &mut World) {
+    trouble::power_cut(world);
+    world.server.opens.insert(OF_THE_LOST.0, (0, 0));
+    trouble::resume(world);
+}
+
+const OF_THE_LOST: OpenToken = OpenToken(99);
+
+/// The server is told that it has ended.
+fn is_left_to_nobody(world: &mut World) {
+    world.drain();
+    assert_eq!(world.server.opens.len(), 1, "it knows of the open of the file that it has");
+    assert!(!world.server.opens.contains_key(&OF_THE_LOST.0));
+}
+
+#[test]
+fn what_is_told_of_a_file_that_was_lost_does_not_stand_for_the_one_that_is_made_again() {
+    let (mut world, file, fh) = opened_on_no_disk();
+    let changes = Changes { mode: Some(0o600), uid: Some(0), ..Changes::default() };
+    let (root, now) = (Caller::new(0, 0), world.now());
+    let begun = world.clients[0].machine.setattr(&mut Turn::new(root), file, &changes, now);
+    assert!(matches!(begun, Step::Wait(_)), "the server is to know of the open first: {begun:?}");
+    let told = world.clients[0].machine.take_opens();
+    let [(of, object, ..)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(*of, fh);
+    lose(&mut world);
+    world.clients[0].machine.opened(fh, object, Some(OF_THE_LOST));
+    take(&mut world, file);
+    is_left_to_nobody(&mut world);
+}
+
+/// By it whoever locks would lock what is gone.
+#[test]
+fn an_open_of_a_file_that_was_lost_is_asked_for_again() {
+    let (mut world, file, fh) = opened_on_no_disk();
+    let (mut turn, now) = (Turn::new(member()), world.now());
+    let Step::Ask(ask) = world.clients[0].machine.server_open(&mut turn, fh, now) else { panic!("it asks") };
+    let attrs = world.server.attrs(world.server.fs.look(ROOT, b"f").unwrap().unwrap()).unwrap();
+    lose(&mut world);
+    let answer = Answer::Opened { open: Some(OF_THE_LOST), attrs, grant: None };
+    world.clients[0].machine.absorb(&mut turn, *ask, Ok(answer), now);
+    let (object, token) = world.go_on(0, turn, |m, t, now| m.server_open(t, fh, now)).unwrap();
+    assert_eq!(world.clients[0].machine.handle_of(file), Some(object));
+    assert!(token.is_some() && token != Some(OF_THE_LOST));
+    is_left_to_nobody(&mut world);
+}
+
 #[test]
 fn who_reads_is_known_to_the_server_as_well() {
     let (mut world, file, fh) = opened_by_a_member(READ);
@@ -221,6 +287,34 @@ fn what_is_written_after_another_mount_changed_who_may_names_the_open() {
         let cut = world.clients[0].machine.setattr(&mut Turn::new(member()), file, &changes, now);
         let is_named = |ask: &Ask| matches!(&ask.question, Question::SetAttr { open: Some(_), changes: its, .. } if *its == changes);
         assert!(matches!(&cut, Step::Ask(ask) if is_named(ask)) || matches!(cut, Step::Wait(_)), "{cut:?}");
+    }
+}
+
+/// Each small file would cost a WRITE and a COMMIT, and each truncation a question, as long as somebody has it open.
+#[test]
+fn who_may_write_anyway_names_no_open_once_that_is_known() {
+    for (mode, is_known) in [(0o666, true), (0o600, false)] {
+        let (mut world, _, fh) = opened_by_a_member_of(2, WRITE);
+        let root = Caller::new(0, 0);
+        let found = world.run_as(1, &root, |m, t, now| m.lookup(t, NodeId::ROOT, b"f", now));
+        let Ok(Lookup::Found(entry)) = found else { panic!("it is there: {found:?}") };
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        world.run_as(1, &root, |m, t, now| m.setattr(t, entry.node, &changes, now)).unwrap();
+        world.run_as(1, &root, |m, t, now| m.fsync(t, entry.node, None, now)).unwrap();
+        // It is had alone again, so that what is written is kept here.
+        world.ms += 10_000;
+        write(&mut world, fh, 10);
+        world.drain();
+        let calls = world.server.rpcs;
+        for _ in 0..20 {
+            write(&mut world, fh, 10);
+            assert!(world.clients[0].machine.stats().dirty_bytes > 0, "it is kept here");
+            world.drain();
+        }
+        println!("{mode:o}: {} calls for 20 small files", world.server.rpcs - calls);
+        write(&mut world, fh, 10);
+        let sent = writes_of(&mut world, fh);
+        assert_eq!(sent.is_empty(), is_known, "{mode:o}: {sent:?}");
     }
 }
 

@@ -28,6 +28,7 @@ mod named_again;
 mod nameless;
 mod one_mount;
 mod overtaken;
+mod pledged;
 mod pooled;
 mod remembered;
 mod removed;

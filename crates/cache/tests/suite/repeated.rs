@@ -119,6 +119,48 @@ fn what_others_have_written_since_is_not_written_over_and_ours_is_beside_it() {
     assert!(!world.clients[0].machine.conflicts().is_empty());
 }
 
+/// What was sent behind what is lost was not executed, either, as far as the server knows: it rests on that.
+#[test]
+fn what_was_sent_behind_it_and_not_answered_spares_what_others_have_done_as_well() {
+    let (mut world, node, mut sent, f) = made();
+    let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+    write(&mut world, opened.fh, b"ours, and more");
+    close(&mut world, opened.fh);
+    let changes = Changes { mode: Some(0o666), ..Changes::default() };
+    world.run(0, |m, t, now| m.setattr(t, node, &changes, now)).unwrap();
+    let unanswered = world.one_batch();
+    let results = world.server.batch(0, &unanswered);
+    assert!(carries(std::slice::from_ref(&unanswered), b"ours, and more"));
+    sent.push((unanswered, results));
+    written_by_others(&mut world, f);
+    world.server.fs.get_mut(f).unwrap().mode = 0o600;
+    begin_anew(&mut world, sent[0].0.txn - 1);
+    let batches = again(&mut world, sent);
+    assert!(!carries(&batches, b"ours") && !carries(&batches, b"ours, and more"), "{batches:?}");
+    let sets = |op: &Mutation| matches!(op, Mutation::SetAttr { changes: Changes { mode: Some(_), .. }, .. });
+    assert!(!batches.iter().flat_map(|b| &b.ops).any(sets), "{batches:?}");
+    send(&mut world);
+    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    world.server.fs.get_mut(f).unwrap().data.truncate(6);
+    both(&world, (d, b"f"), "sent behind it");
+}
+
+/// It is known by its number, and answered as it was: another in its place would be refused.
+#[test]
+fn what_was_sent_and_is_executed_comes_out_as_it_was() {
+    let (mut world, node, sent, f) = made();
+    let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+    write(&mut world, opened.fh, b"ours, and more");
+    close(&mut world, opened.fh);
+    let unanswered = world.one_batch();
+    let results = world.server.batch(0, &unanswered);
+    written_by_others(&mut world, f);
+    begin_anew(&mut world, unanswered.txn);
+    let batches = again(&mut world, vec![(unanswered.clone(), results)]);
+    assert_eq!(batches[0].ops, unanswered.ops);
+    assert!(sent.iter().all(|(batch, _)| batch.txn < unanswered.txn));
+}
+
 /// The disk may have what came of any of our changes.
 #[test]
 fn what_nobody_else_has_changed_comes_out_again_as_it_was() {

@@ -430,7 +430,7 @@ fn until_released(world: &mut World) -> Vec<Release> {
             world.clients[0].machine.stable_done(through, &[], now);
         }
         let machine = &mut world.clients[0].machine;
-        machine.take_opens().into_iter().for_each(|(fh, ..)| machine.opened(fh, None));
+        machine.take_opens().into_iter().for_each(|(fh, object, ..)| machine.opened(fh, &object, None));
         machine.take_invalidations().iter().for_each(|i| machine.invalidated(i.number));
         let releases = world.clients[0].machine.take_releases(now);
         if !releases.is_empty() {

@@ -33,7 +33,7 @@ impl Mount {
                         Ok(Answer::Opened { open, .. }) => open,
                         _ => None,
                     };
-                    self.touched(|machine, _| machine.opened(fh, token));
+                    self.touched(|machine, _| machine.opened(fh, &object, token));
                 }
             }
             Job::Batch(batch) => self.send_batch(&batch).await,

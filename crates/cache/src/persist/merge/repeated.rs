@@ -99,7 +99,8 @@ impl Machine {
     fn pasts_repeated(&self) -> FxHashMap<NodeId, Past> {
         let unstable = || self.stream.kept.iter().filter(|k| k.txn > self.stream.stable_txn);
         let mut again = FxHashSet::default();
-        for kept in unstable().filter(|k| k.is_repeated && k.stage == Stage::Waiting) {
+        let executed = self.stream.executed_there;
+        for kept in unstable().filter(|k| k.is_repeated && is_undone(k, executed)) {
             again.extend(kept.ops.iter().filter(|q| is_about_object(&q.op)).filter_map(|q| q.op.nodes()[0]));
         }
         let mut pasts: FxHashMap<NodeId, Past> = FxHashMap::default();
@@ -119,10 +120,12 @@ impl Machine {
     }
 
     /// Changes what is to come out again about an object, and keeps its form, by which others name what it makes. Whether anything
-    /// was changed.
+    /// was changed. What was sent behind what is lost, and not answered, rests on that, and was done no more than that: it is
+    /// changed as well.
     fn rewrite_sent(&mut self, id: NodeId, mut change: impl FnMut(&mut Op) -> bool) -> bool {
         let mut rewritten = Vec::new();
-        let is_again = |k: &&mut Kept| k.is_repeated && k.stage == Stage::Waiting;
+        let executed = self.stream.executed_there;
+        let is_again = |k: &&mut Kept| is_undone(k, executed);
         for kept in self.stream.kept.iter_mut().filter(is_again) {
             let about = kept.ops.iter_mut().filter(|q| q.op.nodes()[0] == Some(id));
             if about.fold(false, |is, queued| change(&mut queued.op) | is) {
@@ -179,6 +182,12 @@ impl Machine {
         }
         places
     }
+}
+
+/// Whether a batch comes out again that the server has not executed, as far as it has told: what it has it tells by its number, and
+/// another in its place would be refused.
+fn is_undone(kept: &Kept, executed: Option<u64>) -> bool {
+    kept.stage == Stage::Waiting && executed.is_some_and(|through| kept.txn > through)
 }
 
 /// Takes from an operation what it was to do to contents. It stays as many operations of the program.

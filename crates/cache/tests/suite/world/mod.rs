@@ -468,7 +468,8 @@ impl World {
 
     fn pump_small(&mut self, c: usize, now: Now) {
         for (fh, handle, access, caller) in self.clients[c].machine.take_opens() {
-            let question = Question::Open { object: handle, access, truncate: false, want: CapSet::NONE };
+            let object = handle.clone();
+            let question = Question::Open { object, access, truncate: false, want: CapSet::NONE };
             let ask = Ask { at: Generation::default(), caller, question };
             let answer = loop {
                 match self.server.answer(c, &ask) {
@@ -480,7 +481,7 @@ impl World {
                 Ok(Answer::Opened { open, .. }) => open,
                 _ => None,
             };
-            self.clients[c].machine.opened(fh, token);
+            self.clients[c].machine.opened(fh, &handle, token);
         }
         let releases = self.clients[c].machine.take_releases(now);
         self.keep(c);
