@@ -187,6 +187,7 @@ impl Machine {
             was: FxHashMap::default(),
             born: Vec::new(),
             before: Vec::new(),
+            left: Vec::new(),
         };
         self.stream.keep(kept);
         self.encode(self.stream.kept.len() - 1)

@@ -176,6 +176,15 @@ pub(crate) struct Kept {
     pub(crate) born: Vec<(u32, Handle)>,
     /// What was known of its objects before its results were taken in; only where there is a journal.
     pub(crate) before: Vec<(NodeId, crate::persist::Before)>,
+    /// What times the server has given files of its own accord in the course of it.
+    pub(crate) left: Vec<(NodeId, crate::persist::Left)>,
+}
+
+impl Kept {
+    /// What the last of its operations about a file has left of its times.
+    pub(crate) fn left_of(&self, id: NodeId) -> Option<crate::persist::Left> {
+        self.left.iter().rev().find(|(of, _)| *of == id).map(|(_, left)| *left)
+    }
 }
 
 /// Serials from one on, up to but without another, and what each has got more.

@@ -7,6 +7,7 @@ mod below;
 mod dirs;
 mod forgotten;
 mod late;
+mod left;
 mod names;
 mod repeated;
 mod uncommitted;
@@ -29,6 +30,7 @@ pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
 pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};
+pub(crate) use left::Left;
 pub(crate) use repeated::Found;
 
 /// Where objects are, as far as names are known.
