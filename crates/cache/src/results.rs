@@ -270,11 +270,18 @@ impl Machine {
         if self.is_done_there(queued, errno) || self.keeps_servers_time(queued, errno) {
             return;
         }
-        self.stats.mutations_failed += 1;
         let is_unmade = self.is_unmade(&queued.op);
+        if let Op::Write { node, .. } = &queued.op {
+            self.loaded(*node, queued.serial);
+            if !is_unmade {
+                self.data_refused(*node, errno);
+            }
+            return;
+        }
+        self.stats.mutations_failed += 1;
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
         let (what, node, at) = match &queued.op {
-            Op::Void => return,
+            Op::Void | Op::Write { .. } => return,
             Op::Make { dir, name, node, load, .. } => {
                 if let Some(lent) = &load.spare {
                     self.spare_used(*dir, &lent.spare, None);
@@ -298,11 +305,6 @@ impl Machine {
             Op::SetAttr { node, .. } => {
                 self.distrust(*node);
                 ("change attributes".to_owned(), *node, None)
-            }
-            Op::Write { node, .. } => {
-                self.loaded(*node, queued.serial);
-                self.data_refused(*node, errno);
-                ("write".to_owned(), *node, None)
             }
         };
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.
