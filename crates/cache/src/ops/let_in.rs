@@ -90,7 +90,7 @@ impl Machine {
         for fh in opens {
             let Some(open) = self.opens.get_mut(&fh).filter(|open| !open.at_server) else { continue };
             if !std::mem::replace(&mut open.is_being_told, true) {
-                self.wanted_opens.push(fh);
+                self.wanted_opens.push_back(fh);
             }
         }
     }
