@@ -190,6 +190,7 @@ impl Machine {
             born: Vec::new(),
             before: Vec::new(),
             names: Numbers::default(),
+            left: Vec::new(),
         };
         self.stream.keep(kept);
         self.encode(self.stream.kept.len() - 1)

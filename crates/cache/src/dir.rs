@@ -122,6 +122,8 @@ pub(crate) enum Source {
         rows: Vec<Row>,
         /// Nothing comes behind it.
         eof: bool,
+        /// When it was asked for.
+        at: Generation,
     },
 }
 

@@ -10,8 +10,8 @@ use crate::{Batch, CommitOut, PoolOut, Release, WriteOut};
 pub enum Job {
     /// Promises to give back; then [`Machine::released`].
     Releases(Vec<Release>),
-    /// Opens that the server is to know of; then [`Machine::opened`] for each.
-    Opens(Vec<(Fh, Handle, Access, Caller)>),
+    /// An open that the server is to know of; then [`Machine::opened`].
+    Open(Fh, Handle, Access, Caller),
     /// A transaction; then [`Machine::batch_done`].
     Batch(Batch),
     /// Data of a file; then [`Machine::write_done`].
@@ -37,10 +37,8 @@ impl Machine {
         if !releases.is_empty() {
             jobs.push(Job::Releases(releases));
         }
-        let opens = self.take_opens();
-        if !opens.is_empty() {
-            jobs.push(Job::Opens(opens));
-        }
+        let opens = self.take_opens().into_iter();
+        jobs.extend(opens.map(|(fh, handle, access, caller)| Job::Open(fh, handle, access, caller)));
         jobs.extend(std::iter::from_fn(|| self.take_batch(now)).map(Job::Batch));
         jobs.extend(std::iter::from_fn(|| self.take_write(now)).map(Job::Write));
         jobs.extend(std::iter::from_fn(|| self.take_commit(now)).map(Job::Commit));

@@ -151,7 +151,9 @@ pub struct Machine {
     /// The server has promised something of a file's data at some time.
     pub(crate) has_been_promised: bool,
     pub(crate) closes: Vec<(OpenToken, Caller, NodeId)>,
-    pub(crate) wanted_opens: Vec<Fh>,
+    pub(crate) wanted_opens: VecDeque<Fh>,
+    /// Of those that were, so many have not been answered.
+    pub(crate) opens_under_way: usize,
     pub(crate) removals: Vec<(Handle, Name, Caller)>,
     pub(crate) clean: crate::clean::Clean,
     /// What of files' contents is on this host's disk; only of mounts that work without the server.
@@ -213,7 +215,8 @@ impl Machine {
             lent: BTreeSet::new(),
             has_been_promised: false,
             closes: Vec::new(),
-            wanted_opens: Vec::new(),
+            wanted_opens: VecDeque::new(),
+            opens_under_way: 0,
             removals: Vec::new(),
             clean: crate::clean::Clean::default(),
             disk: None,

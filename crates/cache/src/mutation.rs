@@ -145,13 +145,13 @@ pub struct Born {
 /// What came of one operation of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MutationResult {
-    /// Done; `Make` brings the object, others may bring its attributes.
+    /// Done; `Make` brings the object, and all may bring its attributes.
     Done {
         /// What was made.
         made: Option<Born>,
         /// The name it has got, when its own was taken.
         other_name: Option<Name>,
-        /// The attributes of what was changed.
+        /// The attributes of what was made or changed, as the server has them behind all of the batch.
         attrs: Option<Attrs>,
     },
     /// Not done.

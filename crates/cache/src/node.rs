@@ -194,6 +194,8 @@ pub(crate) struct FileData {
     pub(crate) writer: Option<Caller>,
     /// The server's modification time is not what was shown.
     pub(crate) mtime_owed: bool,
+    /// The modification time that somebody last set, who is told if the server will not have it.
+    pub(crate) mtime_set: Option<Timestamp>,
     /// The server's modification time may be of its own clock, by a WRITE or a truncation of ours, which nobody told here:
     /// until one is set by a mutation behind this serial.
     pub(crate) clocked_since: Option<u64>,

@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::queue::{Kept as BatchKept, Load, Op, Queued, Stage, Thing};
 use code::{Put, VERSION};
 
-pub(crate) use merge::{Base, Before, Found, path_of};
+pub(crate) use merge::{Base, Before, Found, Left, path_of};
 pub use merge::{Doubt, FoundBlock, Within, resolved};
 pub(crate) use nodes::Nodes;
 pub use restore::RestoreError;
@@ -526,7 +526,8 @@ fn put_queued(put: &mut Put, queued: &Queued, parts: &[Part]) {
     }
 }
 
-/// What came of a batch: what it has made, and what its objects were before. (Of former versions it is empty.)
+/// What came of a batch: what it has made, and what its objects were before. (Of former versions it is empty.) And what times the
+/// server has given them, which others have not told.
 fn executed_record(kept: &BatchKept) -> Bytes {
     let mut put = Put::default();
     put.count(kept.born.len());
@@ -540,6 +541,11 @@ fn executed_record(kept: &BatchKept) -> Bytes {
         put.option(before.base.as_ref(), Put::base);
         put.option(before.told_mtime, Put::time);
         put.flag(before.is_clocked);
+    }
+    put.count(kept.left.len());
+    for (id, left) in &kept.left {
+        put.node(*id);
+        [left.mtime, left.since, left.until].into_iter().for_each(|at| put.time(at));
     }
     put.0.into()
 }

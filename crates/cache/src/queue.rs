@@ -180,6 +180,15 @@ pub(crate) struct Kept {
     pub(crate) before: Vec<(NodeId, crate::persist::Before)>,
     /// Of the names that it gives and takes.
     pub(crate) names: names::Numbers,
+    /// What times the server has given files of its own accord in the course of it.
+    pub(crate) left: Vec<(NodeId, crate::persist::Left)>,
+}
+
+impl Kept {
+    /// What the last of its operations about a file has left of its times.
+    pub(crate) fn left_of(&self, id: NodeId) -> Option<crate::persist::Left> {
+        self.left.iter().rev().find(|(of, _)| *of == id).map(|(_, left)| *left)
+    }
 }
 
 /// Serials from one on, up to but without another, and what each has got more.

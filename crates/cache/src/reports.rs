@@ -44,7 +44,8 @@ impl Machine {
         if self.reports.is_empty() {
             return Vec::new();
         }
-        let places = self.places();
+        // Names may be forgotten of what the server refuses when it is back.
+        let places = self.last_places();
         let noted = std::mem::take(&mut self.reports);
         let with_path = |Noted { mut report, at }: Noted| {
             report.path = match (&at, report.node) {

@@ -9,6 +9,7 @@ use crate::extent::Progress;
 use crate::ids::{Name, NodeId, Now};
 use crate::machine::Machine;
 use crate::mutation::{Batch, Born, MutationResult, WriteId};
+use crate::persist::Left;
 use crate::queue::{Kept, Op, Queued, Stage};
 use crate::tell::{Forget, Report};
 use holdfast_base::CapSet;
@@ -34,19 +35,23 @@ impl Machine {
         let results = results.into_iter().chain(std::iter::repeat(MutationResult::Failed(Errno::EIO)));
         let before = self.seen_before(&ops);
         let last_serial = self.stream.last_serial();
-        let mut born = Vec::new();
+        let (mut born, mut left) = (Vec::new(), Vec::new());
         let mut op = 0;
         for (queued, result) in ops.iter().zip(results) {
             let result = if is_void { result.without_grant() } else { result };
+            let its = self.left_by(&queued.op, &result, took);
+            left.extend(its);
             if let MutationResult::Done { made: Some(made), .. } = &result {
                 born.push((op, made.handle.clone()));
             }
             op += queued.op.parts() as u32;
-            self.op_done(queued, result, repeated, now);
+            self.op_done((queued, its.map(|(_, left)| left)), result, repeated, now);
         }
         self.told_later(place, &ops);
         if let Some(kept) = self.stream.kept.get_mut(place) {
             (kept.ops, kept.born) = (ops, born);
+            // Of what it has done before, and has lost, something may be on its disk.
+            kept.left.extend(left);
             if kept.before.is_empty() {
                 kept.before = before;
             }
@@ -75,7 +80,13 @@ impl Machine {
         }
     }
 
-    fn op_done(&mut self, queued: &Queued, result: MutationResult, repeated: bool, now: Now) {
+    fn op_done(
+        &mut self,
+        (queued, left): (&Queued, Option<Left>),
+        result: MutationResult,
+        repeated: bool,
+        now: Now,
+    ) {
         self.release_nodes(&queued.op);
         let (at, follows) = (self.tick(), self.journal.is_some());
         for (place, id) in queued.op.nodes().into_iter().enumerate() {
@@ -83,7 +94,7 @@ impl Machine {
             // Answers to questions asked before may not know of it.
             node.data.moved = at;
             if place == 0 {
-                node.told_by(queued, follows);
+                node.told_by(queued, left, follows);
             }
         }
         match result {
@@ -259,11 +270,18 @@ impl Machine {
         if self.is_done_there(queued, errno) || self.keeps_servers_time(queued, errno) {
             return;
         }
-        self.stats.mutations_failed += 1;
         let is_unmade = self.is_unmade(&queued.op);
+        if let Op::Write { node, .. } = &queued.op {
+            self.loaded(*node, queued.serial);
+            if !is_unmade {
+                self.data_refused(*node, errno);
+            }
+            return;
+        }
+        self.stats.mutations_failed += 1;
         let text = |n: &Name| String::from_utf8_lossy(n.as_bytes()).into_owned();
         let (what, node, at) = match &queued.op {
-            Op::Void => return,
+            Op::Void | Op::Write { .. } => return,
             Op::Make { dir, name, node, load, .. } => {
                 if let Some(lent) = &load.spare {
                     self.spare_used(*dir, &lent.spare, None);
@@ -287,11 +305,6 @@ impl Machine {
             Op::SetAttr { node, .. } => {
                 self.distrust(*node);
                 ("change attributes".to_owned(), *node, None)
-            }
-            Op::Write { node, .. } => {
-                self.loaded(*node, queued.serial);
-                self.data_refused(*node, errno);
-                ("write".to_owned(), *node, None)
             }
         };
         // Sent again after the server had lost it, to be found done after all: the server's own settling tells.

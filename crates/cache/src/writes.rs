@@ -351,6 +351,10 @@ impl Machine {
 
     /// Data of a file could not be written: what was kept of it is void.
     pub(crate) fn data_failed(&mut self, id: NodeId, errno: Errno) {
+        // Of a large file each piece may be refused.
+        if self.nodes.get(&id).is_some_and(|node| node.losses.unheard().is_none()) {
+            self.conflict_refused(id, "written", errno);
+        }
         self.data_given_up(id, ("write", errno));
     }
 

@@ -2,14 +2,15 @@
 //! force. One thread a file system, started at need and gone when idle; nobody else ever waits for a disk here.
 //! For simulation there is a committer without threads, which commits when it is told to.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_vfs::{Backend, FsError, FsResult, Touched};
 use parking_lot::{Condvar, Mutex};
@@ -17,7 +18,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::pace::Pace;
 
 /// What happens once the changes are durable, or could not be made so. Runs on the committer's thread: it sends
-/// a reply and does nothing that waits.
+/// a reply and does nothing that waits. A panic in it costs this one answer, of which what it holds says so when it is
+/// dropped.
 pub type Committed = Box<dyn FnOnce(FsResult<()>) + Send>;
 
 /// Something else to be forced with every group, before the replies leave: the journal of replies.
@@ -50,7 +52,18 @@ pub struct Committer {
     /// Without threads: those that have something to commit, in the order in which they came to have it.
     pumped: Option<Mutex<Pumped>>,
     groups: AtomicU64,
+    /// When people were last told of an answer that panicked.
+    complained: Mutex<Option<Instant>>,
 }
+
+/// Between two lines about answers that panicked: clients that bring that about are not to fill the log.
+const COMPLAINTS: Duration = Duration::from_secs(10);
+
+/// Calls that wait to be committed, with what each of them touched.
+type Batch = Vec<(Vec<Touched>, Committed)>;
+
+/// An answer that panicked: something that its call had touched, and the panic.
+type Panicked = (Option<Touched>, Box<dyn Any + Send>);
 
 /// A backend by its address, and its number for a file system.
 type DomainKey = (usize, u64);
@@ -66,7 +79,7 @@ struct Domain {
 
 #[derive(Default)]
 struct Waiting {
-    batch: Vec<(Vec<Touched>, Committed)>,
+    batch: Batch,
     has_thread: bool,
     /// How many the thread waits for; it is not woken for fewer.
     wakes_at: usize,
@@ -91,7 +104,8 @@ impl Committer {
         pumped: Option<Mutex<Pumped>>,
     ) -> Arc<Self> {
         let domains = Mutex::new(HashMap::new());
-        Arc::new(Self { domains, with, answering, pumped, groups: AtomicU64::new(0) })
+        let (groups, complained) = (AtomicU64::new(0), Mutex::new(None));
+        Arc::new(Self { domains, with, answering, pumped, groups, complained })
     }
 
     /// A committer without threads: what is submitted waits for [`Committer::pump`]. For simulation and tests.
@@ -102,6 +116,9 @@ impl Committer {
 
     /// Commits what was submitted to a committer without threads, on this thread, one group a file system; nothing
     /// that is submitted meanwhile. Returns how many waited.
+    ///
+    /// # Panics
+    /// When an answer does, once all of its group are answered.
     pub fn pump(&self) -> usize {
         let domains = self.pumped.as_ref().map(|pumped| std::mem::take(&mut *pumped.lock()));
         let mut waited = 0;
@@ -109,7 +126,9 @@ impl Committer {
             self.domains.lock().remove(&key);
             let batch = std::mem::take(&mut domain.waiting.lock().batch);
             waited += batch.len();
-            self.commit(domain.backend.as_ref(), batch);
+            if let Some((_, panic)) = self.commit(domain.backend.as_ref(), batch) {
+                resume_unwind(panic);
+            }
         }
         waited
     }
@@ -120,15 +139,46 @@ impl Committer {
         self.groups.load(Ordering::Relaxed)
     }
 
-    fn commit(&self, backend: &dyn Backend, batch: Vec<(Vec<Touched>, Committed)>) {
+    /// Forces these and answers them. The last answer that panicked: it is felt by nobody else.
+    fn commit(&self, backend: &dyn Backend, batch: Batch) -> Option<Panicked> {
         self.groups.fetch_add(1, Ordering::Relaxed);
         let results = force(backend, self.with.as_deref(), &batch);
+        let first = batch.iter().find_map(|(touched, _)| touched.first().copied());
         let mut answers = batch.into_iter().zip(results);
-        let mut answer = || answers.by_ref().for_each(|((_, done), result)| done(result));
-        match self.answering {
+        let mut panicked = None;
+        let mut answer = || {
+            for ((touched, done), result) in answers.by_ref() {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
+                    panicked = Some((touched.first().copied(), panic));
+                }
+            }
+        };
+        let sent = catch_unwind(AssertUnwindSafe(|| match self.answering {
             Some(answering) => answering(&mut answer),
             None => answer(),
+        }));
+        match sent {
+            Ok(()) => panicked,
+            Err(panic) => Some((first, panic)),
         }
+    }
+
+    /// Tells people which file system an answer panicked on, by one of the objects that its call had changed.
+    fn complain(&self, backend: &dyn Backend, (touched, panic): &Panicked) {
+        let now = Instant::now();
+        let is_too_soon = |last: &mut Instant| now.duration_since(*last) < COMPLAINTS;
+        let mut complained = self.complained.lock();
+        if complained.as_mut().is_some_and(is_too_soon) {
+            return;
+        }
+        *complained = Some(now);
+        drop(complained);
+        let path = || touched.and_then(|touched| backend.path_of(&touched.handle));
+        let at = catch_unwind(AssertUnwindSafe(path)).ok().flatten().unwrap_or_default();
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        tracing::error!(at = %at.display(), panic = text.unwrap_or("?"), "an answer to what is on the disk of this \
+            file system panicked and is lost; the file system is served on");
     }
 
     /// Calls `done` once all completed changes of `touched` are durable; at once and on this thread when there
@@ -223,7 +273,9 @@ impl Committer {
             let batch = domain.gather(&mut pace);
             if !batch.is_empty() {
                 let (calls, began) = (batch.len(), Instant::now());
-                self.commit(domain.backend.as_ref(), batch);
+                if let Some(panicked) = self.commit(domain.backend.as_ref(), batch) {
+                    self.complain(domain.backend.as_ref(), &panicked);
+                }
                 pace.answered(calls, domain.waiting.lock().batch.len(), began, Instant::now());
                 continue;
             }
@@ -241,7 +293,7 @@ impl Committer {
 
 impl Domain {
     /// Waits for something to commit, and as long as that is worth while for more; nothing, when nothing came.
-    fn gather(&self, pace: &mut Pace) -> Vec<(Vec<Touched>, Committed)> {
+    fn gather(&self, pace: &mut Pace) -> Batch {
         let mut waiting = self.waiting.lock();
         while let Some((enough, until)) = pace.worth_waiting(waiting.batch.len(), Instant::now()) {
             waiting.wakes_at = enough;
@@ -249,6 +301,11 @@ impl Domain {
         }
         std::mem::take(&mut waiting.batch)
     }
+}
+
+/// What a journal says that panicked when it was forced.
+fn panicked() -> io::Error {
+    io::Error::other("a panic")
 }
 
 /// Makes durable what these calls touched; what came of it for each of them.
@@ -271,12 +328,13 @@ fn force(
     // With one force, where one will do.
     let mut has_panicked = false;
     let at_once = with.and_then(|with| {
-        with.force_by(&mut |own| {
+        let by_backend = &mut |own: BorrowedFd<'_>| {
             let committed =
                 catch_unwind(AssertUnwindSafe(|| backend.commit_with(own, &touched, &mut results)));
             has_panicked = committed.is_err();
             committed.ok().flatten().map(|done| done.map_err(io::Error::other))
-        })
+        };
+        catch_unwind(AssertUnwindSafe(|| with.force_by(by_backend))).unwrap_or_else(|_| Some(Err(panicked())))
     });
     let forced = match at_once {
         Some(done) => done.map_err(|_| FsError::Io),
@@ -297,8 +355,10 @@ fn force_in_order(
     results: &mut [FsResult<()>],
 ) -> FsResult<()> {
     // The journal first: a change must not be on disk without word of it.
-    let forced = with.map_or(Ok(()), |w| w.force().map_err(|_| FsError::Io));
     // A panic here must fail those who wait, not leave them waiting for a thread that is gone.
+    let force = |with: &dyn Force| catch_unwind(AssertUnwindSafe(|| with.force()));
+    let forced = with.map_or(Ok(()), |with| force(with).unwrap_or_else(|_| Err(panicked())));
+    let forced = forced.map_err(|_| FsError::Io);
     let outcome = catch_unwind(AssertUnwindSafe(|| backend.commit(touched, results)));
     if outcome.is_err() {
         results.fill(Err(FsError::Io));

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use holdfast_base::limits::OPENS_TOLD_MAX;
 use holdfast_base::{Entropy as _, SystemEntropy};
 use holdfast_client::{Callbacks, Client, Event, Handle, HeldAttributes, Options, Recall};
 use holdfast_volume::cache::{Caller, Object, Settings};
@@ -25,9 +26,9 @@ pub(crate) struct Connected {
     pub(crate) root_name: String,
 }
 
-/// Calls of the background under way at once: all the batches and writes that the machine lets be, and always some more,
+/// Calls of the background under way at once: all the batches, writes and opens that the machine lets be, and always some more,
 /// for what is sent may have to wait until this client has given back what others wait for.
-pub(crate) const FLUSHERS: usize = 32;
+pub(crate) const FLUSHERS: usize = 32 + OPENS_TOLD_MAX;
 
 /// How long the first connection may take, even where operations wait for ever afterwards.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);

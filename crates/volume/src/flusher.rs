@@ -40,7 +40,7 @@ fn perform(shared: &Shared, job: Job) {
     }
     match job {
         Job::Releases(releases) => release(shared, releases),
-        Job::Opens(opens) => opens.into_iter().for_each(|wanted| open(shared, wanted)),
+        Job::Open(fh, object, access, caller) => open(shared, (fh, object, access, caller)),
         Job::Batch(batch) => send_batch(shared, &batch),
         Job::Write(write) => send_write(shared, &write),
         Job::Commit(commit) => send_commit(shared, &commit),

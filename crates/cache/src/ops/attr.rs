@@ -201,6 +201,9 @@ impl Machine {
             changes.mtime = changes.mtime.or(Some(SetTime::At(now.wall)));
         }
         attrs.mtime = changes.mtime.map_or(attrs.mtime, at);
+        if changes.mtime.is_some() && changes.size.is_none() {
+            node.data.mtime_set = Some(attrs.mtime);
+        }
         if changes.size.is_some() {
             self.size_set_here(turn, id, &mut changes, now);
         }

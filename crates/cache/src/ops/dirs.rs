@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{DirEntry, OpenedDir};
-use crate::ask::{Access, Question};
+use crate::ask::{Access, Generation, Question};
 use crate::dir::{Source, Stream};
 use crate::errno::Errno;
 use crate::fresh::{Fresh, Row};
 use crate::ids::{Fh, Name, NodeId, Now};
 use crate::machine::Machine;
-use crate::node::Open;
+use crate::node::{Node, Open};
 use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
 
@@ -122,7 +122,7 @@ impl Machine {
             if let Some(stream) = self.opens.get_mut(&fh).and_then(|o| o.stream.as_mut()) {
                 stream.verifier = verifier;
             }
-            self.set_source(fh, Source::Server { after: offset, rows, eof });
+            self.set_source(fh, Source::Server { after: offset, rows, eof, at: turn.asked_at });
         } else if offset == 0 {
             let source = self.choose_source(id, plus);
             if source.last_known().is_none() {
@@ -250,17 +250,17 @@ impl Machine {
         now: Now,
     ) -> Outcome<()> {
         let stream = self.opens.get(&fh).and_then(|o| o.stream.as_ref()).ok_or(Errno::EBADF)?;
-        if let Source::Server { after, rows, eof } = &stream.source {
+        if let Source::Server { after, rows, eof, at } = &stream.source {
             let begin = if *after == offset {
                 Some(0)
             } else {
                 rows.iter().position(|r| r.cookie == offset).map(|i| i + 1)
             };
             if let Some(begin) = begin.filter(|b| *b < rows.len() || *eof) {
-                let rest: Vec<Row> = rows[begin..].to_vec();
+                let (rest, at): (Vec<Row>, _) = (rows[begin..].to_vec(), *at);
                 for row in rest {
                     let (kind, fileid) = row.brief;
-                    let with = row.node.filter(|(id, _)| plus && self.nodes.contains_key(id));
+                    let with = row.node.filter(|(id, _)| plus && self.is_listed_as_it_is(*id, at));
                     if !self.give_one(id, &row.name, (row.cookie, kind, fileid), with, take) {
                         break;
                     }
@@ -275,6 +275,17 @@ impl Machine {
         let bytes_max = self.settings.io_bytes.min(1 << 18);
         let (want, want_dir) = self.listing_wishes(id, now);
         self.ask(turn, Question::List { dir, cookie: offset, verifier, bytes_max, want, want_dir })
+    }
+
+    /// Whether what the server said of an object then may be told with its name: nothing of ours has been done to it since, or is
+    /// still to be. The kernel goes by a size though it was told not to rely on it, and drops what it has behind that, which
+    /// may be mapped. Else it is told the name alone, and asks for the rest if anybody wants it.
+    fn is_listed_as_it_is(&self, id: NodeId, at: Generation) -> bool {
+        let is_as_told = |node: &Node| {
+            let is_undisturbed = node.disturbed <= at && node.data.moved <= at && node.changing == 0;
+            is_undisturbed && node.pending == 0 && node.data.extents.weights().unsent == 0
+        };
+        self.nodes.get(&id).is_some_and(|node| node.is_sure() || is_as_told(node))
     }
 
     /// Waits until mutations of a directory queued before were executed.

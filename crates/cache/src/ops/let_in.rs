@@ -7,7 +7,7 @@ use crate::attrs::{Attrs, Changes, SetTime};
 use crate::errno::Errno;
 use crate::ids::{Caller, Fh, NodeId, Now};
 use crate::machine::Machine;
-use crate::node::{Node, Open};
+use crate::node::{FileData, Node, Open};
 use crate::queue::{Op, Queued};
 use crate::step::{Outcome, Turn, Wait};
 use holdfast_base::CapSet;
@@ -90,7 +90,7 @@ impl Machine {
         for fh in opens {
             let Some(open) = self.opens.get_mut(&fh).filter(|open| !open.at_server) else { continue };
             if !std::mem::replace(&mut open.is_being_told, true) {
-                self.wanted_opens.push(fh);
+                self.wanted_opens.push_back(fh);
             }
         }
     }
@@ -128,14 +128,15 @@ impl Machine {
     }
 
     /// Whether what was refused is no more than the time of what was written by an open alone: a time is set without it. The file
-    /// has the server's own then, which is asked for.
+    /// has the server's own then, which is asked for. A time that somebody has set himself is lost to him.
     pub(crate) fn keeps_servers_time(&mut self, queued: &Queued, errno: Errno) -> bool {
         let Op::SetAttr { node, changes } = &queued.op else { return false };
-        let is_time = matches!(changes.mtime, Some(SetTime::At(_)))
-            && *changes == Changes { mtime: changes.mtime, ..Changes::default() };
+        let Some(SetTime::At(at)) = changes.mtime else { return false };
+        let is_time_alone = *changes == Changes { mtime: changes.mtime, ..Changes::default() };
         let is_refused = matches!(errno, Errno::EACCES | Errno::EPERM);
-        let is_by_open = self.nodes.get(node).is_some_and(|node| node.data.needs_open);
-        if !is_time || !is_refused || !is_by_open {
+        let is_of_writing = |data: &FileData| data.needs_open && data.mtime_set != Some(at);
+        let is_by_open = self.nodes.get(node).is_some_and(|node| is_of_writing(&node.data));
+        if !is_time_alone || !is_refused || !is_by_open {
             return false;
         }
         self.distrust(*node);

@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::node::Open;
 use crate::step::{Outcome, Step, Turn};
 use holdfast_base::CapSet;
+use holdfast_base::limits::OPENS_TOLD_MAX;
 
 impl Machine {
     /// Opens a file. EISDIR, ETXTBSY, and what the server answers.
@@ -276,13 +277,19 @@ impl Machine {
     }
 
     /// Files that are open without the server's knowing, and whose names, or who may do what with them, somebody is about to change:
-    /// the server has to be told of the opens, so that they outlive that. Each is given out once; then [`opened`](Self::opened).
+    /// the server has to be told of the opens, so that they outlive that. Each is given out once; then [`opened`](Self::opened). No
+    /// more of them at a time than leaves room for what else is sent.
     pub fn take_opens(&mut self) -> Vec<(Fh, Handle, Access, Caller)> {
         let mut wanted = Vec::new();
-        for fh in std::mem::take(&mut self.wanted_opens) {
+        while self.opens_under_way < OPENS_TOLD_MAX
+            && let Some(fh) = self.wanted_opens.pop_front()
+        {
             let Some(open) = self.opens.get_mut(&fh).filter(|o| !o.at_server) else { continue };
             match self.nodes.get(&open.node).and_then(|n| n.handle.clone()) {
-                Some(handle) => wanted.push((fh, handle, open.access, open.caller.clone())),
+                Some(handle) => {
+                    self.opens_under_way += 1;
+                    wanted.push((fh, handle, open.access, open.caller.clone()));
+                }
                 None => open.is_being_told = false,
             }
         }
@@ -292,13 +299,15 @@ impl Machine {
     /// The server was not heard of: the open comes out again, and what waits for it goes on waiting.
     pub fn open_lost(&mut self, fh: Fh) {
         self.progress += 1;
-        self.wanted_opens.push(fh);
+        self.opens_under_way = self.opens_under_way.saturating_sub(1);
+        self.wanted_opens.push_back(fh);
     }
 
     /// The server was told of an open, of what had this handle then; or it would not hear of it (`None`), and the open may cease to
     /// work. Of a file that was lost since it says nothing: that is told again when it has been made again.
     pub fn opened(&mut self, fh: Fh, object: &Handle, token: Option<OpenToken>) {
         self.progress += 1;
+        self.opens_under_way = self.opens_under_way.saturating_sub(1);
         let open = self.opens.get_mut(&fh);
         let (id, caller) =
             open.as_ref().map_or((NodeId::ROOT, Caller::new(0, 0)), |o| (o.node, o.caller.clone()));

@@ -7,6 +7,7 @@ mod below;
 mod dirs;
 mod forgotten;
 mod late;
+mod left;
 mod names;
 mod repeated;
 mod uncommitted;
@@ -29,6 +30,7 @@ pub(crate) use base::{Base, Before};
 pub(super) use below::Below;
 pub use below::FoundBlock;
 pub use forgotten::{Doubt, Within, resolved};
+pub(crate) use left::Left;
 pub(crate) use repeated::Found;
 
 /// Where objects are, as far as names are known.
@@ -191,7 +193,7 @@ impl Machine {
     }
 
     /// The same, and where objects were whose names were forgotten since.
-    fn last_places(&self) -> Places {
+    pub(crate) fn last_places(&self) -> Places {
         let mut places = self.places();
         for (id, node) in &self.nodes {
             if let Some(place) = &node.place {
@@ -212,7 +214,8 @@ impl Machine {
     }
 
     fn note_conflict(&mut self, (dir, name): (NodeId, &Name), kept_as: Option<Name>, what: &str) {
-        let mut path = self.paths.get(&dir).cloned().unwrap_or_default();
+        let path = self.paths.get(&dir).cloned();
+        let mut path = path.unwrap_or_else(|| path_of(&self.last_places(), dir));
         if !path.is_empty() {
             path.push(b'/');
         }

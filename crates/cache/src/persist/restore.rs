@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use super::code::{Get, VERSION, VERSION_BY_OPERATION, VERSION_OLDEST};
-use super::{Before, Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, family, key};
+use super::{Before, Conflict, HANDS_ON_NONE, HAS_NO_XATTRS, IS_LISTED, Left, family, key};
 use crate::acting::{Acting, Acts};
 use crate::ask::{Generation, Object};
 use crate::disk::Validity;
@@ -123,7 +123,7 @@ impl Machine {
             let executed = records.get(&key(family::EXECUTED, txn));
             let stage = if executed.is_some() { Stage::Executed } else { Stage::Waiting };
             let told = executed.filter(|value| !value.is_empty());
-            let (born, before) = told.map_or(Some(Default::default()), get_executed)?;
+            let (born, before, left) = told.map_or(Some(Default::default()), get_executed)?;
             let (sent_at, asked, is_repeated) = (now.mono, Generation(0), false);
             let parts = ops.iter().map(|queued| queued.op.parts()).sum();
             self.stream.keep(Kept {
@@ -141,6 +141,7 @@ impl Machine {
                 born,
                 before,
                 names: Numbers::default(),
+                left,
             });
         }
         self.stream.check().is_ok().then_some(())
@@ -385,7 +386,7 @@ fn get_queued(records: &Records, get: &mut Get<'_>, now: Now) -> Option<Queued> 
 }
 
 /// What came of a batch.
-type CameOf = (Vec<(u32, Handle)>, Vec<(NodeId, Before)>);
+type CameOf = (Vec<(u32, Handle)>, Vec<(NodeId, Before)>, Vec<(NodeId, Left)>);
 
 fn get_executed(value: &Bytes) -> Option<CameOf> {
     let mut get = Get(value);
@@ -395,7 +396,13 @@ fn get_executed(value: &Bytes) -> Option<CameOf> {
         let (base, told_mtime) = (get.option(Get::base)?, get.option(Get::time)?);
         Some((id, Before { base, told_mtime, is_clocked: get.flag()? }))
     })?;
-    Some((born, before))
+    // Former versions ended here.
+    let left = if get.0.is_empty() { Vec::new() } else { get.list(get_left)? };
+    Some((born, before, left))
+}
+
+fn get_left(get: &mut Get<'_>) -> Option<(NodeId, Left)> {
+    Some((get.node()?, Left { mtime: get.time()?, since: get.time()?, until: get.time()? }))
 }
 
 fn get_conflict(value: &Bytes) -> Option<Conflict> {

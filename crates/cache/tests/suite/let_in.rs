@@ -318,25 +318,47 @@ fn who_may_write_anyway_names_no_open_once_that_is_known() {
     }
 }
 
+/// What a member has written is sent, and taken.
+fn send_written(world: &mut World, fh: Fh) {
+    let now = world.now();
+    for write in &writes_of(world, fh) {
+        let done = world.server.write(0, write);
+        world.clients[0].machine.write_done(write.id, done.unwrap(), now);
+    }
+}
+
+/// The next batch sets a time, and is refused.
+fn refuse_time(world: &mut World) {
+    let batch = world.one_batch();
+    assert!(matches!(batch.ops[..], [Mutation::SetAttr { .. }]), "a time: {batch:?}");
+    world.server.lanes.entry(0).or_default().executed = batch.txn;
+    let (refused, now) = (vec![MutationResult::Failed(Errno::EPERM)], world.now());
+    world.clients[0].machine.batch_done(batch.txn, refused, batch.txn, now);
+}
+
 #[test]
 fn the_time_of_what_was_written_by_an_open_alone_is_nobodys_loss() {
     let (mut world, file, fh) = opened_by_a_member(WRITE);
     take(&mut world, file);
     world.drain();
     write(&mut world, fh, 10);
-    let sent = writes_of(&mut world, fh);
-    let now = world.now();
-    for write in &sent {
-        let done = world.server.write(0, write);
-        world.clients[0].machine.write_done(write.id, done.unwrap(), now);
-    }
-    let batch = world.one_batch();
-    assert!(matches!(batch.ops[..], [Mutation::SetAttr { .. }]), "the time shown: {batch:?}");
-    world.server.lanes.entry(0).or_default().executed = batch.txn;
-    let refused = vec![MutationResult::Failed(Errno::EPERM)];
-    world.clients[0].machine.batch_done(batch.txn, refused, batch.txn, now);
+    send_written(&mut world, fh);
+    refuse_time(&mut world);
     assert_eq!(world.run_as(0, &member(), |m, t, now| m.fsync(t, file, Some(fh), now)), Ok(()));
     assert!(world.clients[0].machine.take_reports().is_empty());
+}
+
+#[test]
+fn a_time_that_somebody_has_set_himself_is_his_loss_though_the_file_is_written_by_an_open_alone() {
+    let (mut world, file, fh) = opened_by_a_member(WRITE);
+    take(&mut world, file);
+    world.drain();
+    let at = SetTime::At(holdfast_base::Timestamp { seconds: 5, nanos: 0 });
+    let changes = Changes { mtime: Some(at), ..Changes::default() };
+    world.run_as(0, &Caller::new(0, 0), |m, t, now| m.setattr(t, file, &changes, now)).unwrap();
+    refuse_time(&mut world);
+    assert_eq!(world.run_as(0, &member(), |m, t, now| m.fsync(t, file, Some(fh), now)), Err(Errno::EPERM));
+    assert_eq!(world.clients[0].machine.take_reports().len(), 1);
 }
 
 /// Who has it open at the server already, before a member opens it here: another user, by what the first open of his is known as.

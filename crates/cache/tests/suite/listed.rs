@@ -238,3 +238,77 @@ fn rest(world: &mut World, fh: Fh, mut offset: u64) -> Vec<(Name, u64)> {
         all.extend(part);
     }
 }
+
+/// The size that a listing from there on gives with a name, where it gives attributes.
+fn listed_size(world: &mut World, (fh, from): (Fh, u64), name: &[u8]) -> Option<u64> {
+    let mut size = None;
+    let read = |m: &mut Machine, t: &mut Turn, now| {
+        let mut take = |listed: &DirEntry| {
+            if listed.name.as_bytes() == name {
+                size = listed.entry.as_ref().map(|entry| entry.attrs.size);
+            }
+            true
+        };
+        m.readdir(t, fh, from, true, &mut take, now)
+    };
+    world.run(0, read).unwrap();
+    size
+}
+
+fn written(world: &mut World, name: &[u8], data: &'static [u8]) -> NodeId {
+    let flags = OpenFlags { access: Access { read: true, write: true }, ..OpenFlags::default() };
+    let found = world.run(0, |m, t, now| m.lookup(t, NodeId::ROOT, name, now)).unwrap();
+    let Lookup::Found(file) = found else { panic!("it is there: {found:?}") };
+    let fh = world.run(0, |m, t, now| m.open(t, file.node, flags, now)).unwrap().fh;
+    world.run(0, |m, t, now| m.write(t, fh, 0, &bytes::Bytes::from_static(data), now)).unwrap();
+    file.node
+}
+
+/// The kernel would cut off what it has of the file behind that, which somebody may have mapped.
+#[test]
+fn a_listing_of_the_servers_shows_no_file_without_what_this_mount_has_not_sent() {
+    let mut world = World::new(1, true, 1);
+    world.have_root_alone();
+    make(&mut world, NodeId::ROOT, "f");
+    world.drain();
+    let file = written(&mut world, b"f", b"ours");
+    let fh = open(&mut world, NodeId::ROOT);
+    assert_eq!(listed_size(&mut world, (fh, 0), b"f"), Some(4), "what is sure is shown as it is here");
+    // Somebody wants both: nothing covers them any more, and what was written has not gone out yet.
+    let now = world.now();
+    for node in [file, NodeId::ROOT] {
+        let handle = world.clients[0].machine.handle_of(node).unwrap();
+        world.clients[0].machine.recalled(&handle, CapSet::NONE, 1000, now);
+    }
+    let fh = open(&mut world, NodeId::ROOT);
+    let mut turn = Turn::new(Caller::new(7, 0));
+    let step = world.clients[0].machine.readdir(&mut turn, fh, 0, true, &mut |_| true, now);
+    let Step::Ask(ask) = step else { panic!("{step:?}") };
+    let answer = world.perform(0, &ask);
+    world.clients[0].machine.absorb(&mut turn, *ask, answer, now);
+    let mut sizes = Vec::new();
+    let mut take = |listed: &DirEntry| {
+        let is_it = listed.name.as_bytes() == b"f";
+        sizes.extend(listed.entry.as_ref().filter(|_| is_it).map(|entry| entry.attrs.size));
+        true
+    };
+    let step = world.clients[0].machine.readdir(&mut turn, fh, 0, true, &mut take, now);
+    assert!(matches!(step, Step::Done(())), "{step:?}");
+    assert!(sizes.iter().all(|size| *size == 4), "{sizes:?}");
+}
+
+#[test]
+fn what_was_listed_before_this_mount_has_written_a_file_is_not_shown_of_it_afterwards() {
+    let mut world = World::new(1, false, 1);
+    world.server.page = 100;
+    for name in [b"f", b"g", b"h"] {
+        world.server.fs.make(crate::world::fs::ROOT, name, Kind::File, 0o644, 7).unwrap();
+    }
+    let fh = open(&mut world, NodeId::ROOT);
+    let first = some(&mut world, fh, 0);
+    let (second, at) = (first[1].0.clone(), first[0].1);
+    assert_eq!(listed_size(&mut world, (fh, at), second.as_bytes()), Some(0), "the server's");
+    written(&mut world, second.as_bytes(), b"ours");
+    let size = listed_size(&mut world, (fh, at), second.as_bytes());
+    assert!(size.is_none_or(|size| size == 4), "{size:?}");
+}

@@ -344,6 +344,8 @@ fn removed_there(world: &mut World, dir: u64) {
     ["s/a", "s/u", "s"].into_iter().for_each(|path| gone(world, dir, path));
 }
 
+mod full;
+
 include!("merged/rows.rs");
 
 fn check(rows: &[Row], dies: bool) {

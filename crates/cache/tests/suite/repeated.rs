@@ -5,6 +5,7 @@ use crate::trouble;
 use crate::world::World;
 use crate::world::fs::ROOT;
 use bytes::Bytes;
+use holdfast_base::Timestamp;
 use holdfast_cache::*;
 
 const THEIRS: i64 = 99;
@@ -27,11 +28,20 @@ fn close(world: &mut World, fh: Fh) {
 
 /// What is sent, and was executed: heard of, and on no disk.
 fn send(world: &mut World) -> Vec<(Batch, Vec<MutationResult>)> {
+    send_and(world, |_, _, _| {})
+}
+
+/// The same, after which the server does something else with a batch, or says more of it.
+fn send_and(
+    world: &mut World,
+    differs: impl Fn(&mut World, &Batch, &mut [MutationResult]),
+) -> Vec<(Batch, Vec<MutationResult>)> {
     let now = world.now();
     let _ = world.clients[0].machine.sync(&mut Turn::new(Caller::new(7, 0)), now);
     let mut sent = Vec::new();
     while let Some(batch) = world.clients[0].machine.take_batch(now) {
-        let results = world.server.batch(0, &batch);
+        let mut results = world.server.batch(0, &batch);
+        differs(world, &batch, &mut results);
         world.clients[0].machine.batch_done(batch.txn, results.clone(), 0, now);
         world.check(0);
         sent.push((batch, results));
@@ -41,14 +51,61 @@ fn send(world: &mut World) -> Vec<(Batch, Vec<MutationResult>)> {
 
 /// A mount that has made a file `f` in a directory: the server may lose it. What was sent, and the file's number there.
 fn made() -> (World, NodeId, Vec<(Batch, Vec<MutationResult>)>, u64) {
+    made_and(|_, _, _| {})
+}
+
+fn made_and(
+    differs: impl Fn(&mut World, &Batch, &mut [MutationResult]),
+) -> (World, NodeId, Vec<(Batch, Vec<MutationResult>)>, u64) {
     let (mut world, dir) = trouble::settled();
     let (entry, opened) = world.run(0, |m, t, now| m.create(t, dir, b"f", 0o644, flags(), now)).unwrap();
     write(&mut world, opened.fh, b"ours");
     close(&mut world, opened.fh);
-    let sent = send(&mut world);
-    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
-    let f = world.server.fs.look(d, b"f").unwrap().unwrap();
+    let sent = send_and(&mut world, differs);
+    let f = number_of(&world);
     (world, entry.node, sent, f)
+}
+
+fn number_of(world: &World) -> u64 {
+    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    world.server.fs.look(d, b"f").unwrap().unwrap()
+}
+
+/// The server says how the file is now.
+fn tell(world: &World, results: &mut [MutationResult], tells: impl Fn(&mut Attrs)) {
+    let mut told = world.server.attrs(number_of(world)).unwrap();
+    tells(&mut told);
+    let Some(MutationResult::Done { attrs, .. }) = results.last_mut() else { panic!("{results:?}") };
+    *attrs = Some(told);
+}
+
+/// Its file system has even seconds alone, and it says so.
+fn clip(world: &mut World, _: &Batch, results: &mut [MutationResult]) {
+    let f = number_of(world);
+    let f = world.server.fs.get_mut(f).unwrap();
+    assert_eq!(f.mtime % 2, 1, "another than was given");
+    f.mtime -= 1;
+    tell(world, results, |_| {});
+}
+
+/// It believes no such time of who does not own the file, and says so.
+fn disbelieve(world: &mut World, _: &Batch, results: &mut [MutationResult]) {
+    let f = number_of(world);
+    world.server.fs.get_mut(f).unwrap().mtime = 3;
+    tell(world, results, |_| {});
+}
+
+/// What comes out again of what was sent is as it was.
+fn comes_again_as_it_was(
+    world: &mut World,
+    sent: Vec<(Batch, Vec<MutationResult>)>,
+    found: impl Fn(&mut Attrs),
+) {
+    begin_anew_as(world, sent[0].0.txn - 1, found);
+    let before: Vec<_> = sent.iter().map(|(batch, _)| batch.ops.clone()).collect();
+    let batches = again(world, sent);
+    assert_eq!(batches.into_iter().map(|batch| batch.ops).collect::<Vec<_>>(), before);
+    assert_eq!(world.clients[0].machine.conflicts(), []);
 }
 
 fn written_by_others(world: &mut World, ino: u64) {
@@ -58,10 +115,16 @@ fn written_by_others(world: &mut World, ino: u64) {
 
 /// The server begins anew, and says that it has executed nothing of what was sent.
 fn begin_anew(world: &mut World, executed: u64) {
+    begin_anew_as(world, executed, |_| {});
+}
+
+/// The same; it has objects as this makes them.
+fn begin_anew_as(world: &mut World, executed: u64, found: impl Fn(&mut Attrs)) {
     let machine = &world.clients[0].machine;
     let all: Vec<_> = machine.in_question().into_iter().chain(machine.reclaim_list()).collect();
     world.server.restart();
-    let told: Vec<_> = all.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+    let mut told: Vec<_> = all.iter().map(|claim| world.server.reclaim(0, claim)).collect();
+    told.iter_mut().filter_map(|told| told.result.as_mut().ok()).for_each(|(attrs, _)| found(attrs));
     let now = world.now();
     let machine = &mut world.clients[0].machine;
     machine.reclaimed(told, now);
@@ -180,6 +243,69 @@ fn what_nobody_else_has_changed_comes_out_again_as_it_was() {
         let batches = again(&mut world, sent);
         assert_eq!(batches.into_iter().map(|batch| batch.ops).collect::<Vec<_>>(), before);
     }
+}
+
+#[test]
+fn a_time_that_the_server_has_made_another_is_nobody_elses_change() {
+    let (mut world, _, sent, _) = made_and(clip);
+    comes_again_as_it_was(&mut world, sent, |_| {});
+
+    let (mut world, node, mut sent, _) = made();
+    let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+    let mtime = Some(SetTime::At(Timestamp { seconds: 4000, nanos: 0 }));
+    let changes = Changes { mtime, ..Changes::default() };
+    world.run(0, |m, t, now| m.setattr(t, node, &changes, now)).unwrap();
+    close(&mut world, opened.fh);
+    sent.extend(send_and(&mut world, disbelieve));
+    assert!(sent.len() > 1, "it was put off");
+    comes_again_as_it_was(&mut world, sent, |_| {});
+}
+
+/// A file is made, or written, before it is given its time: the disk may have it as it was in between.
+#[test]
+fn a_time_of_the_servers_clock_is_nobody_elses_change_when_the_power_went_before_another_was_set() {
+    let at = |seconds| Timestamp { seconds, nanos: 0 };
+    for (btime, mtime, ctime, is_theirs) in [
+        (1000, 1000, 1000, false),
+        (1000, 1001, 1001, true),
+        (1000, 1000, 1001, true),
+        (900, 1000, 1000, true),
+    ] {
+        let (mut world, _, sent, _) = made();
+        begin_anew_as(&mut world, sent[0].0.txn - 1, |attrs| {
+            (attrs.btime, attrs.mtime, attrs.ctime) = (Some(at(btime)), at(mtime), at(ctime));
+        });
+        assert_eq!(carries(&again(&mut world, sent), b"ours"), !is_theirs, "{btime} {mtime} {ctime}");
+    }
+    // By its clock it was written at 1000 seconds, and nobody else can have been there.
+    for (mtime, ctime, is_theirs) in
+        [(1000, 1000, false), (1001, 1001, true), (1000, 1001, true), (900, 900, true), (900, 1000, true)]
+    {
+        let (mut world, node, mut sent, _) = made();
+        let opened = world.run(0, |m, t, now| m.open(t, node, flags(), now)).unwrap();
+        write(&mut world, opened.fh, b"more");
+        close(&mut world, opened.fh);
+        sent.extend(send_and(&mut world, |world, _, results| {
+            tell(world, results, |told| told.ctime = at(1000));
+        }));
+        assert!(sent.len() > 1, "it was put off");
+        begin_anew_as(&mut world, sent[0].0.txn - 1, |attrs| {
+            (attrs.mtime, attrs.ctime) = (at(mtime), at(ctime));
+        });
+        assert_eq!(carries(&again(&mut world, sent), b"more"), !is_theirs, "{mtime} {ctime}");
+    }
+}
+
+#[test]
+fn what_others_have_written_since_is_told_from_a_time_that_the_server_has_made_another() {
+    let (mut world, _, sent, f) = made_and(clip);
+    written_by_others(&mut world, f);
+    begin_anew(&mut world, sent[0].0.txn - 1);
+    let batches = again(&mut world, sent);
+    assert!(!carries(&batches, b"ours"));
+    send(&mut world);
+    let d = world.server.fs.look(ROOT, b"d").unwrap().unwrap();
+    both(&world, (d, b"f"), "made");
 }
 
 #[test]

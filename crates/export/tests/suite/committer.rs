@@ -1,5 +1,6 @@
 //! Replies wait until their changes are durable, and share the force.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -18,13 +19,16 @@ const LONG: Duration = Duration::from_secs(10);
 struct Journal {
     forced: AtomicUsize,
     fails: bool,
+    /// The force, counted from one, that panics.
+    panics_at: usize,
 }
 
 impl Force for Journal {
     fn force(&self) -> io::Result<()> {
         // Long enough that what is submitted meanwhile gathers.
         thread::sleep(Duration::from_millis(20));
-        self.forced.fetch_add(1, Ordering::SeqCst);
+        let forced = self.forced.fetch_add(1, Ordering::SeqCst) + 1;
+        assert_ne!(forced, self.panics_at, "a journal that panics");
         if self.fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
@@ -130,6 +134,53 @@ fn a_journal_that_cannot_be_forced_fails_those_who_wait() {
     let (tell, told) = channel();
     committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
     assert_eq!(told.recv_timeout(LONG).unwrap(), Err(FsError::Io));
+}
+
+/// Submits what panics when it is answered between two that do not, all while another is forced.
+fn submit_one_that_panics(committer: &Arc<Committer>) {
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    let tells = || {
+        let tell = tell.clone();
+        Box::new(move |r| tell.send(r).unwrap())
+    };
+    committer.submit(&backend, vec![touched], tells());
+    committer.submit(&backend, vec![touched], tells());
+    committer.submit(&backend, vec![touched], Box::new(|_| panic!("an answer that panics")));
+    committer.submit(&backend, vec![touched], tells());
+    for _ in 0..3 {
+        assert_eq!(told.recv_timeout(LONG), Ok(Ok(())), "of the same group");
+    }
+    committer.submit(&backend, vec![touched], tells());
+    assert_eq!(told.recv_timeout(LONG), Ok(Ok(())), "of the file system thereafter");
+}
+
+#[test]
+fn a_panic_in_an_answer_is_felt_neither_by_its_group_nor_by_those_who_come_after() {
+    submit_one_that_panics(&Committer::new(Some(Arc::new(Journal::default()))));
+    submit_one_that_panics(&Committer::answering(Some(Arc::new(Journal::default())), |answer| answer()));
+}
+
+#[test]
+fn a_journal_that_panics_fails_those_who_wait_and_nobody_after_them() {
+    let committer = Committer::new(Some(Arc::new(Journal { panics_at: 1, ..Journal::default() })));
+    let (backend, touched) = backend();
+    for expected in [Err(FsError::Io), Ok(())] {
+        let (tell, told) = channel();
+        committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+        assert_eq!(told.recv_timeout(LONG), Ok(expected));
+    }
+}
+
+#[test]
+fn without_threads_a_panic_in_an_answer_is_told_to_who_pumps_once_all_are_answered() {
+    let committer = Committer::pumped(None);
+    let (backend, touched) = backend();
+    let (tell, told) = channel();
+    committer.submit(&backend, vec![touched], Box::new(|_| panic!("an answer that panics")));
+    committer.submit(&backend, vec![touched], Box::new(move |r| tell.send(r).unwrap()));
+    assert!(catch_unwind(AssertUnwindSafe(|| committer.pump())).is_err());
+    assert_eq!(told.try_recv(), Ok(Ok(())));
 }
 
 #[test]

@@ -26,15 +26,13 @@ impl Mount {
                     self.touched(|machine, _| machine.releases_lost(releases));
                 }
             },
-            Job::Opens(opens) => {
-                for (fh, object, access, _) in opens {
-                    let open = self.open_file(&object, access, false).await;
-                    let token = match open {
-                        Ok(Answer::Opened { open, .. }) => open,
-                        _ => None,
-                    };
-                    self.touched(|machine, _| machine.opened(fh, &object, token));
-                }
+            Job::Open(fh, object, access, _) => {
+                let open = self.open_file(&object, access, false).await;
+                let token = match open {
+                    Ok(Answer::Opened { open, .. }) => open,
+                    _ => None,
+                };
+                self.touched(|machine, _| machine.opened(fh, &object, token));
             }
             Job::Batch(batch) => self.send_batch(&batch).await,
             Job::Write(out) => {

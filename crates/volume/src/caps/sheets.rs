@@ -242,6 +242,7 @@ fn result(parts: &[Res<OpResult<'_>>]) -> MutationResult {
             Res::Ok(OpResult::Made(told)) => {
                 other_name = (!told.other_name.is_empty()).then(|| Name::new(told.other_name));
                 // Whether or not it says how the object looks.
+                attrs = told.attrs.as_ref().map(convert::attrs);
                 let grant = Some(convert::grant(told.grant));
                 made = Some(Born { handle: Handle::new(told.handle.0), grant });
             }

@@ -1,6 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use holdfast_base::limits::OPENS_TOLD_MAX;
 use holdfast_cache::{
     Access, Acting, Answer, Ask, Attrs, Batch, Caller, CapSet, Changes, Errno, Forget, Grant, Handle, Kind,
     Lookup, MutationResult, NodeId, Object, OpenFlags, OpenToken, Question, Release, Settings,
@@ -195,4 +197,105 @@ fn what_covers_an_open_is_given_back_when_the_server_has_heard_of_that() {
     }
     assert_eq!(*server.released_after.lock(), [UNANSWERED + 1]);
     volume.close();
+}
+
+/// Files that are open when what covers them ends.
+const OPEN: usize = 500;
+
+/// How long a call takes.
+const ROUND_TRIP: Duration = Duration::from_millis(5);
+
+/// A server with many files, far away.
+#[derive(Default)]
+struct Far {
+    under_way: AtomicUsize,
+    /// The most opens that were at the same time.
+    most: AtomicUsize,
+    told: AtomicUsize,
+    released: AtomicUsize,
+}
+
+impl Far {
+    fn file(name: &[u8]) -> Object {
+        let number = name.iter().fold(7, |sum: u64, byte| sum * 31 + u64::from(*byte));
+        let Object { attrs, grant, .. } = Deaf::file();
+        Object { handle: Handle::new(name), attrs: Attrs { fileid: number, ..attrs }, grant }
+    }
+}
+
+impl Stub for Far {
+    fn perform(&self, ask: &Ask, _: &Cancel) -> Result<Answer, Errno> {
+        match &ask.question {
+            Question::Lookup { name, .. } => {
+                let found = Some(Self::file(name.as_bytes()));
+                Ok(Answer::Looked { found, dir: None, promise: None })
+            }
+            Question::Open { object, .. } => {
+                let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most.fetch_max(now, Ordering::SeqCst);
+                std::thread::sleep(ROUND_TRIP);
+                self.under_way.fetch_sub(1, Ordering::SeqCst);
+                let number = self.told.fetch_add(1, Ordering::SeqCst);
+                let attrs = Self::file(object.as_bytes()).attrs;
+                Ok(Answer::Opened { open: Some(OpenToken(number as u64 + 1)), attrs, grant: None })
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn release(&self, releases: &[Release]) {
+        self.released.fetch_add(releases.len(), Ordering::SeqCst);
+    }
+}
+
+/// Tells the server of many opens, as what covered them ends so. What it was, and how long that took.
+fn tell_of_many(ends: impl Fn(&Volume), is_over: impl Fn(&Far) -> bool) -> (Arc<Far>, Duration) {
+    let server = Arc::new(Far::default());
+    // More than there may be under way.
+    let options = VolumeOptions { settings: Settings::full(), flushers: OPENS_TOLD_MAX + 16, patience: None };
+    // Names are not promised: they are asked for one by one.
+    let grant = Grant { caps: CapSet::AUTH_S | CapSet::LINK_S, ..granted() };
+    let root = stub::root(0o755, grant);
+    let volume = Volume::start(&root, Arc::clone(&server) as _, &options).unwrap();
+    let kernel: Arc<dyn Invalidate> = Arc::new(Kernel);
+    volume.invalidate_by(&kernel).unwrap();
+    let never = Cancel::new();
+    let who = Plain(Caller::new(0, 0), &never);
+    for number in 0..OPEN {
+        let found = volume.lookup(&who, (NodeId::ROOT, number.to_string().as_bytes())).unwrap();
+        let Lookup::Found(file) = found else { panic!("it is there") };
+        let flags = OpenFlags { access: Access { read: true, write: false }, ..OpenFlags::default() };
+        volume.open(&who, file.node, flags).unwrap();
+    }
+    assert_eq!(server.told.load(Ordering::SeqCst), 0, "they are opened here");
+    let since = Instant::now();
+    ends(&volume);
+    while !is_over(&server) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?} were told of", server.told);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let took = since.elapsed();
+    volume.close();
+    (server, took)
+}
+
+/// One after the other they would take longer than whoever wants the files waits for that.
+#[test]
+fn the_server_is_told_of_many_opens_side_by_side_and_of_no_more_than_leaves_room_for_other_calls() {
+    let recall = |volume: &Volume| {
+        for number in 0..OPEN {
+            volume.0.recalled(&Handle::new(number.to_string().as_bytes()), CapSet::NONE, 9);
+        }
+    };
+    let lose = |volume: &Volume| volume.0.renewed(Vec::new());
+    let all_released = |server: &Far| server.released.load(Ordering::SeqCst) == OPEN;
+    let all_told = |server: &Far| server.told.load(Ordering::SeqCst) == OPEN;
+    for (what, (server, took)) in
+        [("recalled", tell_of_many(recall, all_released)), ("lost", tell_of_many(lose, all_told))]
+    {
+        println!("{what}: {OPEN} opens in {took:?}, {:?} at once", server.most);
+        let most = server.most.load(Ordering::SeqCst);
+        assert!((OPENS_TOLD_MAX / 2..=OPENS_TOLD_MAX).contains(&most), "{what}: {most} at once");
+        assert_eq!(server.told.load(Ordering::SeqCst), OPEN, "{what}: each once");
+    }
 }

@@ -3,8 +3,9 @@
 use holdfast_base::Timestamp;
 use rustc_hash::FxHashSet;
 
-use super::There;
 use super::apart::is_about_data;
+use super::left::is_as_made;
+use super::{Left, There};
 use crate::attrs::{Attrs, Changes, SetTime};
 use crate::ids::NodeId;
 use crate::machine::Machine;
@@ -61,6 +62,8 @@ pub(crate) struct Before {
 pub(super) struct Past {
     given: Vec<Timestamp>,
     before: Vec<Timestamp>,
+    /// What the server has made of those.
+    left: Vec<Left>,
     is_clocked: bool,
     /// Something gave it the time of the server's clock, or it is not known what it had.
     is_untimed: bool,
@@ -122,19 +125,26 @@ impl Past {
         }
     }
 
+    /// This the server has made of what was sent.
+    pub(super) fn became(&mut self, left: Left) {
+        self.left.push(left);
+    }
+
     /// Whether a modification time is one that was given here.
     pub(super) fn is_time_given(&self, mtime: Timestamp) -> bool {
         self.given.contains(&mtime)
     }
 
-    fn admits_time(&self, mtime: Timestamp) -> bool {
-        self.is_time_given(mtime) || self.before.contains(&mtime)
+    fn admits_time(&self, theirs: &Attrs) -> bool {
+        let mtime = theirs.mtime;
+        let is_known = self.is_time_given(mtime) || self.before.contains(&mtime);
+        is_known || self.left.iter().any(|left| left.admits(theirs))
     }
 
     /// Whether its contents are surely of others. `shown`: as it is shown here.
     pub(super) fn is_changed(&self, theirs: &Attrs, shown: &Attrs) -> bool {
-        let can_tell = !self.is_clocked && !self.is_untimed;
-        can_tell && !self.admits_time(theirs.mtime) && shown.mtime != theirs.mtime
+        let can_tell = !self.is_clocked && !self.is_untimed && !is_as_made(theirs);
+        can_tell && !self.admits_time(theirs) && shown.mtime != theirs.mtime
     }
 
     /// Takes from what is to be set what others have set to something else. Whether there was anything.
@@ -155,7 +165,7 @@ impl Past {
 }
 
 /// The modification time that an operation gives.
-fn told_time(op: &Op) -> Option<Timestamp> {
+pub(super) fn told_time(op: &Op) -> Option<Timestamp> {
     match op {
         Op::Make { attrs, .. } => attrs.mtime,
         Op::Write { mtime, .. } => Some(*mtime),
@@ -183,7 +193,7 @@ impl Node {
             self.data.clocked_since = Some(sent);
         }
         let mut base = self.base.as_deref().copied().unwrap_or_default();
-        if past.admits_time(theirs.mtime) {
+        if past.admits_time(theirs) {
             self.attrs.change = theirs.change;
             (base.size, base.mtime, self.told_mtime) =
                 (Some(theirs.size), Some(theirs.mtime), Some(theirs.mtime));
@@ -195,8 +205,9 @@ impl Node {
     }
 
     /// An operation of ours about it was done: what the server says of it from now on is ours, as far as it has this
-    /// modification time. `follows`: there is a journal.
-    pub(crate) fn told_by(&mut self, Queued { serial, op, .. }: &Queued, follows: bool) {
+    /// modification time, or what became of it there (`left`). `follows`: there is a journal.
+    pub(crate) fn told_by(&mut self, queued: &Queued, left: Option<Left>, follows: bool) {
+        let Queued { serial, op, .. } = queued;
         let had = self.base.as_ref().filter(|_| self.attrs.change != 0).and_then(|base| base.mtime);
         self.attrs.change = 0;
         let set = told_time(op);
@@ -207,6 +218,7 @@ impl Node {
             self.data.clocked_since = self.data.clocked_since.max(Some(*serial));
         }
         // What sets no time has left the one that was there.
+        let set = set.map(|set| left.map_or(set, |left| left.mtime));
         self.told_mtime = set.or(had).or(self.told_mtime);
         if follows {
             let before = self.base.as_deref().copied().unwrap_or_default();
@@ -246,15 +258,15 @@ impl Machine {
     /// has of them.
     pub(crate) fn told_later(&mut self, place: usize, ops: &[Queued]) {
         let later = self.stream.kept.iter().skip(place + 1).filter(|k| k.stage == Stage::Executed);
-        let mut later = later.flat_map(|k| &k.ops).peekable();
+        let mut later = later.flat_map(|k| k.ops.iter().map(move |queued| (queued, k))).peekable();
         if self.journal.is_none() || later.peek().is_none() {
             return;
         }
         let told: FxHashSet<NodeId> = ops.iter().filter_map(|queued| queued.op.nodes()[0]).collect();
-        for queued in later {
+        for (queued, kept) in later {
             let Some(id) = queued.op.nodes()[0].filter(|id| told.contains(id)) else { continue };
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.told_by(queued, true);
+                node.told_by(queued, kept.left_of(id), true);
             }
         }
     }

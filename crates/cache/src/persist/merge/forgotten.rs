@@ -217,6 +217,9 @@ impl Machine {
             past.got(op);
             self.nodes.get(&id).into_iter().for_each(|node| past.had(&node.seen()));
         }
+        for (id, left) in self.stream.kept.iter().flat_map(|k| &k.left) {
+            pasts.get_mut(id).into_iter().for_each(|past| past.became(*left));
+        }
         pasts
     }
 
@@ -257,7 +260,7 @@ impl Machine {
             });
             let Some((handle, attrs)) = found else { continue };
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.told_by(queued, true);
+                node.told_by(queued, None, true);
             }
             self.bind(id, &Born { handle, grant: None }, now);
             made.insert(id, attrs);

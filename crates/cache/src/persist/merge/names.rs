@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::queue::{Op, Queued, Stage};
 use crate::tell::Report;
 use holdfast_base::CapSet;
+use holdfast_base::limits::CONFLICTS_MAX;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// For so long after the comparing what turns out to be in the way is put aside under the time of the comparing.
@@ -50,11 +51,23 @@ impl Machine {
                 };
                 ((from.0, &from.1), what)
             }
-            _ => return,
+            Op::SetAttr { node, .. } => return self.conflict_refused(*node, "attributes set", errno),
+            Op::Write { .. } | Op::Void => return,
         };
         self.note_conflict(place, None, &what);
         if let Op::Link { node, .. } = &queued.op {
             self.keep_names(*node);
+        }
+    }
+
+    /// The server would not have what was done to an object here, as its disk is full, say: who did it may be long gone.
+    pub(crate) fn conflict_refused(&mut self, id: NodeId, what: &str, errno: Errno) {
+        if self.journal.is_none() || self.conflicts.len() >= CONFLICTS_MAX {
+            return;
+        }
+        let last = || self.nodes.get(&id)?.place.clone();
+        if let Some((dir, name)) = self.place_of(id).or_else(last) {
+            self.note_conflict((dir, &name), None, &format!("{what} here, which failed there: {errno}"));
         }
     }
 

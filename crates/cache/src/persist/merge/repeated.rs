@@ -115,6 +115,9 @@ impl Machine {
                     pasts.entry(id).or_default().got(&queued.op);
                 }
             }
+            for (id, left) in &kept.left {
+                pasts.get_mut(id).into_iter().for_each(|past| past.became(*left));
+            }
         }
         pasts
     }

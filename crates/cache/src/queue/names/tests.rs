@@ -46,6 +46,7 @@ fn unstable(count: u64, of: u64, op: impl Fn(u64) -> Op) -> Stream {
             born: Vec::new(),
             before: Vec::new(),
             names: Default::default(),
+            left: Vec::new(),
         });
     }
     stream.set_last_serial(count);

@@ -124,6 +124,11 @@ impl Server {
             assert!(mask != FILE || !s.has_names(c, i), "or is promised: {mutation:?}");
         };
         match mutation {
+            Mutation::Make { object: NewObject::File { data, .. }, .. } | Mutation::Write { data, .. }
+                if self.is_full && !data.is_empty() =>
+            {
+                return Err(Errno::ENOSPC);
+            }
             Mutation::Make { dir, name, object, attrs, want, joins } => {
                 let d = self.target(c, dir)?;
                 free(self, d, FILE);

@@ -88,6 +88,8 @@ pub struct Server {
     pub asked: Option<Vec<Question>>,
     /// As whom everybody acts there, where that is another.
     pub squashed_to: Option<Caller>,
+    /// Its disk has no room for data.
+    pub is_full: bool,
     /// What has an access list.
     pub listed: BTreeSet<u64>,
     /// Directories that hand lists on; `None`: it does not tell, as servers did not at first.
@@ -154,6 +156,7 @@ impl Server {
             page: 3,
             asked: None,
             squashed_to: None,
+            is_full: false,
             listed: BTreeSet::new(),
             handing_on: Some(BTreeSet::new()),
         }
@@ -632,6 +635,9 @@ impl Server {
     pub fn write(&mut self, c: usize, out: &WriteOut) -> Exec<Written> {
         self.rpcs += 1;
         self.clear(c, ino(&out.object), FILE | (X & AUTH))?;
+        if self.is_full {
+            return Ok(Err(Errno::ENOSPC));
+        }
         pass!(self.fs.write(ino(&out.object), out.offset, &out.data));
         // By its own clock.
         pass!(self.fs.get_mut(ino(&out.object))).mtime = i64::MAX;
